@@ -1,0 +1,92 @@
+//! What providers report: a usage starts, a usage stops (section 3 of the paper).
+
+use std::fmt;
+
+use crate::{EventId, Measures, Span, Target, Timestamp};
+
+/// The usage of `target` starts at `timestamp`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StartEvent {
+    /// By which a repeat of this event is recognised.
+    pub id: Option<EventId>,
+    /// When the usage starts.
+    pub timestamp: Timestamp,
+    /// What is used, and by whom.
+    pub target: Target,
+    /// How much of it.
+    pub measures: Measures,
+}
+
+/// The usage of `target` stops at `timestamp`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StopEvent {
+    /// By which a repeat of this event is recognised.
+    pub id: Option<EventId>,
+    /// When the usage stops.
+    pub timestamp: Timestamp,
+    /// What is used, and by whom.
+    pub target: Target,
+}
+
+/// A field of an event, named as in its JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Field {
+    /// A field of the target, by its name.
+    Target(&'static str),
+    /// `timestamp`.
+    Timestamp,
+    /// `measured_usage`.
+    MeasuredUsage,
+}
+
+impl Field {
+    /// The name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Target(name) => name,
+            Self::Timestamp => "timestamp",
+            Self::MeasuredUsage => "measured_usage",
+        }
+    }
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl StartEvent {
+    /// The fields in which this event differs from the one that `span` was started by; none for a
+    /// true repeat.
+    pub fn differences(&self, span: &Span) -> Vec<Field> {
+        let mut fields = target_differences(&self.target, &span.target);
+        if self.timestamp != span.start {
+            fields.push(Field::Timestamp);
+        }
+        if !self.measures.same_as(&span.measures) {
+            fields.push(Field::MeasuredUsage);
+        }
+        fields
+    }
+}
+
+impl StopEvent {
+    /// The fields in which this event differs from the one that `span` was stopped by; none for a
+    /// true repeat.
+    pub fn differences(&self, span: &Span) -> Vec<Field> {
+        let mut fields = target_differences(&self.target, &span.target);
+        if Some(self.timestamp) != span.end {
+            fields.push(Field::Timestamp);
+        }
+        fields
+    }
+}
+
+fn target_differences(one: &Target, other: &Target) -> Vec<Field> {
+    let pairs = one.fields().into_iter().zip(other.fields());
+    pairs
+        .filter(|(a, b)| a.1 != b.1)
+        .map(|((name, _), _)| Field::Target(name))
+        .collect()
+}

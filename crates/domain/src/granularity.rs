@@ -1,0 +1,304 @@
+//! How long an interval may be, and where it must end.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+
+use chrono::{Datelike, NaiveDate};
+use serde::{Deserialize, Serialize};
+
+use crate::{Target, Timestamp};
+
+/// The windows within which Abacus accumulates; no interval crosses a boundary between two of
+/// them (section 5.2 of the paper). All in UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Granularity {
+    /// 60,000 ms.
+    Minute,
+    /// 3,600,000 ms.
+    Hour,
+    /// 86,400,000 ms.
+    Day,
+    /// A month of the calendar.
+    Month,
+}
+
+/// A text that names no granularity.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be minute, hour, day or month")]
+pub struct GranularityError;
+
+impl Granularity {
+    /// From the finest to the coarsest.
+    pub const ALL: [Self; 4] = [Self::Minute, Self::Hour, Self::Day, Self::Month];
+
+    /// The next boundary strictly after `moment`; none at the end of time.
+    pub fn boundary_after(self, moment: Timestamp) -> Option<Timestamp> {
+        if moment == Timestamp::MAX {
+            return None;
+        }
+        let next = match self.fixed_length() {
+            Some(length) => (moment.as_millis().div_euclid(length) + 1) * length,
+            None => month_start(moment, 1),
+        };
+        Some(Timestamp::clamped(next))
+    }
+
+    /// The next boundary strictly before `moment`; none at the beginning of time.
+    pub fn boundary_before(self, moment: Timestamp) -> Option<Timestamp> {
+        if moment == Timestamp::MIN {
+            return None;
+        }
+        Some(self.window_of(moment.plus(-1)))
+    }
+
+    /// Where the window that holds `moment` starts: the boundary at or before it.
+    pub fn window_of(self, moment: Timestamp) -> Timestamp {
+        let start = match self.fixed_length() {
+            Some(length) => moment.as_millis().div_euclid(length) * length,
+            None => month_start(moment, 0),
+        };
+        Timestamp::clamped(start)
+    }
+
+    /// In milliseconds; a month has none. UTC days are all alike, leap seconds are not counted.
+    const fn fixed_length(self) -> Option<i64> {
+        match self {
+            Self::Minute => Some(60_000),
+            Self::Hour => Some(3_600_000),
+            Self::Day => Some(86_400_000),
+            Self::Month => None,
+        }
+    }
+}
+
+/// The first moment of the month that lies `months` after that of `moment`, in ms.
+fn month_start(moment: Timestamp, months: i32) -> i64 {
+    let date = moment.to_utc().date_naive();
+    let month = date.year() * 12 + i32::try_from(date.month0()).expect("0 to 11") + months;
+    let in_year = u32::try_from(month.rem_euclid(12)).expect("0 to 11") + 1;
+    NaiveDate::from_ymd_opt(month.div_euclid(12), in_year, 1)
+        .and_then(|first| first.and_hms_opt(0, 0, 0))
+        .expect("every month up to the year 10000 has a first day")
+        .and_utc()
+        .timestamp_millis()
+}
+
+impl FromStr for Granularity {
+    type Err = GranularityError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let named = |granularity: &Self| granularity.to_string() == text;
+        Self::ALL.into_iter().find(named).ok_or(GranularityError)
+    }
+}
+
+impl fmt::Display for Granularity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Minute => "minute",
+            Self::Hour => "hour",
+            Self::Day => "day",
+            Self::Month => "month",
+        })
+    }
+}
+
+/// Which granularity applies to which target: a default, overrides by `resource_id`, and before
+/// those overrides by `resource_id` and `plan_id`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Granularities {
+    default: Granularity,
+    by_resource: HashMap<String, HashMap<Option<String>, Granularity>>,
+}
+
+/// One override, as it is written in the settings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GranularityOverride {
+    /// The resource that it is for.
+    pub resource_id: String,
+    /// The plan of that resource that it is for; all without an override of their own if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan_id: Option<String>,
+    /// What applies.
+    pub granularity: Granularity,
+}
+
+/// Two overrides for the same resource and plan.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("resource_id {resource_id:?} with plan_id {plan_id:?} is there twice")]
+pub struct OverrideTwice {
+    resource_id: String,
+    plan_id: Option<String>,
+}
+
+impl Granularities {
+    /// The same granularity for all.
+    pub fn all(default: Granularity) -> Self {
+        Self {
+            default,
+            by_resource: HashMap::new(),
+        }
+    }
+
+    /// A default with overrides.
+    ///
+    /// # Errors
+    /// Where two overrides are for the same resource and plan.
+    pub fn new(
+        default: Granularity,
+        overrides: Vec<GranularityOverride>,
+    ) -> Result<Self, OverrideTwice> {
+        let mut granularities = Self::all(default);
+        for GranularityOverride {
+            resource_id,
+            plan_id,
+            granularity,
+        } in overrides
+        {
+            let plans = granularities
+                .by_resource
+                .entry(resource_id.clone())
+                .or_default();
+            if plans.insert(plan_id.clone(), granularity).is_some() {
+                return Err(OverrideTwice {
+                    resource_id,
+                    plan_id,
+                });
+            }
+        }
+        Ok(granularities)
+    }
+
+    /// What applies to `target`.
+    pub fn of(&self, target: &Target) -> Granularity {
+        let Some(plans) = self.by_resource.get(target.resource_id.as_str()) else {
+            return self.default;
+        };
+        let of_plan = plans.get(&Some(target.plan_id.as_str().to_owned()));
+        *of_plan
+            .or_else(|| plans.get(&None))
+            .unwrap_or(&self.default)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Id;
+
+    fn at(text: &str) -> Timestamp {
+        let moment = chrono::DateTime::parse_from_rfc3339(text).unwrap();
+        Timestamp::new(moment.timestamp_millis()).unwrap()
+    }
+
+    #[test]
+    fn boundaries_on_both_sides() {
+        let cases = [
+            (
+                Granularity::Minute,
+                "2024-02-29T23:59:59.999Z",
+                "2024-02-29T23:59:00Z",
+                "2024-03-01T00:00:00Z",
+            ),
+            (
+                Granularity::Hour,
+                "2024-02-29T23:59:59.999Z",
+                "2024-02-29T23:00:00Z",
+                "2024-03-01T00:00:00Z",
+            ),
+            (
+                Granularity::Day,
+                "2024-02-29T00:00:00Z",
+                "2024-02-28T00:00:00Z",
+                "2024-03-01T00:00:00Z",
+            ),
+            (
+                Granularity::Month,
+                "2024-02-29T12:00:00Z",
+                "2024-02-01T00:00:00Z",
+                "2024-03-01T00:00:00Z",
+            ),
+            (
+                Granularity::Month,
+                "2023-12-31T23:59:59.999Z",
+                "2023-12-01T00:00:00Z",
+                "2024-01-01T00:00:00Z",
+            ),
+            (
+                Granularity::Month,
+                "2024-01-01T00:00:00Z",
+                "2023-12-01T00:00:00Z",
+                "2024-02-01T00:00:00Z",
+            ),
+        ];
+        for (granularity, moment, before, after) in cases {
+            assert_eq!(
+                granularity.boundary_before(at(moment)),
+                Some(at(before)),
+                "{moment}"
+            );
+            assert_eq!(
+                granularity.boundary_after(at(moment)),
+                Some(at(after)),
+                "{moment}"
+            );
+        }
+    }
+
+    #[test]
+    fn time_ends_on_a_boundary() {
+        for granularity in Granularity::ALL {
+            assert_eq!(granularity.boundary_after(Timestamp::MAX), None);
+            assert_eq!(
+                granularity.boundary_after(Timestamp::MAX.plus(-1)),
+                Some(Timestamp::MAX)
+            );
+            assert_eq!(granularity.boundary_before(Timestamp::MIN), None);
+            assert_eq!(
+                granularity.boundary_before(Timestamp::MIN.plus(1)),
+                Some(Timestamp::MIN)
+            );
+        }
+    }
+
+    #[test]
+    fn a_plan_overrides_its_resource_and_that_the_default() {
+        let id = |text: &str| Id::new(text).unwrap();
+        let target = |resource: &str, plan: &str| Target {
+            organization_id: id("o"),
+            space_id: id("s"),
+            consumer_id: id("c"),
+            resource_id: id(resource),
+            plan_id: id(plan),
+            resource_instance_id: id("i"),
+        };
+        let json = r#"[{"resource_id":"pg","granularity":"hour"},
+            {"resource_id":"pg","plan_id":"large","granularity":"minute"},
+            {"resource_id":"redis","plan_id":"x","granularity":"month"}]"#;
+        let overrides: Vec<GranularityOverride> = serde_json::from_str(json).unwrap();
+        let granularities = Granularities::new(Granularity::Day, overrides.clone()).unwrap();
+        assert_eq!(
+            granularities.of(&target("pg", "large")),
+            Granularity::Minute
+        );
+        assert_eq!(granularities.of(&target("pg", "small")), Granularity::Hour);
+        assert_eq!(granularities.of(&target("redis", "x")), Granularity::Month);
+        assert_eq!(
+            granularities.of(&target("redis", "large")),
+            Granularity::Day
+        );
+        assert!(
+            Granularities::new(Granularity::Day, [overrides.clone(), overrides].concat()).is_err()
+        );
+    }
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for granularity in Granularity::ALL {
+            assert_eq!(granularity.to_string().parse(), Ok(granularity));
+        }
+        assert!("days".parse::<Granularity>().is_err());
+    }
+}

@@ -1,0 +1,112 @@
+//! Identifiers that providers choose.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// An identifier as a provider writes it: 1 to 1,024 bytes of UTF-8 without control characters.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Id(String);
+
+/// The `id` of an event, by which a repeat is recognised (section 3 of the paper).
+pub type EventId = Id;
+
+/// Why a text is no [`Id`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IdError {
+    /// The text is empty.
+    #[error("must not be empty")]
+    Empty,
+    /// The text is longer than [`Id::LEN_MAX`]; holds its length in bytes.
+    #[error("must be at most {max} bytes long, but is {0}", max = Id::LEN_MAX)]
+    TooLong(usize),
+    /// The text holds a control character.
+    #[error("must not contain control characters")]
+    ControlCharacter,
+}
+
+impl Id {
+    /// The greatest length, in bytes.
+    pub const LEN_MAX: usize = 1024;
+
+    /// Takes a provider's text.
+    ///
+    /// # Errors
+    /// Where the text is empty, too long or holds a control character.
+    pub fn new(text: impl Into<String>) -> Result<Self, IdError> {
+        let text = text.into();
+        match text.len() {
+            0 => Err(IdError::Empty),
+            length if length > Self::LEN_MAX => Err(IdError::TooLong(length)),
+            _ if text.chars().any(char::is_control) => Err(IdError::ControlCharacter),
+            _ => Ok(Self(text)),
+        }
+    }
+
+    /// Takes a text that is already in the store, whatever it is.
+    ///
+    /// An original Sampler let in empty and endless ids. What it let in must be sampled all the
+    /// same: Abacus, not we, answers for it.
+    pub fn from_store(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for Id {
+    type Error = IdError;
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Self::new(text)
+    }
+}
+
+impl From<Id> for String {
+    fn from(id: Id) -> Self {
+        id.0
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_1_to_1024_bytes() {
+        assert_eq!(Id::new(""), Err(IdError::Empty));
+        assert!(Id::new("x").is_ok());
+        assert!(Id::new("é".repeat(512)).is_ok());
+        assert_eq!(Id::new("é".repeat(512) + "x"), Err(IdError::TooLong(1025)));
+    }
+
+    #[test]
+    fn refuses_control_characters() {
+        for text in ["a\0", "\n", "a\u{7f}b", "\u{85}"] {
+            assert_eq!(Id::new(text), Err(IdError::ControlCharacter), "{text:?}");
+        }
+        assert!(Id::new("space and ünïcode 🎈").is_ok());
+    }
+
+    #[test]
+    fn serde_goes_through_the_check() {
+        assert!(serde_json::from_str::<Id>(r#""ok""#).is_ok());
+        assert!(serde_json::from_str::<Id>(r#""""#).is_err());
+        assert!(serde_json::from_str::<Id>(r#""\u0001""#).is_err());
+    }
+}

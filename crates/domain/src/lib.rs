@@ -1,0 +1,35 @@
+//! The pure heart of Sampler: what a continuous usage is, how it is cut into intervals, and which
+//! usage documents come out of it.
+//!
+//! Nothing in here does I/O, reads a clock or draws a random number: state and `now` go in, the
+//! next step comes out. The names are those of the paper "Sampler" (its sections are cited where
+//! code follows them): a *span* is one continuous usage of one *target*, it is *sampled* interval
+//! by interval, each interval is first *planned* and then *executed*.
+//!
+//! All moments are milliseconds since the Unix epoch, UTC ([`Timestamp`]); all durations are
+//! signed milliseconds (`i64`).
+
+pub mod event;
+pub mod granularity;
+pub mod id;
+pub mod interval;
+pub mod measure;
+pub mod partition;
+pub mod policy;
+pub mod span;
+pub mod step;
+pub mod target;
+pub mod timestamp;
+pub mod usage;
+
+pub use event::{Field, StartEvent, StopEvent};
+pub use granularity::{Granularities, Granularity};
+pub use id::{EventId, Id, IdError};
+pub use interval::Interval;
+pub use measure::{Measure, Measures, MeasuresError, Quantity, QuantityError};
+pub use policy::{Backoff, ClosingMonth, Policy, Slack};
+pub use span::{Planned, Processing, Span, SpanId};
+pub use step::{Step, next_step};
+pub use target::Target;
+pub use timestamp::{Timestamp, TimestampError};
+pub use usage::{Usage, usage_guid};

@@ -1,0 +1,309 @@
+//! What was used of a resource: measures with their quantities.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{Id, IdError};
+
+/// The measure that sampling appends to each usage, in milliseconds (section 5.1 of the paper).
+pub const DURATION: &str = "duration";
+
+/// A quantity as the provider gave it: a number, a string, an object or a list.
+///
+/// An integer stays an integer. A number is one that `i64` or a finite `f64` holds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Quantity(Value);
+
+/// Why a JSON value is no [`Quantity`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QuantityError {
+    /// `null` or a boolean, which Abacus refuses.
+    #[error("must be a number, a string, an object or a list")]
+    Kind,
+    /// A number that neither `i64` nor a finite `f64` holds.
+    #[error("holds a number that neither a 64-bit integer nor a double can hold: {0}")]
+    Number(String),
+    /// Lists and objects within each other beyond [`Quantity::DEPTH_MAX`].
+    #[error("must not be nested deeper than {max} levels", max = Quantity::DEPTH_MAX)]
+    Depth,
+    /// A member name that the store or its tools would take for something else.
+    #[error("holds the member name {0:?}, but names must not start with '$' or hold a NUL")]
+    Name(String),
+}
+
+impl Quantity {
+    /// How deep lists and objects may be nested; well below the 100 levels of MongoDB.
+    pub const DEPTH_MAX: usize = 32;
+
+    /// Takes a provider's value.
+    ///
+    /// # Errors
+    /// Where the value is null or a boolean, holds a number or name that cannot be kept as it is,
+    /// or is nested too deep.
+    pub fn new(mut value: Value) -> Result<Self, QuantityError> {
+        if matches!(value, Value::Null | Value::Bool(_)) {
+            return Err(QuantityError::Kind);
+        }
+        check(&mut value, 0)?;
+        Ok(Self(value))
+    }
+
+    /// Takes a value that is already in the store, whatever it is (see [`Id::from_store`]).
+    pub fn from_store(value: Value) -> Self {
+        Self(value)
+    }
+
+    /// The value as JSON.
+    pub fn as_json(&self) -> &Value {
+        &self.0
+    }
+
+    /// Whether both stand for the same value: `1` and `1.0` do, whichever of them was stored.
+    pub fn same_as(&self, other: &Self) -> bool {
+        same(&self.0, &other.0)
+    }
+}
+
+/// Checks a value all the way down; an integer beyond `i64` becomes the double that equals it.
+fn check(value: &mut Value, depth: usize) -> Result<(), QuantityError> {
+    match value {
+        Value::Number(number) => {
+            if number.as_i64().is_none() {
+                *value = Value::from(exact_double(number)?);
+            }
+            Ok(())
+        }
+        Value::Array(_) | Value::Object(_) if depth >= Quantity::DEPTH_MAX => {
+            Err(QuantityError::Depth)
+        }
+        Value::Array(items) => items.iter_mut().try_for_each(|item| check(item, depth + 1)),
+        Value::Object(members) => members.iter_mut().try_for_each(|(name, member)| {
+            if name.starts_with('$') || name.contains('\0') {
+                return Err(QuantityError::Name(name.clone()));
+            }
+            check(member, depth + 1)
+        }),
+        Value::Null | Value::Bool(_) | Value::String(_) => Ok(()),
+    }
+}
+
+/// The finite double that equals the number.
+fn exact_double(number: &serde_json::Number) -> Result<f64, QuantityError> {
+    let refused = || QuantityError::Number(number.to_string());
+    let double = number
+        .as_f64()
+        .filter(|double| double.is_finite())
+        .ok_or_else(refused)?;
+    match number.as_u64() {
+        // The lossy way there and back shows whether the double holds the integer.
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "u64 fits u128"
+        )]
+        Some(integer) if double as u128 != u128::from(integer) => Err(refused()),
+        _ => Ok(double),
+    }
+}
+
+fn same(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Number(left), Value::Number(right)) => match (left.as_i64(), right.as_i64()) {
+            (Some(left), Some(right)) => left == right,
+            _ => left.as_f64() == right.as_f64(),
+        },
+        (Value::Array(left), Value::Array(right)) => {
+            left.len() == right.len() && left.iter().zip(right).all(|(l, r)| same(l, r))
+        }
+        (Value::Object(left), Value::Object(right)) => {
+            left.len() == right.len()
+                && left
+                    .iter()
+                    .all(|(name, l)| right.get(name).is_some_and(|r| same(l, r)))
+        }
+        _ => left == right,
+    }
+}
+
+/// A named quantity.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Measure {
+    /// The name, unique within its list.
+    pub measure: Id,
+    /// How much.
+    pub quantity: Quantity,
+}
+
+/// The `measured_usage` of a start event, in the order given; it may be empty.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Measures(Vec<Measure>);
+
+/// Why a list is no [`Measures`]; both hold the index of the offending measure.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MeasuresError {
+    /// A measure is named `duration`, which sampling appends itself.
+    #[error("the name \"duration\" is reserved for what sampling appends")]
+    Duration(usize),
+    /// A name stands in the list twice.
+    #[error("the measure {1} is in the list already")]
+    Twice(usize, String),
+}
+
+impl Measures {
+    /// Takes a provider's list.
+    ///
+    /// # Errors
+    /// All measures that are named `duration` or like one before them.
+    pub fn new(measures: Vec<Measure>) -> Result<Self, Vec<MeasuresError>> {
+        let mut names = HashSet::new();
+        let mut errors = Vec::new();
+        for (index, measure) in measures.iter().enumerate() {
+            let name = measure.measure.as_str();
+            if name == DURATION {
+                errors.push(MeasuresError::Duration(index));
+            } else if !names.insert(name) {
+                errors.push(MeasuresError::Twice(index, format!("{name:?}")));
+            }
+        }
+        if errors.is_empty() {
+            Ok(Self(measures))
+        } else {
+            Err(errors)
+        }
+    }
+
+    /// Takes a list that is already in the store, whatever it is (see [`Id::from_store`]).
+    pub fn from_store(measures: Vec<Measure>) -> Self {
+        Self(measures)
+    }
+
+    /// The measures in the order given.
+    pub fn as_slice(&self) -> &[Measure] {
+        &self.0
+    }
+
+    /// Whether both lists hold the same measures in the same order (see [`Quantity::same_as`]).
+    pub fn same_as(&self, other: &Self) -> bool {
+        let equal = |(left, right): (&Measure, &Measure)| {
+            left.measure == right.measure && left.quantity.same_as(&right.quantity)
+        };
+        self.0.len() == other.0.len() && self.0.iter().zip(&other.0).all(equal)
+    }
+}
+
+impl Measure {
+    /// A measure by name and quantity.
+    ///
+    /// # Errors
+    /// Where the name is no [`Id`].
+    pub fn new(name: impl Into<String>, quantity: Quantity) -> Result<Self, IdError> {
+        Ok(Self {
+            measure: Id::new(name)?,
+            quantity,
+        })
+    }
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn measure(name: &str, value: Value) -> Measure {
+        Measure::new(name, Quantity::new(value).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_quantity_is_kept_as_given() {
+        for text in [
+            "3",
+            "-9223372036854775808",
+            "0.5",
+            "\"x\"",
+            "[1,null,true]",
+            r#"{"b":1,"a":{"c":[2]}}"#,
+        ] {
+            let value: Value = serde_json::from_str(text).unwrap();
+            assert_eq!(Quantity::new(value).unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn null_and_booleans_are_refused() {
+        for value in [json!(null), json!(true), json!(false)] {
+            assert_eq!(Quantity::new(value), Err(QuantityError::Kind));
+        }
+    }
+
+    #[test]
+    fn a_number_beyond_both_types_is_refused_at_any_depth() {
+        assert!(Quantity::new(json!(18_446_744_073_709_551_615_u64)).is_err());
+        assert!(Quantity::new(json!({"a": [18_446_744_073_709_551_615_u64]})).is_err());
+        let kept = Quantity::new(json!(9_223_372_036_854_775_808_u64)).unwrap();
+        assert_eq!(kept.as_json().as_f64(), Some(9_223_372_036_854_775_808.0));
+        assert!(kept.as_json().is_f64());
+    }
+
+    #[test]
+    fn depth_has_a_limit() {
+        let nested = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!([inner]));
+        assert!(Quantity::new(nested(Quantity::DEPTH_MAX)).is_ok());
+        assert_eq!(
+            Quantity::new(nested(Quantity::DEPTH_MAX + 1)),
+            Err(QuantityError::Depth)
+        );
+    }
+
+    #[test]
+    fn names_that_mean_something_to_mongodb_are_refused() {
+        assert!(Quantity::new(json!({"$numberLong": "5"})).is_err());
+        assert!(Quantity::new(json!([{"a\0b": 1}])).is_err());
+        assert!(Quantity::new(json!({"a.b$": 1})).is_ok());
+    }
+
+    #[test]
+    fn the_same_number_in_another_type_is_the_same() {
+        let same = |l: Value, r: Value| Quantity::from_store(l).same_as(&Quantity::from_store(r));
+        assert!(same(json!(3_000_000_000_i64), json!(3_000_000_000.0)));
+        assert!(same(
+            json!({"a": 1, "b": [2.0]}),
+            json!({"b": [2], "a": 1.0})
+        ));
+        assert!(!same(
+            json!(9_007_199_254_740_993_i64),
+            json!(9_007_199_254_740_992_i64)
+        ));
+        assert!(!same(json!(1), json!("1")));
+    }
+
+    /// Fault 12 of the original: a measure named `duration` was let in beside the appended one.
+    #[test]
+    fn fault_12_a_measure_named_duration_is_refused_and_so_is_one_named_twice() {
+        let list = vec![
+            measure("a", json!(1)),
+            measure("duration", json!(1)),
+            measure("a", json!(2)),
+        ];
+        let errors = Measures::new(list).unwrap_err();
+        assert_eq!(
+            errors,
+            [
+                MeasuresError::Duration(1),
+                MeasuresError::Twice(2, "\"a\"".into())
+            ]
+        );
+        assert!(Measures::new(vec![measure("a", json!(1)), measure("A", json!(1))]).is_ok());
+        assert!(Measures::new(vec![]).is_ok());
+    }
+}

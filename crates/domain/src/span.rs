@@ -1,0 +1,132 @@
+//! One continuous usage of one target, and how far it has been sampled (section 6 of the paper).
+
+use std::fmt;
+
+use crate::{EventId, Interval, Measures, StartEvent, Target, Timestamp};
+
+/// What identifies a span's document: the `_id` that MongoDB, or a client for it, gave it.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SpanId {
+    /// A BSON `ObjectId`.
+    ObjectId([u8; 12]),
+    /// A string.
+    Text(String),
+}
+
+impl SpanId {
+    /// A new id: the moment in seconds, then eight random bytes. Ids that are made in order keep
+    /// the index on `_id` growing at one end.
+    pub fn new(now: Timestamp, random: u64) -> Self {
+        let seconds = u32::try_from(now.as_millis() / 1000).unwrap_or(u32::MAX);
+        let mut bytes = [0; 12];
+        bytes[..4].copy_from_slice(&seconds.to_be_bytes());
+        bytes[4..].copy_from_slice(&random.to_be_bytes());
+        Self::ObjectId(bytes)
+    }
+}
+
+impl fmt::Display for SpanId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ObjectId(bytes) => bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}")),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+impl fmt::Debug for SpanId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A span, as figure 6.1 of the paper shows its document.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Span {
+    /// What identifies the document.
+    pub id: SpanId,
+    /// What is used, and by whom.
+    pub target: Target,
+    /// How much of it, throughout the span.
+    pub measures: Measures,
+    /// When the usage started.
+    pub start: Timestamp,
+    /// The `id` of the start event.
+    pub start_id: Option<EventId>,
+    /// When the usage stopped; none while it goes on. Once set it never changes.
+    pub end: Option<Timestamp>,
+    /// The `id` of the stop event.
+    pub end_id: Option<EventId>,
+    /// How far it has been sampled.
+    pub processing: Processing,
+}
+
+/// How far a span has been sampled.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Processing {
+    /// Nothing is left to do.
+    pub complete: bool,
+    /// The interval that was executed last; before the first, one of no length at the start.
+    pub last: Interval,
+    /// The interval that is to be executed next, once it is decided.
+    pub planned: Option<Planned>,
+    /// Grows with every change of plan; each such change requires the version it was based on.
+    pub version: i64,
+    /// Executions that failed since the last one that succeeded.
+    pub attempts: u32,
+}
+
+/// An interval with the id of its usage, both decided once and for all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// What is to be sampled.
+    pub interval: Interval,
+    /// The `dedup_id` by which Abacus recognises a repeat.
+    pub usage_guid: String,
+}
+
+impl Span {
+    /// The span that a start event opens (section 6.1, figure 6.4).
+    pub fn started(id: SpanId, event: StartEvent) -> Self {
+        Self {
+            id,
+            target: event.target,
+            measures: event.measures,
+            start: event.timestamp,
+            start_id: event.id,
+            end: None,
+            end_id: None,
+            processing: Processing {
+                complete: false,
+                last: Interval::at(event.timestamp),
+                planned: None,
+                version: 1,
+                attempts: 0,
+            },
+        }
+    }
+
+    /// The moment up to which usages count upstream: their signed durations add up to this moment
+    /// minus the start.
+    pub fn sampled_to(&self) -> Timestamp {
+        self.processing.last.end
+    }
+
+    /// The span after its planned interval was executed, before anything else is planned.
+    ///
+    /// # Panics
+    /// Where nothing is planned: nothing can have been executed then.
+    #[must_use]
+    pub fn executed(&self) -> Self {
+        let mut span = self.clone();
+        let planned = span
+            .processing
+            .planned
+            .take()
+            .expect("only what is planned is executed");
+        span.processing.last = planned.interval;
+        span.processing.version += 1;
+        span.processing.attempts = 0;
+        span
+    }
+}

@@ -1,0 +1,51 @@
+//! What is used, and by whom.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Id;
+
+/// The six fields by which start and stop belong together (section 3 of the paper, *target*).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Target {
+    /// Who is charged: the organization.
+    pub organization_id: Id,
+    /// The space in that organization.
+    pub space_id: Id,
+    /// The consumer, an app for example.
+    pub consumer_id: Id,
+    /// The kind of resource that is used, `postgres` for example.
+    pub resource_id: Id,
+    /// The plan of that resource.
+    pub plan_id: Id,
+    /// The one instance that is used.
+    pub resource_instance_id: Id,
+}
+
+impl Target {
+    /// The fields by name, in the order of the paper's table 6.2.
+    pub fn fields(&self) -> [(&'static str, &Id); 6] {
+        [
+            ("organization_id", &self.organization_id),
+            ("space_id", &self.space_id),
+            ("consumer_id", &self.consumer_id),
+            ("resource_id", &self.resource_id),
+            ("plan_id", &self.plan_id),
+            ("resource_instance_id", &self.resource_instance_id),
+        ]
+    }
+
+    /// Bytes that differ for any two different targets: each field behind its length.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(256);
+        for (_, id) in self.fields() {
+            push_text(&mut bytes, id.as_str());
+        }
+        bytes
+    }
+}
+
+/// Appends a text behind its length, so that texts put one after another stay apart.
+pub(crate) fn push_text(bytes: &mut Vec<u8>, text: &str) {
+    bytes.extend_from_slice(&(text.len() as u64).to_be_bytes());
+    bytes.extend_from_slice(text.as_bytes());
+}

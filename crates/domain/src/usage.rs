@@ -1,0 +1,81 @@
+//! The usage documents that Abacus is given.
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::measure::DURATION;
+use crate::target::push_text;
+use crate::{Id, Interval, Measure, Planned, Quantity, Span, SpanId, Target, Timestamp};
+
+/// Sampler's own namespace for name-based ids (UUID version 5).
+const NAMESPACE: Uuid = Uuid::from_u128(0x5a1c_86d0_4f0e_5b7e_9d52_0c9b_7e3a_11f4);
+
+/// A discrete usage, in the fields and the order in which it is sent (section 5.1 of the paper).
+///
+/// It follows from the span and the planned interval alone: a retry is the same bytes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Usage {
+    /// By which Abacus recognises a repeat, together with the target, `start` and `end`.
+    pub dedup_id: String,
+    /// The midpoint of the interval, ms since epoch.
+    pub start: Timestamp,
+    /// The same moment again.
+    pub end: Timestamp,
+    /// What is used, and by whom.
+    #[serde(flatten)]
+    pub target: Target,
+    /// The measures of the start event, untouched, and `duration`.
+    pub measured_usage: Vec<Measure>,
+}
+
+impl Usage {
+    /// The usage for an interval that is planned for `span`.
+    pub fn new(span: &Span, planned: &Planned) -> Self {
+        let midpoint = planned.interval.midpoint();
+        let mut measured_usage = span.measures.as_slice().to_vec();
+        measured_usage.push(Measure {
+            measure: Id::from_store(DURATION),
+            quantity: Quantity::from_store(planned.interval.duration().into()),
+        });
+        Self {
+            dedup_id: planned.usage_guid.clone(),
+            start: midpoint,
+            end: midpoint,
+            target: span.target.clone(),
+            measured_usage,
+        }
+    }
+}
+
+/// The id of the usage for `interval` of `span`, made from what it stands for, so that a database
+/// which was restored from a backup plans the same ids and Abacus recognises them.
+///
+/// A span without a start id is told from others by its document's `_id`: two such spans of one
+/// target can start at the same moment, and their usages are not repeats of each other.
+pub fn usage_guid(span: &Span, interval: Interval) -> String {
+    let mut name = span.target.to_bytes();
+    name.extend_from_slice(&span.start.as_millis().to_be_bytes());
+    match (&span.start_id, &span.id) {
+        (Some(start_id), _) => push_tagged(&mut name, b'e', start_id.as_str()),
+        (None, SpanId::ObjectId(_)) => push_tagged(&mut name, b'o', &span.id.to_string()),
+        (None, SpanId::Text(text)) => push_tagged(&mut name, b't', text),
+    }
+    name.extend_from_slice(&interval.start.as_millis().to_be_bytes());
+    name.extend_from_slice(&interval.end.as_millis().to_be_bytes());
+    Uuid::new_v5(&NAMESPACE, &name).to_string()
+}
+
+fn push_tagged(name: &mut Vec<u8>, tag: u8, text: &str) {
+    name.push(tag);
+    push_text(name, text);
+}
+
+impl Planned {
+    /// Decides on an interval for `span`.
+    pub fn new(span: &Span, interval: Interval) -> Self {
+        Self {
+            interval,
+            usage_guid: usage_guid(span, interval),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Taking in what an original Sampler writes, before and after we came.
+
+use bson::{Bson, Document, doc};
+use mongodb::options::Hint;
+use sampler_domain::{Policy, Timestamp, next_step};
+use sampler_store::StoreError;
+use tracing::error;
+
+use crate::MongoStore;
+use crate::document::{moment, partition, read};
+
+/// Names the index that an operation is to use, so that a planner's second thoughts never cost a
+/// scan of the collection.
+pub(crate) fn hint(index: &str) -> Hint {
+    Hint::Name(index.to_owned())
+}
+
+impl MongoStore {
+    /// Gives spans that an original receiver started what we need to find them.
+    pub(crate) async fn adopt_starts(
+        &self,
+        policy: &Policy,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<u64, StoreError> {
+        // No partition, whatever is due: a stop of ours may have set that already.
+        let filter = doc! { "processing.complete": false, "processing.partition": Bson::Null };
+        let options = self.find_options(limit, doc! {}, "search_due");
+        let strangers = self.find_documents(filter, options).await?;
+        if strangers.is_empty() {
+            return Ok(0);
+        }
+        let updates: Vec<Document> = strangers
+            .iter()
+            .map(|found| adoption(found, policy, now))
+            .collect();
+        self.update_each(updates).await
+    }
+
+    /// Makes spans due that an original receiver stopped: it sets the end, but does not know that
+    /// the moment at which the span is due changes with it. Spans that wait after a failure are
+    /// left to their wait.
+    pub(crate) async fn notice_stops(&self, now: Timestamp) -> Result<u64, StoreError> {
+        let due_by = doc! { "$max": ["$end", moment(now)] };
+        let filter = doc! {
+            "processing.complete": false,
+            "end_is_set": true,
+            "processing.attempts": { "$in": [Bson::Null, Bson::Int32(0)] },
+            "$expr": { "$gt": ["$processing.due_at", due_by] },
+        };
+        let update = vec![doc! { "$set": { "processing.due_at": "$end" } }];
+        let spans = self.spans.clone();
+        let call = async move {
+            spans
+                .update_many(filter, update)
+                .hint(hint("search_end_is_set"))
+                .await
+        };
+        Ok(self.run(call).await?.modified_count)
+    }
+
+    /// Runs update statements in one command; says how many documents changed. Each statement
+    /// must be one that may be repeated.
+    async fn update_each(&self, updates: Vec<Document>) -> Result<u64, StoreError> {
+        let command = doc! {
+            "update": self.spans.name(),
+            "updates": updates,
+            "ordered": false,
+            "writeConcern": {
+                "w": "majority",
+                "j": true,
+                "wtimeout": i64::try_from(self.time_limit().as_millis()).unwrap_or(i64::MAX),
+            },
+        };
+        let database = self.database.clone();
+        let answer = self
+            .run(async move { database.run_command(command).await })
+            .await?;
+        Ok(u64::try_from(answer.get_i32("nModified").unwrap_or(0)).unwrap_or(0))
+    }
+}
+
+/// The statement that takes in one document, unless somebody else did.
+fn adoption(found: &Document, policy: &Policy, now: Timestamp) -> Document {
+    let id = found.get("_id").cloned().unwrap_or(Bson::Null);
+    let (partition, due_at) = match read(found) {
+        Ok(span) => (
+            partition(&span.target),
+            next_step(&span, now, policy).due_at(now),
+        ),
+        // Any partition: whoever looks after it says what is wrong, each time that it is due.
+        Err(problem) => {
+            error!(span.id = %id, error = %problem, "a span of an original cannot be read");
+            (Bson::Int32(0), now)
+        }
+    };
+    doc! {
+        "q": { "_id": id, "processing.partition": Bson::Null },
+        "u": {
+            "$set": { "processing.partition": partition },
+            // Not later than a stop of ours has set it to meanwhile.
+            "$min": { "processing.due_at": moment(due_at) },
+        },
+    }
+}

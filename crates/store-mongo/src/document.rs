@@ -1,0 +1,276 @@
+//! Spans as documents: figure 6.1 of the paper, as an original Sampler writes it (moments as
+//! doubles, nulls for what is absent) and as we do (moments as 64-bit integers).
+
+use bson::oid::ObjectId;
+use bson::spec::BinarySubtype;
+use bson::{Bson, Document, doc};
+use sampler_domain::partition::partition_of;
+use sampler_domain::{
+    Id, Interval, Measure, Measures, Planned, Processing, Quantity, Span, SpanId, Target, Timestamp,
+};
+use sampler_store::NewSpan;
+use serde_json::Value;
+use uuid::Uuid;
+
+/// The `correlation_id` of open spans, by which `unique_target` lets in one for each target.
+pub(crate) const OPEN: Uuid = Uuid::nil();
+
+/// A document that is no span.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the member {member} {problem}")]
+pub(crate) struct Unreadable {
+    member: String,
+    problem: String,
+}
+
+fn unreadable(member: &str, problem: impl Into<String>) -> Unreadable {
+    Unreadable {
+        member: member.to_owned(),
+        problem: problem.into(),
+    }
+}
+
+/// The document of a span that is opened (figure 6.4).
+pub(crate) fn started(new: &NewSpan) -> Document {
+    let span = &new.span;
+    let mut target = target_fields(&span.target, "");
+    target.insert("correlation_id", OPEN.to_string());
+    let mut document = doc! {
+        "_id": id_to_bson(&span.id),
+        "target": target,
+        "measured_usage": span.measures.as_slice().iter().map(measure).collect::<Vec<_>>(),
+        "start": moment(span.start),
+        "end": Bson::Null,
+        "processing": {
+            "complete": false,
+            "last_interval": interval(span.processing.last),
+            "planned_interval": Bson::Null,
+            "last_change_at": moment(new.now),
+            "version": 1,
+            "due_at": moment(new.due_at),
+            "partition": partition(&span.target),
+        },
+    };
+    if let Some(id) = &span.start_id {
+        document.insert("start_dedup_id", id.as_str());
+    }
+    document
+}
+
+pub(crate) fn moment(timestamp: Timestamp) -> Bson {
+    Bson::Int64(timestamp.as_millis())
+}
+
+/// The moment, or null.
+pub(crate) fn moment_or_null(timestamp: Option<Timestamp>) -> Bson {
+    timestamp.map_or(Bson::Null, moment)
+}
+
+pub(crate) fn partition(target: &Target) -> Bson {
+    Bson::Int32(i32::try_from(partition_of(target)).expect("there are 64 partitions"))
+}
+
+pub(crate) fn interval(interval: Interval) -> Document {
+    doc! { "start": moment(interval.start), "end": moment(interval.end) }
+}
+
+pub(crate) fn planned(planned: &Planned) -> Document {
+    let mut document = interval(planned.interval);
+    document.insert("usage_guid", &planned.usage_guid);
+    document
+}
+
+fn measure(measure: &Measure) -> Document {
+    doc! { "measure": measure.measure.as_str(), "quantity": to_bson(measure.quantity.as_json()) }
+}
+
+/// The six fields, each name behind `prefix`. Matching them one by one, not as a sub-document, is
+/// what the index `unique_target` serves.
+pub(crate) fn target_fields(target: &Target, prefix: &str) -> Document {
+    let fields = target.fields().into_iter();
+    fields
+        .map(|(name, id)| (format!("{prefix}{name}"), Bson::from(id.as_str())))
+        .collect()
+}
+
+pub(crate) fn id_to_bson(id: &SpanId) -> Bson {
+    match id {
+        SpanId::ObjectId(bytes) => Bson::ObjectId(ObjectId::from_bytes(*bytes)),
+        SpanId::Text(text) => Bson::String(text.clone()),
+    }
+}
+
+pub(crate) fn id_from_bson(bson: Option<&Bson>) -> Result<SpanId, Unreadable> {
+    match bson {
+        Some(Bson::ObjectId(id)) => Ok(SpanId::ObjectId(id.bytes())),
+        Some(Bson::String(text)) => Ok(SpanId::Text(text.clone())),
+        _ => Err(unreadable("_id", "is neither an ObjectId nor a string")),
+    }
+}
+
+/// JSON as BSON, member by member. The `bson` crate's own conversion would read an object such as
+/// `{"$oid": …}` as something else.
+fn to_bson(value: &Value) -> Bson {
+    match value {
+        Value::Null => Bson::Null,
+        Value::Bool(value) => Bson::Boolean(*value),
+        Value::Number(number) => match number.as_i64() {
+            Some(integer) => Bson::Int64(integer),
+            None => Bson::Double(number.as_f64().unwrap_or(f64::NAN)),
+        },
+        Value::String(text) => Bson::String(text.clone()),
+        Value::Array(items) => Bson::Array(items.iter().map(to_bson).collect()),
+        Value::Object(members) => Bson::Document(
+            members
+                .iter()
+                .map(|(name, member)| (name.clone(), to_bson(member)))
+                .collect(),
+        ),
+    }
+}
+
+/// BSON as JSON; a double that JSON cannot hold becomes null, which Abacus refuses.
+fn to_json(bson: &Bson) -> Value {
+    match bson {
+        Bson::Boolean(value) => Value::Bool(*value),
+        Bson::Int32(integer) => Value::from(*integer),
+        Bson::Int64(integer) => Value::from(*integer),
+        Bson::Double(double) => Value::from(*double),
+        Bson::String(text) => Value::String(text.clone()),
+        Bson::Array(items) => Value::Array(items.iter().map(to_json).collect()),
+        Bson::Document(members) => Value::Object(
+            members
+                .iter()
+                .map(|(name, bson)| (name.clone(), to_json(bson)))
+                .collect(),
+        ),
+        // Nothing else comes from JSON; what somebody put in by hand is for Abacus to refuse.
+        _ => Value::Null,
+    }
+}
+
+/// The span that a document holds, whoever wrote it.
+pub(crate) fn read(document: &Document) -> Result<Span, Unreadable> {
+    let processing = member(document, "processing")?;
+    Ok(Span {
+        id: id_from_bson(document.get("_id"))?,
+        target: read_target(member(document, "target")?)?,
+        measures: read_measures(document)?,
+        start: read_moment(document, "start")?,
+        start_id: read_event_id(document, "start_dedup_id"),
+        end: read_optional_moment(document, "end")?,
+        end_id: read_event_id(document, "end_dedup_id"),
+        processing: Processing {
+            complete: processing.get_bool("complete").unwrap_or(false),
+            last: read_interval(member(processing, "last_interval")?)?,
+            planned: read_planned(processing)?,
+            version: read_integer(processing, "version")?,
+            attempts: read_integer(processing, "attempts")
+                .map_or(0, |attempts| u32::try_from(attempts).unwrap_or(0)),
+        },
+    })
+}
+
+fn member<'a>(document: &'a Document, name: &str) -> Result<&'a Document, Unreadable> {
+    document
+        .get_document(name)
+        .map_err(|_| unreadable(name, "is not an object"))
+}
+
+fn read_target(target: &Document) -> Result<Target, Unreadable> {
+    let field = |name: &str| match target.get(name) {
+        Some(Bson::String(text)) => Ok(Id::from_store(text.clone())),
+        _ => Err(unreadable(&format!("target.{name}"), "is not a string")),
+    };
+    Ok(Target {
+        organization_id: field("organization_id")?,
+        space_id: field("space_id")?,
+        consumer_id: field("consumer_id")?,
+        resource_id: field("resource_id")?,
+        plan_id: field("plan_id")?,
+        resource_instance_id: field("resource_instance_id")?,
+    })
+}
+
+fn read_measures(document: &Document) -> Result<Measures, Unreadable> {
+    let Ok(list) = document.get_array("measured_usage") else {
+        return Err(unreadable("measured_usage", "is not a list"));
+    };
+    let read = |bson: &Bson| {
+        let document = bson.as_document()?;
+        let name = document.get_str("measure").ok()?;
+        let quantity = document.get("quantity").map_or(Value::Null, to_json);
+        let quantity = Quantity::from_store(quantity);
+        Some(Measure {
+            measure: Id::from_store(name),
+            quantity,
+        })
+    };
+    let measures: Option<Vec<Measure>> = list.iter().map(read).collect();
+    measures
+        .map(Measures::from_store)
+        .ok_or_else(|| unreadable("measured_usage", "holds something that is no measure"))
+}
+
+fn read_event_id(document: &Document, name: &str) -> Option<Id> {
+    match document.get(name)? {
+        Bson::String(text) if !text.is_empty() => Some(Id::from_store(text.clone())),
+        Bson::Binary(binary) if binary.subtype == BinarySubtype::Uuid => {
+            Uuid::from_slice(&binary.bytes)
+                .ok()
+                .map(|uuid| Id::from_store(uuid.to_string()))
+        }
+        _ => None,
+    }
+}
+
+fn read_interval(document: &Document) -> Result<Interval, Unreadable> {
+    Ok(Interval {
+        start: read_moment(document, "start")?,
+        end: read_moment(document, "end")?,
+    })
+}
+
+fn read_planned(processing: &Document) -> Result<Option<Planned>, Unreadable> {
+    let document = match processing.get("planned_interval") {
+        None | Some(Bson::Null) => return Ok(None),
+        Some(Bson::Document(document)) => document,
+        Some(_) => return Err(unreadable("planned_interval", "is not an object")),
+    };
+    let usage_guid = document
+        .get_str("usage_guid")
+        .map_err(|_| unreadable("planned_interval.usage_guid", "is not a string"))?;
+    let interval = read_interval(document)?;
+    Ok(Some(Planned {
+        interval,
+        usage_guid: usage_guid.to_owned(),
+    }))
+}
+
+fn read_moment(document: &Document, name: &str) -> Result<Timestamp, Unreadable> {
+    let millis = read_integer(document, name)?;
+    Timestamp::new(millis).map_err(|error| unreadable(name, format!("is no moment: {error}")))
+}
+
+fn read_optional_moment(document: &Document, name: &str) -> Result<Option<Timestamp>, Unreadable> {
+    match document.get(name) {
+        None | Some(Bson::Null) => Ok(None),
+        Some(_) => read_moment(document, name).map(Some),
+    }
+}
+
+/// A whole number in any of the types that it may have been written as.
+fn read_integer(document: &Document, name: &str) -> Result<i64, Unreadable> {
+    match document.get(name) {
+        Some(Bson::Int32(integer)) => Ok(i64::from(*integer)),
+        Some(Bson::Int64(integer)) => Ok(*integer),
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "whole, and exact up to 2^53"
+        )]
+        Some(Bson::Double(double)) if double.fract() == 0.0 && double.abs() <= 2_f64.powi(53) => {
+            Ok(*double as i64)
+        }
+        _ => Err(unreadable(name, "is not a whole number")),
+    }
+}

@@ -1,0 +1,206 @@
+//! The MongoDB store: one document per span, as in the paper (figure 6.1, tables 6.2 and 6.3), so
+//! that the collection of an original Sampler can be taken over in place, while it runs.
+//!
+//! What we add to a document: `processing.due_at`, when it next needs a worker;
+//! `processing.partition`, which workers look after it; `processing.attempts` and
+//! `processing.last_error`, why its planned interval could not be delivered. Nothing changes the
+//! meaning of a field of the original.
+
+mod adopt;
+mod call;
+mod document;
+mod events;
+mod migrate;
+mod sampling;
+mod workers;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bson::{Document, doc};
+use mongodb::options::{
+    Acknowledgment, ClientOptions, CollectionOptions, ReadConcern, WriteConcern,
+};
+use mongodb::{Client, Collection, Database};
+use sampler_domain::{EventId, Planned, Policy, Span, SpanId, Timestamp};
+use sampler_store::{
+    Adopted, Changed, DueQuery, Failure, NewSpan, NewStop, Next, SpanStore, Started, Stopped,
+    StoreError,
+};
+
+pub use migrate::MigrationError;
+
+/// How to reach MongoDB, and how long to wait for it.
+#[derive(Clone)]
+pub struct MongoOptions {
+    /// The connection string; it may hold a password.
+    pub uri: String,
+    /// The database.
+    pub database: String,
+    /// The collection of spans.
+    pub collection: String,
+    /// Connections at the most.
+    pub pool_size: u32,
+    /// How long to look for a primary.
+    pub server_selection_timeout: Duration,
+    /// How long one operation may take.
+    pub operation_timeout: Duration,
+    /// Who we are, for the server's logs.
+    pub app_name: String,
+}
+
+/// The connection string cannot be used. The text never holds the string itself.
+#[derive(Debug, thiserror::Error)]
+#[error("the MongoDB connection string cannot be used: {0}")]
+pub struct ConnectError(String);
+
+/// Spans in MongoDB. Cheap to clone; all clones share one pool of connections.
+#[derive(Clone, Debug)]
+pub struct MongoStore {
+    database: Database,
+    /// Writes wait for a majority and its journals; reads see what a majority has.
+    spans: Collection<Document>,
+    /// Reads that, after they read, make sure that we still are on the primary.
+    linearizable: Collection<Document>,
+    workers: Collection<Document>,
+    operation_timeout: Duration,
+}
+
+impl MongoStore {
+    /// Prepares a client; connections are made when they are needed.
+    ///
+    /// # Errors
+    /// Where the connection string cannot be used.
+    pub async fn connect(options: MongoOptions) -> Result<Self, ConnectError> {
+        let mut client = ClientOptions::parse(&options.uri)
+            .await
+            .map_err(|error| ConnectError(call::describe_without(&options.uri, &error)))?;
+        client.app_name = Some(options.app_name);
+        client.max_pool_size = Some(options.pool_size);
+        client.server_selection_timeout = Some(options.server_selection_timeout);
+        client.connect_timeout = Some(options.server_selection_timeout);
+        client.retry_writes = Some(true);
+        let client = Client::with_options(client)
+            .map_err(|error| ConnectError(call::describe_without(&options.uri, &error)))?;
+        let database = client.database(&options.database);
+        let durable = WriteConcern::builder()
+            .w(Acknowledgment::Majority)
+            .journal(true)
+            .w_timeout(options.operation_timeout)
+            .build();
+        let spans = |read_concern| {
+            let concerns = CollectionOptions::builder()
+                .write_concern(durable.clone())
+                .read_concern(read_concern)
+                .build();
+            database.collection_with_options(&options.collection, concerns)
+        };
+        Ok(Self {
+            spans: spans(ReadConcern::majority()),
+            linearizable: spans(ReadConcern::linearizable()),
+            workers: database.collection(&format!("{}_workers", options.collection)),
+            operation_timeout: options.operation_timeout,
+            database,
+        })
+    }
+}
+
+#[async_trait]
+impl SpanStore for MongoStore {
+    async fn start(&self, new: NewSpan) -> Result<Started, StoreError> {
+        self.start_span(new).await
+    }
+
+    async fn stop(&self, new: NewStop) -> Result<Stopped, StoreError> {
+        self.stop_span(new).await
+    }
+
+    async fn started_by(&self, id: &EventId) -> Result<Option<Span>, StoreError> {
+        self.find_exactly(doc! { "start_dedup_id": id.as_str() })
+            .await
+    }
+
+    async fn stopped_by(&self, id: &EventId) -> Result<Option<Span>, StoreError> {
+        self.find_exactly(doc! { "end_dedup_id": id.as_str() })
+            .await
+    }
+
+    async fn due(&self, query: &DueQuery<'_>) -> Result<Vec<Span>, StoreError> {
+        self.due_spans(query).await
+    }
+
+    async fn find(&self, id: &SpanId) -> Result<Option<Span>, StoreError> {
+        self.find_span(id).await
+    }
+
+    async fn plan(
+        &self,
+        span: &Span,
+        planned: Planned,
+        now: Timestamp,
+        due_at: Timestamp,
+    ) -> Result<Changed, StoreError> {
+        self.plan_interval(span, planned, now, due_at).await
+    }
+
+    async fn executed(
+        &self,
+        span: &Span,
+        next: Next,
+        now: Timestamp,
+        due_at: Timestamp,
+    ) -> Result<Changed, StoreError> {
+        self.interval_executed(span, next, now, due_at).await
+    }
+
+    async fn complete(&self, span: &Span, now: Timestamp) -> Result<Changed, StoreError> {
+        self.complete_span(span, now).await
+    }
+
+    async fn postpone(&self, span: &Span, due_at: Timestamp) -> Result<Changed, StoreError> {
+        self.postpone_span(span, due_at).await
+    }
+
+    async fn failed(&self, span: &Span, failure: Failure) -> Result<Changed, StoreError> {
+        self.interval_failed(span, failure).await
+    }
+
+    async fn adopt(
+        &self,
+        policy: &Policy,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Adopted, StoreError> {
+        Ok(Adopted {
+            starts: self.adopt_starts(policy, now, limit).await?,
+            stops: self.notice_stops(now).await?,
+        })
+    }
+
+    async fn completed_before(
+        &self,
+        cutoff: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<SpanId>, StoreError> {
+        self.spans_completed_before(cutoff, limit).await
+    }
+
+    async fn remove(&self, ids: &[SpanId]) -> Result<u64, StoreError> {
+        self.remove_spans(ids).await
+    }
+
+    async fn heartbeat(&self, worker: &str) -> Result<Vec<String>, StoreError> {
+        self.worker_alive(worker).await
+    }
+
+    async fn leave(&self, worker: &str) -> Result<(), StoreError> {
+        self.worker_gone(worker).await
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        let database = self.database.clone();
+        self.run(async move { database.run_command(doc! { "ping": 1 }).await })
+            .await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,177 @@
+//! The indexes: those of the paper's table 6.3 by name, one of the original, and ours.
+//!
+//! Migrations only add, so that old and new programs can run side by side. They may be run again
+//! at any time, and by many programs at once.
+
+use bson::{Document, doc};
+use mongodb::IndexModel;
+use mongodb::error::{Error, ErrorKind};
+use mongodb::options::IndexOptions;
+use sampler_store::StoreError;
+use tracing::info;
+
+use crate::MongoStore;
+use crate::call::Fault;
+
+/// The server's codes for an index that is there already, but not as asked for.
+const CONFLICTS: [i32; 3] = [67, 85, 86];
+
+/// Why the indexes could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum MigrationError {
+    /// An index is there with another definition.
+    #[error(
+        "the collection {collection} has an index that conflicts with the index {index} \
+         {definition}: {message}. Look at db.{collection}.getIndexes(); if nothing else needs the \
+         one that conflicts, remove it with db.{collection}.dropIndex(\"{index}\") (or under the \
+         name it has) and start again"
+    )]
+    Conflict {
+        /// The collection.
+        collection: String,
+        /// The index that was to be made.
+        index: &'static str,
+        /// What it was to be.
+        definition: String,
+        /// What the server says.
+        message: String,
+    },
+    /// The documents do not fit a unique index.
+    #[error(
+        "the unique index {index} cannot be made on the collection {collection}, because \
+         documents in it share a key: {message}"
+    )]
+    Duplicates {
+        /// The collection.
+        collection: String,
+        /// The index that was to be made.
+        index: &'static str,
+        /// What the server says.
+        message: String,
+    },
+    /// The store gave no answer.
+    #[error("the indexes could not be made")]
+    Store(#[source] StoreError),
+}
+
+/// One index: its name, its keys and its options.
+struct Index {
+    name: &'static str,
+    keys: Document,
+    options: IndexOptions,
+}
+
+fn indexes() -> Vec<Index> {
+    let plain = IndexOptions::default;
+    let unique_sparse = || IndexOptions::builder().unique(true).sparse(true).build();
+    let partial = |filter| {
+        IndexOptions::builder()
+            .partial_filter_expression(filter)
+            .build()
+    };
+    vec![
+        Index {
+            name: "unique_target",
+            keys: doc! {
+                "target.organization_id": 1, "target.space_id": 1, "target.consumer_id": 1,
+                "target.resource_id": 1, "target.plan_id": 1, "target.resource_instance_id": 1,
+                "target.correlation_id": 1,
+            },
+            options: IndexOptions::builder().unique(true).build(),
+        },
+        Index {
+            name: "unique_start_dedup_id",
+            keys: doc! { "start_dedup_id": 1 },
+            options: unique_sparse(),
+        },
+        Index {
+            name: "unique_end_dedup_id",
+            keys: doc! { "end_dedup_id": 1 },
+            options: unique_sparse(),
+        },
+        Index {
+            name: "search_processing",
+            keys: doc! { "processing.complete": 1, "processing.last_interval.end": 1 },
+            options: plain(),
+        },
+        // The original's own, beside those of the paper: stopped spans with something left to do.
+        Index {
+            name: "search_end_is_set",
+            keys: doc! { "processing.complete": 1 },
+            options: partial(doc! { "end_is_set": true }),
+        },
+        // Ours: what is due, without what is finished.
+        Index {
+            name: "search_due",
+            keys: doc! { "processing.partition": 1, "processing.due_at": 1 },
+            options: partial(doc! { "processing.complete": false }),
+        },
+        // Ours: the ends of an instance's spans. Open spans, whose end is null, are not in it.
+        Index {
+            name: "previous_end",
+            keys: doc! { "target.resource_instance_id": 1, "end": 1 },
+            options: partial(doc! { "end": { "$gt": 0 } }),
+        },
+    ]
+}
+
+impl MongoStore {
+    /// Makes the indexes that are not there yet.
+    ///
+    /// # Errors
+    /// Where an index is there with other options, or the database is not.
+    pub async fn migrate(&self) -> Result<(), MigrationError> {
+        for index in indexes() {
+            self.make_index(index).await?;
+        }
+        info!(collection = self.spans.name(), "the indexes are in place");
+        Ok(())
+    }
+
+    /// Makes one index. On a large collection that takes a while, so there is no time limit.
+    async fn make_index(&self, index: Index) -> Result<(), MigrationError> {
+        let Index {
+            name,
+            keys,
+            mut options,
+        } = index;
+        let definition = format!("{keys}");
+        options.name = Some(name.to_owned());
+        let model = IndexModel::builder().keys(keys).options(options).build();
+        let spans = self.spans.clone();
+        let made = tokio::spawn(async move { spans.create_index(model).await }).await;
+        let fault = match made {
+            Ok(Ok(_)) => return Ok(()),
+            Ok(Err(error)) => Fault::Driver(error),
+            Err(ended) => Fault::Ended(ended),
+        };
+        let collection = self.spans.name().to_owned();
+        Err(match &fault {
+            Fault::Driver(error) if code(error).is_some_and(|code| CONFLICTS.contains(&code)) => {
+                let message = error.kind.to_string();
+                MigrationError::Conflict {
+                    collection,
+                    index: name,
+                    definition,
+                    message,
+                }
+            }
+            Fault::Driver(error) if fault.is_duplicate_key() => {
+                let message = error.kind.to_string();
+                MigrationError::Duplicates {
+                    collection,
+                    index: name,
+                    message,
+                }
+            }
+            _ => MigrationError::Store(fault.into()),
+        })
+    }
+}
+
+fn code(error: &Error) -> Option<i32> {
+    match error.kind.as_ref() {
+        ErrorKind::Command(error) => Some(error.code),
+        _ => None,
+    }
+}

@@ -1,0 +1,319 @@
+//! Finding work, and noting what became of it (sections 6.3 to 6.6 of the paper).
+
+use std::time::Duration;
+
+use bson::{Bson, Document, doc};
+use futures_util::TryStreamExt;
+use mongodb::options::FindOptions;
+use sampler_domain::{Planned, Span, SpanId, Timestamp};
+use sampler_store::{Changed, DueQuery, Failure, Next, StoreError};
+use tracing::error;
+
+use crate::MongoStore;
+use crate::adopt::hint;
+use crate::document::{
+    Unreadable, id_from_bson, id_to_bson, interval, moment, moment_or_null, planned, read,
+};
+
+/// How long a document that cannot be read is left alone, ms.
+const UNREADABLE_WAIT: i64 = 3_600_000;
+
+/// What is kept of a failure's description, in characters.
+const ERROR_LEN_MAX: usize = 1_000;
+
+impl MongoStore {
+    /// Looks for due spans, one class of urgency after the other; within each the index
+    /// `search_due` has them in their order.
+    pub(crate) async fn due_spans(&self, query: &DueQuery<'_>) -> Result<Vec<Span>, StoreError> {
+        let mut spans = Vec::new();
+        for Range {
+            due_at,
+            sampled_to,
+            index,
+        } in ranges(query)
+        {
+            let room = query.limit - spans.len();
+            if room == 0 {
+                break;
+            }
+            let mut filter = doc! {
+                "processing.complete": false,
+                "processing.partition": { "$in": partitions(query) },
+                "processing.due_at": due_at,
+            };
+            if let Some(sampled_to) = sampled_to {
+                filter.insert("processing.last_interval.end", sampled_to);
+            }
+            let options = self.find_options(room, doc! { "processing.due_at": 1 }, index);
+            for document in self.find_documents(filter, options).await? {
+                match read(&document) {
+                    Ok(span) => spans.push(span),
+                    Err(error) => self.set_aside(&document, &error, query.now).await?,
+                }
+            }
+        }
+        Ok(spans)
+    }
+
+    pub(crate) fn find_options(&self, limit: usize, sort: Document, index: &str) -> FindOptions {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        FindOptions::builder()
+            .limit(limit)
+            .batch_size(u32::try_from(limit).unwrap_or(u32::MAX))
+            .sort(sort)
+            .hint(hint(index))
+            .max_time(self.operation_timeout)
+            .build()
+    }
+
+    pub(crate) async fn find_documents(
+        &self,
+        filter: Document,
+        options: FindOptions,
+    ) -> Result<Vec<Document>, StoreError> {
+        let spans = self.spans.clone();
+        let call = async move {
+            spans
+                .find(filter)
+                .with_options(options)
+                .await?
+                .try_collect::<Vec<Document>>()
+                .await
+        };
+        Ok(self.run(call).await?)
+    }
+
+    /// A document that nobody can read stays as it is, says why, and blocks nobody.
+    async fn set_aside(
+        &self,
+        document: &Document,
+        problem: &Unreadable,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let id = document.get("_id").cloned().unwrap_or(Bson::Null);
+        error!(span.id = %id, error = %problem, "a span cannot be read and is not sampled");
+        let set = doc! {
+            "processing.due_at": moment(now.plus(UNREADABLE_WAIT)),
+            "processing.last_error": { "at": moment(now), "message": problem.to_string() },
+        };
+        let spans = self.spans.clone();
+        let call = async move {
+            spans
+                .update_one(doc! { "_id": id }, doc! { "$set": set })
+                .await
+        };
+        self.run(call).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn find_span(&self, id: &SpanId) -> Result<Option<Span>, StoreError> {
+        let (spans, filter) = (self.spans.clone(), doc! { "_id": id_to_bson(id) });
+        let found = self
+            .run(async move { spans.find_one(filter).await })
+            .await?;
+        found
+            .map(|document| crate::events::readable(&document))
+            .transpose()
+    }
+
+    pub(crate) async fn plan_interval(
+        &self,
+        span: &Span,
+        plan: Planned,
+        now: Timestamp,
+        due_at: Timestamp,
+    ) -> Result<Changed, StoreError> {
+        let update = doc! {
+            "$set": {
+                "processing.planned_interval": planned(&plan),
+                "processing.last_change_at": moment(now),
+                "processing.due_at": moment(due_at),
+            },
+            "$inc": { "processing.version": 1 },
+        };
+        let mut after = span.clone();
+        after.processing.planned = Some(plan);
+        after.processing.version += 1;
+        self.change(span, update, after).await
+    }
+
+    pub(crate) async fn interval_executed(
+        &self,
+        span: &Span,
+        next: Next,
+        now: Timestamp,
+        due_at: Timestamp,
+    ) -> Result<Changed, StoreError> {
+        let mut after = span.executed();
+        let executed = span.processing.planned.as_ref().map(planned);
+        let mut set = doc! {
+            "processing.last_interval": executed.unwrap_or_else(|| interval(span.processing.last)),
+            "processing.planned_interval": Bson::Null,
+            "processing.last_change_at": moment(now),
+            "processing.due_at": moment(due_at),
+        };
+        match next {
+            Next::Planned(plan) => {
+                set.insert("processing.planned_interval", planned(&plan));
+                after.processing.planned = Some(plan);
+            }
+            Next::Wait => {}
+            Next::Complete => {
+                set.insert("processing.complete", true);
+                after.processing.complete = true;
+            }
+        }
+        let mut update = doc! { "$set": set, "$inc": { "processing.version": 1 } };
+        if span.processing.attempts > 0 {
+            let gone = doc! { "processing.attempts": "", "processing.last_error": "" };
+            update.insert("$unset", gone);
+        }
+        self.change(span, update, after).await
+    }
+
+    pub(crate) async fn complete_span(
+        &self,
+        span: &Span,
+        now: Timestamp,
+    ) -> Result<Changed, StoreError> {
+        let update = doc! {
+            "$set": { "processing.complete": true, "processing.last_change_at": moment(now) },
+            "$inc": { "processing.version": 1 },
+        };
+        let mut after = span.clone();
+        after.processing.complete = true;
+        after.processing.version += 1;
+        self.change(span, update, after).await
+    }
+
+    pub(crate) async fn postpone_span(
+        &self,
+        span: &Span,
+        due_at: Timestamp,
+    ) -> Result<Changed, StoreError> {
+        let update = doc! { "$set": { "processing.due_at": moment(due_at) } };
+        self.change(span, update, span.clone()).await
+    }
+
+    pub(crate) async fn interval_failed(
+        &self,
+        span: &Span,
+        failure: Failure,
+    ) -> Result<Changed, StoreError> {
+        let message: String = failure.error.chars().take(ERROR_LEN_MAX).collect();
+        let update = doc! {
+            "$set": {
+                "processing.due_at": moment(failure.retry_at),
+                "processing.last_error": { "at": moment(failure.at), "message": message },
+            },
+            "$inc": { "processing.attempts": 1 },
+        };
+        let mut after = span.clone();
+        after.processing.attempts += 1;
+        self.change(span, update, after).await
+    }
+
+    /// Makes a change if the span still is as it was read; `after` is what it makes of it.
+    async fn change(
+        &self,
+        span: &Span,
+        update: Document,
+        after: Span,
+    ) -> Result<Changed, StoreError> {
+        let filter = doc! {
+            "_id": id_to_bson(&span.id),
+            "processing.version": span.processing.version,
+            "processing.complete": false,
+            "end": moment_or_null(span.end),
+        };
+        let spans = self.spans.clone();
+        let result = self
+            .run(async move { spans.update_one(filter, update).await })
+            .await?;
+        Ok(if result.matched_count == 1 {
+            Changed::Done(after)
+        } else {
+            Changed::Lost
+        })
+    }
+
+    pub(crate) async fn spans_completed_before(
+        &self,
+        cutoff: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<SpanId>, StoreError> {
+        let filter = doc! {
+            "processing.complete": true,
+            "processing.last_interval.end": { "$lt": moment(cutoff) },
+        };
+        let sort = doc! { "processing.last_interval.end": 1 };
+        let mut options = self.find_options(limit, sort, "search_processing");
+        options.projection = Some(doc! { "_id": 1 });
+        let documents = self.find_documents(filter, options).await?;
+        // An `_id` of another type is somebody else's document; it is not ours to remove.
+        Ok(documents
+            .iter()
+            .filter_map(|found| id_from_bson(found.get("_id")).ok())
+            .collect())
+    }
+
+    pub(crate) async fn remove_spans(&self, ids: &[SpanId]) -> Result<u64, StoreError> {
+        let ids: Vec<Bson> = ids.iter().map(id_to_bson).collect();
+        let filter = doc! { "_id": { "$in": ids }, "processing.complete": true };
+        let spans = self.spans.clone();
+        let result = self
+            .run(async move { spans.delete_many(filter).await })
+            .await?;
+        Ok(result.deleted_count)
+    }
+
+    /// The longest time that the server may take for one operation.
+    pub(crate) fn time_limit(&self) -> Duration {
+        self.operation_timeout
+    }
+}
+
+fn partitions(query: &DueQuery<'_>) -> Vec<Bson> {
+    let number = |partition: &u32| Bson::Int64(i64::from(*partition));
+    query.partitions.iter().map(number).collect()
+}
+
+/// One range of spans to look through.
+struct Range {
+    due_at: Document,
+    sampled_to: Option<Document>,
+    index: &'static str,
+}
+
+/// The ranges to look through one after the other, by urgency (see [`DueQuery::urgency`]); the
+/// last class is two ranges.
+fn ranges(query: &DueQuery<'_>) -> Vec<Range> {
+    let now = moment(query.now);
+    let due = |due_at| Range {
+        due_at,
+        sampled_to: None,
+        index: "search_due",
+    };
+    let Some(closing) = query.closing else {
+        return vec![due(doc! { "$lte": now })];
+    };
+    let (start, end) = (moment(closing.start), moment(closing.end));
+    let after = doc! { "$gt": &end, "$lte": now };
+    let within = doc! { "$gte": &start, "$lt": &end };
+    vec![
+        due(doc! { "$gte": &start, "$lte": moment(closing.end.min(query.now)) }),
+        // What was put off is found by how far it is sampled: few spans are that far behind, but
+        // many fall due again after the month has ended.
+        Range {
+            due_at: after.clone(),
+            sampled_to: Some(within.clone()),
+            index: "search_processing",
+        },
+        due(doc! { "$lt": &start }),
+        Range {
+            due_at: after,
+            sampled_to: Some(doc! { "$not": within }),
+            index: "search_due",
+        },
+    ]
+}

@@ -1,0 +1,45 @@
+//! Workers that are alive, by the clock of the server.
+
+use std::time::Duration;
+
+use bson::{Bson, Document, doc};
+use futures_util::TryStreamExt;
+use sampler_store::StoreError;
+
+use crate::MongoStore;
+
+/// How long a worker counts as alive after a heartbeat.
+const LIFETIME: Duration = Duration::from_secs(20);
+
+impl MongoStore {
+    pub(crate) async fn worker_alive(&self, worker: &str) -> Result<Vec<String>, StoreError> {
+        let (workers, id) = (self.workers.clone(), worker.to_owned());
+        let seen = vec![doc! { "$set": { "seen_at": "$$NOW" } }];
+        let call = async move {
+            workers
+                .update_one(doc! { "_id": id }, seen)
+                .upsert(true)
+                .await?;
+            let millis = i64::try_from(LIFETIME.as_millis()).expect("20 s fit");
+            let since = doc! { "$subtract": ["$$NOW", Bson::Int64(millis)] };
+            let alive = doc! { "$expr": { "$gt": ["$seen_at", since] } };
+            workers
+                .find(alive)
+                .await?
+                .try_collect::<Vec<Document>>()
+                .await
+        };
+        let alive = self.run(call).await?;
+        Ok(alive
+            .iter()
+            .filter_map(|found| found.get_str("_id").ok().map(str::to_owned))
+            .collect())
+    }
+
+    pub(crate) async fn worker_gone(&self, worker: &str) -> Result<(), StoreError> {
+        let (workers, filter) = (self.workers.clone(), doc! { "_id": worker });
+        self.run(async move { workers.delete_one(filter).await })
+            .await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,146 @@
+//! What the server looks at: as much as is due, however much is idle or finished.
+
+use bson::{Bson, Document, doc};
+use mongodb::Collection;
+use sampler_domain::{ClosingMonth, Granularity, Timestamp};
+use sampler_store::contract::support::{at, everything, start, stop};
+use sampler_store::{DueQuery, SpanStore, Started, Stopped};
+
+use crate::support::store_and_spans;
+
+/// Spans that are idle and spans that are finished, half and half.
+const SPANS: i32 = 1_000_000;
+
+/// Makes them within the server: open ones due next year, stopped ones complete.
+async fn fill(spans: &Collection<Document>) {
+    let now = at(0).as_millis();
+    let open = doc! { "$eq": [{ "$mod": ["$number", 2] }, 0] };
+    let either =
+        |if_open: Bson, if_complete: Bson| doc! { "$cond": [open.clone(), if_open, if_complete] };
+    let text = doc! { "$toString": "$number" };
+    let pipeline = vec![
+        doc! { "$documents": [{ "_": 0 }] },
+        doc! { "$project": { "number": { "$range": [0, SPANS] } } },
+        doc! { "$unwind": "$number" },
+        doc! { "$project": {
+            "_id": text.clone(),
+            "target": {
+                "organization_id": "organization", "space_id": "space", "consumer_id": "consumer",
+                "resource_id": "resource", "plan_id": "plan", "resource_instance_id": text.clone(),
+                "correlation_id": either("00000000-0000-0000-0000-000000000000".into(), text.into()),
+            },
+            "measured_usage": { "$literal": [] },
+            "start": Bson::Int64(now - 1_000),
+            "end": either(Bson::Null, Bson::Int64(now)),
+            "processing": {
+                "complete": { "$not": [open.clone()] },
+                "last_interval": { "start": Bson::Int64(now - 1_000), "end": Bson::Int64(now) },
+                "planned_interval": Bson::Null,
+                "version": 1,
+                "due_at": Bson::Int64(now + 31_536_000_000),
+                "partition": { "$mod": ["$number", 64] },
+            },
+        } },
+        doc! { "$out": "spans" },
+    ];
+    let database = spans.client().database(&spans.namespace().db);
+    database.aggregate(pipeline).await.unwrap();
+}
+
+/// Keys and documents that the server's profiler saw examined and returned by the commands on
+/// the collection since it was last asked.
+async fn examined(spans: &Collection<Document>) -> Vec<(i64, i64, i64)> {
+    let database = spans.client().database(&spans.namespace().db);
+    database.run_command(doc! { "profile": 0 }).await.unwrap();
+    let profile = database.collection::<Document>("system.profile");
+    let filter = doc! { "ns": spans.namespace().to_string() };
+    let mut cursor = profile.find(filter).sort(doc! { "ts": 1 }).await.unwrap();
+    let mut seen = Vec::new();
+    while cursor.advance().await.unwrap() {
+        let entry = cursor.deserialize_current().unwrap();
+        let number = |name: &str| match entry.get(name) {
+            Some(Bson::Int32(number)) => i64::from(*number),
+            Some(Bson::Int64(number)) => *number,
+            _ => 0,
+        };
+        seen.push((
+            number("keysExamined"),
+            number("docsExamined"),
+            number("nreturned"),
+        ));
+    }
+    profile.drop().await.unwrap();
+    database.run_command(doc! { "profile": 2 }).await.unwrap();
+    seen
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn work_is_found_among_a_million_idle_and_finished_spans_by_looking_at_what_is_due() {
+    let (store, spans) = store_and_spans("million").await;
+    fill(&spans).await;
+    // `$out` keeps the indexes that the collection has.
+    store.migrate().await.unwrap();
+    for number in 0..200 {
+        let name = format!("due-{number}");
+        assert_eq!(
+            start(&store, Some(&name), &name, number - 1_000).await,
+            Started::Opened
+        );
+    }
+    examined(&spans).await;
+    let partitions = everything();
+    let month = Granularity::Month.window_of(at(0));
+    let closing = Some(ClosingMonth {
+        start: Timestamp::MIN,
+        end: month,
+    });
+    for (limit, closing) in [(10, None), (100, None), (1_000, None), (100, closing)] {
+        let query = DueQuery {
+            partitions: &partitions,
+            now: at(0),
+            limit,
+            closing,
+        };
+        let found = store.due(&query).await.unwrap().len();
+        assert_eq!(found, limit.min(200));
+        let finds = examined(&spans).await;
+        assert_eq!(finds.iter().map(|find| find.2).sum::<i64>(), found as i64);
+        for (keys, documents, returned) in finds {
+            // One more key for each of the 64 partitions, where its range ends.
+            assert!(
+                keys <= returned + 2 * 64,
+                "{keys} keys for {returned} of {limit}"
+            );
+            assert!(
+                documents <= returned + 64,
+                "{documents} documents for {returned}"
+            );
+        }
+    }
+    // Nothing else that the two programs ask for looks at more than it returns, either.
+    store.adopt(&policy(), at(0), 100).await.unwrap();
+    store.completed_before(at(-1), 100).await.unwrap();
+    assert_eq!(stop(&store, Some("stop"), "due-7", 5).await, Stopped::Ended);
+    assert_eq!(start(&store, None, "due-7", 5).await, Started::Opened);
+    assert_eq!(start(&store, None, "due-7", 5).await, Started::AlreadyOpen);
+    assert_eq!(
+        stop(&store, Some("stop"), "due-7", 5).await,
+        Stopped::Repeated
+    );
+    let operations = examined(&spans).await;
+    assert!(operations.len() >= 8, "{operations:?}");
+    for (keys, documents, _) in operations {
+        assert!(
+            keys <= 8 && documents <= 4,
+            "{keys} keys, {documents} documents"
+        );
+    }
+}
+
+fn policy() -> sampler_domain::Policy {
+    let granularities = sampler_domain::Granularities::all(Granularity::Day);
+    sampler_domain::Policy {
+        granularities,
+        grace: 0,
+    }
+}

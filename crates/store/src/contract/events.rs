@@ -1,0 +1,269 @@
+//! Starts and stops: who is told what, and what is kept.
+
+use std::future::Future;
+
+use sampler_domain::{Field, Interval, Measures};
+use tokio::task::JoinSet;
+
+use super::support::*;
+use crate::{Started, Stopped};
+
+const MINUTE: i64 = 60_000;
+
+pub async fn a_start_is_kept_as_it_was_given(store: &Shared) {
+    let event = start_event(Some("a"), "i", -MINUTE);
+    let new = new_span(event.clone());
+    let expected = new.span.clone();
+    assert_eq!(
+        store.start(new).await.expect("the store answers"),
+        Started::Opened
+    );
+    let span = kept(&**store, "a").await;
+    assert_eq!(span, expected);
+    assert_eq!(span.measures, event.measures);
+    assert_eq!(span.processing.last, Interval::at(event.timestamp));
+    assert_eq!(
+        store.find(&span.id).await.expect("the store answers"),
+        Some(expected)
+    );
+}
+
+pub async fn a_repeated_start_is_recognised_at_any_later_time(store: &Shared) {
+    let store = &**store;
+    let again = || start(store, Some("a"), "i", 0);
+    assert_eq!(again().await, Started::Opened);
+    assert_eq!(again().await, Started::Repeated);
+    assert_eq!(stop(store, Some("z"), "i", MINUTE).await, Stopped::Ended);
+    assert_eq!(again().await, Started::Repeated);
+    assert_eq!(
+        start(store, Some("b"), "i", 2 * MINUTE).await,
+        Started::Opened
+    );
+    assert_eq!(again().await, Started::Repeated);
+    assert_eq!(kept(store, "b").await.end, None);
+}
+
+pub async fn a_second_start_of_an_open_target_is_refused(store: &Shared) {
+    let store = &**store;
+    assert_eq!(start(store, None, "i", 0).await, Started::Opened);
+    assert_eq!(start(store, Some("a"), "i", 0).await, Started::AlreadyOpen);
+    assert_eq!(start(store, None, "i", 0).await, Started::AlreadyOpen);
+    assert_eq!(start(store, None, "i", MINUTE).await, Started::AlreadyOpen);
+    assert_eq!(start(store, None, "another", 0).await, Started::Opened);
+    assert_eq!(
+        store.started_by(&id("a")).await.expect("the store answers"),
+        None
+    );
+}
+
+/// Fault 4 of the original: the same `id` on another target answered 201, and was lost.
+pub async fn fault_4_a_start_id_seen_before_is_refused_and_the_fields_are_named(store: &Shared) {
+    let store = &**store;
+    assert_eq!(start(store, Some("a"), "i", 0).await, Started::Opened);
+    let taken = |fields: &[Field]| Started::IdTaken(fields.to_vec());
+    let instance = Field::Target("resource_instance_id");
+    assert_eq!(start(store, Some("a"), "j", 0).await, taken(&[instance]));
+    assert_eq!(
+        start(store, Some("a"), "i", 1).await,
+        taken(&[Field::Timestamp])
+    );
+    let mut other = new_span(start_event(Some("a"), "i", 0));
+    other.span.measures = Measures::default();
+    let answer = store.start(other).await.expect("the store answers");
+    assert_eq!(answer, taken(&[Field::MeasuredUsage]));
+    assert_eq!(stop(store, None, "i", MINUTE).await, Stopped::Ended);
+    let answer = start(store, Some("a"), "j", MINUTE).await;
+    assert_eq!(answer, taken(&[instance, Field::Timestamp]));
+    assert_eq!(stop(store, None, "j", MINUTE).await, Stopped::NotOpen);
+}
+
+/// Fault 12 of the original: a start before the end of the target's previous span was let in.
+pub async fn fault_12_a_start_inside_the_previous_span_is_refused(store: &Shared) {
+    let store = &**store;
+    let hour = 60 * MINUTE;
+    for number in 0..3 {
+        assert_eq!(
+            start(store, None, "i", number * hour).await,
+            Started::Opened
+        );
+        assert_eq!(
+            stop(store, None, "i", (number + 1) * hour).await,
+            Stopped::Ended
+        );
+    }
+    let until = at(3 * hour);
+    assert_eq!(
+        start(store, Some("a"), "i", 3 * hour - 1).await,
+        Started::Overlaps { until }
+    );
+    assert_eq!(
+        start(store, Some("a"), "j", 3 * hour - 1).await,
+        Started::Opened
+    );
+    let mut overlapping = new_span(start_event(Some("b"), "i", 3 * hour - 1));
+    overlapping.may_overlap = true;
+    assert_eq!(
+        store.start(overlapping).await.expect("the store answers"),
+        Started::Opened
+    );
+    assert_eq!(start(store, None, "i", hour).await, Started::AlreadyOpen);
+}
+
+pub async fn an_update_is_a_stop_and_a_start_at_one_moment(store: &Shared) {
+    let store = &**store;
+    assert_eq!(start(store, Some("a"), "i", 0).await, Started::Opened);
+    assert_eq!(stop(store, Some("b"), "i", MINUTE).await, Stopped::Ended);
+    assert_eq!(start(store, Some("b"), "i", MINUTE).await, Started::Opened);
+    assert_eq!(stop(store, Some("b"), "i", MINUTE).await, Stopped::Repeated);
+    assert_eq!(kept(store, "a").await.end, Some(at(MINUTE)));
+    assert_eq!(kept(store, "b").await.end, None);
+}
+
+pub async fn a_stop_ends_the_open_span_alone(store: &Shared) {
+    let store = &**store;
+    assert_eq!(start(store, Some("a"), "i", 0).await, Started::Opened);
+    assert_eq!(start(store, Some("b"), "j", 0).await, Started::Opened);
+    assert_eq!(stop(store, Some("z"), "i", MINUTE).await, Stopped::Ended);
+    let span = kept(store, "a").await;
+    assert_eq!(
+        (span.end, span.end_id.clone()),
+        (Some(at(MINUTE)), Some(id("z")))
+    );
+    assert_eq!(
+        store.stopped_by(&id("z")).await.expect("the store answers"),
+        Some(span.clone())
+    );
+    assert_eq!(
+        (span.processing.version, span.processing.complete),
+        (1, false)
+    );
+    assert_eq!(kept(store, "b").await.end, None);
+}
+
+pub async fn a_repeated_stop_is_recognised_at_any_later_time(store: &Shared) {
+    let store = &**store;
+    let again = || stop(store, Some("z"), "i", MINUTE);
+    assert_eq!(start(store, None, "i", 0).await, Started::Opened);
+    assert_eq!(again().await, Stopped::Ended);
+    assert_eq!(again().await, Stopped::Repeated);
+    // The next span starts where the stop is dated, so the stop could end it by its fields.
+    assert_eq!(start(store, Some("b"), "i", MINUTE).await, Started::Opened);
+    assert_eq!(again().await, Stopped::Repeated);
+    assert_eq!(kept(store, "b").await.end, None);
+    assert_eq!(stop(store, None, "i", 2 * MINUTE).await, Stopped::Ended);
+    assert_eq!(again().await, Stopped::Repeated);
+}
+
+/// Fault 4 of the original: an old stop's `id` answered 201 and left the new span running.
+pub async fn fault_4_a_stop_id_seen_before_never_ends_another_span(store: &Shared) {
+    let store = &**store;
+    assert_eq!(start(store, None, "i", 0).await, Started::Opened);
+    assert_eq!(stop(store, Some("z"), "i", MINUTE).await, Stopped::Ended);
+    assert_eq!(start(store, Some("b"), "i", MINUTE).await, Started::Opened);
+    assert_eq!(start(store, Some("c"), "j", MINUTE).await, Started::Opened);
+    let taken = |fields: &[Field]| Stopped::IdTaken(fields.to_vec());
+    let answer = stop(store, Some("z"), "i", 2 * MINUTE).await;
+    assert_eq!(answer, taken(&[Field::Timestamp]));
+    let answer = stop(store, Some("z"), "j", MINUTE).await;
+    assert_eq!(answer, taken(&[Field::Target("resource_instance_id")]));
+    assert_eq!(kept(store, "b").await.end, None);
+    assert_eq!(kept(store, "c").await.end, None);
+}
+
+/// Fault 5 of the original: this was checked before the update, not in it.
+pub async fn fault_5_a_stop_before_its_start_is_refused_in_the_update_itself(store: &Shared) {
+    let store = &**store;
+    assert_eq!(start(store, Some("a"), "i", 0).await, Started::Opened);
+    let answer = stop(store, Some("y"), "i", -1).await;
+    assert_eq!(answer, Stopped::BeforeStart { start: at(0) });
+    assert_eq!(kept(store, "a").await.end, None);
+    assert_eq!(stop(store, Some("z"), "i", 0).await, Stopped::Ended);
+    assert_eq!(kept(store, "a").await.end, Some(at(0)));
+}
+
+pub async fn a_stop_without_an_open_span_is_refused(store: &Shared) {
+    let store = &**store;
+    assert_eq!(stop(store, None, "i", 0).await, Stopped::NotOpen);
+    assert_eq!(stop(store, Some("z"), "i", 0).await, Stopped::NotOpen);
+    assert_eq!(start(store, None, "i", 0).await, Started::Opened);
+    assert_eq!(stop(store, None, "i", 1).await, Stopped::Ended);
+    assert_eq!(stop(store, None, "i", 1).await, Stopped::NotOpen);
+    assert_eq!(stop(store, Some("z"), "i", 1).await, Stopped::NotOpen);
+}
+
+pub async fn start_and_stop_may_share_an_id(store: &Shared) {
+    let store = &**store;
+    assert_eq!(start(store, Some("a"), "i", 0).await, Started::Opened);
+    assert_eq!(stop(store, Some("a"), "i", 1).await, Stopped::Ended);
+    assert_eq!(start(store, Some("a"), "i", 0).await, Started::Repeated);
+    assert_eq!(stop(store, Some("a"), "i", 1).await, Stopped::Repeated);
+}
+
+/// Runs 64 of `task` at once and returns what they came to.
+async fn at_once<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
+    task: impl Fn(usize) -> F,
+) -> Vec<T> {
+    let mut tasks = JoinSet::new();
+    for number in 0..64 {
+        tasks.spawn(task(number));
+    }
+    tasks.join_all().await
+}
+
+fn count<T: PartialEq>(answers: &[T], answer: &T) -> usize {
+    answers.iter().filter(|one| *one == answer).count()
+}
+
+pub async fn of_64_starts_of_one_target_one_wins(store: &Shared) {
+    let answers = at_once(|number| {
+        let (store, event_id) = (store.clone(), format!("start-{number}"));
+        // Every other one has no id.
+        async move {
+            let event_id = (number % 2 == 0).then_some(event_id.as_str());
+            start(&*store, event_id, "i", 0).await
+        }
+    })
+    .await;
+    assert_eq!(count(&answers, &Started::Opened), 1, "{answers:?}");
+    assert_eq!(count(&answers, &Started::AlreadyOpen), 63, "{answers:?}");
+}
+
+pub async fn of_64_repeats_of_one_start_one_opens(store: &Shared) {
+    let answers = at_once(|_| {
+        let store = store.clone();
+        async move { start(&*store, Some("a"), "i", 0).await }
+    })
+    .await;
+    assert_eq!(count(&answers, &Started::Opened), 1, "{answers:?}");
+    assert_eq!(count(&answers, &Started::Repeated), 63, "{answers:?}");
+}
+
+pub async fn of_64_stops_of_one_span_one_wins(store: &Shared) {
+    assert_eq!(start(&**store, None, "i", 0).await, Started::Opened);
+    let answers = at_once(|number| {
+        let (store, event_id) = (store.clone(), format!("stop-{}", number % 4));
+        let millis = i64::try_from(number % 4).expect("below 4");
+        async move { stop(&*store, Some(&event_id), "i", millis).await }
+    })
+    .await;
+    assert_eq!(count(&answers, &Stopped::Ended), 1, "{answers:?}");
+    assert_eq!(count(&answers, &Stopped::Repeated), 15, "{answers:?}");
+    assert_eq!(count(&answers, &Stopped::NotOpen), 48, "{answers:?}");
+}
+
+pub async fn of_64_updates_each_start_finds_its_room(store: &Shared) {
+    let answers = at_once(|number| {
+        let (store, instance) = (store.clone(), format!("instance-{number}"));
+        async move {
+            let store = &*store;
+            let mut answers = vec![start(store, None, &instance, 0).await];
+            for update in 1..4 {
+                assert_eq!(stop(store, None, &instance, update).await, Stopped::Ended);
+                answers.push(start(store, None, &instance, update).await);
+            }
+            answers
+        }
+    })
+    .await;
+    assert_eq!(count(&answers.concat(), &Started::Opened), 256);
+}

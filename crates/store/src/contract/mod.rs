@@ -1,0 +1,60 @@
+//! What any store must do, as tests. Each takes an empty store; [`store_contract_tests`] makes a
+//! `#[tokio::test]` of each.
+
+#[allow(missing_docs, reason = "the name of a case says what it shows")]
+mod events;
+#[allow(missing_docs, reason = "the name of a case says what it shows")]
+mod sampling;
+pub mod support;
+
+pub use events::*;
+pub use sampling::*;
+
+/// Makes a test of each case of the contract. `$store` is an expression that awaits to a value
+/// which dereferences to an empty store.
+#[macro_export]
+macro_rules! store_contract_tests {
+    ($store:expr) => {
+        $crate::store_contract_tests!(@cases $store;
+            a_start_is_kept_as_it_was_given
+            a_repeated_start_is_recognised_at_any_later_time
+            a_second_start_of_an_open_target_is_refused
+            fault_4_a_start_id_seen_before_is_refused_and_the_fields_are_named
+            fault_12_a_start_inside_the_previous_span_is_refused
+            an_update_is_a_stop_and_a_start_at_one_moment
+            a_stop_ends_the_open_span_alone
+            a_repeated_stop_is_recognised_at_any_later_time
+            fault_4_a_stop_id_seen_before_never_ends_another_span
+            fault_5_a_stop_before_its_start_is_refused_in_the_update_itself
+            a_stop_without_an_open_span_is_refused
+            start_and_stop_may_share_an_id
+            of_64_starts_of_one_target_one_wins
+            of_64_repeats_of_one_start_one_opens
+            of_64_stops_of_one_span_one_wins
+            of_64_updates_each_start_finds_its_room
+            idle_and_finished_spans_are_not_due
+            what_waits_longest_is_due_first
+            the_closing_month_comes_before_all_else
+            only_the_partitions_asked_for_are_due
+            a_stop_makes_its_span_due
+            a_plan_needs_the_version_it_was_based_on
+            a_plan_needs_the_end_it_was_based_on
+            of_32_plans_one_wins
+            an_execution_completes_and_plans_in_one_change
+            a_stale_execution_is_lost
+            a_failure_waits_and_keeps_its_plan
+            a_complete_span_stays_complete
+            completed_spans_go_after_the_cutoff
+            workers_know_of_each_other
+        );
+    };
+    (@cases $store:expr; $($case:ident)*) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                let store = $store.await;
+                $crate::contract::$case(&store).await;
+            }
+        )*
+    };
+}

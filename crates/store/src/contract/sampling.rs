@@ -1,0 +1,342 @@
+//! Finding, planning, executing, failing, completing, removing.
+
+use sampler_domain::partition::{PARTITIONS, partition_of};
+use sampler_domain::{ClosingMonth, Granularity, Interval};
+use tokio::task::JoinSet;
+
+use super::support::*;
+use crate::{Changed, DueQuery, Failure, Next, Started, Stopped};
+
+const HOUR: i64 = 3_600_000;
+const DAY: i64 = 24 * HOUR;
+
+pub async fn idle_and_finished_spans_are_not_due(store: &Shared) {
+    let store = &**store;
+    let due_span = started(store, "due", "i", -DAY).await;
+    let idle = started(store, "idle", "j", -DAY).await;
+    done(store.postpone(&idle, at(1)).await);
+    let finished = started(store, "finished", "k", -DAY).await;
+    assert_eq!(stop(store, None, "k", -DAY).await, Stopped::Ended);
+    let finished = store
+        .find(&finished.id)
+        .await
+        .expect("the store answers")
+        .expect("it is there");
+    done(store.complete(&finished, at(0)).await);
+    assert_eq!(due(store, 0, 10).await, ["due"]);
+    assert_eq!(due(store, 1, 10).await, ["due", "idle"]);
+    done(store.postpone(&due_span, at(2)).await);
+    assert_eq!(due(store, 1, 10).await, ["idle"]);
+}
+
+pub async fn what_waits_longest_is_due_first(store: &Shared) {
+    let store = &**store;
+    for (number, millis) in [-5, -9, -1, -7, -3].into_iter().enumerate() {
+        let name = millis.to_string();
+        assert_eq!(
+            start(store, Some(&name), &format!("{number}"), millis).await,
+            Started::Opened
+        );
+    }
+    assert_eq!(due(store, 0, 10).await, ["-9", "-7", "-5", "-3", "-1"]);
+    assert_eq!(due(store, 0, 2).await, ["-9", "-7"]);
+    assert_eq!(due(store, -4, 10).await, ["-9", "-7", "-5"]);
+    assert_eq!(due(store, 0, 0).await, Vec::<String>::new());
+}
+
+/// Five minutes into March: what belongs to February comes first, then what is too late for
+/// Abacus anyway, then what has time.
+pub async fn the_closing_month_comes_before_all_else(store: &Shared) {
+    let store = &**store;
+    let march = Granularity::Month.window_of(at(0));
+    let now = march.plus(300_000);
+    let closing = ClosingMonth::at(now, 600_000);
+    let offset = |millis: i64| march.plus(millis).since(at(0));
+    started(store, "january", "a", offset(-40 * DAY)).await;
+    started(store, "february", "b", offset(-DAY)).await;
+    started(store, "midnight", "c", offset(0)).await;
+    let retried = started(store, "february, retried", "d", offset(-2 * DAY)).await;
+    done(store.postpone(&retried, march.plus(200_000)).await);
+    started(store, "march", "e", offset(100_000)).await;
+    let partitions = everything();
+    let query = DueQuery {
+        partitions: &partitions,
+        now,
+        limit: 10,
+        closing,
+    };
+    let order = [
+        "february",
+        "midnight",
+        "february, retried",
+        "january",
+        "march",
+    ];
+    assert_eq!(due_ids(store, &query).await, order);
+    for limit in 1..5 {
+        let query = DueQuery {
+            limit,
+            ..query.clone()
+        };
+        assert_eq!(due_ids(store, &query).await, order[..limit]);
+    }
+}
+
+pub async fn only_the_partitions_asked_for_are_due(store: &Shared) {
+    let store = &**store;
+    let mut expected = vec![Vec::new(); PARTITIONS as usize];
+    for number in 0..40 {
+        let name = format!("{number:02}");
+        started(store, &name, &name, number - 100).await;
+        expected[partition_of(&target(&name)) as usize].push(name);
+    }
+    for partition in 0..PARTITIONS {
+        let query = DueQuery {
+            partitions: &[partition],
+            now: at(0),
+            limit: 100,
+            closing: None,
+        };
+        assert_eq!(due_ids(store, &query).await, expected[partition as usize]);
+    }
+    let none = DueQuery {
+        partitions: &[],
+        now: at(0),
+        limit: 100,
+        closing: None,
+    };
+    assert_eq!(due_ids(store, &none).await, Vec::<String>::new());
+}
+
+pub async fn a_stop_makes_its_span_due(store: &Shared) {
+    let store = &**store;
+    for (name, end) in [("past", -HOUR), ("future", HOUR), ("far", 3 * HOUR)] {
+        let span = started(store, name, name, -DAY).await;
+        done(store.postpone(&span, at(2 * HOUR)).await);
+        assert_eq!(stop(store, None, name, end).await, Stopped::Ended);
+    }
+    assert_eq!(due(store, 0, 10).await, ["past"]);
+    assert_eq!(due(store, HOUR, 10).await, ["past", "future"]);
+    assert_eq!(due(store, 2 * HOUR, 10).await, ["past", "future", "far"]);
+}
+
+pub async fn a_plan_needs_the_version_it_was_based_on(store: &Shared) {
+    let store = &**store;
+    let span = started(store, "a", "i", -DAY).await;
+    let planned = plan_to(&span, -HOUR);
+    let after = done(store.plan(&span, planned.clone(), at(0), at(-HOUR)).await);
+    assert_eq!(after.processing.planned.as_ref(), Some(&planned));
+    assert_eq!(after.processing.version, 2);
+    assert_eq!(kept(store, "a").await, after);
+    assert!(lost(
+        store.plan(&span, plan_to(&span, 0), at(0), at(0)).await
+    ));
+    assert!(lost(store.postpone(&span, at(5)).await));
+    assert!(lost(store.complete(&span, at(0)).await));
+    assert_eq!(kept(store, "a").await, after);
+    assert_eq!(due(store, -HOUR, 10).await, ["a"]);
+}
+
+/// A stop leaves the version alone, but what was decided without knowing of it is void.
+pub async fn a_plan_needs_the_end_it_was_based_on(store: &Shared) {
+    let store = &**store;
+    let span = started(store, "a", "i", -DAY).await;
+    assert_eq!(stop(store, None, "i", -HOUR).await, Stopped::Ended);
+    assert!(lost(
+        store.plan(&span, plan_to(&span, 0), at(0), at(0)).await
+    ));
+    assert!(lost(store.postpone(&span, at(DAY)).await));
+    let stopped = kept(store, "a").await;
+    assert_eq!(stopped.processing, span.processing);
+    done(
+        store
+            .plan(&stopped, plan_to(&stopped, -HOUR), at(0), at(0))
+            .await,
+    );
+}
+
+pub async fn of_32_plans_one_wins(store: &Shared) {
+    let span = started(&**store, "a", "i", -DAY).await;
+    let mut tasks = JoinSet::new();
+    for number in 0..32 {
+        let (store, span) = (store.clone(), span.clone());
+        tasks.spawn(async move {
+            store
+                .plan(&span, plan_to(&span, -number), at(0), at(0))
+                .await
+                .expect("an answer")
+        });
+    }
+    let answers = tasks.join_all().await;
+    let won: Vec<_> = answers
+        .into_iter()
+        .filter(|answer| *answer != Changed::Lost)
+        .collect();
+    assert_eq!(won, [Changed::Done(kept(&**store, "a").await)]);
+}
+
+pub async fn an_execution_completes_and_plans_in_one_change(store: &Shared) {
+    let store = &**store;
+    let span = started(store, "a", "i", -DAY).await;
+    let first = plan_to(&span, -2 * HOUR);
+    let span = done(store.plan(&span, first.clone(), at(0), at(0)).await);
+    let second = plan_to(&span.executed(), -HOUR);
+    let next = Next::Planned(second.clone());
+    let span = done(store.executed(&span, next, at(0), at(-HOUR)).await);
+    assert_eq!(span.processing.last, first.interval);
+    assert_eq!(span.processing.planned, Some(second.clone()));
+    assert_eq!(span.processing.version, 3);
+    assert_eq!(kept(store, "a").await, span);
+    assert_eq!(due(store, 0, 10).await, ["a"]);
+    let span = done(store.executed(&span, Next::Wait, at(0), at(HOUR)).await);
+    assert_eq!(span.processing.planned, None);
+    assert_eq!(span.sampled_to(), at(-HOUR));
+    assert_eq!(kept(store, "a").await, span);
+    assert_eq!(due(store, 0, 10).await, Vec::<String>::new());
+    assert_eq!(stop(store, None, "i", -2 * HOUR).await, Stopped::Ended);
+    let span = kept(store, "a").await;
+    let back = plan_to(&span, -2 * HOUR);
+    let span = done(store.plan(&span, back, at(0), at(0)).await);
+    let span = done(store.executed(&span, Next::Complete, at(0), at(0)).await);
+    assert!(span.processing.complete);
+    assert_eq!(kept(store, "a").await, span);
+    assert_eq!(due(store, DAY, 10).await, Vec::<String>::new());
+}
+
+/// A worker that wakes up late, with what it read long ago, changes nothing.
+pub async fn a_stale_execution_is_lost(store: &Shared) {
+    let store = &**store;
+    let span = started(store, "a", "i", -DAY).await;
+    let planned = done(store.plan(&span, plan_to(&span, -HOUR), at(0), at(0)).await);
+    let after = done(store.executed(&planned, Next::Wait, at(0), at(HOUR)).await);
+    assert!(lost(
+        store.executed(&planned, Next::Wait, at(0), at(0)).await
+    ));
+    assert!(lost(
+        store.executed(&planned, Next::Complete, at(0), at(0)).await
+    ));
+    let failure = Failure {
+        at: at(0),
+        retry_at: at(0),
+        error: "late".into(),
+    };
+    assert!(lost(store.failed(&planned, failure).await));
+    assert_eq!(kept(store, "a").await, after);
+    let planned = done(store.plan(&after, plan_to(&after, 0), at(0), at(0)).await);
+    assert_eq!(stop(store, None, "i", -HOUR).await, Stopped::Ended);
+    assert!(lost(
+        store.executed(&planned, Next::Wait, at(0), at(HOUR)).await
+    ));
+    let stopped = kept(store, "a").await;
+    assert_eq!(stopped.processing, planned.processing);
+    done(store.executed(&stopped, Next::Wait, at(0), at(0)).await);
+}
+
+pub async fn a_failure_waits_and_keeps_its_plan(store: &Shared) {
+    let store = &**store;
+    let span = started(store, "a", "i", -DAY).await;
+    let planned = done(store.plan(&span, plan_to(&span, -HOUR), at(0), at(0)).await);
+    let mut failing = planned.clone();
+    for attempts in 1..=3 {
+        let failure = Failure {
+            at: at(0),
+            retry_at: at(HOUR),
+            error: "refused".into(),
+        };
+        failing = done(store.failed(&failing, failure).await);
+        assert_eq!(failing.processing.attempts, attempts);
+        assert_eq!(failing.processing.planned, planned.processing.planned);
+        assert_eq!(kept(store, "a").await, failing);
+    }
+    assert_eq!(due(store, HOUR - 1, 10).await, Vec::<String>::new());
+    assert_eq!(due(store, HOUR, 10).await, ["a"]);
+    let span = done(
+        store
+            .executed(&failing, Next::Wait, at(HOUR), at(2 * HOUR))
+            .await,
+    );
+    assert_eq!(span.processing.attempts, 0);
+    assert_eq!(kept(store, "a").await, span);
+}
+
+pub async fn a_complete_span_stays_complete(store: &Shared) {
+    let store = &**store;
+    started(store, "a", "i", 0).await;
+    assert_eq!(stop(store, None, "i", 0).await, Stopped::Ended);
+    let span = kept(store, "a").await;
+    let complete = done(store.complete(&span, at(1)).await);
+    assert!(complete.processing.complete);
+    assert_eq!(kept(store, "a").await, complete);
+    assert!(lost(store.postpone(&complete, at(5)).await));
+    assert!(lost(
+        store
+            .plan(&complete, plan_to(&complete, 5), at(5), at(5))
+            .await
+    ));
+    assert_eq!(kept(store, "a").await, complete);
+}
+
+pub async fn completed_spans_go_after_the_cutoff(store: &Shared) {
+    let store = &**store;
+    for (name, end) in [
+        ("old", -2 * DAY),
+        ("older", -3 * DAY),
+        ("new", -HOUR),
+        ("open", 0),
+    ] {
+        let span = started(store, name, name, end - HOUR).await;
+        if name == "open" {
+            continue;
+        }
+        assert_eq!(stop(store, None, name, end).await, Stopped::Ended);
+        let span = store
+            .find(&span.id)
+            .await
+            .expect("an answer")
+            .expect("it is there");
+        let planned = plan_to(&span, end);
+        assert_eq!(
+            planned.interval,
+            Interval {
+                start: at(end - HOUR),
+                end: at(end)
+            }
+        );
+        let span = done(store.plan(&span, planned, at(0), at(0)).await);
+        done(store.executed(&span, Next::Complete, at(0), at(0)).await);
+    }
+    let one = store
+        .completed_before(at(-DAY), 1)
+        .await
+        .expect("an answer");
+    assert_eq!(one.len(), 1);
+    let mut ids = store
+        .completed_before(at(-DAY), 10)
+        .await
+        .expect("an answer");
+    assert_eq!(ids.len(), 2);
+    ids.push(kept(store, "open").await.id);
+    assert_eq!(store.remove(&ids).await.expect("an answer"), 2);
+    assert_eq!(store.remove(&ids).await.expect("an answer"), 0);
+    kept(store, "open").await;
+    kept(store, "new").await;
+    assert_eq!(store.started_by(&id("old")).await.expect("an answer"), None);
+}
+
+pub async fn workers_know_of_each_other(store: &Shared) {
+    let sorted = |mut workers: Vec<String>| {
+        workers.sort();
+        workers
+    };
+    assert_eq!(store.heartbeat("a").await.expect("an answer"), ["a"]);
+    assert_eq!(
+        sorted(store.heartbeat("b").await.expect("an answer")),
+        ["a", "b"]
+    );
+    assert_eq!(
+        sorted(store.heartbeat("a").await.expect("an answer")),
+        ["a", "b"]
+    );
+    store.leave("b").await.expect("an answer");
+    assert_eq!(store.heartbeat("a").await.expect("an answer"), ["a"]);
+}

@@ -1,0 +1,184 @@
+//! Events and shorthands for the contract.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sampler_domain::partition::PARTITIONS;
+use sampler_domain::{
+    EventId, Id, Interval, Measure, Measures, Planned, Quantity, Span, SpanId, StartEvent,
+    StopEvent, Target, Timestamp,
+};
+use uuid::Uuid;
+
+use crate::{Changed, DueQuery, NewSpan, NewStop, SpanStore, Started, Stopped};
+
+/// A store that a test can share among its tasks.
+pub type Shared = Arc<dyn SpanStore>;
+
+/// The moment at which most of the contract happens: 2026-03-10T12:00:00 UTC.
+pub const NOW: i64 = 1_773_144_000_000;
+
+/// Numbers that are not repeated within a process.
+pub fn unique() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// `millis` after [`NOW`].
+pub fn at(millis: i64) -> Timestamp {
+    Timestamp::clamped(NOW + millis)
+}
+
+/// An id.
+pub fn id(text: &str) -> EventId {
+    Id::from_store(text)
+}
+
+/// A target by the id of its instance.
+pub fn target(instance: &str) -> Target {
+    Target {
+        organization_id: id("organization"),
+        space_id: id("space"),
+        consumer_id: id("consumer"),
+        resource_id: id("resource"),
+        plan_id: id("plan"),
+        resource_instance_id: id(instance),
+    }
+}
+
+/// Measures of every kind of quantity.
+pub fn measures() -> Measures {
+    let json = r#"[8, 0.5, 9007199254740993, -1e300, "text", [1, [null, true]], {"b": {"a.b": 2.0}, "a": []}]"#;
+    let values: Vec<serde_json::Value> = serde_json::from_str(json).expect("valid JSON");
+    let measure = |(number, value)| {
+        let quantity = Quantity::new(value).expect("a fit quantity");
+        Measure::new(format!("measure-{number}"), quantity).expect("a fit name")
+    };
+    Measures::new(values.into_iter().enumerate().map(measure).collect()).expect("no name twice")
+}
+
+/// A start event `millis` after [`NOW`].
+pub fn start_event(event_id: Option<&str>, instance: &str, millis: i64) -> StartEvent {
+    StartEvent {
+        id: event_id.map(id),
+        timestamp: at(millis),
+        target: target(instance),
+        measures: measures(),
+    }
+}
+
+/// The span that an event opens, due at its start.
+pub fn new_span(event: StartEvent) -> NewSpan {
+    let due_at = event.timestamp;
+    let span = Span::started(SpanId::new(at(0), unique()), event);
+    NewSpan {
+        span,
+        due_at,
+        now: at(0),
+        may_overlap: false,
+    }
+}
+
+/// Starts a target.
+pub async fn start(
+    store: &dyn SpanStore,
+    event_id: Option<&str>,
+    instance: &str,
+    millis: i64,
+) -> Started {
+    let new = new_span(start_event(event_id, instance, millis));
+    store.start(new).await.expect("the store answers")
+}
+
+/// Stops a target.
+pub async fn stop(
+    store: &dyn SpanStore,
+    event_id: Option<&str>,
+    instance: &str,
+    millis: i64,
+) -> Stopped {
+    let event = StopEvent {
+        id: event_id.map(id),
+        timestamp: at(millis),
+        target: target(instance),
+    };
+    let correlation_id = Uuid::from_u128(u128::from(unique()) + 1);
+    store
+        .stop(NewStop {
+            event,
+            correlation_id,
+        })
+        .await
+        .expect("the store answers")
+}
+
+/// Starts a target and reads its span back.
+pub async fn started(store: &dyn SpanStore, event_id: &str, instance: &str, millis: i64) -> Span {
+    assert_eq!(
+        start(store, Some(event_id), instance, millis).await,
+        Started::Opened
+    );
+    kept(store, event_id).await
+}
+
+/// The span that the event with this id started.
+pub async fn kept(store: &dyn SpanStore, event_id: &str) -> Span {
+    let span = store
+        .started_by(&id(event_id))
+        .await
+        .expect("the store answers");
+    span.expect("it was kept")
+}
+
+/// All partitions.
+pub fn everything() -> Vec<u32> {
+    (0..PARTITIONS).collect()
+}
+
+/// The start ids of the spans that are due `millis` after [`NOW`], in their order.
+pub async fn due(store: &dyn SpanStore, millis: i64, limit: usize) -> Vec<String> {
+    let partitions = everything();
+    let query = DueQuery {
+        partitions: &partitions,
+        now: at(millis),
+        limit,
+        closing: None,
+    };
+    due_ids(store, &query).await
+}
+
+/// The start ids of the spans that a query finds, in their order.
+pub async fn due_ids(store: &dyn SpanStore, query: &DueQuery<'_>) -> Vec<String> {
+    let spans = store.due(query).await.expect("the store answers");
+    spans
+        .into_iter()
+        .map(|span| span.start_id.map_or_else(String::new, String::from))
+        .collect()
+}
+
+/// A plan for a span up to `millis` after [`NOW`].
+pub fn plan_to(span: &Span, millis: i64) -> Planned {
+    Planned::new(
+        span,
+        Interval {
+            start: span.sampled_to(),
+            end: at(millis),
+        },
+    )
+}
+
+/// The span after a change that must have been made.
+///
+/// # Panics
+/// Where the change was lost.
+pub fn done(changed: Result<Changed, crate::StoreError>) -> Span {
+    match changed.expect("the store answers") {
+        Changed::Done(span) => span,
+        Changed::Lost => panic!("the change was lost"),
+    }
+}
+
+/// Whether a change was lost.
+pub fn lost(changed: Result<Changed, crate::StoreError>) -> bool {
+    changed.expect("the store answers") == Changed::Lost
+}

@@ -1,0 +1,16 @@
+//! The store as the two programs see it: [`SpanStore`], with one method for each flow of the
+//! paper's section 6. Each is one atomic change of one span; nothing needs a transaction.
+//!
+//! There are two implementations, the MongoDB store and, with the feature `testing`, one in memory
+//! for tests and the simulation. Both pass the same contract suite.
+
+#[cfg(feature = "testing")]
+pub mod contract;
+#[cfg(feature = "testing")]
+pub mod memory;
+mod port;
+
+pub use port::{
+    Adopted, Changed, DueQuery, Failure, NewSpan, NewStop, Next, SpanStore, Started, Stopped,
+    StoreError,
+};
