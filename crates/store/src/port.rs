@@ -133,7 +133,7 @@ pub struct Failure {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Changed {
     /// It was made; the span as it is now.
-    Done(Span),
+    Done(Box<Span>),
     /// The span is no longer as it was read: another worker, or a stop, was faster.
     Lost,
 }

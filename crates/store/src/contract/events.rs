@@ -5,7 +5,7 @@ use std::future::Future;
 use sampler_domain::{Field, Interval, Measures};
 use tokio::task::JoinSet;
 
-use super::support::*;
+use super::support::{Shared, at, id, kept, new_span, start, start_event, stop};
 use crate::{Started, Stopped};
 
 const MINUTE: i64 = 60_000;

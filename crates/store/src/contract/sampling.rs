@@ -4,7 +4,10 @@ use sampler_domain::partition::{PARTITIONS, partition_of};
 use sampler_domain::{ClosingMonth, Granularity, Interval};
 use tokio::task::JoinSet;
 
-use super::support::*;
+use super::support::{
+    Shared, at, done, due, due_ids, everything, id, kept, lost, plan_to, start, started, stop,
+    target,
+};
 use crate::{Changed, DueQuery, Failure, Next, Started, Stopped};
 
 const HOUR: i64 = 3_600_000;
@@ -172,7 +175,7 @@ pub async fn of_32_plans_one_wins(store: &Shared) {
         .into_iter()
         .filter(|answer| *answer != Changed::Lost)
         .collect();
-    assert_eq!(won, [Changed::Done(kept(&**store, "a").await)]);
+    assert_eq!(won, [Changed::Done(Box::new(kept(&**store, "a").await))]);
 }
 
 pub async fn an_execution_completes_and_plans_in_one_change(store: &Shared) {

@@ -173,7 +173,7 @@ pub fn plan_to(span: &Span, millis: i64) -> Planned {
 /// Where the change was lost.
 pub fn done(changed: Result<Changed, crate::StoreError>) -> Span {
     match changed.expect("the store answers") {
-        Changed::Done(span) => span,
+        Changed::Done(span) => *span,
         Changed::Lost => panic!("the change was lost"),
     }
 }

@@ -1,0 +1,84 @@
+//! The collector, which takes usages.
+
+use async_trait::async_trait;
+use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
+use reqwest::{Client, Response};
+use sampler_domain::{Timestamp, Usage};
+use url::Url;
+
+use crate::answer::{Answer, answer_of};
+use crate::http::{AbacusOptions, ClientError, client, describe, join};
+
+/// What is kept of the body of an answer, in bytes.
+const BODY_LEN_MAX: usize = 512;
+
+/// Where usages go. Posting the same usage again is always safe: Abacus recognises it.
+#[async_trait]
+pub trait Collector: Send + Sync + 'static {
+    /// Posts a usage; answers within a time limit, whatever the other side does.
+    async fn post(&self, usage: &Usage, now: Timestamp) -> Answer;
+}
+
+/// The collector over HTTP.
+#[derive(Clone, Debug)]
+pub struct HttpCollector {
+    client: Client,
+    url: Url,
+}
+
+impl HttpCollector {
+    /// Prepares a client; connections are made when they are needed, and kept.
+    ///
+    /// # Errors
+    /// Where the client cannot be set up.
+    pub fn new(options: &AbacusOptions) -> Result<Self, ClientError> {
+        let url = join(&options.url, &["v1", "metering", "collected", "usage"]);
+        Ok(Self {
+            client: client(options)?,
+            url,
+        })
+    }
+}
+
+#[async_trait]
+impl Collector for HttpCollector {
+    async fn post(&self, usage: &Usage, now: Timestamp) -> Answer {
+        let body = serde_json::to_vec(usage).expect("ids, numbers and JSON values serialise");
+        let request = self
+            .client
+            .post(self.url.clone())
+            .header(CONTENT_TYPE, "application/json");
+        match request.body(body).send().await {
+            Ok(response) => read(response, now).await,
+            Err(error) => Answer::TryAgain {
+                after: None,
+                error: describe(error),
+            },
+        }
+    }
+}
+
+/// Reads an answer to its end, so that the connection can be used again.
+async fn read(response: Response, now: Timestamp) -> Answer {
+    let status = response.status().as_u16();
+    let retry_after = response
+        .headers()
+        .get(RETRY_AFTER)
+        .and_then(|value| value.to_str().ok());
+    let retry_after = retry_after.map(str::to_owned);
+    let body = read_start(response).await;
+    answer_of(status, retry_after.as_deref(), &body, now)
+}
+
+/// The start of the body. The status alone decides, so a body that breaks off does not matter.
+async fn read_start(mut response: Response) -> String {
+    let mut start = Vec::new();
+    while let Ok(Some(chunk)) = response.chunk().await {
+        let room = BODY_LEN_MAX - start.len();
+        start.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        if start.len() == BODY_LEN_MAX {
+            break;
+        }
+    }
+    String::from_utf8_lossy(&start).into_owned()
+}

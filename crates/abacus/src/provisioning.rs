@@ -1,0 +1,150 @@
+//! The provisioning service, which takes mappings of plans.
+
+use std::time::Duration;
+
+use reqwest::Client;
+use reqwest::header::RETRY_AFTER;
+use sampler_domain::{Id, Timestamp};
+use url::Url;
+
+use crate::answer::wait;
+use crate::http::{AbacusOptions, ClientError, client, describe, join};
+
+/// Which plans of Abacus apply to a plan of a resource. No name may be `.` or `..`: names are
+/// segments of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// The resource.
+    pub resource_id: Id,
+    /// Its plan.
+    pub plan_id: Id,
+    /// How its usage is metered.
+    pub metering_plan: Id,
+    /// How it is rated.
+    pub rating_plan: Id,
+    /// How it is priced.
+    pub pricing_plan: Id,
+}
+
+/// What became of a mapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mapped {
+    /// At least one of the three parts was made; the others were there.
+    Made,
+    /// All three parts were there already, perhaps with other plans: they are never changed.
+    Existed,
+    /// The service takes none for a while.
+    Busy {
+        /// How long, if it said so.
+        after: Option<Duration>,
+    },
+    /// The service failed or gave no answer. Parts may have been made; asking again is safe.
+    Failed {
+        /// What happened.
+        error: String,
+    },
+}
+
+/// What the answer to one part means: made (true) or there already (false).
+///
+/// # Errors
+/// What becomes of the whole mapping where the part was neither.
+pub fn verdict(status: u16, retry_after: Option<&str>, now: Timestamp) -> Result<bool, Mapped> {
+    match status {
+        200..=299 => Ok(true),
+        409 => Ok(false),
+        429 => Err(Mapped::Busy {
+            after: retry_after.and_then(|text| wait(text, now)),
+        }),
+        _ => Err(Mapped::Failed {
+            error: format!("provisioning answered {status}"),
+        }),
+    }
+}
+
+/// The provisioning service over HTTP.
+#[derive(Clone, Debug)]
+pub struct Provisioning {
+    client: Client,
+    url: Url,
+}
+
+impl Provisioning {
+    /// Prepares a client; connections are made when they are needed, and kept.
+    ///
+    /// # Errors
+    /// Where the client cannot be set up.
+    pub fn new(options: &AbacusOptions) -> Result<Self, ClientError> {
+        Ok(Self {
+            client: client(options)?,
+            url: options.url.clone(),
+        })
+    }
+
+    /// Makes the three parts of a mapping, metering, rating and pricing, in this order.
+    pub async fn map(&self, mapping: &Mapping, now: Timestamp) -> Mapped {
+        let parts = [
+            ("metering", &mapping.metering_plan),
+            ("rating", &mapping.rating_plan),
+            ("pricing", &mapping.pricing_plan),
+        ];
+        let mut made = false;
+        for (part, plan) in parts {
+            match self.map_part(mapping, part, plan, now).await {
+                Ok(new) => made |= new,
+                Err(end) => return end,
+            }
+        }
+        if made { Mapped::Made } else { Mapped::Existed }
+    }
+
+    async fn map_part(
+        &self,
+        mapping: &Mapping,
+        part: &str,
+        plan: &Id,
+        now: Timestamp,
+    ) -> Result<bool, Mapped> {
+        let (resource, of_resource) = (mapping.resource_id.as_str(), mapping.plan_id.as_str());
+        let segments = [
+            "v1",
+            "provisioning",
+            "mappings",
+            part,
+            "resources",
+            resource,
+            "plans",
+            of_resource,
+            plan.as_str(),
+        ];
+        let answer = self.client.post(join(&self.url, &segments)).send().await;
+        let response = answer.map_err(|error| Mapped::Failed {
+            error: describe(error),
+        })?;
+        let retry_after = response
+            .headers()
+            .get(RETRY_AFTER)
+            .and_then(|value| value.to_str().ok());
+        verdict(response.status().as_u16(), retry_after, now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_to_a_part() {
+        let now = Timestamp::MIN;
+        assert_eq!(verdict(200, None, now), Ok(true));
+        assert_eq!(verdict(409, None, now), Ok(false));
+        let after = Some(Duration::from_secs(3));
+        assert_eq!(verdict(429, Some("3"), now), Err(Mapped::Busy { after }));
+        for status in [400, 401, 404, 500, 503] {
+            assert!(
+                matches!(verdict(status, None, now), Err(Mapped::Failed { .. })),
+                "{status}"
+            );
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! The clients over real connections, against servers that answer, hang, break off or are away.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::{ConnectInfo, Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::post;
+use sampler_abacus::{
+    AbacusOptions, Answer, Collector, HttpCollector, Mapped, Mapping, Provisioning,
+};
+use sampler_domain::{
+    Granularities, Granularity, Id, Interval, Measures, Planned, Policy, Span, SpanId, StartEvent,
+    Target, Timestamp, Usage,
+};
+use tokio::net::TcpListener;
+
+const NOW: Timestamp = Timestamp::clamped(1_773_144_000_000);
+
+fn id(text: &str) -> Id {
+    Id::new(text).unwrap()
+}
+
+fn usage() -> Usage {
+    let target = Target {
+        organization_id: id("o"),
+        space_id: id("s"),
+        consumer_id: id("c"),
+        resource_id: id("r"),
+        plan_id: id("p"),
+        resource_instance_id: id("i"),
+    };
+    let event = StartEvent {
+        id: None,
+        timestamp: NOW,
+        target,
+        measures: Measures::default(),
+    };
+    let span = Span::started(SpanId::new(NOW, 1), event);
+    let policy = Policy {
+        granularities: Granularities::all(Granularity::Hour),
+        grace: 0,
+    };
+    let end = policy.open_due_at(&span.target, NOW);
+    Usage::new(&span, &Planned::new(&span, Interval { start: NOW, end }))
+}
+
+fn options(address: std::net::SocketAddr) -> AbacusOptions {
+    AbacusOptions {
+        url: format!("http://{address}").parse().unwrap(),
+        timeout: Duration::from_millis(500),
+        skip_ssl_validation: false,
+    }
+}
+
+async fn serve(router: Router) -> AbacusOptions {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let options = options(listener.local_addr().unwrap());
+    let service = router.into_make_service_with_connect_info::<std::net::SocketAddr>();
+    tokio::spawn(async move { axum::serve(listener, service).await });
+    options
+}
+
+#[tokio::test]
+async fn usages_are_posted_as_json_over_connections_that_are_kept() {
+    let ports = Arc::new(std::sync::Mutex::new(std::collections::BTreeSet::new()));
+    let seen = Arc::clone(&ports);
+    let router = Router::new().route(
+        "/v1/metering/collected/usage",
+        post(
+            move |ConnectInfo(peer): ConnectInfo<std::net::SocketAddr>,
+                  headers: HeaderMap,
+                  body: String| async move {
+                assert_eq!(headers["content-type"], "application/json");
+                assert_eq!(body, serde_json::to_string(&usage()).unwrap());
+                seen.lock().unwrap().insert(peer.port());
+                StatusCode::ACCEPTED
+            },
+        ),
+    );
+    let collector = HttpCollector::new(&serve(router).await).unwrap();
+    for _ in 0..20 {
+        assert_eq!(collector.post(&usage(), NOW).await, Answer::Accepted);
+    }
+    assert_eq!(ports.lock().unwrap().len(), 1, "one connection for all");
+}
+
+#[tokio::test]
+async fn an_answer_is_read_with_its_headers_and_the_start_of_its_body() {
+    let answers = Arc::new(AtomicUsize::new(0));
+    let router = Router::new().fallback(move || async move {
+        match answers.fetch_add(1, Ordering::Relaxed) {
+            0 => (
+                StatusCode::TOO_MANY_REQUESTS,
+                [("retry-after", "17")],
+                String::new(),
+            ),
+            1 => (StatusCode::BAD_REQUEST, [("x", "y")], "x".repeat(100_000)),
+            _ => (
+                StatusCode::FOUND,
+                [("location", "/elsewhere")],
+                String::new(),
+            ),
+        }
+    });
+    let collector = HttpCollector::new(&serve(router).await).unwrap();
+    let after = Duration::from_secs(17);
+    assert_eq!(collector.post(&usage(), NOW).await, Answer::Wait { after });
+    match collector.post(&usage(), NOW).await {
+        Answer::Refused { error } => assert_eq!(error.len(), "Abacus answered 400: ".len() + 512),
+        other => panic!("{other:?}"),
+    }
+    assert!(matches!(
+        collector.post(&usage(), NOW).await,
+        Answer::Refused { .. }
+    ));
+}
+
+/// Fault 2 of the original: there was no time limit on posts.
+#[tokio::test]
+async fn fault_2_an_abacus_that_hangs_is_left_after_the_time_limit() {
+    let router = Router::new().fallback(std::future::pending::<StatusCode>);
+    let collector = HttpCollector::new(&serve(router).await).unwrap();
+    let began = Instant::now();
+    let answer = collector.post(&usage(), NOW).await;
+    assert!(
+        matches!(answer, Answer::TryAgain { after: None, .. }),
+        "{answer:?}"
+    );
+    assert!(began.elapsed() < Duration::from_secs(10));
+}
+
+#[tokio::test]
+async fn an_abacus_that_is_away_is_tried_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let options = options(listener.local_addr().unwrap());
+    drop(listener);
+    let collector = HttpCollector::new(&options).unwrap();
+    match collector.post(&usage(), NOW).await {
+        Answer::TryAgain { error, .. } => assert!(!error.contains("http://"), "{error}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_mapping_is_three_calls_in_order_with_encoded_names() {
+    let calls = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let (seen, status) = (
+        Arc::clone(&calls),
+        Arc::new(std::sync::Mutex::new(vec![409, 200, 409])),
+    );
+    let statuses = Arc::clone(&status);
+    let router = Router::new()
+        .route(
+            "/v1/provisioning/mappings/{part}/resources/{resource}/plans/{plan}/{of_abacus}",
+            post(
+                move |State(calls): State<Arc<std::sync::Mutex<Vec<String>>>>,
+                      Path(path): Path<[String; 4]>| async move {
+                    calls.lock().unwrap().push(path.join(" "));
+                    let status = statuses.lock().unwrap().pop().unwrap();
+                    StatusCode::from_u16(status).unwrap()
+                },
+            ),
+        )
+        .with_state(seen);
+    let provisioning = Provisioning::new(&serve(router).await).unwrap();
+    let mapping = Mapping {
+        resource_id: id("a/b"),
+        plan_id: id("ü?"),
+        metering_plan: id("m"),
+        rating_plan: id("r"),
+        pricing_plan: id("p"),
+    };
+    assert_eq!(provisioning.map(&mapping, NOW).await, Mapped::Made);
+    let expected = ["metering a/b ü? m", "rating a/b ü? r", "pricing a/b ü? p"];
+    assert_eq!(*calls.lock().unwrap(), expected);
+    *status.lock().unwrap() = vec![409, 409, 409];
+    assert_eq!(provisioning.map(&mapping, NOW).await, Mapped::Existed);
+    *status.lock().unwrap() = vec![500, 200];
+    assert!(matches!(
+        provisioning.map(&mapping, NOW).await,
+        Mapped::Failed { .. }
+    ));
+    assert_eq!(
+        calls.lock().unwrap().len(),
+        8,
+        "it ends at the first failure"
+    );
+}

@@ -1,0 +1,174 @@
+//! Driving one span through all its due intervals (sections 6.5 and 6.6 of the paper).
+//!
+//! Any instruction may be the last one. Before a usage is posted its interval is planned, and the
+//! plan is kept by a majority; after it was accepted one change notes that and plans the next. A
+//! worker that dies in between leaves the plan behind, and whoever comes next posts the very same
+//! usage, which Abacus recognises.
+
+use sampler_abacus::Answer;
+use sampler_domain::{Planned, Span, Step, Timestamp, Usage, next_step};
+use sampler_store::{Changed, Failure, Next, StoreError};
+use tracing::{debug, error, warn};
+
+use crate::Worker;
+
+/// What came of an attempt to deliver a usage.
+enum Delivery {
+    /// Abacus has it.
+    Done,
+    /// It could not be delivered now.
+    Failed(Failure),
+    /// The worker was told to stop before there was an answer worth noting.
+    Stopped,
+}
+
+impl Worker {
+    /// Drives a span until nothing is due, something fails or another worker turns out to be at
+    /// it. Each failure is logged here, and nowhere else.
+    pub(crate) async fn drive(&self, span: Span) {
+        let id = span.id.clone();
+        if let Err(error) = self.take_steps(span).await {
+            // The span stays as it is, due, and is found again.
+            let error = anyhow::Error::from(error);
+            warn!(span.id = %id, error = format!("{error:#}"), "the store failed on a span");
+        }
+    }
+
+    async fn take_steps(&self, mut span: Span) -> Result<(), StoreError> {
+        // The plan whose usage Abacus has, though that is not noted yet.
+        let mut delivered: Option<Planned> = None;
+        while !self.stop.is_cancelled() || delivered.is_some() {
+            let now = self.parts.clock.now();
+            let changed = match next_step(&span, now, &self.options.policy) {
+                Step::Execute(planned) => {
+                    if delivered.as_ref() != Some(&planned) {
+                        match self.deliver(&span, &planned).await {
+                            Delivery::Done => delivered = Some(planned),
+                            Delivery::Failed(failure) => {
+                                return self.note_failure(&span, failure).await;
+                            }
+                            Delivery::Stopped => return Ok(()),
+                        }
+                    }
+                    self.note_execution(&span).await?
+                }
+                Step::Plan(interval) => {
+                    let due_at = Step::Plan(interval).due_at(now);
+                    let planned = Planned::new(&span, interval);
+                    self.parts.store.plan(&span, planned, now, due_at).await?
+                }
+                Step::Complete if span.processing.complete => return Ok(()),
+                Step::Complete => self.parts.store.complete(&span, now).await?,
+                Step::Wait(until) => match self.parts.store.postpone(&span, until).await? {
+                    Changed::Done(_) => return Ok(()),
+                    Changed::Lost => Changed::Lost,
+                },
+            };
+            self.parts.processing.beat();
+            span = match changed {
+                Changed::Done(after) => *after,
+                Changed::Lost => match self.reread(&span).await? {
+                    Some(fresh) => fresh,
+                    None => return Ok(()),
+                },
+            };
+            if delivered != span.processing.planned {
+                delivered = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// The span as it is by now, if what made a change come too late was a stop. Where the version
+    /// has moved on, another worker is at it, and one is enough.
+    async fn reread(&self, span: &Span) -> Result<Option<Span>, StoreError> {
+        let fresh = self.parts.store.find(&span.id).await?;
+        let same_version = |fresh: &Span| fresh.processing.version == span.processing.version;
+        let fresh = fresh.filter(|fresh| same_version(fresh) && fresh.end != span.end);
+        if fresh.is_none() {
+            debug!(span.id = %span.id, "another worker was faster");
+        }
+        Ok(fresh)
+    }
+
+    /// Notes that the planned interval was executed, and plans the next one if it is due.
+    async fn note_execution(&self, span: &Span) -> Result<Changed, StoreError> {
+        let now = self.parts.clock.now();
+        let after = span.executed();
+        let step = next_step(&after, now, &self.options.policy);
+        let due_at = step.due_at(now);
+        let next = match step {
+            Step::Plan(interval) => Next::Planned(Planned::new(&after, interval)),
+            Step::Complete => Next::Complete,
+            // Nothing is planned after an execution, so there is nothing to execute.
+            Step::Wait(_) | Step::Execute(_) => Next::Wait,
+        };
+        self.parts.store.executed(span, next, now, due_at).await
+    }
+
+    /// Posts the usage of a planned interval, waiting at the gate as often as it takes.
+    async fn deliver(&self, span: &Span, planned: &Planned) -> Delivery {
+        if planned.interval.is_empty() {
+            // Only an original Sampler plans such; there is nothing to bill.
+            return Delivery::Done;
+        }
+        let usage = Usage::new(span, planned);
+        while self.gate.pass(&*self.parts.processing, &self.stop).await {
+            let answer = self
+                .parts
+                .collector
+                .post(&usage, self.parts.clock.now())
+                .await;
+            self.parts.processing.beat();
+            match answer {
+                Answer::Accepted => return Delivery::Done,
+                Answer::Wait { after } => {
+                    warn!(
+                        wait_ms = after.as_millis(),
+                        "Abacus takes nothing for a while"
+                    );
+                    self.gate.close_for(after);
+                }
+                Answer::TryAgain { after, error } => {
+                    let wait = after.map_or(0, |wait| i64::try_from(wait.as_millis()).unwrap_or(0));
+                    let failure = self.failure(span, error, wait);
+                    let retry_at = failure.retry_at;
+                    warn!(span.id = %span.id, usage = %planned.usage_guid, %retry_at,
+                        attempts = span.processing.attempts + 1, error = failure.error,
+                        "a usage could not be delivered");
+                    return Delivery::Failed(failure);
+                }
+                Answer::Refused { error } => {
+                    let failure = self.failure(span, error, 0);
+                    let retry_at = failure.retry_at;
+                    error!(span.id = %span.id, usage = %planned.usage_guid, %retry_at,
+                        attempts = span.processing.attempts + 1, error = failure.error,
+                        "Abacus refused a usage");
+                    return Delivery::Failed(failure);
+                }
+            }
+        }
+        Delivery::Stopped
+    }
+
+    /// When the span is to be tried again: later each time, and not before `at_least` ms.
+    fn failure(&self, span: &Span, error: String, at_least: i64) -> Failure {
+        let at: Timestamp = self.parts.clock.now();
+        let fraction = self.parts.random.fraction();
+        let wait = self
+            .options
+            .backoff
+            .wait(span.processing.attempts + 1, fraction);
+        Failure {
+            at,
+            retry_at: at.plus(wait.max(at_least)),
+            error,
+        }
+    }
+
+    /// Where the span has changed meanwhile it stays due, and is found again.
+    async fn note_failure(&self, span: &Span, failure: Failure) -> Result<(), StoreError> {
+        self.parts.store.failed(span, failure).await?;
+        Ok(())
+    }
+}

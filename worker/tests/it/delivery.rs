@@ -1,0 +1,176 @@
+//! What becomes of usages that Abacus does not take.
+
+use std::time::Duration;
+
+use sampler_abacus::Answer;
+
+use crate::world::{HOUR, MINUTE, World};
+
+fn refused() -> Answer {
+    Answer::Refused {
+        error: "Abacus answered 400: no mapping".into(),
+    }
+}
+
+fn try_again() -> Answer {
+    Answer::TryAgain {
+        after: None,
+        error: "connection lost".into(),
+    }
+}
+
+/// Fault 1 of the original: one usage that Abacus refuses stopped all billing for ever.
+#[tokio::test(start_paused = true)]
+async fn fault_1_a_refused_usage_blocks_nobody_and_is_never_dropped() {
+    let world = World::new();
+    world.start("bad", -2 * HOUR).await;
+    for number in 0..30 {
+        world.start(&format!("{number}"), -HOUR).await;
+    }
+    world
+        .abacus
+        .answer(|usage| (usage.target.resource_instance_id.as_str() == "bad").then(refused));
+    let worker = world.run("w");
+    world.pass(MINUTE).await;
+    for number in 0..30 {
+        assert_eq!(world.abacus.sum(&format!("{number}")), HOUR);
+    }
+    let bad = world.kept("bad");
+    assert_eq!(
+        bad.last_error.as_deref(),
+        Some("Abacus answered 400: no mapping")
+    );
+    assert_eq!(bad.span.sampled_to(), bad.span.start, "not counted as done");
+    // Somebody sends the mapping; the usage is taken at last, and the rest with it.
+    world.abacus.answer(|_| None);
+    world
+        .until("it is through", || world.abacus.sum("bad") == 2 * HOUR)
+        .await;
+    assert_eq!(world.kept("bad").last_error, None);
+    worker.stop().await;
+}
+
+/// Fault 9 of the original: 451 counted as done.
+#[tokio::test(start_paused = true)]
+async fn fault_9_a_usage_refused_for_the_licence_is_kept() {
+    let world = World::new();
+    world.start("i", -HOUR).await;
+    world.stop("i", 0).await;
+    world.abacus.answer_first([refused(), refused(), refused()]);
+    let worker = world.run("w");
+    world
+        .until("it is complete", || world.is_complete("i"))
+        .await;
+    assert_eq!(world.abacus.sum("i"), HOUR);
+    assert_eq!(world.abacus.post_count(), 4);
+    worker.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_span_waits_longer_each_time_with_the_same_bytes() {
+    let world = World::new();
+    world.start("i", -HOUR).await;
+    world.stop("i", 0).await;
+    world.abacus.answer_first(vec![try_again(); 8]);
+    let worker = world.run("w");
+    world
+        .until("it is complete", || world.is_complete("i"))
+        .await;
+    let posts = world.abacus.posts.lock().unwrap().clone();
+    assert_eq!(posts.len(), 9);
+    assert!(posts.iter().all(|(_, body)| *body == posts[0].1));
+    let waits: Vec<u64> = posts
+        .windows(2)
+        .map(|pair| (pair[1].0 - pair[0].0).as_secs())
+        .collect();
+    // 1 s, doubled up to 60 s, less up to half, plus up to 1 s until the next look.
+    for (attempt, wait) in waits.iter().enumerate() {
+        let whole = (1_u64 << attempt).min(60);
+        assert!(
+            (whole / 2..=whole + 1).contains(wait),
+            "wait {attempt} of {waits:?}"
+        );
+    }
+    worker.stop().await;
+}
+
+/// 429 is for everyone: nobody posts before its time is over.
+#[tokio::test(start_paused = true)]
+async fn a_429_holds_everybody_back_for_as_long_as_it_says() {
+    let world = World::new();
+    for number in 0..20 {
+        world.start(&format!("{number}"), -HOUR).await;
+    }
+    let after = Duration::from_secs(600);
+    world.abacus.answer_first([Answer::Wait { after }]);
+    let worker = world.run("w");
+    world.pass(590_000).await;
+    // Those that were on their way when the answer came.
+    let before = world.abacus.post_count();
+    assert!(before <= 4, "{before} posts");
+    world.pass(20_000).await;
+    for number in 0..20 {
+        assert_eq!(world.abacus.sum(&format!("{number}")), HOUR);
+        assert_eq!(world.kept(&format!("{number}")).span.processing.attempts, 0);
+    }
+    worker.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_503_may_say_how_long_to_wait() {
+    let world = World::new();
+    world.start("i", -HOUR).await;
+    let after = Some(Duration::from_secs(120));
+    world.abacus.answer_first([Answer::TryAgain {
+        after,
+        error: "busy".into(),
+    }]);
+    let worker = world.run("w");
+    world
+        .until("it is through", || world.abacus.sum("i") == HOUR)
+        .await;
+    let posts = world.abacus.posts.lock().unwrap().clone();
+    let wait = (posts[1].0 - posts[0].0).as_secs();
+    assert!((120..=121).contains(&wait), "{wait} s");
+    worker.stop().await;
+}
+
+/// Fault 11 of the original: posts were sequential.
+#[tokio::test(start_paused = true)]
+async fn fault_11_posts_run_side_by_side_but_only_so_many() {
+    let world = World::new();
+    for number in 0..40 {
+        world.start(&format!("{number}"), -HOUR).await;
+    }
+    *world.abacus.latency.lock().unwrap() = Duration::from_secs(1);
+    let worker = world.run("w");
+    world
+        .until("all are through", || world.abacus.post_count() == 40)
+        .await;
+    assert!(
+        world.began.elapsed() <= Duration::from_secs(13),
+        "{:?}",
+        world.began.elapsed()
+    );
+    assert_eq!(*world.abacus.most_in_flight.lock().unwrap(), 4);
+    worker.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_finishes_what_is_in_flight_and_takes_nothing_new_on() {
+    let world = World::new();
+    for number in 0..40 {
+        world.start(&format!("{number}"), -10 * HOUR).await;
+    }
+    *world.abacus.latency.lock().unwrap() = Duration::from_secs(3);
+    let worker = world.run("w");
+    world.pass(10_000).await;
+    worker.stop().await;
+    assert!(world.began.elapsed() <= Duration::from_secs(13));
+    // Each usage that was taken is noted on its span.
+    for kept in world.store.all() {
+        let instance = kept.span.target.resource_instance_id.as_str().to_owned();
+        let noted = kept.span.sampled_to().since(kept.span.start);
+        assert_eq!(world.abacus.sum(&instance), noted, "{instance}");
+    }
+}

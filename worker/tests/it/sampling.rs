@@ -1,0 +1,183 @@
+//! What is billed in the end: end minus start.
+
+use std::sync::Arc;
+
+use sampler_domain::{Interval, Planned, Span, SpanId, StartEvent};
+
+use crate::world::{DAY, HOUR, MINUTE, NOON, World, options, target};
+
+#[tokio::test(start_paused = true)]
+async fn a_backlog_is_worked_off_without_waiting_for_the_next_look() {
+    let world = World::new();
+    world.start("i", -30 * DAY).await;
+    let worker = world.run("w");
+    world
+        .until("the backlog is gone", || world.abacus.post_count() == 720)
+        .await;
+    assert!(
+        world.began.elapsed().as_secs() < 2,
+        "{:?}",
+        world.began.elapsed()
+    );
+    assert_eq!(world.abacus.sum("i"), 30 * DAY);
+    worker.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_span_is_billed_window_by_window_as_time_goes_on() {
+    let world = World::new();
+    world.start("i", -90 * MINUTE).await;
+    let worker = world.run("w");
+    world.pass(2 * HOUR + MINUTE).await;
+    assert_eq!(world.abacus.durations("i").len(), 4);
+    assert_eq!(world.abacus.sum("i"), 90 * MINUTE + 2 * HOUR);
+    world.stop("i", 2 * HOUR + 30).await;
+    world
+        .until("it is complete", || world.is_complete("i"))
+        .await;
+    assert_eq!(world.abacus.sum("i"), 90 * MINUTE + 2 * HOUR + 30);
+    worker.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_stop_is_taken_back_at_once() {
+    let world = World::new();
+    world.start("i", -90 * MINUTE).await;
+    let worker = world.run("w");
+    world.pass(5 * HOUR + MINUTE).await;
+    assert_eq!(world.abacus.sum("i"), 90 * MINUTE + 5 * HOUR);
+    world.stop("i", -61 * MINUTE).await;
+    world
+        .until("it is complete", || world.is_complete("i"))
+        .await;
+    assert!(world.began.elapsed().as_secs() < 5 * 3_600 + 63);
+    assert_eq!(world.abacus.sum("i"), 29 * MINUTE);
+    let negative = world
+        .abacus
+        .durations("i")
+        .iter()
+        .filter(|ms| **ms < 0)
+        .count();
+    assert_eq!(negative, 7);
+    worker.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_dated_ahead_is_billed_when_its_time_has_come() {
+    let world = World::new();
+    world.start("i", 0).await;
+    world.stop("i", 90 * MINUTE).await;
+    let worker = world.run("w");
+    world.pass(89 * MINUTE).await;
+    assert_eq!(world.abacus.sum("i"), HOUR);
+    world.pass(2 * MINUTE).await;
+    assert_eq!(world.abacus.sum("i"), 90 * MINUTE);
+    assert!(world.is_complete("i"));
+    worker.stop().await;
+}
+
+/// Fault 8 of the original: zero-length usages were posted.
+#[tokio::test(start_paused = true)]
+async fn fault_8_a_span_of_no_length_is_complete_without_a_post() {
+    let world = World::new();
+    world.start("i", -HOUR).await;
+    world.stop("i", -HOUR).await;
+    let worker = world.run("w");
+    world
+        .until("it is complete", || world.is_complete("i"))
+        .await;
+    assert_eq!(world.abacus.post_count(), 0);
+    worker.stop().await;
+}
+
+/// An original leaves plans of its own behind: of no length, across boundaries, with its own ids.
+#[tokio::test(start_paused = true)]
+async fn what_an_original_planned_is_executed_as_it_stands() {
+    let world = World::new();
+    let original = |instance: &str, end: i64| {
+        let event = StartEvent {
+            id: None,
+            timestamp: NOON.plus(-5 * HOUR),
+            target: target(instance),
+            measures: sampler_domain::Measures::default(),
+        };
+        let mut span = Span::started(SpanId::Text(instance.to_owned()), event);
+        let interval = Interval {
+            start: span.start,
+            end: NOON.plus(end),
+        };
+        span.processing.planned = Some(Planned {
+            interval,
+            usage_guid: format!("guid of {instance}"),
+        });
+        world.store.insert_original(span);
+    };
+    original("empty", -5 * HOUR);
+    original("long", -2 * HOUR - MINUTE);
+    let worker = world.run("w");
+    world
+        .until("both are taken in", || {
+            world.abacus.sum("empty") == 5 * HOUR && world.abacus.sum("long") == 5 * HOUR
+        })
+        .await;
+    let posts = world.abacus.posts.lock().unwrap().clone();
+    assert_eq!(
+        posts
+            .iter()
+            .filter(|(_, body)| body.contains("guid of empty"))
+            .count(),
+        0
+    );
+    assert_eq!(
+        posts
+            .iter()
+            .filter(|(_, body)| body.contains("guid of long"))
+            .count(),
+        1
+    );
+    assert_eq!(
+        world.abacus.durations("long")[..].iter().max(),
+        Some(&(3 * HOUR - MINUTE))
+    );
+    worker.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn completed_spans_are_removed_after_the_retention_and_no_others() {
+    let world = World::new();
+    for number in 0..25 {
+        let instance = format!("{number}");
+        world.start(&instance, -2 * HOUR).await;
+        world.stop(&instance, -HOUR).await;
+    }
+    world.start("open", -2 * HOUR).await;
+    let mut options = options("w");
+    options.retention = 3 * HOUR;
+    let worker = world.run_with(world.parts(), options);
+    world.pass(2 * HOUR - MINUTE).await;
+    assert_eq!(world.store.all().len(), 26);
+    world.pass(2 * MINUTE).await;
+    assert_eq!(world.store.all().len(), 1);
+    worker.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_granularity_moves_nothing_that_was_billed() {
+    let world = World::new();
+    world.start("i", -90 * MINUTE).await;
+    let worker = world.run("w");
+    world.pass(MINUTE).await;
+    worker.stop().await;
+    assert_eq!(world.abacus.sum("i"), 90 * MINUTE);
+    let mut by_minute = options("w");
+    by_minute.policy.granularities =
+        sampler_domain::Granularities::all(sampler_domain::Granularity::Minute);
+    let worker = world.run_with(world.parts(), by_minute);
+    world.stop("i", 10 * MINUTE + 1).await;
+    world
+        .until("it is complete", || world.is_complete("i"))
+        .await;
+    assert_eq!(world.abacus.sum("i"), 100 * MINUTE + 1);
+    assert!(Arc::strong_count(&world.abacus) > 1);
+    worker.stop().await;
+}

@@ -1,0 +1,83 @@
+//! Any number of workers on one store.
+
+use std::time::Duration;
+
+use crate::world::{DAY, HOUR, World, options};
+
+/// Fault 11 of the original: every worker read the same first spans.
+#[tokio::test(start_paused = true)]
+async fn fault_11_workers_share_the_spans_and_post_each_usage_once() {
+    let world = World::new();
+    *world.abacus.latency.lock().unwrap() = Duration::from_millis(500);
+    let workers: Vec<_> = (0..4)
+        .map(|number| world.run(&format!("w{number}")))
+        .collect();
+    // All know of each other before there is anything to do.
+    world.pass(6_000).await;
+    for number in 0..100 {
+        world.start(&format!("{number}"), -5 * HOUR).await;
+    }
+    world
+        .until("all are through", || {
+            (0..100).all(|number| world.abacus.sum(&format!("{number}")) == 5 * HOUR)
+        })
+        .await;
+    assert_eq!(world.abacus.post_count(), 500);
+    assert!(
+        *world.abacus.most_in_flight.lock().unwrap() > 8,
+        "more than two workers post"
+    );
+    for worker in workers {
+        worker.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_partitions_of_a_worker_that_died_are_taken_over() {
+    let world = World::new();
+    let dead = world.run("a");
+    let alive = world.run("b");
+    world.pass(6_000).await;
+    dead.kill();
+    for number in 0..50 {
+        world.start(&format!("{number}"), -HOUR).await;
+    }
+    world
+        .until("all are through", || {
+            (0..50).all(|number| world.abacus.sum(&format!("{number}")) == HOUR)
+        })
+        .await;
+    assert!(world.began.elapsed() < Duration::from_mins(1));
+    alive.stop().await;
+}
+
+/// Two workers that both think that they own everything waste work, and do no harm.
+#[tokio::test(start_paused = true)]
+async fn workers_that_do_not_know_of_each_other_bill_nothing_twice() {
+    let world = World::new();
+    for number in 0..20 {
+        world.start(&format!("{number}"), -DAY).await;
+    }
+    *world.abacus.latency.lock().unwrap() = Duration::from_millis(10);
+    // The same name twice: each takes itself for the only one.
+    let workers = [world.run_with(world.parts(), options("w")), world.run("w")];
+    world
+        .until("all are through", || {
+            (0..20).all(|number| world.abacus.sum(&format!("{number}")) == DAY)
+        })
+        .await;
+    for number in 0..20 {
+        world.stop(&format!("{number}"), -12 * HOUR).await;
+    }
+    world
+        .until("all are complete", || {
+            (0..20).all(|number| world.is_complete(&format!("{number}")))
+        })
+        .await;
+    for number in 0..20 {
+        assert_eq!(world.abacus.sum(&format!("{number}")), 12 * HOUR);
+    }
+    for worker in workers {
+        worker.stop().await;
+    }
+}

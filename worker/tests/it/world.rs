@@ -1,0 +1,303 @@
+//! A store, a clock, an Abacus and any number of workers, all in virtual time.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sampler_abacus::{Answer, Collector};
+use sampler_domain::{
+    Backoff, Granularities, Granularity, Id, Measures, Policy, Span, SpanId, StartEvent, StopEvent,
+    Target, Timestamp, Usage,
+};
+use sampler_service::environment::{Clock, Random};
+use sampler_store::memory::{Kept, MemoryStore};
+use sampler_store::{NewSpan, NewStop, SpanStore, Started, Stopped};
+use sampler_worker::{NoBeat, Options, Parts, Worker};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) const MINUTE: i64 = 60_000;
+pub(crate) const HOUR: i64 = 60 * MINUTE;
+pub(crate) const DAY: i64 = 24 * HOUR;
+
+/// When the world begins: 2026-03-10T12:00:00 UTC.
+pub(crate) const NOON: Timestamp = Timestamp::clamped(1_773_144_000_000);
+
+/// Runs with tokio's paused clock.
+pub(crate) struct VirtualClock(Instant);
+
+impl Clock for VirtualClock {
+    fn now(&self) -> Timestamp {
+        NOON.plus(i64::try_from(self.0.elapsed().as_millis()).unwrap())
+    }
+}
+
+/// A row of numbers, the same every time (splitmix64).
+#[derive(Default)]
+pub(crate) struct Counting(AtomicU64);
+
+impl Random for Counting {
+    fn fill(&self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            let step = 0x9e37_79b9_7f4a_7c15_u64;
+            let mut number = self.0.fetch_add(step, Ordering::Relaxed).wrapping_add(step);
+            number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            number ^= number >> 31;
+            chunk.copy_from_slice(&number.to_le_bytes()[..chunk.len()]);
+        }
+    }
+}
+
+type Script = Box<dyn FnMut(&Usage) -> Option<Answer> + Send>;
+
+/// An Abacus that counts each usage once, and answers as it is told.
+#[derive(Default)]
+pub(crate) struct Abacus {
+    /// Each post: when, and what.
+    pub(crate) posts: Mutex<Vec<(Instant, String)>>,
+    counted: Mutex<BTreeMap<(String, i64), Usage>>,
+    /// Answers to give instead of taking the usage.
+    script: Mutex<Option<Script>>,
+    in_flight: Mutex<BTreeSet<String>>,
+    pub(crate) most_in_flight: Mutex<usize>,
+    /// How long each post takes.
+    pub(crate) latency: Mutex<Duration>,
+}
+
+impl Abacus {
+    /// Asks `script` before each usage; it is taken and counted where that answers none.
+    pub(crate) fn answer(&self, script: impl FnMut(&Usage) -> Option<Answer> + Send + 'static) {
+        *self.script.lock().unwrap() = Some(Box::new(script));
+    }
+
+    /// Answers with these, one after the other, then takes all.
+    pub(crate) fn answer_first(&self, answers: impl Into<VecDeque<Answer>>) {
+        let mut answers = answers.into();
+        self.answer(move |_| answers.pop_front());
+    }
+
+    /// Signed durations that count for an instance.
+    pub(crate) fn durations(&self, instance: &str) -> Vec<i64> {
+        let counted = self.counted.lock().unwrap();
+        let of = |usage: &&Usage| usage.target.resource_instance_id.as_str() == instance;
+        counted.values().filter(of).map(duration).collect()
+    }
+
+    pub(crate) fn sum(&self, instance: &str) -> i64 {
+        self.durations(instance).iter().sum()
+    }
+
+    pub(crate) fn post_count(&self) -> usize {
+        self.posts.lock().unwrap().len()
+    }
+}
+
+fn duration(usage: &Usage) -> i64 {
+    let measure = usage.measured_usage.last().unwrap();
+    assert_eq!(measure.measure.as_str(), "duration");
+    measure.quantity.as_json().as_i64().unwrap()
+}
+
+#[async_trait]
+impl Collector for Abacus {
+    async fn post(&self, usage: &Usage, _now: Timestamp) -> Answer {
+        let body = serde_json::to_string(usage).unwrap();
+        self.posts.lock().unwrap().push((Instant::now(), body));
+        self.in_flight
+            .lock()
+            .unwrap()
+            .insert(usage.dedup_id.clone());
+        let count = self.in_flight.lock().unwrap().len();
+        let latency = *self.latency.lock().unwrap();
+        {
+            let mut most = self.most_in_flight.lock().unwrap();
+            *most = count.max(*most);
+        }
+        tokio::time::sleep(latency).await;
+        self.in_flight.lock().unwrap().remove(&usage.dedup_id);
+        let told = self
+            .script
+            .lock()
+            .unwrap()
+            .as_mut()
+            .and_then(|script| script(usage));
+        if let Some(answer) = told {
+            return answer;
+        }
+        assert_ne!(duration(usage), 0, "a usage of no length");
+        let key = (usage.dedup_id.clone(), usage.end.as_millis());
+        self.counted.lock().unwrap().insert(key, usage.clone());
+        Answer::Accepted
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) store: Arc<MemoryStore>,
+    pub(crate) abacus: Arc<Abacus>,
+    pub(crate) clock: Arc<VirtualClock>,
+    pub(crate) began: Instant,
+    random: Arc<Counting>,
+}
+
+/// A worker that runs.
+pub(crate) struct Running {
+    pub(crate) stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    /// Tells it to stop, and waits until it has.
+    pub(crate) async fn stop(self) {
+        self.stop.cancel();
+        self.task.await.unwrap();
+    }
+
+    /// Ends it at once, as kill -9 does.
+    pub(crate) fn kill(self) {
+        self.task.abort();
+    }
+}
+
+pub(crate) fn options(name: &str) -> Options {
+    Options {
+        name: name.to_owned(),
+        policy: Policy {
+            granularities: Granularities::all(Granularity::Hour),
+            grace: 0,
+        },
+        backoff: Backoff {
+            first: 1_000,
+            limit: 60_000,
+        },
+        month_slack: 600_000,
+        concurrency: 4,
+        process_batch: 10,
+        process_interval: Duration::from_secs(1),
+        cleanup_batch: 10,
+        cleanup_interval: Duration::from_secs(1),
+        retention: 62 * DAY,
+        adopt_interval: Duration::from_secs(5),
+        heartbeat_interval: Duration::from_secs(5),
+    }
+}
+
+pub(crate) fn target(instance: &str) -> Target {
+    let id = |text: &str| Id::new(text).unwrap();
+    Target {
+        organization_id: id("organization"),
+        space_id: id("space"),
+        consumer_id: id("consumer"),
+        resource_id: id("resource"),
+        plan_id: id("plan"),
+        resource_instance_id: id(instance),
+    }
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let began = Instant::now();
+        let clock = Arc::new(VirtualClock(began));
+        let own = VirtualClock(began);
+        let store = Arc::new(MemoryStore::new(move || own.now()));
+        Self {
+            store,
+            abacus: Arc::default(),
+            clock,
+            began,
+            random: Arc::default(),
+        }
+    }
+
+    pub(crate) fn parts(&self) -> Parts {
+        Parts {
+            store: self.store.clone(),
+            collector: self.abacus.clone(),
+            clock: self.clock.clone(),
+            random: self.random.clone(),
+            processing: Arc::new(NoBeat),
+            cleanup: Arc::new(NoBeat),
+        }
+    }
+
+    pub(crate) fn run(&self, name: &str) -> Running {
+        self.run_with(self.parts(), options(name))
+    }
+
+    pub(crate) fn run_with(&self, parts: Parts, options: Options) -> Running {
+        let stop = CancellationToken::new();
+        let worker = Worker::new(parts, options, stop.clone());
+        let task = tokio::spawn(async move { worker.run().await });
+        Running { stop, task }
+    }
+
+    /// Starts an instance `millis` after noon.
+    pub(crate) async fn start(&self, instance: &str, millis: i64) {
+        let event = StartEvent {
+            id: Some(Id::new(format!("start {instance}")).unwrap()),
+            timestamp: NOON.plus(millis),
+            target: target(instance),
+            measures: Measures::default(),
+        };
+        let id = SpanId::new(NOON, self.random.u64());
+        let due_at = event.timestamp;
+        let span = Span::started(id, event);
+        let new = NewSpan {
+            span,
+            due_at,
+            now: self.clock.now(),
+            may_overlap: false,
+        };
+        assert_eq!(self.store.start(new).await.unwrap(), Started::Opened);
+    }
+
+    /// Stops an instance `millis` after noon.
+    pub(crate) async fn stop(&self, instance: &str, millis: i64) {
+        assert_eq!(
+            stop_in(&*self.store, instance, millis).await,
+            Stopped::Ended
+        );
+    }
+
+    pub(crate) fn kept(&self, instance: &str) -> Kept {
+        let of = |kept: &Kept| kept.span.target.resource_instance_id.as_str() == instance;
+        self.store.all().into_iter().find(of).unwrap()
+    }
+
+    pub(crate) fn is_complete(&self, instance: &str) -> bool {
+        self.kept(instance).span.processing.complete
+    }
+
+    /// Lets virtual time pass until the condition holds; it must within six hours.
+    pub(crate) async fn until(&self, what: &str, condition: impl Fn() -> bool) {
+        let deadline = Instant::now() + Duration::from_hours(6);
+        while !condition() {
+            assert!(Instant::now() < deadline, "never: {what}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Lets virtual time pass.
+    pub(crate) async fn pass(&self, millis: i64) {
+        tokio::time::sleep(Duration::from_millis(millis.unsigned_abs())).await;
+    }
+}
+
+pub(crate) async fn stop_in(store: &dyn SpanStore, instance: &str, millis: i64) -> Stopped {
+    let event = StopEvent {
+        id: None,
+        timestamp: NOON.plus(millis),
+        target: target(instance),
+    };
+    let correlation_id = uuid::Uuid::from_u128(7);
+    store
+        .stop(NewStop {
+            event,
+            correlation_id,
+        })
+        .await
+        .unwrap()
+}
