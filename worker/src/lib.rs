@@ -11,6 +11,7 @@ mod gate;
 mod housekeeping;
 mod process;
 
+pub mod settings;
 mod share;
 
 use std::sync::Arc;

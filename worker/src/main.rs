@@ -1,2 +1,103 @@
-//! main
-fn main() {}
+//! The program `sampler-worker`.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context;
+use sampler_abacus::{AbacusOptions, HttpCollector};
+use sampler_service::environment::{Clock, Random, SystemClock, SystemRandom};
+use sampler_service::health::Health;
+use sampler_service::http::{bind, serve};
+use sampler_service::lifecycle::{Stop, run_until_stopped};
+use sampler_service::settings::load_from_process;
+use sampler_service::telemetry;
+use sampler_store::SpanStore;
+use sampler_store_mongo::{MongoOptions, MongoStore};
+use sampler_worker::settings::{PROGRAM, Settings, millis};
+use sampler_worker::{Options, Parts, Worker};
+use secrecy::ExposeSecret;
+
+fn main() -> ExitCode {
+    let settings = match load_from_process(&PROGRAM, Settings::read) {
+        Ok(settings) => settings,
+        Err(plan) => return plan.carry_out(),
+    };
+    if let Err(error) = telemetry::init(&settings.log) {
+        eprintln!("sampler-worker: {error:#}");
+        return ExitCode::FAILURE;
+    }
+    run_until_stopped(|stop| run(settings, stop)).into()
+}
+
+/// Sets everything up, then serves and works side by side until told to stop.
+async fn run(settings: Settings, stop: Stop) -> anyhow::Result<()> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let random: Arc<dyn Random> = Arc::new(SystemRandom);
+    let store = Arc::new(connect(&settings).await?);
+    let collector = HttpCollector::new(&AbacusOptions {
+        url: settings.collector_url.clone(),
+        timeout: settings.post_timeout,
+        skip_ssl_validation: settings.security.skip_ssl_validation,
+    })?;
+    let mut health = Health::new(Arc::clone(&clock), stop.clone());
+    let parts = Parts {
+        store: store.clone(),
+        collector: Arc::new(collector),
+        processing: Arc::new(health.progress("processing", settings.process_threshold)),
+        cleanup: Arc::new(health.progress("cleanup", settings.cleanup_threshold)),
+        clock,
+        random: Arc::clone(&random),
+    };
+    let asked = Arc::clone(&store);
+    health.check("database", move || {
+        let store = Arc::clone(&asked);
+        async move { store.ping().await.is_ok() }
+    });
+    // Health is told from the beginning; a large collection takes its time to be indexed.
+    let listener = bind(&settings.http).await?;
+    let serving = serve(listener, health.routes(), &stop);
+    let working = async {
+        store.migrate().await.context("preparing the database")?;
+        let worker = Worker::new(parts, options(&settings, &*random), stop.soft().clone());
+        worker.run().await;
+        anyhow::Ok(())
+    };
+    let working = async {
+        let ended = working.await;
+        stop.begin();
+        ended
+    };
+    let (served, worked) = tokio::join!(serving, working);
+    served.context("serving HTTP").and(worked)
+}
+
+async fn connect(settings: &Settings) -> anyhow::Result<MongoStore> {
+    let database = &settings.database;
+    let options = MongoOptions {
+        uri: database.uri.expose_secret().to_owned(),
+        database: database.database.clone(),
+        collection: database.collection.clone(),
+        pool_size: database.pool_size,
+        server_selection_timeout: database.server_selection_timeout,
+        operation_timeout: database.operation_timeout,
+        app_name: PROGRAM.name.to_owned(),
+    };
+    Ok(MongoStore::connect(options).await?)
+}
+
+fn options(settings: &Settings, random: &dyn Random) -> Options {
+    Options {
+        name: random.uuid_v4().to_string(),
+        policy: settings.policy.clone(),
+        backoff: settings.backoff,
+        month_slack: settings.month_slack,
+        concurrency: settings.concurrency,
+        process_batch: settings.process_batch,
+        process_interval: settings.process_interval,
+        cleanup_batch: settings.cleanup_batch,
+        cleanup_interval: settings.cleanup_interval,
+        retention: millis(settings.retention),
+        adopt_interval: settings.adopt_interval,
+        heartbeat_interval: settings.heartbeat_interval,
+    }
+}

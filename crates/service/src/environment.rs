@@ -1,0 +1,120 @@
+//! Where time and randomness come from: the one place that asks the system for either.
+//!
+//! Everything else takes a [`Clock`] or a [`Random`], so that a test or a simulation can decide
+//! what the time is and which ids are drawn.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rand::RngCore;
+use sampler_domain::Timestamp;
+use uuid::Uuid;
+
+/// Tells the time.
+pub trait Clock: Send + Sync {
+    /// The present moment.
+    fn now(&self) -> Timestamp;
+}
+
+/// The clock of the machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the place that supplies the time"
+    )]
+    fn now(&self) -> Timestamp {
+        let since_epoch = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Timestamp::clamped(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
+    }
+}
+
+/// Draws random bytes, and what is made of them.
+pub trait Random: Send + Sync {
+    /// Fills all of `bytes`.
+    fn fill(&self, bytes: &mut [u8]);
+
+    /// Any whole number, each as likely as any other.
+    fn u64(&self) -> u64 {
+        let mut bytes = [0; 8];
+        self.fill(&mut bytes);
+        u64::from_le_bytes(bytes)
+    }
+
+    /// A number from 0 up to, but never, 1.
+    fn fraction(&self) -> f64 {
+        // The upper 53 bits: as many as a double holds exactly.
+        (self.u64() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// A random (version 4) id.
+    fn uuid_v4(&self) -> Uuid {
+        let mut bytes = [0; 16];
+        self.fill(&mut bytes);
+        uuid::Builder::from_random_bytes(bytes).into_uuid()
+    }
+}
+
+/// The generator of the thread, seeded by the system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemRandom;
+
+impl Random for SystemRandom {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the place that supplies randomness"
+    )]
+    fn fill(&self, bytes: &mut [u8]) {
+        rand::rng().fill_bytes(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fills with one byte over and over.
+    struct Always(u8);
+
+    impl Random for Always {
+        fn fill(&self, bytes: &mut [u8]) {
+            bytes.fill(self.0);
+        }
+    }
+
+    #[test]
+    fn the_system_clock_is_in_this_century() {
+        let year_2020 = Timestamp::new(1_577_836_800_000).unwrap();
+        let year_2100 = Timestamp::new(4_102_444_800_000).unwrap();
+        let now = SystemClock.now();
+        assert!(now > year_2020 && now < year_2100, "{now}");
+        assert!(SystemClock.now() >= now);
+    }
+
+    #[test]
+    fn a_fraction_is_at_least_zero_and_below_one() {
+        assert!(Always(0).fraction().abs() < f64::EPSILON);
+        let highest = Always(0xff).fraction();
+        assert!(highest < 1.0 && highest > 0.999_999, "{highest}");
+    }
+
+    #[test]
+    fn an_id_is_made_of_the_bytes_and_of_version_4() {
+        let id = Always(0xff).uuid_v4();
+        assert_eq!(id.to_string(), "ffffffff-ffff-4fff-bfff-ffffffffffff");
+    }
+
+    #[test]
+    fn the_system_draws_something_else_each_time() {
+        assert_ne!(SystemRandom.uuid_v4(), SystemRandom.uuid_v4());
+        assert_ne!(SystemRandom.u64(), SystemRandom.u64());
+    }
+
+    #[test]
+    fn both_can_be_passed_around_as_objects() {
+        let _: (Box<dyn Clock>, Box<dyn Random>) = (Box::new(SystemClock), Box::new(SystemRandom));
+    }
+}

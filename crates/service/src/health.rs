@@ -1,0 +1,332 @@
+//! How a program says that it is well.
+//!
+//! Two sorts of probes tell: *progress*, which a loop reports with a beat and which grows stale
+//! where it hangs, and *checks*, which ask something whenever somebody wants to know. Both are
+//! looked at anew each time, so health that was lost comes back by itself.
+//!
+//! - `GET /healthcheck` is `{"healthy":true}`, or a problem that names the probes that fail.
+//! - `GET /healthz/live` needs nothing but a program that still answers: only its failure is a
+//!   reason to start the program anew.
+//! - `GET /healthz/ready` fails with the probes, too, and once the program was asked to stop.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use axum::Json;
+use axum::Router;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde_json::json;
+use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::environment::Clock;
+use crate::lifecycle::Stop;
+use crate::problem::{Problem, ProblemType};
+
+/// How long a check may take before it counts as failed.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// All probes of a program. Clones are the same, as of the moment of cloning.
+#[derive(Clone)]
+pub struct Health {
+    clock: Arc<dyn Clock>,
+    stop: Stop,
+    probes: Vec<(&'static str, Probe)>,
+}
+
+/// Something that tells whether it is well.
+#[derive(Clone)]
+enum Probe {
+    Progress(Progress),
+    Check(Arc<Check>),
+}
+
+impl Health {
+    /// A program that is well as long as nothing else is said.
+    pub fn new(clock: Arc<dyn Clock>, stop: Stop) -> Self {
+        Self {
+            clock,
+            stop,
+            probes: Vec::new(),
+        }
+    }
+
+    /// Adds a probe that is well for `threshold` after each beat of what is returned, and after
+    /// now. The name is for the answers.
+    pub fn progress(&mut self, name: &'static str, threshold: Duration) -> Progress {
+        let threshold = i64::try_from(threshold.as_millis()).unwrap_or(i64::MAX);
+        let progress = Progress {
+            clock: self.clock.clone(),
+            last: Arc::default(),
+            threshold,
+        };
+        progress.beat();
+        self.probes.push((name, Probe::Progress(progress.clone())));
+        progress
+    }
+
+    /// Adds a probe that is well where `check` yields true in time. At most one runs at a time,
+    /// and one that takes too long is left to finish: it may be in the middle of something that
+    /// must not be given up.
+    pub fn check<C, F>(&mut self, name: &'static str, check: C)
+    where
+        C: Fn() -> F + Send + Sync + 'static,
+        F: Future<Output = bool> + Send + 'static,
+    {
+        let ask = Box::new(move || -> Asking { Box::pin(check()) });
+        let check = Check {
+            ask,
+            running: Mutex::new(None),
+        };
+        self.probes.push((name, Probe::Check(Arc::new(check))));
+    }
+
+    /// The names of the probes that fail.
+    pub async fn failing(&self) -> Vec<&'static str> {
+        let asked = self.probes.iter().map(async |(name, probe)| {
+            let well = match probe {
+                Probe::Progress(progress) => progress.is_recent(),
+                Probe::Check(check) => check.passes().await,
+            };
+            (!well).then_some(*name)
+        });
+        futures_util::future::join_all(asked)
+            .await
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+
+    /// The routes that tell.
+    pub fn routes(self) -> Router {
+        Router::new()
+            .route("/healthcheck", get(healthcheck))
+            .route("/healthz/live", get(live))
+            .route("/healthz/ready", get(ready))
+            .with_state(self)
+    }
+}
+
+/// Reports the progress of something that shall never hang. Clones are the same.
+#[derive(Clone)]
+pub struct Progress {
+    clock: Arc<dyn Clock>,
+    last: Arc<AtomicI64>,
+    threshold: i64,
+}
+
+impl Progress {
+    /// It goes on.
+    pub fn beat(&self) {
+        self.last
+            .store(self.clock.now().as_millis(), Ordering::Relaxed);
+    }
+
+    fn is_recent(&self) -> bool {
+        self.clock.now().as_millis() - self.last.load(Ordering::Relaxed) <= self.threshold
+    }
+}
+
+/// The answer to a check, on its way.
+type Asking = Pin<Box<dyn Future<Output = bool> + Send>>;
+
+/// A check, and its run that is not finished.
+struct Check {
+    ask: Box<dyn Fn() -> Asking + Send + Sync>,
+    running: Mutex<Option<JoinHandle<bool>>>,
+}
+
+impl Check {
+    async fn passes(&self) -> bool {
+        let answer = async {
+            let mut running = self.running.lock().await;
+            let answer = running
+                .get_or_insert_with(|| tokio::spawn((self.ask)()))
+                .await;
+            *running = None;
+            // One that panicked has not passed.
+            answer.unwrap_or(false)
+        };
+        timeout(CHECK_TIMEOUT, answer).await.unwrap_or(false)
+    }
+}
+
+async fn healthcheck(State(health): State<Health>) -> Response {
+    match unhealthy(&health).await {
+        None => Json(json!({"healthy": true})).into_response(),
+        Some(problem) => problem.into_response(),
+    }
+}
+
+async fn live() -> Response {
+    Json(json!({"status": "live"})).into_response()
+}
+
+async fn ready(State(health): State<Health>) -> Response {
+    if health.stop.is_stopping() {
+        let detail = "The program was asked to stop and takes in nothing new.";
+        return Problem::new(ProblemType::ShuttingDown, detail).into_response();
+    }
+    match unhealthy(&health).await {
+        None => Json(json!({"status": "ready"})).into_response(),
+        Some(problem) => problem.into_response(),
+    }
+}
+
+async fn unhealthy(health: &Health) -> Option<Problem> {
+    let failing = health.failing().await;
+    if failing.is_empty() {
+        return None;
+    }
+    let detail = format!("These are not well: {}.", failing.join(", "));
+    let problem = Problem::new(ProblemType::Unhealthy, detail);
+    Some(problem.member("healthy", false).member("probes", failing))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize};
+
+    use axum::body::Body;
+    use http::Request;
+    use http_body_util::BodyExt;
+    use sampler_domain::Timestamp;
+    use serde_json::Value;
+    use tower::ServiceExt;
+
+    use super::*;
+
+    /// A clock that is set by hand.
+    #[derive(Default)]
+    struct Hand(AtomicI64);
+
+    impl Hand {
+        fn forward(&self, millis: i64) {
+            self.0.fetch_add(millis, Ordering::Relaxed);
+        }
+    }
+
+    impl Clock for Hand {
+        fn now(&self) -> Timestamp {
+            Timestamp::clamped(self.0.load(Ordering::Relaxed))
+        }
+    }
+
+    fn healthy() -> (Health, Arc<Hand>) {
+        let clock = Arc::new(Hand::default());
+        (Health::new(clock.clone(), Stop::new()), clock)
+    }
+
+    async fn ask(health: &Health, path: &str) -> (u16, Value) {
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        let response = health.clone().routes().oneshot(request).await.unwrap();
+        let status = response.status().as_u16();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        (status, serde_json::from_slice(&bytes).unwrap())
+    }
+
+    #[tokio::test]
+    async fn answers_as_the_original_does_where_all_is_well() {
+        let (mut health, _) = healthy();
+        let _progress = health.progress("planning", Duration::from_mins(1));
+        health.check("database", async || true);
+        assert_eq!(
+            ask(&health, "/healthcheck").await,
+            (200, json!({"healthy": true}))
+        );
+        assert_eq!(
+            ask(&health, "/healthz/live").await,
+            (200, json!({"status": "live"}))
+        );
+        assert_eq!(
+            ask(&health, "/healthz/ready").await,
+            (200, json!({"status": "ready"}))
+        );
+    }
+
+    #[tokio::test]
+    async fn stale_progress_fails_and_recovers_with_the_next_beat() {
+        let (mut health, clock) = healthy();
+        let progress = health.progress("planning", Duration::from_mins(1));
+        let _other = health.progress("cleaning", Duration::from_mins(10));
+        clock.forward(60_000);
+        assert_eq!(
+            ask(&health, "/healthcheck").await.0,
+            200,
+            "the threshold itself is well"
+        );
+        clock.forward(1);
+        let (status, problem) = ask(&health, "/healthcheck").await;
+        assert_eq!(status, 503);
+        assert_eq!(problem["type"], "urn:sampler:problem:unhealthy");
+        assert_eq!(problem["healthy"], false);
+        assert_eq!(problem["probes"], json!(["planning"]));
+        assert_eq!(ask(&health, "/healthz/ready").await.0, 503);
+        assert_eq!(ask(&health, "/healthz/live").await.0, 200);
+        progress.beat();
+        assert_eq!(ask(&health, "/healthcheck").await.0, 200);
+    }
+
+    #[tokio::test]
+    async fn a_check_is_asked_each_time() {
+        let (mut health, _) = healthy();
+        let well = Arc::new(AtomicBool::new(false));
+        let answer = well.clone();
+        health.check("database", move || {
+            let answer = answer.clone();
+            async move { answer.load(Ordering::Relaxed) }
+        });
+        let (status, problem) = ask(&health, "/healthcheck").await;
+        assert_eq!((status, &problem["probes"]), (503, &json!(["database"])));
+        assert_eq!(ask(&health, "/healthz/live").await.0, 200);
+        well.store(true, Ordering::Relaxed);
+        assert_eq!(ask(&health, "/healthcheck").await.0, 200);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_check_that_hangs_fails_and_is_neither_given_up_nor_doubled() {
+        let (mut health, _) = healthy();
+        let (started, finished) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let counters = (started.clone(), finished.clone());
+        health.check("database", move || {
+            let (started, finished) = counters.clone();
+            async move {
+                started.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(CHECK_TIMEOUT * 5 / 2).await;
+                finished.fetch_add(1, Ordering::Relaxed);
+                true
+            }
+        });
+        assert_eq!(health.failing().await, ["database"]);
+        assert_eq!(health.failing().await, ["database"]);
+        assert_eq!(started.load(Ordering::Relaxed), 1);
+        assert!(
+            health.failing().await.is_empty(),
+            "it answers in the third period"
+        );
+        assert_eq!(finished.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn a_check_that_panics_fails() {
+        let (mut health, _) = healthy();
+        health.check("database", async || panic!("on purpose"));
+        assert_eq!(health.failing().await, ["database"]);
+    }
+
+    #[tokio::test]
+    async fn who_was_asked_to_stop_is_not_ready_but_well() {
+        let (health, _) = healthy();
+        health.stop.begin();
+        let (status, problem) = ask(&health, "/healthz/ready").await;
+        assert_eq!(status, 503);
+        assert_eq!(problem["type"], "urn:sampler:problem:shutting-down");
+        assert_eq!(ask(&health, "/healthcheck").await.0, 200);
+    }
+}

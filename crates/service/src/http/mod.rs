@@ -1,0 +1,200 @@
+//! Serving HTTP/1.1, with a limit on everything.
+
+mod patience;
+mod router;
+
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use axum::Router;
+use futures_util::FutureExt;
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
+
+use crate::lifecycle::Stop;
+use crate::settings::HttpSettings;
+use patience::Patience;
+
+pub use router::with_fallbacks;
+
+/// How long to wait before trying again where the system has no room for another connection.
+const NO_ROOM_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a connection that has just been made may take to send its first request once the
+/// program was asked to stop. Its client cannot know yet, and would lose the request.
+const LAST_REQUEST: Duration = Duration::from_millis(250);
+
+/// The same for other connections: enough to notice what has arrived already.
+const LAST_LOOK: Duration = Duration::from_millis(10);
+
+/// How much of everything a server takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections that are open at a time. More wait in the queue of the system.
+    pub connections: usize,
+    /// From the first byte of a request to the last one of its headers.
+    pub header_read: Duration,
+    /// From one request to the next. Longer than the 90 seconds for which the router of Cloud
+    /// Foundry keeps its idle connections: who closes first, loses no request.
+    pub idle: Duration,
+    /// Headers of one request.
+    pub headers: usize,
+    /// Bytes of the headers of one request.
+    pub header_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 4096,
+            header_read: Duration::from_secs(10),
+            idle: Duration::from_mins(2),
+            headers: 100,
+            header_bytes: 32 * 1024,
+        }
+    }
+}
+
+/// Listens where the settings say.
+///
+/// # Errors
+/// Where the port is taken, or the host is none of this machine.
+pub async fn bind(settings: &HttpSettings) -> anyhow::Result<TcpListener> {
+    let HttpSettings { host, port } = settings;
+    let listener = TcpListener::bind((host.as_str(), *port)).await;
+    listener.with_context(|| format!("listening on {host}:{port}"))
+}
+
+/// Serves `router` to all who connect to `listener`, until asked to stop. Then it takes no more
+/// connections and closes those that are idle; requests that are under way are finished. Each
+/// connection is a task of `stop`, so a program need not wait for more than this to return.
+///
+/// The router gets the answers of [`with_fallbacks`] for what it does not serve itself.
+///
+/// # Errors
+/// Where the listener has no address.
+pub async fn serve(listener: TcpListener, router: Router, stop: &Stop) -> io::Result<()> {
+    serve_with(listener, router, stop, Limits::default()).await
+}
+
+/// [`serve`] with other limits.
+///
+/// # Errors
+/// As [`serve`].
+pub async fn serve_with(
+    listener: TcpListener,
+    router: Router,
+    stop: &Stop,
+    limits: Limits,
+) -> io::Result<()> {
+    let server = Server {
+        router: with_fallbacks(router),
+        stop: stop.clone(),
+        limits,
+        room: Arc::new(Semaphore::new(limits.connections)),
+    };
+    let address = listener.local_addr()?;
+    tracing::info!(address = %address, "listening");
+    stop.soft()
+        .run_until_cancelled(server.accept(&listener))
+        .await;
+    server.accept_waiting(&listener);
+    Ok(())
+}
+
+/// What is needed to serve a connection.
+struct Server {
+    router: Router,
+    stop: Stop,
+    limits: Limits,
+    room: Arc<Semaphore>,
+}
+
+impl Server {
+    /// Takes connections for ever, never more than there is room for.
+    async fn accept(&self, listener: &TcpListener) {
+        loop {
+            let permit = self
+                .room
+                .clone()
+                .acquire_owned()
+                .await
+                .expect("it is never closed");
+            match listener.accept().await {
+                Ok((stream, _)) => self.start(stream, permit),
+                Err(error) if is_of_the_client(&error) => {}
+                Err(error) => {
+                    tracing::warn!(error = %error, "could not take a connection");
+                    sleep(NO_ROOM_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Takes the connections that the system has made already: closing the listener would break
+    /// them, and their clients may have sent their requests.
+    fn accept_waiting(&self, listener: &TcpListener) {
+        while let Ok(permit) = self.room.clone().try_acquire_owned() {
+            match listener.accept().now_or_never() {
+                Some(Ok((stream, _))) => self.start(stream, permit),
+                Some(Err(error)) if is_of_the_client(&error) => {}
+                Some(Err(_)) | None => return,
+            }
+        }
+    }
+
+    fn start(&self, stream: TcpStream, permit: OwnedSemaphorePermit) {
+        let (router, stop, limits) = (self.router.clone(), self.stop.clone(), self.limits);
+        self.stop.spawn("http connection", async move {
+            let _permit = permit;
+            // Answers are small and complete; waiting to fill a packet would only delay them.
+            let _ = stream.set_nodelay(true);
+            serve_connection(stream, router, &stop, limits).await;
+        });
+    }
+}
+
+/// A client that went away before it was let in is no concern of ours.
+fn is_of_the_client(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted
+    )
+}
+
+/// Serves one connection to its end. Its errors are the client's: it went away, was too slow, or
+/// does not speak HTTP.
+async fn serve_connection(stream: TcpStream, router: Router, stop: &Stop, limits: Limits) {
+    let patience = Patience::new(limits.header_read, limits.idle);
+    let stream = TokioIo::new(patience.watch(stream));
+    let connection = http1::Builder::new()
+        .timer(patience.clone())
+        .header_read_timeout(limits.header_read)
+        .max_headers(limits.headers)
+        .max_header_size(limits.header_bytes)
+        .keep_alive(true)
+        .serve_connection(stream, TowerToHyperService::new(router));
+    let mut connection = pin!(connection);
+    tokio::select! {
+        _ = &mut connection => return,
+        () = stop.soft().cancelled() => {}
+    }
+    let look = if patience.is_new() {
+        LAST_REQUEST
+    } else {
+        LAST_LOOK
+    };
+    if timeout(look, &mut connection).await.is_ok() {
+        return;
+    }
+    connection.as_mut().graceful_shutdown();
+    let _ = stop.hard().run_until_cancelled(connection).await;
+}

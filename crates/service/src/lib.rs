@@ -1,0 +1,15 @@
+//! What both programs share: where time and randomness come from ([`environment`]), what an
+//! operator can set ([`settings`]), how an error is told to a client ([`problem`]), what is
+//! logged ([`telemetry`]), how a program starts and stops ([`lifecycle`]), how it serves HTTP
+//! ([`http`]) and how it says that it is well ([`health`]).
+//!
+//! Nothing here knows what a span is.
+
+pub mod environment;
+pub mod health;
+pub mod http;
+pub mod lifecycle;
+pub mod problem;
+pub mod security;
+pub mod settings;
+pub mod telemetry;

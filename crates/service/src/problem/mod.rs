@@ -1,0 +1,245 @@
+//! Errors as a client gets them: problem documents after RFC 9457.
+
+mod catalogue;
+mod kinds;
+mod pointer;
+
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Method, StatusCode};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+pub use catalogue::catalogue;
+pub use kinds::ProblemType;
+pub use pointer::Pointer;
+
+/// The media type of a problem document.
+pub const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
+
+/// The most fields that one document names; more than that helps nobody.
+pub const ERRORS_MAX: usize = 100;
+
+/// One thing that is wrong with one field of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FieldError {
+    /// Which field.
+    pub pointer: Pointer,
+    /// What is wrong with it, in a full sentence.
+    pub detail: String,
+}
+
+impl FieldError {
+    /// What is wrong with the field at `pointer`.
+    pub fn new(pointer: Pointer, detail: impl Into<String>) -> Self {
+        Self {
+            pointer,
+            detail: detail.into(),
+        }
+    }
+}
+
+/// An error, as an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Problem {
+    kind: ProblemType,
+    detail: String,
+    errors: Vec<FieldError>,
+    members: Map<String, Value>,
+    headers: HeaderMap,
+}
+
+/// The document, in the order in which its members are written.
+#[derive(Serialize)]
+struct Document<'a> {
+    r#type: String,
+    title: &'static str,
+    status: u16,
+    detail: &'a str,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    errors: &'a [FieldError],
+    #[serde(flatten)]
+    members: &'a Map<String, Value>,
+}
+
+impl Problem {
+    /// A problem of this kind; `detail` says in full sentences what is the matter this time.
+    pub fn new(kind: ProblemType, detail: impl Into<String>) -> Self {
+        let detail = detail.into();
+        debug_assert!(detail.ends_with('.'), "not a full sentence: {detail:?}");
+        let (errors, members, headers) = (Vec::new(), Map::new(), HeaderMap::new());
+        Self {
+            kind,
+            detail,
+            errors,
+            members,
+            headers,
+        }
+    }
+
+    /// Something went wrong in here. The client learns nothing more; what it was is for the log.
+    pub fn internal() -> Self {
+        Self::new(
+            ProblemType::Internal,
+            "The request could not be served because of an error in the service.",
+        )
+    }
+
+    /// Names the fields that are wrong, the first [`ERRORS_MAX`] of them.
+    #[must_use]
+    pub fn errors(mut self, errors: impl IntoIterator<Item = FieldError>) -> Self {
+        let free = ERRORS_MAX.saturating_sub(self.errors.len());
+        self.errors.extend(errors.into_iter().take(free));
+        self
+    }
+
+    /// Adds a member of its own, which must not be one that every problem has.
+    #[must_use]
+    pub fn member(mut self, name: &str, value: impl Into<Value>) -> Self {
+        let reserved = ["type", "title", "status", "detail", "instance", "errors"];
+        debug_assert!(
+            !reserved.contains(&name),
+            "{name} is a member of every problem"
+        );
+        self.members.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Says after how many seconds it makes sense to try again.
+    #[must_use]
+    pub fn retry_after(self, seconds: u64) -> Self {
+        self.header(header::RETRY_AFTER, HeaderValue::from(seconds))
+    }
+
+    /// Says which methods would have been right.
+    #[must_use]
+    pub fn allow(self, methods: &[Method]) -> Self {
+        self.header(header::ALLOW, list(methods))
+    }
+
+    /// Adds any other header, such as the challenge of an answer 401.
+    #[must_use]
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.insert(name, value);
+        self
+    }
+
+    /// What kind of problem it is.
+    pub fn kind(&self) -> ProblemType {
+        self.kind
+    }
+
+    /// What is the matter this time.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// The status of the answer.
+    pub fn status(&self) -> StatusCode {
+        self.kind.status()
+    }
+}
+
+fn list(methods: &[Method]) -> HeaderValue {
+    let names: Vec<_> = methods.iter().map(Method::as_str).collect();
+    HeaderValue::from_str(&names.join(",")).expect("methods are plain words")
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let document = Document {
+            r#type: self.kind.uri(),
+            title: self.kind.title(),
+            status: self.status().as_u16(),
+            detail: &self.detail,
+            errors: &self.errors,
+            members: &self.members,
+        };
+        let mut response = (self.status(), Json(document)).into_response();
+        response.headers_mut().extend(self.headers);
+        response
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, MEDIA_TYPE);
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    async fn body(response: Response) -> String {
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        String::from_utf8(bytes.to_vec()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn is_written_in_full() {
+        let pointer = Pointer::root()
+            .field("measured_usage")
+            .index(0)
+            .field("quantity");
+        let response = Problem::new(ProblemType::InvalidEvent, "One field is wrong.")
+            .errors([FieldError::new(pointer, "It must not be null.")])
+            .member("limit", 5)
+            .into_response();
+        assert_eq!(response.status(), 400);
+        assert_eq!(
+            response.headers()["content-type"],
+            "application/problem+json"
+        );
+        assert_eq!(
+            body(response).await,
+            concat!(
+                r#"{"type":"urn:sampler:problem:invalid-event","title":"The event is not valid","#,
+                r#""status":400,"detail":"One field is wrong.","#,
+                r##""errors":[{"pointer":"#/measured_usage/0/quantity","##,
+                r#""detail":"It must not be null."}],"limit":5}"#
+            ),
+        );
+    }
+
+    #[tokio::test]
+    async fn leaves_out_what_there_is_none_of() {
+        let text = body(Problem::internal().into_response()).await;
+        assert!(!text.contains("errors"), "{text}");
+    }
+
+    #[test]
+    fn has_the_headers_it_was_given() {
+        let problem = Problem::new(ProblemType::Overloaded, "There is too much to do.");
+        let response = problem.retry_after(7).into_response();
+        assert_eq!(response.status(), 503);
+        assert_eq!(response.headers()["retry-after"], "7");
+        let problem = Problem::new(ProblemType::MethodNotAllowed, "PUT is not offered here.");
+        let response = problem.allow(&[Method::GET, Method::HEAD]).into_response();
+        assert_eq!(response.headers()["allow"], "GET,HEAD");
+        let problem = Problem::new(ProblemType::Unauthorized, "There is no token.");
+        let challenge = HeaderValue::from_static("Bearer realm=\"cf\"");
+        let response = problem
+            .header(header::WWW_AUTHENTICATE, challenge)
+            .into_response();
+        assert_eq!(
+            response.headers()["www-authenticate"],
+            "Bearer realm=\"cf\""
+        );
+    }
+
+    #[test]
+    fn names_a_limited_number_of_fields() {
+        let error = || FieldError::new(Pointer::root(), "It is wrong.");
+        let many = || (0..ERRORS_MAX - 1).map(|_| error());
+        let problem = Problem::new(ProblemType::InvalidEvent, "Much is wrong.");
+        let problem = problem.errors(many()).errors(many());
+        assert_eq!(problem.errors.len(), ERRORS_MAX);
+    }
+
+    #[test]
+    #[should_panic(expected = "member of every problem")]
+    fn a_member_of_its_own_cannot_take_the_place_of_a_common_one() {
+        let _ = Problem::internal().member("status", 200);
+    }
+}

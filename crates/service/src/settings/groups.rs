@@ -1,0 +1,482 @@
+//! The settings that both programs have, and what is made of them.
+
+use std::fmt;
+use std::time::Duration;
+
+use percent_encoding::percent_decode_str;
+use secrecy::SecretString;
+use tracing_subscriber::EnvFilter;
+
+use super::HIDDEN;
+use super::reader::Reader;
+use super::setting::{Kind, Setting};
+
+/// A year: nothing that is waited for or looked back on is longer.
+const LONGEST: Duration = Duration::from_hours(366 * 24);
+
+const DAY: Duration = Duration::from_hours(24);
+const NO_TIME: Duration = Duration::ZERO;
+const BRIEF: Duration = Duration::from_millis(100);
+const MINUTES: Duration = Duration::from_mins(10);
+
+/// The longest name of a MongoDB database, in bytes.
+const DATABASE_NAME_MAX: usize = 63;
+
+/// The longest name of a MongoDB collection that leaves room for the database's, in bytes.
+const COLLECTION_NAME_MAX: usize = 128;
+
+/// Where a program listens. The two programs have different ports.
+pub const fn http(default_port: &'static str) -> [Setting; 2] {
+    [
+        Setting::new(
+            "http.port",
+            "PORT",
+            Kind::Integer {
+                min: 0,
+                max: 65_535,
+            },
+            "The port to listen on; 0 lets the system choose one.",
+        )
+        .or(default_port),
+        Setting::new(
+            "http.host",
+            "HOST",
+            Kind::Text,
+            "The name or address of the interface to listen on; 0.0.0.0 is all of them.",
+        )
+        .or("0.0.0.0"),
+    ]
+}
+
+/// The database that the programs share.
+pub const DATABASE: [Setting; 6] = [
+    Setting::new(
+        "database.uri",
+        "DB_URI",
+        Kind::Text,
+        "The address of the MongoDB, with the name of the database in its path. A MongoDB service \
+         bound by Cloud Foundry (VCAP_SERVICES) counts before it.",
+    )
+    .or("mongodb://localhost:27017/sampler")
+    .secret(),
+    Setting::new(
+        "database.service",
+        "SAMPLER_DB_SERVICE",
+        Kind::Text,
+        "The name of the bound MongoDB service to use. Needed only where several are bound.",
+    ),
+    Setting::new(
+        "database.collection",
+        "SPANS_COLLECTION_NAME",
+        Kind::Text,
+        "The collection that holds the spans.",
+    )
+    .or("spans"),
+    Setting::new(
+        "database.pool_size",
+        "SAMPLER_DB_POOL_SIZE",
+        Kind::Integer { min: 1, max: 1000 },
+        "The most connections that are open to one server of the database.",
+    )
+    .or("64"),
+    Setting::new(
+        "database.server_selection_timeout",
+        "SAMPLER_DB_SERVER_SELECTION_TIMEOUT",
+        Kind::Duration {
+            min: BRIEF,
+            max: MINUTES,
+        },
+        "How long to look for a server of the database that can take an operation.",
+    )
+    .or("5s"),
+    Setting::new(
+        "database.operation_timeout",
+        "SAMPLER_DB_OPERATION_TIMEOUT",
+        Kind::Duration {
+            min: BRIEF,
+            max: MINUTES,
+        },
+        "How long one operation of the database may take.",
+    )
+    .or("10s"),
+];
+
+/// How spans are cut into intervals.
+pub const SAMPLING: [Setting; 3] = [
+    Setting::new(
+        "sampling.dimension",
+        "SAMPLER_DIMENSION",
+        Kind::Choice(&["minute", "hour", "day", "month"]),
+        "How long an interval is: the finest window that reports get right. All in UTC.",
+    )
+    .or("day"),
+    Setting::new(
+        "sampling.dimension_overrides",
+        "SAMPLER_DIMENSION_OVERRIDES",
+        Kind::Text,
+        "Other dimensions for some resources, or for some plans of them.",
+    ),
+    Setting::new(
+        "sampling.stop_grace",
+        "SAMPLER_STOP_GRACE",
+        Kind::Duration {
+            min: NO_TIME,
+            max: DAY,
+        },
+        "How long after its end an interval of a span that has not stopped waits for a late stop.",
+    )
+    .or("0ms"),
+];
+
+/// How far the timestamp of an event may be from the present.
+pub const SLACK: [Setting; 2] = [
+    Setting::new(
+        "slack.past",
+        "SAMPLER_SLACK_PAST_INTERVAL",
+        Kind::Duration {
+            min: NO_TIME,
+            max: LONGEST,
+        },
+        "How far in the past an event may be dated.",
+    )
+    .or("61d"),
+    Setting::new(
+        "slack.future",
+        "SAMPLER_SLACK_FUTURE_INTERVAL",
+        Kind::Duration {
+            min: NO_TIME,
+            max: LONGEST,
+        },
+        "How far in the future an event may be dated.",
+    )
+    .or("61d"),
+];
+
+/// When a program counts as well.
+pub const HEALTH: [Setting; 1] = [Setting::new(
+    "health.threshold",
+    "HEALTHCHECK_THRESHOLD",
+    Kind::Duration {
+        min: BRIEF,
+        max: DAY,
+    },
+    "How long a program may be without progress before it counts as unhealthy.",
+)
+.or("60s")];
+
+/// What is logged, and how.
+pub const LOG: [Setting; 2] = [
+    Setting::new(
+        "log.format",
+        "LOG_FORMAT",
+        Kind::Choice(&["auto", "json", "text"]),
+        "How lines are written; auto is text on a terminal and JSON elsewhere.",
+    )
+    .or("auto"),
+    Setting::new(
+        "log.level",
+        "LOG_LEVEL",
+        Kind::Text,
+        "What is logged: error, warn, info, debug or trace, also per module, as in \
+         info,sampler_store=debug.",
+    )
+    .or("info"),
+];
+
+/// Where a program listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpSettings {
+    /// The name or address of the interface.
+    pub host: String,
+    /// The port; 0 lets the system choose.
+    pub port: u16,
+}
+
+impl HttpSettings {
+    /// Reads the group [`http()`].
+    pub fn read(reader: &mut Reader<'_>) -> Self {
+        Self {
+            host: reader.text("http.host"),
+            port: reader.integer("http.port"),
+        }
+    }
+}
+
+/// The database that the programs share.
+#[derive(Clone)]
+pub struct DatabaseSettings {
+    /// Its address, with credentials.
+    pub uri: SecretString,
+    /// The name of the database, out of the address.
+    pub database: String,
+    /// The collection of the spans.
+    pub collection: String,
+    /// The most connections to one server.
+    pub pool_size: u32,
+    /// How long to look for a server.
+    pub server_selection_timeout: Duration,
+    /// How long one operation may take.
+    pub operation_timeout: Duration,
+}
+
+impl DatabaseSettings {
+    /// Reads the group [`DATABASE`].
+    pub fn read(reader: &mut Reader<'_>) -> Self {
+        let database = reader.parse_with("database.uri", database_name);
+        let collection = reader.parse_with("database.collection", collection_name);
+        Self {
+            uri: reader.secret("database.uri").unwrap_or_default(),
+            database: database.unwrap_or_default(),
+            collection: collection.unwrap_or_default(),
+            pool_size: reader.integer("database.pool_size"),
+            server_selection_timeout: reader.duration("database.server_selection_timeout"),
+            operation_timeout: reader.duration("database.operation_timeout"),
+        }
+    }
+}
+
+impl fmt::Debug for DatabaseSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DatabaseSettings")
+            .field("uri", &format_args!("{HIDDEN}"))
+            .field("database", &self.database)
+            .field("collection", &self.collection)
+            .field("pool_size", &self.pool_size)
+            .field("server_selection_timeout", &self.server_selection_timeout)
+            .field("operation_timeout", &self.operation_timeout)
+            .finish()
+    }
+}
+
+/// How spans are cut into intervals, still as words: what they mean is the domain's to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SamplingSettings {
+    /// minute, hour, day or month.
+    pub dimension: String,
+    /// Other dimensions for some resources.
+    pub dimension_overrides: Option<String>,
+    /// How long to wait for a late stop.
+    pub stop_grace: Duration,
+}
+
+impl SamplingSettings {
+    /// Reads the group [`SAMPLING`].
+    pub fn read(reader: &mut Reader<'_>) -> Self {
+        Self {
+            dimension: reader.text("sampling.dimension"),
+            dimension_overrides: reader.optional_text("sampling.dimension_overrides"),
+            stop_grace: reader.duration("sampling.stop_grace"),
+        }
+    }
+}
+
+/// How far the timestamp of an event may be from the present.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlackSettings {
+    /// Into the past.
+    pub past: Duration,
+    /// Into the future.
+    pub future: Duration,
+}
+
+impl SlackSettings {
+    /// Reads the group [`SLACK`].
+    pub fn read(reader: &mut Reader<'_>) -> Self {
+        Self {
+            past: reader.duration("slack.past"),
+            future: reader.duration("slack.future"),
+        }
+    }
+}
+
+/// When a program counts as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HealthSettings {
+    /// How long a program may be without progress.
+    pub threshold: Duration,
+}
+
+impl HealthSettings {
+    /// Reads the group [`HEALTH`].
+    pub fn read(reader: &mut Reader<'_>) -> Self {
+        Self {
+            threshold: reader.duration("health.threshold"),
+        }
+    }
+}
+
+/// How lines of the log are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Text on a terminal, JSON elsewhere.
+    Auto,
+    /// One JSON object per line.
+    Json,
+    /// For people.
+    Text,
+}
+
+/// What is logged, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogSettings {
+    /// How lines are written.
+    pub format: LogFormat,
+    /// Which lines are written, as filter directives that are known to be valid.
+    pub level: String,
+}
+
+impl LogSettings {
+    /// Reads the group [`LOG`].
+    pub fn read(reader: &mut Reader<'_>) -> Self {
+        let formats = [
+            ("auto", LogFormat::Auto),
+            ("json", LogFormat::Json),
+            ("text", LogFormat::Text),
+        ];
+        let level = reader.parse_with("log.level", log_level);
+        Self {
+            format: reader.choice("log.format", &formats),
+            level: level.unwrap_or_default(),
+        }
+    }
+}
+
+/// Filter directives. A single word must be a level: the parser would take a mistyped one for the
+/// name of a module, and the log would be silent.
+fn log_level(text: &str) -> Result<String, String> {
+    let levels = ["off", "error", "warn", "info", "debug", "trace"];
+    let is_level = |word: &str| levels.iter().any(|level| level.eq_ignore_ascii_case(word));
+    let plain = text
+        .split(',')
+        .all(|directive| directive.contains('=') || is_level(directive));
+    if plain && EnvFilter::try_new(text).is_ok() {
+        return Ok(text.to_owned());
+    }
+    Err("off, error, warn, info, debug or trace, also as in info,sampler_store=debug".to_owned())
+}
+
+/// The name of the database in the path of its address. Several hosts make it an address that no
+/// URL parser takes, so it is taken apart by hand; the driver looks at the rest.
+fn database_name(uri: &str) -> Result<String, String> {
+    let schemes = ["mongodb://", "mongodb+srv://"];
+    let rest = schemes.iter().find_map(|scheme| uri.strip_prefix(scheme));
+    let rest = rest.ok_or("an address that begins with mongodb:// or mongodb+srv://")?;
+    let (hosts_and_path, _options) = rest.split_once('?').unwrap_or((rest, ""));
+    let (hosts, path) = hosts_and_path
+        .split_once('/')
+        .unwrap_or((hosts_and_path, ""));
+    let hosts = hosts
+        .rsplit_once('@')
+        .map_or(hosts, |(_credentials, hosts)| hosts);
+    if hosts.split(',').any(str::is_empty) {
+        return Err("a host in the address".to_owned());
+    }
+    let name = percent_decode_str(path)
+        .decode_utf8()
+        .map_err(|_| "UTF-8 in the path")?;
+    if name.is_empty() {
+        return Err("the name of the database in the path, as in mongodb://host/name".to_owned());
+    }
+    let forbidden = |c: char| c.is_control() || r#"/\. "$*<>:|?"#.contains(c);
+    if name.len() > DATABASE_NAME_MAX || name.contains(forbidden) {
+        return Err(format!(
+            "the name of the database in the path: at most {DATABASE_NAME_MAX} bytes, without \
+             spaces and any of / \\ . \" $ * < > : | ?"
+        ));
+    }
+    Ok(name.into_owned())
+}
+
+fn collection_name(name: &str) -> Result<String, String> {
+    let forbidden = |c: char| c.is_control() || c == '$';
+    let odd = name.starts_with("system.") || name.starts_with('.') || name.ends_with('.');
+    if odd || name.len() > COLLECTION_NAME_MAX || name.contains(forbidden) {
+        return Err(format!(
+            "a name of a collection: at most {COLLECTION_NAME_MAX} bytes, without $, not \
+             beginning with system. and neither beginning nor ending with a dot"
+        ));
+    }
+    Ok(name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_database_in_the_address() {
+        for (uri, name) in [
+            ("mongodb://localhost:27017/sampler", "sampler"),
+            (
+                "mongodb://me:p%2Fss@a:1,b:2,c:3/spans?replicaSet=rs0&w=majority",
+                "spans",
+            ),
+            ("mongodb+srv://cluster.example/my%2Dspans", "my-spans"),
+            ("mongodb://me:p@ss@host/spans", "spans"),
+        ] {
+            assert_eq!(database_name(uri).as_deref(), Ok(name), "{uri}");
+        }
+    }
+
+    #[test]
+    fn an_address_without_a_database_is_refused_without_repeating_it() {
+        for uri in [
+            "mongodb://me:s3cr3t@host",
+            "mongodb://me:s3cr3t@host/",
+            "mongodb://host/?s3cr3t=1",
+            "http://s3cr3t/name",
+            "s3cr3t",
+            "mongodb:///s3cr3t",
+            "mongodb://host,/s3cr3t",
+            "mongodb://host/s3cr3t/more",
+            "mongodb://host/s3cr3t.spans",
+            "mongodb://host/%ff",
+        ] {
+            let mistake = database_name(uri).unwrap_err();
+            assert!(!mistake.contains("s3cr3t"), "{uri}: {mistake}");
+        }
+        assert!(database_name(&format!("mongodb://host/{}", "x".repeat(63))).is_ok());
+        assert!(database_name(&format!("mongodb://host/{}", "x".repeat(64))).is_err());
+    }
+
+    #[test]
+    fn levels_of_the_log_are_known_words() {
+        for text in [
+            "info",
+            "WARN",
+            "off",
+            "info,sampler_store=debug",
+            "error,a::b=trace,c=off",
+        ] {
+            assert_eq!(log_level(text).as_deref(), Ok(text));
+        }
+        for text in [
+            "inof",
+            "warning",
+            "info,sampler_store",
+            "info,a=loud",
+            "info,,",
+            "info,==",
+        ] {
+            assert!(log_level(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn collections_have_the_names_that_mongodb_takes() {
+        for name in ["spans", "abacus-spans", "billing.spans"] {
+            assert_eq!(collection_name(name).as_deref(), Ok(name));
+        }
+        let long = "x".repeat(COLLECTION_NAME_MAX + 1);
+        for name in [
+            "system.spans",
+            "a$b",
+            ".spans",
+            "spans.",
+            "a\0b",
+            long.as_str(),
+        ] {
+            assert!(collection_name(name).is_err(), "{name:?}");
+        }
+    }
+}

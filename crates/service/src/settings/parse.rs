@@ -1,0 +1,253 @@
+//! Reading the kinds of values that are more than a word: numbers, durations, sizes, addresses.
+
+use std::time::Duration;
+
+use url::Url;
+
+use super::HIDDEN;
+
+/// Milliseconds per unit, from the longest. The order matters: `ms` ends in `s`, too.
+const DURATION_UNITS: [(&str, u64); 5] = [
+    ("ms", 1),
+    ("d", 86_400_000),
+    ("h", 3_600_000),
+    ("m", 60_000),
+    ("s", 1000),
+];
+
+/// Bytes per unit. The order matters: `kb` ends in `b`, too.
+const SIZE_UNITS: [(&str, u128); 4] = [("gb", 1 << 30), ("mb", 1 << 20), ("kb", 1 << 10), ("b", 1)];
+
+/// More decimals than this are no size that anyone means.
+const DECIMALS_MAX: usize = 9;
+
+/// A whole number in plain digits: no sign, no exponent, no separators.
+pub(super) fn integer(text: &str) -> Option<u64> {
+    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    plain.then(|| text.parse().ok()).flatten()
+}
+
+/// Milliseconds where there is no unit, as the original Sampler has it.
+pub(super) fn duration(text: &str) -> Option<Duration> {
+    let unit = DURATION_UNITS.iter().find_map(|&(unit, millis)| {
+        let number = text.strip_suffix(unit)?;
+        Some((number, millis))
+    });
+    let (number, millis) = unit.unwrap_or((text, 1));
+    integer(number)?
+        .checked_mul(millis)
+        .map(Duration::from_millis)
+}
+
+/// Bytes where there is no unit. Decimals are allowed before a unit, and what they leave of a
+/// byte is dropped: the way sizes are read in the manifests of the original Sampler.
+pub(super) fn size(text: &str) -> Option<u64> {
+    let text = text.to_ascii_lowercase();
+    let unit = SIZE_UNITS.iter().find_map(|&(unit, bytes)| {
+        let number = text.strip_suffix(unit)?;
+        Some((number.trim_end_matches(' '), bytes))
+    });
+    let Some((number, bytes)) = unit else {
+        return integer(&text);
+    };
+    let (whole, decimals) = number.split_once('.').unwrap_or((number, "0"));
+    if decimals.len() > DECIMALS_MAX {
+        return None;
+    }
+    let scale = 10_u128.pow(u32::try_from(decimals.len()).ok()?);
+    let scaled = u128::from(integer(whole)?) * scale + u128::from(integer(decimals)?);
+    u64::try_from(scaled * bytes / scale).ok()
+}
+
+/// The address of an HTTP server, to which paths can be added.
+pub(super) fn url(text: &str) -> Option<Url> {
+    let url = Url::parse(text).ok()?;
+    let web = matches!(url.scheme(), "http" | "https") && url.has_host();
+    let bare = url.username().is_empty()
+        && url.password().is_none()
+        && url.query().is_none()
+        && url.fragment().is_none();
+    (web && bare).then_some(url)
+}
+
+/// An address that no one has, to stand in for one that is missing.
+pub(super) fn no_url() -> Url {
+    Url::parse("http://missing.invalid").expect("a plain address")
+}
+
+/// `text` with whatever could be credentials taken out, also where it is no valid address.
+pub(super) fn without_credentials(text: &str) -> String {
+    let (rest, query) = match text.split_once(['?', '#']) {
+        Some((rest, _)) => (rest, format!("?{HIDDEN}")),
+        None => (text, String::new()),
+    };
+    let shown = match rest.rsplit_once('@') {
+        None => rest.to_owned(),
+        Some((before, host)) => match before.split_once("://") {
+            Some((scheme @ ("http" | "https"), _)) => format!("{scheme}://{HIDDEN}@{host}"),
+            _ => format!("{HIDDEN}@{host}"),
+        },
+    };
+    shown + &query
+}
+
+/// In the largest unit that leaves no remainder.
+pub(super) fn spell_duration(duration: Duration) -> String {
+    let millis = duration.as_millis();
+    let mut units = DURATION_UNITS;
+    units.sort_by_key(|&(_, length)| std::cmp::Reverse(length));
+    let fits = |length: u64| millis != 0 && millis.is_multiple_of(u128::from(length));
+    let (unit, length) = units
+        .into_iter()
+        .find(|&(_, length)| fits(length))
+        .unwrap_or(("ms", 1));
+    format!("{}{unit}", millis / u128::from(length))
+}
+
+/// In the largest unit that leaves no remainder.
+pub(super) fn spell_size(bytes: u64) -> String {
+    let bytes = u128::from(bytes);
+    let fits = |size: u128| bytes != 0 && bytes.is_multiple_of(size);
+    let (unit, size) = SIZE_UNITS
+        .into_iter()
+        .find(|&(_, size)| fits(size))
+        .unwrap_or(("b", 1));
+    format!("{}{unit}", bytes / size)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn integers_are_plain_digits() {
+        assert_eq!(integer("0"), Some(0));
+        assert_eq!(integer("18446744073709551615"), Some(u64::MAX));
+        for text in [
+            "",
+            "-1",
+            "+1",
+            "1.0",
+            "1e3",
+            " 1",
+            "1_000",
+            "18446744073709551616",
+            "٣",
+        ] {
+            assert_eq!(integer(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn durations_are_milliseconds_or_have_a_unit() {
+        let millis = |text: &str| duration(text).map(|duration| duration.as_millis());
+        assert_eq!(millis("5270400000"), Some(5_270_400_000));
+        assert_eq!(millis("1500ms"), Some(1500));
+        assert_eq!(millis("90s"), Some(90_000));
+        assert_eq!(millis("5m"), Some(300_000));
+        assert_eq!(millis("12h"), Some(43_200_000));
+        assert_eq!(millis("61d"), Some(5_270_400_000));
+        for text in [
+            "",
+            "s",
+            "1.5s",
+            "-1s",
+            "1 s",
+            "1S",
+            "1w",
+            "1e3",
+            "18446744073709551615d",
+        ] {
+            assert_eq!(millis(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_bytes_or_have_a_unit() {
+        for (text, bytes) in [
+            ("512000", 512_000),
+            ("512000b", 512_000),
+            ("500kb", 512_000),
+            ("500KB", 512_000),
+            ("500 kb", 512_000),
+            ("1.5mb", 1_572_864),
+            ("0.0001kb", 0),
+            ("2gb", 2_147_483_648),
+        ] {
+            assert_eq!(size(text), Some(bytes), "{text:?}");
+        }
+        for text in [
+            "",
+            "kb",
+            "1.5",
+            ".5kb",
+            "5.kb",
+            "-1kb",
+            "1tb",
+            "1.0.0kb",
+            "1.0000000001kb",
+            "1e3kb",
+        ] {
+            assert_eq!(size(text), None, "{text:?}");
+        }
+        assert_eq!(size("18446744073709551615gb"), None);
+    }
+
+    #[test]
+    fn addresses_are_of_http_servers() {
+        assert_eq!(
+            url("https://host:1/path").unwrap().as_str(),
+            "https://host:1/path"
+        );
+        for text in [
+            "host",
+            "host:9080",
+            "ftp://host",
+            "http://",
+            "",
+            "mailto:a@b",
+            "http://h/?a",
+            "http://h/#a",
+            "http://me@host",
+            "http://me:secret@host",
+        ] {
+            assert_eq!(url(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn credentials_are_taken_out_of_anything() {
+        for (text, shown) in [
+            ("http://host/path", "http://host/path"),
+            ("http://me:p@ss@host/path", "http://<hidden>@host/path"),
+            ("me:pass@host", "<hidden>@host"),
+            ("me:pa://ss@host", "<hidden>@host"),
+            ("http://host/?key=secret", "http://host/?<hidden>"),
+            ("http://host/#secret", "http://host/?<hidden>"),
+        ] {
+            assert_eq!(without_credentials(text), shown);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_spelt_duration_reads_as_itself(millis in 0_u64..1 << 50) {
+            let value = Duration::from_millis(millis);
+            prop_assert_eq!(duration(&spell_duration(value)), Some(value));
+        }
+
+        #[test]
+        fn a_spelt_size_reads_as_itself(bytes in any::<u64>()) {
+            prop_assert_eq!(size(&spell_size(bytes)), Some(bytes));
+        }
+
+        #[test]
+        fn no_text_is_too_odd(text in ".{0,40}") {
+            let _ = (integer(&text), duration(&text), size(&text), url(&text));
+            let shown = without_credentials(&(text + "s3cr3t@host"));
+            prop_assert!(!shown.contains("s3cr3t"));
+        }
+    }
+}

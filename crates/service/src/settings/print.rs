@@ -1,0 +1,100 @@
+//! What a program says about its settings.
+
+use std::fmt::Write as _;
+
+use super::layers::Layers;
+use super::program::Program;
+use super::setting::{Kind, Setting};
+
+/// How wide a comment runs, in characters.
+const COMMENT_WIDTH: usize = 96;
+
+/// A file of settings with every default in it, each with what it is for.
+pub(super) fn defaults(program: &Program) -> String {
+    let mut text = format!("# The settings of {} and their defaults.\n", program.name);
+    let mut section = "";
+    for setting in program.settings() {
+        open_section(&mut text, &mut section, setting);
+        let _ = writeln!(text);
+        comment(&mut text, setting.doc);
+        comment(&mut text, &format!("{}: {}.", setting.env, setting.kind));
+        let _ = match setting.default {
+            Some(default) => writeln!(text, "{} = {}", setting.name(), quoted(setting, default)),
+            None if setting.required => writeln!(text, "# It must be set: {} =", setting.name()),
+            None => writeln!(text, "# {} =", setting.name()),
+        };
+    }
+    text
+}
+
+/// The settings in force, as a file, each with where it comes from. What is wrong is in there as
+/// it was written; secrets are not.
+pub(super) fn in_force(program: &Program, layers: &Layers) -> String {
+    let mut text = String::new();
+    let mut section = "";
+    for setting in program.settings() {
+        open_section(&mut text, &mut section, setting);
+        let _ = match layers.resolved.get(setting.key) {
+            Some(resolved) => {
+                let shown = quoted(setting, &setting.shown(&resolved.text));
+                writeln!(text, "{} = {shown} # {}", setting.name(), resolved.source)
+            }
+            None => writeln!(text, "# {} is not set", setting.name()),
+        };
+    }
+    text
+}
+
+/// All settings as a table in Markdown.
+pub(super) fn help(program: &Program) -> String {
+    let mut text =
+        "| Environment | File | Default | What it is |\n| --- | --- | --- | --- |\n".to_owned();
+    for setting in program.settings() {
+        let default = match setting.default {
+            Some(default) => format!("`{default}`"),
+            None if setting.required => "must be set".to_owned(),
+            None => "none".to_owned(),
+        };
+        let secret = if setting.secret {
+            " Secret: never shown."
+        } else {
+            ""
+        };
+        let what = format!("{}{secret} Takes {}.", setting.doc, setting.kind).replace('|', r"\|");
+        let _ = writeln!(
+            text,
+            "| `{}` | `{}` | {default} | {what} |",
+            setting.env, setting.key
+        );
+    }
+    text
+}
+
+/// Settings of one section stand together in the table.
+fn open_section(text: &mut String, section: &mut &'static str, setting: &Setting) {
+    if *section != setting.section() {
+        *section = setting.section();
+        let _ = writeln!(text, "\n[{section}]");
+    }
+}
+
+fn comment(text: &mut String, words: &str) {
+    let mut line = "#".to_owned();
+    for word in words.split_whitespace() {
+        if line.chars().count() + 1 + word.chars().count() > COMMENT_WIDTH {
+            let _ = writeln!(text, "{line}");
+            "#".clone_into(&mut line);
+        }
+        let _ = write!(line, " {word}");
+    }
+    let _ = writeln!(text, "{line}");
+}
+
+/// Numbers and booleans stand as they are, where they are valid.
+fn quoted(setting: &Setting, text: &str) -> String {
+    let bare = matches!(setting.kind, Kind::Integer { .. } | Kind::Boolean);
+    if bare && setting.kind.parse(text).is_some() {
+        return text.to_owned();
+    }
+    toml::Value::String(text.to_owned()).to_string()
+}

@@ -1,0 +1,271 @@
+//! One row of the table: a [`Setting`], and the [`Kind`] of value it takes.
+
+use std::fmt;
+use std::time::Duration;
+
+use url::Url;
+
+use super::parse;
+
+/// The longest text that any setting takes, in bytes.
+const TEXT_MAX: usize = 16_384;
+
+/// One thing an operator can set.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// Its name in the file: `section.name`.
+    pub key: &'static str,
+    /// Its name in the environment.
+    pub env: &'static str,
+    /// What values it takes.
+    pub kind: Kind,
+    /// Its value where nothing else is set.
+    pub default: Option<&'static str>,
+    /// Whether the program cannot do without it. Only for settings that have no default.
+    pub required: bool,
+    /// Whether its value must never be shown.
+    pub secret: bool,
+    /// What it is for, in sentences.
+    pub doc: &'static str,
+}
+
+impl Setting {
+    /// A setting that may be left out and has no default.
+    pub const fn new(key: &'static str, env: &'static str, kind: Kind, doc: &'static str) -> Self {
+        Self {
+            key,
+            env,
+            kind,
+            default: None,
+            required: false,
+            secret: false,
+            doc,
+        }
+    }
+
+    /// The same with a default.
+    #[must_use]
+    pub const fn or(mut self, default: &'static str) -> Self {
+        self.default = Some(default);
+        self
+    }
+
+    /// The same, but it must be set.
+    #[must_use]
+    pub const fn required(mut self) -> Self {
+        self.required = true;
+        self
+    }
+
+    /// The same, but its value is never shown.
+    #[must_use]
+    pub const fn secret(mut self) -> Self {
+        self.secret = true;
+        self
+    }
+
+    /// The part of the key before the dot.
+    pub(super) fn section(&self) -> &'static str {
+        self.key.split_once('.').map_or("", |(section, _)| section)
+    }
+
+    /// The part of the key after the dot.
+    pub(super) fn name(&self) -> &'static str {
+        self.key.split_once('.').map_or(self.key, |(_, name)| name)
+    }
+
+    /// `text` as it may be shown to whoever reads logs and terminals.
+    pub(super) fn shown(&self, text: &str) -> String {
+        if self.secret {
+            return super::HIDDEN.to_owned();
+        }
+        match self.kind {
+            Kind::Url => parse::without_credentials(text),
+            _ => text.to_owned(),
+        }
+    }
+}
+
+/// What values a setting takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A whole number, both limits included.
+    Integer {
+        /// The smallest.
+        min: u64,
+        /// The largest.
+        max: u64,
+    },
+    /// `true` or `false`.
+    Boolean,
+    /// A length of time: milliseconds, or a number with one of the units ms, s, m, h, d.
+    Duration {
+        /// The shortest.
+        min: Duration,
+        /// The longest.
+        max: Duration,
+    },
+    /// A number of bytes, also with one of the units b, kb, mb, gb, each 1024 of the one before.
+    Size {
+        /// The smallest, in bytes.
+        min: u64,
+        /// The largest, in bytes.
+        max: u64,
+    },
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// The address of an HTTP server.
+    Url,
+    /// Any text.
+    Text,
+}
+
+impl Kind {
+    /// Reads `text`; none where it is not of this kind.
+    pub(super) fn parse(self, text: &str) -> Option<Value> {
+        match self {
+            Self::Integer { min, max } => {
+                let number = parse::integer(text)?;
+                (min..=max)
+                    .contains(&number)
+                    .then_some(Value::Number(number))
+            }
+            Self::Boolean => text.parse().ok().map(Value::Boolean),
+            Self::Duration { min, max } => {
+                let duration = parse::duration(text)?;
+                (min..=max)
+                    .contains(&duration)
+                    .then_some(Value::Duration(duration))
+            }
+            Self::Size { min, max } => {
+                let size = parse::size(text)?;
+                (min..=max).contains(&size).then_some(Value::Number(size))
+            }
+            Self::Choice(words) => words.contains(&text).then(|| Value::Text(text.to_owned())),
+            Self::Url => parse::url(text).map(Value::Url),
+            Self::Text => (text.len() <= TEXT_MAX).then(|| Value::Text(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Integer { min, max } => write!(f, "a whole number from {min} to {max}"),
+            Self::Boolean => f.write_str("true or false"),
+            Self::Duration { min, max } => {
+                let (min, max) = (parse::spell_duration(*min), parse::spell_duration(*max));
+                write!(
+                    f,
+                    "a duration from {min} to {max} (1500 or 1500ms, 90s, 5m, 12h, 61d)"
+                )
+            }
+            Self::Size { min, max } => {
+                let (min, max) = (parse::spell_size(*min), parse::spell_size(*max));
+                write!(
+                    f,
+                    "a size from {min} to {max} (512000 or 512000b, 500kb, 1.5mb)"
+                )
+            }
+            Self::Choice(words) => match words {
+                [] => f.write_str("nothing"),
+                [word] => f.write_str(word),
+                [words @ .., last] => write!(f, "{} or {last}", words.join(", ")),
+            },
+            Self::Url => f.write_str(
+                "an http or https address with a host, without credentials, query or fragment",
+            ),
+            Self::Text => write!(f, "text of at most {TEXT_MAX} bytes"),
+        }
+    }
+}
+
+/// A value that has passed the check of its kind.
+#[derive(Clone)]
+pub(super) enum Value {
+    Number(u64),
+    Boolean(bool),
+    Duration(Duration),
+    Url(Url),
+    Text(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_part_of_a_kind() {
+        let kind = Kind::Integer { min: 1, max: 1000 };
+        assert!(kind.parse("1").is_some() && kind.parse("1000").is_some());
+        assert!(kind.parse("0").is_none() && kind.parse("1001").is_none());
+        let kind = Kind::Duration {
+            min: Duration::from_secs(1),
+            max: Duration::from_secs(5),
+        };
+        assert!(kind.parse("1s").is_some() && kind.parse("5000").is_some());
+        assert!(kind.parse("999").is_none() && kind.parse("5001ms").is_none());
+        let kind = Kind::Size {
+            min: 1024,
+            max: 2048,
+        };
+        assert!(kind.parse("1kb").is_some() && kind.parse("2048").is_some());
+        assert!(kind.parse("1023").is_none() && kind.parse("2.1kb").is_none());
+        assert!(Kind::Text.parse(&"x".repeat(TEXT_MAX)).is_some());
+        assert!(Kind::Text.parse(&"x".repeat(TEXT_MAX + 1)).is_none());
+    }
+
+    #[test]
+    fn only_true_and_false_are_booleans() {
+        assert!(matches!(
+            Kind::Boolean.parse("true"),
+            Some(Value::Boolean(true))
+        ));
+        assert!(matches!(
+            Kind::Boolean.parse("false"),
+            Some(Value::Boolean(false))
+        ));
+        for text in ["True", "1", "yes", " true", ""] {
+            assert!(Kind::Boolean.parse(text).is_none(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn says_what_it_expects() {
+        let expected = |kind: Kind| kind.to_string();
+        assert_eq!(
+            expected(Kind::Integer { min: 1, max: 9 }),
+            "a whole number from 1 to 9"
+        );
+        assert_eq!(
+            expected(Kind::Choice(&["auto", "json", "text"])),
+            "auto, json or text"
+        );
+        assert_eq!(expected(Kind::Boolean), "true or false");
+        let kind = Kind::Duration {
+            min: Duration::ZERO,
+            max: Duration::from_hours(24),
+        };
+        assert!(expected(kind).starts_with("a duration from 0ms to 1d ("));
+        let kind = Kind::Size {
+            min: 1,
+            max: 16 * 1024 * 1024,
+        };
+        assert!(expected(kind).starts_with("a size from 1b to 16mb ("));
+    }
+
+    #[test]
+    fn a_secret_is_never_shown_and_an_address_only_without_its_credentials() {
+        let secret = Setting::new("a.b", "B", Kind::Text, "It.").secret();
+        assert_eq!(secret.shown("hunter2"), "<hidden>");
+        let address = Setting::new("a.b", "B", Kind::Url, "It.");
+        assert_eq!(
+            address.shown("http://me:hunter2@host/"),
+            "http://<hidden>@host/"
+        );
+        assert_eq!(
+            Setting::new("a.b", "B", Kind::Text, "It.").shown("plain"),
+            "plain"
+        );
+    }
+}

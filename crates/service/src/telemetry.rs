@@ -1,0 +1,177 @@
+//! What a program logs: one line per event, on standard output.
+
+use std::any::Any;
+use std::io::IsTerminal;
+use std::panic::PanicHookInfo;
+
+use anyhow::Context;
+use tracing::Subscriber;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Registry, fmt};
+
+use crate::settings::{LogFormat, LogSettings};
+
+/// Logs to standard output from now on, panics included. Once per process.
+///
+/// # Errors
+/// Where the process logs already.
+pub fn init(settings: &LogSettings) -> anyhow::Result<()> {
+    let terminal = std::io::stdout().is_terminal();
+    let subscriber = subscriber(settings, terminal, std::io::stdout)?;
+    subscriber.try_init().context("the log is there already")?;
+    std::panic::set_hook(Box::new(log_panic));
+    Ok(())
+}
+
+/// What turns events into lines: one JSON object per line, with the fields of the event beside
+/// `timestamp`, `level`, `target` and `message`; or text for people.
+///
+/// # Errors
+/// Where the level is no list of filter directives.
+pub fn subscriber<W>(
+    settings: &LogSettings,
+    terminal: bool,
+    writer: W,
+) -> anyhow::Result<Box<dyn Subscriber + Send + Sync>>
+where
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
+    let filter = EnvFilter::try_new(&settings.level).context("reading the level of the log")?;
+    let text = match settings.format {
+        LogFormat::Auto => terminal,
+        LogFormat::Json => false,
+        LogFormat::Text => true,
+    };
+    let layer = fmt::layer().with_writer(writer).with_ansi(terminal && text);
+    let registry = Registry::default().with(filter);
+    Ok(if text {
+        Box::new(registry.with(layer))
+    } else {
+        Box::new(registry.with(layer.json().flatten_event(true).with_span_list(false)))
+    })
+}
+
+/// A panic is one line like any other error, not the several that would tear a log apart.
+fn log_panic(info: &PanicHookInfo<'_>) {
+    let place = info.location().map(ToString::to_string).unwrap_or_default();
+    let thread = std::thread::current();
+    tracing::error!(
+        panic.message = message_of(info.payload()),
+        panic.location = place,
+        panic.thread = thread.name().unwrap_or("unnamed"),
+        "panicked"
+    );
+}
+
+/// What a panic had to say, where it is text.
+fn message_of(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no text")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Write};
+    use std::sync::{Arc, Mutex};
+
+    use serde_json::Value;
+
+    use super::*;
+
+    /// A log that can be read.
+    #[derive(Clone, Default)]
+    struct Page(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Page {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is logged by `act`.
+    fn logged(format: LogFormat, level: &str, terminal: bool, act: impl FnOnce()) -> String {
+        let page = Page::default();
+        let writer = page.clone();
+        let settings = LogSettings {
+            format,
+            level: level.to_owned(),
+        };
+        let subscriber = subscriber(&settings, terminal, move || writer.clone()).unwrap();
+        tracing::subscriber::with_default(subscriber, act);
+        let bytes = page.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn a_line_is_one_flat_json_object() {
+        let text = logged(LogFormat::Json, "info", false, || {
+            tracing::info!(answer = 42, http.path = "/a", "it\nis");
+        });
+        assert_eq!(text.matches('\n').count(), 1, "{text}");
+        let line: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(line["level"], "INFO");
+        assert_eq!(line["message"], "it\nis");
+        assert_eq!(line["answer"], 42);
+        assert_eq!(line["http.path"], "/a");
+        assert!(
+            line["target"]
+                .as_str()
+                .unwrap()
+                .starts_with("sampler_service")
+        );
+        assert!(line["timestamp"].as_str().unwrap().ends_with('Z'));
+    }
+
+    #[test]
+    fn auto_is_text_on_a_terminal_only() {
+        let act = || tracing::info!("hello");
+        assert!(logged(LogFormat::Auto, "info", false, act).starts_with('{'));
+        assert!(!logged(LogFormat::Auto, "info", true, act).starts_with('{'));
+        assert!(logged(LogFormat::Json, "info", true, act).starts_with('{'));
+        let plain = logged(LogFormat::Text, "info", false, act);
+        assert!(
+            plain.ends_with("hello\n") && !plain.contains('\x1b'),
+            "{plain:?}"
+        );
+    }
+
+    #[test]
+    fn the_level_decides_what_is_written() {
+        let act = || {
+            tracing::debug!("fine");
+            tracing::warn!("coarse");
+        };
+        let text = logged(LogFormat::Text, "info", false, act);
+        assert!(text.contains("coarse") && !text.contains("fine"), "{text}");
+        let text = logged(LogFormat::Text, "error,sampler_service=debug", false, act);
+        assert!(text.contains("fine"), "{text}");
+    }
+
+    #[test]
+    fn a_panic_is_one_line() {
+        let text = logged(LogFormat::Json, "info", false, || {
+            std::panic::set_hook(Box::new(log_panic));
+            let caught = std::panic::catch_unwind(|| panic!("not {}", "good"));
+            let _ = std::panic::take_hook();
+            assert!(caught.is_err());
+        });
+        assert_eq!(text.matches('\n').count(), 1, "{text}");
+        let line: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(line["level"], "ERROR");
+        assert_eq!(line["message"], "panicked");
+        assert_eq!(line["panic.message"], "not good");
+        assert!(
+            line["panic.location"]
+                .as_str()
+                .unwrap()
+                .contains("telemetry.rs")
+        );
+    }
+}

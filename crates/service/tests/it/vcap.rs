@@ -1,0 +1,90 @@
+//! The database that Cloud Foundry has bound.
+
+use secrecy::ExposeSecret;
+
+use crate::settings::{file, mistakes, printed, run};
+
+const ONE: &str = r#"{"mongodb": [
+    {"name": "spans-db", "binding_name": null, "label": "mongodb", "tags": ["mongodb"],
+     "credentials": {"uri": "mongodb://u:s3cr3t@bound/billing", "port": 27017}}
+]}"#;
+
+const TWO: &str = r#"{"mongodb": [
+    {"name": "spans-db", "credentials": {"uri": "mongodb://u:s3cr3t@bound/billing"}},
+    {"name": "archive", "credentials": {"uri": "mongodb://u:s3cr3t@other/archive"}}
+]}"#;
+
+const DB_URI: (&str, &str) = ("DB_URI", "mongodb://written/written");
+
+#[test]
+fn counts_before_what_is_written_down() {
+    let settings = run(&[], &[DB_URI, ("VCAP_SERVICES", ONE)]).unwrap();
+    assert_eq!(
+        settings.database.uri.expose_secret(),
+        "mongodb://u:s3cr3t@bound/billing"
+    );
+    assert_eq!(settings.database.database, "billing");
+    let text = printed(&["--print-config"], &[DB_URI, ("VCAP_SERVICES", ONE)]);
+    let line = "uri = \"<hidden>\" # VCAP_SERVICES (service 'spans-db')";
+    assert!(text.lines().any(|found| found == line), "{text}");
+}
+
+#[test]
+fn nothing_bound_leaves_what_is_written_down() {
+    for services in [
+        "{}",
+        r#"{"redis": [{"name": "cache", "credentials": {"uri": "redis://x"}}]}"#,
+    ] {
+        let settings = run(&[], &[DB_URI, ("VCAP_SERVICES", services)]).unwrap();
+        assert_eq!(settings.database.database, "written");
+    }
+}
+
+#[test]
+fn can_be_in_a_file() {
+    let (_file, path) = file(ONE);
+    let settings = run(&[], &[("VCAP_SERVICES_FILE_PATH", &path)]).unwrap();
+    assert_eq!(settings.database.database, "billing");
+    let text = mistakes(&[], &[("VCAP_SERVICES_FILE_PATH", "nowhere.json")]);
+    assert!(
+        text.contains("VCAP_SERVICES_FILE_PATH: the file nowhere.json cannot be"),
+        "{text}"
+    );
+}
+
+#[test]
+fn of_several_one_must_be_named() {
+    let text = mistakes(&[], &[("VCAP_SERVICES", TWO)]);
+    assert!(text.contains("'spans-db', 'archive' are bound"), "{text}");
+    let named = [("VCAP_SERVICES", TWO), ("SAMPLER_DB_SERVICE", "archive")];
+    assert_eq!(run(&[], &named).unwrap().database.database, "archive");
+    let text = mistakes(
+        &[],
+        &[("VCAP_SERVICES", TWO), ("SAMPLER_DB_SERVICE", "absent")],
+    );
+    assert!(
+        text.contains("no MongoDB service 'absent' is bound"),
+        "{text}"
+    );
+    let text = mistakes(&[], &[("SAMPLER_DB_SERVICE", "absent")]);
+    assert!(text.contains("those that are: none"), "{text}");
+}
+
+#[test]
+fn an_address_without_a_database_is_a_mistake_that_says_where_it_is_from() {
+    let services = r#"{"x": [{"name": "db", "credentials": {"uri": "mongodb://u:s3cr3t@bound"}}]}"#;
+    let text = mistakes(&[], &[("VCAP_SERVICES", services)]);
+    let expected = "DB_URI (database.uri) is <hidden>, from VCAP_SERVICES (service 'db'): \
+                    expected the name of the database";
+    assert!(text.contains(expected), "{text}");
+}
+
+#[test]
+fn malformed_text_is_not_repeated() {
+    let text = mistakes(&[], &[("VCAP_SERVICES", "{s3cr3t")]);
+    assert!(
+        text.contains("VCAP_SERVICES: expected services by label as JSON (line 1)"),
+        "{text}"
+    );
+    assert!(!text.contains("s3cr3t"), "{text}");
+}

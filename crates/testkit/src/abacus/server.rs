@@ -1,0 +1,270 @@
+//! The stand-in as an HTTP server.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming as IncomingBody;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
+use hyper::http::request::Parts;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use percent_encoding::percent_decode_str;
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+use super::fault::{Endpoint, Misdeed, Orders};
+use super::stand_in::Shared;
+use super::state::{Incoming, Mapping, Reply};
+
+/// Where usages are posted.
+const USAGE_PATH: &str = "/v1/metering/collected/usage";
+/// Where mappings are posted.
+const MAPPINGS_PATH: &str = "/v1/provisioning/mappings/";
+/// Larger bodies are answered with 413.
+const BODY_MAX: usize = 1_000_000;
+
+/// Serves until it is aborted, and all connections with it.
+pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
+    let mut connections = JoinSet::new();
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => _ = connections.spawn(connection(stream, Arc::clone(&shared))),
+            // Out of file descriptors, most likely: let some connections end.
+            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+async fn connection(stream: TcpStream, shared: Arc<Shared>) {
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(move |request| answer(Arc::clone(&shared), request));
+    // An error is a client that has gone, or a connection that is to be lost on purpose.
+    let _ = http1::Builder::new()
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+}
+
+/// The connection is to be closed without an answer: hyper does so when the service fails.
+#[derive(Debug)]
+struct Lost;
+
+impl std::fmt::Display for Lost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the connection is lost on purpose")
+    }
+}
+
+impl std::error::Error for Lost {}
+
+type Answer = Result<Response<Full<Bytes>>, Lost>;
+
+async fn answer(shared: Arc<Shared>, request: Request<IncomingBody>) -> Answer {
+    let (parts, body) = request.into_parts();
+    let Ok(body) = Limited::new(body, BODY_MAX).collect().await else {
+        return Ok(empty(StatusCode::PAYLOAD_TOO_LARGE));
+    };
+    let Parts {
+        method,
+        uri,
+        headers,
+        ..
+    } = parts;
+    let path = uri.path();
+    if path == USAGE_PATH && method == Method::POST {
+        return usage(&shared, &headers, body.to_bytes()).await;
+    }
+    if let (Some(number), &Method::GET) = (path.strip_prefix(USAGE_PATH), &method) {
+        return Ok(document(&shared, number));
+    }
+    if let (Some(path), &Method::POST) = (path.strip_prefix(MAPPINGS_PATH), &method) {
+        return mapping(&shared, path).await;
+    }
+    Ok(empty(StatusCode::NOT_FOUND))
+}
+
+async fn usage(shared: &Shared, headers: &HeaderMap, body: Bytes) -> Answer {
+    let at = (shared.clock)();
+    let authorization = headers
+        .get(AUTHORIZATION)
+        .and_then(|value| value.to_str().ok());
+    let orders = orders(shared, Endpoint::Usage, || {
+        serde_json::from_slice(&body).ok()
+    });
+    let incoming = Incoming {
+        at,
+        body: body.clone(),
+        authorization: authorization.map(str::to_owned),
+    };
+    let answer = judge(shared, incoming, orders.misdeed);
+    if !orders.delay.is_zero() {
+        tokio::time::sleep(orders.delay).await;
+    }
+    match answer {
+        Some(answer) => answer,
+        None => pending().await,
+    }
+}
+
+/// The answer to a usage; `None` for none, ever.
+fn judge(shared: &Shared, incoming: Incoming, misdeed: Option<Misdeed>) -> Option<Answer> {
+    let mut state = shared.state();
+    let answer = match misdeed {
+        None | Some(Misdeed::Delay(_)) => Ok(reply(shared, &state.take(incoming, None, true))),
+        Some(Misdeed::PutAside(error)) => {
+            Ok(reply(shared, &state.take(incoming, Some(error), true)))
+        }
+        Some(Misdeed::LoseAnswer) => {
+            state.take(incoming, None, false);
+            Err(Lost)
+        }
+        Some(Misdeed::CloseBefore) => {
+            state.turn_away(incoming, None);
+            Err(Lost)
+        }
+        Some(Misdeed::Hang) => {
+            state.turn_away(incoming, None);
+            return None;
+        }
+        Some(Misdeed::Status {
+            status,
+            retry_after,
+        }) => {
+            state.turn_away(incoming, Some(status));
+            Ok(failure(status, retry_after.as_deref()))
+        }
+    };
+    Some(answer)
+}
+
+/// What faults there are for a request. The body is only parsed when there are any.
+fn orders(shared: &Shared, endpoint: Endpoint, body: impl FnOnce() -> Option<Value>) -> Orders {
+    let mut state = shared.state();
+    if state.faults.is_empty() {
+        return Orders::default();
+    }
+    state.faults.orders(endpoint, &body().unwrap_or_default())
+}
+
+fn reply(shared: &Shared, reply: &Reply) -> Response<Full<Bytes>> {
+    match reply {
+        Reply::Accepted { document } => {
+            let location = format!("http://{}{USAGE_PATH}/{document}", shared.address);
+            let mut response = empty(StatusCode::ACCEPTED);
+            if let Ok(location) = HeaderValue::from_str(&location) {
+                response.headers_mut().insert(LOCATION, location);
+            }
+            response
+        }
+        Reply::Refused(refusal) => {
+            json_response(StatusCode::BAD_REQUEST, &json!({ "name": refusal.name() }))
+        }
+        Reply::Unauthorized => empty(StatusCode::UNAUTHORIZED),
+    }
+}
+
+fn document(shared: &Shared, number: &str) -> Response<Full<Bytes>> {
+    let number = number
+        .strip_prefix('/')
+        .and_then(|number| number.parse().ok());
+    let now = (shared.clock)();
+    match number.and_then(|number| shared.state().document(number, now)) {
+        Some(document) => json_response(StatusCode::OK, &document),
+        None => empty(StatusCode::NOT_FOUND),
+    }
+}
+
+async fn mapping(shared: &Shared, path: &str) -> Answer {
+    let Some(mapping) = parse_mapping(path) else {
+        return Ok(empty(StatusCode::NOT_FOUND));
+    };
+    let orders = orders(shared, Endpoint::Mapping, || {
+        let Mapping {
+            kind,
+            resource_id,
+            plan_id,
+            plan,
+        } = &mapping;
+        Some(json!({ "kind": kind, "resource_id": resource_id, "plan_id": plan_id, "plan": plan }))
+    });
+    let map = || {
+        let is_new = shared.state().map(mapping.clone());
+        empty(if is_new {
+            StatusCode::OK
+        } else {
+            StatusCode::CONFLICT
+        })
+    };
+    let answer = match orders.misdeed {
+        None | Some(Misdeed::Delay(_) | Misdeed::PutAside(_)) => Some(Ok(map())),
+        Some(Misdeed::LoseAnswer) => {
+            map();
+            Some(Err(Lost))
+        }
+        Some(Misdeed::CloseBefore) => Some(Err(Lost)),
+        Some(Misdeed::Hang) => None,
+        Some(Misdeed::Status {
+            status,
+            retry_after,
+        }) => Some(Ok(failure(status, retry_after.as_deref()))),
+    };
+    tokio::time::sleep(orders.delay).await;
+    match answer {
+        Some(answer) => answer,
+        None => pending().await,
+    }
+}
+
+/// `{kind}/resources/{resource_id}/plans/{plan_id}/{plan}`, each part percent-encoded.
+fn parse_mapping(path: &str) -> Option<Mapping> {
+    let parts: Vec<&str> = path.split('/').collect();
+    let [kind, "resources", resource_id, "plans", plan_id, plan] = parts.as_slice() else {
+        return None;
+    };
+    if !matches!(*kind, "metering" | "rating" | "pricing") {
+        return None;
+    }
+    let decode = |part: &str| {
+        percent_decode_str(part)
+            .decode_utf8()
+            .ok()
+            .map(String::from)
+    };
+    Some(Mapping {
+        kind: (*kind).to_owned(),
+        resource_id: decode(resource_id)?,
+        plan_id: decode(plan_id)?,
+        plan: decode(plan)?,
+    })
+}
+
+fn failure(status: u16, retry_after: Option<&str>) -> Response<Full<Bytes>> {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = empty(status);
+    let retry_after = retry_after.and_then(|text| HeaderValue::from_str(text).ok());
+    if let Some(retry_after) = retry_after {
+        response.headers_mut().insert(RETRY_AFTER, retry_after);
+    }
+    response
+}
+
+fn empty(status: StatusCode) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::new()));
+    *response.status_mut() = status;
+    response
+}
+
+fn json_response(status: StatusCode, body: &Value) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(body.to_string())));
+    *response.status_mut() = status;
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}

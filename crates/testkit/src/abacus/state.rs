@@ -1,0 +1,359 @@
+//! What the stand-in knows: what it was sent, what it counts and what it has put aside.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use chrono::{DateTime, Datelike, NaiveDate};
+use serde_json::{Value, json};
+
+use super::fault::Faults;
+use super::schema::{Refusal, Usage};
+use super::{Keep, Options};
+
+/// A day in ms.
+pub(super) const DAY: i64 = 86_400_000;
+
+/// The kinds of mappings that a plan needs before its usages are taken.
+const MAPPING_KINDS: [&str; 3] = ["metering", "rating", "pricing"];
+
+/// What became of a post.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It counts.
+    Counted,
+    /// It was counted before and does not count again.
+    Repeat,
+    /// 202 was said, but it does not count, for this reason.
+    PutAside(String),
+    /// It was refused, or a fault kept it from being looked at.
+    NotTaken,
+}
+
+/// A usage as it was posted.
+#[derive(Clone, Debug)]
+pub struct Post {
+    /// When, ms since epoch.
+    pub at: i64,
+    /// The bytes of the body.
+    pub body: Bytes,
+    /// The `Authorization` header.
+    pub authorization: Option<String>,
+    /// The answer; `None` if none was given.
+    pub status: Option<u16>,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+impl Post {
+    /// The body, if it is JSON; else null.
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+}
+
+/// A usage that counts.
+#[derive(Clone, Debug)]
+pub struct Counted {
+    /// When it was posted first, ms since epoch.
+    pub at: i64,
+    /// What it says.
+    pub usage: Arc<Usage>,
+}
+
+/// A mapping of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// `metering`, `rating` or `pricing`.
+    pub kind: String,
+    /// The resource.
+    pub resource_id: String,
+    /// The plan of that resource.
+    pub plan_id: String,
+    /// What it is mapped to.
+    pub plan: String,
+}
+
+#[derive(Debug)]
+struct Document {
+    at: i64,
+    usage: Arc<Usage>,
+    error: Option<String>,
+}
+
+/// By what repeats are recognised: space and measures are not looked at.
+type Key = ([String; 6], i64, i64);
+
+/// What a post is answered with.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Reply {
+    Accepted { document: usize },
+    Refused(Refusal),
+    Unauthorized,
+}
+
+impl Reply {
+    fn status(&self) -> u16 {
+        match self {
+            Self::Accepted { .. } => 202,
+            Self::Refused(_) => 400,
+            Self::Unauthorized => 401,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) options: Options,
+    pub(super) faults: Faults,
+    posts: Vec<Post>,
+    documents: Vec<Document>,
+    seen: HashMap<Key, usize>,
+    mappings: Vec<Mapping>,
+    mapped: HashSet<(String, String, String)>,
+    post_count: u64,
+    counted_count: u64,
+}
+
+/// A post before it is judged.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    pub(super) at: i64,
+    pub(super) body: Bytes,
+    pub(super) authorization: Option<String>,
+}
+
+impl State {
+    pub(super) fn new(options: Options) -> Self {
+        Self {
+            options,
+            faults: Faults::default(),
+            posts: Vec::new(),
+            documents: Vec::new(),
+            seen: HashMap::new(),
+            mappings: Vec::new(),
+            mapped: HashSet::new(),
+            post_count: 0,
+            counted_count: 0,
+        }
+    }
+
+    /// Notes a post that is not looked at.
+    pub(super) fn turn_away(&mut self, incoming: Incoming, status: Option<u16>) {
+        self.record(incoming, status, Outcome::NotTaken);
+    }
+
+    /// Judges a post. `aside`: it is to be put aside in any case. `answered`: the answer gets through.
+    pub(super) fn take(
+        &mut self,
+        incoming: Incoming,
+        aside: Option<String>,
+        answered: bool,
+    ) -> Reply {
+        if self.options.keep == Keep::Count {
+            self.post_count += 1;
+            self.counted_count += 1;
+            return Reply::Accepted { document: 0 };
+        }
+        let (reply, outcome) = match self.parse(&incoming) {
+            Ok(usage) => self.judge(usage, incoming.at, aside),
+            Err(reply) => (reply, Outcome::NotTaken),
+        };
+        self.record(incoming, answered.then_some(reply.status()), outcome);
+        reply
+    }
+
+    fn parse(&self, incoming: &Incoming) -> Result<Usage, Reply> {
+        if let Some(bearer) = &self.options.bearer {
+            let wanted = format!("Bearer {bearer}");
+            if incoming.authorization.as_ref() != Some(&wanted) {
+                return Err(Reply::Unauthorized);
+            }
+        }
+        let usage = Usage::parse(&incoming.body).map_err(Reply::Refused)?;
+        if self.options.requires_mappings && !self.is_mapped(&usage) {
+            return Err(Reply::Refused(Refusal::Instance));
+        }
+        Ok(usage)
+    }
+
+    fn is_mapped(&self, usage: &Usage) -> bool {
+        MAPPING_KINDS.iter().all(|kind| {
+            let key = (
+                (*kind).to_owned(),
+                usage.resource_id.clone(),
+                usage.plan_id.clone(),
+            );
+            self.mapped.contains(&key)
+        })
+    }
+
+    fn judge(&mut self, usage: Usage, at: i64, aside: Option<String>) -> (Reply, Outcome) {
+        let key = key(&usage);
+        if let Some(document) = self.seen.get(&key) {
+            return (
+                Reply::Accepted {
+                    document: *document,
+                },
+                Outcome::Repeat,
+            );
+        }
+        let error = aside.or_else(|| self.reason_to_put_aside(&usage, at));
+        let document = self.documents.len();
+        let outcome = if let Some(reason) = &error {
+            Outcome::PutAside(reason.clone())
+        } else {
+            self.seen.insert(key, document);
+            self.counted_count += 1;
+            Outcome::Counted
+        };
+        self.documents.push(Document {
+            at,
+            usage: Arc::new(usage),
+            error,
+        });
+        (Reply::Accepted { document }, outcome)
+    }
+
+    fn reason_to_put_aside(&self, usage: &Usage, now: i64) -> Option<String> {
+        let tomorrow = (now.div_euclid(DAY) + 1) * DAY;
+        if self.options.refuses_future && usage.end >= tomorrow {
+            return Some("the usage is in the future".to_owned());
+        }
+        let slack = i64::try_from(self.options.month_slack?.as_millis()).unwrap_or(i64::MAX);
+        let closes = next_month(usage.end)?.saturating_add(slack);
+        (now > closes).then(|| "the month of the usage is closed".to_owned())
+    }
+
+    fn record(&mut self, incoming: Incoming, status: Option<u16>, outcome: Outcome) {
+        self.post_count += 1;
+        if self.options.keep == Keep::Count {
+            return;
+        }
+        let Incoming {
+            at,
+            body,
+            authorization,
+        } = incoming;
+        self.posts.push(Post {
+            at,
+            body,
+            authorization,
+            status,
+            outcome,
+        });
+    }
+
+    /// The document of a usage, once its time has come.
+    pub(super) fn document(&self, number: usize, now: i64) -> Option<Value> {
+        let document = self.documents.get(number)?;
+        let wait = i64::try_from(self.options.confirms_after.as_millis()).unwrap_or(i64::MAX);
+        if now < document.at.saturating_add(wait) {
+            return None;
+        }
+        let mut value = serde_json::to_value(&*document.usage).ok()?;
+        if let Some(error) = &document.error {
+            value["error"] = json!(error);
+        }
+        Some(value)
+    }
+
+    /// Makes a mapping; false if there is one already, which is never changed.
+    pub(super) fn map(&mut self, mapping: Mapping) -> bool {
+        let Mapping {
+            kind,
+            resource_id,
+            plan_id,
+            ..
+        } = &mapping;
+        let is_new = self
+            .mapped
+            .insert((kind.clone(), resource_id.clone(), plan_id.clone()));
+        if is_new {
+            self.mappings.push(mapping);
+        }
+        is_new
+    }
+
+    pub(super) fn posts(&self) -> Vec<Post> {
+        self.posts.clone()
+    }
+
+    pub(super) fn mappings(&self) -> Vec<Mapping> {
+        self.mappings.clone()
+    }
+
+    pub(super) fn post_count(&self) -> u64 {
+        self.post_count
+    }
+
+    pub(super) fn counted_count(&self) -> u64 {
+        self.counted_count
+    }
+
+    pub(super) fn counted(&self) -> impl Iterator<Item = Counted> + '_ {
+        let counts = self
+            .documents
+            .iter()
+            .filter(|document| document.error.is_none());
+        counts.map(|document| Counted {
+            at: document.at,
+            usage: Arc::clone(&document.usage),
+        })
+    }
+
+    pub(super) fn put_aside(&self) -> Vec<(Arc<Usage>, String)> {
+        let aside = |document: &Document| {
+            document
+                .error
+                .clone()
+                .map(|error| (Arc::clone(&document.usage), error))
+        };
+        self.documents.iter().filter_map(aside).collect()
+    }
+}
+
+fn key(usage: &Usage) -> Key {
+    let texts = [
+        usage.organization_id.clone(),
+        usage.resource_instance_id.clone(),
+        usage.consumer_id.clone(),
+        usage.resource_id.clone(),
+        usage.plan_id.clone(),
+        usage.dedup_id.clone(),
+    ];
+    (texts, usage.end, usage.start)
+}
+
+/// The beginning of the month (UTC) after that of `moment`.
+fn next_month(moment: i64) -> Option<i64> {
+    let date = DateTime::from_timestamp_millis(moment)?.date_naive();
+    let (year, month) = match date.month() {
+        12 => (date.year() + 1, 1),
+        month => (date.year(), month + 1),
+    };
+    let first = NaiveDate::from_ymd_opt(year, month, 1)?.and_hms_opt(0, 0, 0)?;
+    Some(first.and_utc().timestamp_millis())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn months_follow_each_other() {
+        let millis = |text: &str| {
+            text.parse::<DateTime<chrono::Utc>>()
+                .unwrap()
+                .timestamp_millis()
+        };
+        assert_eq!(
+            next_month(millis("2024-02-29T23:59:59Z")),
+            Some(millis("2024-03-01T00:00:00Z"))
+        );
+        assert_eq!(
+            next_month(millis("2023-12-01T00:00:00Z")),
+            Some(millis("2024-01-01T00:00:00Z"))
+        );
+    }
+}

@@ -1,0 +1,21 @@
+//! For tests and `xtask` only: the world around Sampler, real where it can be.
+//!
+//! - [`mongod`]: a real MongoDB replica set on any machine, and a fresh database per test.
+//! - [`abacus`]: a stand-in for the Abacus collector that judges, forgets and lies on demand.
+//! - [`program`]: the real receiver and worker as child processes.
+//! - [`build`]: bodies of events; [`wait_until`]: waiting without sleeping.
+
+pub mod abacus;
+pub mod build;
+pub mod guard;
+pub mod mongod;
+pub mod program;
+mod unique;
+mod wait;
+mod workspace;
+
+pub use mongod::TestDatabase;
+pub use program::Program;
+pub use unique::unique;
+pub use wait::{now_millis, wait_until, within};
+pub use workspace::{target_dir, workspace_dir};

