@@ -57,10 +57,13 @@ async fn run(settings: Settings, stop: Stop) -> anyhow::Result<()> {
     let listener = bind(&settings.http).await?;
     let serving = serve(listener, health.routes(), &stop);
     let working = async {
-        store.migrate().await.context("preparing the database")?;
+        let prepared = store.migrate_when_possible(stop.soft().cancelled()).await;
+        if !prepared.context("preparing the database")? {
+            return Ok(());
+        }
         let worker = Worker::new(parts, options(&settings, &*random), stop.soft().clone());
         worker.run().await;
-        anyhow::Ok(())
+        Ok(())
     };
     let working = async {
         let ended = working.await;

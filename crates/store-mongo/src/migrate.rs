@@ -3,18 +3,24 @@
 //! Migrations only add, so that old and new programs can run side by side. They may be run again
 //! at any time, and by many programs at once.
 
+use std::error::Error as _;
+use std::time::Duration;
+
 use bson::{Document, doc};
 use mongodb::IndexModel;
 use mongodb::error::{Error, ErrorKind};
 use mongodb::options::IndexOptions;
 use sampler_store::StoreError;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::MongoStore;
 use crate::call::Fault;
 
 /// The server's codes for an index that is there already, but not as asked for.
 const CONFLICTS: [i32; 3] = [67, 85, 86];
+
+/// The pause before the indexes are tried again.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Why the indexes could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -126,6 +132,31 @@ impl MongoStore {
         }
         info!(collection = self.spans.name(), "the indexes are in place");
         Ok(())
+    }
+
+    /// Makes the indexes as soon as the database can be reached; asks again and again until it
+    /// can, or `given_up` ends. Says whether they are made.
+    ///
+    /// # Errors
+    /// Where an index is there with other options, or the documents do not fit.
+    pub async fn migrate_when_possible(
+        &self,
+        given_up: impl Future<Output = ()>,
+    ) -> Result<bool, MigrationError> {
+        let mut given_up = std::pin::pin!(given_up);
+        loop {
+            match self.migrate().await {
+                Err(MigrationError::Store(error)) => {
+                    let cause = error.source().map(ToString::to_string);
+                    warn!(error = %error, cause, "the database cannot be prepared yet");
+                }
+                done => return done.map(|()| true),
+            }
+            tokio::select! {
+                () = &mut given_up => return Ok(false),
+                () = tokio::time::sleep(RETRY_PAUSE) => {}
+            }
+        }
     }
 
     /// Makes one index. On a large collection that takes a while, so there is no time limit.

@@ -231,7 +231,7 @@ impl MongoStore {
             .run(async move { spans.update_one(filter, update).await })
             .await?;
         Ok(if result.matched_count == 1 {
-            Changed::Done(after)
+            Changed::Done(Box::new(after))
         } else {
             Changed::Lost
         })

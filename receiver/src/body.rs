@@ -1,0 +1,130 @@
+//! From a request to its JSON: media type, coding, size, time.
+
+use std::io::Read;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderValue, Request, header};
+use bytes::Bytes;
+use flate2::read::MultiGzDecoder;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use sampler_service::problem::{Problem, ProblemType};
+use serde_json::Value;
+
+use crate::Options;
+use crate::json;
+
+/// Reads the JSON of a request.
+///
+/// # Errors
+/// 415 for another media type or coding, 413 for too much, 408 for too slow, 400 for no JSON.
+pub(crate) async fn read(request: Request<Body>, options: &Options) -> Result<Value, Problem> {
+    check_media_type(request.headers())?;
+    let packed = is_gzip(request.headers())?;
+    check_length(request.headers(), options.max_payload)?;
+    let bytes = collect(
+        request.into_body(),
+        options.max_payload,
+        options.body_timeout,
+    )
+    .await?;
+    if packed {
+        json::parse(&unpack(&bytes, options.max_payload)?)
+    } else {
+        json::parse(&bytes)
+    }
+}
+
+/// Only `application/json` is taken; its one parameter that means anything is a charset.
+fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
+    let refused = || {
+        let detail = "The body must be application/json, in UTF-8, and say so in Content-Type.";
+        Problem::new(ProblemType::UnsupportedMediaType, detail)
+            .header(header::ACCEPT, HeaderValue::from_static("application/json"))
+    };
+    let mut values = headers.get_all(header::CONTENT_TYPE).iter();
+    let (Some(value), None) = (values.next(), values.next()) else {
+        return Err(refused());
+    };
+    let media_type: Option<mime::Mime> = value.to_str().ok().and_then(|text| text.parse().ok());
+    let media_type = media_type.ok_or_else(refused)?;
+    let is_utf8 = |charset: mime::Name<'_>| charset == mime::UTF_8;
+    if media_type
+        .essence_str()
+        .eq_ignore_ascii_case("application/json")
+        && media_type.get_param(mime::CHARSET).is_none_or(is_utf8)
+    {
+        Ok(())
+    } else {
+        Err(refused())
+    }
+}
+
+/// Whether the body is packed; any coding but gzip is refused.
+fn is_gzip(headers: &HeaderMap) -> Result<bool, Problem> {
+    let mut values = headers.get_all(header::CONTENT_ENCODING).iter();
+    let Some(value) = values.next() else {
+        return Ok(false);
+    };
+    let coding = value
+        .to_str()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
+    match (coding.as_str(), values.next()) {
+        ("gzip" | "x-gzip", None) => Ok(true),
+        ("identity" | "", None) => Ok(false),
+        _ => {
+            let detail = "The body's Content-Encoding must be gzip, or there must be none.";
+            Err(Problem::new(ProblemType::UnsupportedMediaType, detail)
+                .header(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip")))
+        }
+    }
+}
+
+/// Turns away what says itself that it is too large, without reading it.
+fn check_length(headers: &HeaderMap, max: usize) -> Result<(), Problem> {
+    let length = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok());
+    match length.and_then(|text| text.parse::<u64>().ok()) {
+        Some(length) if length > max as u64 => Err(too_large(max)),
+        _ => Ok(()),
+    }
+}
+
+async fn collect(body: Body, max: usize, limit: Duration) -> Result<Bytes, Problem> {
+    let reading = Limited::new(body, max).collect();
+    match tokio::time::timeout(limit, reading).await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(max)),
+        Ok(Err(_)) => {
+            let detail = "The body broke off before its end.";
+            Err(Problem::new(ProblemType::MalformedJson, detail))
+        }
+        Err(_) => {
+            let detail = "The body did not arrive within the time allowed for it.";
+            Err(Problem::new(ProblemType::RequestTimeout, detail))
+        }
+    }
+}
+
+fn unpack(packed: &[u8], max: usize) -> Result<Vec<u8>, Problem> {
+    let mut bytes = Vec::new();
+    // One byte more than allowed tells that there is more.
+    let mut reader = MultiGzDecoder::new(packed).take(max as u64 + 1);
+    if reader.read_to_end(&mut bytes).is_err() {
+        let detail = "The body is not what its Content-Encoding says: it cannot be unpacked.";
+        return Err(Problem::new(ProblemType::MalformedJson, detail));
+    }
+    if bytes.len() > max {
+        Err(too_large(max))
+    } else {
+        Ok(bytes)
+    }
+}
+
+fn too_large(max: usize) -> Problem {
+    let detail = format!("The body is larger than {max} bytes, packed or unpacked.");
+    Problem::new(ProblemType::PayloadTooLarge, detail)
+}

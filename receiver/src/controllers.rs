@@ -1,0 +1,272 @@
+//! What each request comes to, and what it is answered.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderName, HeaderValue, Request, StatusCode};
+use axum::response::{IntoResponse, Response};
+use sampler_abacus::Mapped;
+use sampler_domain::{Field, Span, SpanId, StartEvent, StopEvent, Timestamp};
+use sampler_service::problem::{FieldError, Pointer, Problem, ProblemType};
+use sampler_store::{NewSpan, NewStop, Started, Stopped, StoreError};
+use tracing::{error, info, warn};
+
+use crate::{Receiver, body, event};
+
+/// Says that an event was kept before, and nothing was done this time.
+const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
+/// Seconds after which it makes sense to come again when the database is away: an election takes
+/// some ten of them.
+const RETRY_AFTER_OUTAGE: u64 = 5;
+
+/// Seconds after which it makes sense to come again when provisioning does not say.
+const RETRY_AFTER_BUSY: u64 = 5;
+
+/// How an event was kept.
+enum Kept {
+    /// Just now.
+    Now,
+    /// Before.
+    Before,
+}
+
+impl IntoResponse for Kept {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Now => StatusCode::CREATED.into_response(),
+            Self::Before => {
+                let replayed = [(REPLAYED, HeaderValue::from_static("true"))];
+                (StatusCode::CREATED, replayed).into_response()
+            }
+        }
+    }
+}
+
+/// `POST /v1/events/start`.
+pub async fn start(State(receiver): State<Arc<Receiver>>, request: Request<Body>) -> Response {
+    answer("start", receiver.start(request).await)
+}
+
+/// `POST /v1/events/stop`.
+pub async fn stop(State(receiver): State<Arc<Receiver>>, request: Request<Body>) -> Response {
+    answer("stop", receiver.stop(request).await)
+}
+
+/// `POST /v1/mappings`.
+pub async fn map(State(receiver): State<Arc<Receiver>>, request: Request<Body>) -> Response {
+    answer("mapping", receiver.map(request).await)
+}
+
+/// Answers, with one line in the log for what was refused.
+fn answer(request: &'static str, outcome: Result<impl IntoResponse, Problem>) -> Response {
+    match outcome {
+        Ok(kept) => kept.into_response(),
+        Err(problem) => {
+            let (kind, status) = (problem.kind().slug(), problem.status().as_u16());
+            info!(
+                request,
+                problem = kind,
+                status,
+                detail = problem.detail(),
+                "refused"
+            );
+            problem.into_response()
+        }
+    }
+}
+
+impl Receiver {
+    async fn start(&self, request: Request<Body>) -> Result<Kept, Problem> {
+        let _place = self.admission.other()?;
+        let event = event::start(body::read(request, &self.options).await?)?;
+        self.require_prepared()?;
+        let now = self.clock.now();
+        if !self.options.slack.admits(event.timestamp, now) {
+            return self.old_start(&event, now).await;
+        }
+        let span = Span::started(SpanId::new(now, self.random.u64()), event.clone());
+        let due_at = self.options.policy.open_due_at(&span.target, span.start);
+        let new = NewSpan {
+            span,
+            due_at,
+            now,
+            may_overlap: self.options.allow_overlap,
+        };
+        match self.store.start(new).await.map_err(unavailable)? {
+            Started::Opened => Ok(Kept::Now),
+            Started::Repeated => Ok(Kept::Before),
+            Started::IdTaken(fields) => self.id_taken(&fields),
+            Started::AlreadyOpen => Err(already_open()),
+            Started::Overlaps { until } => Err(overlaps(until)),
+        }
+    }
+
+    /// A start outside the slack is taken only where it is the repeat of one that was kept.
+    async fn old_start(&self, event: &StartEvent, now: Timestamp) -> Result<Kept, Problem> {
+        let earlier = match &event.id {
+            Some(id) => self.store.started_by(id).await.map_err(unavailable)?,
+            None => None,
+        };
+        match earlier.map(|span| event.differences(&span)) {
+            None => Err(self.outside_slack(now)),
+            Some(fields) if fields.is_empty() => Ok(Kept::Before),
+            Some(fields) => self.id_taken(&fields),
+        }
+    }
+
+    async fn stop(&self, request: Request<Body>) -> Result<Kept, Problem> {
+        let _place = self.admission.stop()?;
+        let event = event::stop(body::read(request, &self.options).await?)?;
+        self.require_prepared()?;
+        let now = self.clock.now();
+        if !self.options.slack.admits(event.timestamp, now) {
+            return self.old_stop(&event, now).await;
+        }
+        let new = NewStop {
+            event,
+            correlation_id: self.random.uuid_v4(),
+        };
+        match self.store.stop(new).await.map_err(unavailable)? {
+            Stopped::Ended => Ok(Kept::Now),
+            Stopped::Repeated => Ok(Kept::Before),
+            Stopped::IdTaken(fields) => self.id_taken(&fields),
+            Stopped::NotOpen => Err(not_open()),
+            Stopped::BeforeStart { start } => Err(before_start(start)),
+        }
+    }
+
+    /// A stop outside the slack is taken only where it is the repeat of one that was kept.
+    async fn old_stop(&self, event: &StopEvent, now: Timestamp) -> Result<Kept, Problem> {
+        let earlier = match &event.id {
+            Some(id) => self.store.stopped_by(id).await.map_err(unavailable)?,
+            None => None,
+        };
+        match earlier.map(|span| event.differences(&span)) {
+            None => Err(self.outside_slack(now)),
+            Some(fields) if fields.is_empty() => Ok(Kept::Before),
+            Some(fields) => self.id_taken(&fields),
+        }
+    }
+
+    async fn map(&self, request: Request<Body>) -> Result<StatusCode, Problem> {
+        let _place = self.admission.other()?;
+        let mapping = event::mapping(body::read(request, &self.options).await?)?;
+        let Some(provisioning) = &self.provisioning else {
+            let detail = "This receiver was not told where the provisioning service is.";
+            return Err(Problem::new(ProblemType::ProvisioningFailed, detail));
+        };
+        match provisioning.map(&mapping, self.clock.now()).await {
+            Mapped::Made => Ok(StatusCode::CREATED),
+            Mapped::Existed => {
+                let detail = "Metering, rating and pricing of this plan are mapped already. \
+                              A mapping is never changed.";
+                Err(Problem::new(ProblemType::MappingExists, detail))
+            }
+            Mapped::Busy { after } => {
+                let seconds = after.map_or(RETRY_AFTER_BUSY, |wait| wait.as_secs().max(1));
+                let detail = "The provisioning service takes no mappings for a while.";
+                Err(Problem::new(ProblemType::ProvisioningBusy, detail).retry_after(seconds))
+            }
+            Mapped::Failed { error } => {
+                warn!(error, "a mapping failed");
+                let detail = "The provisioning service failed. Repeating the request is safe.";
+                Err(Problem::new(ProblemType::ProvisioningFailed, detail))
+            }
+        }
+    }
+
+    /// What is answered rests on the unique indexes; without them nothing may be kept.
+    fn require_prepared(&self) -> Result<(), Problem> {
+        if self.is_prepared() {
+            return Ok(());
+        }
+        let detail = "The database is being prepared. Nothing was kept.";
+        Err(Problem::new(ProblemType::DatabaseUnavailable, detail).retry_after(RETRY_AFTER_OUTAGE))
+    }
+
+    /// An id was seen before in an event that is not the same. An original answers 201 where only
+    /// timestamp or measures differ, and keeps the first; a setting does the same here.
+    fn id_taken(&self, fields: &[Field]) -> Result<Kept, Problem> {
+        let same_target = fields
+            .iter()
+            .all(|field| !matches!(field, Field::Target(_)));
+        if self.options.lenient_repeats && same_target {
+            return Ok(Kept::Before);
+        }
+        let detail = "An event with this id was kept before, and differs in the fields named. \
+                      This one was not kept.";
+        let differs = |field: &Field| {
+            let pointer = Pointer::root().field(field.name());
+            FieldError::new(pointer, "It differs from the event that was kept.")
+        };
+        Err(Problem::new(ProblemType::IdTaken, detail).errors(fields.iter().map(differs)))
+    }
+
+    fn outside_slack(&self, now: Timestamp) -> Problem {
+        let slack = self.options.slack;
+        let (from, to) = (now.plus(-slack.past), now.plus(slack.future));
+        let detail = "The timestamp is too far from now. Nothing was kept.";
+        let error = format!("It must lie between {from} and {to}.");
+        Problem::new(ProblemType::OutsideSlack, detail)
+            .errors([FieldError::new(Pointer::root().field("timestamp"), error)])
+    }
+}
+
+fn already_open() -> Problem {
+    let detail = "The target has an open span: it was started before, and not stopped since.";
+    Problem::new(ProblemType::OpenSpan, detail)
+}
+
+fn not_open() -> Problem {
+    let detail = "The target has no open span: it was not started, or stopped since.";
+    Problem::new(ProblemType::NoOpenSpan, detail)
+}
+
+fn overlaps(until: Timestamp) -> Problem {
+    let detail = "The target's previous span ends later than this one starts. Nothing was kept.";
+    let error = format!("It must not lie before {until}, the end of the previous span.");
+    Problem::new(ProblemType::OverlappingStart, detail)
+        .errors([FieldError::new(Pointer::root().field("timestamp"), error)])
+}
+
+fn before_start(start: Timestamp) -> Problem {
+    let detail = "The stop lies before the start of the target's open span. Nothing was kept.";
+    let error = format!("It must not lie before {start}, the start of the span.");
+    Problem::new(ProblemType::StopBeforeStart, detail)
+        .errors([FieldError::new(Pointer::root().field("timestamp"), error)])
+}
+
+/// No answer of the store is no promise: the provider tries again, and its id tells repeats.
+fn unavailable(failure: StoreError) -> Problem {
+    let causes = chain(&failure);
+    match failure {
+        StoreError::Unavailable(_) => {
+            warn!(error = causes, "the database is away");
+            let detail = "The database cannot be reached. Nothing was kept.";
+            Problem::new(ProblemType::DatabaseUnavailable, detail).retry_after(RETRY_AFTER_OUTAGE)
+        }
+        StoreError::Unknown(_) => {
+            warn!(error = causes, "the database gave no final answer");
+            let detail = "The database gave no final answer. The event may or may not have been \
+                          kept: repeat it with the same id.";
+            Problem::new(ProblemType::DatabaseUnavailable, detail).retry_after(RETRY_AFTER_OUTAGE)
+        }
+        StoreError::Refused(_) => {
+            error!(error = causes, "the database refused");
+            Problem::internal()
+        }
+    }
+}
+
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}

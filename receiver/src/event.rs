@@ -1,0 +1,274 @@
+//! From JSON to events and mappings: each wrong field is named, all of them at once.
+
+use sampler_abacus::Mapping;
+use sampler_domain::{
+    EventId, Id, Measure, Measures, MeasuresError, Quantity, StartEvent, StopEvent, Target,
+    Timestamp,
+};
+use sampler_service::problem::{FieldError, Pointer, Problem, ProblemType};
+use serde_json::{Map, Value};
+
+/// Reads a start event.
+pub(crate) fn start(body: Value) -> Result<StartEvent, Problem> {
+    let mut fields = Fields::of(body)?;
+    let id = fields.event_id();
+    let timestamp = fields.timestamp();
+    let target = fields.target();
+    let measures = fields.measures();
+    fields.finish()?;
+    let all = (|| {
+        Some(StartEvent {
+            id,
+            timestamp: timestamp?,
+            target: target?,
+            measures: measures?,
+        })
+    })();
+    Ok(all.expect("what could not be read was named"))
+}
+
+/// Reads a stop event.
+pub(crate) fn stop(body: Value) -> Result<StopEvent, Problem> {
+    let mut fields = Fields::of(body)?;
+    let id = fields.event_id();
+    let timestamp = fields.timestamp();
+    let target = fields.target();
+    fields.finish()?;
+    let all = (|| {
+        Some(StopEvent {
+            id,
+            timestamp: timestamp?,
+            target: target?,
+        })
+    })();
+    Ok(all.expect("what could not be read was named"))
+}
+
+/// Reads a mapping.
+pub(crate) fn mapping(body: Value) -> Result<Mapping, Problem> {
+    let mut fields = Fields::of(body)?;
+    let mut segment = |name| fields.segment(name);
+    let resource_id = segment("resource_id");
+    let plan_id = segment("plan_id");
+    let metering_plan = segment("metering_plan");
+    let rating_plan = segment("rating_plan");
+    let pricing_plan = segment("pricing_plan");
+    fields.finish()?;
+    let all = (|| {
+        Some(Mapping {
+            resource_id: resource_id?,
+            plan_id: plan_id?,
+            metering_plan: metering_plan?,
+            rating_plan: rating_plan?,
+            pricing_plan: pricing_plan?,
+        })
+    })();
+    Ok(all.expect("what could not be read was named"))
+}
+
+/// The members of a body that were not read yet, and what is wrong with those that were.
+struct Fields {
+    members: Map<String, Value>,
+    errors: Vec<FieldError>,
+}
+
+impl Fields {
+    fn of(body: Value) -> Result<Self, Problem> {
+        match body {
+            Value::Object(members) => Ok(Self {
+                members,
+                errors: Vec::new(),
+            }),
+            _ => Err(invalid([FieldError::new(
+                Pointer::root(),
+                "It must be an object.",
+            )])),
+        }
+    }
+
+    /// All is well if every member was read and none was wrong.
+    fn finish(mut self) -> Result<(), Problem> {
+        for name in self.members.keys() {
+            let pointer = Pointer::root().field(name);
+            self.errors
+                .push(FieldError::new(pointer, "There is no field of this name."));
+        }
+        if self.errors.is_empty() {
+            Ok(())
+        } else {
+            Err(invalid(self.errors))
+        }
+    }
+
+    fn wrong(&mut self, pointer: Pointer, detail: impl AsRef<str>) {
+        self.errors
+            .push(FieldError::new(pointer, format!("It {}.", detail.as_ref())));
+    }
+
+    fn required(&mut self, name: &'static str) -> Option<(Pointer, Value)> {
+        let pointer = Pointer::root().field(name);
+        match self.members.shift_remove(name) {
+            Some(value) => Some((pointer, value)),
+            None => {
+                self.wrong(pointer, "is missing");
+                None
+            }
+        }
+    }
+
+    fn id_of(&mut self, pointer: Pointer, value: Value) -> Option<Id> {
+        let Value::String(text) = value else {
+            self.wrong(pointer, "must be a string");
+            return None;
+        };
+        match Id::new(text) {
+            Ok(id) => Some(id),
+            Err(error) => {
+                self.wrong(pointer, error.to_string());
+                None
+            }
+        }
+    }
+
+    fn id(&mut self, name: &'static str) -> Option<Id> {
+        let (pointer, value) = self.required(name)?;
+        self.id_of(pointer, value)
+    }
+
+    /// An id that becomes a segment of a path, where dots alone would lead elsewhere.
+    fn segment(&mut self, name: &'static str) -> Option<Id> {
+        let id = self.id(name)?;
+        if matches!(id.as_str(), "." | "..") {
+            self.wrong(Pointer::root().field(name), "must not be \".\" or \"..\"");
+            return None;
+        }
+        Some(id)
+    }
+
+    /// The `id` of an event may be left out; an empty one counts as none.
+    fn event_id(&mut self) -> Option<EventId> {
+        let value = self.members.shift_remove("id")?;
+        if value.as_str() == Some("") {
+            return None;
+        }
+        self.id_of(Pointer::root().field("id"), value)
+    }
+
+    fn timestamp(&mut self) -> Option<Timestamp> {
+        let (pointer, value) = self.required("timestamp")?;
+        let Some(millis) = whole_number(&value) else {
+            self.wrong(
+                pointer,
+                "must be a whole number of milliseconds since the epoch",
+            );
+            return None;
+        };
+        match Timestamp::new(millis) {
+            Ok(timestamp) => Some(timestamp),
+            Err(error) => {
+                self.wrong(pointer, format!("is out of range: {error}"));
+                None
+            }
+        }
+    }
+
+    fn target(&mut self) -> Option<Target> {
+        // All are read before any is missed, so that all are named.
+        let organization_id = self.id("organization_id");
+        let space_id = self.id("space_id");
+        let consumer_id = self.id("consumer_id");
+        let resource_id = self.id("resource_id");
+        let plan_id = self.id("plan_id");
+        let resource_instance_id = self.id("resource_instance_id");
+        Some(Target {
+            organization_id: organization_id?,
+            space_id: space_id?,
+            consumer_id: consumer_id?,
+            resource_id: resource_id?,
+            plan_id: plan_id?,
+            resource_instance_id: resource_instance_id?,
+        })
+    }
+
+    fn measures(&mut self) -> Option<Measures> {
+        let (pointer, value) = self.required("measured_usage")?;
+        let Value::Array(items) = value else {
+            self.wrong(pointer, "must be a list");
+            return None;
+        };
+        let all = items.len();
+        let read = items.into_iter().enumerate();
+        let measures: Vec<Measure> = read
+            .filter_map(|(index, item)| self.measure(pointer.clone().index(index), item))
+            .collect();
+        if measures.len() < all {
+            return None;
+        }
+        match Measures::new(measures) {
+            Ok(measures) => Some(measures),
+            Err(errors) => {
+                for error in errors {
+                    let (MeasuresError::Duration(index) | MeasuresError::Twice(index, _)) = error;
+                    let pointer = pointer.clone().index(index).field("measure");
+                    self.wrong(pointer, format!("cannot be taken: {error}"));
+                }
+                None
+            }
+        }
+    }
+
+    /// One measure: exactly a name and a quantity.
+    fn measure(&mut self, pointer: Pointer, item: Value) -> Option<Measure> {
+        let Value::Object(mut members) = item else {
+            self.wrong(pointer, "must be an object");
+            return None;
+        };
+        let name = members.shift_remove("measure");
+        let quantity = members.shift_remove("quantity");
+        for unknown in members.keys() {
+            let pointer = pointer.clone().field(unknown);
+            self.errors
+                .push(FieldError::new(pointer, "There is no field of this name."));
+        }
+        let name = self
+            .present(pointer.clone().field("measure"), name)
+            .and_then(|(pointer, value)| self.id_of(pointer, value));
+        let quantity =
+            self.present(pointer.field("quantity"), quantity)
+                .and_then(|(pointer, value)| match Quantity::new(value) {
+                    Ok(quantity) => Some(quantity),
+                    Err(error) => {
+                        self.wrong(pointer, error.to_string());
+                        None
+                    }
+                });
+        Some(Measure {
+            measure: name?,
+            quantity: quantity?,
+        })
+        .filter(|_| members.is_empty())
+    }
+
+    fn present(&mut self, pointer: Pointer, value: Option<Value>) -> Option<(Pointer, Value)> {
+        if value.is_none() {
+            self.wrong(pointer.clone(), "is missing");
+        }
+        value.map(|value| (pointer, value))
+    }
+}
+
+/// A whole number, also where it is written as `1.5e12` or `3.0`: JSON knows one kind of number.
+fn whole_number(value: &Value) -> Option<i64> {
+    if let Some(integer) = value.as_i64() {
+        return Some(integer);
+    }
+    let double = value.as_f64().filter(|double| double.fract() == 0.0)?;
+    // What lies beyond is out of range as a moment too; the cast holds it at the limits.
+    #[expect(clippy::cast_possible_truncation, reason = "held at the limits of i64")]
+    Some(double as i64)
+}
+
+fn invalid(errors: impl IntoIterator<Item = FieldError>) -> Problem {
+    let detail = "The body is JSON, but not what is expected here. Nothing was kept.";
+    Problem::new(ProblemType::InvalidEvent, detail).errors(errors)
+}

@@ -1,0 +1,161 @@
+//! Strict JSON: no member twice, no bottomless nesting, nothing behind the end.
+
+use std::fmt;
+
+use sampler_service::problem::{Problem, ProblemType};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::error::Category;
+use serde_json::{Map, Value};
+
+/// Parses a whole body.
+///
+/// # Errors
+/// 400 where it is not JSON. What the body holds is never repeated: errors end up in logs.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Value, Problem> {
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        return Err(Problem::new(
+            ProblemType::MalformedJson,
+            "The body is empty.",
+        ));
+    }
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    Strict::deserialize(&mut deserializer)
+        .and_then(|Strict(value)| deserializer.end().map(|()| value))
+        .map_err(|error| malformed(&error))
+}
+
+fn malformed(error: &serde_json::Error) -> Problem {
+    let what = match error.classify() {
+        Category::Eof => "The body ends in the middle of its JSON",
+        Category::Data => "An object of the body has two members of one name",
+        Category::Syntax | Category::Io => {
+            // Only these two texts are looked for: the rest may hold pieces of the body.
+            let text = error.to_string();
+            if text.starts_with("recursion limit exceeded") {
+                "The body's JSON is nested too deep"
+            } else if text.starts_with("number out of range") {
+                "The body holds a number that is out of range"
+            } else {
+                "The body is not JSON"
+            }
+        }
+    };
+    let detail = format!(
+        "{what}, at line {}, column {}.",
+        error.line(),
+        error.column()
+    );
+    Problem::new(ProblemType::MalformedJson, detail)
+}
+
+/// A value in which no object has two members of one name: which of them was meant?
+struct Strict(Value);
+
+impl<'de> Deserialize<'de> for Strict {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(StrictVisitor).map(Self)
+    }
+}
+
+struct StrictVisitor;
+
+impl<'de> DeserializeSeed<'de> for StrictVisitor {
+    type Value = Value;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for StrictVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = list.next_element_seed(Self)? {
+            items.push(item);
+        }
+        Ok(Value::Array(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Value, A::Error> {
+        let mut members = Map::new();
+        while let Some(name) = object.next_key::<String>()? {
+            let member = object.next_value_seed(Self)?;
+            if members.insert(name, member).is_some() {
+                return Err(A::Error::custom("two members of one name"));
+            }
+        }
+        Ok(Value::Object(members))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn detail(text: &str) -> String {
+        let problem = parse(text.as_bytes()).unwrap_err();
+        assert_eq!(problem.kind(), ProblemType::MalformedJson);
+        problem.detail().to_owned()
+    }
+
+    #[test]
+    fn values_are_read_as_they_are_written() {
+        let text =
+            r#" {"z":[1,-2,1.0,1e2,18446744073709551615],"a":{"ü":"é\n","n":null,"t":true}} "#;
+        let expected = json!({
+            "z": [1, -2, 1.0, 100.0, 18_446_744_073_709_551_615_u64],
+            "a": {"ü": "é\n", "n": null, "t": true},
+        });
+        let value = parse(text.as_bytes()).unwrap();
+        assert_eq!(value, expected);
+        assert!(value["z"][2].is_f64() && value["z"][0].is_i64());
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_without_repeating_it() {
+        assert_eq!(detail(" \n"), "The body is empty.");
+        assert!(detail("{\"a\":").starts_with("The body ends in the middle"));
+        assert!(detail("secret").starts_with("The body is not JSON"));
+        assert!(detail("{} {}").starts_with("The body is not JSON"));
+        assert!(detail("1e999").starts_with("The body holds a number that is out of range"));
+        assert!(detail(&"[".repeat(500)).starts_with("The body's JSON is nested too deep"));
+        let twice = detail(r#"{"a":{"secret":1,"secret":2}}"#);
+        assert!(twice.starts_with("An object of the body has two members of one name, at line 1"));
+        assert!(!twice.contains("secret"));
+        assert!(parse(b"\"\xff\"").is_err());
+    }
+}

@@ -1,0 +1,121 @@
+//! The program `sampler-receiver`.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use sampler_abacus::{AbacusOptions, Provisioning};
+use sampler_receiver::settings::{PROGRAM, Settings};
+use sampler_receiver::{Options, Receiver};
+use sampler_service::environment::{Clock, SystemClock, SystemRandom};
+use sampler_service::health::{Health, Progress};
+use sampler_service::http::{bind, serve};
+use sampler_service::lifecycle::{Stop, run_until_stopped};
+use sampler_service::settings::load_from_process;
+use sampler_service::telemetry;
+use sampler_store::SpanStore;
+use sampler_store_mongo::{MongoOptions, MongoStore};
+use secrecy::ExposeSecret;
+
+fn main() -> ExitCode {
+    let settings = match load_from_process(&PROGRAM, Settings::read) {
+        Ok(settings) => settings,
+        Err(plan) => return plan.carry_out(),
+    };
+    if let Err(error) = telemetry::init(&settings.log) {
+        eprintln!("sampler-receiver: {error:#}");
+        return ExitCode::FAILURE;
+    }
+    run_until_stopped(|stop| run(settings, stop)).into()
+}
+
+/// Sets everything up, then serves until told to stop, while the database is looked after.
+async fn run(settings: Settings, stop: Stop) -> anyhow::Result<()> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let store = Arc::new(connect(&settings).await?);
+    let receiver = Receiver::new(
+        store.clone(),
+        provisioning(&settings)?,
+        Arc::clone(&clock),
+        Arc::new(SystemRandom),
+        options(&settings),
+    );
+    let mut health = Health::new(clock, stop.clone());
+    let reachable = health.progress("database", settings.health.threshold);
+    let asked = Arc::clone(&receiver);
+    health.check("indexes", move || std::future::ready(asked.is_prepared()));
+    // Health is told from the beginning; a large collection takes its time to be indexed.
+    let listener = bind(&settings.http).await?;
+    let router = Arc::clone(&receiver).routes().merge(health.routes());
+    let serving = serve(listener, router, &stop);
+    let preparing = async {
+        match store.migrate_when_possible(stop.soft().cancelled()).await {
+            Ok(true) => receiver.set_prepared(),
+            Ok(false) => return Ok(()),
+            Err(error) => {
+                stop.begin();
+                return Err(error).context("preparing the database");
+            }
+        }
+        watch(&store, &reachable, settings.health.threshold, &stop).await;
+        Ok(())
+    };
+    let (served, prepared) = tokio::join!(serving, preparing);
+    served.context("serving HTTP").and(prepared)
+}
+
+/// Asks the database again and again whether it is there. A short absence is told to the clients
+/// that meet it; only one as long as the threshold makes the instance unhealthy, so that an
+/// election does not take all instances away at once.
+async fn watch(store: &MongoStore, reachable: &Progress, threshold: Duration, stop: &Stop) {
+    while !stop.is_stopping() {
+        match store.ping().await {
+            Ok(()) => reachable.beat(),
+            Err(error) => {
+                let error = anyhow::Error::from(error);
+                tracing::warn!(error = format!("{error:#}"), "the database is away");
+            }
+        }
+        let pause = tokio::time::sleep((threshold / 10).min(Duration::from_secs(5)));
+        stop.soft().run_until_cancelled(pause).await;
+    }
+}
+
+async fn connect(settings: &Settings) -> anyhow::Result<MongoStore> {
+    let database = &settings.database;
+    let options = MongoOptions {
+        uri: database.uri.expose_secret().to_owned(),
+        database: database.database.clone(),
+        collection: database.collection.clone(),
+        pool_size: database.pool_size,
+        server_selection_timeout: database.server_selection_timeout,
+        operation_timeout: database.operation_timeout,
+        app_name: PROGRAM.name.to_owned(),
+    };
+    Ok(MongoStore::connect(options).await?)
+}
+
+fn provisioning(settings: &Settings) -> anyhow::Result<Option<Provisioning>> {
+    let Some(url) = &settings.provisioning_url else {
+        return Ok(None);
+    };
+    let options = AbacusOptions {
+        url: url.clone(),
+        timeout: settings.provisioning_timeout,
+        skip_ssl_validation: settings.security.skip_ssl_validation,
+    };
+    Ok(Some(Provisioning::new(&options)?))
+}
+
+fn options(settings: &Settings) -> Options {
+    Options {
+        max_payload: settings.max_payload,
+        body_timeout: settings.body_timeout,
+        max_inflight: settings.max_inflight,
+        slack: settings.slack,
+        policy: settings.policy.clone(),
+        lenient_repeats: settings.lenient_repeats,
+        allow_overlap: settings.allow_overlap,
+    }
+}
