@@ -1,0 +1,107 @@
+//! A database, an Abacus, a receiver and workers, for one test.
+
+use std::time::Duration;
+
+use bson::Document;
+use mongodb::Collection;
+use reqwest::{Client, Response};
+use sampler_testkit::abacus::Options;
+use sampler_testkit::abacus::StandInAbacus;
+use sampler_testkit::program::Launch;
+use sampler_testkit::{Program, TestDatabase, wait_until};
+use serde_json::Value;
+
+pub(crate) const MINUTE: i64 = 60_000;
+pub(crate) const HOUR: i64 = 60 * MINUTE;
+pub(crate) const DAY: i64 = 24 * HOUR;
+
+/// How long anything may take that is waited for.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) struct Landscape {
+    pub(crate) database: TestDatabase,
+    pub(crate) abacus: StandInAbacus,
+    pub(crate) http: Client,
+}
+
+pub(crate) fn client() -> Client {
+    Client::builder().timeout(PATIENCE).build().unwrap()
+}
+
+impl Landscape {
+    pub(crate) async fn new(label: &str) -> Self {
+        Self {
+            database: TestDatabase::new(label).await,
+            abacus: StandInAbacus::start(Options::default()).await.unwrap(),
+            http: client(),
+        }
+    }
+
+    /// A receiver that is about to be started.
+    pub(crate) fn receiver(&self) -> Launch {
+        Launch::new("sampler-receiver")
+            .env("DB_URI", self.database.uri())
+            .env("PROVISIONING_URL", self.abacus.base_url())
+    }
+
+    /// A worker that is about to be started. It samples by the hour.
+    pub(crate) fn worker(&self) -> Launch {
+        Launch::new("sampler-worker")
+            .env("DB_URI", self.database.uri())
+            .env("COLLECTOR_URL", self.abacus.base_url())
+            .env("SAMPLER_DIMENSION", "hour")
+            .env("PROCESS_SCHEDULE_INTERVAL", "20")
+            .env("SAMPLER_ADOPT_INTERVAL", "100ms")
+            .env("SAMPLER_RETRY_LIMIT", "1s")
+    }
+
+    pub(crate) async fn spans(&self) -> Collection<Document> {
+        self.database.database().await.collection("spans")
+    }
+
+    pub(crate) async fn post(&self, receiver: &Program, path: &str, event: &Value) -> Response {
+        let url = format!("{}{path}", receiver.base_url());
+        self.http.post(url).json(event).send().await.unwrap()
+    }
+
+    /// Sends an event that must be taken.
+    pub(crate) async fn take(&self, receiver: &Program, path: &str, event: &Value) {
+        let response = self.post(receiver, path, event).await;
+        let status = response.status().as_u16();
+        assert_eq!(status, 201, "{path}: {}", response.text().await.unwrap());
+    }
+
+    /// Waits until no span that was stopped has anything left to do.
+    pub(crate) async fn until_complete(&self, count: u64) {
+        let spans = self.spans().await;
+        wait_until("all stopped spans are complete", PATIENCE, async || {
+            let complete = bson::doc! { "processing.complete": true };
+            spans.count_documents(complete).await.unwrap() == count
+        })
+        .await;
+    }
+
+    /// What was billed for an instance, in ms.
+    pub(crate) fn billed(&self, instance: &str) -> i128 {
+        let sums = self
+            .abacus
+            .duration_sum_by(|usage| usage.target()[5].to_owned());
+        sums.get(instance).copied().unwrap_or(0)
+    }
+}
+
+/// Waits until a program says that it is ready.
+pub(crate) async fn until_ready(http: &Client, program: &Program) {
+    wait_until("the program is ready", PATIENCE, async || {
+        status(http, program, "/healthz/ready").await == 200
+    })
+    .await;
+}
+
+pub(crate) async fn status(http: &Client, program: &Program, path: &str) -> u16 {
+    let url = format!("{}{path}", program.base_url());
+    http.get(url)
+        .send()
+        .await
+        .map_or(0, |response| response.status().as_u16())
+}

@@ -1,0 +1,133 @@
+//! The command line of the programs, and the environment that an operator of an original has.
+
+use std::process::Output;
+
+use bson::doc;
+use sampler_testkit::build::start_event;
+use sampler_testkit::now_millis;
+use serde_json::json;
+use tokio::process::Command;
+
+use crate::landscape::{Landscape, until_ready};
+
+async fn run(program: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+    let path = sampler_testkit::program::binary(program).await.unwrap();
+    let mut command = Command::new(path);
+    command
+        .env_clear()
+        .envs(environment.iter().copied())
+        .args(arguments);
+    command.output().await.unwrap()
+}
+
+#[tokio::test]
+async fn the_command_line_explains_itself() {
+    for program in ["sampler-receiver", "sampler-worker"] {
+        let help = run(program, &["--help"], &[]).await;
+        assert!(help.status.success());
+        let text = String::from_utf8(help.stdout).unwrap();
+        for flag in [
+            "--config",
+            "--print-config",
+            "--check-config",
+            "--print-defaults",
+        ] {
+            assert!(text.contains(flag), "{flag} is not in:\n{text}");
+        }
+        let wrong = run(program, &["--nonsense"], &[]).await;
+        assert_eq!(wrong.status.code(), Some(64));
+    }
+}
+
+#[tokio::test]
+async fn secrets_are_never_printed() {
+    let environment = [
+        ("COLLECTOR_URL", "http://localhost:1"),
+        ("DB_URI", "mongodb://user:hush@localhost/db"),
+        ("CLIENT_SECRET", "hush"),
+        ("JWTKEY", "hush"),
+    ];
+    for program in ["sampler-receiver", "sampler-worker"] {
+        let printed = run(program, &["--print-config"], &environment).await;
+        assert!(printed.status.success());
+        let text = String::from_utf8(printed.stdout).unwrap();
+        assert!(!text.contains("hush"), "{text}");
+        assert!(text.contains("<hidden>"));
+        let checked = run(program, &["--check-config"], &environment).await;
+        assert!(checked.status.success());
+    }
+}
+
+/// All names that the original reads, as its manifest gives them.
+#[tokio::test]
+async fn the_environment_of_an_original_works_unchanged() {
+    let both = [
+        ("PORT", "8080"),
+        ("HOST", "0.0.0.0"),
+        ("SECURED", "false"),
+        ("SKIP_SSL_VALIDATION", "true"),
+        ("DB_URI", "mongodb://localhost:27017/abacus-sampler"),
+        ("AUTH_SERVER", "https://api.example.com"),
+        ("API", "https://api.example.com"),
+        ("SPANS_COLLECTION_NAME", "spans"),
+        ("CLIENT_ID", "abacus-sampler"),
+        ("CLIENT_SECRET", "secret"),
+        ("JWTKEY", "encode"),
+        ("JWTALGO", "HS256"),
+        ("HEALTHCHECK_SECURED", "false"),
+    ];
+    let receiver = [
+        ("PROVISIONING_URL", "https://provisioning.example.com"),
+        ("MAX_INFLIGHT", "600"),
+        ("MAX_PAYLOAD", "500kb"),
+        ("SAMPLER_SLACK_PAST_INTERVAL", "5270400000"),
+        ("SAMPLER_SLACK_FUTURE_INTERVAL", "5270400000"),
+        ("HEALTHCHECK_THRESHOLD", "60000"),
+    ];
+    let worker = [
+        ("COLLECTOR_URL", "https://collector.example.com"),
+        ("SAMPLER_DIMENSION", "day"),
+        ("PROCESS_BATCH_SIZE", "100"),
+        ("PROCESS_SCHEDULE_INTERVAL", "1000"),
+        ("CLEANUP_BATCH_SIZE", "100"),
+        ("CLEANUP_SCHEDULE_INTERVAL", "1000"),
+        ("PROCESS_SPANS_MONITOR_THRESHOLD", "60000"),
+        ("CLEANUP_SPANS_MONITOR_THRESHOLD", "60000"),
+    ];
+    // One manifest may give both programs everything.
+    let everything = [&both[..], &receiver, &worker].concat();
+    for (program, own) in [
+        ("sampler-receiver", &receiver[..]),
+        ("sampler-worker", &worker),
+    ] {
+        for environment in [[&both[..], own].concat(), everything.clone()] {
+            let checked = run(program, &["--check-config"], &environment).await;
+            let text = String::from_utf8(checked.stderr).unwrap();
+            assert!(checked.status.success(), "{program}: {text}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bound_service_gives_the_database() {
+    let world = Landscape::new("vcap").await;
+    let services = json!({ "mongodb": [{
+        "name": "sampler-db", "label": "mongodb", "tags": ["mongodb"],
+        "credentials": { "uri": world.database.uri() },
+    }] });
+    let receiver = world
+        .receiver()
+        .env("DB_URI", "mongodb://nowhere.invalid/elsewhere")
+        .env("VCAP_SERVICES", services.to_string())
+        .start()
+        .await
+        .unwrap();
+    until_ready(&world.http, &receiver).await;
+    world
+        .take(&receiver, "/v1/events/start", &start_event(1, now_millis()))
+        .await;
+    assert_eq!(
+        world.spans().await.count_documents(doc! {}).await.unwrap(),
+        1
+    );
+}

@@ -1,0 +1,159 @@
+//! The real trace: 8,152 pods through the real programs, compared with what the file alone gives.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures_util::{StreamExt, stream};
+use sampler_testkit::{Program, now_millis, wait_until, workspace_dir};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+use crate::landscape::{DAY, Landscape, until_ready};
+
+const MEASURES: [&str; 4] = ["cpu_milli", "memory_mib", "num_gpu", "gpu_milli"];
+
+/// A pod: when it was there, in ms, and what it held.
+struct Pod {
+    name: String,
+    start: i64,
+    end: i64,
+    held: [i64; 4],
+}
+
+fn file() -> PathBuf {
+    workspace_dir().join("../shared/traces/openb_pod_list_default.csv")
+}
+
+/// The pods, with their times moved so that the last one ends an hour ago.
+fn pods() -> Option<Vec<Pod>> {
+    let mut reader = csv::Reader::from_path(file()).ok()?;
+    let columns = reader.headers().unwrap().clone();
+    let column = |name: &str| columns.iter().position(|column| column == name).unwrap();
+    let (name, start, end) = (
+        column("name"),
+        column("creation_time"),
+        column("deletion_time"),
+    );
+    let held = MEASURES.map(column);
+    let mut pods: Vec<Pod> = reader
+        .records()
+        .map(|record| {
+            let record = record.unwrap();
+            let number = |column: usize| record[column].parse::<i64>().unwrap();
+            Pod {
+                name: record[name].to_owned(),
+                start: number(start) * 1_000,
+                end: number(end) * 1_000,
+                held: held.map(number),
+            }
+        })
+        .collect();
+    let last = pods.iter().map(|pod| pod.end).max().unwrap();
+    // An odd number, so that boundaries fall anywhere.
+    let shift = now_millis() - 3_600_001 - last;
+    for pod in &mut pods {
+        pod.start += shift;
+        pod.end += shift;
+    }
+    Some(pods)
+}
+
+/// Duration times measure, by day and measure, straight from the file.
+fn expected(pods: &[Pod]) -> BTreeMap<(i64, &'static str), i128> {
+    let mut sums = BTreeMap::new();
+    for pod in pods {
+        let mut from = pod.start;
+        while from < pod.end {
+            let day = from.div_euclid(DAY);
+            let until = pod.end.min((day + 1) * DAY);
+            for (measure, held) in MEASURES.into_iter().zip(pod.held) {
+                *sums.entry((day, measure)).or_default() +=
+                    i128::from(until - from) * i128::from(held);
+            }
+            *sums.entry((day, "duration")).or_default() += i128::from(until - from);
+            from = until;
+        }
+    }
+    sums.retain(|_, sum| *sum != 0);
+    sums
+}
+
+/// The same as it was billed.
+fn billed(world: &Landscape) -> BTreeMap<(i64, &'static str), i128> {
+    let mut sums = BTreeMap::new();
+    for (day, amounts) in world.abacus.amounts_per_day() {
+        for measure in MEASURES.into_iter().chain(["duration"]) {
+            let amount = amounts.get(measure).copied().unwrap_or(0);
+            if amount != 0 {
+                sums.insert((day, measure), amount);
+            }
+        }
+    }
+    sums
+}
+
+fn event(pod: &Pod, timestamp: i64) -> Value {
+    json!({
+        "id": format!("{}-{timestamp}", pod.name),
+        "timestamp": timestamp,
+        "organization_id": "cluster",
+        "space_id": "trace",
+        "consumer_id": pod.name,
+        "resource_id": "pod",
+        "plan_id": "default",
+        "resource_instance_id": pod.name,
+    })
+}
+
+/// Starts a pod, and stops it.
+async fn replay(world: &Landscape, receiver: &Program, pod: &Pod) {
+    let measured = MEASURES.into_iter().zip(pod.held);
+    let measured: Vec<Value> = measured
+        .map(|(measure, held)| json!({ "measure": measure, "quantity": held }))
+        .collect();
+    let mut start = event(pod, pod.start);
+    start["measured_usage"] = Value::from(measured);
+    world.take(receiver, "/v1/events/start", &start).await;
+    world
+        .take(receiver, "/v1/events/stop", &event(pod, pod.end))
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_real_trace_is_billed_to_the_millisecond() {
+    let Some(pods) = pods() else {
+        eprintln!("skipped: the trace is not at {}", file().display());
+        return;
+    };
+    assert_eq!(pods.len(), 8_152);
+    let world = Arc::new(Landscape::new("trace").await);
+    let slack = (400 * DAY).to_string();
+    let receiver = world.receiver().env("SAMPLER_SLACK_PAST_INTERVAL", "300d");
+    let receiver = receiver
+        .env("SAMPLER_DIMENSION", "day")
+        .start()
+        .await
+        .unwrap();
+    until_ready(&world.http, &receiver).await;
+    let worker = |world: &Landscape| {
+        let worker = world.worker().env("SAMPLER_DIMENSION", "day");
+        worker.env("SAMPLER_RETENTION", &slack)
+    };
+    let workers = [
+        worker(&world).start().await.unwrap(),
+        worker(&world).start().await.unwrap(),
+    ];
+    let count = pods.len() as u64;
+    stream::iter(&pods)
+        .for_each_concurrent(64, |pod| replay(&world, &receiver, pod))
+        .await;
+    let spans = world.spans().await;
+    wait_until("all pods are billed", Duration::from_mins(4), async || {
+        let complete = bson::doc! { "processing.complete": true };
+        spans.count_documents(complete).await.unwrap() == count
+    })
+    .await;
+    assert_eq!(billed(&world), expected(&pods));
+    drop(workers);
+}
