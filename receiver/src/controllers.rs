@@ -240,6 +240,7 @@ fn before_start(start: Timestamp) -> Problem {
 }
 
 /// No answer of the store is no promise: the provider tries again, and its id tells repeats.
+#[expect(clippy::needless_pass_by_value, reason = "it is what map_err gives")]
 fn unavailable(failure: StoreError) -> Problem {
     let causes = chain(&failure);
     match failure {

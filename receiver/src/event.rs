@@ -107,13 +107,8 @@ impl Fields {
 
     fn required(&mut self, name: &'static str) -> Option<(Pointer, Value)> {
         let pointer = Pointer::root().field(name);
-        match self.members.shift_remove(name) {
-            Some(value) => Some((pointer, value)),
-            None => {
-                self.wrong(pointer, "is missing");
-                None
-            }
-        }
+        let value = self.members.shift_remove(name);
+        self.present(pointer, value)
     }
 
     fn id_of(&mut self, pointer: Pointer, value: Value) -> Option<Id> {

@@ -145,8 +145,9 @@ mod tests {
         assert!(value["z"][2].is_f64() && value["z"][0].is_i64());
     }
 
+    /// Fault 17 of the original: parse errors echoed the body.
     #[test]
-    fn what_is_wrong_is_said_without_repeating_it() {
+    fn fault_17_what_is_wrong_is_said_without_repeating_it() {
         assert_eq!(detail(" \n"), "The body is empty.");
         assert!(detail("{\"a\":").starts_with("The body ends in the middle"));
         assert!(detail("secret").starts_with("The body is not JSON"));

@@ -1,5 +1,7 @@
 //! The real programs on a real MongoDB, against a stand-in Abacus.
 
+#![allow(clippy::unwrap_used, reason = "a test may end with a panic")]
+
 mod landscape;
 mod lifecycle;
 mod main_job;

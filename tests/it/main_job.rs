@@ -125,12 +125,12 @@ async fn what_a_provider_meets_over_http() {
     assert_eq!(open.status(), 409);
     let stop = stop_event(1, now);
     let body = serde_json::to_vec(&stop).unwrap();
-    let mut packer = GzEncoder::new(Vec::new(), Compression::default());
-    packer.write_all(&body).unwrap();
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
+    gzip.write_all(&body).unwrap();
     let packed = world
         .http
         .post(url("/v1/events/stop"))
-        .body(packer.finish().unwrap());
+        .body(gzip.finish().unwrap());
     let packed = packed.header("content-type", "application/json; charset=UTF-8");
     let answer = packed
         .header("content-encoding", "gzip")

@@ -58,6 +58,62 @@ async fn secrets_are_never_printed() {
     }
 }
 
+/// The tables are sound, and each program knows the names of the other's settings: one manifest,
+/// or one file, can serve both, and a mistyped name is still a mistake.
+#[test]
+fn each_program_knows_the_names_of_the_other() {
+    let (receiver, worker) = (
+        sampler_receiver::settings::PROGRAM,
+        sampler_worker::settings::PROGRAM,
+    );
+    for (program, other) in [(&receiver, &worker), (&worker, &receiver)] {
+        assert_eq!(program.slips(), Vec::<String>::new());
+        let of_other: Vec<&str> = other
+            .settings()
+            .filter(|setting| program.setting(setting.key).is_none())
+            .flat_map(|setting| [setting.env, setting.key])
+            .collect();
+        assert_eq!(program.foreign, of_other, "{}", program.name);
+    }
+}
+
+/// Fault 3 of the original: dedup ids went after 30 days, while events of 61 days were let in.
+#[tokio::test]
+async fn fault_3_a_retention_shorter_than_the_slack_does_not_start() {
+    let environment = |retention, slack| {
+        [
+            ("COLLECTOR_URL", "http://localhost:1"),
+            ("SAMPLER_RETENTION", retention),
+            ("SAMPLER_SLACK_PAST_INTERVAL", slack),
+        ]
+    };
+    let short = run(
+        "sampler-worker",
+        &["--check-config"],
+        &environment("61d", "5270400001"),
+    )
+    .await;
+    assert_eq!(short.status.code(), Some(64));
+    assert!(
+        String::from_utf8(short.stderr)
+            .unwrap()
+            .contains("billed twice")
+    );
+    let enough = run(
+        "sampler-worker",
+        &["--check-config"],
+        &environment("61d", "5270400000"),
+    )
+    .await;
+    assert!(enough.status.success());
+    let defaults = run(
+        "sampler-worker",
+        &["--check-config"],
+        &[("COLLECTOR_URL", "http://localhost:1")],
+    );
+    assert!(defaults.await.status.success());
+}
+
 /// All names that the original reads, as its manifest gives them.
 #[tokio::test]
 async fn the_environment_of_an_original_works_unchanged() {

@@ -70,13 +70,13 @@ impl Worker {
             let Some(slot) = self.slot(&slots).await else {
                 break;
             };
-            let Some((span, hold)) = queue.pop_front() else {
+            let Some((span, kept)) = queue.pop_front() else {
                 continue;
             };
             let worker = Arc::clone(self);
             tasks.spawn(async move {
                 worker.drive(span).await;
-                drop((hold, slot));
+                drop((kept, slot));
             });
         }
         tasks.close();

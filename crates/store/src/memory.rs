@@ -331,9 +331,9 @@ mod tests {
     use super::*;
     use crate::contract::support::{Shared, at};
 
-    async fn store() -> Shared {
+    fn store() -> Shared {
         Arc::new(MemoryStore::new(|| at(0)))
     }
 
-    crate::store_contract_tests!(store());
+    crate::store_contract_tests!(std::future::ready(store()));
 }

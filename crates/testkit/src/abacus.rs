@@ -19,7 +19,7 @@ pub use fault::{Endpoint, Fault};
 pub use schema::{Measure, Usage};
 pub use stand_in::StandInAbacus;
 pub use state::{Counted, Mapping, Outcome, Post};
-pub use sums::Amounts;
+pub use sums::{Amounts, add_amounts};
 
 use crate::now_millis;
 

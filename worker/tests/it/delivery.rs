@@ -101,7 +101,7 @@ async fn a_429_holds_everybody_back_for_as_long_as_it_says() {
     for number in 0..20 {
         world.start(&format!("{number}"), -HOUR).await;
     }
-    let after = Duration::from_secs(600);
+    let after = Duration::from_mins(10);
     world.abacus.answer_first([Answer::Wait { after }]);
     let worker = world.run("w");
     world.pass(590_000).await;
@@ -120,7 +120,7 @@ async fn a_429_holds_everybody_back_for_as_long_as_it_says() {
 async fn a_503_may_say_how_long_to_wait() {
     let world = World::new();
     world.start("i", -HOUR).await;
-    let after = Some(Duration::from_secs(120));
+    let after = Some(Duration::from_mins(2));
     world.abacus.answer_first([Answer::TryAgain {
         after,
         error: "busy".into(),

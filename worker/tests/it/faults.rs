@@ -13,7 +13,7 @@ use sampler_store::{
     StoreError,
 };
 
-use crate::world::{HOUR, MINUTE, World, stop_in};
+use crate::world::{HOUR, MINUTE, World, run_with, stop_in};
 
 /// Where a call fails.
 #[derive(Clone, Copy, PartialEq)]
@@ -57,11 +57,13 @@ impl Faulty {
             hook(name);
         }
         let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        let fails = (number % self.every == 0).then_some(if number / self.every % 2 == 0 {
-            When::Before
-        } else {
-            When::After
-        });
+        let fails = (number.is_multiple_of(self.every)).then_some(
+            if (number / self.every).is_multiple_of(2) {
+                When::Before
+            } else {
+                When::After
+            },
+        );
         if fails == Some(When::Before) {
             return Err(StoreError::Unavailable("it was not reached".into()));
         }
@@ -180,7 +182,7 @@ async fn a_store_that_fails_every_few_calls_costs_time_but_no_bill() {
         let world = World::new();
         let mut parts = world.parts();
         parts.store = Faulty::new(world.store.clone(), every);
-        let worker = world.run_with(parts, crate::world::options("w"));
+        let worker = run_with(parts, crate::world::options("w"));
         assert_all_is_billed_once(&world, 12).await;
         worker.stop().await;
     }
@@ -252,7 +254,7 @@ async fn a_stop_between_post_and_note_is_seen_at_once() {
                 assert!(stop.as_mut().poll(&mut context).is_ready());
             }
         }));
-        let worker = world.run_with(parts, crate::world::options("w"));
+        let worker = run_with(parts, crate::world::options("w"));
         if call == "postpone" {
             // Looked at once before anything is due: it is put off just when the stop comes.
             world.pass(HOUR).await;

@@ -1,5 +1,7 @@
 //! The worker over the store in memory, in virtual time, against a scripted Abacus.
 
+#![allow(clippy::unwrap_used, reason = "a test may end with a panic")]
+
 mod delivery;
 mod faults;
 mod sampling;

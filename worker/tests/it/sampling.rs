@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sampler_domain::{Interval, Planned, Span, SpanId, StartEvent};
 
-use crate::world::{DAY, HOUR, MINUTE, NOON, World, options, target};
+use crate::world::{DAY, HOUR, MINUTE, NOON, World, options, run_with, target};
 
 #[tokio::test(start_paused = true)]
 async fn a_backlog_is_worked_off_without_waiting_for_the_next_look() {
@@ -153,7 +153,7 @@ async fn completed_spans_are_removed_after_the_retention_and_no_others() {
     world.start("open", -2 * HOUR).await;
     let mut options = options("w");
     options.retention = 3 * HOUR;
-    let worker = world.run_with(world.parts(), options);
+    let worker = run_with(world.parts(), options);
     world.pass(2 * HOUR - MINUTE).await;
     assert_eq!(world.store.all().len(), 26);
     world.pass(2 * MINUTE).await;
@@ -172,7 +172,7 @@ async fn a_change_of_granularity_moves_nothing_that_was_billed() {
     let mut by_minute = options("w");
     by_minute.policy.granularities =
         sampler_domain::Granularities::all(sampler_domain::Granularity::Minute);
-    let worker = world.run_with(world.parts(), by_minute);
+    let worker = run_with(world.parts(), by_minute);
     world.stop("i", 10 * MINUTE + 1).await;
     world
         .until("it is complete", || world.is_complete("i"))

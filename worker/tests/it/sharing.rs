@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::world::{DAY, HOUR, World, options};
+use crate::world::{DAY, HOUR, World, options, run_with};
 
 /// Fault 11 of the original: every worker read the same first spans.
 #[tokio::test(start_paused = true)]
@@ -60,7 +60,7 @@ async fn workers_that_do_not_know_of_each_other_bill_nothing_twice() {
     }
     *world.abacus.latency.lock().unwrap() = Duration::from_millis(10);
     // The same name twice: each takes itself for the only one.
-    let workers = [world.run_with(world.parts(), options("w")), world.run("w")];
+    let workers = [run_with(world.parts(), options("w")), world.run("w")];
     world
         .until("all are through", || {
             (0..20).all(|number| world.abacus.sum(&format!("{number}")) == DAY)

@@ -224,14 +224,7 @@ impl World {
     }
 
     pub(crate) fn run(&self, name: &str) -> Running {
-        self.run_with(self.parts(), options(name))
-    }
-
-    pub(crate) fn run_with(&self, parts: Parts, options: Options) -> Running {
-        let stop = CancellationToken::new();
-        let worker = Worker::new(parts, options, stop.clone());
-        let task = tokio::spawn(async move { worker.run().await });
-        Running { stop, task }
+        run_with(self.parts(), options(name))
     }
 
     /// Starts an instance `millis` after noon.
@@ -300,4 +293,12 @@ pub(crate) async fn stop_in(store: &dyn SpanStore, instance: &str, millis: i64) 
         })
         .await
         .unwrap()
+}
+
+/// Runs a worker of these parts.
+pub(crate) fn run_with(parts: Parts, options: Options) -> Running {
+    let stop = CancellationToken::new();
+    let worker = Worker::new(parts, options, stop.clone());
+    let task = tokio::spawn(async move { worker.run().await });
+    Running { stop, task }
 }

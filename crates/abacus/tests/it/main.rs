@@ -1,5 +1,7 @@
 //! The clients over real connections, against servers that answer, hang, break off or are away.
 
+#![allow(clippy::unwrap_used, reason = "a test may end with a panic")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

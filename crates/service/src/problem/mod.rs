@@ -44,6 +44,13 @@ impl FieldError {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
     kind: ProblemType,
+    /// Boxed, because a problem is what functions return that usually return something small.
+    rest: Box<Rest>,
+}
+
+/// What makes one problem differ from others of its kind.
+#[derive(Clone, Debug, PartialEq)]
+struct Rest {
     detail: String,
     errors: Vec<FieldError>,
     members: Map<String, Value>,
@@ -69,12 +76,15 @@ impl Problem {
         let detail = detail.into();
         debug_assert!(detail.ends_with('.'), "not a full sentence: {detail:?}");
         let (errors, members, headers) = (Vec::new(), Map::new(), HeaderMap::new());
-        Self {
-            kind,
+        let rest = Rest {
             detail,
             errors,
             members,
             headers,
+        };
+        Self {
+            kind,
+            rest: Box::new(rest),
         }
     }
 
@@ -89,8 +99,8 @@ impl Problem {
     /// Names the fields that are wrong, the first [`ERRORS_MAX`] of them.
     #[must_use]
     pub fn errors(mut self, errors: impl IntoIterator<Item = FieldError>) -> Self {
-        let free = ERRORS_MAX.saturating_sub(self.errors.len());
-        self.errors.extend(errors.into_iter().take(free));
+        let free = ERRORS_MAX.saturating_sub(self.rest.errors.len());
+        self.rest.errors.extend(errors.into_iter().take(free));
         self
     }
 
@@ -102,7 +112,7 @@ impl Problem {
             !reserved.contains(&name),
             "{name} is a member of every problem"
         );
-        self.members.insert(name.to_owned(), value.into());
+        self.rest.members.insert(name.to_owned(), value.into());
         self
     }
 
@@ -121,7 +131,7 @@ impl Problem {
     /// Adds any other header, such as the challenge of an answer 401.
     #[must_use]
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
-        self.headers.insert(name, value);
+        self.rest.headers.insert(name, value);
         self
     }
 
@@ -132,7 +142,7 @@ impl Problem {
 
     /// What is the matter this time.
     pub fn detail(&self) -> &str {
-        &self.detail
+        &self.rest.detail
     }
 
     /// The status of the answer.
@@ -152,12 +162,12 @@ impl IntoResponse for Problem {
             r#type: self.kind.uri(),
             title: self.kind.title(),
             status: self.status().as_u16(),
-            detail: &self.detail,
-            errors: &self.errors,
-            members: &self.members,
+            detail: &self.rest.detail,
+            errors: &self.rest.errors,
+            members: &self.rest.members,
         };
         let mut response = (self.status(), Json(document)).into_response();
-        response.headers_mut().extend(self.headers);
+        response.headers_mut().extend(self.rest.headers);
         response
             .headers_mut()
             .insert(header::CONTENT_TYPE, MEDIA_TYPE);
@@ -234,7 +244,7 @@ mod tests {
         let many = || (0..ERRORS_MAX - 1).map(|_| error());
         let problem = Problem::new(ProblemType::InvalidEvent, "Much is wrong.");
         let problem = problem.errors(many()).errors(many());
-        assert_eq!(problem.errors.len(), ERRORS_MAX);
+        assert_eq!(problem.rest.errors.len(), ERRORS_MAX);
     }
 
     #[test]

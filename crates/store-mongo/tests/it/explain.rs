@@ -74,8 +74,10 @@ async fn examined(spans: &Collection<Document>) -> Vec<(i64, i64, i64)> {
     seen
 }
 
+/// Fault 10 of the original, among others: every stop scanned the collection twice.
 #[tokio::test(flavor = "multi_thread")]
-async fn work_is_found_among_a_million_idle_and_finished_spans_by_looking_at_what_is_due() {
+async fn fault_10_work_is_found_among_a_million_idle_and_finished_spans_by_looking_at_what_is_due()
+{
     let (store, spans) = store_and_spans("million").await;
     fill(&spans).await;
     // `$out` keeps the indexes that the collection has.
@@ -104,7 +106,8 @@ async fn work_is_found_among_a_million_idle_and_finished_spans_by_looking_at_wha
         let found = store.due(&query).await.unwrap().len();
         assert_eq!(found, limit.min(200));
         let finds = examined(&spans).await;
-        assert_eq!(finds.iter().map(|find| find.2).sum::<i64>(), found as i64);
+        let returned: i64 = finds.iter().map(|find| find.2).sum();
+        assert_eq!(usize::try_from(returned), Ok(found));
         for (keys, documents, returned) in finds {
             // One more key for each of the 64 partitions, where its range ends.
             assert!(

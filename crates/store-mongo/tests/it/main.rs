@@ -1,5 +1,7 @@
 //! The MongoDB store on a real MongoDB.
 
+#![allow(clippy::unwrap_used, reason = "a test may end with a panic")]
+
 mod contract;
 mod explain;
 mod migration;

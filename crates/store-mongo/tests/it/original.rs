@@ -219,7 +219,7 @@ async fn events_of_both_receivers_meet_in_one_collection() {
         .await
         .unwrap()
         .unwrap();
-    assert_eq!(document.get_bool("end_is_set").unwrap(), true);
+    assert!(document.get_bool("end_is_set").unwrap());
     assert_eq!(
         store.stopped_by(&id("z")).await.unwrap().unwrap().end,
         Some(at(-3 * 3_600_000))

@@ -64,7 +64,7 @@ async fn a_write_goes_on_when_its_caller_goes_away() {
         start(&store, Some("last"), "last", 0).await,
         Started::Opened
     );
-    let kept = wait_until(
+    wait_until(
         "the last span is there",
         Duration::from_secs(10),
         async || {
@@ -76,6 +76,5 @@ async fn a_write_goes_on_when_its_caller_goes_away() {
         },
     )
     .await;
-    let _ = kept;
     assert!(store.started_by(&id("last")).await.unwrap().is_some());
 }

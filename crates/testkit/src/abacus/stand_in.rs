@@ -13,7 +13,7 @@ use super::fault::Fault;
 use super::schema::Usage;
 use super::server::serve;
 use super::state::{Counted, Mapping, Post, State};
-use super::sums::{Amounts, add};
+use super::sums::{Amounts, add_amounts};
 use super::{Clock, Options};
 
 /// A running stand-in. It goes when this value goes.
@@ -163,7 +163,7 @@ impl StandInAbacus {
     pub fn amounts_by<K: Ord>(&self, key: impl Fn(&Usage) -> K) -> BTreeMap<K, Amounts> {
         let mut sums: BTreeMap<K, Amounts> = BTreeMap::new();
         for counted in self.counted() {
-            add(sums.entry(key(&counted.usage)).or_default(), &counted.usage);
+            add_amounts(sums.entry(key(&counted.usage)).or_default(), &counted.usage);
         }
         sums
     }

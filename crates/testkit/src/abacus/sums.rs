@@ -11,7 +11,7 @@ pub type Amounts = BTreeMap<String, i128>;
 
 /// Adds what one usage amounts to: its duration, and duration times quantity for each measure whose
 /// quantity is an integer.
-pub(super) fn add(amounts: &mut Amounts, usage: &Usage) {
+pub fn add_amounts(amounts: &mut Amounts, usage: &Usage) {
     let duration = usage.duration();
     let mut seen: Vec<&str> = Vec::with_capacity(usage.measured_usage.len());
     // From the last, because the last of a name wins.
@@ -74,8 +74,8 @@ mod tests {
             measured_usage: measures.map(measure).to_vec(),
         };
         let mut amounts = Amounts::new();
-        add(&mut amounts, &usage);
-        add(&mut amounts, &usage);
+        add_amounts(&mut amounts, &usage);
+        add_amounts(&mut amounts, &usage);
         let memory = -8 * i128::from(i64::MAX);
         let expected = [("duration".to_owned(), -8), ("memory".to_owned(), memory)];
         assert_eq!(amounts, Amounts::from(expected));

@@ -34,7 +34,7 @@ impl TestDatabase {
     pub async fn new(label: &str) -> Self {
         match Self::try_new(label).await {
             Ok(database) => database,
-            Err(error) => panic!("no database for tests: {error:?}"),
+            Err(error) => panic!("no database for tests: {error:#}"),
         }
     }
 

@@ -1,0 +1,55 @@
+//! The project's own commands: `cargo xtask <command>`.
+
+mod checks;
+mod docs;
+mod replay;
+mod shell;
+mod up;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", about, version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Starts the whole of Sampler on this machine and replays events.
+    Up(up::Arguments),
+    /// Runs all tests, with one MongoDB for all of them.
+    Test {
+        /// Passed on to the test runner: names of tests, for example.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        filters: Vec<String>,
+    },
+    /// Runs what the continuous integration runs.
+    Ci,
+    /// Writes the documents that are made from the programs.
+    Docs {
+        /// Changes nothing, and fails where a document is not up to date.
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Up(arguments) => up::run(arguments).await,
+        Command::Test { filters } => checks::test(&filters).await,
+        Command::Ci => checks::ci().await,
+        Command::Docs { check } => docs::run(check),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! The table: what was used, what was billed, and the difference.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::{self, Write};
+
+use chrono::DateTime;
+use sampler_testkit::abacus::StandInAbacus;
+
+use super::attribution::{Bill, Row, attribute};
+use super::send::Sent;
+use super::spans::{Key, State};
+
+/// How many rows without a difference are shown.
+const ROWS_SHOWN: usize = 30;
+/// How many rows with a difference, and events that were refused, are shown.
+const FAULTS_SHOWN: usize = 50;
+
+/// One span.
+#[derive(Clone, Debug)]
+struct Line {
+    target: String,
+    start: String,
+    end: String,
+    used: i128,
+    bill: Bill,
+    /// Why it is wrong, if it is so for another reason than the difference.
+    note: &'static str,
+}
+
+/// What is billed for all spans together, of one measure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Total {
+    used: i128,
+    billed: i128,
+}
+
+/// What came of a replay.
+#[derive(Debug)]
+pub(super) struct Report {
+    lines: Vec<Line>,
+    totals: BTreeMap<String, Total>,
+    refused: Vec<String>,
+    strays: usize,
+    put_aside: usize,
+}
+
+impl Report {
+    pub(super) fn new(sent: &Sent, states: &HashMap<Key, State>, abacus: &StandInAbacus) -> Self {
+        let (bills, strays) = attribute(&sent.rows, &abacus.counted());
+        let mut totals = BTreeMap::new();
+        let mut lines = Vec::with_capacity(bills.len());
+        for (row, bill) in sent.rows.iter().zip(bills) {
+            let state = states.get(&(row.target.clone(), row.start, row.end));
+            let line = Line::new(row, state, bill);
+            add_totals(&mut totals, row, &line);
+            lines.push(line);
+        }
+        let put_aside = abacus.put_aside().len();
+        Self {
+            lines,
+            totals,
+            refused: sent.refused.clone(),
+            strays,
+            put_aside,
+        }
+    }
+
+    /// Whether everything was taken, is complete, and was billed as it was used.
+    pub(super) fn is_right(&self) -> bool {
+        let totals_right = self.totals.values().all(|total| total.used == total.billed);
+        let lines_right = self.lines.iter().all(Line::is_right);
+        totals_right && lines_right && self.refused.is_empty() && self.strays == 0
+    }
+
+    fn is_shown(&self, number: usize) -> bool {
+        let line = &self.lines[number];
+        let wrong = || {
+            self.lines[..number]
+                .iter()
+                .filter(|line| !line.is_right())
+                .count()
+        };
+        number < ROWS_SHOWN || (!line.is_right() && wrong() < FAULTS_SHOWN)
+    }
+}
+
+impl Line {
+    fn new(row: &Row, state: Option<&State>, bill: Bill) -> Self {
+        let sampled_to = state.map_or(row.start, |state| state.sampled_to);
+        let until = row.end.unwrap_or(sampled_to);
+        let note = match (state, row.end) {
+            (None, _) => "not in the database",
+            (
+                Some(State {
+                    complete: false, ..
+                }),
+                Some(_),
+            ) => "not complete",
+            _ => "",
+        };
+        let [.., resource, plan, instance] = &row.target;
+        Self {
+            target: format!("{resource}/{plan}/{instance}"),
+            start: moment(row.start),
+            end: row
+                .end
+                .map_or_else(|| format!("open ({})", moment(sampled_to)), moment),
+            used: i128::from(until - row.start),
+            bill,
+            note,
+        }
+    }
+
+    fn difference(&self) -> i128 {
+        self.bill.duration - self.used
+    }
+
+    fn is_right(&self) -> bool {
+        self.difference() == 0 && self.note.is_empty()
+    }
+
+    fn cells(&self) -> [String; 9] {
+        [
+            self.target.clone(),
+            self.start.clone(),
+            self.end.clone(),
+            self.used.to_string(),
+            self.bill.duration.to_string(),
+            self.difference().to_string(),
+            (self.bill.forwards + self.bill.backwards).to_string(),
+            self.bill.backwards.to_string(),
+            self.note.to_owned(),
+        ]
+    }
+}
+
+/// Adds a span to the totals: its duration, and its duration times each integer quantity.
+fn add_totals(totals: &mut BTreeMap<String, Total>, row: &Row, line: &Line) {
+    let mut used = vec![("duration", line.used)];
+    for measure in row.measures.as_array().into_iter().flatten() {
+        if let (Some(name), Some(quantity)) =
+            (measure["measure"].as_str(), measure["quantity"].as_i64())
+        {
+            used.push((name, line.used * i128::from(quantity)));
+        }
+    }
+    for (name, amount) in used {
+        totals.entry(name.to_owned()).or_default().used += amount;
+    }
+    for (name, amount) in &line.bill.amounts {
+        totals.entry(name.clone()).or_default().billed += amount;
+    }
+}
+
+fn moment(millis: i64) -> String {
+    let moment = DateTime::from_timestamp_millis(millis);
+    moment.map_or_else(
+        || millis.to_string(),
+        |moment| moment.format("%F %T%.3f").to_string(),
+    )
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let header = [
+            "target",
+            "start (UTC)",
+            "end (UTC)",
+            "used ms",
+            "billed ms",
+            "difference",
+            "usages",
+            "negative",
+            "",
+        ];
+        let shown: Vec<usize> = (0..self.lines.len())
+            .filter(|line| self.is_shown(*line))
+            .collect();
+        let mut table = vec![header.map(str::to_owned)];
+        table.extend(shown.iter().map(|line| self.lines[*line].cells()));
+        write_table(f, &table, &[0, 1, 2, 8])?;
+        let rest = self.lines.len() - shown.len();
+        if rest > 0 {
+            let wrong = self.lines.iter().filter(|line| !line.is_right()).count();
+            writeln!(
+                f,
+                "... and {rest} more; {wrong} of all {} differ",
+                self.lines.len()
+            )?;
+        }
+        writeln!(f)?;
+        let header = ["over all spans", "used", "billed", "difference"].map(str::to_owned);
+        let total = |(name, Total { used, billed }): (&String, &Total)| {
+            [
+                name.clone(),
+                used.to_string(),
+                billed.to_string(),
+                (billed - used).to_string(),
+            ]
+        };
+        let totals: Vec<_> = [header]
+            .into_iter()
+            .chain(self.totals.iter().map(total))
+            .collect();
+        write_table(f, &totals, &[0])?;
+        self.write_faults(f)
+    }
+}
+
+impl Report {
+    fn write_faults(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for refused in self.refused.iter().take(FAULTS_SHOWN) {
+            writeln!(f, "not taken: {refused}")?;
+        }
+        if self.refused.len() > FAULTS_SHOWN {
+            writeln!(f, "not taken: {} in all", self.refused.len())?;
+        }
+        if self.strays > 0 {
+            writeln!(f, "{} usages belong to none of these spans", self.strays)?;
+        }
+        if self.put_aside > 0 {
+            writeln!(f, "{} usages were put aside by Abacus", self.put_aside)?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes cells in columns; those of the given numbers to the left, the others to the right.
+fn write_table<const N: usize>(
+    f: &mut fmt::Formatter<'_>,
+    table: &[[String; N]],
+    left: &[usize],
+) -> fmt::Result {
+    let width = |column: usize| table.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<usize> = (0..N)
+        .map(|column| width(column).unwrap_or_default())
+        .collect();
+    for row in table {
+        let mut line = String::new();
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let padding = " ".repeat(width - cell.chars().count());
+            if left.contains(&column) {
+                write!(line, "{cell}{padding}  ")?;
+            } else {
+                write!(line, "{padding}{cell}  ")?;
+            }
+        }
+        writeln!(f, "{}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(used: i128, billed: i128, note: &'static str) -> Line {
+        let bill = Bill {
+            duration: billed,
+            forwards: 2,
+            backwards: 1,
+            ..Bill::default()
+        };
+        let text = String::new;
+        Line {
+            target: "r/p/i".to_owned(),
+            start: text(),
+            end: text(),
+            used,
+            bill,
+            note,
+        }
+    }
+
+    fn report(lines: Vec<Line>) -> Report {
+        let (refused, totals) = (Vec::new(), BTreeMap::new());
+        Report {
+            lines,
+            totals,
+            refused,
+            strays: 0,
+            put_aside: 0,
+        }
+    }
+
+    #[test]
+    fn columns_stand_below_each_other() {
+        let text = report(vec![line(7, 7, ""), line(1000, 1, "not complete")]).to_string();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[0],
+            "target  start (UTC)  end (UTC)  used ms  billed ms  difference  usages  negative"
+        );
+        assert_eq!(
+            lines[1],
+            "r/p/i                                 7          7           0       3         1"
+        );
+        let wrong = "r/p/i                              1000          1        -999       3         1  not complete";
+        assert_eq!(lines[2], wrong);
+    }
+
+    #[test]
+    fn is_right_only_without_any_fault() {
+        assert!(report(vec![line(7, 7, "")]).is_right());
+        assert!(!report(vec![line(7, 7, ""), line(7, 8, "")]).is_right());
+        assert!(!report(vec![line(7, 7, "not complete")]).is_right());
+        assert!(
+            !Report {
+                strays: 1,
+                ..report(Vec::new())
+            }
+            .is_right()
+        );
+        assert!(
+            !Report {
+                refused: vec![String::new()],
+                ..report(Vec::new())
+            }
+            .is_right()
+        );
+        let total = BTreeMap::from([("memory".to_owned(), Total { used: 1, billed: 2 })]);
+        assert!(
+            !Report {
+                totals: total,
+                ..report(Vec::new())
+            }
+            .is_right()
+        );
+    }
+
+    #[test]
+    fn many_rows_are_cut_but_not_the_wrong_ones() {
+        let mut lines = vec![line(7, 7, ""); 100];
+        lines[90] = line(7, 8, "");
+        let text = report(lines).to_string();
+        assert_eq!(text.matches("r/p/i").count(), ROWS_SHOWN + 1, "{text}");
+        assert!(
+            text.contains("... and 69 more; 1 of all 100 differ"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,237 @@
+//! Everything that runs: MongoDB, the stand-in Abacus, the receiver, the workers.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use mongodb::bson::doc;
+use mongodb::{Client, Database};
+use sampler_testkit::abacus::{Options as AbacusOptions, StandInAbacus};
+use sampler_testkit::mongod::{Options as SetOptions, ReplicaSet, find};
+use sampler_testkit::program::{Launch, RECEIVER, WORKER};
+use sampler_testkit::{Program, target_dir};
+
+use super::{Arguments, spans};
+
+/// The database on a server of our own.
+const DATABASE: &str = "sampler";
+/// A connection string in the environment; then no server is started.
+const DB_URI_VARIABLE: &str = "DB_URI";
+/// How long a program may take to stop.
+const STOP_LIMIT: Duration = Duration::from_secs(15);
+/// A day in ms.
+const DAY: i64 = 86_400_000;
+/// The receiver's slack unless it is told otherwise, in ms.
+const USUAL_SLACK: i64 = 61 * DAY;
+
+/// How old events may be, when they are older than usual.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Endurance {
+    slack: Option<i64>,
+}
+
+impl Endurance {
+    pub(super) fn for_events(earliest: Option<i64>, now: i64) -> Self {
+        let age = earliest.map_or(0, |earliest| now - earliest);
+        // A day to spare: the replay takes its time.
+        let needed = age + DAY;
+        Self {
+            slack: (needed > USUAL_SLACK).then_some(needed),
+        }
+    }
+
+    /// Spans must be kept for longer than repeats of their events are let in.
+    fn environment(&self) -> Vec<(&'static str, String)> {
+        let Some(slack) = self.slack else {
+            return Vec::new();
+        };
+        vec![
+            ("SAMPLER_SLACK_PAST_INTERVAL", slack.to_string()),
+            ("SAMPLER_RETENTION", (2 * slack).to_string()),
+        ]
+    }
+}
+
+/// What is up.
+pub(super) struct Stage {
+    pub(super) abacus: StandInAbacus,
+    pub(super) database: Database,
+    pub(super) receiver: Program,
+    workers: Vec<Program>,
+    uri: String,
+    server: Option<ReplicaSet>,
+}
+
+impl Stage {
+    pub(super) async fn start(arguments: &Arguments, endurance: &Endurance) -> Result<Self> {
+        let folder = target_dir().join("up");
+        fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+        let (server, uri) = database_server(&folder).await?;
+        let database = open_database(&uri).await?;
+        prepare_database(&database, server.is_some(), arguments.keep).await?;
+        let abacus = StandInAbacus::start(AbacusOptions::default()).await?;
+        eprintln!("building the programs");
+        let common = |name: &str, log: PathBuf, port: u16| {
+            let mut launch = Launch::new(name)
+                .log_file(log)
+                .env("PORT", port.to_string());
+            launch = launch.env(DB_URI_VARIABLE, &uri);
+            launch = launch.env("COLLECTOR_URL", abacus.base_url());
+            launch = launch.env("PROVISIONING_URL", abacus.base_url());
+            launch = launch.env("SAMPLER_DIMENSION", arguments.granularity.name());
+            launch = launch.env("PROCESS_SCHEDULE_INTERVAL", "100");
+            let more = endurance.environment();
+            more.into_iter()
+                .fold(launch, |launch, (name, value)| launch.env(name, value))
+        };
+        let log = folder.join("receiver.log");
+        let receiver = common(RECEIVER, log, arguments.receiver_port)
+            .start()
+            .await?;
+        let mut workers = Vec::new();
+        for number in 0..arguments.workers {
+            let log = folder.join(format!("worker-{number}.log"));
+            let port = worker_port(arguments.worker_port, number)?;
+            workers.push(common(WORKER, log, port).start().await?);
+        }
+        Ok(Self {
+            abacus,
+            database,
+            receiver,
+            workers,
+            uri,
+            server,
+        })
+    }
+
+    /// Fails when a program has ended by itself.
+    pub(super) fn check_alive(&self) -> Result<()> {
+        for program in self.programs() {
+            if let Some(code) = program.exit_code() {
+                bail!("a program has ended with code {code}; see the logs under target/up");
+            }
+        }
+        Ok(())
+    }
+
+    fn programs(&self) -> impl Iterator<Item = &Program> {
+        self.workers.iter().chain([&self.receiver])
+    }
+
+    /// Where to talk to, and what to say.
+    pub(super) fn addresses(&self) -> String {
+        let receiver = self.receiver.base_url();
+        let workers: Vec<String> = self.workers.iter().map(Program::base_url).collect();
+        let event = r#""organization_id":"o","space_id":"s","consumer_id":"c","resource_id":"r","plan_id":"p","resource_instance_id":"i""#;
+        format!(
+            "receiver  {receiver}\nworkers   {}\nabacus    {} (a stand-in)\nmongodb   {}\n\
+             logs      target/up/*.log\n\n\
+             Something begins, and ends:\n\
+             curl -i {receiver}/v1/events/start -H 'content-type: application/json' -d \
+             '{{\"timestamp\":'$(date +%s000)',{event},\"measured_usage\":[{{\"measure\":\"memory\",\"quantity\":512}}]}}'\n\
+             curl -i {receiver}/v1/events/stop -H 'content-type: application/json' -d \
+             '{{\"timestamp\":'$(date +%s000)',{event}}}'\n\
+             curl -i {receiver}/healthcheck\n\n\
+             Ctrl-C stops everything.",
+            workers.join(" "),
+            self.abacus.base_url(),
+            self.uri,
+        )
+    }
+
+    /// Stops the programs as a platform would, and then the server.
+    pub(super) async fn stop(self) -> Result<()> {
+        for program in self.programs() {
+            program.sigterm()?;
+        }
+        for program in self.programs() {
+            if program.wait_exit(STOP_LIMIT).await.is_err() {
+                eprintln!("a program does not stop; it is killed");
+                program.kill()?;
+            }
+        }
+        match self.server {
+            Some(server) => server.stop().await,
+            None => Ok(()),
+        }
+    }
+}
+
+fn worker_port(first: u16, number: u16) -> Result<u16> {
+    if first == 0 {
+        return Ok(0);
+    }
+    first
+        .checked_add(number)
+        .context("there are not as many ports")
+}
+
+async fn database_server(folder: &Path) -> Result<(Option<ReplicaSet>, String)> {
+    if let Ok(uri) = std::env::var(DB_URI_VARIABLE) {
+        eprintln!("mongod: the one that {DB_URI_VARIABLE} names");
+        return Ok((None, uri));
+    }
+    eprintln!("mongod: {}", find()?);
+    let folder = Some(folder.join("mongod"));
+    let options = SetOptions {
+        folder,
+        test_commands: false,
+        ..SetOptions::single()
+    };
+    let server = ReplicaSet::start(options).await?;
+    let uri = server.uri_of(DATABASE);
+    Ok((Some(server), uri))
+}
+
+async fn open_database(uri: &str) -> Result<Database> {
+    let client = Client::with_uri_str(uri).await.context(DB_URI_VARIABLE)?;
+    let database = client.default_database();
+    database.with_context(|| format!("{DB_URI_VARIABLE} names no database in its path"))
+}
+
+/// Begins anew, unless earlier data is to be kept; but never at the cost of somebody else's.
+async fn prepare_database(database: &Database, is_ours: bool, keep: bool) -> Result<()> {
+    if keep {
+        return Ok(());
+    }
+    if is_ours {
+        return database
+            .drop()
+            .await
+            .context("dropping the data of an earlier run");
+    }
+    let spans = spans::collection(database).count_documents(doc! {}).await?;
+    let name = database.name();
+    ensure!(
+        spans == 0,
+        "{name} holds spans; name an empty database, or go on with --keep"
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_old_events_need_endurance() {
+        let now = 1000 * DAY;
+        assert_eq!(Endurance::for_events(None, now), Endurance::default());
+        assert_eq!(
+            Endurance::for_events(Some(now - 60 * DAY), now),
+            Endurance::default()
+        );
+        let endurance = Endurance::for_events(Some(now - 150 * DAY), now);
+        assert_eq!(endurance.slack, Some(151 * DAY));
+        let retention = endurance.environment()[1].1.parse::<i64>().unwrap();
+        assert!(retention > 151 * DAY);
+    }
+
+    #[test]
+    fn ports_follow_each_other() {
+        assert_eq!(worker_port(7071, 2).unwrap(), 7073);
+        assert_eq!(worker_port(0, 2).unwrap(), 0);
+        assert!(worker_port(u16::MAX, 1).is_err());
+    }
+}

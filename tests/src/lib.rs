@@ -1,0 +1,1 @@
+//! End-to-end tests, the simulation and the model of Sampler.
