@@ -96,7 +96,7 @@ const SAMPLING_IF_KNOWN: [Setting; 3] = {
 };
 
 /// Environment variables and keys of the worker alone.
-const OF_THE_WORKER: [&str; 30] = [
+const OF_THE_WORKER: [&str; 32] = [
     "COLLECTOR_URL",
     "abacus.collector_url",
     "SAMPLER_POST_TIMEOUT",
@@ -109,6 +109,8 @@ const OF_THE_WORKER: [&str; 30] = [
     "abacus.retry_limit",
     "SAMPLER_MONTH_SLACK",
     "abacus.month_slack",
+    "SAMPLER_PROCESS_CONCURRENCY",
+    "processing.concurrency",
     "PROCESS_BATCH_SIZE",
     "processing.batch_size",
     "PROCESS_SCHEDULE_INTERVAL",

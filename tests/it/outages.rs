@@ -66,7 +66,7 @@ async fn answers_that_are_lost_and_an_abacus_that_restarts_bill_nothing_twice() 
     .await;
     world.abacus.go_away().await;
     wait_until("nothing is taken", PATIENCE, async || {
-        worker.logs_of("a usage could not be delivered").len() > 60
+        worker.logs_of("a usage could not be delivered").len() > 40
     })
     .await;
     world.abacus.come_back().await.unwrap();

@@ -5,7 +5,7 @@
 //! worker that dies in between leaves the plan behind, and whoever comes next posts the very same
 //! usage, which Abacus recognises.
 
-use sampler_abacus::Answer;
+use sampler_abacus::{Answer, Load};
 use sampler_domain::{Planned, Span, Step, Timestamp, Usage, next_step};
 use sampler_store::{Changed, Failure, Next, StoreError};
 use tracing::{debug, error, warn};
@@ -113,13 +113,14 @@ impl Worker {
             return Delivery::Done;
         }
         let usage = Usage::new(span, planned);
-        while self.gate.pass(&*self.parts.processing, &self.stop).await {
+        while let Some(pass) = self.gate.pass(&*self.parts.processing, &self.stop).await {
             let answer = self
                 .parts
                 .collector
                 .post(&usage, self.parts.clock.now())
                 .await;
             self.parts.processing.beat();
+            self.gate.answered(pass, load(&answer));
             match answer {
                 Answer::Accepted => return Delivery::Done,
                 Answer::Wait { after } => {
@@ -170,5 +171,13 @@ impl Worker {
     async fn note_failure(&self, span: &Span, failure: Failure) -> Result<(), StoreError> {
         self.parts.store.failed(span, failure).await?;
         Ok(())
+    }
+}
+
+/// What an answer says about the load; a usage that is refused was no burden.
+fn load(answer: &Answer) -> Load {
+    match answer {
+        Answer::Accepted | Answer::Refused { .. } => Load::Borne,
+        Answer::Wait { .. } | Answer::TryAgain { .. } => Load::TooMuch,
     }
 }

@@ -38,8 +38,11 @@ pub struct Options {
     pub backoff: Backoff,
     /// How long into a month Abacus takes usages for the one before, ms.
     pub month_slack: i64,
-    /// Usages in flight at the most.
-    pub concurrency: usize,
+    /// Usages in flight at the most; fewer where Abacus does not bear so many.
+    pub posts: usize,
+    /// Spans that are driven at once, at the most: more than usages in flight, because a span
+    /// waits for the store as well.
+    pub spans: usize,
     /// Spans looked up at once, at the most.
     pub process_batch: usize,
     /// The pause after a look that found nothing new.
@@ -88,7 +91,7 @@ pub struct Worker {
 impl Worker {
     /// A worker that takes nothing new on once `stop` is cancelled.
     pub fn new(parts: Parts, options: Options, stop: CancellationToken) -> Arc<Self> {
-        let gate = Gate::default();
+        let gate = Gate::new(options.posts);
         Arc::new(Self {
             parts,
             options,

@@ -54,7 +54,7 @@ impl Worker {
     /// Looks for due spans and has each driven, so many at once as there are slots. What has been
     /// read waits in a short queue, so that a slot that gets free need not wait for the next look.
     pub(crate) async fn process(self: &Arc<Self>) {
-        let slots = Arc::new(Semaphore::new(self.options.concurrency));
+        let slots = Arc::new(Semaphore::new(self.options.spans));
         let tasks = TaskTracker::new();
         let held = Held::default();
         let mut queue = VecDeque::new();

@@ -47,9 +47,10 @@ const ABACUS: [Setting; 6] = [
             min: 1,
             max: 10_000,
         },
-        "The most usages that are in flight to Abacus at once.",
+        "The most usages that are in flight to Abacus at once; fewer as long as it does not bear \
+         so many.",
     )
-    .or("32"),
+    .or("128"),
     time(
         "abacus.retry_first",
         "SAMPLER_RETRY_FIRST",
@@ -75,7 +76,18 @@ const ABACUS: [Setting; 6] = [
     .or("10m"),
 ];
 
-const PROCESSING: [Setting; 5] = [
+const PROCESSING: [Setting; 6] = [
+    Setting::new(
+        "processing.concurrency",
+        "SAMPLER_PROCESS_CONCURRENCY",
+        Kind::Integer {
+            min: 1,
+            max: 10_000,
+        },
+        "The most spans that are driven at once; more than usages in flight, because each waits \
+         for the database as well.",
+    )
+    .or("256"),
     Setting::new(
         "processing.batch_size",
         "PROCESS_BATCH_SIZE",
@@ -206,7 +218,9 @@ pub struct Settings {
     /// How long one post may take.
     pub post_timeout: Duration,
     /// Posts in flight.
-    pub concurrency: usize,
+    pub posts: usize,
+    /// Spans driven at once.
+    pub spans: usize,
     /// How long spans wait after failures.
     pub backoff: Backoff,
     /// How long Abacus leaves a month open, ms.
@@ -243,7 +257,8 @@ impl Settings {
             security: SecuritySettings::read(reader),
             collector_url: reader.url("abacus.collector_url"),
             post_timeout: reader.duration("abacus.timeout"),
-            concurrency: reader.integer("abacus.concurrency"),
+            posts: reader.integer("abacus.concurrency"),
+            spans: reader.integer("processing.concurrency"),
             backoff: Backoff {
                 first: millis(reader.duration("abacus.retry_first")),
                 limit: millis(reader.duration("abacus.retry_limit")),

@@ -5,9 +5,11 @@
 pub mod answer;
 pub mod collector;
 mod http;
+pub mod limiter;
 pub mod provisioning;
 
 pub use answer::Answer;
 pub use collector::{Collector, HttpCollector};
 pub use http::{AbacusOptions, ClientError};
+pub use limiter::{Limiter, Load};
 pub use provisioning::{Mapped, Mapping, Provisioning};
