@@ -1,11 +1,20 @@
-//! Strict JSON: no member twice, no bottomless nesting, nothing behind the end.
+//! Strict JSON: no member twice, no bottomless nesting, no flood of values, nothing behind the end.
 
+use std::cell::Cell;
 use std::fmt;
 
 use sampler_service::problem::{Problem, ProblemType};
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::error::Category;
 use serde_json::{Map, Value};
+
+/// The most values in one body. A value of two bytes takes a hundred in memory, so the size of a
+/// body alone is no bound on what it costs.
+const VALUES_MAX: usize = 50_000;
+
+/// What our own checks say to serde; nobody else sees it.
+const TWICE: &str = "two members of one name";
+const TOO_MANY: &str = "too many values";
 
 /// Parses a whole body.
 ///
@@ -19,14 +28,19 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Value, Problem> {
         ));
     }
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    Strict::deserialize(&mut deserializer)
-        .and_then(|Strict(value)| deserializer.end().map(|()| value))
+    let room = Cell::new(VALUES_MAX);
+    StrictVisitor { room: &room }
+        .deserialize(&mut deserializer)
+        .and_then(|value| deserializer.end().map(|()| value))
         .map_err(|error| malformed(&error))
 }
 
 fn malformed(error: &serde_json::Error) -> Problem {
     let what = match error.classify() {
         Category::Eof => "The body ends in the middle of its JSON",
+        Category::Data if error.to_string().starts_with(TOO_MANY) => {
+            "The body holds more than 50,000 values"
+        }
         Category::Data => "An object of the body has two members of one name",
         Category::Syntax | Category::Io => {
             // Only these two texts are looked for: the rest may hold pieces of the body.
@@ -48,25 +62,34 @@ fn malformed(error: &serde_json::Error) -> Problem {
     Problem::new(ProblemType::MalformedJson, detail)
 }
 
-/// A value in which no object has two members of one name: which of them was meant?
-struct Strict(Value);
+/// Reads a value in which no object has two members of one name: which of them was meant?
+#[derive(Clone, Copy)]
+struct StrictVisitor<'r> {
+    /// For how many values there is still room.
+    room: &'r Cell<usize>,
+}
 
-impl<'de> Deserialize<'de> for Strict {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(StrictVisitor).map(Self)
+impl StrictVisitor<'_> {
+    fn count<E: Error>(self) -> Result<(), E> {
+        let room = self
+            .room
+            .get()
+            .checked_sub(1)
+            .ok_or_else(|| E::custom(TOO_MANY))?;
+        self.room.set(room);
+        Ok(())
     }
 }
 
-struct StrictVisitor;
-
-impl<'de> DeserializeSeed<'de> for StrictVisitor {
+impl<'de> DeserializeSeed<'de> for StrictVisitor<'_> {
     type Value = Value;
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        self.count()?;
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for StrictVisitor {
+impl<'de> Visitor<'de> for StrictVisitor<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -103,7 +126,7 @@ impl<'de> Visitor<'de> for StrictVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
         let mut items = Vec::new();
-        while let Some(item) = list.next_element_seed(Self)? {
+        while let Some(item) = list.next_element_seed(self)? {
             items.push(item);
         }
         Ok(Value::Array(items))
@@ -112,9 +135,9 @@ impl<'de> Visitor<'de> for StrictVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Value, A::Error> {
         let mut members = Map::new();
         while let Some(name) = object.next_key::<String>()? {
-            let member = object.next_value_seed(Self)?;
+            let member = object.next_value_seed(self)?;
             if members.insert(name, member).is_some() {
-                return Err(A::Error::custom("two members of one name"));
+                return Err(A::Error::custom(TWICE));
             }
         }
         Ok(Value::Object(members))
@@ -153,6 +176,9 @@ mod tests {
         assert!(detail("secret").starts_with("The body is not JSON"));
         assert!(detail("{} {}").starts_with("The body is not JSON"));
         assert!(detail("1e999").starts_with("The body holds a number that is out of range"));
+        let many = format!("[{}0]", "0,".repeat(VALUES_MAX));
+        assert!(detail(&many).starts_with("The body holds more than 50,000 values"));
+        assert!(parse(format!("[{}0]", "0,".repeat(VALUES_MAX - 2)).as_bytes()).is_ok());
         assert!(detail(&"[".repeat(500)).starts_with("The body's JSON is nested too deep"));
         let twice = detail(r#"{"a":{"secret":1,"secret":2}}"#);
         assert!(twice.starts_with("An object of the body has two members of one name, at line 1"));

@@ -151,7 +151,7 @@ pub const PROGRAM: Program = Program {
     foreign: &OF_THE_WORKER,
     printouts: &[Printout {
         flag: "help-errors",
-        about: "Print what each error answer means, as Markdown",
+        about: "Prints what each error answer means, as Markdown",
         text: catalogue,
     }],
 };

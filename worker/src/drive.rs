@@ -125,7 +125,7 @@ impl Worker {
                 Answer::Accepted => return Delivery::Done,
                 Answer::Wait { after } => {
                     warn!(
-                        wait_ms = after.as_millis(),
+                        wait_ms = crate::settings::millis(after),
                         "Abacus takes nothing for a while"
                     );
                     self.gate.close_for(after);

@@ -63,9 +63,10 @@ const ABACUS: [Setting; 6] = [
         "abacus.retry_limit",
         "SAMPLER_RETRY_LIMIT",
         (MOMENT, DAY),
-        "The longest that a span waits after a failure.",
+        "The longest that a span waits after a failure. Shorter than SAMPLER_MONTH_SLACK: a usage \
+         that is tried again after its month was closed is lost.",
     )
-    .or("10m"),
+    .or("2m"),
     time(
         "abacus.month_slack",
         "SAMPLER_MONTH_SLACK",
@@ -295,6 +296,14 @@ impl Settings {
             reader.complain(
                 "SAMPLER_RETRY_FIRST (abacus.retry_first) is longer than SAMPLER_RETRY_LIMIT \
                  (abacus.retry_limit)",
+            );
+        }
+        let grace = self.policy.grace;
+        if self.month_slack > 0 && self.month_slack <= self.backoff.limit.max(grace) {
+            reader.complain(
+                "SAMPLER_MONTH_SLACK (abacus.month_slack) is not longer than SAMPLER_RETRY_LIMIT \
+                 (abacus.retry_limit) and SAMPLER_STOP_GRACE (sampling.stop_grace): usages could \
+                 wait until Abacus has closed their month, and would not be billed",
             );
         }
         if self.process_threshold <= self.post_timeout {
