@@ -94,3 +94,9 @@ impl Server {
         }
     }
 }
+
+/// Runs the simulation as fast as it goes.
+pub(crate) fn simulate(arguments: &[String]) -> Result<()> {
+    let mut command = cargo(&["run", "--release", "--quiet", "--package", "sampler-tests"]);
+    run(command.args(["--bin", "sampler-sim", "--"]).args(arguments))
+}

@@ -1,5 +1,7 @@
 //! The project's own commands: `cargo xtask <command>`.
 
+mod bench;
+mod chaos;
 mod checks;
 mod docs;
 mod replay;
@@ -29,6 +31,26 @@ enum Command {
     },
     /// Runs what the continuous integration runs.
     Ci,
+    /// Runs the simulation: seeds of everything that can go wrong, in virtual time.
+    Sim {
+        /// Passed on to it: `--seeds N --from S`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Measures the programs as a release builds them; `bench --help` says what can be chosen.
+    #[command(disable_help_flag = true)]
+    Bench {
+        /// Passed on to it: `--quick`, `--only worker`, `--write-docs`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Runs chaos: real processes under load, and everything that can fail on one machine.
+    #[command(disable_help_flag = true)]
+    Chaos {
+        /// Passed on to it: `--minutes M --seed S`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Writes the documents that are made from the programs.
     Docs {
         /// Changes nothing, and fails where a document is not up to date.
@@ -43,6 +65,9 @@ async fn main() -> ExitCode {
         Command::Up(arguments) => up::run(arguments).await,
         Command::Test { filters } => checks::test(&filters).await,
         Command::Ci => checks::ci().await,
+        Command::Sim { arguments } => checks::simulate(&arguments),
+        Command::Bench { arguments } => bench::bench(&arguments),
+        Command::Chaos { arguments } => chaos::run_chaos(&arguments),
         Command::Docs { check } => docs::run(check),
     };
     match result {

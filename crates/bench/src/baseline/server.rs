@@ -1,0 +1,132 @@
+//! One write per event behind HTTP: the simplest handler that there can be. It checks nothing but
+//! what serde and the unique indexes do.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use bson::oid::ObjectId;
+use bson::{Bson, Document, doc};
+use mongodb::Collection;
+use sampler_testkit::now_millis;
+use serde::Deserialize;
+use tokio::net::TcpListener;
+
+use super::one_write::stop;
+use crate::event::{DAY, OPEN};
+use crate::mongo::{POOL_SIZE, client, durable};
+
+#[derive(Debug, Deserialize)]
+struct Event {
+    id: String,
+    timestamp: i64,
+    organization_id: String,
+    space_id: String,
+    consumer_id: String,
+    resource_id: String,
+    plan_id: String,
+    resource_instance_id: String,
+    #[serde(default)]
+    measured_usage: Vec<Measure>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Measure {
+    measure: String,
+    quantity: i64,
+}
+
+/// Serves until it is killed; the database is named in `DB_URI`.
+pub(crate) async fn serve() -> Result<()> {
+    let uri = std::env::var("DB_URI").context("DB_URI")?;
+    let client = client(&uri, POOL_SIZE).await?;
+    let database = client.default_database().context("no database in DB_URI")?;
+    let spans: Collection<Document> = durable(&database).clone_with_type();
+    let routes = Router::new()
+        .route("/v1/events/start", post(start))
+        .route("/v1/events/stop", post(end))
+        .route("/healthz/ready", get(async || StatusCode::OK))
+        .with_state(Arc::new(spans));
+    let listener = TcpListener::bind("127.0.0.1:0").await.context("a port")?;
+    let address = listener.local_addr().context("the address")?;
+    println!(r#"{{"message":"listening","address":"{address}"}}"#);
+    let listener = axum::serve::ListenerExt::tap_io(listener, |stream| {
+        let _ = stream.set_nodelay(true);
+    });
+    axum::serve(listener, routes).await.context("serving")
+}
+
+async fn start(
+    State(spans): State<Arc<Collection<Document>>>,
+    Json(event): Json<Event>,
+) -> StatusCode {
+    match spans.insert_one(span(event)).await {
+        Ok(_) => StatusCode::CREATED,
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+async fn end(
+    State(spans): State<Arc<Collection<Document>>>,
+    Json(event): Json<Event>,
+) -> StatusCode {
+    let filter = doc! {
+        "target.organization_id": event.organization_id,
+        "target.space_id": event.space_id,
+        "target.consumer_id": event.consumer_id,
+        "target.resource_id": event.resource_id,
+        "target.plan_id": event.plan_id,
+        "target.resource_instance_id": event.resource_instance_id,
+        "target.correlation_id": OPEN,
+        "end": Bson::Null,
+    };
+    let update = doc! {
+        "$set": {
+            "end": event.timestamp, "end_is_set": true,
+            "target.correlation_id": ObjectId::new().to_hex(),
+            "end_dedup_id": event.id,
+        },
+        "$min": { "processing.due_at": event.timestamp },
+    };
+    match stop(&spans, filter, update).await {
+        Ok(()) => StatusCode::CREATED,
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+fn span(event: Event) -> Document {
+    let at = event.timestamp;
+    let measures: Vec<Document> = event
+        .measured_usage
+        .into_iter()
+        .map(|measure| doc! { "measure": measure.measure, "quantity": measure.quantity })
+        .collect();
+    doc! {
+        "_id": ObjectId::new(),
+        "target": {
+            "organization_id": event.organization_id,
+            "space_id": event.space_id,
+            "consumer_id": event.consumer_id,
+            "resource_id": event.resource_id,
+            "plan_id": event.plan_id,
+            "resource_instance_id": event.resource_instance_id,
+            "correlation_id": OPEN,
+        },
+        "measured_usage": measures,
+        "start": at,
+        "end": Bson::Null,
+        "processing": {
+            "complete": false,
+            "last_interval": { "start": at, "end": at },
+            "planned_interval": Bson::Null,
+            "last_change_at": now_millis(),
+            "version": 1,
+            "due_at": (at.div_euclid(DAY) + 1) * DAY,
+            "partition": i32::try_from(at.rem_euclid(64)).unwrap_or(0),
+        },
+        "start_dedup_id": event.id,
+    }
+}

@@ -1,0 +1,224 @@
+//! The figures, as they are kept in `docs/performance-data.json`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::Mix;
+use crate::load::Outcome;
+
+/// All figures. Parts that were not run are what they were.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Data {
+    /// Events.
+    pub(crate) receiver: Option<Part<Receiver>>,
+    /// Intervals.
+    pub(crate) worker: Option<Part<Worker>>,
+    /// All spans due at once.
+    pub(crate) midnight: Option<Part<Midnight>>,
+    /// Many spans.
+    pub(crate) growth: Option<Part<Vec<Growth>>>,
+}
+
+/// Figures, with where they come from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Part<T> {
+    /// When and on what.
+    pub(crate) taken: Taken,
+    /// What came of it.
+    pub(crate) figures: T,
+}
+
+/// When and on what figures were taken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Taken {
+    /// The day and the minute, UTC.
+    pub(crate) at: String,
+    /// The commit, with a sign where the tree had changes.
+    pub(crate) commit: String,
+    /// How much was measured.
+    pub(crate) scale: String,
+    /// The version of the server.
+    pub(crate) server: String,
+    /// The machine.
+    pub(crate) machine: String,
+}
+
+/// Who takes events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum System {
+    /// The receiver.
+    Sampler,
+    /// One write per event, behind the simplest HTTP handler.
+    OneWriteHttp,
+    /// One write per event, by the driver alone.
+    OneWrite,
+    /// Batches, by the driver alone.
+    Ceiling,
+}
+
+/// What came of all runs of events.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Receiver {
+    /// As many as there can be.
+    pub(crate) closed: Vec<Run>,
+    /// So many a second.
+    pub(crate) open: Vec<Run>,
+}
+
+/// One run of events.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Run {
+    /// Who took them.
+    pub(crate) system: System,
+    /// What they were.
+    pub(crate) mix: Mix,
+    /// Over how many connections; of the ceiling, commands in flight.
+    pub(crate) connections: usize,
+    /// How many a second were sent, where that was given.
+    pub(crate) offered_per_second: Option<f64>,
+    /// How many a second were answered.
+    pub(crate) per_second: f64,
+    /// Half of the answers took no longer than this, ms.
+    pub(crate) p50_ms: f64,
+    /// 99 of 100 took no longer.
+    pub(crate) p99_ms: f64,
+    /// 999 of 1,000 took no longer.
+    pub(crate) p999_ms: f64,
+    /// The slowest.
+    pub(crate) longest_ms: f64,
+    /// Processor time of the database server for each event, µs.
+    pub(crate) server_us: f64,
+    /// Of the program that took it; where there is none, the driver is part of the generator.
+    pub(crate) program_us: Option<f64>,
+    /// Of the load generator.
+    pub(crate) generator_us: f64,
+    /// How much of the machine the load generator had, per cent.
+    pub(crate) generator_share: f64,
+    /// How much of it others had, who have nothing to do with this.
+    pub(crate) others_share: f64,
+    /// The most memory that the program had at a time, MB.
+    pub(crate) memory_mb: Option<f64>,
+}
+
+/// What came of all runs of workers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Worker {
+    /// With as many intervals waiting as can be executed.
+    pub(crate) rates: Vec<Sampled>,
+    /// How far behind the spans of the next run were, days.
+    pub(crate) catch_up_days: u64,
+    /// Catching up.
+    pub(crate) catch_up: Sampled,
+}
+
+/// All spans due at once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Midnight {
+    /// What came of it.
+    pub(crate) sampled: Sampled,
+    /// Whether the month before counted as about to be closed.
+    pub(crate) closing: bool,
+    /// Usages that were posted more than once.
+    pub(crate) repeats: u64,
+}
+
+/// One run of workers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Sampled {
+    /// How many workers.
+    pub(crate) workers: usize,
+    /// How long Abacus took to answer, ms.
+    pub(crate) answer_ms: u64,
+    /// How many spans there were.
+    pub(crate) spans: u64,
+    /// How many intervals were executed.
+    pub(crate) intervals: u64,
+    /// In how long.
+    pub(crate) seconds: f64,
+    /// How many a second that is.
+    pub(crate) per_second: f64,
+    /// Commands to the database for each, those that look for work included.
+    pub(crate) commands_each: f64,
+    /// Of which so many only read.
+    pub(crate) reads_each: f64,
+    /// Processor time of the database server for each, µs.
+    pub(crate) server_us: f64,
+    /// Of the workers.
+    pub(crate) worker_us: f64,
+    /// Of the stand-in for Abacus.
+    pub(crate) stand_in_us: f64,
+    /// How much of the machine others had, per cent.
+    pub(crate) others_share: f64,
+    /// The most memory that one worker had at a time, MB.
+    pub(crate) memory_mb: f64,
+}
+
+/// With so many spans in the collection.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Growth {
+    /// How many; three of ten are open, the others complete.
+    pub(crate) spans: u64,
+    /// Starts.
+    pub(crate) starts: Run,
+    /// Stops.
+    pub(crate) stops: Run,
+    /// Looking for work when there is none.
+    pub(crate) idle_look: Look,
+    /// Looking for work when there is more than is asked for.
+    pub(crate) busy_look: Look,
+    /// Intervals.
+    pub(crate) sampled: Sampled,
+    /// Bytes of each span: as it is sent, on the disk, and in the indexes.
+    pub(crate) bytes: [f64; 3],
+}
+
+/// How long a look for work takes, ms.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Look {
+    /// Half of them take no longer.
+    pub(crate) p50_ms: f64,
+    /// 99 of 100 take no longer.
+    pub(crate) p99_ms: f64,
+}
+
+impl Run {
+    /// What came of a run.
+    pub(crate) fn new(
+        (system, mix, connections): (System, Mix, usize),
+        offered_per_second: Option<f64>,
+        outcome: &Outcome,
+        memory_mb: Option<f64>,
+    ) -> Self {
+        let spent = &outcome.spent;
+        let each = |seconds: f64| tenths(seconds * 1e6 / outcome.events.max(1) as f64);
+        let millis_at = |per_mille| thousandths(outcome.latencies.millis_at(per_mille));
+        let has_program = matches!(system, System::Sampler | System::OneWriteHttp);
+        Self {
+            system,
+            mix,
+            connections,
+            offered_per_second: offered_per_second.map(tenths),
+            per_second: tenths(outcome.events as f64 / outcome.seconds),
+            p50_ms: millis_at(500),
+            p99_ms: millis_at(990),
+            p999_ms: millis_at(999),
+            longest_ms: thousandths(outcome.latencies.longest_millis()),
+            server_us: each(spent.server),
+            program_us: has_program.then(|| each(spent.programs)),
+            generator_us: each(spent.own),
+            generator_share: tenths(spent.share(spent.own)),
+            others_share: tenths(spent.share(spent.others)),
+            memory_mb: memory_mb.map(tenths),
+        }
+    }
+}
+
+/// Rounded: what comes behind is noise, and would be noise in the file, too.
+pub(crate) fn tenths(number: f64) -> f64 {
+    (number * 10.0).round() / 10.0
+}
+
+/// Rounded to the third place.
+pub(crate) fn thousandths(number: f64) -> f64 {
+    (number * 1000.0).round() / 1000.0
+}

@@ -1,0 +1,294 @@
+//! Events: which come next, and what they look like on the wire and in the database.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bson::{Bson, Document, doc};
+use serde::{Deserialize, Serialize};
+
+use crate::template::{START_TEXT, STOP, STOP_TEXT, Template, Values};
+
+/// The parts of a target, and their values; the signs are filled in (see [`Template`]). They are
+/// as long as the ids of Cloud Foundry are.
+pub(crate) const TARGET: [(&str, &str); 6] = [
+    ("organization_id", "6f2d4b8a-1c3e-4d5f-8a9b-0000000000##"),
+    ("space_id", "1b7e9c20-5a64-4f0d-b3c8-000000000###"),
+    ("consumer_id", "d94a0f6e-82b1-4c75-a1e6-############"),
+    ("resource_id", "postgresql"),
+    ("plan_id", "v9.6-large"),
+    (
+        "resource_instance_id",
+        "8a5c1f0e-3b7d-4c2e-9f61-############",
+    ),
+];
+/// The id of a start event.
+pub(crate) const START_ID: &str = "3c0b7a91-64de-4a1f-8f25-############";
+/// The id of a stop event.
+pub(crate) const STOP_ID: &str = "e17f52c4-9a0d-4b86-9d3c-############";
+/// The `correlation_id` of a span that was stopped.
+pub(crate) const STOPPED: &str = "a6d80c3b-f24e-4719-b05a-############";
+/// The `correlation_id` of a span that is open.
+pub(crate) const OPEN: &str = "00000000-0000-0000-0000-000000000000";
+
+/// A day in ms.
+pub(crate) const DAY: i64 = 86_400_000;
+/// How long spans last in ms; also how long before now the first one starts.
+const LENGTH: i64 = 3_600_000;
+
+/// What an event says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A target is used from now on.
+    Start,
+    /// It is not any more.
+    Stop,
+}
+
+/// One event, about the target of that number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Event {
+    /// What it says.
+    pub(crate) kind: Kind,
+    /// About which target.
+    pub(crate) number: u64,
+}
+
+/// Which events come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Mix {
+    /// Starts of new targets.
+    Starts,
+    /// Stops of targets that were started before.
+    Stops,
+    /// As many of each, by turns.
+    Both,
+}
+
+impl Mix {
+    /// All there are.
+    pub(crate) const ALL: [Self; 3] = [Self::Starts, Self::Stops, Self::Both];
+
+    /// Of so many events, how many are stops.
+    pub(crate) fn stops_of(self, events: u64) -> u64 {
+        match self {
+            Self::Starts => 0,
+            Self::Stops => events,
+            Self::Both => events.div_ceil(2),
+        }
+    }
+}
+
+/// Hands out events, each once, to whoever sends them.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    mix: Mix,
+    handed_out: AtomicU64,
+    limit: u64,
+    first_start: u64,
+    first_stop: u64,
+}
+
+impl Feed {
+    /// Starts count up from `first_start`; there are `open` spans to stop, from `first_stop` on.
+    pub(crate) fn new(mix: Mix, first_start: u64, first_stop: u64, open: u64) -> Self {
+        let limit = match mix {
+            Mix::Starts => u64::MAX,
+            Mix::Stops => open,
+            Mix::Both => 2 * open,
+        };
+        Self {
+            mix,
+            handed_out: AtomicU64::new(0),
+            limit,
+            first_start,
+            first_stop,
+        }
+    }
+
+    /// Not more than so many events.
+    #[must_use]
+    pub(crate) fn at_most(mut self, events: u64) -> Self {
+        self.limit = self.limit.min(events);
+        self
+    }
+
+    /// The next event, and how many came before it; none when all were handed out.
+    pub(crate) fn next(&self) -> Option<(u64, Event)> {
+        let index = self.handed_out.fetch_add(1, Ordering::Relaxed);
+        if index >= self.limit {
+            return None;
+        }
+        let start = |number| Event {
+            kind: Kind::Start,
+            number,
+        };
+        let stop = |number| Event {
+            kind: Kind::Stop,
+            number,
+        };
+        let event = match self.mix {
+            Mix::Starts => start(self.first_start + index),
+            Mix::Stops => stop(self.first_stop + index),
+            Mix::Both if index.is_multiple_of(2) => start(self.first_start + index / 2),
+            Mix::Both => stop(self.first_stop + index / 2),
+        };
+        Some((index, event))
+    }
+}
+
+/// The moments of events: one ms apart, the first an hour before now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    first: i64,
+    now: i64,
+}
+
+impl Times {
+    /// For a run that begins now.
+    pub(crate) fn beginning(now: i64) -> Self {
+        Self {
+            first: now - 3 * LENGTH,
+            now,
+        }
+    }
+
+    /// The values of the target of that number.
+    pub(crate) fn values(self, number: u64) -> Values {
+        let start = self.first + i64::try_from(number).unwrap_or(0);
+        Values {
+            number,
+            start,
+            due_at: (start.div_euclid(DAY) + 1) * DAY,
+            now: self.now,
+            stop: start + LENGTH,
+        }
+    }
+}
+
+/// The requests of events, as bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct Requests {
+    start: Template,
+    stop: Template,
+}
+
+impl Requests {
+    /// For a server at that address.
+    pub(crate) fn new(address: &str) -> Self {
+        let start = format!(
+            r#"{{"id":"{START_ID}","timestamp":{START_TEXT},{},"measured_usage":[{{"measure":"memory","quantity":512}}]}}"#,
+            target_json()
+        );
+        let stop = format!(
+            r#"{{"id":"{STOP_ID}","timestamp":{STOP_TEXT},{}}}"#,
+            target_json()
+        );
+        Self {
+            start: request(address, "/v1/events/start", &start),
+            stop: request(address, "/v1/events/stop", &stop),
+        }
+    }
+
+    /// The request of that kind.
+    pub(crate) fn of(&self, kind: Kind) -> &Template {
+        match kind {
+            Kind::Start => &self.start,
+            Kind::Stop => &self.stop,
+        }
+    }
+}
+
+fn target_json() -> String {
+    let members: Vec<String> = TARGET
+        .iter()
+        .map(|(name, value)| format!(r#""{name}":"{value}""#))
+        .collect();
+    members.join(",")
+}
+
+fn request(address: &str, path: &str, body: &str) -> Template {
+    let length = body.len();
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n\
+         content-length: {length}\r\n\r\n{body}"
+    );
+    Template::new(request.into_bytes())
+}
+
+/// What a stop of one write matches and changes, with holes: the open span of the target, by its
+/// dotted fields.
+pub(crate) fn stop_write() -> (Document, Document) {
+    let mut filter: Document = TARGET
+        .iter()
+        .map(|(name, value)| (format!("target.{name}"), Bson::from(*value)))
+        .collect();
+    filter.insert("target.correlation_id", OPEN);
+    filter.insert("end", Bson::Null);
+    let update = doc! {
+        "$set": {
+            "end": STOP, "end_is_set": true, "target.correlation_id": STOPPED,
+            "end_dedup_id": STOP_ID,
+        },
+        "$min": { "processing.due_at": STOP },
+    };
+    (filter, update)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn each_event_is_handed_out_once() {
+        let feed = Feed::new(Mix::Both, 100, 0, 2);
+        let events: Vec<Event> = std::iter::from_fn(|| feed.next())
+            .map(|(_, event)| event)
+            .collect();
+        let expected = [
+            (Kind::Start, 100),
+            (Kind::Stop, 0),
+            (Kind::Start, 101),
+            (Kind::Stop, 1),
+        ];
+        assert_eq!(
+            events,
+            expected.map(|(kind, number)| Event { kind, number })
+        );
+        assert_eq!(
+            Feed::new(Mix::Stops, 0, 5, 9).at_most(1).next().unwrap().1,
+            Event {
+                kind: Kind::Stop,
+                number: 5
+            }
+        );
+        assert!(Feed::new(Mix::Starts, 0, 0, 0).at_most(0).next().is_none());
+    }
+
+    #[test]
+    fn requests_say_how_long_they_are() {
+        let requests = Requests::new("127.0.0.1:1");
+        let values = Times::beginning(1_800_000_000_000).values(42);
+        for (kind, moment) in [(Kind::Start, values.start), (Kind::Stop, values.stop)] {
+            let request = String::from_utf8(requests.of(kind).filled(&values)).unwrap();
+            let (head, body) = request.split_once("\r\n\r\n").unwrap();
+            let length = format!("content-length: {}", body.len());
+            assert!(head.contains(&length), "{head}");
+            let body: Value = serde_json::from_str(body).unwrap();
+            assert_eq!(body["timestamp"].as_i64(), Some(moment));
+            let id = body["resource_instance_id"].as_str().unwrap();
+            assert_eq!((id.len(), id.contains('#')), (36, false));
+        }
+    }
+
+    #[test]
+    fn spans_stop_after_they_start_and_before_now() {
+        let now = 1_800_000_000_000;
+        for number in [0, 1, 2_000_000] {
+            let values = Times::beginning(now).values(number);
+            assert!(values.start < values.stop && values.stop < now, "{number}");
+            assert!(values.due_at > values.start && values.due_at % DAY == 0);
+        }
+    }
+}

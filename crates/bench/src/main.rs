@@ -1,0 +1,176 @@
+//! Measures the receiver and the worker on this machine, beside what they are compared with, on a
+//! MongoDB of its own: `cargo xtask bench`. See `docs/performance.md` for what each figure means.
+
+mod baseline;
+mod data;
+mod document;
+mod event;
+mod histogram;
+mod load;
+mod mongo;
+mod process;
+mod programs;
+mod report;
+mod scale;
+mod scenario;
+mod template;
+
+use std::fs;
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use chrono::DateTime;
+use clap::{Parser, Subcommand};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use sampler_testkit::{now_millis, workspace_dir};
+
+use data::{Data, Taken};
+use mongo::Server;
+use report::markdown::markdown;
+use report::output;
+use scale::{Part, Scale, ScaleArguments};
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask bench", about, version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Hidden>,
+    #[command(flatten)]
+    scale: ScaleArguments,
+    /// Writes the figures into the documents, too: the data, the charts and the generated section
+    /// of docs/performance.md. Parts that are not run stay what they were.
+    #[arg(long)]
+    write_docs: bool,
+    /// Measures nothing; makes the documents anew from the figures that are committed.
+    #[arg(long, conflicts_with = "write_docs")]
+    render: bool,
+}
+
+/// What our own program is when it is not the one that measures.
+#[derive(Debug, Subcommand)]
+enum Hidden {
+    /// Takes events, each with one write.
+    #[command(name = programs::ONE_WRITE, hide = true)]
+    OneWrite,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match (&cli.command, cli.render) {
+        (Some(Hidden::OneWrite), _) => baseline::server::serve().await,
+        (None, true) => output::render_published(),
+        (None, false) => tokio::select! {
+            result = measure(&cli) => result,
+            _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("stopped before the end")),
+        },
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn measure(cli: &Cli) -> Result<()> {
+    let begin = Instant::now();
+    raise_file_limit()?;
+    let scale = cli.scale.scale();
+    let server = Server::start().await?;
+    let data = run(&server, &scale).await;
+    server.stop().await?;
+    let data = data?;
+    println!("{}", markdown(&data, 2));
+    let folder = output::keep(&data)?;
+    eprintln!(
+        "{:.0} s; see {}",
+        begin.elapsed().as_secs_f64(),
+        folder.display()
+    );
+    if cli.write_docs {
+        output::publish(data)?;
+    }
+    Ok(())
+}
+
+async fn run(server: &Server, scale: &Scale) -> Result<Data> {
+    let mut data = Data::default();
+    for part in &scale.parts {
+        let taken = taken(server, scale)?;
+        match part {
+            Part::Receiver => {
+                eprintln!("receiver");
+                let figures = scenario::receiver::run(server, scale).await?;
+                data.receiver = Some(data::Part { taken, figures });
+            }
+            Part::Worker => {
+                eprintln!("worker");
+                let figures = scenario::worker::run(server, scale).await?;
+                data.worker = Some(data::Part { taken, figures });
+            }
+            Part::Midnight => {
+                eprintln!("midnight");
+                let figures = scenario::midnight::run(server, scale).await?;
+                data.midnight = Some(data::Part { taken, figures });
+            }
+            Part::Growth => {
+                eprintln!("growth");
+                let figures = scenario::growth::run(server, scale).await?;
+                data.growth = Some(data::Part { taken, figures });
+            }
+        }
+    }
+    Ok(data)
+}
+
+/// A thousand connections are two thousand files, and more than some systems give unasked.
+fn raise_file_limit() -> Result<()> {
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).context("the limit of open files")?;
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).context("raising the limit of open files")
+}
+
+fn taken(server: &Server, scale: &Scale) -> Result<Taken> {
+    let now = DateTime::from_timestamp_millis(now_millis()).context("the clock")?;
+    Ok(Taken {
+        at: now.format("%Y-%m-%d %H:%M UTC").to_string(),
+        commit: commit(),
+        scale: scale.name.to_owned(),
+        server: server.version.clone(),
+        machine: machine(),
+    })
+}
+
+/// The commit that is checked out, with a sign where the tree has changes.
+fn commit() -> String {
+    let output = Command::new("git")
+        .args(["describe", "--always", "--dirty=+", "--exclude=*"])
+        .current_dir(workspace_dir())
+        .output();
+    let text = output.ok().filter(|output| output.status.success());
+    let text = text.and_then(|output| String::from_utf8(output.stdout).ok());
+    text.map_or("unknown".to_owned(), |text| text.trim().to_owned())
+}
+
+/// What the machine is, as far as it says.
+fn machine() -> String {
+    let about = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = about.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        (name.trim() == "model name").then(|| value.trim().to_owned())
+    });
+    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let memory = memory.lines().find_map(|line| {
+        let kilobytes = line.strip_prefix("MemTotal:")?.trim();
+        let kilobytes: u64 = kilobytes.strip_suffix("kB")?.trim().parse().ok()?;
+        Some(kilobytes / 1024 / 1024)
+    });
+    format!(
+        "{} processors ({}), {} GB of memory",
+        process::cores(),
+        model.unwrap_or_else(|| "of an unknown kind".to_owned()),
+        memory.map_or("unknown".to_owned(), |gigabytes| gigabytes.to_string()),
+    )
+}

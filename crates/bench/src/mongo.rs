@@ -1,0 +1,333 @@
+//! The database server, and collections of spans in it.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use bson::{Bson, Document, RawDocumentBuf, doc};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use mongodb::options::{ClientOptions, CollectionOptions, WriteConcern};
+use mongodb::{Client, Collection, Database};
+use sampler_store_mongo::{MongoOptions, MongoStore};
+use sampler_testkit::mongod::{Options, ReplicaSet, find};
+use sampler_testkit::target_dir;
+use tempfile::TempDir;
+
+use crate::document::Documents;
+use crate::template::{Template, Values};
+
+/// The collection of spans, as both programs have it unless told otherwise.
+const SPANS: &str = "spans";
+/// The server's cache in GB: more than all that is written here.
+const CACHE_GB: f32 = 2.0;
+/// How many connections a program opens to the database unless told otherwise; as many for those
+/// that it is compared with.
+pub(crate) const POOL_SIZE: u32 = 64;
+/// How many documents are loaded at once, and how often at the same time.
+const LOAD: (usize, usize) = (1_000, 3);
+/// The commands that are work, not looking after connections.
+const COMMANDS: [&str; 8] = [
+    "aggregate",
+    "count",
+    "delete",
+    "find",
+    "findAndModify",
+    "getMore",
+    "insert",
+    "update",
+];
+
+/// A server of our own, with an empty folder on the disk that the build is on.
+#[derive(Debug)]
+pub(crate) struct Server {
+    set: ReplicaSet,
+    client: Client,
+    documents: Arc<Documents>,
+    databases: AtomicU64,
+    /// The process.
+    pub(crate) pid: i32,
+    /// What it calls itself.
+    pub(crate) version: String,
+    // Last: it is removed when the server is gone.
+    _folder: TempDir,
+}
+
+/// What the server has been asked to do, since it was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Commands {
+    /// Commands of any kind that are work.
+    pub(crate) all: u64,
+    /// Those that read.
+    pub(crate) reads: u64,
+}
+
+/// How much room a collection takes, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Room {
+    /// The documents as they are sent.
+    pub(crate) documents: f64,
+    /// The documents on the disk.
+    pub(crate) storage: f64,
+    /// The indexes on the disk.
+    pub(crate) indexes: f64,
+}
+
+impl Server {
+    /// Starts a server and learns what a span looks like from the programs' own store.
+    pub(crate) async fn start() -> Result<Self> {
+        eprintln!("mongod: {}", find()?);
+        let parent = target_dir().join("bench");
+        std::fs::create_dir_all(&parent).with_context(|| format!("making {}", parent.display()))?;
+        let folder = TempDir::with_prefix_in("mongod-", &parent).context("a data folder")?;
+        let options = Options {
+            folder: Some(folder.path().to_owned()),
+            test_commands: false,
+            cache_gb: CACHE_GB,
+            ..Options::single()
+        };
+        let set = ReplicaSet::start(options).await?;
+        let pid = set.pid(0).await.context("the server does not run")?;
+        let client = client(&set.uri(), POOL_SIZE).await?;
+        let info = client
+            .database("admin")
+            .run_command(doc! { "buildInfo": 1 })
+            .await;
+        let version = info.context("asking the server")?;
+        let version = version.get_str("version").unwrap_or("unknown").to_owned();
+        let learnt = set.uri_of("learn");
+        let store = store(&learnt, "learn").await?;
+        let documents = Documents::learn(&client.database("learn").collection(SPANS), &store).await;
+        Ok(Self {
+            documents: Arc::new(documents?),
+            set,
+            client,
+            databases: AtomicU64::new(0),
+            pid,
+            version,
+            _folder: folder,
+        })
+    }
+
+    /// A database with no spans in it, and all indexes.
+    pub(crate) async fn spans(&self) -> Result<Spans> {
+        let number = self.databases.fetch_add(1, Ordering::Relaxed);
+        let name = format!("bench_{number}");
+        let uri = self.set.uri_of(&name);
+        let store = store(&uri, &name).await?;
+        store.migrate().await.context("making the indexes")?;
+        Ok(Spans {
+            database: self.client.database(&name),
+            documents: Arc::clone(&self.documents),
+            store,
+            uri,
+        })
+    }
+
+    /// Has the server write down what it holds in memory, so that this does not happen while
+    /// something else is measured.
+    pub(crate) async fn settle(&self) -> Result<()> {
+        let admin = self.client.database("admin");
+        admin
+            .run_command(doc! { "fsync": 1 })
+            .await
+            .context("fsync")?;
+        Ok(())
+    }
+
+    /// What it has been asked to do so far.
+    pub(crate) async fn commands(&self) -> Result<Commands> {
+        let only = doc! { "serverStatus": 1, "metrics": 1, "repl": 0, "locks": 0 };
+        let status = self.client.database("admin").run_command(only).await;
+        let status = status.context("asking for the state of the server")?;
+        commands_in(&status).context("no metrics in the state of the server")
+    }
+
+    /// Ends the server.
+    pub(crate) async fn stop(self) -> Result<()> {
+        // Not cleanly: nothing in it is needed any more.
+        self.set.kill(0).await
+    }
+}
+
+fn commands_in(status: &Document) -> Option<Commands> {
+    let metrics = status.get_document("metrics").ok()?;
+    let metrics = metrics.get_document("commands").ok()?;
+    let mut commands = Commands::default();
+    for name in COMMANDS {
+        let total = metrics.get_document(name).ok()?.get_i64("total").ok()?;
+        let total = u64::try_from(total).ok()?;
+        commands.all += total;
+        if ["aggregate", "count", "find", "getMore"].contains(&name) {
+            commands.reads += total;
+        }
+    }
+    Some(commands)
+}
+
+impl Commands {
+    /// What came since an earlier moment.
+    pub(crate) fn since(self, earlier: Self) -> Self {
+        Self {
+            all: self.all - earlier.all,
+            reads: self.reads - earlier.reads,
+        }
+    }
+}
+
+/// A client with so many connections.
+pub(crate) async fn client(uri: &str, pool_size: u32) -> Result<Client> {
+    let mut options = ClientOptions::parse(uri)
+        .await
+        .context("a connection string")?;
+    options.max_pool_size = Some(pool_size);
+    options.retry_writes = Some(true);
+    Client::with_options(options).context("a client of the database")
+}
+
+/// Waits for a majority and its journal, as the programs do.
+pub(crate) fn durable(database: &Database) -> Collection<RawDocumentBuf> {
+    let concern = WriteConcern::builder()
+        .w(mongodb::options::Acknowledgment::Majority)
+        .journal(true)
+        .build();
+    let options = CollectionOptions::builder().write_concern(concern).build();
+    database.collection_with_options(SPANS, options)
+}
+
+async fn store(uri: &str, database: &str) -> Result<MongoStore> {
+    let options = MongoOptions {
+        uri: uri.to_owned(),
+        database: database.to_owned(),
+        collection: SPANS.to_owned(),
+        pool_size: 4,
+        server_selection_timeout: Duration::from_secs(10),
+        operation_timeout: Duration::from_mins(1),
+        app_name: "sampler-bench".to_owned(),
+    };
+    MongoStore::connect(options).await.context("the store")
+}
+
+/// A database with spans.
+#[derive(Debug)]
+pub(crate) struct Spans {
+    database: Database,
+    documents: Arc<Documents>,
+    /// The programs' own store, on this database.
+    pub(crate) store: MongoStore,
+    /// The connection string, with this database in its path.
+    pub(crate) uri: String,
+}
+
+impl Spans {
+    /// Loads open spans of the targets of these numbers.
+    pub(crate) async fn load_open(
+        &self,
+        numbers: Range<u64>,
+        values: impl Fn(u64) -> Values,
+    ) -> Result<()> {
+        self.load(&self.documents.open, numbers, values).await
+    }
+
+    /// Loads spans that are complete.
+    pub(crate) async fn load_complete(
+        &self,
+        numbers: Range<u64>,
+        values: impl Fn(u64) -> Values,
+    ) -> Result<()> {
+        self.load(&self.documents.complete, numbers, values).await
+    }
+
+    /// Loads documents without waiting for the journal: this is not what is measured.
+    async fn load(
+        &self,
+        template: &Template,
+        numbers: Range<u64>,
+        values: impl Fn(u64) -> Values,
+    ) -> Result<()> {
+        let (size, parallel) = LOAD;
+        let spans: Collection<RawDocumentBuf> = self.database.collection(SPANS);
+        let begins = numbers.clone().step_by(size);
+        let batches = begins.map(|begin| {
+            let end = (begin + size as u64).min(numbers.end);
+            let documents: Result<Vec<RawDocumentBuf>> = (begin..end)
+                .map(|number| raw(template.filled(&values(number))))
+                .collect();
+            let spans = spans.clone();
+            async move {
+                let inserted = spans.insert_many(documents?).ordered(false).await;
+                inserted.map(drop).context("loading spans")
+            }
+        });
+        stream::iter(batches)
+            .buffer_unordered(parallel)
+            .try_collect()
+            .await
+    }
+
+    /// How many spans that are not complete are due by a moment.
+    pub(crate) async fn due_by(&self, moment: i64) -> Result<u64> {
+        let filter = doc! {
+            "processing.complete": false,
+            "processing.partition": { "$in": (0..64).collect::<Vec<i32>>() },
+            "processing.due_at": { "$lte": moment },
+        };
+        let spans: Collection<Document> = self.database.collection(SPANS);
+        spans.count_documents(filter).await.context("counting")
+    }
+
+    /// How much room the spans take.
+    pub(crate) async fn room(&self) -> Result<Room> {
+        let command = doc! { "collStats": SPANS };
+        let stats = self.database.run_command(command).await;
+        let stats = stats.context("asking for the size of the collection")?;
+        let number = |name: &str| match stats.get(name) {
+            Some(Bson::Int32(number)) => f64::from(*number),
+            Some(Bson::Int64(number)) => *number as f64,
+            Some(Bson::Double(number)) => *number,
+            _ => 0.0,
+        };
+        let room = Room {
+            documents: number("size"),
+            storage: number("storageSize"),
+            indexes: number("totalIndexSize"),
+        };
+        ensure!(room.documents > 0.0, "the server does not tell sizes");
+        Ok(room)
+    }
+
+    /// Removes the database.
+    pub(crate) async fn drop(self) -> Result<()> {
+        self.database.drop().await.context("removing a database")
+    }
+
+    /// The document of an open span, with holes.
+    pub(crate) fn open_document(&self) -> Template {
+        self.documents.open.clone()
+    }
+}
+
+/// Bytes as a document.
+pub(crate) fn raw(bytes: Vec<u8>) -> Result<RawDocumentBuf> {
+    RawDocumentBuf::from_bytes(bytes).context("a document")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_commands_that_are_work() {
+        let mut metrics: Document = COMMANDS
+            .iter()
+            .map(|name| ((*name).to_owned(), Bson::from(doc! { "total": 2_i64 })))
+            .collect();
+        metrics.insert("hello", doc! { "total": 99_i64 });
+        let status = doc! { "metrics": { "commands": metrics } };
+        let commands = commands_in(&status).unwrap();
+        assert_eq!(commands, Commands { all: 16, reads: 8 });
+        assert_eq!(commands.since(commands), Commands::default());
+        assert_eq!(commands_in(&doc! {}), None);
+    }
+}

@@ -1,0 +1,92 @@
+//! The programs that are measured, as a release builds them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use sampler_testkit::program::{BIN_DIR_VARIABLE, Launch, RECEIVER, WORKER};
+use sampler_testkit::{Program, target_dir, within, workspace_dir};
+
+use crate::load::http::Connection;
+
+/// What our own program is told to be the server of one write per event.
+pub(crate) const ONE_WRITE: &str = "one-write";
+/// How long a program may take until it takes events.
+const READY_LIMIT: Duration = Duration::from_secs(30);
+/// Requests in flight that the receiver takes, beyond the most connections there are here.
+const MAX_INFLIGHT: &str = "5000";
+/// Only what is wrong, and where a program listens: that is how it is found.
+const LOG_LEVEL: &str = "warn,sampler_service::http=info";
+
+/// Starts a receiver on that database, and waits until it takes events.
+pub(crate) async fn receiver(uri: &str) -> Result<Program> {
+    let launch = common(RECEIVER, uri)?
+        .env("MAX_INFLIGHT", MAX_INFLIGHT)
+        .env("SAMPLER_DIMENSION", "day");
+    ready(launch).await
+}
+
+/// Starts the server of one write per event on that database.
+pub(crate) async fn one_write(uri: &str) -> Result<Program> {
+    let own = std::env::current_exe().context("our own program")?;
+    let launch = Launch::new(ONE_WRITE).path(own).arg(ONE_WRITE);
+    ready(launch.env("DB_URI", uri)).await
+}
+
+/// Starts workers on that database, which post to that Abacus.
+pub(crate) async fn workers(
+    count: usize,
+    uri: &str,
+    abacus: &str,
+    settings: &[(&str, &str)],
+) -> Result<Vec<Program>> {
+    let mut workers = Vec::new();
+    for _ in 0..count {
+        let mut launch = common(WORKER, uri)?
+            .env("COLLECTOR_URL", abacus)
+            // Workers that start together find each other sooner; otherwise all as it comes.
+            .env("SAMPLER_HEARTBEAT_INTERVAL", "1s");
+        for (name, value) in settings {
+            launch = launch.env(name, *value);
+        }
+        workers.push(launch.start().await?);
+    }
+    Ok(workers)
+}
+
+fn common(name: &str, uri: &str) -> Result<Launch> {
+    let launch = Launch::new(name)
+        .path(path(name)?)
+        .log_file(target_dir().join("bench").join(format!("{name}.log")))
+        .env("LOG_LEVEL", LOG_LEVEL);
+    Ok(launch.env("DB_URI", uri))
+}
+
+/// The program of that name: where the environment says, or beside our own.
+fn path(name: &str) -> Result<PathBuf> {
+    let own = std::env::current_exe().context("our own program")?;
+    let folder = match std::env::var_os(BIN_DIR_VARIABLE) {
+        Some(folder) => workspace_dir().join(folder),
+        None => own.parent().context("its folder")?.to_owned(),
+    };
+    let path = folder.join(name);
+    let missing = "is not there: `cargo xtask bench` builds it";
+    ensure!(path.is_file(), "{} {missing}", path.display());
+    Ok(path)
+}
+
+async fn ready(launch: Launch) -> Result<Program> {
+    let program = launch.start().await?;
+    let request = format!(
+        "GET /healthz/ready HTTP/1.1\r\nhost: {}\r\n\r\n",
+        program.address()
+    );
+    within("a program that is ready", READY_LIMIT, || async {
+        let Ok(mut connection) = Connection::open(program.address()).await else {
+            return false;
+        };
+        matches!(connection.exchange(request.as_bytes()).await, Ok(200))
+    })
+    .await?;
+    Ok(program)
+}

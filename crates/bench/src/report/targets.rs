@@ -1,0 +1,273 @@
+//! The targets, each a ratio against what was measured in the same run, or a figure.
+
+use crate::data::{Data, Receiver, Run, Sampled, System};
+use crate::event::Mix;
+
+use super::rounded;
+
+/// What is allowed between two figures that are to be alike: the same thing measured twice differs
+/// by as much.
+const NOISE: f64 = 1.05;
+/// The most memory of a program, MB.
+const MEMORY_MAX: f64 = 64.0;
+
+/// A target and what came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// What is wanted.
+    pub(crate) wanted: String,
+    /// What there is.
+    pub(crate) found: String,
+    /// Whether that is enough.
+    pub(crate) reached: bool,
+}
+
+/// All targets that the figures say something about.
+pub(crate) fn targets(data: &Data) -> Vec<Target> {
+    let mut targets = Vec::new();
+    if let Some(part) = &data.receiver {
+        targets.extend(of_receiver(&part.figures));
+    }
+    if let Some(part) = &data.worker {
+        targets.extend(of_worker(&part.figures.rates));
+    }
+    targets.extend(memory(data));
+    targets
+}
+
+fn of_receiver(figures: &Receiver) -> Vec<Target> {
+    let found = [
+        times(figures, Mix::Starts, 4.0),
+        of_ceiling(figures),
+        times(figures, Mix::Stops, 3.0),
+        slowest(figures, Mix::Starts),
+        slowest(figures, Mix::Stops),
+        lone(figures, Mix::Starts),
+        lone(figures, Mix::Stops),
+    ];
+    found.into_iter().flatten().collect()
+}
+
+fn find(figures: &Receiver, system: System, mix: Mix, connections: usize) -> Option<&Run> {
+    let mut runs = figures.closed.iter();
+    runs.find(|run| (run.system, run.mix, run.connections) == (system, mix, connections))
+}
+
+fn name(mix: Mix) -> &'static str {
+    match mix {
+        Mix::Starts => "starts",
+        Mix::Stops => "stops",
+        Mix::Both => "events",
+    }
+}
+
+/// So many times the rate of one write per event, with 256 connections.
+fn times(figures: &Receiver, mix: Mix, factor: f64) -> Option<Target> {
+    let rate = |system| Some(find(figures, system, mix, 256)?.per_second);
+    let (ours, http) = (rate(System::Sampler)?, rate(System::OneWriteHttp)?);
+    let driver = rate(System::OneWrite)?;
+    Some(Target {
+        wanted: format!(
+            "{} a second with 256 connections at least {factor} times those of one write per event",
+            name(mix)
+        ),
+        found: format!(
+            "{} against {} behind HTTP: {} times ({} times the driver alone, {})",
+            rounded(ours),
+            rounded(http),
+            rounded(ours / http),
+            rounded(ours / driver),
+            rounded(driver),
+        ),
+        reached: ours >= factor * http,
+    })
+}
+
+fn of_ceiling(figures: &Receiver) -> Option<Target> {
+    let ours = find(figures, System::Sampler, Mix::Starts, 256)?.per_second;
+    let mut runs = figures.closed.iter();
+    let ceiling = runs.find(|run| (run.system, run.mix) == (System::Ceiling, Mix::Starts))?;
+    let share = 100.0 * ours / ceiling.per_second;
+    Some(Target {
+        wanted: "starts a second with 256 connections at least 60 % of what the server takes in \
+                 batches without HTTP"
+            .to_owned(),
+        found: format!(
+            "{} of {}: {} %",
+            rounded(ours),
+            rounded(ceiling.per_second),
+            rounded(share)
+        ),
+        reached: share >= 60.0,
+    })
+}
+
+fn slowest(figures: &Receiver, mix: Mix) -> Option<Target> {
+    let p99 = |system| Some(find(figures, system, mix, 64)?.p99_ms);
+    let (ours, http) = (p99(System::Sampler)?, p99(System::OneWriteHttp)?);
+    let driver = p99(System::OneWrite)?;
+    Some(Target {
+        wanted: format!(
+            "99 of 100 {} with 64 connections answered sooner than with one write per event",
+            name(mix)
+        ),
+        found: format!(
+            "{} ms against {} ms behind HTTP ({} ms the driver alone)",
+            rounded(ours),
+            rounded(http),
+            rounded(driver)
+        ),
+        reached: ours < http,
+    })
+}
+
+fn lone(figures: &Receiver, mix: Mix) -> Option<Target> {
+    let p50 = |system| Some(find(figures, system, mix, 1)?.p50_ms);
+    let (ours, http) = (p50(System::Sampler)?, p50(System::OneWriteHttp)?);
+    Some(Target {
+        wanted: format!(
+            "one lone connection waits no longer for its {} than with one write per event \
+             (median; 5 % is noise)",
+            name(mix)
+        ),
+        found: format!("{} ms against {} ms", rounded(ours), rounded(http)),
+        reached: ours <= http * NOISE,
+    })
+}
+
+fn of_worker(rates: &[Sampled]) -> Vec<Target> {
+    let at_once = rates.iter().filter(|run| run.answer_ms == 0);
+    let best = at_once.max_by(|one, other| one.per_second.total_cmp(&other.per_second));
+    let Some(best) = best else { return Vec::new() };
+    let with = format!("with {} workers", best.workers);
+    vec![
+        Target {
+            wanted: "5,000 intervals a second where Abacus answers at once".to_owned(),
+            found: format!("{} {with}", rounded(best.per_second)),
+            reached: best.per_second >= 5_000.0,
+        },
+        Target {
+            wanted: "under load, at most one command to the database for 20 intervals".to_owned(),
+            found: format!("{} for 20 {with}", rounded(best.commands_each * 20.0)),
+            reached: best.commands_each * 20.0 <= 1.0,
+        },
+    ]
+}
+
+/// The greatest peaks of all runs.
+fn memory(data: &Data) -> Vec<Target> {
+    let runs = data.receiver.iter().flat_map(|part| {
+        let Receiver { closed, open } = &part.figures;
+        closed.iter().chain(open)
+    });
+    let receiver = runs
+        .filter(|run| run.system == System::Sampler)
+        .filter_map(|run| run.memory_mb);
+    let worker = data.worker.iter().flat_map(|part| {
+        let catch_up = std::iter::once(&part.figures.catch_up);
+        part.figures.rates.iter().chain(catch_up)
+    });
+    let midnight = data.midnight.iter().map(|part| &part.figures.sampled);
+    let worker = worker.chain(midnight).map(|run| run.memory_mb);
+    let peaks = [
+        ("receiver", receiver.reduce(f64::max)),
+        ("worker", worker.reduce(f64::max)),
+    ];
+    let target = |(program, peak): (&str, Option<f64>)| {
+        let peak = peak?;
+        Some(Target {
+            wanted: format!("a {program} stays under {MEMORY_MAX} MB at full load"),
+            found: format!("{} MB at its peak", rounded(peak)),
+            reached: peak < MEMORY_MAX,
+        })
+    };
+    peaks.into_iter().filter_map(target).collect()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(crate) fn run(system: System, mix: Mix, connections: usize, per_second: f64) -> Run {
+        Run {
+            system,
+            mix,
+            connections,
+            offered_per_second: None,
+            per_second,
+            p50_ms: 1000.0 / per_second,
+            p99_ms: 3000.0 / per_second,
+            p999_ms: 5000.0 / per_second,
+            longest_ms: 9000.0 / per_second,
+            server_us: 100.0,
+            program_us: Some(50.0),
+            generator_us: 10.0,
+            generator_share: 5.0,
+            others_share: 1.0,
+            memory_mb: Some(30.0),
+        }
+    }
+
+    pub(crate) fn sampled(workers: usize, answer_ms: u64, per_second: f64) -> Sampled {
+        Sampled {
+            workers,
+            answer_ms,
+            spans: 1_000,
+            intervals: 10_000,
+            seconds: 10_000.0 / per_second,
+            per_second,
+            commands_each: 0.04,
+            reads_each: 0.01,
+            server_us: 100.0,
+            worker_us: 80.0,
+            stand_in_us: 20.0,
+            others_share: 1.0,
+            memory_mb: 65.0,
+        }
+    }
+
+    fn receiver(ours: f64, http: f64) -> Receiver {
+        let mut closed = vec![run(System::Ceiling, Mix::Starts, 4, 30_000.0)];
+        for mix in [Mix::Starts, Mix::Stops] {
+            for connections in [1, 64, 256] {
+                closed.push(run(System::Sampler, mix, connections, ours));
+                closed.push(run(System::OneWriteHttp, mix, connections, http));
+                closed.push(run(System::OneWrite, mix, connections, http));
+            }
+        }
+        Receiver {
+            closed,
+            open: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn ratios_decide() {
+        let reached = |ours, http| {
+            let targets = of_receiver(&receiver(ours, http));
+            targets
+                .iter()
+                .map(|target| target.reached)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(reached(18_000.0, 4_500.0), [true; 7]);
+        let (starts, stops) = (false, true);
+        let too_few = [starts, starts, stops, true, true, true, true];
+        assert_eq!(reached(17_000.0, 4_500.0), too_few);
+        assert_eq!(reached(1_000.0, 4_500.0), [false; 7]);
+    }
+
+    #[test]
+    fn what_was_not_measured_is_no_target() {
+        assert_eq!(targets(&Data::default()), []);
+        assert_eq!(of_receiver(&Receiver::default()), []);
+        assert_eq!(of_worker(&[sampled(1, 20, 9_000.0)]), []);
+    }
+
+    #[test]
+    fn the_best_run_of_the_workers_counts() {
+        let targets = of_worker(&[sampled(1, 0, 4_000.0), sampled(2, 0, 6_000.0)]);
+        assert!(targets[0].reached && targets[0].found.contains("2 workers"));
+        assert!(targets[1].reached, "{targets:?}");
+    }
+}

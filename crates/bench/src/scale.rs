@@ -1,0 +1,207 @@
+//! How much is measured.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use crate::load::Timing;
+
+/// The parts that can be run alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Part {
+    /// Starts and stops, beside what they are compared with.
+    Receiver,
+    /// Intervals a second, and catching up.
+    Worker,
+    /// All open spans due at once.
+    Midnight,
+    /// What it costs when there are many spans.
+    Growth,
+}
+
+/// How much is measured.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ScaleArguments {
+    /// In about three minutes.
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+    /// With a million spans, where the default has a hundred thousand.
+    #[arg(long)]
+    full: bool,
+    /// As little as there can be: whether it works, not how fast.
+    #[arg(long, hide = true, conflicts_with_all = ["quick", "full"])]
+    smoke: bool,
+    /// Only this part; may be repeated.
+    #[arg(long, value_enum)]
+    only: Vec<Part>,
+    /// Seconds that each rate is measured for.
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// How many connections; may be repeated.
+    #[arg(long, value_name = "N")]
+    connections: Vec<usize>,
+    /// Days of hours that each of a thousand spans is to catch up.
+    #[arg(long, value_name = "DAYS")]
+    catch_up_days: Option<u64>,
+    /// Spans that are due at midnight.
+    #[arg(long, value_name = "SPANS")]
+    midnight_spans: Option<u64>,
+}
+
+/// The sizes of all runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Scale {
+    /// What it is called.
+    pub(crate) name: &'static str,
+    /// What is run.
+    pub(crate) parts: Vec<Part>,
+    /// Numbers of connections to the receiver.
+    pub(crate) connections: Vec<usize>,
+    /// How long each run of events takes.
+    pub(crate) timing: Timing,
+    /// Numbers of workers.
+    pub(crate) workers: Vec<usize>,
+    /// How long Abacus takes to answer.
+    pub(crate) answers: Vec<Duration>,
+    /// How long each run of workers takes.
+    pub(crate) worker_timing: Timing,
+    /// Spans to catch up, and days of hours that each is behind.
+    pub(crate) catch_up: (u64, u64),
+    /// Spans that are due at midnight.
+    pub(crate) midnight: u64,
+    /// Numbers of spans in the collection.
+    pub(crate) growth: Vec<u64>,
+}
+
+impl ScaleArguments {
+    /// The sizes that the arguments stand for.
+    pub(crate) fn scale(&self) -> Scale {
+        let mut scale = match (self.smoke, self.quick, self.full) {
+            (true, _, _) => smoke(),
+            (_, true, _) => quick(),
+            (_, _, true) => Scale {
+                name: "full",
+                midnight: 1_000_000,
+                growth: vec![10_000, 100_000, 1_000_000],
+                ..usual()
+            },
+            _ => usual(),
+        };
+        if !self.only.is_empty() {
+            scale.parts.retain(|part| self.only.contains(part));
+        }
+        if let Some(seconds) = self.seconds {
+            scale.timing.measured = Duration::from_secs_f64(seconds);
+            scale.worker_timing.measured = Duration::from_secs_f64(seconds);
+        }
+        if !self.connections.is_empty() {
+            scale.connections.clone_from(&self.connections);
+        }
+        if let Some(days) = self.catch_up_days {
+            scale.catch_up.1 = days;
+        }
+        if let Some(spans) = self.midnight_spans {
+            scale.midnight = spans;
+        }
+        scale
+    }
+}
+
+fn usual() -> Scale {
+    let millis = Duration::from_millis;
+    Scale {
+        name: "default",
+        parts: Part::value_variants().to_vec(),
+        connections: vec![1, 16, 64, 256, 1024],
+        timing: Timing {
+            warm_up: millis(1_000),
+            measured: millis(4_000),
+        },
+        workers: vec![1, 2, 4],
+        answers: [0, 20, 200].map(millis).to_vec(),
+        worker_timing: Timing {
+            warm_up: millis(3_000),
+            measured: millis(8_000),
+        },
+        catch_up: (1_000, 30),
+        midnight: 100_000,
+        growth: vec![10_000, 100_000],
+    }
+}
+
+fn quick() -> Scale {
+    let millis = Duration::from_millis;
+    Scale {
+        name: "quick",
+        connections: vec![1, 64, 256],
+        timing: Timing {
+            warm_up: millis(500),
+            measured: millis(1_500),
+        },
+        workers: vec![1, 2],
+        answers: [0, 20].map(millis).to_vec(),
+        worker_timing: Timing {
+            warm_up: millis(2_000),
+            measured: millis(4_000),
+        },
+        catch_up: (1_000, 1),
+        midnight: 20_000,
+        ..usual()
+    }
+}
+
+fn smoke() -> Scale {
+    let millis = Duration::from_millis;
+    Scale {
+        name: "smoke",
+        connections: vec![2],
+        timing: Timing {
+            warm_up: millis(100),
+            measured: millis(200),
+        },
+        workers: vec![1],
+        answers: vec![Duration::ZERO],
+        worker_timing: Timing {
+            warm_up: millis(100),
+            measured: millis(300),
+        },
+        catch_up: (5, 1),
+        midnight: 100,
+        growth: vec![500],
+        ..usual()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        scale: ScaleArguments,
+    }
+
+    fn scale(arguments: &str) -> Scale {
+        let words = std::iter::once("bench").chain(arguments.split_whitespace());
+        Cli::try_parse_from(words).unwrap().scale.scale()
+    }
+
+    #[test]
+    fn full_is_the_default_with_a_million() {
+        let (usual, full) = (scale(""), scale("--full"));
+        assert_eq!((usual.midnight, full.midnight), (100_000, 1_000_000));
+        assert_eq!(usual.connections, full.connections);
+        assert_eq!(usual.catch_up, (1_000, 30));
+    }
+
+    #[test]
+    fn parts_and_sizes_can_be_chosen() {
+        let chosen = scale("--quick --only worker --only growth --seconds 0.5 --catch-up-days 2");
+        assert_eq!(chosen.parts, [Part::Worker, Part::Growth]);
+        assert_eq!(chosen.timing.measured, Duration::from_millis(500));
+        assert_eq!(chosen.catch_up, (1_000, 2));
+    }
+}

@@ -1,0 +1,175 @@
+//! Workers, a stand-in for Abacus, and meters on both.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use sampler_testkit::Program;
+use sampler_testkit::abacus::{Fault, Keep, Options, StandInAbacus};
+use tokio::time::Instant;
+
+use crate::data::{Sampled, tenths, thousandths};
+use crate::mongo::{Commands, Server, Spans};
+use crate::process::{Reading, Watch, peak_memory_mb};
+use crate::programs;
+
+/// How often the count is looked at.
+const POLL: Duration = Duration::from_millis(5);
+/// How long nothing may be posted before it is taken that nothing will.
+const STALL: Duration = Duration::from_mins(1);
+
+/// What the workers are to do.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    /// How many workers.
+    pub(crate) workers: usize,
+    /// How long Abacus takes to answer.
+    pub(crate) answer: Duration,
+    /// Settings that differ from the usual ones.
+    pub(crate) settings: Vec<(&'static str, &'static str)>,
+    /// How many spans there are.
+    pub(crate) spans: u64,
+}
+
+/// Workers at work.
+#[derive(Debug)]
+pub(crate) struct Crew<'a> {
+    job: Job,
+    server: &'a Server,
+    abacus: StandInAbacus,
+    workers: Vec<Program>,
+    watch: Watch,
+}
+
+/// All meters at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Meters {
+    reading: Reading,
+    commands: Commands,
+    posts: u64,
+}
+
+impl<'a> Crew<'a> {
+    /// Sets everything up that the workers need. They are not there yet.
+    pub(crate) async fn prepare(server: &'a Server, job: Job) -> Result<Self> {
+        let options = Options {
+            keep: Keep::Count,
+            ..Options::default()
+        };
+        let abacus = StandInAbacus::start(options).await?;
+        if !job.answer.is_zero() {
+            abacus.fault(Fault::delay(job.answer));
+        }
+        server.settle().await?;
+        Ok(Self {
+            job,
+            server,
+            abacus,
+            workers: Vec::new(),
+            watch: Watch::default(),
+        })
+    }
+
+    /// Starts the workers.
+    pub(crate) async fn start(&mut self, spans: &Spans) -> Result<()> {
+        let Job {
+            workers, settings, ..
+        } = &self.job;
+        let abacus = self.abacus.base_url();
+        self.workers = programs::workers(*workers, &spans.uri, &abacus, settings).await?;
+        self.watch = Watch {
+            server: Some(self.server.pid),
+            programs: self.workers.iter().map(Program::pid).collect(),
+        };
+        Ok(())
+    }
+
+    /// Reads all meters.
+    pub(crate) async fn meters(&self) -> Result<Meters> {
+        Ok(Meters {
+            commands: self.server.commands().await?,
+            reading: Reading::take(&self.watch)?,
+            posts: self.posts(),
+        })
+    }
+
+    /// How many usages were posted.
+    pub(crate) fn posts(&self) -> u64 {
+        self.abacus.counted_count()
+    }
+
+    /// Waits until so many usages were posted, but not beyond `limit`; says whether they were.
+    pub(crate) async fn wait_for_posts(&self, posts: u64, limit: Option<Duration>) -> Result<bool> {
+        let (begin, mut moved) = (Instant::now(), Instant::now());
+        let mut before = self.posts();
+        loop {
+            let now = self.posts();
+            if now >= posts {
+                return Ok(true);
+            }
+            if limit.is_some_and(|limit| begin.elapsed() >= limit) {
+                return Ok(false);
+            }
+            if now > before {
+                (before, moved) = (now, Instant::now());
+            }
+            ensure!(
+                moved.elapsed() < STALL,
+                "{now} of {posts} usages were posted, and nothing moves any more"
+            );
+            if let Some(code) = self.workers.iter().find_map(Program::exit_code) {
+                bail!("a worker has ended with code {code}; see target/bench");
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// What came of the time between two moments.
+    pub(crate) fn sampled(&self, before: &Meters, after: &Meters) -> Result<Sampled> {
+        let spent = after.reading.since(&before.reading);
+        let commands = after.commands.since(before.commands);
+        let intervals = after.posts - before.posts;
+        ensure!(intervals > 0, "nothing was posted");
+        let each = |number: f64| number / intervals as f64;
+        let mut memory: f64 = 0.0;
+        for worker in &self.workers {
+            memory = memory.max(peak_memory_mb(worker.pid())?);
+        }
+        let answer = self.job.answer.as_millis();
+        let sampled = Sampled {
+            workers: self.job.workers,
+            answer_ms: u64::try_from(answer).context("a short time")?,
+            spans: self.job.spans,
+            intervals,
+            seconds: thousandths(spent.seconds),
+            per_second: tenths(intervals as f64 / spent.seconds),
+            commands_each: thousandths(each(commands.all as f64)),
+            reads_each: thousandths(each(commands.reads as f64)),
+            server_us: tenths(each(spent.server * 1e6)),
+            worker_us: tenths(each(spent.programs * 1e6)),
+            stand_in_us: tenths(each(spent.own * 1e6)),
+            others_share: tenths(spent.share(spent.others)),
+            memory_mb: tenths(memory),
+        };
+        show(&sampled);
+        Ok(sampled)
+    }
+
+    /// Ends the workers.
+    pub(crate) fn dismiss(self) -> Result<()> {
+        self.workers.iter().try_for_each(Program::kill)
+    }
+}
+
+fn show(sampled: &Sampled) {
+    eprintln!(
+        "    {} workers, answers after {} ms: {} intervals in {:.1} s, {:.0} a second, {} commands \
+         each; others {} %",
+        sampled.workers,
+        sampled.answer_ms,
+        sampled.intervals,
+        sampled.seconds,
+        sampled.per_second,
+        sampled.commands_each,
+        sampled.others_share,
+    );
+}

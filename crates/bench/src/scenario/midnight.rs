@@ -1,0 +1,80 @@
+//! Midnight on the first of a month: all open spans are due at once.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use chrono::{DateTime, Datelike, NaiveDate};
+use sampler_testkit::now_millis;
+
+use super::crew::Job;
+use super::worker::{USUAL_WORKERS, until_done};
+use crate::data::Midnight;
+use crate::event::DAY;
+use crate::mongo::Server;
+use crate::scale::Scale;
+use crate::template::Values;
+
+/// The longest that a month can be told to stay open behind its end. With that, it is still the
+/// first of the month for the workers, except during the last days.
+const MONTH_SLACK: (&str, u32) = ("27d", 27);
+
+/// Runs until the last span is through.
+pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Midnight> {
+    let now = now_millis();
+    let (midnight, day) = first_of_month(now).context("the calendar")?;
+    let spans = server.spans().await?;
+    let values = |number: u64| {
+        let within = i64::try_from(number % 27).unwrap_or(0) * DAY;
+        Values {
+            number,
+            start: midnight - DAY - within,
+            due_at: midnight,
+            now,
+            stop: 0,
+        }
+    };
+    spans.load_open(0..scale.midnight, values).await?;
+    let job = Job {
+        workers: USUAL_WORKERS,
+        answer: Duration::ZERO,
+        // With months, one interval of each span is due, whatever day it is today.
+        settings: vec![
+            ("SAMPLER_DIMENSION", "month"),
+            ("SAMPLER_MONTH_SLACK", MONTH_SLACK.0),
+        ],
+        spans: scale.midnight,
+    };
+    let sampled = until_done(server, &spans, job, scale.midnight).await?;
+    spans.drop().await?;
+    Ok(Midnight {
+        closing: day <= MONTH_SLACK.1,
+        repeats: sampled.intervals - scale.midnight,
+        sampled,
+    })
+}
+
+/// The first moment of this month (UTC), and which day of it is today.
+fn first_of_month(now: i64) -> Option<(i64, u32)> {
+    let today = DateTime::from_timestamp_millis(now)?.date_naive();
+    let first = NaiveDate::from_ymd_opt(today.year(), today.month(), 1)?;
+    let first = first.and_hms_opt(0, 0, 0)?.and_utc();
+    Some((first.timestamp_millis(), today.day()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn months_begin_on_the_first() {
+        let millis = |text: &str| {
+            DateTime::parse_from_rfc3339(text)
+                .unwrap()
+                .timestamp_millis()
+        };
+        let found = first_of_month(millis("2024-02-29T23:59:59Z"));
+        assert_eq!(found, Some((millis("2024-02-01T00:00:00Z"), 29)));
+        let found = first_of_month(millis("2024-03-01T00:00:00Z"));
+        assert_eq!(found, Some((millis("2024-03-01T00:00:00Z"), 1)));
+    }
+}

@@ -1,0 +1,130 @@
+//! Workers with a backlog: how many intervals a second, and how long it takes to catch up.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use sampler_testkit::now_millis;
+
+use super::crew::{Crew, Job};
+use super::least_disturbed;
+use crate::data::{Sampled, Worker};
+use crate::event::DAY;
+use crate::load::Timing;
+use crate::mongo::{Server, Spans};
+use crate::scale::Scale;
+use crate::template::Values;
+
+/// Spans with a backlog, and for how many days each.
+const BACKLOG: (u64, i64) = (4_000, 50);
+/// Two instances: what anybody would run at least.
+pub(crate) const USUAL_WORKERS: usize = 2;
+/// An hour in ms.
+const HOUR: i64 = 3_600_000;
+
+/// Runs everything.
+pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Worker> {
+    let mut rates = Vec::new();
+    for answer in &scale.answers {
+        for workers in &scale.workers {
+            let once = || async {
+                let spans = server.spans().await?;
+                let rate = rate(server, &spans, *workers, *answer, scale.worker_timing).await?;
+                spans.drop().await?;
+                Ok(rate)
+            };
+            rates.push(least_disturbed(once, |rate: &Sampled| rate.others_share).await?);
+        }
+    }
+    Ok(Worker {
+        rates,
+        catch_up_days: scale.catch_up.1,
+        catch_up: catch_up(server, scale).await?,
+    })
+}
+
+/// Measures while there is more to do than can be done. The spans that are loaded are beside
+/// whatever is there.
+pub(crate) async fn rate(
+    server: &Server,
+    spans: &Spans,
+    workers: usize,
+    answer: Duration,
+    timing: Timing,
+) -> Result<Sampled> {
+    let (count, days) = BACKLOG;
+    let begin = now_millis().div_euclid(DAY) * DAY - days * DAY;
+    load_backlog(spans, count, begin, DAY).await?;
+    let job = Job {
+        workers,
+        answer,
+        settings: vec![("SAMPLER_DIMENSION", "day")],
+        spans: count,
+    };
+    let mut crew = Crew::prepare(server, job).await?;
+    crew.start(spans).await?;
+    crew.wait_for_posts(1, None).await?;
+    tokio::time::sleep(timing.warm_up).await;
+    let before = crew.meters().await?;
+    // Not to the very end: the last spans would not keep the workers busy.
+    let most = count * days.unsigned_abs() * 9 / 10;
+    crew.wait_for_posts(most, Some(timing.measured)).await?;
+    let after = crew.meters().await?;
+    let sampled = crew.sampled(&before, &after)?;
+    crew.dismiss()?;
+    Ok(sampled)
+}
+
+/// Measures until everything is done: a thousand spans, hour by hour.
+async fn catch_up(server: &Server, scale: &Scale) -> Result<Sampled> {
+    let (count, days) = scale.catch_up;
+    eprintln!("  {count} spans catch up on {days} days by the hour");
+    let hours = 24 * i64::try_from(days)?;
+    let this_hour = now_millis().div_euclid(HOUR) * HOUR;
+    let spans = server.spans().await?;
+    load_backlog(&spans, count, this_hour - hours * HOUR, HOUR).await?;
+    let job = Job {
+        workers: USUAL_WORKERS,
+        answer: Duration::ZERO,
+        settings: vec![("SAMPLER_DIMENSION", "hour")],
+        spans: count,
+    };
+    let sampled = until_done(server, &spans, job, count * hours.unsigned_abs()).await?;
+    spans.drop().await?;
+    Ok(sampled)
+}
+
+/// From the start of the workers until so many intervals are executed, and that is noted.
+pub(crate) async fn until_done(
+    server: &Server,
+    spans: &Spans,
+    job: Job,
+    intervals: u64,
+) -> Result<Sampled> {
+    let due_by = now_millis();
+    let mut crew = Crew::prepare(server, job).await?;
+    crew.start(spans).await?;
+    let before = crew.meters().await?;
+    crew.wait_for_posts(intervals, None).await?;
+    while spans.due_by(due_by).await? > 0 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let after = crew.meters().await?;
+    let sampled = crew.sampled(&before, &after)?;
+    crew.dismiss()?;
+    Ok(sampled)
+}
+
+/// Loads spans that started at `begin`, and were not looked at since.
+async fn load_backlog(spans: &Spans, count: u64, begin: i64, interval: i64) -> Result<()> {
+    let now = now_millis();
+    // Numbers that nothing else uses.
+    let first = 1 << 36;
+    let values = |number| Values {
+        number,
+        start: begin,
+        due_at: begin + interval,
+        now,
+        stop: 0,
+    };
+    spans.load_open(first..first + count, values).await
+}

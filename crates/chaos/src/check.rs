@@ -1,0 +1,159 @@
+//! The checker. It knows what the API promises and what is to be billed, and nothing of how that is
+//! done: it reads what the clients did and were told, and what Abacus counts.
+//!
+//! Each start names itself in a measure, so each usage says which span it belongs to. Clients send
+//! the events of a target in order, so for each target there is one possible course of things; or
+//! several, where an event was given up without a definite answer, and then at least one of them
+//! must agree with all answers and with the bill.
+
+mod answers;
+mod bill;
+mod course;
+mod rule;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::event::{Kind, Said, Target};
+use crate::evidence::{Evidence, Span};
+use crate::history::{Event, Record};
+
+use answers::Told;
+use bill::Bills;
+use course::Course;
+pub use rule::{Rule, Violation};
+
+/// What the checker has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// What is wrong.
+    pub violations: Vec<Violation>,
+    /// How many spans were started, as far as clients were told.
+    pub spans: usize,
+    /// How many usages count.
+    pub usages: usize,
+    /// How many of them take back.
+    pub corrections: usize,
+    /// How many targets have several possible courses.
+    pub uncertain: usize,
+}
+
+impl Verdict {
+    /// Whether nothing is wrong.
+    pub fn is_right(&self) -> bool {
+        self.violations.is_empty()
+    }
+}
+
+/// An event with what it says and what its client was told.
+struct Case<'a> {
+    event: &'a Event,
+    /// None where the body is not valid.
+    said: Option<Said>,
+    told: Told,
+    /// The accepted event whose `id` it uses again.
+    id_of: Option<&'a str>,
+}
+
+/// Judges a run.
+pub fn check(evidence: &Evidence) -> Verdict {
+    let mut violations = answers::check(&evidence.records);
+    let cases = cases(&evidence.records);
+    let bills = Bills::new(&evidence.counted, &cases, &mut violations);
+    for case in &cases {
+        if let (Some(other), Told::Accepted) = (case.id_of, case.told) {
+            let detail = format!("the id was accepted before, with {other}");
+            violations.push(Rule::IdTaken.broken(&case.event.name, detail));
+        }
+    }
+    let mut uncertain = 0;
+    for cases in by_target(&cases).values() {
+        let course = Course::of(cases, &mut violations);
+        uncertain += usize::from(course.is_uncertain());
+        violations.extend(course.compare(cases, &bills));
+    }
+    check_spans(&evidence.spans, &mut violations);
+    for aside in &evidence.aside {
+        violations.push(Rule::PutAside.broken(&aside.dedup_id, &aside.reason));
+    }
+    explain(&mut violations, &evidence.spans);
+    let is_span = |case: &&Case<'_>| case.told == Told::Accepted && case.event.kind == Kind::Start;
+    let takes_back = |duration: Option<i64>| duration.is_some_and(i64::is_negative);
+    Verdict {
+        violations,
+        spans: cases.iter().filter(is_span).count(),
+        usages: evidence.counted.len(),
+        corrections: evidence
+            .counted
+            .iter()
+            .filter(|usage| takes_back(usage.duration()))
+            .count(),
+        uncertain,
+    }
+}
+
+fn cases(records: &[Record]) -> Vec<Case<'_>> {
+    let told = answers::told(records);
+    let mut accepted: HashMap<(bool, String), (&str, Said)> = HashMap::new();
+    let mut cases = Vec::new();
+    for record in records {
+        let Record::Event(event) = record else {
+            continue;
+        };
+        let said = Said::read(event.kind, &event.body);
+        let told = told
+            .get(event.name.as_str())
+            .copied()
+            .unwrap_or(Told::Nothing);
+        let mut id_of = None;
+        if let Some(said) = &said {
+            let key = (event.kind == Kind::Start, said.id.clone());
+            match accepted.get(&key) {
+                Some((name, earlier)) if earlier != said => id_of = Some(*name),
+                None if told == Told::Accepted => {
+                    accepted.insert(key, (event.name.as_str(), said.clone()));
+                }
+                _ => {}
+            }
+        }
+        cases.push(Case {
+            event,
+            said,
+            told,
+            id_of,
+        });
+    }
+    cases
+}
+
+/// The events of each target, in order. What is not valid, or has the `id` of another event, must
+/// have no effect, whichever target it names.
+fn by_target<'a, 'b>(cases: &'b [Case<'a>]) -> BTreeMap<&'b Target, Vec<&'b Case<'a>>> {
+    let mut targets: BTreeMap<&Target, Vec<&Case<'_>>> = BTreeMap::new();
+    for case in cases {
+        if let (Some(said), None) = (&case.said, case.id_of) {
+            targets.entry(&said.target).or_default().push(case);
+        }
+    }
+    targets
+}
+
+fn check_spans(spans: &[Span], violations: &mut Vec<Violation>) {
+    for span in spans.iter().filter(|span| !span.complete) {
+        violations.push(Rule::Incomplete.broken(&span.start_id, "the span is not complete"));
+    }
+}
+
+/// Adds what the database says about the span that a violation is about.
+fn explain(violations: &mut [Violation], spans: &[Span]) {
+    let documents: HashMap<&str, &Span> = spans
+        .iter()
+        .map(|span| (span.start_id.as_str(), span))
+        .collect();
+    for violation in violations {
+        if let Some(span) = documents.get(violation.subject.as_str()) {
+            violation.document = Some(span.document.to_string());
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What the clients were told, event by event.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{Rule, Violation};
+use crate::event::{Kind, Said};
+use crate::history::{Answer, Attempt, Event, Record};
+
+/// The answers that the API gives to events.
+const DOCUMENTED: [u16; 5] = [201, 400, 409, 422, 503];
+
+/// What a client knows of an event in the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// It was kept.
+    Accepted,
+    /// It was not.
+    Refused,
+    /// Nobody said.
+    Nothing,
+}
+
+/// What each client was told about each of its events.
+pub(super) fn told(records: &[Record]) -> HashMap<&str, Told> {
+    let mut told = HashMap::new();
+    for record in records {
+        let Record::Attempt(attempt) = record else {
+            continue;
+        };
+        let told = told.entry(attempt.event.as_str()).or_insert(Told::Nothing);
+        // That a refusal does not go with an acceptance is looked at below.
+        if attempt.answer.is_accepted() {
+            *told = Told::Accepted;
+        } else if attempt.answer.is_refused() && *told == Told::Nothing {
+            *told = Told::Refused;
+        }
+    }
+    told
+}
+
+/// Looks at all answers, but not at whether they are right for the target.
+pub(super) fn check(records: &[Record]) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    let mut attempts: BTreeMap<&str, Vec<&Attempt>> = BTreeMap::new();
+    for record in records {
+        match record {
+            Record::Attempt(attempt) => {
+                attempts.entry(&attempt.event).or_default().push(attempt);
+                check_status(attempt, &mut violations);
+            }
+            Record::Died(death) => {
+                violations.push(Rule::ProgramLives.broken(&death.program, &death.how));
+            }
+            Record::Event(_) | Record::Fault(_) => {}
+        }
+    }
+    for attempts in attempts.values() {
+        check_attempts(attempts, &mut violations);
+    }
+    let told = told(records);
+    for record in records {
+        if let Record::Event(event) = record {
+            let told = told
+                .get(event.name.as_str())
+                .copied()
+                .unwrap_or(Told::Nothing);
+            check_event(event, told, &mut violations);
+        }
+    }
+    violations
+}
+
+fn check_status(attempt: &Attempt, violations: &mut Vec<Violation>) {
+    let Answer::Status {
+        status, problem, ..
+    } = &attempt.answer
+    else {
+        return;
+    };
+    let detail = format!(
+        "{status} {} at {}",
+        problem.as_deref().unwrap_or("-"),
+        attempt.at
+    );
+    if *status == 500 {
+        violations.push(Rule::NoInternalError.broken(&attempt.event, detail));
+    } else if !DOCUMENTED.contains(status) {
+        violations.push(Rule::DocumentedAnswer.broken(&attempt.event, detail));
+    }
+}
+
+/// All answers to one event must go together: two of its attempts may be on their way at the same
+/// time, but they say the same.
+fn check_attempts(attempts: &[&Attempt], violations: &mut Vec<Violation>) {
+    let is_fresh = |answer: &Answer| {
+        matches!(
+            answer,
+            Answer::Status {
+                status: 201,
+                replayed: false,
+                ..
+            }
+        )
+    };
+    let fresh: Vec<_> = attempts
+        .iter()
+        .filter(|attempt| is_fresh(&attempt.answer))
+        .collect();
+    let accepted = attempts.iter().find(|attempt| attempt.answer.is_accepted());
+    let refused = attempts.iter().find(|attempt| attempt.answer.is_refused());
+    if let [first, second, ..] = fresh.as_slice() {
+        let detail = format!(
+            "sent at {} and again at {}, new both times",
+            first.at, second.at
+        );
+        violations.push(Rule::KeptOnce.broken(&first.event, detail));
+    }
+    if let (Some(accepted), Some(refused)) = (accepted, refused) {
+        let detail = format!(
+            "accepted when sent at {}, refused when sent at {}: {:?}",
+            accepted.at, refused.at, refused.answer
+        );
+        violations.push(Rule::RepeatAccepted.broken(&accepted.event, detail));
+    }
+}
+
+fn check_event(event: &Event, told: Told, violations: &mut Vec<Violation>) {
+    let says_nothing = Said::read(event.kind, &event.body).is_none();
+    if told == Told::Nothing && !event.gives_up {
+        violations.push(Rule::Answered.broken(&event.name, &event.intent));
+    }
+    if told == Told::Accepted && says_nothing {
+        let kind = if event.kind == Kind::Start {
+            "a start"
+        } else {
+            "a stop"
+        };
+        violations.push(Rule::MalformedRefused.broken(&event.name, kind));
+    }
+}

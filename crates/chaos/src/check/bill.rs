@@ -1,0 +1,220 @@
+//! What is billed for each span.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_json::Value;
+
+use super::answers::Told;
+use super::{Case, Rule, Violation};
+use crate::event::{DURATION, Kind, Measure, Said};
+use crate::evidence::Usage;
+
+/// An hour in ms: what intervals do not cross a boundary of.
+const HOUR: i64 = 3_600_000;
+
+/// What is billed for one span.
+#[derive(Debug, Default)]
+struct Bill<'a> {
+    usages: Vec<&'a Usage>,
+}
+
+/// All that is billed, by the name of the start.
+#[derive(Debug)]
+pub(super) struct Bills<'a> {
+    by_start: HashMap<&'a str, Bill<'a>>,
+}
+
+impl<'a> Bills<'a> {
+    /// Deals out the usages. What cannot be dealt out breaks a rule.
+    pub(super) fn new(
+        usages: &'a [Usage],
+        cases: &[Case<'_>],
+        violations: &mut Vec<Violation>,
+    ) -> Self {
+        let starts = cases.iter().filter(|case| case.event.kind == Kind::Start);
+        let starts: HashMap<&str, &Case<'_>> = starts
+            .map(|case| (case.event.name.as_str(), case))
+            .collect();
+        let mut by_start: HashMap<&str, Bill<'_>> = HashMap::new();
+        for usage in usages {
+            let start = usage.tag().and_then(|tag| Some((tag, *starts.get(tag)?)));
+            let Some((tag, case)) = start else {
+                let detail = format!("{:?} of {:?}", usage.measures, usage.target);
+                violations.push(Rule::UsageKnown.broken(&usage.dedup_id, detail));
+                continue;
+            };
+            by_start.entry(tag).or_default().usages.push(usage);
+            check_usage(usage, case, violations);
+        }
+        Self { by_start }
+    }
+
+    /// Compares the bill of a span that was started and has that end.
+    pub(super) fn check_span(
+        &self,
+        case: &Case<'_>,
+        end: Option<i64>,
+        violations: &mut Vec<Violation>,
+    ) {
+        let (Some(said), name) = (&case.said, &case.event.name) else {
+            return;
+        };
+        let Some(end) = end else {
+            return violations.push(Rule::Incomplete.broken(name, "it was never stopped"));
+        };
+        let empty = Bill::default();
+        let bill = self.by_start.get(name.as_str()).unwrap_or(&empty);
+        let (billed, used) = (bill.duration(), i128::from(end - said.timestamp));
+        let detail = format!(
+            "{billed} ms are billed in {} usages, and {used} ms were used, from {} to {end}",
+            bill.usages.len(),
+            said.timestamp
+        );
+        if billed < used {
+            return violations.push(Rule::Billed.broken(name, detail));
+        }
+        if billed > used {
+            return violations.push(Rule::BilledOnce.broken(name, detail));
+        }
+        for measure in &said.measures {
+            bill.check_measure(measure, used, name, violations);
+        }
+        let (billed, used) = (bill.hours(), hours(said.timestamp, end));
+        if billed != used {
+            let hour = used
+                .keys()
+                .chain(billed.keys())
+                .find(|hour| used.get(hour) != billed.get(hour));
+            let detail = hour.map(|hour| {
+                let of = |hours: &BTreeMap<i64, i128>| hours.get(hour).copied().unwrap_or(0);
+                format!(
+                    "{} ms in the hour of {}, {} ms used",
+                    of(&billed),
+                    hour * HOUR,
+                    of(&used)
+                )
+            });
+            violations.push(Rule::HoursBilled.broken(name, detail.unwrap_or_default()));
+        }
+    }
+
+    /// Makes sure that nothing is billed for an event that started no span.
+    pub(super) fn check_nothing(&self, case: &Case<'_>, violations: &mut Vec<Violation>) {
+        let Some(bill) = self.by_start.get(case.event.name.as_str()) else {
+            return;
+        };
+        let detail = format!("{} usages, {} ms", bill.usages.len(), bill.duration());
+        let rule = match case.told {
+            // Nobody said that it was kept; but what was kept would be billed to its end.
+            Told::Refused | Told::Nothing => Rule::RefusedNotBilled,
+            Told::Accepted => Rule::BilledOnce,
+        };
+        violations.push(rule.broken(&case.event.name, detail));
+    }
+}
+
+/// Compares one usage with the start it names.
+fn check_usage(usage: &Usage, case: &Case<'_>, violations: &mut Vec<Violation>) {
+    let name = &case.event.name;
+    let Some(said) = case.said.as_ref().filter(|_| case.id_of.is_none()) else {
+        let detail = format!("the usage {}", usage.dedup_id);
+        return violations.push(Rule::RefusedNotBilled.broken(name, detail));
+    };
+    if usage.target != said.target {
+        let detail = format!("{:?} instead of {:?}", usage.target, said.target);
+        violations.push(Rule::TargetKept.broken(name, detail));
+    }
+    if !has_measures(usage, said) {
+        let detail = format!("{:?} instead of {:?}", usage.measures, said.measures);
+        violations.push(Rule::MeasuresBilled.broken(name, detail));
+    }
+}
+
+/// Whether the usage has the measures of the start and, in the end, its duration.
+fn has_measures(usage: &Usage, said: &Said) -> bool {
+    let Some((last, measures)) = usage.measures.split_last() else {
+        return false;
+    };
+    let same = |(one, other): (&Measure, &Measure)| {
+        one.measure == other.measure && is_same(&one.quantity, &other.quantity)
+    };
+    last.measure == DURATION
+        && last.quantity.is_i64()
+        && measures.len() == said.measures.len()
+        && measures.iter().zip(&said.measures).all(same)
+}
+
+/// Equality that takes 1 and 1.0 for the same.
+fn is_same(one: &Value, other: &Value) -> bool {
+    one == other || (one.is_number() && one.as_f64() == other.as_f64())
+}
+
+impl Bill<'_> {
+    fn duration(&self) -> i128 {
+        self.usages
+            .iter()
+            .filter_map(|usage| usage.duration())
+            .map(i128::from)
+            .sum()
+    }
+
+    /// What is billed for each hour.
+    fn hours(&self) -> BTreeMap<i64, i128> {
+        let mut hours = BTreeMap::new();
+        for usage in &self.usages {
+            let duration = usage.duration().unwrap_or_default();
+            *hours.entry(usage.midpoint.div_euclid(HOUR)).or_default() += i128::from(duration);
+        }
+        hours.retain(|_, sum| *sum != 0);
+        hours
+    }
+
+    /// A measure is billed by its quantity times the duration, where that is a whole number.
+    fn check_measure(
+        &self,
+        measure: &Measure,
+        used: i128,
+        name: &str,
+        violations: &mut Vec<Violation>,
+    ) {
+        let Some(quantity) = whole_number(&measure.quantity) else {
+            return;
+        };
+        let amount = |usage: &&Usage| {
+            let billed = usage
+                .measures
+                .iter()
+                .find(|other| other.measure == measure.measure)?;
+            Some(i128::from(whole_number(&billed.quantity)?) * i128::from(usage.duration()?))
+        };
+        let billed: i128 = self.usages.iter().filter_map(amount).sum();
+        let expected = i128::from(quantity) * used;
+        if billed != expected {
+            let detail = format!("{}: {billed} billed, {expected} used", measure.measure);
+            violations.push(Rule::MeasuresBilled.broken(name, detail));
+        }
+    }
+}
+
+/// A whole number, also one that is written as 3.0.
+fn whole_number(value: &Value) -> Option<i64> {
+    let double = || value.as_f64().filter(|double| double.fract() == 0.0);
+    // Quantities here are small; a wrong one shows all the same.
+    #[expect(clippy::cast_possible_truncation, reason = "held at the limits of i64")]
+    value
+        .as_i64()
+        .or_else(|| double().map(|double| double as i64))
+}
+
+/// What is used in each hour between two moments.
+fn hours(start: i64, end: i64) -> BTreeMap<i64, i128> {
+    let mut hours = BTreeMap::new();
+    let mut from = start;
+    while from < end {
+        let hour = from.div_euclid(HOUR);
+        let to = ((hour + 1) * HOUR).min(end);
+        hours.insert(hour, i128::from(to - from));
+        from = to;
+    }
+    hours
+}

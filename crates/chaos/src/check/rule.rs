@@ -1,0 +1,106 @@
+//! The rules, and what breaks them.
+
+use std::fmt;
+
+/// What must hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Rule {
+    /// No request is answered with 500.
+    NoInternalError,
+    /// Answers are those that are documented.
+    DocumentedAnswer,
+    /// Of all answers to an event, at most one says that it was kept just now.
+    KeptOnce,
+    /// An event that was accepted is accepted each time it is repeated.
+    RepeatAccepted,
+    /// An `id` that was accepted is refused with other fields.
+    IdTaken,
+    /// A body that lacks something is refused.
+    MalformedRefused,
+    /// What may not be taken is refused.
+    WrongRefused,
+    /// What must be taken is accepted.
+    RightAccepted,
+    /// Each event gets a definite answer, unless its client gives it up.
+    Answered,
+    /// What was acknowledged is billed, all of it.
+    Billed,
+    /// Nothing is billed twice, or for longer than it was used.
+    BilledOnce,
+    /// What was refused is not billed.
+    RefusedNotBilled,
+    /// Each measure is billed for as long as it was used.
+    MeasuresBilled,
+    /// Each hour is billed for what was used in it.
+    HoursBilled,
+    /// A usage belongs to a span that somebody has started.
+    UsageKnown,
+    /// A usage is charged to whom its start named.
+    TargetKept,
+    /// Nothing that Abacus took is put aside afterwards.
+    PutAside,
+    /// Each span is complete in the end.
+    Incomplete,
+    /// Programs end when they are told to, and only then.
+    ProgramLives,
+}
+
+impl Rule {
+    /// The rule is broken, for this event or thing, in this way.
+    pub(crate) fn broken(self, subject: &str, detail: impl Into<String>) -> Violation {
+        let (subject, detail) = (subject.to_owned(), detail.into());
+        Violation {
+            rule: self,
+            subject,
+            detail,
+            document: None,
+        }
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::NoInternalError => "an answer was 500",
+            Self::DocumentedAnswer => "an answer is not documented",
+            Self::KeptOnce => "an event was kept twice",
+            Self::RepeatAccepted => "the repeat of an accepted event was refused",
+            Self::IdTaken => "an id was taken again with other fields",
+            Self::MalformedRefused => "a body that lacks something was accepted",
+            Self::WrongRefused => "what may not be taken was accepted",
+            Self::RightAccepted => "what must be taken was refused",
+            Self::Answered => "an event has no definite answer",
+            Self::Billed => "what was acknowledged is not billed in full",
+            Self::BilledOnce => "more is billed than was used",
+            Self::RefusedNotBilled => "what was refused is billed",
+            Self::MeasuresBilled => "a measure is billed wrongly",
+            Self::HoursBilled => "an hour is billed wrongly",
+            Self::UsageKnown => "a usage belongs to nothing",
+            Self::TargetKept => "a usage is charged to somebody else",
+            Self::PutAside => "Abacus has put a usage aside",
+            Self::Incomplete => "a span is not complete",
+            Self::ProgramLives => "a program has ended by itself",
+        }
+    }
+}
+
+/// A rule that was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which rule.
+    pub rule: Rule,
+    /// The event, usage or program.
+    pub subject: String,
+    /// In which way.
+    pub detail: String,
+    /// The span's document in the database, where there is one.
+    pub document: Option<String>,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}", self.rule.text(), self.subject, self.detail)?;
+        match &self.document {
+            Some(document) => write!(f, "\n      in the database: {document}"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! One client: it owns a few targets and says what happens to them, one event at a time.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sampler_testkit::now_millis;
+use serde_json::{Value, json};
+
+use crate::dice::Dice;
+use crate::event::{Kind, Target, start_body, stop_body};
+use crate::history::Event;
+use crate::life::{Intent, Life, Move, Outcome};
+use crate::sender::{Manner, Sender};
+
+/// How many targets a client has at once.
+const TARGETS: usize = 3;
+/// How many accepted events it remembers, to say them again.
+const REMEMBERED: usize = 60;
+/// The longest pause between two events, ms.
+const PAUSE_MAX: i64 = 400;
+
+/// A client with its targets.
+#[derive(Debug)]
+pub(crate) struct Client {
+    number: usize,
+    dice: Dice,
+    sender: Arc<Sender>,
+    lives: Vec<Life>,
+    /// Targets with nothing more to come but, perhaps, a last stop.
+    over: Vec<Life>,
+    accepted: VecDeque<Event>,
+    targets: usize,
+    events: usize,
+}
+
+impl Client {
+    pub(crate) fn new(number: usize, seed: u64, sender: Arc<Sender>) -> Self {
+        let dice = Dice::new(seed, 1_000 + number as u64);
+        let mut client = Self {
+            number,
+            dice,
+            sender,
+            lives: Vec::new(),
+            over: Vec::new(),
+            accepted: VecDeque::new(),
+            targets: 0,
+            events: 0,
+        };
+        for _ in 0..TARGETS {
+            let life = client.new_life();
+            client.lives.push(life);
+        }
+        client
+    }
+
+    fn new_life(&mut self) -> Life {
+        let target = Target::new(self.number, self.targets);
+        self.targets += 1;
+        Life::new(target, &mut self.dice, now_millis())
+    }
+
+    /// Says what happens until the time is over.
+    pub(crate) async fn run(&mut self, until: Instant) {
+        while Instant::now() < until {
+            self.sender.breathe(until).await;
+            if !self.accepted.is_empty() && self.dice.percent(12) {
+                let event = &self.accepted[self.dice.place(self.accepted.len())];
+                self.sender.repeat(event, &mut self.dice).await;
+            } else {
+                self.go_on().await;
+            }
+            let pause = self.dice.between(0, PAUSE_MAX).unsigned_abs();
+            tokio::time::sleep(Duration::from_millis(pause)).await;
+        }
+    }
+
+    /// The next event of one of the targets.
+    async fn go_on(&mut self) {
+        let (place, now) = (self.dice.place(self.lives.len()), now_millis());
+        if self.lives[place].is_over(now) {
+            let fresh = self.new_life();
+            self.over
+                .push(std::mem::replace(&mut self.lives[place], fresh));
+        }
+        if self.lives[place].rests(now) {
+            return;
+        }
+        let step = self.lives[place].next(&mut self.dice, now);
+        let manner = match self.dice.between(0, 99) {
+            0..=1 => Manner::GivesUp,
+            2..=7 => Manner::Twice,
+            _ => Manner::Patient,
+        };
+        let target = self.lives[place].target.clone();
+        let outcome = self.say(&target, &step, manner).await;
+        self.lives[place].note(&step, outcome, &mut self.dice, now_millis());
+    }
+
+    async fn say(&mut self, target: &Target, step: &Move, manner: Manner) -> Outcome {
+        let name = format!("c{}-e{}", self.number, self.events);
+        self.events += 1;
+        let event = Event {
+            client: self.number,
+            kind: step.kind,
+            intent: step.intent.text().to_owned(),
+            gives_up: manner == Manner::GivesUp,
+            body: self.body(&name, target, step),
+            name,
+        };
+        let outcome = self.sender.deliver(&event, manner, &mut self.dice).await;
+        if outcome == Outcome::Accepted {
+            self.accepted.push_back(event);
+            if self.accepted.len() > REMEMBERED {
+                self.accepted.pop_front();
+            }
+        }
+        outcome
+    }
+
+    fn body(&mut self, name: &str, target: &Target, step: &Move) -> Value {
+        let mut body = match step.kind {
+            Kind::Start => {
+                let memory = self.dice.between(1, 4_096);
+                start_body(name, step.timestamp, target, memory, name)
+            }
+            Kind::Stop => stop_body(name, step.timestamp, target),
+        };
+        match step.intent {
+            Intent::IdOfAnother => self.take_id_of_another(&mut body, step.kind),
+            Intent::Malformed => lack_a_field(&mut body),
+            _ => {}
+        }
+        body
+    }
+
+    /// Gives a body the `id` of an event that was accepted. Without one it is malformed instead.
+    fn take_id_of_another(&mut self, body: &mut Value, kind: Kind) {
+        let others: Vec<&Event> = self
+            .accepted
+            .iter()
+            .filter(|event| event.kind == kind)
+            .collect();
+        if others.is_empty() {
+            return lack_a_field(body);
+        }
+        let other = &others[self.dice.place(others.len())].body;
+        body["id"] = other["id"].clone();
+        if kind == Kind::Stop && body["timestamp"] == other["timestamp"] {
+            // A start differs by its tag; a stop is to differ too, even one of the same target.
+            let earlier = other["timestamp"].as_i64().unwrap_or_default() - 1;
+            body["timestamp"] = json!(earlier);
+        }
+    }
+
+    /// Stops what may be open, and those of the instances given that are its own.
+    pub(crate) async fn close(&mut self, open: &BTreeSet<String>) {
+        self.over.append(&mut self.lives);
+        for place in 0..self.over.len() {
+            if open.contains(self.over[place].target.instance()) {
+                self.over[place].is_open_after_all();
+            }
+            if !self.over[place].may_be_open() {
+                continue;
+            }
+            let now = now_millis();
+            let step = self.over[place].last(&mut self.dice, now);
+            let target = self.over[place].target.clone();
+            let outcome = self.say(&target, &step, Manner::Patient).await;
+            self.over[place].note(&step, outcome, &mut self.dice, now);
+        }
+    }
+}
+
+fn lack_a_field(body: &mut Value) {
+    if let Some(fields) = body.as_object_mut() {
+        fields.shift_remove("plan_id");
+    }
+}

@@ -1,0 +1,196 @@
+//! Three servers, each behind a proxy.
+//!
+//! Drivers find the members of a set by the hosts in its configuration, so that names the proxies.
+//! The members reach each other through them, too.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use mongodb::bson::{Document, doc};
+use sampler_testkit::mongod::{Options, ReplicaSet};
+use sampler_testkit::within;
+
+use crate::proxy::{Conditions, Proxy};
+
+/// The database of a run.
+const DATABASE: &str = "chaos";
+/// How long the members may take to take their new addresses in.
+const ADDRESS_LIMIT: Duration = Duration::from_mins(1);
+/// How often a member is started again that does not come up: its port may be taken for a moment.
+const RESTARTS: usize = 5;
+
+/// The replica set of a run.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    pub(crate) set: ReplicaSet,
+    proxies: Vec<Proxy>,
+    folder: PathBuf,
+    logs: AtomicU32,
+}
+
+impl Cluster {
+    /// Starts the set; data and logs go to the folder.
+    pub(crate) async fn start(folder: &Path) -> Result<Self> {
+        let options = Options {
+            folder: Some(folder.to_owned()),
+            ..Options::three()
+        };
+        let set = ReplicaSet::start(options).await?;
+        let mut proxies = Vec::new();
+        for port in set.ports() {
+            proxies.push(Proxy::start(*port).await?);
+        }
+        let cluster = Self {
+            set,
+            proxies,
+            folder: folder.to_owned(),
+            logs: AtomicU32::new(0),
+        };
+        cluster
+            .readdress()
+            .await
+            .context("putting proxies in front of the servers")?;
+        Ok(cluster)
+    }
+
+    fn hosts(&self) -> Vec<String> {
+        self.proxies
+            .iter()
+            .map(|proxy| format!("127.0.0.1:{}", proxy.port()))
+            .collect()
+    }
+
+    /// The connection string of the programs.
+    pub(crate) fn uri(&self) -> String {
+        format!(
+            "mongodb://{}/{DATABASE}?replicaSet=rs0",
+            self.hosts().join(",")
+        )
+    }
+
+    /// Names the proxies in the configuration, and waits until every member knows.
+    async fn readdress(&self) -> Result<()> {
+        let primary = self.set.wait_for_primary().await?;
+        let mut configuration = self.configuration(primary).await?;
+        let version = configuration.get_i32("version").context("a version")?;
+        configuration.insert("version", version + 1);
+        let members = configuration.get_array_mut("members").context("members")?;
+        for (member, host) in members.iter_mut().zip(self.hosts()) {
+            member
+                .as_document_mut()
+                .context("a member")?
+                .insert("host", host);
+        }
+        let command = doc! { "replSetReconfig": configuration, "force": true };
+        // The server may close the connection over it; what counts is what the members say.
+        let _ = self.set.command(primary, command).await;
+        within("all servers know the proxies", ADDRESS_LIMIT, async || {
+            self.all_know().await
+        })
+        .await?;
+        self.set.wait_for_primary().await?;
+        Ok(())
+    }
+
+    async fn configuration(&self, member: usize) -> Result<Document> {
+        let answer = self
+            .set
+            .command(member, doc! { "replSetGetConfig": 1 })
+            .await?;
+        Ok(answer
+            .get_document("config")
+            .context("a configuration")?
+            .clone())
+    }
+
+    async fn all_know(&self) -> bool {
+        for member in 0..self.proxies.len() {
+            let Ok(configuration) = self.configuration(member).await else {
+                return false;
+            };
+            let text = configuration.to_string();
+            if !self.hosts().iter().all(|host| text.contains(host)) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Changes the links to one member.
+    pub(crate) fn set_link(&self, member: usize, conditions: Conditions) {
+        self.proxies[member].set(conditions);
+    }
+
+    /// Changes the links to all members.
+    pub(crate) fn set_links(&self, conditions: Conditions) {
+        for proxy in &self.proxies {
+            proxy.set(conditions);
+        }
+    }
+
+    /// A member that is not this one.
+    pub(crate) fn other_than(&self, member: usize) -> usize {
+        (member + 1) % self.proxies.len()
+    }
+
+    /// Starts a member again that was killed. The log of its earlier life is kept.
+    pub(crate) async fn restart(&self, member: usize) -> Result<()> {
+        let mut outcome = Ok(());
+        for _ in 0..RESTARTS {
+            self.keep_log(member);
+            outcome = self.set.restart(member).await;
+            if outcome.is_ok() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        outcome.with_context(|| format!("starting member {member} again"))
+    }
+
+    fn keep_log(&self, member: usize) {
+        let folder = self.folder.join(format!("member-{member}"));
+        let number = self.logs.fetch_add(1, Ordering::Relaxed);
+        // Where there is none, there is nothing to keep.
+        let _ = fs::rename(
+            folder.join("mongod.log"),
+            folder.join(format!("mongod-before-{number}.log")),
+        );
+    }
+
+    /// Ends whatever is wrong with the servers and their links, and waits for a primary.
+    pub(crate) async fn heal(&self) -> Result<()> {
+        self.set_links(Conditions::default());
+        for member in 0..self.proxies.len() {
+            match self.set.pid(member).await {
+                Some(_) => self.set.thaw(member).await?,
+                None => self.restart(member).await?,
+            }
+        }
+        let primary = self.set.wait_for_primary().await?;
+        for member in 0..self.proxies.len() {
+            let off = doc! { "configureFailPoint": "failCommand", "mode": "off" };
+            self.set
+                .command(member, off)
+                .await
+                .with_context(|| format!("no more failures on member {member} of {primary}"))?;
+        }
+        Ok(())
+    }
+
+    /// Ends the servers; their data goes, their logs stay.
+    pub(crate) async fn stop(self, keeps_data: bool) -> Result<()> {
+        let members = self.proxies.len();
+        self.set.stop().await?;
+        for member in 0..members {
+            let data = self.folder.join(format!("member-{member}")).join("data");
+            if !keeps_data {
+                fs::remove_dir_all(&data)
+                    .with_context(|| format!("removing {}", data.display()))?;
+            }
+        }
+        Ok(())
+    }
+}

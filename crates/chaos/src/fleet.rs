@@ -1,0 +1,300 @@
+//! The receivers and workers, which die at any time and are started again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use sampler_testkit::program::{Launch, RECEIVER, WORKER, binary};
+use sampler_testkit::{Program, now_millis, within};
+use tokio::sync::Mutex;
+
+use crate::history::{Death, History, Record};
+
+/// How many receivers there are.
+pub(crate) const RECEIVERS: usize = 2;
+/// How many workers there are.
+pub(crate) const WORKERS: usize = 3;
+/// How long a program may take for a stop that it is asked for.
+const STOP_LIMIT: Duration = Duration::from_secs(15);
+/// How long a program may take until it says that it is ready.
+const READY_LIMIT: Duration = Duration::from_mins(1);
+/// How long it may take to say whether it is.
+const HEALTH_LIMIT: Duration = Duration::from_secs(2);
+
+/// Where the receivers are, at the moment or before they died.
+#[derive(Debug, Default)]
+pub(crate) struct Addresses(RwLock<Vec<String>>);
+
+impl Addresses {
+    pub(crate) fn count(&self) -> usize {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    pub(crate) fn get(&self, number: usize) -> String {
+        let addresses = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        addresses.get(number).cloned().unwrap_or_default()
+    }
+
+    fn set(&self, number: usize, address: String) {
+        let mut addresses = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if addresses.len() <= number {
+            addresses.resize(number + 1, String::new());
+        }
+        addresses[number] = address;
+    }
+}
+
+/// One program, in one life after the other.
+#[derive(Debug)]
+struct Slot {
+    name: String,
+    launch: Launch,
+    lives: AtomicU32,
+    /// None while it is meant to be away.
+    program: Mutex<Option<Program>>,
+}
+
+/// All programs.
+#[derive(Debug)]
+pub(crate) struct Fleet {
+    slots: Vec<Slot>,
+    pub(crate) receivers: Arc<Addresses>,
+    history: Arc<History>,
+    folder: PathBuf,
+}
+
+/// Which program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// The receiver of that number.
+    Receiver(usize),
+    /// The worker of that number.
+    Worker(usize),
+}
+
+impl Who {
+    fn place(self) -> usize {
+        match self {
+            Self::Receiver(number) => number % RECEIVERS,
+            Self::Worker(number) => RECEIVERS + number % WORKERS,
+        }
+    }
+}
+
+impl Fleet {
+    /// Starts all programs and waits until they are ready.
+    pub(crate) async fn start(
+        database: &str,
+        abacus: &str,
+        folder: &Path,
+        history: Arc<History>,
+    ) -> Result<Self> {
+        for name in [RECEIVER, WORKER] {
+            keep_program(name, folder).await?;
+        }
+        let launch = |name| {
+            Launch::new(name)
+                .path(folder.join(name))
+                .env("DB_URI", database)
+        };
+        let receivers = (0..RECEIVERS).map(|number| {
+            let launch = receiver(launch(RECEIVER));
+            (RECEIVER, number, database_limits(launch, number))
+        });
+        let workers = (0..WORKERS).map(|number| {
+            let launch = worker(launch(WORKER), abacus);
+            (WORKER, number, database_limits(launch, number))
+        });
+        let slot = |(name, number, launch): (&str, usize, Launch)| Slot {
+            name: format!("{}-{number}", name.trim_start_matches("sampler-")),
+            launch,
+            lives: AtomicU32::new(0),
+            program: Mutex::new(None),
+        };
+        let fleet = Self {
+            slots: receivers.chain(workers).map(slot).collect(),
+            receivers: Arc::default(),
+            history,
+            folder: folder.to_owned(),
+        };
+        fleet.start_all().await?;
+        fleet.wait_ready().await?;
+        Ok(fleet)
+    }
+
+    /// Starts whatever does not run.
+    pub(crate) async fn start_all(&self) -> Result<()> {
+        for place in 0..self.slots.len() {
+            self.run(place).await?;
+        }
+        Ok(())
+    }
+
+    async fn run(&self, place: usize) -> Result<()> {
+        let slot = &self.slots[place];
+        let mut program = slot.program.lock().await;
+        if program.is_some() {
+            return Ok(());
+        }
+        let life = slot.lives.fetch_add(1, Ordering::Relaxed);
+        let log = self.folder.join(format!("{}.{life}.log", slot.name));
+        let started = slot.launch.clone().log_file(log).start().await;
+        let started = started.with_context(|| format!("starting {}", slot.name))?;
+        if place < RECEIVERS {
+            self.receivers.set(place, started.base_url());
+        }
+        *program = Some(started);
+        Ok(())
+    }
+
+    /// Waits until each program says that it is ready.
+    pub(crate) async fn wait_ready(&self) -> Result<()> {
+        let client = reqwest::Client::builder().timeout(HEALTH_LIMIT).no_proxy();
+        let client = client.build().context("an HTTP client")?;
+        for slot in &self.slots {
+            let program = slot.program.lock().await;
+            let program = program
+                .as_ref()
+                .with_context(|| format!("{} is away", slot.name))?;
+            let url = format!("{}/healthz/ready", program.base_url());
+            within(
+                &format!("{} is ready", slot.name),
+                READY_LIMIT,
+                async || {
+                    let answer = client.get(&url).send().await;
+                    answer.is_ok_and(|answer| answer.status().is_success())
+                },
+            )
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Kills a program with SIGKILL; it stays away until [`Fleet::back`].
+    pub(crate) async fn kill(&self, who: Who) -> Result<()> {
+        match self.slots[who.place()].program.lock().await.take() {
+            Some(program) => program.kill(),
+            None => Ok(()),
+        }
+    }
+
+    /// Asks a program to stop, as a platform does that replaces it.
+    pub(crate) async fn stop(&self, who: Who) -> Result<()> {
+        self.stop_at(who.place()).await
+    }
+
+    async fn stop_at(&self, place: usize) -> Result<()> {
+        let slot = &self.slots[place];
+        let Some(program) = slot.program.lock().await.take() else {
+            return Ok(());
+        };
+        program.sigterm()?;
+        let ended = program.wait_exit(STOP_LIMIT).await;
+        let how = match &ended {
+            Ok(0) => return Ok(()),
+            Ok(code) => format!("it ended with code {code} when it was asked to stop"),
+            Err(_) => "it did not stop when it was asked to".to_owned(),
+        };
+        self.note_death(slot, how);
+        program.kill()
+    }
+
+    /// Stops a program's clock, so to say.
+    pub(crate) async fn freeze(&self, who: Who) -> Result<()> {
+        match &*self.slots[who.place()].program.lock().await {
+            Some(program) => program.freeze(),
+            None => Ok(()),
+        }
+    }
+
+    /// Lets it go on.
+    pub(crate) async fn thaw(&self, who: Who) -> Result<()> {
+        match &*self.slots[who.place()].program.lock().await {
+            Some(program) => program.thaw(),
+            None => Ok(()),
+        }
+    }
+
+    /// Starts a program again.
+    pub(crate) async fn back(&self, who: Who) -> Result<()> {
+        self.run(who.place()).await
+    }
+
+    /// Notes programs that have ended by themselves, and starts them again.
+    pub(crate) async fn look_after(&self) -> Result<()> {
+        for (place, slot) in self.slots.iter().enumerate() {
+            let mut program = slot.program.lock().await;
+            let Some(code) = program.as_ref().and_then(Program::exit_code) else {
+                continue;
+            };
+            *program = None;
+            drop(program);
+            self.note_death(slot, format!("it ended by itself with code {code}"));
+            self.run(place).await?;
+        }
+        Ok(())
+    }
+
+    fn note_death(&self, slot: &Slot, how: String) {
+        let program = slot.name.clone();
+        self.history.note(&Record::Died(Death {
+            at: now_millis(),
+            program,
+            how,
+        }));
+    }
+
+    /// Stops all programs, all at the same time, for good.
+    pub(crate) async fn stop_all(&self) -> Result<()> {
+        let stops = (0..self.slots.len()).map(|place| self.stop_at(place));
+        let stopped = futures_util::future::join_all(stops).await;
+        let failed = stopped.iter().filter(|stopped| stopped.is_err()).count();
+        ensure!(failed == 0, "{failed} programs could not be stopped");
+        for name in [RECEIVER, WORKER] {
+            fs::remove_file(self.folder.join(name)).with_context(|| format!("removing {name}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Keeps a program for this run: somebody may build another while it goes on, and all lives of a
+/// program are to be the same one.
+async fn keep_program(name: &str, folder: &Path) -> Result<()> {
+    let (built, kept) = (binary(name).await?, folder.join(name));
+    // An earlier run in the same folder may have left a link: what is written to it would be written
+    // to what was built.
+    let _ = fs::remove_file(&kept);
+    if fs::hard_link(&built, &kept).is_err() {
+        // It lies on another disk.
+        fs::copy(&built, &kept).with_context(|| format!("copying {}", built.display()))?;
+    }
+    Ok(())
+}
+
+/// The first of its kind waits as long as it does by default, the others are less patient, so that
+/// both are met.
+fn database_limits(launch: Launch, number: usize) -> Launch {
+    if number == 0 {
+        return launch;
+    }
+    launch
+        .env("SAMPLER_DB_SERVER_SELECTION_TIMEOUT", "2s")
+        .env("SAMPLER_DB_OPERATION_TIMEOUT", "4s")
+}
+
+fn receiver(launch: Launch) -> Launch {
+    launch.env("SAMPLER_DIMENSION", "hour")
+}
+
+fn worker(launch: Launch, abacus: &str) -> Launch {
+    launch
+        .env("COLLECTOR_URL", abacus)
+        .env("SAMPLER_DIMENSION", "hour")
+        .env("PROCESS_SCHEDULE_INTERVAL", "50ms")
+        .env("SAMPLER_POST_TIMEOUT", "3s")
+        .env("SAMPLER_RETRY_FIRST", "100ms")
+        .env("SAMPLER_RETRY_LIMIT", "2s")
+}

@@ -1,0 +1,197 @@
+//! What each client did and was told, line by line.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context, Result};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::event::Kind;
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "snake_case")]
+pub enum Record {
+    /// A client has something to say. It comes before the first attempt to say it.
+    Event(Event),
+    /// A client has said it, and was answered or not.
+    Attempt(Attempt),
+    /// A fault begins or ends.
+    Fault(Weather),
+    /// A program has ended by itself.
+    Died(Death),
+}
+
+/// Something that a client has to say.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// What it is called in the history. It is the event's `id` too, unless that is used again.
+    pub name: String,
+    /// Who says it.
+    pub client: usize,
+    /// Start or stop.
+    pub kind: Kind,
+    /// Why it is said.
+    pub intent: String,
+    /// Whether it is given up at the first answer that says nothing; others are repeated until
+    /// there is one that does.
+    pub gives_up: bool,
+    /// What is sent, each time the same.
+    pub body: Value,
+}
+
+/// One time that an event was sent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// The event's name.
+    pub event: String,
+    /// When, ms since epoch.
+    pub at: i64,
+    /// How long until the answer, ms.
+    pub took: u64,
+    /// To which receiver.
+    pub receiver: usize,
+    /// What came back.
+    pub answer: Answer,
+}
+
+/// What came back for an event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// A response.
+    Status {
+        /// Its status.
+        status: u16,
+        /// Whether it says that the event was kept before.
+        replayed: bool,
+        /// The type of the problem, where there is one.
+        problem: Option<String>,
+        /// The seconds to wait that it asks for.
+        retry_after: Option<u64>,
+    },
+    /// None.
+    Lost {
+        /// What happened instead.
+        error: String,
+    },
+}
+
+impl Answer {
+    /// Whether the event is known to be kept.
+    pub fn is_accepted(&self) -> bool {
+        matches!(self, Self::Status { status: 201, .. })
+    }
+
+    /// Whether the event is known not to be kept.
+    pub fn is_refused(&self) -> bool {
+        matches!(
+            self,
+            Self::Status {
+                status: 400..=499,
+                ..
+            }
+        )
+    }
+
+    /// Whether it says what became of the event. All others do not: it is to be sent again.
+    pub fn is_definite(&self) -> bool {
+        self.is_accepted() || self.is_refused()
+    }
+}
+
+/// A fault that begins or ends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Weather {
+    /// When, ms since epoch.
+    pub at: i64,
+    /// Which.
+    pub fault: String,
+    /// What happens to it.
+    pub phase: String,
+}
+
+/// A program that has ended by itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Death {
+    /// When it was noticed, ms since epoch.
+    pub at: i64,
+    /// Which.
+    pub program: String,
+    /// How it ended.
+    pub how: String,
+}
+
+/// A history that is being written.
+#[derive(Debug)]
+pub(crate) struct History(Mutex<Lines>);
+
+#[derive(Debug)]
+struct Lines {
+    file: BufWriter<File>,
+    /// The first thing that went wrong; told at the end.
+    error: Option<io::Error>,
+}
+
+impl History {
+    pub(crate) fn create(path: &Path) -> Result<Self> {
+        let file = File::create(path).with_context(|| format!("creating {}", path.display()))?;
+        let file = BufWriter::new(file);
+        Ok(Self(Mutex::new(Lines { file, error: None })))
+    }
+
+    fn lines(&self) -> MutexGuard<'_, Lines> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes a line.
+    pub(crate) fn note(&self, record: &Record) {
+        let line = serde_json::to_string(record).expect("a record is JSON");
+        let mut lines = self.lines();
+        if let Err(error) = writeln!(lines.file, "{line}") {
+            lines.error.get_or_insert(error);
+        }
+    }
+
+    /// Makes sure that all lines are in the file.
+    pub(crate) fn flush(&self) -> Result<()> {
+        let mut lines = self.lines();
+        let flushed = lines.file.flush();
+        match lines.error.take() {
+            Some(error) => Err(error).context("writing the history"),
+            None => flushed.context("writing the history"),
+        }
+    }
+}
+
+/// Reads a file of one JSON value a line.
+pub(crate) fn read_lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
+    let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
+    let mut values = Vec::new();
+    for (number, line) in BufReader::new(file).lines().enumerate() {
+        let line = line.with_context(|| format!("reading {}", path.display()))?;
+        let value = serde_json::from_str(&line)
+            .with_context(|| format!("{}:{}", path.display(), number + 1))?;
+        values.push(value);
+    }
+    Ok(values)
+}
+
+/// Writes a file of one JSON value a line.
+pub(crate) fn write_lines<T: Serialize>(
+    path: &Path,
+    values: impl IntoIterator<Item = T>,
+) -> Result<()> {
+    let file = File::create(path).with_context(|| format!("creating {}", path.display()))?;
+    let mut file = BufWriter::new(file);
+    for value in values {
+        let line = serde_json::to_string(&value).context("a line of JSON")?;
+        writeln!(file, "{line}").with_context(|| format!("writing {}", path.display()))?;
+    }
+    file.flush()
+        .with_context(|| format!("writing {}", path.display()))
+}

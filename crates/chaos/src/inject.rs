@@ -1,0 +1,230 @@
+//! Making faults happen, and unhappen.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use mongodb::bson::{Document, doc};
+use sampler_testkit::abacus::{Fault as Order, StandInAbacus};
+
+use crate::cluster::Cluster;
+use crate::fleet::{Fleet, WORKERS, Who};
+use crate::proxy::{Conditions, Link};
+use crate::schedule::{Commands, Failure, Fault, Impairment, Misdeed};
+
+/// What there is that can go wrong.
+pub(crate) struct Stage {
+    pub(crate) cluster: Cluster,
+    pub(crate) fleet: Fleet,
+    pub(crate) abacus: StandInAbacus,
+}
+
+impl Stage {
+    /// Has a fault happen, lets it last until then, and undoes it.
+    pub(crate) async fn suffer(&self, fault: Fault, until: Instant) -> Result<()> {
+        match fault {
+            Fault::KillPrimary
+            | Fault::KillSecondary
+            | Fault::KillMajority
+            | Fault::FreezePrimary
+            | Fault::StepDown => self.suffer_server(fault, until).await,
+            Fault::Commands(commands, failure, percent) => {
+                self.suffer_commands(fail_point(commands, failure, percent), until)
+                    .await
+            }
+            Fault::ProgramsToPrimary(how) => {
+                let programs = link(how);
+                let conditions = Conditions {
+                    programs,
+                    ..Conditions::default()
+                };
+                self.suffer_primary_link(conditions, until).await
+            }
+            Fault::AllToPrimary(how) => {
+                let conditions = Conditions {
+                    programs: link(how),
+                    others: link(how),
+                };
+                self.suffer_primary_link(conditions, until).await
+            }
+            Fault::ProgramsToAll(how) => {
+                let programs = link(how);
+                self.cluster.set_links(Conditions {
+                    programs,
+                    ..Conditions::default()
+                });
+                lasts(until).await;
+                self.cluster.set_links(Conditions::default());
+                Ok(())
+            }
+            Fault::Kill(_) | Fault::Restart(_) | Fault::Freeze(_) | Fault::KillAllWorkers => {
+                self.suffer_program(fault, until).await
+            }
+            Fault::Abacus(Misdeed::Away, _) => {
+                self.abacus.go_away().await;
+                lasts(until).await;
+                self.abacus.come_back().await
+            }
+            Fault::Abacus(misdeed, percent) => {
+                self.abacus.fault(order(misdeed, percent));
+                lasts(until).await;
+                self.abacus.clear_faults();
+                Ok(())
+            }
+        }
+    }
+
+    async fn suffer_server(&self, fault: Fault, until: Instant) -> Result<()> {
+        let cluster = &self.cluster;
+        let primary = cluster.set.wait_for_primary().await?;
+        let other = cluster.other_than(primary);
+        let killed = match fault {
+            Fault::KillPrimary => vec![primary],
+            Fault::KillSecondary => vec![other],
+            Fault::KillMajority => vec![primary, other],
+            _ => Vec::new(),
+        };
+        for member in &killed {
+            cluster.set.kill(*member).await?;
+        }
+        if fault == Fault::FreezePrimary {
+            cluster.set.freeze(primary).await?;
+        }
+        if fault == Fault::StepDown {
+            let command = doc! { "replSetStepDown": 10, "secondaryCatchUpPeriodSecs": 2 };
+            cluster.set.command(primary, command).await?;
+        }
+        lasts(until).await;
+        if fault == Fault::FreezePrimary {
+            cluster.set.thaw(primary).await?;
+        }
+        for member in &killed {
+            cluster.restart(*member).await?;
+        }
+        cluster.set.wait_for_primary().await?;
+        Ok(())
+    }
+
+    async fn suffer_commands(&self, fail_point: Document, until: Instant) -> Result<()> {
+        let set = &self.cluster.set;
+        let primary = set.wait_for_primary().await?;
+        set.command(primary, fail_point).await?;
+        lasts(until).await;
+        let off = doc! { "configureFailPoint": "failCommand", "mode": "off" };
+        set.command(primary, off)
+            .await
+            .context("no more failures")?;
+        Ok(())
+    }
+
+    async fn suffer_primary_link(&self, conditions: Conditions, until: Instant) -> Result<()> {
+        let primary = self.cluster.set.wait_for_primary().await?;
+        self.cluster.set_link(primary, conditions);
+        lasts(until).await;
+        self.cluster.set_link(primary, Conditions::default());
+        self.cluster.set.wait_for_primary().await?;
+        Ok(())
+    }
+
+    async fn suffer_program(&self, fault: Fault, until: Instant) -> Result<()> {
+        let fleet = &self.fleet;
+        let who = match fault {
+            Fault::Kill(who) | Fault::Restart(who) | Fault::Freeze(who) => vec![who],
+            _ => (0..WORKERS).map(Who::Worker).collect(),
+        };
+        for who in &who {
+            match fault {
+                Fault::Restart(_) => fleet.stop(*who).await?,
+                Fault::Freeze(_) => fleet.freeze(*who).await?,
+                _ => fleet.kill(*who).await?,
+            }
+        }
+        lasts(until).await;
+        for who in &who {
+            match fault {
+                Fault::Freeze(_) => fleet.thaw(*who).await?,
+                _ => fleet.back(*who).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends whatever is still wrong.
+    pub(crate) async fn heal(&self) -> Result<()> {
+        self.abacus.clear_faults();
+        self.abacus.come_back().await?;
+        self.cluster.heal().await?;
+        for number in 0..WORKERS {
+            self.fleet.thaw(Who::Worker(number)).await?;
+            self.fleet.thaw(Who::Receiver(number)).await?;
+        }
+        self.fleet.start_all().await
+    }
+}
+
+async fn lasts(until: Instant) {
+    tokio::time::sleep_until(until.into()).await;
+}
+
+fn link(impairment: Impairment) -> Link {
+    match impairment {
+        Impairment::Cut => Link::Cut,
+        Impairment::Held => Link::Held,
+        Impairment::Delayed(millis) => Link::Delayed(Duration::from_millis(millis.into())),
+        Impairment::WithoutReplies => Link::WithoutReplies,
+    }
+}
+
+/// The server's command that makes commands fail. Only those of clients: the set itself stays well.
+fn fail_point(commands: Commands, failure: Failure, percent: u8) -> Document {
+    let names: &[&str] = match commands {
+        Commands::Writes => &["insert", "update", "findAndModify"],
+        Commands::Reads => &["find", "aggregate"],
+        Commands::All => &["insert", "update", "findAndModify", "find", "aggregate"],
+    };
+    let mut data = doc! { "failCommands": names };
+    match failure {
+        Failure::Close => _ = data.insert("closeConnection", true),
+        Failure::Code(code) => _ = data.insert("errorCode", code),
+        Failure::WriteConcern(code) => {
+            let error = doc! { "code": code, "errmsg": "as it was ordered" };
+            data.insert("writeConcernError", error);
+        }
+        Failure::Block(millis) => {
+            data.insert("blockConnection", true);
+            data.insert("blockTimeMS", millis);
+        }
+    }
+    let mode = doc! { "activationProbability": f64::from(percent) / 100.0 };
+    doc! { "configureFailPoint": "failCommand", "mode": mode, "data": data }
+}
+
+fn order(misdeed: Misdeed, percent: u8) -> Order {
+    let order = match misdeed {
+        Misdeed::LosesAnswers => Order::lose_answer(),
+        Misdeed::Slow(millis) => Order::delay(Duration::from_millis(millis.into())),
+        Misdeed::Busy => Order::status_retry_after(429, "1"),
+        Misdeed::Status(status) => Order::status(status),
+        // Being away has no order: see `suffer`.
+        Misdeed::Closes | Misdeed::Away => Order::close_before(),
+        Misdeed::Hangs => Order::hang(),
+    };
+    let (percent, seen) = (u64::from(percent), AtomicU64::new(0));
+    // 37 has no divisor in common with 100, so that those it happens to are spread out.
+    order.only(move |_| seen.fetch_add(1, Ordering::Relaxed) * 37 % 100 < percent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fail_point_names_its_commands_and_chance() {
+        let reads = fail_point(Commands::Reads, Failure::Code(91), 25);
+        let data = reads.get_document("data").unwrap();
+        assert_eq!(data.get_array("failCommands").unwrap().len(), 2);
+        assert_eq!(data.get_i32("errorCode").unwrap(), 91);
+        let mode = reads.get_document("mode").unwrap();
+        assert!((mode.get_f64("activationProbability").unwrap() - 0.25).abs() < f64::EPSILON);
+    }
+}

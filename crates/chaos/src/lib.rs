@@ -1,0 +1,34 @@
+//! Chaos: real receivers and workers on a real replica set of three, under load from many clients,
+//! while everything fails that can fail on one machine.
+//!
+//! - [`schedule`]: which fault comes when, from a seed. [`proxy`]: links that fail.
+//! - [`Record`]: what each client did and was told. [`Evidence`]: that, and what Abacus counted.
+//! - [`check()`]: whether that is right, by somebody who knows nothing of how it is done.
+//! - [`run()`]: all of it, from starting the servers to the verdict.
+
+mod check;
+mod client;
+mod cluster;
+mod dice;
+mod event;
+mod evidence;
+mod fleet;
+mod history;
+mod inject;
+mod life;
+mod observer;
+pub mod proxy;
+mod report;
+mod run;
+pub mod schedule;
+mod sender;
+mod stats;
+mod view;
+
+pub use check::{Rule, Verdict, Violation, check};
+pub use event::{Kind, Measure, Target};
+pub use evidence::{Aside, Evidence, Span, Usage};
+pub use fleet::Who;
+pub use history::{Answer, Attempt, Death, Event, Record, Weather};
+pub use report::Report;
+pub use run::{Options, run};

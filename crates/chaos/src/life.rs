@@ -1,0 +1,309 @@
+//! What happens to one target, one event after the other: starts, stops, late stops and updates,
+//! and now and then something that is wrong.
+
+use crate::dice::Dice;
+use crate::event::{Kind, Target};
+
+/// An hour in ms.
+const HOUR: i64 = 3_600_000;
+/// A minute in ms.
+const MINUTE: i64 = 60_000;
+/// No event is dated later than this long ago: a stop in the future would be waited for.
+const LATEST: i64 = MINUTE;
+/// A target this close to the present has nothing more to come.
+const OUTLIVED: i64 = HOUR / 2;
+
+/// An event that a target's owner wants to send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Move {
+    pub(crate) kind: Kind,
+    pub(crate) timestamp: i64,
+    pub(crate) intent: Intent,
+}
+
+/// Why an event is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Intent {
+    Start,
+    Stop,
+    /// The stop of an update; a start at the same moment follows.
+    UpdateStop,
+    UpdateStart,
+    /// Wrong: the target is open.
+    StartWhileOpen,
+    /// Wrong: the target's previous span ends later.
+    StartInside,
+    /// Wrong: the target is not open.
+    StopWhileClosed,
+    /// Wrong: the span begins later.
+    StopBeforeStart,
+    /// Wrong: the `id` of another event.
+    IdOfAnother,
+    /// Wrong: a field is missing.
+    Malformed,
+    /// The run ends.
+    LastStop,
+}
+
+impl Intent {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Stop => "stop",
+            Self::UpdateStop => "stop of an update",
+            Self::UpdateStart => "start of an update",
+            Self::StartWhileOpen => "wrong: start while open",
+            Self::StartInside => "wrong: start inside the previous span",
+            Self::StopWhileClosed => "wrong: stop while closed",
+            Self::StopBeforeStart => "wrong: stop before start",
+            Self::IdOfAnother => "wrong: id of another event",
+            Self::Malformed => "wrong: a field is missing",
+            Self::LastStop => "last stop",
+        }
+    }
+
+    /// Whether the event is meant to be taken.
+    pub(crate) fn is_right(self) -> bool {
+        use Intent::{LastStop, Start, Stop, UpdateStart, UpdateStop};
+        matches!(self, Start | Stop | UpdateStop | UpdateStart | LastStop)
+    }
+}
+
+/// What became of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Accepted,
+    Refused,
+    /// Nobody said.
+    Unknown,
+}
+
+/// Where a target is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Closed,
+    /// Since this moment.
+    Open(i64),
+    /// Closed for an update, which a start goes on with.
+    Updating,
+    /// Nobody knows: an event was given up.
+    Uncertain,
+}
+
+/// One target with its owner's knowledge of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Life {
+    pub(crate) target: Target,
+    state: State,
+    /// The latest moment that an accepted event was dated: nothing right comes before it.
+    cursor: i64,
+    /// Where the previous span begins.
+    previous: i64,
+    /// Nothing happens before this moment of the real clock.
+    rests_until: i64,
+}
+
+impl Life {
+    /// A target whose first event will be dated hours or days ago.
+    pub(crate) fn new(target: Target, dice: &mut Dice, now: i64) -> Self {
+        let age = match dice.between(0, 9) {
+            0..=6 => dice.between(2 * HOUR, 12 * HOUR),
+            7..=8 => dice.between(12 * HOUR, 30 * HOUR),
+            _ => dice.between(30 * HOUR, 100 * HOUR),
+        };
+        let cursor = now - age;
+        Self {
+            target,
+            state: State::Closed,
+            cursor,
+            previous: cursor,
+            rests_until: 0,
+        }
+    }
+
+    /// Whether nothing more is to come, apart from the last stop.
+    pub(crate) fn is_over(&self, now: i64) -> bool {
+        let outlived = now - self.cursor < OUTLIVED;
+        self.state == State::Uncertain || (outlived && self.state == State::Closed)
+    }
+
+    /// Whether it is left alone for a while, so that sampling goes on beyond what is to come.
+    pub(crate) fn rests(&self, now: i64) -> bool {
+        now < self.rests_until
+    }
+
+    /// Whether its usage may be going on.
+    pub(crate) fn may_be_open(&self) -> bool {
+        matches!(self.state, State::Open(_) | State::Uncertain)
+    }
+
+    /// Somebody has seen that its usage goes on.
+    pub(crate) fn is_open_after_all(&mut self) {
+        self.state = State::Uncertain;
+    }
+
+    /// What comes next.
+    pub(crate) fn next(&self, dice: &mut Dice, now: i64) -> Move {
+        let latest = now - LATEST;
+        match self.state {
+            State::Closed => self.next_when_closed(dice, latest),
+            State::Open(start) => Self::next_when_open(start, dice, latest),
+            State::Updating => step(Kind::Start, self.cursor, Intent::UpdateStart),
+            State::Uncertain => self.last(dice, now),
+        }
+    }
+
+    fn next_when_closed(&self, dice: &mut Dice, latest: i64) -> Move {
+        let gap = match dice.between(0, 2) {
+            0 => 0,
+            1 => dice.between(1, MINUTE),
+            _ => dice.between(MINUTE, 2 * HOUR),
+        };
+        let timestamp = (self.cursor + gap).min(latest);
+        match dice.between(0, 99) {
+            0..=4 => {
+                // Later than what is to come, so that it would end that if it counted too late.
+                let timestamp = (self.cursor + dice.between(0, 3 * HOUR)).min(latest);
+                step(Kind::Stop, timestamp, Intent::StopWhileClosed)
+            }
+            5..=9 if self.previous < self.cursor => {
+                let timestamp = dice.between(self.previous, self.cursor - 1);
+                step(Kind::Start, timestamp, Intent::StartInside)
+            }
+            10..=13 => step(Kind::Start, timestamp, Intent::IdOfAnother),
+            14..=16 => step(Kind::Start, timestamp, Intent::Malformed),
+            _ => step(Kind::Start, timestamp, Intent::Start),
+        }
+    }
+
+    fn next_when_open(start: i64, dice: &mut Dice, latest: i64) -> Move {
+        let length = match dice.between(0, 9) {
+            0 => 0,
+            1 => dice.between(1, 1000),
+            2..=3 => dice.between(1000, HOUR),
+            _ => dice.between(HOUR / 2, 6 * HOUR),
+        };
+        let timestamp = (start + length).min(latest.max(start));
+        match dice.between(0, 99) {
+            0..=4 => {
+                let timestamp = start - dice.between(1, 3 * HOUR);
+                step(Kind::Stop, timestamp, Intent::StopBeforeStart)
+            }
+            5..=9 => step(Kind::Start, timestamp, Intent::StartWhileOpen),
+            10..=12 => step(Kind::Stop, timestamp, Intent::IdOfAnother),
+            13..=15 => step(Kind::Stop, timestamp, Intent::Malformed),
+            16..=35 => step(Kind::Stop, timestamp, Intent::UpdateStop),
+            _ => step(Kind::Stop, timestamp, Intent::Stop),
+        }
+    }
+
+    /// The stop at the end of the run.
+    pub(crate) fn last(&self, dice: &mut Dice, now: i64) -> Move {
+        let latest = now - LATEST;
+        let timestamp = match self.state {
+            State::Open(start) => dice.between(start, latest.max(start)),
+            // Later than whatever was given up.
+            _ => latest.max(self.cursor),
+        };
+        step(Kind::Stop, timestamp, Intent::LastStop)
+    }
+
+    /// Notes what became of an event.
+    pub(crate) fn note(&mut self, step: &Move, outcome: Outcome, dice: &mut Dice, now: i64) {
+        match (outcome, step.intent.is_right()) {
+            (Outcome::Accepted, true) => self.advance(step, dice, now),
+            // What is wrong has no effect, or the checker will say so.
+            (Outcome::Refused, false) => {}
+            // The last stop of a target that nobody knows about: it was closed.
+            (Outcome::Refused, true) if step.intent == Intent::LastStop => {
+                self.state = State::Closed;
+            }
+            // Nobody knows, or the answer is not what it must be: the checker will say so, too.
+            (Outcome::Unknown, _) | (Outcome::Accepted, false) | (Outcome::Refused, true) => {
+                self.cursor = self.cursor.max(step.timestamp);
+                self.state = State::Uncertain;
+            }
+        }
+    }
+
+    fn advance(&mut self, step: &Move, dice: &mut Dice, now: i64) {
+        self.previous = self.cursor;
+        self.cursor = step.timestamp;
+        self.state = match (step.kind, step.intent) {
+            (Kind::Start, _) => State::Open(step.timestamp),
+            (Kind::Stop, Intent::UpdateStop) => State::Updating,
+            (Kind::Stop, _) => State::Closed,
+        };
+        if step.kind == Kind::Start && dice.percent(30) {
+            self.rests_until = now + dice.between(2_000, 10_000);
+        }
+    }
+}
+
+fn step(kind: Kind, timestamp: i64, intent: Intent) -> Move {
+    Move {
+        kind,
+        timestamp,
+        intent,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 1_700_000_000_000;
+
+    fn dice_and_life() -> (Dice, Life) {
+        let mut dice = Dice::new(1, 1);
+        let life = Life::new(Target::new(0, 0), &mut dice, NOW);
+        (dice, life)
+    }
+
+    #[test]
+    fn what_is_right_goes_on_in_time_and_never_into_the_future() {
+        let (mut dice, mut life) = dice_and_life();
+        let mut moves = 0;
+        while !life.is_over(NOW) && moves < 10_000 {
+            let next = life.next(&mut dice, NOW);
+            assert!(next.timestamp <= NOW - LATEST, "{next:?}");
+            let right = next.intent.is_right();
+            assert!(
+                !right || next.timestamp >= life.cursor,
+                "{next:?} after {life:?}"
+            );
+            let outcome = if right {
+                Outcome::Accepted
+            } else {
+                Outcome::Refused
+            };
+            life.note(&next, outcome, &mut dice, NOW);
+            moves += 1;
+        }
+        assert!(life.is_over(NOW));
+    }
+
+    #[test]
+    fn an_update_starts_where_it_stopped() {
+        let (mut dice, mut life) = dice_and_life();
+        let start = step(Kind::Start, NOW - HOUR, Intent::Start);
+        life.note(&start, Outcome::Accepted, &mut dice, NOW);
+        assert!(life.may_be_open());
+        let stop = step(Kind::Stop, NOW - HOUR / 2, Intent::UpdateStop);
+        life.note(&stop, Outcome::Accepted, &mut dice, NOW);
+        let next = life.next(&mut dice, NOW);
+        assert_eq!(next, step(Kind::Start, NOW - HOUR / 2, Intent::UpdateStart));
+    }
+
+    #[test]
+    fn what_was_given_up_ends_a_target_but_for_its_last_stop() {
+        let (mut dice, mut life) = dice_and_life();
+        let start = step(Kind::Start, NOW - HOUR, Intent::Start);
+        life.note(&start, Outcome::Unknown, &mut dice, NOW);
+        assert!(life.is_over(NOW) && life.may_be_open());
+        let last = life.last(&mut dice, NOW);
+        assert_eq!((last.kind, last.intent), (Kind::Stop, Intent::LastStop));
+        life.note(&last, Outcome::Refused, &mut dice, NOW);
+        assert!(!life.may_be_open());
+    }
+}

@@ -1,0 +1,100 @@
+//! Looking into the database, only for the eye and to know when all is quiet.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use futures_util::TryStreamExt;
+use mongodb::bson::{Bson, Document, doc};
+use mongodb::options::{ClientOptions, ReadConcern};
+use mongodb::{Client, Collection};
+
+use crate::stats::Spans;
+
+/// How long it is looked for a server that answers.
+const SELECTION_LIMIT: Duration = Duration::from_secs(3);
+/// How long one look may take.
+const LOOK_LIMIT: Duration = Duration::from_secs(10);
+
+/// Somebody who looks at the spans.
+#[derive(Clone, Debug)]
+pub(crate) struct Observer {
+    spans: Collection<Document>,
+}
+
+impl Observer {
+    pub(crate) async fn new(uri: &str) -> Result<Self> {
+        let mut options = ClientOptions::parse(uri)
+            .await
+            .context("the connection string")?;
+        // Not a name that the proxies take for one of the programs.
+        options.app_name = Some("observer".to_owned());
+        options.server_selection_timeout = Some(SELECTION_LIMIT);
+        options.read_concern = Some(ReadConcern::majority());
+        let client = Client::with_options(options).context("a client")?;
+        let database = client
+            .default_database()
+            .context("a database in the string")?;
+        Ok(Self {
+            spans: database.collection("spans"),
+        })
+    }
+
+    /// How many spans there are.
+    pub(crate) async fn count(&self) -> Result<Spans> {
+        let spans = self.spans.clone();
+        within_limit(async move {
+            let incomplete = doc! { "processing.complete": false };
+            let open = doc! { "processing.complete": false, "end": Bson::Null };
+            let incomplete = spans.count_documents(incomplete).await?;
+            let open = spans.count_documents(open).await?;
+            // Not the estimate: servers that were killed have a wrong one.
+            let complete = spans
+                .count_documents(doc! { "processing.complete": true })
+                .await?;
+            Ok(Spans {
+                open,
+                stopped: incomplete.saturating_sub(open),
+                complete,
+            })
+        })
+        .await
+    }
+
+    /// The instances whose spans were not stopped.
+    pub(crate) async fn open(&self) -> Result<BTreeSet<String>> {
+        let open = self
+            .find(doc! { "processing.complete": false, "end": Bson::Null })
+            .await?;
+        let instance = |span: &Document| {
+            let target = span.get_document("target").ok()?;
+            target
+                .get_str("resource_instance_id")
+                .ok()
+                .map(str::to_owned)
+        };
+        Ok(open.iter().filter_map(instance).collect())
+    }
+
+    /// All spans.
+    pub(crate) async fn all(&self) -> Result<Vec<Document>> {
+        self.find(doc! {}).await
+    }
+
+    async fn find(&self, filter: Document) -> Result<Vec<Document>> {
+        let spans = self.spans.clone();
+        within_limit(async move { spans.find(filter).await?.try_collect().await }).await
+    }
+}
+
+/// The driver does not like its calls to be dropped, so it is only the waiting that ends.
+async fn within_limit<T, F>(call: F) -> Result<T>
+where
+    T: Send + 'static,
+    F: Future<Output = mongodb::error::Result<T>> + Send + 'static,
+{
+    let answer = tokio::time::timeout(LOOK_LIMIT, tokio::spawn(call)).await;
+    Ok(answer
+        .context("the database does not answer")?
+        .context("a call that ended early")??)
+}

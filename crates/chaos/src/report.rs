@@ -1,0 +1,112 @@
+//! The verdict and the table in the end.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::check::{Rule, Verdict};
+use crate::run::Options;
+use crate::stats::Stats;
+
+/// How many violations are shown.
+const SHOWN: usize = 20;
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Report {
+    /// What the checker says.
+    pub verdict: Verdict,
+    /// Where the files of the run are.
+    pub folder: PathBuf,
+    seed: u64,
+    length: Duration,
+    faults: BTreeMap<&'static str, u64>,
+    counts: Vec<(&'static str, u64)>,
+    longest_outage: Duration,
+}
+
+impl Report {
+    pub(crate) fn new(
+        options: &Options,
+        folder: PathBuf,
+        stats: &Stats,
+        posts: u64,
+        verdict: Verdict,
+    ) -> Self {
+        let counts = vec![
+            ("clients", options.clients as u64),
+            ("events accepted", stats.accepted.get()),
+            ("events refused", stats.refused.get()),
+            ("events given up", stats.unknown.get()),
+            ("retries", stats.retries.get()),
+            ("repeats", stats.repeats.get()),
+            ("spans", verdict.spans as u64),
+            ("intervals billed", verdict.usages as u64),
+            ("of them taken back", verdict.corrections as u64),
+            ("posts to Abacus", posts),
+            ("uncertain targets", verdict.uncertain as u64),
+        ];
+        Self {
+            verdict,
+            folder,
+            seed: options.seed,
+            length: options.length,
+            faults: stats.faults(),
+            counts,
+            longest_outage: stats.longest_outage(),
+        }
+    }
+
+    /// How many faults there were.
+    pub fn faults(&self) -> u64 {
+        self.faults.values().sum()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "\nseed {}, {} s of faults",
+            self.seed,
+            self.length.as_secs()
+        )?;
+        for (kind, count) in &self.faults {
+            writeln!(f, "  {kind:<32}{count:>9}")?;
+        }
+        writeln!(f, "  {:<32}{:>9}", "faults", self.faults())?;
+        writeln!(f)?;
+        for (what, count) in &self.counts {
+            writeln!(f, "  {what:<32}{count:>9}")?;
+        }
+        let outage = self.longest_outage.as_secs_f64();
+        writeln!(
+            f,
+            "  {:<32}{outage:>7.1} s",
+            "longest outage seen by a client"
+        )?;
+        writeln!(f, "\n{}", self.verdict)?;
+        write!(f, "files in {}", self.folder.display())
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_right() {
+            return write!(
+                f,
+                "right: what was acknowledged is billed, once, and nothing else"
+            );
+        }
+        let mut rules: BTreeMap<Rule, usize> = BTreeMap::new();
+        for violation in &self.violations {
+            *rules.entry(violation.rule).or_default() += 1;
+        }
+        writeln!(f, "WRONG: {} violations {rules:?}", self.violations.len())?;
+        for violation in self.violations.iter().take(SHOWN) {
+            writeln!(f, "  - {violation}")?;
+        }
+        Ok(())
+    }
+}

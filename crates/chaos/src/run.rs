@@ -1,0 +1,272 @@
+//! A run from beginning to end: start everything, let it suffer, let it calm down, judge.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use sampler_testkit::abacus::{Options as AbacusOptions, StandInAbacus};
+use sampler_testkit::mongod::find;
+use sampler_testkit::{now_millis, target_dir};
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::check::check;
+use crate::client::Client;
+use crate::cluster::Cluster;
+use crate::evidence::{self, Evidence, HISTORY};
+use crate::fleet::Fleet;
+use crate::history::{History, Record, Weather};
+use crate::inject::Stage;
+use crate::observer::Observer;
+use crate::report::Report;
+use crate::schedule::{Lane, Planned};
+use crate::sender::Sender;
+use crate::stats::Stats;
+use crate::view::View;
+
+/// How long after the faults clients go on asking for a definite answer.
+const ANSWER_LIMIT: Duration = Duration::from_mins(2);
+/// How long after the faults it may take until all is quiet.
+const QUIET_LIMIT: Duration = Duration::from_mins(10);
+/// How long nothing may happen on the way there before it is taken that nothing will.
+const STALL_LIMIT: Duration = Duration::from_secs(90);
+/// How often spans are looked for that are open all the same: an event that was given up may have
+/// been on its way still.
+const CLOSING_ROUNDS: usize = 5;
+/// How often the programs are looked after, and spans counted.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// What kind of run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What the faults and the events follow from.
+    pub seed: u64,
+    /// How long there are faults.
+    pub length: Duration,
+    /// How many clients send events at once.
+    pub clients: usize,
+    /// Where the files of the run go; without it, in a new folder under `target/chaos`.
+    pub folder: Option<PathBuf>,
+}
+
+/// What all tasks of a run share.
+struct Run {
+    stage: Stage,
+    observer: Observer,
+    history: Arc<History>,
+    stats: Arc<Stats>,
+    view: Arc<View>,
+}
+
+/// Runs, and judges.
+///
+/// # Errors
+///
+/// When something fails that is not meant to: a server that does not come back, a full disk.
+pub async fn run(options: Options) -> Result<Report> {
+    let folder = match &options.folder {
+        Some(folder) => folder.clone(),
+        None => new_folder(options.seed),
+    };
+    fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+    let stats = Arc::new(Stats::default());
+    let view = Arc::new(View::new(Arc::clone(&stats), options.length));
+    view.say(&format!(
+        "seed {}, files in {}",
+        options.seed,
+        folder.display()
+    ));
+    view.say(&format!("mongod: {}", find()?));
+    let run = Arc::new(Run::start(&folder, stats, view).await?);
+    let outcome = run.suffer_and_calm(&options).await;
+    run.view.finish();
+    outcome?;
+    let spans = run.observer.all().await.context("reading the spans")?;
+    evidence::write(&folder, &run.stage.abacus, &spans)?;
+    let run = Arc::into_inner(run).context("the run is still used")?;
+    run.stage.fleet.stop_all().await?;
+    run.history.flush()?;
+    let verdict = check(&Evidence::read(&folder)?);
+    // What is wrong can be looked at with the database as it was.
+    run.stage.cluster.stop(!verdict.is_right()).await?;
+    let posts = run.stage.abacus.post_count();
+    Ok(Report::new(&options, folder, &run.stats, posts, verdict))
+}
+
+fn new_folder(seed: u64) -> PathBuf {
+    let millis = chrono::DateTime::from_timestamp_millis(now_millis()).unwrap_or_default();
+    let name = format!("{}-seed-{seed}", millis.format("%Y%m%d-%H%M%S"));
+    target_dir().join("chaos").join(name)
+}
+
+impl Run {
+    async fn start(folder: &Path, stats: Arc<Stats>, view: Arc<View>) -> Result<Self> {
+        let history = Arc::new(History::create(&folder.join(HISTORY))?);
+        view.say("starting three servers");
+        let cluster = Cluster::start(&folder.join("mongod")).await?;
+        let uri = cluster.uri();
+        let abacus = StandInAbacus::start(AbacusOptions::default()).await?;
+        view.say("starting the programs");
+        let fleet = Fleet::start(&uri, &abacus.base_url(), folder, Arc::clone(&history)).await?;
+        let observer = Observer::new(&uri).await?;
+        let stage = Stage {
+            cluster,
+            fleet,
+            abacus,
+        };
+        Ok(Self {
+            stage,
+            observer,
+            history,
+            stats,
+            view,
+        })
+    }
+
+    async fn suffer_and_calm(self: &Arc<Self>, options: &Options) -> Result<()> {
+        let began = Instant::now();
+        let until = began + options.length;
+        let looking = self.look_on();
+        let outcome = self.load(options, began, until).await;
+        let outcome = match outcome {
+            Ok(clients) => self.calm(clients).await,
+            Err(error) => Err(error),
+        };
+        looking.abort();
+        // Its share of the run is gone then.
+        let _ = looking.await;
+        outcome
+    }
+
+    /// Counts spans, looks after the programs and draws, until it is aborted.
+    fn look_on(self: &Arc<Self>) -> JoinHandle<()> {
+        let run = Arc::clone(self);
+        tokio::spawn(async move {
+            loop {
+                // What fails here fails again, or shows elsewhere: it is only looking.
+                if let Ok(spans) = run.observer.count().await {
+                    run.stats.set_spans(spans);
+                }
+                if let Err(error) = run.stage.fleet.look_after().await {
+                    run.stats.error(&format!("{error:#}"));
+                }
+                run.view.draw(run.stage.abacus.counted_count());
+                tokio::time::sleep(LOOK_INTERVAL).await;
+            }
+        })
+    }
+
+    /// Events and faults, until the time is over. Gives the clients back, with what they know.
+    async fn load(
+        self: &Arc<Self>,
+        options: &Options,
+        began: Instant,
+        until: Instant,
+    ) -> Result<Vec<Client>> {
+        let sender = Arc::new(Sender::new(
+            Arc::clone(&self.stage.fleet.receivers),
+            Arc::clone(&self.history),
+            Arc::clone(&self.stats),
+            until + ANSWER_LIMIT,
+        )?);
+        let mut clients = JoinSet::new();
+        for number in 0..options.clients {
+            let mut client = Client::new(number, options.seed, Arc::clone(&sender));
+            clients.spawn(async move {
+                client.run(until).await;
+                client
+            });
+        }
+        let lanes = Lane::ALL.map(|lane| {
+            let plan = lane.plan(options.seed, options.length);
+            self.clone().run_lane(lane, plan, began, until)
+        });
+        futures_util::future::join_all(lanes).await;
+        self.view.say("no more faults");
+        self.stage.heal().await?;
+        Ok(clients.join_all().await)
+    }
+
+    async fn run_lane(
+        self: Arc<Self>,
+        lane: Lane,
+        plan: Vec<Planned>,
+        began: Instant,
+        until: Instant,
+    ) {
+        for planned in plan {
+            tokio::time::sleep_until((began + planned.at).into()).await;
+            let begins = Instant::now();
+            if begins >= until {
+                return;
+            }
+            let (kind, text) = (planned.fault.kind(), planned.fault.text());
+            self.note(&text, "begins");
+            self.stats.fault_begins(lane, kind, text.clone());
+            let ends = (begins + planned.lasts).min(until);
+            if let Err(error) = self.stage.suffer(planned.fault, ends).await {
+                // It may have met the remains of another: nothing is to be left of either.
+                self.note(&text, &format!("failed: {error:#}"));
+                self.stats.error(&format!("{text}: {error:#}"));
+                if let Err(error) = self.stage.heal().await {
+                    self.note(&text, &format!("healing failed: {error:#}"));
+                }
+            }
+            self.stats.fault_ends(lane);
+            self.note(&text, "is over");
+        }
+    }
+
+    fn note(&self, fault: &str, phase: &str) {
+        let (fault, phase) = (fault.to_owned(), phase.to_owned());
+        self.history.note(&Record::Fault(Weather {
+            at: now_millis(),
+            fault,
+            phase,
+        }));
+    }
+
+    /// Has the clients stop what is open, and waits until all spans are complete.
+    async fn calm(self: &Arc<Self>, mut clients: Vec<Client>) -> Result<()> {
+        let mut open = BTreeSet::new();
+        for round in 0..CLOSING_ROUNDS {
+            self.view
+                .say(&format!("stopping what is open, round {}", round + 1));
+            let closes = clients.iter_mut().map(|client| client.close(&open));
+            futures_util::future::join_all(closes).await;
+            self.wait_quiet().await;
+            open = self
+                .observer
+                .open()
+                .await
+                .context("looking for open spans")?;
+            if open.is_empty() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until no stopped span has anything left to do, or nothing moves any more: which of
+    /// them it was is for the checker to say.
+    async fn wait_quiet(&self) {
+        let began = Instant::now();
+        let (mut before, mut moved_at) = (None, began);
+        while began.elapsed() < QUIET_LIMIT && moved_at.elapsed() < STALL_LIMIT {
+            tokio::time::sleep(LOOK_INTERVAL).await;
+            let Ok(spans) = self.observer.count().await else {
+                continue;
+            };
+            if spans.stopped == 0 {
+                return;
+            }
+            let now = Some((spans, self.stage.abacus.counted_count()));
+            if now != before {
+                (before, moved_at) = (now, Instant::now());
+            }
+        }
+        self.view.say("it does not get quiet");
+    }
+}

@@ -1,0 +1,367 @@
+//! Which fault comes when: a list that follows from the seed alone. Who is the primary, and how
+//! long an election takes, is another matter.
+
+use std::time::Duration;
+
+use crate::dice::Dice;
+use crate::fleet::Who;
+
+/// What faults do not come at the same time: each lane has one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lane {
+    /// The servers of the database, and the links to them.
+    Database,
+    /// The receivers and workers.
+    Programs,
+    /// Abacus.
+    Abacus,
+}
+
+/// Something to go wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The primary is killed, and started again.
+    KillPrimary,
+    /// A secondary is killed, and started again.
+    KillSecondary,
+    /// The primary and a secondary are killed, so that there is no majority.
+    KillMajority,
+    /// The primary is frozen for longer than an election takes.
+    FreezePrimary,
+    /// The primary is told to step down.
+    StepDown,
+    /// Commands of that kind fail on the primary, with this chance in percent.
+    Commands(Commands, Failure, u8),
+    /// The programs' links to the primary are like that; the servers see each other.
+    ProgramsToPrimary(Impairment),
+    /// All links to the primary are like that, so that another is elected.
+    AllToPrimary(Impairment),
+    /// The programs' links to all servers are like that.
+    ProgramsToAll(Impairment),
+    /// A program is killed, and started again.
+    Kill(Who),
+    /// A program is asked to stop, and started again.
+    Restart(Who),
+    /// A program is frozen for a while.
+    Freeze(Who),
+    /// All workers are killed at once.
+    KillAllWorkers,
+    /// Abacus misbehaves, for so many of a hundred usages.
+    Abacus(Misdeed, u8),
+}
+
+/// Which commands fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Commands {
+    /// What writes.
+    Writes,
+    /// What reads.
+    Reads,
+    /// Both.
+    All,
+}
+
+/// How commands fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The connection is closed instead.
+    Close,
+    /// They are not done, and this error is answered.
+    Code(i32),
+    /// They are done, and this error of the write concern is answered.
+    WriteConcern(i32),
+    /// They are done after so many ms.
+    Block(i32),
+}
+
+/// How a link is impaired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Impairment {
+    /// Cut.
+    Cut,
+    /// What is sent waits until the link is well again.
+    Held,
+    /// Each message takes so many ms longer.
+    Delayed(u16),
+    /// Requests arrive, answers do not.
+    WithoutReplies,
+}
+
+/// What Abacus does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misdeed {
+    /// It counts, but the answer is lost.
+    LosesAnswers,
+    /// It counts, and answers after so many ms.
+    Slow(u16),
+    /// It says 429, and to come again after a second.
+    Busy,
+    /// It answers with this status.
+    Status(u16),
+    /// It closes connections, and counts nothing.
+    Closes,
+    /// It never answers, and counts nothing.
+    Hangs,
+    /// It is not there.
+    Away,
+}
+
+/// A fault with its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// When it begins, from the beginning of the run.
+    pub at: Duration,
+    /// How long it lasts.
+    pub lasts: Duration,
+    /// What it is.
+    pub fault: Fault,
+}
+
+/// A fault and how long it lasts, from and to so many ms.
+type Card = (Fault, i64, i64);
+
+impl Lane {
+    /// All lanes.
+    pub const ALL: [Self; 3] = [Self::Database, Self::Programs, Self::Abacus];
+
+    /// The faults of this lane that follow from a seed, in order, for a run of that length.
+    pub fn plan(self, seed: u64, length: Duration) -> Vec<Planned> {
+        let mut dice = Dice::new(seed, 10 + self as u64);
+        let mut plan = Vec::new();
+        let mut at = Duration::from_millis(dice.between(500, 2_500).unsigned_abs());
+        // The essentials come first, so that a short run has met them; nothing comes again before
+        // everything has come.
+        let mut deck = self.essentials();
+        dice.shuffle(&mut deck);
+        while at < length {
+            let Some((fault, low, high)) = deck.pop() else {
+                deck = self.deck();
+                dice.shuffle(&mut deck);
+                continue;
+            };
+            let lasts = Duration::from_millis(dice.between(low, high).unsigned_abs());
+            let lasts = lasts.min(length.saturating_sub(at));
+            plan.push(Planned { at, lasts, fault });
+            at += lasts + Duration::from_millis(dice.between(300, 3_000).unsigned_abs());
+        }
+        plan
+    }
+
+    fn essentials(self) -> Vec<Card> {
+        match self {
+            Self::Database => vec![
+                (Fault::KillPrimary, 2_000, 5_000),
+                (Fault::FreezePrimary, 5_000, 8_000),
+                (
+                    Fault::Commands(Commands::Writes, Failure::Close, 40),
+                    2_000,
+                    4_000,
+                ),
+                (
+                    Fault::ProgramsToPrimary(Impairment::WithoutReplies),
+                    1_000,
+                    3_000,
+                ),
+                (
+                    Fault::Commands(Commands::All, Failure::Code(91), 30),
+                    2_000,
+                    4_000,
+                ),
+            ],
+            Self::Programs => vec![
+                (Fault::Kill(Who::Receiver(0)), 500, 3_000),
+                (Fault::Kill(Who::Worker(0)), 500, 3_000),
+                (Fault::Kill(Who::Receiver(1)), 500, 3_000),
+                (Fault::Kill(Who::Worker(1)), 500, 3_000),
+            ],
+            Self::Abacus => vec![
+                (Fault::Abacus(Misdeed::LosesAnswers, 60), 2_000, 5_000),
+                (Fault::Abacus(Misdeed::Busy, 100), 1_000, 3_000),
+                (Fault::Abacus(Misdeed::Away, 100), 2_000, 5_000),
+                (Fault::Abacus(Misdeed::Slow(800), 100), 2_000, 5_000),
+            ],
+        }
+    }
+
+    fn deck(self) -> Vec<Card> {
+        match self {
+            Self::Database => database_deck(),
+            Self::Programs => programs_deck(),
+            Self::Abacus => abacus_deck(),
+        }
+    }
+}
+
+fn database_deck() -> Vec<Card> {
+    use Failure::{Block, Close, Code, WriteConcern};
+    use Fault::{AllToPrimary, ProgramsToAll, ProgramsToPrimary};
+    use Impairment::{Cut, Delayed, Held, WithoutReplies};
+    let mut deck = vec![
+        (Fault::KillPrimary, 1_000, 6_000),
+        (Fault::KillPrimary, 3_000, 12_000),
+        (Fault::KillSecondary, 1_000, 6_000),
+        (Fault::KillMajority, 2_000, 8_000),
+        (Fault::FreezePrimary, 5_000, 10_000),
+        // Beyond what the programs wait for an answer, and their drivers for a sign of life.
+        (Fault::FreezePrimary, 16_000, 22_000),
+        (Fault::StepDown, 500, 2_000),
+        (Fault::StepDown, 500, 2_000),
+        (ProgramsToPrimary(Cut), 1_000, 8_000),
+        (ProgramsToPrimary(Held), 3_000, 12_000),
+        (ProgramsToPrimary(WithoutReplies), 1_000, 4_000),
+        (AllToPrimary(Cut), 4_000, 10_000),
+        (AllToPrimary(Held), 6_000, 14_000),
+        (ProgramsToAll(Cut), 1_000, 6_000),
+        (ProgramsToAll(Delayed(40)), 3_000, 8_000),
+        (ProgramsToAll(Delayed(300)), 3_000, 6_000),
+    ];
+    let commands = [
+        (Commands::Writes, Close, 30),
+        (Commands::Writes, Close, 100),
+        (Commands::Reads, Close, 50),
+        // Shutting down, stepping down, no longer primary, interrupted, too slow, unreachable.
+        (Commands::All, Code(91), 30),
+        (Commands::All, Code(189), 30),
+        (Commands::Writes, Code(10_107), 60),
+        (Commands::All, Code(11_602), 30),
+        (Commands::Reads, Code(50), 50),
+        (Commands::Writes, Code(6), 50),
+        // The write is done; whether a majority has it is not known.
+        (Commands::Writes, WriteConcern(64), 60),
+        (Commands::Writes, WriteConcern(91), 60),
+        (Commands::All, Block(700), 50),
+        (Commands::Writes, Block(6_000), 20),
+    ];
+    let card =
+        |(commands, failure, percent)| (Fault::Commands(commands, failure, percent), 1_500, 4_000);
+    deck.extend(commands.map(card));
+    deck
+}
+
+fn programs_deck() -> Vec<Card> {
+    use Who::{Receiver, Worker};
+    vec![
+        (Fault::Kill(Receiver(0)), 200, 3_000),
+        (Fault::Kill(Receiver(1)), 200, 3_000),
+        (Fault::Kill(Worker(0)), 200, 3_000),
+        (Fault::Kill(Worker(1)), 200, 3_000),
+        (Fault::Kill(Worker(2)), 200, 3_000),
+        (Fault::KillAllWorkers, 500, 4_000),
+        (Fault::Restart(Receiver(0)), 100, 500),
+        (Fault::Restart(Worker(1)), 100, 500),
+        (Fault::Freeze(Receiver(1)), 1_000, 4_000),
+        (Fault::Freeze(Worker(2)), 2_000, 8_000),
+        // Beyond the time after which the others take its spans over.
+        (Fault::Freeze(Worker(0)), 22_000, 26_000),
+    ]
+}
+
+fn abacus_deck() -> Vec<Card> {
+    let misdeeds = [
+        (Misdeed::LosesAnswers, 30),
+        (Misdeed::LosesAnswers, 100),
+        (Misdeed::Slow(200), 100),
+        (Misdeed::Slow(1_500), 50),
+        (Misdeed::Busy, 20),
+        (Misdeed::Busy, 100),
+        (Misdeed::Status(500), 50),
+        (Misdeed::Status(503), 100),
+        (Misdeed::Closes, 50),
+        (Misdeed::Hangs, 20),
+        (Misdeed::Away, 100),
+    ];
+    misdeeds
+        .map(|(misdeed, percent)| (Fault::Abacus(misdeed, percent), 1_500, 6_000))
+        .to_vec()
+}
+
+impl Fault {
+    /// What faults of this kind are counted under.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::KillPrimary => "primary killed",
+            Self::KillSecondary => "secondary killed",
+            Self::KillMajority => "majority killed",
+            Self::FreezePrimary => "primary frozen",
+            Self::StepDown => "primary steps down",
+            Self::Commands(_, Failure::Close, _) => "commands lose their connection",
+            Self::Commands(_, Failure::Code(_), _) => "commands fail",
+            Self::Commands(_, Failure::WriteConcern(_), _) => "write concern fails",
+            Self::Commands(_, Failure::Block(_), _) => "commands are slow",
+            Self::ProgramsToPrimary(_) => "link to the primary impaired",
+            Self::AllToPrimary(_) => "primary cut off",
+            Self::ProgramsToAll(_) => "links to all servers impaired",
+            Self::Kill(Who::Receiver(_)) => "receiver killed",
+            Self::Kill(Who::Worker(_)) | Self::KillAllWorkers => "worker killed",
+            Self::Restart(_) => "program restarted",
+            Self::Freeze(_) => "program frozen",
+            Self::Abacus(Misdeed::LosesAnswers, _) => "Abacus loses answers",
+            Self::Abacus(Misdeed::Slow(_), _) => "Abacus is slow",
+            Self::Abacus(Misdeed::Busy, _) => "Abacus says 429",
+            Self::Abacus(Misdeed::Status(_), _) => "Abacus says 5xx",
+            Self::Abacus(Misdeed::Closes, _) => "Abacus closes connections",
+            Self::Abacus(Misdeed::Hangs, _) => "Abacus hangs",
+            Self::Abacus(Misdeed::Away, _) => "Abacus is away",
+        }
+    }
+
+    /// All about it, in short.
+    pub fn text(self) -> String {
+        match self {
+            Self::Commands(commands, failure, percent) => {
+                format!("{}: {commands:?} {failure:?} {percent}%", self.kind())
+            }
+            Self::ProgramsToPrimary(impairment)
+            | Self::AllToPrimary(impairment)
+            | Self::ProgramsToAll(impairment) => format!("{}: {impairment:?}", self.kind()),
+            Self::Kill(who) | Self::Restart(who) | Self::Freeze(who) => {
+                format!("{}: {who:?}", self.kind())
+            }
+            Self::Abacus(misdeed, percent) => {
+                format!("{}: {misdeed:?} {percent}%", self.kind())
+            }
+            Self::KillAllWorkers => format!("{}: all", self.kind()),
+            _ => self.kind().to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_seed_gives_the_same_faults_again_and_another_others() {
+        let length = Duration::from_mins(3);
+        for lane in Lane::ALL {
+            assert_eq!(lane.plan(7, length), lane.plan(7, length));
+            assert_ne!(lane.plan(7, length), lane.plan(8, length));
+        }
+    }
+
+    #[test]
+    fn faults_of_a_lane_follow_each_other_and_end_with_the_run() {
+        let length = Duration::from_mins(3);
+        for (lane, seed) in Lane::ALL
+            .into_iter()
+            .flat_map(|lane| (0..50).map(move |s| (lane, s)))
+        {
+            let plan = lane.plan(seed, length);
+            assert!(plan.is_sorted_by(|a, b| a.at + a.lasts < b.at));
+            assert!(
+                plan.iter()
+                    .all(|planned| planned.at + planned.lasts <= length)
+            );
+        }
+    }
+
+    #[test]
+    fn a_long_run_meets_everything() {
+        let length = Duration::from_mins(10);
+        let faults = Lane::ALL.into_iter().flat_map(|lane| lane.plan(1, length));
+        let kinds: BTreeSet<&str> = faults.map(|planned| planned.fault.kind()).collect();
+        assert_eq!(kinds.len(), 23, "{kinds:?}");
+    }
+}
