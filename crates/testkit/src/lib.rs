@@ -2,6 +2,7 @@
 //!
 //! - [`mongod`]: a real MongoDB replica set on any machine, and a fresh database per test.
 //! - [`abacus`]: a stand-in for the Abacus collector that judges, forgets and lies on demand.
+//! - [`uaa`]: a stand-in for UAA, and keys that sign whatever a test wants.
 //! - [`program`]: the real receiver and worker as child processes.
 //! - [`build`]: bodies of events; [`wait_until`]: waiting without sleeping.
 
@@ -10,6 +11,7 @@ pub mod build;
 pub mod guard;
 pub mod mongod;
 pub mod program;
+pub mod uaa;
 mod unique;
 mod wait;
 mod workspace;
