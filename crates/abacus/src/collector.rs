@@ -1,13 +1,13 @@
 //! The collector, which takes usages.
 
 use async_trait::async_trait;
+use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
-use reqwest::{Client, Response};
 use sampler_domain::{Timestamp, Usage};
 use url::Url;
 
 use crate::answer::{Answer, answer_of};
-use crate::http::{AbacusOptions, ClientError, client, describe, join};
+use crate::http::{AbacusOptions, Caller, ClientError, join};
 
 /// What is kept of the body of an answer, in bytes.
 const BODY_LEN_MAX: usize = 512;
@@ -22,7 +22,7 @@ pub trait Collector: Send + Sync + 'static {
 /// The collector over HTTP.
 #[derive(Clone, Debug)]
 pub struct HttpCollector {
-    client: Client,
+    caller: Caller,
     url: Url,
 }
 
@@ -34,7 +34,7 @@ impl HttpCollector {
     pub fn new(options: &AbacusOptions) -> Result<Self, ClientError> {
         let url = join(&options.url, &["v1", "metering", "collected", "usage"]);
         Ok(Self {
-            client: client(options)?,
+            caller: Caller::new(options)?,
             url,
         })
     }
@@ -45,15 +45,13 @@ impl Collector for HttpCollector {
     async fn post(&self, usage: &Usage, now: Timestamp) -> Answer {
         let body = serde_json::to_vec(usage).expect("ids, numbers and JSON values serialise");
         let request = self
-            .client
+            .caller
             .post(self.url.clone())
-            .header(CONTENT_TYPE, "application/json");
-        match request.body(body).send().await {
+            .header(CONTENT_TYPE, "application/json")
+            .body(body);
+        match self.caller.send(request).await {
             Ok(response) => read(response, now).await,
-            Err(error) => Answer::TryAgain {
-                after: None,
-                error: describe(error),
-            },
+            Err(error) => Answer::TryAgain { after: None, error },
         }
     }
 }
