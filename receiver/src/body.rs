@@ -46,8 +46,7 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
     let (Some(value), None) = (values.next(), values.next()) else {
         return Err(refused());
     };
-    let media_type: Option<mime::Mime> = value.to_str().ok().and_then(|text| text.parse().ok());
-    let media_type = media_type.ok_or_else(refused)?;
+    let media_type = media_type_of(value).ok_or_else(refused)?;
     let is_utf8 = |charset: mime::Name<'_>| charset == mime::UTF_8;
     if media_type
         .essence_str()
@@ -60,20 +59,23 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
+/// Spaces may stand before the semicolon (RFC 9110, section 5.6.6), which the parser does not know.
+fn media_type_of(value: &HeaderValue) -> Option<mime::Mime> {
+    let text = value.to_str().ok()?;
+    let (essence, parameters) = text.split_once(';').unwrap_or((text, ""));
+    format!("{};{parameters}", essence.trim_end()).parse().ok()
+}
+
 /// Whether the body is packed; any coding but gzip is refused.
 fn is_gzip(headers: &HeaderMap) -> Result<bool, Problem> {
     let mut values = headers.get_all(header::CONTENT_ENCODING).iter();
     let Some(value) = values.next() else {
         return Ok(false);
     };
-    let coding = value
-        .to_str()
-        .unwrap_or_default()
-        .trim()
-        .to_ascii_lowercase();
-    match (coding.as_str(), values.next()) {
-        ("gzip" | "x-gzip", None) => Ok(true),
-        ("identity" | "", None) => Ok(false),
+    let coding = value.to_str().map(|text| text.trim().to_ascii_lowercase());
+    match (coding.as_deref(), values.next()) {
+        (Ok("gzip" | "x-gzip"), None) => Ok(true),
+        (Ok("identity" | ""), None) => Ok(false),
         _ => {
             let detail = "The body's Content-Encoding must be gzip, or there must be none.";
             Err(Problem::new(ProblemType::UnsupportedMediaType, detail)

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
@@ -177,7 +178,7 @@ impl Receiver {
                 Err(Problem::new(ProblemType::MappingExists, detail))
             }
             Mapped::Busy { after } => {
-                let seconds = after.map_or(RETRY_AFTER_BUSY, |wait| wait.as_secs().max(1));
+                let seconds = after.map_or(RETRY_AFTER_BUSY, whole_seconds);
                 let detail = "The provisioning service takes no mappings for a while.";
                 Err(Problem::new(ProblemType::ProvisioningBusy, detail).retry_after(seconds))
             }
@@ -224,6 +225,12 @@ impl Receiver {
         Problem::new(ProblemType::OutsideSlack, detail)
             .errors([FieldError::new(Pointer::root().field("timestamp"), error)])
     }
+}
+
+/// Rounded up, so that nobody is sent back too early, and at least one.
+fn whole_seconds(wait: Duration) -> u64 {
+    let begun = u64::from(wait.subsec_nanos() > 0);
+    wait.as_secs().saturating_add(begun).max(1)
 }
 
 fn already_open() -> Problem {

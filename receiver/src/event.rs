@@ -191,28 +191,24 @@ impl Fields {
             self.wrong(pointer, "must be a list");
             return None;
         };
-        let all = items.len();
-        let read = items.into_iter().enumerate();
-        let measures: Vec<Measure> = read
-            .filter_map(|(index, item)| self.measure(pointer.clone().index(index), item))
-            .collect();
-        if measures.len() < all {
-            return None;
+        let wrong_before = self.errors.len();
+        let items = items.into_iter().enumerate();
+        let named = items.filter_map(|(index, item)| {
+            let measure = self.measure(pointer.clone().index(index), item)?;
+            Some((index, measure))
+        });
+        let (indices, measures): (Vec<_>, Vec<_>) = named.unzip();
+        let measures = Measures::new(measures);
+        for error in measures.as_ref().err().into_iter().flatten() {
+            let (MeasuresError::Duration(place) | MeasuresError::Twice(place, _)) = error;
+            let pointer = pointer.clone().index(indices[*place]).field("measure");
+            self.wrong(pointer, format!("cannot be taken: {error}"));
         }
-        match Measures::new(measures) {
-            Ok(measures) => Some(measures),
-            Err(errors) => {
-                for error in errors {
-                    let (MeasuresError::Duration(index) | MeasuresError::Twice(index, _)) = error;
-                    let pointer = pointer.clone().index(index).field("measure");
-                    self.wrong(pointer, format!("cannot be taken: {error}"));
-                }
-                None
-            }
-        }
+        measures.ok().filter(|_| self.errors.len() == wrong_before)
     }
 
-    /// One measure: exactly a name and a quantity.
+    /// One measure: exactly a name and a quantity. Where only the name can be read, null stands in
+    /// for the quantity: names are compared with each other whatever else is wrong.
     fn measure(&mut self, pointer: Pointer, item: Value) -> Option<Measure> {
         let Value::Object(mut members) = item else {
             self.wrong(pointer, "must be an object");
@@ -239,9 +235,8 @@ impl Fields {
                 });
         Some(Measure {
             measure: name?,
-            quantity: quantity?,
+            quantity: quantity.unwrap_or_else(|| Quantity::from_store(Value::Null)),
         })
-        .filter(|_| members.is_empty())
     }
 
     fn present(&mut self, pointer: Pointer, value: Option<Value>) -> Option<(Pointer, Value)> {

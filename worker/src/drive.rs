@@ -38,7 +38,7 @@ impl Worker {
         // The plan whose usage Abacus has, though that is not noted yet.
         let mut delivered: Option<Planned> = None;
         while !self.stop.is_cancelled() || delivered.is_some() {
-            let now = self.parts.clock.now();
+            let now = self.now();
             let changed = match next_step(&span, now, &self.options.policy) {
                 Step::Execute(planned) => {
                     if delivered.as_ref() != Some(&planned) {
@@ -93,7 +93,7 @@ impl Worker {
 
     /// Notes that the planned interval was executed, and plans the next one if it is due.
     async fn note_execution(&self, span: &Span) -> Result<Changed, StoreError> {
-        let now = self.parts.clock.now();
+        let now = self.now();
         let after = span.executed();
         let step = next_step(&after, now, &self.options.policy);
         let due_at = step.due_at(now);

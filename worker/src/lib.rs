@@ -17,7 +17,7 @@ mod share;
 use std::sync::Arc;
 
 use sampler_abacus::Collector;
-use sampler_domain::{Backoff, Policy};
+use sampler_domain::{Backoff, Policy, Timestamp};
 use sampler_service::environment::{Clock, Random};
 use sampler_store::SpanStore;
 use std::time::Duration;
@@ -110,6 +110,15 @@ impl Worker {
             self.adopt(),
         );
         self.leave().await;
+    }
+
+    /// What time it is for sampling: never later than Abacus has it, as far as is known. It puts
+    /// aside usages that lie after its today, and what it has put aside is not billed.
+    fn now(&self) -> Timestamp {
+        self.parts
+            .clock
+            .now()
+            .plus(-self.parts.collector.clock_ahead())
     }
 
     /// Pauses; ends early when the worker is told to stop.

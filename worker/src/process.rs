@@ -118,7 +118,7 @@ impl Worker {
         if partitions.is_empty() {
             return Ok(Vec::new());
         }
-        let now = self.parts.clock.now();
+        let now = self.now();
         let closing = ClosingMonth::at(now, self.options.month_slack);
         self.parts
             .store

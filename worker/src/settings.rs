@@ -165,7 +165,7 @@ const CLEANUP: [Setting; 4] = [
 ];
 
 /// Environment variables and keys of the receiver alone.
-const OF_THE_RECEIVER: [&str; 14] = [
+const OF_THE_RECEIVER: [&str; 16] = [
     "MAX_INFLIGHT",
     "limits.inflight",
     "MAX_PAYLOAD",
@@ -180,6 +180,8 @@ const OF_THE_RECEIVER: [&str; 14] = [
     "events.lenient_repeats",
     "SAMPLER_ALLOW_OVERLAP",
     "events.allow_overlap",
+    "HEALTHCHECK_THRESHOLD",
+    "health.threshold",
 ];
 
 /// The worker on the command line.

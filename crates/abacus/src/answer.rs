@@ -68,6 +68,17 @@ fn describe(status: u16, body: &str) -> String {
     }
 }
 
+/// How far `sent_at`, our time when a request was sent, lies beyond any moment at which the answer
+/// can have been dated so (`Date` counts whole seconds), in ms; 0 where it does not.
+pub fn clock_ahead(sent_at: Timestamp, date: &str) -> Option<i64> {
+    let date = httpdate::parse_http_date(date.trim()).ok()?;
+    let since_epoch = date.duration_since(UNIX_EPOCH).ok()?;
+    let latest = i64::try_from(since_epoch.as_millis())
+        .ok()?
+        .saturating_add(1_000);
+    Some((sent_at.as_millis() - latest).max(0))
+}
+
 /// Reads a `Retry-After`: seconds, or a date (RFC 9110, section 10.2.3).
 pub fn wait(retry_after: &str, now: Timestamp) -> Option<Duration> {
     let text = retry_after.trim();
@@ -148,6 +159,15 @@ mod tests {
         for nonsense in ["", "soon", "-1", "1.5"] {
             assert_eq!(wait(nonsense, NOW), None, "{nonsense:?}");
         }
+    }
+
+    #[test]
+    fn a_clock_is_ahead_only_beyond_doubt() {
+        let ahead = |date: &str| clock_ahead(NOW, date);
+        assert_eq!(ahead("Tue, 10 Mar 2026 11:59:00 GMT"), Some(59_000));
+        assert_eq!(ahead("Tue, 10 Mar 2026 11:59:59 GMT"), Some(0));
+        assert_eq!(ahead("Tue, 10 Mar 2026 12:30:00 GMT"), Some(0));
+        assert_eq!(ahead("yesterday"), None);
     }
 
     #[test]

@@ -155,7 +155,7 @@ mod tests {
         let limits = settle(&mut limiter, 1_000, Duration::from_millis(20), 20);
         assert_eq!(
             limits.iter().filter(|limit| **limit == 128).count(),
-            15,
+            16,
             "{limits:?}"
         );
     }

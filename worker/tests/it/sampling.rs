@@ -181,3 +181,27 @@ async fn a_change_of_granularity_moves_nothing_that_was_billed() {
     assert!(Arc::strong_count(&world.abacus) > 1);
     worker.stop().await;
 }
+
+/// Abacus puts aside what lies after its own today: nothing is sent before it is over there, too.
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_ahead_of_abacus_bills_nothing_before_its_time() {
+    let world = World::new();
+    world
+        .abacus
+        .behind
+        .store(10 * MINUTE, std::sync::atomic::Ordering::Relaxed);
+    world.start("i", -HOUR / 2).await;
+    world.stop("i", HOUR / 2).await;
+    let worker = world.run("w");
+    world.pass(9 * MINUTE).await;
+    assert_eq!(world.abacus.post_count(), 0);
+    world.pass(2 * MINUTE).await;
+    assert_eq!(world.abacus.sum("i"), HOUR / 2);
+    world.pass(28 * MINUTE).await;
+    assert_eq!(world.abacus.sum("i"), HOUR / 2);
+    world
+        .until("it is complete", || world.is_complete("i"))
+        .await;
+    assert_eq!(world.abacus.sum("i"), HOUR);
+    worker.stop().await;
+}

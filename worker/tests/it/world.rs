@@ -1,7 +1,7 @@
 //! A store, a clock, an Abacus and any number of workers, all in virtual time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -66,6 +66,8 @@ pub(crate) struct Abacus {
     pub(crate) most_in_flight: Mutex<usize>,
     /// How long each post takes.
     pub(crate) latency: Mutex<Duration>,
+    /// How far the clock of the workers is ahead of this one's, ms.
+    pub(crate) behind: AtomicI64,
 }
 
 impl Abacus {
@@ -132,6 +134,10 @@ impl Collector for Abacus {
         let key = (usage.dedup_id.clone(), usage.end.as_millis());
         self.counted.lock().unwrap().insert(key, usage.clone());
         Answer::Accepted
+    }
+
+    fn clock_ahead(&self) -> i64 {
+        self.behind.load(Ordering::Relaxed)
     }
 }
 

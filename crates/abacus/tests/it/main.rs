@@ -123,6 +123,22 @@ async fn an_answer_is_read_with_its_headers_and_the_start_of_its_body() {
     ));
 }
 
+#[tokio::test]
+async fn a_clock_that_is_ahead_of_abacus_is_noticed_and_so_is_its_return() {
+    let router = Router::new().fallback(|| async {
+        (
+            StatusCode::ACCEPTED,
+            [("date", "Tue, 10 Mar 2026 11:50:00 GMT")],
+        )
+    });
+    let collector = HttpCollector::new(&serve(router).await).unwrap();
+    assert_eq!(collector.clock_ahead(), 0);
+    collector.post(&usage(), NOW).await;
+    assert_eq!(collector.clock_ahead(), 599_000);
+    collector.post(&usage(), NOW.plus(-600_000)).await;
+    assert_eq!(collector.clock_ahead(), 0);
+}
+
 /// Fault 2 of the original: there was no time limit on posts.
 #[tokio::test]
 async fn fault_2_an_abacus_that_hangs_is_left_after_the_time_limit() {

@@ -1,0 +1,126 @@
+//! An answer, and what it must be.
+
+use axum::body::Body;
+use axum::http::{HeaderMap, Response};
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use sampler_service::problem::ProblemType;
+use serde_json::Value;
+
+/// An answer, read to its end.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    pub(crate) async fn read(response: Response<Body>) -> Self {
+        let (parts, body) = response.into_parts();
+        Self {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            body: body.collect().await.unwrap().to_bytes(),
+        }
+    }
+
+    /// A header that is there once.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut values = self.headers.get_all(name).iter();
+        let value = values.next().map(|value| value.to_str().unwrap());
+        assert!(values.next().is_none(), "{name} is there twice: {self:?}");
+        value
+    }
+
+    /// 201, with nothing else.
+    #[track_caller]
+    pub(crate) fn is_created(&self) {
+        assert_eq!(self.status, 201, "{self:?}");
+        assert_eq!(self.header("idempotency-replayed"), None, "{self:?}");
+        assert!(self.body.is_empty(), "{self:?}");
+    }
+
+    /// 201, and says that nothing was done this time.
+    #[track_caller]
+    pub(crate) fn is_replayed(&self) {
+        assert_eq!(self.status, 201, "{self:?}");
+        let replayed = self.header("idempotency-replayed");
+        assert_eq!(replayed, Some("true"), "{self:?}");
+        assert!(self.body.is_empty(), "{self:?}");
+    }
+
+    /// A problem document, in full, of this status and kind.
+    #[track_caller]
+    pub(crate) fn problem(&self, status: u16, slug: &str) -> Value {
+        let document = self.any_problem();
+        let uri = format!("urn:sampler:problem:{slug}");
+        assert_eq!(document["type"], uri, "{document:#}");
+        assert_eq!(self.status, status, "{document:#}");
+        document
+    }
+
+    /// A problem document, in full.
+    #[track_caller]
+    pub(crate) fn any_problem(&self) -> Value {
+        assert!(self.status >= 400, "{self:?}");
+        let media_type = self.header("content-type");
+        assert_eq!(media_type, Some("application/problem+json"), "{self:?}");
+        assert_eq!(self.header("idempotency-replayed"), None, "{self:?}");
+        let document: Value = serde_json::from_slice(&self.body).unwrap();
+        let members = document.as_object().unwrap();
+        let names: Vec<_> = members.keys().map(String::as_str).collect();
+        assert_eq!(names[..4], ["type", "title", "status", "detail"]);
+        assert!(matches!(names[4..], [] | ["errors"]), "{document:#}");
+        let is_of = |kind: &ProblemType| document["type"] == kind.uri();
+        let kind = ProblemType::all().find(is_of).expect("a known kind");
+        assert_eq!(document["title"], kind.title());
+        assert_eq!(document["status"], self.status, "{document:#}");
+        assert!(is_sentence(&document["detail"]), "{document:#}");
+        assert_eq!(self.is_later(), self.status == 503, "{self:?}");
+        if members.contains_key("errors") {
+            assert_errors(&document["errors"]);
+        }
+        document
+    }
+
+    /// The kind and the fields of a problem.
+    #[track_caller]
+    pub(crate) fn names(&self, status: u16, slug: &str, pointers: &[&str]) {
+        let document = self.problem(status, slug);
+        assert_eq!(pointers_of(&document), pointers, "{document:#}");
+    }
+
+    /// Whether it says when to come again.
+    fn is_later(&self) -> bool {
+        let after = self.header("retry-after").map(str::parse::<u64>);
+        after.is_some_and(|seconds| (1..=3600).contains(&seconds.unwrap()))
+    }
+}
+
+/// The fields that a problem names.
+fn pointers_of(document: &Value) -> Vec<&str> {
+    let errors = document["errors"].as_array().map_or(&[][..], Vec::as_slice);
+    errors
+        .iter()
+        .map(|error| error["pointer"].as_str().unwrap())
+        .collect()
+}
+
+fn assert_errors(errors: &Value) {
+    let errors = errors.as_array().unwrap();
+    assert!(!errors.is_empty() && errors.len() <= 100, "{errors:?}");
+    for error in errors {
+        let members = error.as_object().unwrap();
+        assert_eq!(members.len(), 2, "{error}");
+        let pointer = members["pointer"].as_str().unwrap();
+        assert!(pointer == "#" || pointer.starts_with("#/"), "{error}");
+        assert!(is_sentence(&members["detail"]), "{error}");
+    }
+}
+
+fn is_sentence(value: &Value) -> bool {
+    value
+        .as_str()
+        .is_some_and(|text| text.len() > 1 && text.ends_with('.'))
+}

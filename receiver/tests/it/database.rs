@@ -1,0 +1,131 @@
+//! A database that is away, does not answer, refuses, or is not prepared yet.
+
+use serde_json::Value;
+
+use crate::answer::Answer;
+use crate::event::{by, start, stop};
+use crate::store::{Fate, SECRET};
+use crate::world::{HOUR, NOW, PAST, START, STOP, World};
+
+/// A world with one open span, and each kind of request that asks the store: within the slack
+/// and, as repeats, outside it.
+async fn world() -> (World, Value, [(&'static str, Value); 4]) {
+    let world = World::new();
+    let event = by("a", &start(NOW));
+    world.start(&event).await.is_created();
+    let requests = [
+        (START, by("b", &start(NOW))),
+        (STOP, by("z", &stop(NOW + HOUR))),
+        (START, by("c", &start(NOW - PAST - 1))),
+        (STOP, by("y", &stop(NOW - PAST - 1))),
+    ];
+    (world, event, requests)
+}
+
+fn assert_hides_the_cause(answer: &Answer) {
+    let text = String::from_utf8(answer.body.to_vec()).unwrap();
+    let told = ["secret", "mongodb", "internal:", SECRET];
+    assert!(told.iter().all(|word| !text.contains(word)), "{text}");
+}
+
+#[tokio::test]
+async fn a_database_that_is_away_is_told_and_when_to_come_again() {
+    let (world, event, requests) = world().await;
+    world.store.meets(Fate::Unavailable);
+    for (path, body) in &requests {
+        let answer = world.post(path, body).await;
+        answer.names(503, "database-unavailable", &[]);
+        assert_eq!(answer.header("retry-after"), Some("5"));
+        let document = answer.problem(503, "database-unavailable");
+        assert!(
+            document["detail"]
+                .as_str()
+                .unwrap()
+                .contains("Nothing was kept.")
+        );
+        assert_hides_the_cause(&answer);
+    }
+    world.holds(&[(&event, None)]);
+    world.store.meets(Fate::Served);
+    world.stop(&requests[1].1).await.is_created();
+    world.holds(&[(&event, Some(&requests[1].1))]);
+}
+
+#[tokio::test]
+async fn no_final_answer_is_told_as_what_it_is() {
+    let (world, event, requests) = world().await;
+    world.store.meets(Fate::Unknown);
+    for (path, body) in &requests {
+        let answer = world.post(path, body).await;
+        answer.names(503, "database-unavailable", &[]);
+        assert_eq!(answer.header("retry-after"), Some("5"));
+        let document = answer.problem(503, "database-unavailable");
+        let detail = document["detail"].as_str().unwrap();
+        assert!(detail.contains("may or may not have been kept"), "{detail}");
+        assert_hides_the_cause(&answer);
+    }
+    world.holds(&[(&event, None)]);
+}
+
+#[tokio::test]
+async fn an_event_whose_answer_was_lost_is_recognised_when_it_comes_again() {
+    let world = World::new();
+    let (event, end) = (by("a", &start(NOW)), by("z", &stop(NOW + HOUR)));
+    for (path, body) in [(START, &event), (STOP, &end)] {
+        world.store.meets(Fate::Lost);
+        let answer = world.post(path, body).await;
+        answer.names(503, "database-unavailable", &[]);
+        world.store.meets(Fate::Served);
+        world.post(path, body).await.is_replayed();
+    }
+    world.holds(&[(&event, Some(&end))]);
+}
+
+#[tokio::test]
+async fn a_database_that_refuses_is_an_error_that_reveals_nothing() {
+    let (world, event, requests) = world().await;
+    world.store.meets(Fate::Refused);
+    for (path, body) in &requests {
+        let answer = world.post(path, body).await;
+        answer.names(500, "internal", &[]);
+        assert_hides_the_cause(&answer);
+    }
+    world.holds(&[(&event, None)]);
+}
+
+#[tokio::test]
+async fn a_panic_is_an_error_that_reveals_nothing_and_gives_up_its_place() {
+    let world = World::with(|options| options.max_inflight = 1);
+    let event = start(NOW);
+    world.store.meets(Fate::Panics);
+    for _ in 0..3 {
+        for (path, body) in [(START, &event), (STOP, &stop(NOW))] {
+            let answer = world.post(path, body).await;
+            answer.names(500, "internal", &[]);
+            assert_hides_the_cause(&answer);
+        }
+    }
+    world.holds(&[]);
+    world.store.meets(Fate::Served);
+    world.start(&event).await.is_created();
+    world.holds(&[(&event, None)]);
+}
+
+#[tokio::test]
+async fn nothing_is_kept_before_the_database_is_prepared() {
+    let world = World::unprepared(None, |_| {});
+    let (event, end) = (start(NOW), stop(NOW));
+    let old = by("a", &start(NOW - PAST - 1));
+    for (path, body) in [(START, &event), (STOP, &end), (START, &old), (STOP, &end)] {
+        let answer = world.post(path, body).await;
+        answer.names(503, "database-unavailable", &[]);
+        assert_eq!(answer.header("retry-after"), Some("5"));
+    }
+    assert_eq!(world.store.calls(), 0);
+    world.holds(&[]);
+    assert!(!world.receiver.is_prepared());
+    world.receiver.set_prepared();
+    world.start(&event).await.is_created();
+    world.stop(&end).await.is_created();
+    world.holds(&[(&event, Some(&end))]);
+}

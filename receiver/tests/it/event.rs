@@ -1,0 +1,67 @@
+//! Events and mappings as a provider writes them.
+
+use serde_json::{Value, json};
+
+/// The fields of a target, in their order.
+pub(crate) const TARGET: [&str; 6] = [
+    "organization_id",
+    "space_id",
+    "consumer_id",
+    "resource_id",
+    "plan_id",
+    "resource_instance_id",
+];
+
+/// A start event without an id.
+pub(crate) fn start(timestamp: i64) -> Value {
+    let mut event = stop(timestamp);
+    event["measured_usage"] = json!([
+        {"measure": "instances", "quantity": 1},
+        {"measure": "memory", "quantity": 0.5},
+    ]);
+    event
+}
+
+/// A stop event without an id.
+pub(crate) fn stop(timestamp: i64) -> Value {
+    json!({
+        "timestamp": timestamp,
+        "organization_id": "an organization",
+        "space_id": "a space",
+        "consumer_id": "app:a consumer",
+        "resource_id": "postgres",
+        "plan_id": "large",
+        "resource_instance_id": "an instance",
+    })
+}
+
+/// A mapping.
+pub(crate) fn mapping() -> Value {
+    json!({
+        "resource_id": "postgres",
+        "plan_id": "large",
+        "metering_plan": "standard",
+        "rating_plan": "cheap",
+        "pricing_plan": "fair",
+    })
+}
+
+/// The same with a member set.
+pub(crate) fn with(event: &Value, name: &str, value: impl Into<Value>) -> Value {
+    let mut event = event.clone();
+    event[name] = value.into();
+    event
+}
+
+/// The same without a member.
+pub(crate) fn without(event: &Value, name: &str) -> Value {
+    let mut event = event.clone();
+    let removed = event.as_object_mut().unwrap().shift_remove(name);
+    assert!(removed.is_some(), "{name} is no member");
+    event
+}
+
+/// The same with this id.
+pub(crate) fn by(id: &str, event: &Value) -> Value {
+    with(event, "id", id)
+}

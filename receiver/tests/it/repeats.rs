@@ -1,0 +1,201 @@
+//! An `id` that comes again: with the same event, or with another.
+
+use serde_json::{Value, json};
+
+use crate::event::{TARGET, by, start, stop, with};
+use crate::world::{HOUR, NOW, PAST, START, World, request};
+
+/// Long after all that is dated around [`NOW`] has left the slack.
+const LONG_AFTER: i64 = NOW + 2 * PAST;
+
+#[tokio::test]
+async fn a_start_that_comes_again_is_told_so_at_any_later_time() {
+    let world = World::new();
+    let event = by("a", &start(NOW));
+    let (end, next) = (stop(NOW + HOUR), start(NOW + HOUR));
+    world.start(&event).await.is_created();
+    world.start(&event).await.is_replayed();
+    world.clock.set(NOW + PAST);
+    world.start(&event).await.is_replayed();
+    world.clock.set(NOW);
+    world.stop(&end).await.is_created();
+    world.start(&event).await.is_replayed();
+    world.start(&next).await.is_created();
+    world.start(&event).await.is_replayed();
+    world.clock.set(LONG_AFTER);
+    world.start(&event).await.is_replayed();
+    world.holds(&[(&event, Some(&end)), (&next, None)]);
+}
+
+#[tokio::test]
+async fn a_stop_that_comes_again_is_told_so_at_any_later_time() {
+    let world = World::new();
+    let (event, end) = (start(NOW), by("z", &stop(NOW + HOUR)));
+    let (next, next_end) = (start(NOW + HOUR), stop(NOW + 2 * HOUR));
+    world.start(&event).await.is_created();
+    world.stop(&end).await.is_created();
+    world.stop(&end).await.is_replayed();
+    // By its fields it could end this one as well.
+    world.start(&next).await.is_created();
+    world.stop(&end).await.is_replayed();
+    world.clock.set(LONG_AFTER);
+    world.stop(&end).await.is_replayed();
+    world.clock.set(NOW);
+    world.holds(&[(&event, Some(&end)), (&next, None)]);
+    world.stop(&next_end).await.is_created();
+    world.stop(&end).await.is_replayed();
+    world.clock.set(LONG_AFTER);
+    world.stop(&end).await.is_replayed();
+    world.holds(&[(&event, Some(&end)), (&next, Some(&next_end))]);
+}
+
+#[tokio::test]
+async fn start_and_stop_may_share_an_id_and_both_may_come_again() {
+    let world = World::new();
+    let (event, end) = (by("a", &start(NOW)), by("a", &stop(NOW)));
+    world.start(&event).await.is_created();
+    world.stop(&end).await.is_created();
+    for now in [NOW, LONG_AFTER] {
+        world.clock.set(now);
+        world.start(&event).await.is_replayed();
+        world.stop(&end).await.is_replayed();
+    }
+    world.holds(&[(&event, Some(&end))]);
+}
+
+#[tokio::test]
+async fn the_same_event_written_otherwise_is_the_same_event() {
+    let world = World::new();
+    let mut event = by("a", &start(NOW));
+    event["measured_usage"][0]["quantity"] = json!({"a": [1, 2.5], "b": "x"});
+    world.start(&event).await.is_created();
+    let text = event.to_string();
+    let (head, tail) = text.rsplit_once(",\"id\":\"a\"").unwrap();
+    let reordered = format!("{{\"id\":\"\\u0061\",{}{tail}", &head[1..]);
+    let spread = serde_json::to_string_pretty(&event).unwrap();
+    let double = text.replace("[1,2.5]", "[1.0,25e-1]");
+    let swapped = text.replace(r#"{"a":[1,2.5],"b":"x"}"#, r#"{"b":"x","a":[1,2.5]}"#);
+    for written in [reordered, spread, double, swapped] {
+        assert_ne!(written, text);
+        world.send(request(START, written)).await.is_replayed();
+    }
+    world.holds(&[(&event, None)]);
+}
+
+/// Every way in which a start may differ from another, with the pointers to name.
+fn other_starts(event: &Value) -> Vec<(Value, Vec<String>)> {
+    let mut others: Vec<_> = TARGET
+        .iter()
+        .map(|name| (with(event, name, "another"), vec![format!("#/{name}")]))
+        .collect();
+    let timestamp = "#/timestamp".to_owned();
+    let measures = "#/measured_usage".to_owned();
+    let later = with(event, "timestamp", NOW + 1);
+    let earlier = with(event, "timestamp", NOW - 1);
+    let fewer = with(event, "measured_usage", json!([]));
+    let mut more = event.clone();
+    more["measured_usage"][1]["quantity"] = json!("0.5");
+    let all = TARGET
+        .iter()
+        .fold(with(&fewer, "timestamp", NOW + 1), |all, name| {
+            with(&all, name, "another")
+        });
+    let mut every: Vec<_> = TARGET.iter().map(|name| format!("#/{name}")).collect();
+    every.extend([timestamp.clone(), measures.clone()]);
+    others.extend([
+        (later, vec![timestamp.clone()]),
+        (earlier, vec![timestamp]),
+        (fewer, vec![measures.clone()]),
+        (more, vec![measures]),
+        (all, every),
+    ]);
+    others
+}
+
+#[tokio::test]
+async fn fault_4_a_start_with_an_id_of_another_is_refused_and_the_fields_are_named() {
+    let world = World::new();
+    let (event, end) = (by("a", &start(NOW)), stop(NOW + HOUR));
+    world.start(&event).await.is_created();
+    let refuse = async || {
+        for (other, pointers) in other_starts(&event) {
+            let pointers: Vec<_> = pointers.iter().map(String::as_str).collect();
+            let answer = world.start(&other).await;
+            answer.names(409, "id-taken", &pointers);
+        }
+    };
+    refuse().await;
+    world.clock.set(LONG_AFTER);
+    refuse().await;
+    world.clock.set(NOW);
+    world.holds(&[(&event, None)]);
+    world.stop(&end).await.is_created();
+    refuse().await;
+    world.holds(&[(&event, Some(&end))]);
+}
+
+#[tokio::test]
+async fn fault_4_a_stop_with_an_id_of_another_is_refused_and_ends_nothing() {
+    let world = World::new();
+    let (event, end) = (start(NOW), by("z", &stop(NOW + HOUR)));
+    let next = start(NOW + HOUR);
+    let elsewhere = with(&next, "plan_id", "another");
+    world.start(&event).await.is_created();
+    world.stop(&end).await.is_created();
+    world.start(&next).await.is_created();
+    world.start(&elsewhere).await.is_created();
+    let later = with(&end, "timestamp", NOW + 2 * HOUR);
+    for now in [NOW, LONG_AFTER] {
+        world.clock.set(now);
+        for name in TARGET {
+            let answer = world.stop(&with(&end, name, "another")).await;
+            answer.names(409, "id-taken", &[&format!("#/{name}")]);
+        }
+        let answer = world.stop(&later).await;
+        answer.names(409, "id-taken", &["#/timestamp"]);
+        let answer = world.stop(&with(&later, "plan_id", "another")).await;
+        answer.names(409, "id-taken", &["#/plan_id", "#/timestamp"]);
+    }
+    world.holds(&[(&event, Some(&end)), (&next, None), (&elsewhere, None)]);
+}
+
+#[tokio::test]
+async fn a_setting_takes_other_timestamps_and_measures_of_the_same_target_for_repeats() {
+    let world = World::with(|options| options.lenient_repeats = true);
+    let (event, end) = (by("a", &start(NOW)), by("z", &stop(NOW + HOUR)));
+    world.start(&event).await.is_created();
+    for (other, pointers) in other_starts(&event) {
+        let answer = world.start(&other).await;
+        match pointers[0].as_str() {
+            "#/timestamp" | "#/measured_usage" => answer.is_replayed(),
+            _ => drop(answer.problem(409, "id-taken")),
+        }
+    }
+    world.holds(&[(&event, None)]);
+    world.stop(&end).await.is_created();
+    for now in [NOW, LONG_AFTER] {
+        world.clock.set(now);
+        let later = with(&end, "timestamp", NOW + HOUR + 1);
+        world.stop(&later).await.is_replayed();
+        let answer = world.stop(&with(&later, "plan_id", "another")).await;
+        answer.names(409, "id-taken", &["#/plan_id", "#/timestamp"]);
+        let fewer = with(&event, "measured_usage", json!([]));
+        world.start(&fewer).await.is_replayed();
+        let answer = world.start(&with(&fewer, "plan_id", "another")).await;
+        answer.names(409, "id-taken", &["#/plan_id", "#/measured_usage"]);
+    }
+    world.holds(&[(&event, Some(&end))]);
+}
+
+#[tokio::test]
+async fn the_id_of_what_was_refused_is_free() {
+    let world = World::new();
+    let (old, event) = (by("a", &start(NOW - PAST - 1)), by("a", &start(NOW)));
+    world.start(&old).await.problem(422, "outside-slack");
+    world.start(&event).await.is_created();
+    let second = by("b", &start(NOW));
+    world.start(&second).await.problem(409, "open-span");
+    let second = with(&second, "plan_id", "another");
+    world.start(&second).await.is_created();
+    world.holds(&[(&event, None), (&second, None)]);
+}

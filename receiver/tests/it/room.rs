@@ -1,0 +1,118 @@
+//! More requests than there is room for.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::Value;
+use tokio::task::JoinHandle;
+
+use crate::answer::Answer;
+use crate::event::{mapping, start, stop, with};
+use crate::store::Fate;
+use crate::world::{HOUR, MAPPINGS, NOW, START, STOP, World, request};
+
+fn of(instance: usize, event: &Value) -> Value {
+    with(
+        event,
+        "resource_instance_id",
+        format!("instance {instance}"),
+    )
+}
+
+fn send(world: &Arc<World>, request: Request<Body>) -> JoinHandle<Answer> {
+    let world = Arc::clone(world);
+    tokio::spawn(async move { world.send(request).await })
+}
+
+fn begin(world: &Arc<World>, path: &str, event: &Value) -> JoinHandle<Answer> {
+    send(world, request(path, event.to_string()))
+}
+
+/// A receiver with room for eight, six places of which are taken by starts that wait.
+async fn full_of_starts() -> (Arc<World>, Vec<JoinHandle<Answer>>) {
+    let world = Arc::new(World::with(|options| options.max_inflight = 8));
+    for instance in 10..12 {
+        world.start(&of(instance, &start(NOW))).await.is_created();
+    }
+    world.store.meets(Fate::Held);
+    let starts = (0..6)
+        .map(|instance| begin(&world, START, &of(instance, &start(NOW))))
+        .collect();
+    world.store.holds(6).await;
+    (world, starts)
+}
+
+fn assert_overloaded(answer: &Answer) {
+    answer.names(503, "overloaded", &[]);
+    assert_eq!(answer.header("retry-after"), Some("1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_in_flight_than_there_is_room_for_are_turned_away_and_stops_keep_a_share() {
+    let (world, starts) = full_of_starts().await;
+    let calls = world.store.calls();
+    assert_overloaded(&world.start(&of(6, &start(NOW))).await);
+    assert_overloaded(&world.post(MAPPINGS, &mapping()).await);
+    assert_eq!(world.store.calls(), calls);
+    let stops: Vec<_> = (10..12)
+        .map(|instance| begin(&world, STOP, &of(instance, &stop(NOW + HOUR))))
+        .collect();
+    world.store.holds(8).await;
+    assert_overloaded(&world.stop(&of(0, &stop(NOW + HOUR))).await);
+    assert_overloaded(&world.start(&of(6, &start(NOW))).await);
+    world.store.release();
+    for answer in starts.into_iter().chain(stops) {
+        answer.await.unwrap().is_created();
+    }
+    let mut kept = world.kept();
+    assert!(kept.drain(..2).all(|(_, stop)| stop.is_some()));
+    let expected: Vec<_> = (0..6)
+        .map(|instance| (of(instance, &start(NOW)), None))
+        .collect();
+    assert_eq!(kept, expected);
+    // All places are free again.
+    for instance in 6..10 {
+        world.start(&of(instance, &start(NOW))).await.is_created();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn stops_may_take_all_the_room() {
+    let world = Arc::new(World::with(|options| options.max_inflight = 8));
+    world.store.meets(Fate::Held);
+    let stops: Vec<_> = (0..8)
+        .map(|instance| begin(&world, STOP, &of(instance, &stop(NOW))))
+        .collect();
+    world.store.holds(8).await;
+    assert_overloaded(&world.stop(&of(8, &stop(NOW))).await);
+    assert_overloaded(&world.start(&of(8, &start(NOW))).await);
+    world.store.release();
+    for answer in stops {
+        answer.await.unwrap().names(422, "no-open-span", &[]);
+    }
+    world.holds(&[]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_are_turned_away_before_their_bodies_are_looked_at() {
+    let (world, _starts) = full_of_starts().await;
+    let mut no_json = request(START, "no json");
+    no_json.headers_mut().clear();
+    assert_overloaded(&world.send(no_json).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_goes_away_gives_up_its_place() {
+    let (world, starts) = full_of_starts().await;
+    for start in &starts {
+        start.abort();
+    }
+    for start in starts {
+        assert!(start.await.unwrap_err().is_cancelled());
+    }
+    world.store.meets(Fate::Served);
+    for instance in 20..30 {
+        world.start(&of(instance, &start(NOW))).await.is_created();
+    }
+}

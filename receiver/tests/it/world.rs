@@ -1,0 +1,219 @@
+//! A receiver, its store, and a clock and chance that a test decides.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use sampler_abacus::{AbacusOptions, Provisioning};
+use sampler_domain::{Granularities, Granularity, Policy, Slack, Span, Target, Timestamp};
+use sampler_receiver::{Options, Receiver};
+use sampler_service::environment::{Clock, Random};
+use sampler_service::http::with_fallbacks;
+use sampler_service::security::Door;
+use sampler_store::memory::{Kept, MemoryStore};
+use serde_json::{Map, Value, json};
+use tokio::time::timeout;
+use tower::ServiceExt;
+
+use crate::answer::Answer;
+use crate::store::Store;
+
+pub(crate) const START: &str = "/v1/events/start";
+pub(crate) const STOP: &str = "/v1/events/stop";
+pub(crate) const MAPPINGS: &str = "/v1/mappings";
+pub(crate) const ALL: [&str; 3] = [START, STOP, MAPPINGS];
+
+pub(crate) const MINUTE: i64 = 60_000;
+pub(crate) const HOUR: i64 = 60 * MINUTE;
+pub(crate) const DAY: i64 = 24 * HOUR;
+
+/// When a world begins: 2018-08-03T00:00:00 UTC.
+pub(crate) const NOW: i64 = 1_533_254_400_000;
+
+/// How far back events may be dated.
+pub(crate) const PAST: i64 = 61 * DAY;
+
+/// How far ahead events may be dated.
+pub(crate) const FUTURE: i64 = 2 * DAY;
+
+/// A clock that stands until it is set.
+pub(crate) struct StillClock(AtomicI64);
+
+impl StillClock {
+    pub(crate) fn set(&self, millis: i64) {
+        self.0.store(millis, Ordering::Relaxed);
+    }
+}
+
+impl Clock for StillClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::new(self.0.load(Ordering::Relaxed)).unwrap()
+    }
+}
+
+/// Counts, so that spans stand in the store in the order in which they came.
+struct Counting(AtomicU64);
+
+impl Random for Counting {
+    fn fill(&self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            let number = self.0.fetch_add(1, Ordering::Relaxed);
+            chunk.copy_from_slice(&number.to_le_bytes()[..chunk.len()]);
+        }
+    }
+}
+
+/// A receiver with what it works with.
+pub(crate) struct World {
+    pub(crate) store: Arc<Store>,
+    pub(crate) clock: Arc<StillClock>,
+    pub(crate) receiver: Arc<Receiver>,
+    router: Router,
+}
+
+fn options() -> Options {
+    Options {
+        max_payload: 512_000,
+        body_timeout: Duration::from_secs(30),
+        max_inflight: 200,
+        slack: Slack {
+            past: PAST,
+            future: FUTURE,
+        },
+        policy: Policy {
+            granularities: Granularities::all(Granularity::Day),
+            grace: 0,
+        },
+        lenient_repeats: false,
+        allow_overlap: false,
+    }
+}
+
+impl World {
+    /// A receiver with the usual options, ready.
+    pub(crate) fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    /// A receiver with other options, ready.
+    pub(crate) fn with(change: impl FnOnce(&mut Options)) -> Self {
+        let world = Self::unprepared(None, change);
+        world.receiver.set_prepared();
+        world
+    }
+
+    /// A receiver that knows of a provisioning service, ready.
+    pub(crate) fn mapping_to(options: &AbacusOptions) -> Self {
+        let world = Self::unprepared(Some(options), |_| {});
+        world.receiver.set_prepared();
+        world
+    }
+
+    /// A receiver whose store is not prepared yet.
+    pub(crate) fn unprepared(
+        provisioning: Option<&AbacusOptions>,
+        change: impl FnOnce(&mut Options),
+    ) -> Self {
+        let clock = Arc::new(StillClock(AtomicI64::new(NOW)));
+        let of_store = Arc::clone(&clock);
+        let store = Arc::new(Store::new(MemoryStore::new(move || of_store.now())));
+        let mut options = options();
+        change(&mut options);
+        let receiver = Receiver::new(
+            store.clone(),
+            provisioning.map(|options| Provisioning::new(options).unwrap()),
+            clock.clone(),
+            Arc::new(Counting(AtomicU64::new(0))),
+            options,
+        );
+        let router = with_fallbacks(Arc::clone(&receiver).routes(Door::open()));
+        Self {
+            store,
+            clock,
+            receiver,
+            router,
+        }
+    }
+
+    /// Sends any request. A test that would wait for ever fails instead.
+    pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
+        let answer = self.router.clone().oneshot(request);
+        let answer = timeout(Duration::from_mins(1), answer).await;
+        Answer::read(answer.expect("an answer").unwrap()).await
+    }
+
+    /// Sends JSON.
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.send(request(path, body.to_string())).await
+    }
+
+    /// Sends a start event.
+    pub(crate) async fn start(&self, event: &Value) -> Answer {
+        self.post(START, event).await
+    }
+
+    /// Sends a stop event.
+    pub(crate) async fn stop(&self, event: &Value) -> Answer {
+        self.post(STOP, event).await
+    }
+
+    /// The spans in the order of their starts, each as the events that it was made of.
+    pub(crate) fn kept(&self) -> Vec<(Value, Option<Value>)> {
+        self.spans().iter().map(events_of).collect()
+    }
+
+    /// The spans in the order of their starts.
+    pub(crate) fn spans(&self) -> Vec<Span> {
+        self.documents().into_iter().map(|kept| kept.span).collect()
+    }
+
+    /// The spans with what only the store knows of them.
+    pub(crate) fn documents(&self) -> Vec<Kept> {
+        self.store.memory.all()
+    }
+
+    /// The spans are those of these starts and stops, and no others.
+    #[track_caller]
+    pub(crate) fn holds(&self, spans: &[(&Value, Option<&Value>)]) {
+        let expected: Vec<_> = spans
+            .iter()
+            .map(|(start, stop)| ((*start).clone(), stop.cloned()))
+            .collect();
+        assert_eq!(self.kept(), expected);
+    }
+}
+
+/// A request with this body, which says that it is JSON.
+pub(crate) fn request(path: &str, body: impl Into<Body>) -> Request<Body> {
+    Request::post(path)
+        .header("content-type", "application/json")
+        .body(body.into())
+        .unwrap()
+}
+
+fn events_of(span: &Span) -> (Value, Option<Value>) {
+    let mut start = event_of(span.start_id.as_ref().map(ToString::to_string), span.start);
+    start.extend(fields_of(&span.target));
+    start.insert("measured_usage".to_owned(), json!(span.measures));
+    let stop = span.end.map(|end| {
+        let mut stop = event_of(span.end_id.as_ref().map(ToString::to_string), end);
+        stop.extend(fields_of(&span.target));
+        Value::Object(stop)
+    });
+    (Value::Object(start), stop)
+}
+
+fn event_of(id: Option<String>, timestamp: Timestamp) -> Map<String, Value> {
+    let mut event = Map::new();
+    event.extend(id.map(|id| ("id".to_owned(), Value::String(id))));
+    event.insert("timestamp".to_owned(), json!(timestamp.as_millis()));
+    event
+}
+
+fn fields_of(target: &Target) -> impl Iterator<Item = (String, Value)> {
+    let fields = target.fields().into_iter();
+    fields.map(|(name, id)| (name.to_owned(), json!(id.as_str())))
+}
