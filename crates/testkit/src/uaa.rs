@@ -67,6 +67,11 @@ impl StandInUaa {
         self.shared.base_url.clone()
     }
 
+    /// Gives another address as its own: that of something in front of it.
+    pub fn known_as(&self, url: &str) {
+        self.shared.state().known_as = Some(url.to_owned());
+    }
+
     /// Makes a client known.
     pub fn add_client(&self, id: &str, secret: &str, scopes: &[&str]) {
         let scopes = scopes.iter().map(|&scope| scope.to_owned()).collect();

@@ -39,22 +39,26 @@ fn with_header(key: &SigningKey, header: &Value) -> String {
     key.token("RS256", &header.to_string(), &claims(|_| {}))
 }
 
+type Forgeries = Vec<(&'static str, String)>;
+
 /// Tokens that must not be believed, though some are signed with the right key.
-fn forgeries(key: &SigningKey) -> Vec<(&'static str, String)> {
-    let other = SigningKey::rsa(key.id()).unwrap();
-    let own = SigningKey::p256(key.id()).unwrap();
+fn forgeries(key: &SigningKey) -> Forgeries {
+    let mut all = broken(key);
+    all.extend(signed_otherwise(key));
+    all.extend(with_odd_headers(key));
+    all.extend(with_odd_claims(key));
+    all
+}
+
+/// What is no token at all, or a good one that was tampered with.
+fn broken(key: &SigningKey) -> Forgeries {
     let good = claims(|_| {});
     let encode = |text: &str| URL_SAFE_NO_PAD.encode(text);
     let valid = token(key, &good);
     let (message, signature) = valid.rsplit_once('.').unwrap();
     let (header, _) = message.split_once('.').unwrap();
-    let public = SigningKey::shared(key.public_pem().as_bytes());
-    let trimmed = SigningKey::shared(key.public_pem().trim().as_bytes());
-    let hs256 = json!({ "alg": "HS256", "kid": key.id() }).to_string();
-    let none = json!({ "alg": "none", "kid": key.id() }).to_string();
-    let as_rs256 = json!({ "alg": "RS256", "kid": key.id() }).to_string();
-    let mut jwk = other.jwk();
-    jwk["kid"] = key.id().into();
+    let list = format!("{}.{}.{signature}", encode("[]"), encode(&good));
+    let others = encode(&claims(|claims| claims["client_id"] = "x".into()));
     vec![
         ("garbage", "garbage".to_owned()),
         ("an empty token", String::new()),
@@ -62,146 +66,101 @@ fn forgeries(key: &SigningKey) -> Vec<(&'static str, String)> {
         ("too many parts", format!("{valid}.x")),
         ("no signature", format!("{message}.")),
         ("no base64", format!("{header}.%%%.{signature}")),
-        (
-            "a list for a header",
-            format!("{}.{}.{signature}", encode("[]"), encode(&good)),
-        ),
-        (
-            "other claims under the signature",
-            format!(
-                "{header}.{}.{signature}",
-                encode(&claims(|claims| claims["client_id"] = "x".into()))
-            ),
-        ),
+        ("a list for a header", list),
+        ("other claims", format!("{header}.{others}.{signature}")),
+    ]
+}
+
+/// Signed with another key, or in another way than was agreed on.
+fn signed_otherwise(key: &SigningKey) -> Forgeries {
+    let other = SigningKey::rsa(key.id()).unwrap();
+    let own = SigningKey::p256(key.id()).unwrap();
+    let public = SigningKey::shared(key.public_pem().as_bytes());
+    let trimmed = SigningKey::shared(key.public_pem().trim().as_bytes());
+    let good = claims(|_| {});
+    let says = |algorithm: &str| json!({ "alg": algorithm, "kid": key.id() }).to_string();
+    let encode = |text: &str| URL_SAFE_NO_PAD.encode(text);
+    let unsigned = format!("{}.{}.", encode(&says("none")), encode(&good));
+    vec![
         ("another key of the same name", token(&other, &good)),
-        ("none", format!("{}.{}.", encode(&none), encode(&good))),
-        ("none, with a signature", key.token("RS256", &none, &good)),
-        (
-            "None",
-            with_header(key, &json!({ "alg": "None", "kid": key.id() })),
-        ),
-        (
-            "no algorithm",
-            with_header(key, &json!({ "kid": key.id() })),
-        ),
+        ("none", unsigned),
+        ("none, signed", key.token("RS256", &says("none"), &good)),
+        ("None", key.token("RS256", &says("None"), &good)),
         (
             "HS256 with the public key",
-            public.token("HS256", &hs256, &good),
+            public.token("HS256", &says("HS256"), &good),
         ),
         (
-            "HS256 with the public key, trimmed",
-            trimmed.token("HS256", &hs256, &good),
+            "the same, trimmed",
+            trimmed.token("HS256", &says("HS256"), &good),
         ),
         (
             "HS256 that says RS256",
-            public.token("HS256", &as_rs256, &good),
+            public.token("HS256", &says("RS256"), &good),
+        ),
+        ("another hash", key.token("RS512", &says("RS512"), &good)),
+        (
+            "another hash, hidden",
+            key.token("RS512", &says("RS256"), &good),
+        ),
+        ("another family", own.token("ES256", &says("ES256"), &good)),
+    ]
+}
+
+/// Headers that bring a key along, or ask for what is not understood.
+fn with_odd_headers(key: &SigningKey) -> Forgeries {
+    let other = SigningKey::rsa(key.id()).unwrap();
+    let good = claims(|_| {});
+    let named = |more: Value| {
+        let mut header = json!({ "alg": "RS256", "kid": key.id() });
+        for (name, value) in more.as_object().unwrap() {
+            header[name] = value.clone();
+        }
+        header.to_string()
+    };
+    let embedded = named(json!({ "jwk": other.jwk() }));
+    let led_astray = named(json!({ "jku": "http://127.0.0.1:1/", "x5u": "http://127.0.0.1:1/" }));
+    let nameless = json!({ "alg": "RS256", "jwk": other.jwk() }).to_string();
+    let critical = named(json!({ "crit": ["b64"], "b64": false }));
+    let twice = format!(r#"{{"alg":"none","alg":"RS256","kid":"{}"}}"#, key.id());
+    let no_algorithm = json!({ "kid": key.id() }).to_string();
+    vec![
+        ("an embedded key", other.token("RS256", &embedded, &good)),
+        (
+            "an embedded key without a name",
+            other.token("RS256", &nameless, &good),
         ),
         (
-            "another algorithm of the key",
-            key.token(
-                "RS512",
-                &json!({ "alg": "RS512", "kid": key.id() }).to_string(),
-                &good,
-            ),
+            "an address of keys",
+            other.token("RS256", &led_astray, &good),
         ),
+        ("a critical header", key.token("RS256", &critical, &good)),
         (
-            "another family",
-            own.token(
-                "ES256",
-                &json!({ "alg": "ES256", "kid": key.id() }).to_string(),
-                &good,
-            ),
+            "for a logout",
+            key.token("RS256", &named(json!({ "typ": "logout+jwt" })), &good),
         ),
-        (
-            "an embedded key",
-            other.token(
-                "RS256",
-                &json!({ "alg": "RS256", "kid": key.id(), "jwk": jwk }).to_string(),
-                &good,
-            ),
-        ),
-        (
-            "an embedded key of its own name",
-            other.token(
-                "RS256",
-                &json!({ "alg": "RS256", "jwk": jwk, "jku": "http://127.0.0.1:1/" }).to_string(),
-                &good,
-            ),
-        ),
-        (
-            "a critical header",
-            with_header(
-                key,
-                &json!({ "alg": "RS256", "kid": key.id(), "crit": ["b64"], "b64": false }),
-            ),
-        ),
-        (
-            "a token for a logout",
-            with_header(
-                key,
-                &json!({ "alg": "RS256", "kid": key.id(), "typ": "logout+jwt" }),
-            ),
-        ),
-        (
-            "a refresh token",
-            token(key, &claims(|claims| claims["jti"] = "abc-r".into())),
-        ),
-        (
-            "expired",
-            token(key, &claims(|claims| claims["exp"] = seconds(-11).into())),
-        ),
-        (
-            "expired long ago",
-            token(key, &claims(|claims| claims["exp"] = 1.into())),
-        ),
-        (
-            "not yet valid",
-            token(key, &claims(|claims| claims["nbf"] = seconds(30).into())),
-        ),
-        (
-            "no end",
-            token(key, &claims(|claims| claims["exp"] = Value::Null)),
-        ),
-        (
-            "an end that is text",
-            token(key, &claims(|claims| claims["exp"] = "9999999999".into())),
-        ),
-        (
-            "the end twice",
-            token(
-                key,
-                &format!(r#"{{"scope":["{WRITE}"],"exp":1,"exp":{}}}"#, seconds(60)),
-            ),
-        ),
-        (
-            "the scope twice",
-            token(
-                key,
-                &format!(
-                    r#"{{"scope":[],"scope":["{WRITE}"],"exp":{}}}"#,
-                    seconds(60)
-                ),
-            ),
-        ),
-        (
-            "the algorithm twice",
-            key.token(
-                "RS256",
-                &format!(r#"{{"alg":"none","alg":"RS256","kid":"{}"}}"#, key.id()),
-                &good,
-            ),
-        ),
-        (
-            "scopes in an object",
-            token(key, &claims(|claims| claims["scope"] = json!({ WRITE: 1 }))),
-        ),
-        (
-            "a huge token",
-            token(
-                key,
-                &claims(|claims| claims["pad"] = "x".repeat(20_000).into()),
-            ),
-        ),
+        ("the algorithm twice", key.token("RS256", &twice, &good)),
+        ("no algorithm", key.token("RS256", &no_algorithm, &good)),
+    ]
+}
+
+/// Claims that are signed as they should be, and not good enough.
+fn with_odd_claims(key: &SigningKey) -> Forgeries {
+    let with = |name: &str, value: Value| token(key, &claims(|claims| claims[name] = value));
+    let end = seconds(60);
+    let end_twice = format!(r#"{{"scope":["{WRITE}"],"exp":1,"exp":{end}}}"#);
+    let scope_twice = format!(r#"{{"scope":[],"scope":["{WRITE}"],"exp":{end}}}"#);
+    vec![
+        ("expired", with("exp", seconds(-11).into())),
+        ("expired long ago", with("exp", 1.into())),
+        ("not yet valid", with("nbf", seconds(30).into())),
+        ("no end", with("exp", Value::Null)),
+        ("an end that is text", with("exp", "9999999999".into())),
+        ("the end twice", token(key, &end_twice)),
+        ("the scope twice", token(key, &scope_twice)),
+        ("scopes in an object", with("scope", json!({ WRITE: 1 }))),
+        ("a refresh token", with("jti", "abc-r".into())),
+        ("a huge token", with("pad", "x".repeat(20_000).into())),
     ]
 }
 

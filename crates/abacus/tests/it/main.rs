@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may end with a panic")]
 
+mod tokens;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

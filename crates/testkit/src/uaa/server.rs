@@ -83,7 +83,11 @@ async fn answer(
 }
 
 fn discovery(shared: &Shared, path: &str) -> (u16, Value) {
-    let (kind, base) = (shared.state().discovery, &shared.base_url);
+    let (kind, known_as) = {
+        let state = shared.state();
+        (state.discovery, state.known_as.clone())
+    };
+    let base = known_as.unwrap_or_else(|| shared.base_url.clone());
     match (path, kind) {
         ("/v2/info", Discovery::Info) => (200, json!({ "token_endpoint": base })),
         ("/", Discovery::Root) => {

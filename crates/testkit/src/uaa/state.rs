@@ -45,6 +45,8 @@ pub enum Trouble {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) discovery: Discovery,
+    /// The address it gives as its own, where that is another.
+    pub(super) known_as: Option<String>,
     /// The last one signs.
     pub(super) keys: Vec<SigningKey>,
     /// Ids, secrets and scopes.
@@ -62,6 +64,7 @@ impl State {
     pub(super) fn new(discovery: Discovery) -> Result<Self> {
         let mut state = Self {
             discovery,
+            known_as: None,
             keys: Vec::new(),
             clients: Vec::new(),
             life: Duration::from_mins(10),
