@@ -11,7 +11,9 @@ use axum::response::{IntoResponse, Response};
 use sampler_abacus::Mapped;
 use sampler_domain::{Field, Span, SpanId, StartEvent, StopEvent, Timestamp};
 use sampler_service::problem::{FieldError, Pointer, Problem, ProblemType};
+use sampler_service::security::Grant;
 use sampler_store::{NewSpan, NewStop, Started, Stopped, StoreError};
+use serde_json::Value;
 use tracing::{error, info, warn};
 
 use crate::{Receiver, body, event};
@@ -80,9 +82,18 @@ fn answer(request: &'static str, outcome: Result<impl IntoResponse, Problem>) ->
 }
 
 impl Receiver {
+    /// Reads the body, and turns it away where the token is not for its resource. That is the
+    /// first thing to be looked at in it, so that nothing else is told to whom it is none of.
+    async fn read(&self, request: Request<Body>) -> Result<Value, Problem> {
+        let grant = Grant::of_request(request.extensions());
+        let body = body::read(request, &self.options).await?;
+        grant.require(body.get("resource_id").and_then(Value::as_str))?;
+        Ok(body)
+    }
+
     async fn start(&self, request: Request<Body>) -> Result<Kept, Problem> {
         let _place = self.admission.other()?;
-        let event = event::start(body::read(request, &self.options).await?)?;
+        let event = event::start(self.read(request).await?)?;
         self.require_prepared()?;
         let now = self.clock.now();
         if !self.options.slack.admits(event.timestamp, now) {
@@ -120,7 +131,7 @@ impl Receiver {
 
     async fn stop(&self, request: Request<Body>) -> Result<Kept, Problem> {
         let _place = self.admission.stop()?;
-        let event = event::stop(body::read(request, &self.options).await?)?;
+        let event = event::stop(self.read(request).await?)?;
         self.require_prepared()?;
         let now = self.clock.now();
         if !self.options.slack.admits(event.timestamp, now) {
@@ -154,7 +165,7 @@ impl Receiver {
 
     async fn map(&self, request: Request<Body>) -> Result<StatusCode, Problem> {
         let _place = self.admission.other()?;
-        let mapping = event::mapping(body::read(request, &self.options).await?)?;
+        let mapping = event::mapping(self.read(request).await?)?;
         let Some(provisioning) = &self.provisioning else {
             let detail = "This receiver was not told where the provisioning service is.";
             return Err(Problem::new(ProblemType::ProvisioningFailed, detail));

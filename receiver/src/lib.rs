@@ -1,7 +1,8 @@
 //! The receiver: takes start and stop events from resource providers and keeps them as spans
 //! (sections 3, 6.1 and 6.2 of the paper). It is stateless; any number of instances share a store.
 //!
-//! A request goes through these, in this order: [`admission`] (is there room?), [`body`] (is it
+//! A request goes through these, in this order: the door of `sampler_service::security` (who is
+//! it?), [`admission`] (is there room?), [`body`] (is it
 //! JSON, and of a fit size?), [`event`] (are the fields what they should be?), the slack, the
 //! store. What it is answered is decided in [`controllers`].
 
@@ -21,6 +22,7 @@ use axum::routing::post;
 use sampler_abacus::Provisioning;
 use sampler_domain::{Policy, Slack};
 use sampler_service::environment::{Clock, Random};
+use sampler_service::security::Door;
 use sampler_store::SpanStore;
 
 use admission::Admission;
@@ -94,13 +96,14 @@ impl Receiver {
         self.prepared.load(Ordering::Acquire)
     }
 
-    /// The routes of the API. Whoever is to be kept out is kept out here, before a body is read:
-    /// see `sampler_service::security`.
-    pub fn routes(self: Arc<Self>) -> Router {
-        Router::new()
+    /// The routes of the API, behind `door`: whoever is to be kept out is kept out there, before a
+    /// body is read.
+    pub fn routes(self: Arc<Self>, door: Door) -> Router {
+        let routes = Router::new()
             .route("/v1/events/start", post(controllers::start))
             .route("/v1/events/stop", post(controllers::stop))
             .route("/v1/mappings", post(controllers::map))
-            .with_state(self)
+            .with_state(self);
+        door.guard(routes)
     }
 }

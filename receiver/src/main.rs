@@ -18,6 +18,9 @@ use sampler_store::SpanStore;
 use sampler_store_mongo::{MongoOptions, MongoStore};
 use secrecy::ExposeSecret;
 
+/// What the provisioning service wants to see in a token that comes with mappings.
+const PROVISIONING_SCOPE: &str = "abacus.usage.write";
+
 fn main() -> ExitCode {
     let settings = match load_from_process(&PROGRAM, Settings::read) {
         Ok(settings) => settings,
@@ -41,13 +44,21 @@ async fn run(settings: Settings, stop: Stop) -> anyhow::Result<()> {
         Arc::new(SystemRandom),
         options(&settings),
     );
+    let door = settings.security.door(Arc::clone(&clock))?;
     let mut health = Health::new(clock, stop.clone());
+    if let Some(check) = settings.security.health_check()? {
+        health.require_credentials(check);
+    }
     let reachable = health.progress("database", settings.health.threshold);
     let asked = Arc::clone(&receiver);
     health.check("indexes", move || std::future::ready(asked.is_prepared()));
+    let guarded = door.clone();
+    health.check("token keys", move || std::future::ready(guarded.is_ready()));
     // Health is told from the beginning; a large collection takes its time to be indexed.
     let listener = bind(&settings.http).await?;
-    let router = Arc::clone(&receiver).routes().merge(health.routes());
+    let router = Arc::clone(&receiver)
+        .routes(door.clone())
+        .merge(health.routes());
     let serving = serve(listener, router, &stop);
     let preparing = async {
         match store.migrate_when_possible(stop.soft().cancelled()).await {
@@ -61,7 +72,8 @@ async fn run(settings: Settings, stop: Stop) -> anyhow::Result<()> {
         watch(&store, &reachable, settings.health.threshold, &stop).await;
         Ok(())
     };
-    let (served, prepared) = tokio::join!(serving, preparing);
+    let refreshing = stop.soft().run_until_cancelled(door.keep_fresh());
+    let (served, prepared, _) = tokio::join!(serving, preparing, refreshing);
     served.context("serving HTTP").and(prepared)
 }
 
@@ -104,6 +116,8 @@ fn provisioning(settings: &Settings) -> anyhow::Result<Option<Provisioning>> {
         url: url.clone(),
         timeout: settings.provisioning_timeout,
         skip_ssl_validation: settings.security.skip_ssl_validation,
+        authorities: settings.security.authorities.clone(),
+        tokens: settings.security.tokens(PROVISIONING_SCOPE)?,
     };
     Ok(Some(Provisioning::new(&options)?))
 }

@@ -204,16 +204,22 @@ impl Settings {
                  SAMPLER_DIMENSION (sampling.dimension): the receiver needs both or none",
             );
         }
+        let security = SecuritySettings::read(reader);
+        security.require_keys(reader);
+        let provisioning_url = reader.optional_url("provisioning.url");
+        if provisioning_url.is_some() {
+            security.require_client(reader);
+        }
         Some(Self {
             http: HttpSettings::read(reader),
             database: DatabaseSettings::read(reader),
             health: HealthSettings::read(reader),
             log: LogSettings::read(reader),
-            security: SecuritySettings::read(reader),
+            security,
             max_inflight: reader.integer("limits.inflight"),
             max_payload: reader.size("limits.payload"),
             body_timeout: reader.duration("limits.body_timeout"),
-            provisioning_url: reader.optional_url("provisioning.url"),
+            provisioning_url,
             provisioning_timeout: reader.duration("provisioning.timeout"),
             lenient_repeats: reader.boolean("events.lenient_repeats"),
             allow_overlap: reader.boolean("events.allow_overlap"),

@@ -184,15 +184,71 @@ async fn fault_14_mistakes_in_the_settings_are_named_at_once_and_exit_64() {
     assert!(!output.contains("hush"), "{output}");
 }
 
+/// There is no state in which a program that was told to be secure stands open.
 #[tokio::test]
-async fn what_cannot_be_secured_yet_does_not_start() {
-    for program in ["sampler-receiver", "sampler-worker"] {
-        for setting in ["SECURED", "HEALTHCHECK_SECURED"] {
-            let launch = Launch::new(program).env("COLLECTOR_URL", "http://localhost:1");
-            let program = launch.env(setting, "true").spawn().await.unwrap();
-            assert_eq!(program.wait_exit(PATIENCE).await.unwrap(), 64);
-            assert!(program.lines().join("\n").contains(setting));
+async fn what_cannot_be_secured_does_not_start() {
+    let api = ("AUTH_SERVER", "http://localhost:1");
+    let receiver = "sampler-receiver";
+    let pem = "-----BEGIN PUBLIC KEY-----\nabc\n-----END PUBLIC KEY-----";
+    let provisioning = ("PROVISIONING_URL", "http://localhost:1");
+    for (program, switch, more, named) in [
+        (receiver, "SECURED", vec![], "JWTKEY"),
+        (
+            receiver,
+            "SECURED",
+            vec![("JWTALGO", "RS256"), ("JWTKEY", "text")],
+            "JWTKEY",
+        ),
+        (
+            receiver,
+            "SECURED",
+            vec![("JWTALGO", "RS256"), ("JWTKEY", pem)],
+            "JWTKEY",
+        ),
+        (
+            receiver,
+            "SECURED",
+            vec![("JWTALGO", "HS256"), ("JWTKEY", pem)],
+            "JWTKEY",
+        ),
+        (
+            receiver,
+            "SECURED",
+            vec![("JWTALGO", "none"), ("JWTKEY", "k")],
+            "JWTALGO",
+        ),
+        (
+            receiver,
+            "SECURED",
+            vec![("JWTALGO", "HS256"), api],
+            "JWTALGO",
+        ),
+        (receiver, "SECURED", vec![api, provisioning], "CLIENT_ID"),
+        (receiver, "HEALTHCHECK_SECURED", vec![], "AUTH_SERVER"),
+        ("sampler-worker", "SECURED", vec![], "CLIENT_SECRET"),
+        (
+            "sampler-worker",
+            "SECURED",
+            vec![("CLIENT_ID", "a"), ("CLIENT_SECRET", "b")],
+            "AUTH_SERVER",
+        ),
+        (
+            "sampler-worker",
+            "HEALTHCHECK_SECURED",
+            vec![],
+            "AUTH_SERVER",
+        ),
+    ] {
+        let mut launch = Launch::new(program).env("COLLECTOR_URL", "http://localhost:1");
+        for (name, value) in more {
+            launch = launch.env(name, value);
         }
+        let program = launch.env(switch, "true").spawn().await.unwrap();
+        assert_eq!(program.wait_exit(PATIENCE).await.unwrap(), 64, "{named}");
+        wait_until("it names the setting", PATIENCE, async || {
+            program.lines().join("\n").contains(named)
+        })
+        .await;
     }
 }
 

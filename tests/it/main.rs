@@ -6,6 +6,8 @@ mod landscape;
 mod lifecycle;
 mod main_job;
 mod outages;
+mod secured;
 mod settings;
 mod takeover;
+mod tls;
 mod trace;

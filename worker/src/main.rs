@@ -17,6 +17,9 @@ use sampler_worker::settings::{PROGRAM, Settings, millis};
 use sampler_worker::{Options, Parts, Worker};
 use secrecy::ExposeSecret;
 
+/// What the collector wants to see in a token that comes with usages of any resource.
+const COLLECTOR_SCOPE: &str = "abacus.usage.sampler.write";
+
 fn main() -> ExitCode {
     let settings = match load_from_process(&PROGRAM, Settings::read) {
         Ok(settings) => settings,
@@ -38,8 +41,13 @@ async fn run(settings: Settings, stop: Stop) -> anyhow::Result<()> {
         url: settings.collector_url.clone(),
         timeout: settings.post_timeout,
         skip_ssl_validation: settings.security.skip_ssl_validation,
+        authorities: settings.security.authorities.clone(),
+        tokens: settings.security.tokens(COLLECTOR_SCOPE)?,
     })?;
     let mut health = Health::new(Arc::clone(&clock), stop.clone());
+    if let Some(check) = settings.security.health_check()? {
+        health.require_credentials(check);
+    }
     let parts = Parts {
         store: store.clone(),
         collector: Arc::new(collector),

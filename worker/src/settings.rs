@@ -284,6 +284,7 @@ impl Settings {
 
     /// What each alone is fine, but together would bill wrongly or never be well.
     fn check(&self, reader: &mut Reader<'_>) {
+        self.security.require_client(reader);
         let slack = SlackSettings::read(reader);
         if self.retention < slack.past {
             reader.complain(

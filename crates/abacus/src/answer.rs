@@ -48,7 +48,8 @@ pub fn answer_of(status: u16, retry_after: Option<&str>, body: &str, now: Timest
         429 => Answer::Wait {
             after: after.unwrap_or(WAIT_DEFAULT),
         },
-        500..=599 => Answer::TryAgain {
+        // 401 and 403 say something of us, not of the usage: it is as good as before.
+        401 | 403 | 500..=599 => Answer::TryAgain {
             after,
             error: describe(status, body),
         },
@@ -116,8 +117,8 @@ mod tests {
             (301, "refused"),
             (304, "refused"),
             (400, "refused"),
-            (401, "refused"),
-            (403, "refused"),
+            (401, "try again"),
+            (403, "try again"),
             (404, "refused"),
             (409, "accepted"),
             (413, "refused"),

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use async_trait::async_trait;
+use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, DATE, RETRY_AFTER};
-use reqwest::{Client, Response};
 use sampler_domain::{Timestamp, Usage};
 use tracing::{info, warn};
 use url::Url;
 
 use crate::answer::{Answer, answer_of, clock_ahead};
-use crate::http::{AbacusOptions, ClientError, client, describe, join};
+use crate::http::{AbacusOptions, Caller, ClientError, join};
 
 /// What is kept of the body of an answer, in bytes.
 const BODY_LEN_MAX: usize = 512;
@@ -35,7 +35,7 @@ pub trait Collector: Send + Sync + 'static {
 /// The collector over HTTP.
 #[derive(Clone, Debug)]
 pub struct HttpCollector {
-    client: Client,
+    caller: Caller,
     url: Url,
     ahead: Arc<AtomicI64>,
 }
@@ -48,7 +48,7 @@ impl HttpCollector {
     pub fn new(options: &AbacusOptions) -> Result<Self, ClientError> {
         let url = join(&options.url, &["v1", "metering", "collected", "usage"]);
         Ok(Self {
-            client: client(options)?,
+            caller: Caller::new(options)?,
             url,
             ahead: Arc::default(),
         })
@@ -60,18 +60,16 @@ impl Collector for HttpCollector {
     async fn post(&self, usage: &Usage, now: Timestamp) -> Answer {
         let body = serde_json::to_vec(usage).expect("ids, numbers and JSON values serialise");
         let request = self
-            .client
+            .caller
             .post(self.url.clone())
-            .header(CONTENT_TYPE, "application/json");
-        match request.body(body).send().await {
+            .header(CONTENT_TYPE, "application/json")
+            .body(body);
+        match self.caller.send(request).await {
             Ok(response) => {
                 self.compare_clocks(&response, now);
                 read(response, now).await
             }
-            Err(error) => Answer::TryAgain {
-                after: None,
-                error: describe(error),
-            },
+            Err(error) => Answer::TryAgain { after: None, error },
         }
     }
 

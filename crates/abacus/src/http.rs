@@ -1,11 +1,13 @@
-//! The HTTP client towards Abacus, and the one place where its URLs are put together.
+//! How requests to Abacus are sent, and the one place where its URLs are put together.
 
-use std::error::Error;
+use std::sync::Arc;
 use std::time::Duration;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use reqwest::Client;
-use reqwest::redirect::Policy;
+use reqwest::header::AUTHORIZATION;
+use reqwest::{Client, RequestBuilder, Response, StatusCode};
+use sampler_oauth::http::describe;
+use sampler_oauth::{CaBundle, ClientCredentials, HttpOptions, TlsError};
 use url::Url;
 
 /// All that RFC 3986 does not call unreserved.
@@ -24,24 +26,63 @@ pub struct AbacusOptions {
     pub timeout: Duration,
     /// Whether any certificate will do. For landscapes that have no better.
     pub skip_ssl_validation: bool,
+    /// Whom to trust besides the system's authorities.
+    pub authorities: CaBundle,
+    /// Where the tokens come from that requests carry; without it they carry none.
+    pub tokens: Option<Arc<ClientCredentials>>,
 }
 
 /// The client cannot be set up.
 #[derive(Debug, thiserror::Error)]
 #[error("the HTTP client cannot be set up")]
-pub struct ClientError(#[from] reqwest::Error);
+pub struct ClientError(#[from] TlsError);
 
-/// A client that keeps its connections, takes no redirects for answers, and never waits for ever.
-pub(crate) fn client(options: &AbacusOptions) -> Result<Client, ClientError> {
-    Ok(Client::builder()
-        .user_agent(concat!("sampler/", env!("CARGO_PKG_VERSION")))
-        .timeout(options.timeout)
-        .connect_timeout(options.timeout.min(Duration::from_secs(10)))
-        .pool_idle_timeout(Duration::from_mins(1))
-        .tcp_nodelay(true)
-        .redirect(Policy::none())
-        .danger_accept_invalid_certs(options.skip_ssl_validation)
-        .build()?)
+/// Sends requests, each with the token of the moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    client: Client,
+    tokens: Option<Arc<ClientCredentials>>,
+}
+
+impl Caller {
+    pub(crate) fn new(options: &AbacusOptions) -> Result<Self, ClientError> {
+        let client = sampler_oauth::http::client(&HttpOptions {
+            timeout: options.timeout,
+            skip_ssl_validation: options.skip_ssl_validation,
+            authorities: options.authorities.clone(),
+        })?;
+        Ok(Self {
+            client,
+            tokens: options.tokens.clone(),
+        })
+    }
+
+    pub(crate) fn post(&self, url: Url) -> RequestBuilder {
+        self.client.post(url)
+    }
+
+    /// Sends a request. Where its token is refused it is sent once more with a new one: tokens can
+    /// be revoked, and keys be changed, before their time. The error is one for the log.
+    pub(crate) async fn send(&self, request: RequestBuilder) -> Result<Response, String> {
+        let Some(tokens) = &self.tokens else {
+            return request.send().await.map_err(describe);
+        };
+        let again = request.try_clone();
+        let token = tokens.token().await.map_err(|error| error.to_string())?;
+        let request = request.header(AUTHORIZATION, token.header());
+        let response = request.send().await.map_err(describe)?;
+        if response.status() != StatusCode::UNAUTHORIZED {
+            return Ok(response);
+        }
+        match again {
+            Some(again) if tokens.refused(&token) => {
+                let token = tokens.token().await.map_err(|error| error.to_string())?;
+                let again = again.header(AUTHORIZATION, token.header());
+                again.send().await.map_err(describe)
+            }
+            Some(_) | None => Ok(response),
+        }
+    }
 }
 
 /// `base` with path segments appended, each percent-encoded.
@@ -57,18 +98,6 @@ pub(crate) fn join(base: &Url, segments: &[&str]) -> Url {
     let mut url = base.clone();
     url.set_path(&path);
     url
-}
-
-/// What went wrong, with its causes, without the URL.
-pub(crate) fn describe(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

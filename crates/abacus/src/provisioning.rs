@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use reqwest::Client;
 use reqwest::header::RETRY_AFTER;
 use sampler_domain::{Id, Timestamp};
 use url::Url;
 
 use crate::answer::wait;
-use crate::http::{AbacusOptions, ClientError, client, describe, join};
+use crate::http::{AbacusOptions, Caller, ClientError, join};
 
 /// Which plans of Abacus apply to a plan of a resource. No name may be `.` or `..`: names are
 /// segments of a path.
@@ -65,7 +64,7 @@ pub fn verdict(status: u16, retry_after: Option<&str>, now: Timestamp) -> Result
 /// The provisioning service over HTTP.
 #[derive(Clone, Debug)]
 pub struct Provisioning {
-    client: Client,
+    caller: Caller,
     url: Url,
 }
 
@@ -76,7 +75,7 @@ impl Provisioning {
     /// Where the client cannot be set up.
     pub fn new(options: &AbacusOptions) -> Result<Self, ClientError> {
         Ok(Self {
-            client: client(options)?,
+            caller: Caller::new(options)?,
             url: options.url.clone(),
         })
     }
@@ -117,10 +116,9 @@ impl Provisioning {
             of_resource,
             plan.as_str(),
         ];
-        let answer = self.client.post(join(&self.url, &segments)).send().await;
-        let response = answer.map_err(|error| Mapped::Failed {
-            error: describe(error),
-        })?;
+        let request = self.caller.post(join(&self.url, &segments));
+        let answer = self.caller.send(request).await;
+        let response = answer.map_err(|error| Mapped::Failed { error })?;
         let retry_after = response
             .headers()
             .get(RETRY_AFTER)

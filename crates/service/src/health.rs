@@ -4,10 +4,12 @@
 //! where it hangs, and *checks*, which ask something whenever somebody wants to know. Both are
 //! looked at anew each time, so health that was lost comes back by itself.
 //!
-//! - `GET /healthcheck` is `{"healthy":true}`, or a problem that names the probes that fail.
+//! - `GET /healthcheck` is `{"healthy":true}`, or a problem that names the probes that fail. Where
+//!   [`Health::require_credentials`] says so, it is for those who show some.
 //! - `GET /healthz/live` needs nothing but a program that still answers: only its failure is a
 //!   reason to start the program anew.
-//! - `GET /healthz/ready` fails with the probes, too, and once the program was asked to stop.
+//! - `GET /healthz/ready` fails with the probes, too, and once the program was asked to stop. It
+//!   needs no credentials, so it does not say which probes.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,6 +22,8 @@ use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use http::HeaderMap;
+use sampler_oauth::BasicCheck;
 use serde_json::json;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
@@ -28,6 +32,7 @@ use tokio::time::timeout;
 use crate::environment::Clock;
 use crate::lifecycle::Stop;
 use crate::problem::{Problem, ProblemType};
+use crate::security::credentials;
 
 /// How long a check may take before it counts as failed.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
@@ -38,6 +43,7 @@ pub struct Health {
     clock: Arc<dyn Clock>,
     stop: Stop,
     probes: Vec<(&'static str, Probe)>,
+    door: Option<Arc<BasicCheck>>,
 }
 
 /// Something that tells whether it is well.
@@ -54,7 +60,13 @@ impl Health {
             clock,
             stop,
             probes: Vec::new(),
+            door: None,
         }
+    }
+
+    /// From now on `GET /healthcheck` is only for those who show credentials that pass `check`.
+    pub fn require_credentials(&mut self, check: BasicCheck) {
+        self.door = Some(Arc::new(check));
     }
 
     /// Adds a probe that is well for `threshold` after each beat of what is returned, and after
@@ -157,7 +169,12 @@ impl Check {
     }
 }
 
-async fn healthcheck(State(health): State<Health>) -> Response {
+async fn healthcheck(State(health): State<Health>, headers: HeaderMap) -> Response {
+    if let Some(door) = &health.door
+        && let Err(problem) = credentials(&headers, door).await
+    {
+        return problem.into_response();
+    }
     match unhealthy(&health).await {
         None => Json(json!({"healthy": true})).into_response(),
         Some(problem) => problem.into_response(),
@@ -173,10 +190,11 @@ async fn ready(State(health): State<Health>) -> Response {
         let detail = "The program was asked to stop and takes in nothing new.";
         return Problem::new(ProblemType::ShuttingDown, detail).into_response();
     }
-    match unhealthy(&health).await {
-        None => Json(json!({"status": "ready"})).into_response(),
-        Some(problem) => problem.into_response(),
+    if health.failing().await.is_empty() {
+        return Json(json!({"status": "ready"})).into_response();
     }
+    let detail = "The program is not well. The health check says more.";
+    Problem::new(ProblemType::Unhealthy, detail).into_response()
 }
 
 async fn unhealthy(health: &Health) -> Option<Problem> {

@@ -2,6 +2,8 @@
 //!
 //! - [`mongod`]: a real MongoDB replica set on any machine, and a fresh database per test.
 //! - [`abacus`]: a stand-in for the Abacus collector that judges, forgets and lies on demand.
+//! - [`tls`]: certificates, and TLS in front of what speaks without.
+//! - [`uaa`]: a stand-in for UAA, and keys that sign whatever a test wants.
 //! - [`program`]: the real receiver and worker as child processes.
 //! - [`build`]: bodies of events; [`wait_until`]: waiting without sleeping.
 
@@ -10,6 +12,8 @@ pub mod build;
 pub mod guard;
 pub mod mongod;
 pub mod program;
+pub mod tls;
+pub mod uaa;
 mod unique;
 mod wait;
 mod workspace;

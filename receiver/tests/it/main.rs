@@ -4,11 +4,14 @@
 #![expect(clippy::unwrap_used, reason = "a test may end with a panic")]
 
 mod answer;
+mod attacks;
 mod bodies;
 mod database;
+mod doors;
 mod event;
 mod events;
 mod given;
+mod knock;
 mod malformed;
 mod mappings;
 mod near;

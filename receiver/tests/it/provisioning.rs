@@ -12,6 +12,7 @@ use axum::http::Response;
 use axum::routing::post;
 use http_body_util::BodyExt;
 use sampler_abacus::AbacusOptions;
+use sampler_oauth::CaBundle;
 use tokio::net::TcpListener;
 
 /// What the service is asked: to map part `[0]` of resource `[1]`, plan `[2]`, to plan `[3]`.
@@ -68,6 +69,8 @@ pub(crate) fn options(address: SocketAddr) -> AbacusOptions {
         url: format!("http://{address}/base/").parse().unwrap(),
         timeout: Duration::from_secs(20),
         skip_ssl_validation: false,
+        authorities: CaBundle::default(),
+        tokens: None,
     }
 }
 

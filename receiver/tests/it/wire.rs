@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sampler_service::http::serve;
 use sampler_service::lifecycle::Stop;
+use sampler_service::security::Door;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -17,7 +18,7 @@ const LIMIT: usize = 1024;
 async fn exchange(world: &World, head: &str, pieces: &[&str], close: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let (stop, router) = (Stop::new(), world.receiver.clone().routes());
+    let (stop, router) = (Stop::new(), world.receiver.clone().routes(Door::open()));
     let of_server = stop.clone();
     let server = tokio::spawn(async move { serve(listener, router, &of_server).await });
     let mut client = TcpStream::connect(address).await.unwrap();

@@ -12,6 +12,7 @@ use sampler_domain::{Granularities, Granularity, Policy, Slack, Span, Target, Ti
 use sampler_receiver::{Options, Receiver};
 use sampler_service::environment::{Clock, Random};
 use sampler_service::http::with_fallbacks;
+use sampler_service::security::Door;
 use sampler_store::memory::{Kept, MemoryStore};
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
@@ -128,7 +129,7 @@ impl World {
             Arc::new(Counting(AtomicU64::new(0))),
             options,
         );
-        let router = with_fallbacks(Arc::clone(&receiver).routes());
+        let router = with_fallbacks(Arc::clone(&receiver).routes(Door::open()));
         Self {
             store,
             clock,

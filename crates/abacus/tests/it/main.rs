@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may end with a panic")]
 
+mod tokens;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -17,6 +19,7 @@ use sampler_domain::{
     Granularities, Granularity, Id, Interval, Measures, Planned, Policy, Span, SpanId, StartEvent,
     Target, Timestamp, Usage,
 };
+use sampler_oauth::CaBundle;
 use tokio::net::TcpListener;
 
 const NOW: Timestamp = Timestamp::clamped(1_773_144_000_000);
@@ -54,6 +57,8 @@ fn options(address: std::net::SocketAddr) -> AbacusOptions {
         url: format!("http://{address}").parse().unwrap(),
         timeout: Duration::from_millis(500),
         skip_ssl_validation: false,
+        authorities: CaBundle::default(),
+        tokens: None,
     }
 }
 

@@ -23,6 +23,7 @@ use crate::settings::HttpSettings;
 use patience::Patience;
 
 pub use router::with_fallbacks;
+pub(crate) use router::{method_not_allowed, not_found};
 
 /// How long to wait before trying again where the system has no room for another connection.
 const NO_ROOM_PAUSE: Duration = Duration::from_millis(100);

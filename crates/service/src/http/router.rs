@@ -19,7 +19,7 @@ pub fn with_fallbacks(router: Router) -> Router {
         .layer(middleware::from_fn(catch_panic))
 }
 
-async fn not_found() -> Problem {
+pub(crate) async fn not_found() -> Problem {
     Problem::new(
         ProblemType::NotFound,
         "None of the addresses that are served here is this one.",
@@ -27,7 +27,7 @@ async fn not_found() -> Problem {
 }
 
 /// The router adds `Allow`: it knows what the path offers.
-async fn method_not_allowed() -> Problem {
+pub(crate) async fn method_not_allowed() -> Problem {
     let detail = "This address does not offer the method; the header Allow names those it does.";
     Problem::new(ProblemType::MethodNotAllowed, detail)
 }

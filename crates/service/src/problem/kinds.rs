@@ -28,6 +28,7 @@ pub enum ProblemType {
     Overloaded,
     DatabaseUnavailable,
     ProvisioningBusy,
+    TokenServerUnavailable,
     Unhealthy,
     ShuttingDown,
 }
@@ -83,7 +84,7 @@ const NOTHING: &str = "Nothing.";
 const RETRY: &str = "Sends the same event again, with the same `id`, after the seconds in \
     `Retry-After`, and again until it is taken.";
 
-static ENTRIES: [Entry; 23] = [
+static ENTRIES: [Entry; 24] = [
     Entry {
         kind: ProblemType::MalformedJson,
         slug: "malformed-json",
@@ -286,6 +287,16 @@ static ENTRIES: [Entry; 23] = [
             three mappings may have been made.",
         provider: "Sends the mapping again after the seconds in `Retry-After`.",
         operator: NOTHING,
+    },
+    Entry {
+        kind: ProblemType::TokenServerUnavailable,
+        slug: "token-server-unavailable",
+        status: StatusCode::SERVICE_UNAVAILABLE,
+        title: "The token cannot be checked now",
+        when: "The token names a key that is not known, or none is known yet, and the token server \
+            cannot be asked. The body was not looked at.",
+        provider: RETRY,
+        operator: "Looks at the token server (UAA), and whether `AUTH_SERVER` leads to it.",
     },
     Entry {
         kind: ProblemType::Unhealthy,

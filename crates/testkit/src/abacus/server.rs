@@ -84,6 +84,9 @@ async fn answer(shared: Arc<Shared>, request: Request<IncomingBody>) -> Answer {
         return Ok(document(&shared, number));
     }
     if let (Some(path), &Method::POST) = (path.strip_prefix(MAPPINGS_PATH), &method) {
+        if !shared.state().is_authorized(bearer(&headers)) {
+            return Ok(empty(StatusCode::UNAUTHORIZED));
+        }
         return mapping(&shared, path).await;
     }
     Ok(empty(StatusCode::NOT_FOUND))
@@ -91,9 +94,7 @@ async fn answer(shared: Arc<Shared>, request: Request<IncomingBody>) -> Answer {
 
 async fn usage(shared: &Shared, headers: &HeaderMap, body: Bytes) -> Answer {
     let at = (shared.clock)();
-    let authorization = headers
-        .get(AUTHORIZATION)
-        .and_then(|value| value.to_str().ok());
+    let authorization = bearer(headers);
     let orders = orders(shared, Endpoint::Usage, || {
         serde_json::from_slice(&body).ok()
     });
@@ -110,6 +111,12 @@ async fn usage(shared: &Shared, headers: &HeaderMap, body: Bytes) -> Answer {
         Some(answer) => answer,
         None => pending().await,
     }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    headers
+        .get(AUTHORIZATION)
+        .and_then(|value| value.to_str().ok())
 }
 
 /// The answer to a usage; `None` for none, ever.

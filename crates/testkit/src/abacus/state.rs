@@ -163,12 +163,17 @@ impl State {
         reply
     }
 
+    /// Whether the header is the one that is wanted, if one is.
+    pub(super) fn is_authorized(&self, authorization: Option<&str>) -> bool {
+        let Some(bearer) = &self.options.bearer else {
+            return true;
+        };
+        authorization.and_then(|header| header.strip_prefix("Bearer ")) == Some(bearer.as_str())
+    }
+
     fn parse(&self, incoming: &Incoming) -> Result<Usage, Reply> {
-        if let Some(bearer) = &self.options.bearer {
-            let wanted = format!("Bearer {bearer}");
-            if incoming.authorization.as_ref() != Some(&wanted) {
-                return Err(Reply::Unauthorized);
-            }
+        if !self.is_authorized(incoming.authorization.as_deref()) {
+            return Err(Reply::Unauthorized);
         }
         let usage = Usage::parse(&incoming.body).map_err(Reply::Refused)?;
         if self.options.requires_mappings && !self.is_mapped(&usage) {

@@ -32,6 +32,8 @@ pub(super) struct MemberOptions {
     pub(super) cache_gb: f32,
     /// Removed when the server is killed because its owner is gone.
     pub(super) remove: Option<PathBuf>,
+    /// What else it is started with.
+    pub(super) arguments: Vec<String>,
 }
 
 /// A member of a replica set: its process, if it runs, and the port that it keeps.
@@ -109,6 +111,7 @@ impl Member {
         if options.test_commands {
             arguments.extend(["--setParameter", "enableTestCommands=1"].map(OsString::from));
         }
+        arguments.extend(options.arguments.iter().map(OsString::from));
         arguments
     }
 

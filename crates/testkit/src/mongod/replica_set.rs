@@ -37,6 +37,8 @@ pub struct Options {
     pub cache_gb: f32,
     /// How long the members miss a primary before they elect another.
     pub election_timeout: Duration,
+    /// More arguments for each member.
+    pub arguments: Vec<String>,
 }
 
 impl Options {
@@ -49,6 +51,7 @@ impl Options {
             test_commands: true,
             cache_gb: 0.25,
             election_timeout: Duration::from_secs(2),
+            arguments: Vec::new(),
         }
     }
 
@@ -104,6 +107,7 @@ impl ReplicaSet {
                 test_commands: options.test_commands,
                 cache_gb: options.cache_gb,
                 remove: removed.clone(),
+                arguments: options.arguments.clone(),
             };
             let port = options.ports.get(number).copied().unwrap_or(0);
             let member = Member::start(member, port).await?;

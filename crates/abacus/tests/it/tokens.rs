@@ -1,0 +1,108 @@
+//! Requests that carry a token.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::Router;
+use axum::http::{HeaderMap, StatusCode};
+use sampler_abacus::{Answer, Collector, HttpCollector};
+use sampler_oauth::http::client;
+use sampler_oauth::{CaBundle, Client, ClientCredentials, Discoverer, HttpOptions, TokenServer};
+use sampler_testkit::uaa::{Discovery, Offer, StandInUaa, Trouble};
+
+use crate::{NOW, serve, usage};
+
+const SCOPE: &str = "abacus.usage.sampler.write";
+
+async fn tokens() -> (StandInUaa, Arc<ClientCredentials>) {
+    let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
+    uaa.add_client("sampler", "hush", &[SCOPE]);
+    let options = HttpOptions {
+        timeout: std::time::Duration::from_secs(5),
+        skip_ssl_validation: false,
+        authorities: CaBundle::default(),
+    };
+    let api = TokenServer::CloudFoundry(uaa.base_url().parse().unwrap());
+    let sampler = Client {
+        id: "sampler".to_owned(),
+        secret: "hush".into(),
+        scope: SCOPE,
+    };
+    let discoverer = Discoverer::new(api, client(&options).unwrap());
+    (uaa, ClientCredentials::new(sampler, discoverer))
+}
+
+/// A collector that takes usages with this token alone, and counts what it is sent.
+async fn collector_for(
+    wanted: &'static str,
+    tokens: Arc<ClientCredentials>,
+) -> (HttpCollector, Arc<AtomicUsize>) {
+    let posts = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&posts);
+    let router = Router::new().fallback(move |headers: HeaderMap| async move {
+        seen.fetch_add(1, Ordering::Relaxed);
+        let token = headers
+            .get("authorization")
+            .map(|value| value.as_bytes().to_vec());
+        if token == Some(format!("Bearer {wanted}").into_bytes()) {
+            StatusCode::ACCEPTED
+        } else {
+            StatusCode::UNAUTHORIZED
+        }
+    });
+    let mut options = serve(router).await;
+    options.tokens = Some(tokens);
+    (HttpCollector::new(&options).unwrap(), posts)
+}
+
+#[tokio::test]
+async fn a_usage_carries_the_token_of_the_moment() {
+    let (uaa, tokens) = tokens().await;
+    uaa.give_out("one");
+    let (collector, posts) = collector_for("one", tokens).await;
+    for _ in 0..10 {
+        assert_eq!(collector.post(&usage(), NOW).await, Answer::Accepted);
+    }
+    assert_eq!(
+        (posts.load(Ordering::Relaxed), uaa.asked(Offer::Token)),
+        (10, 1)
+    );
+}
+
+/// Fault 16 of the original: tokens were not fetched anew on a 401.
+#[tokio::test]
+async fn fault_16_a_token_that_is_refused_is_replaced_and_the_usage_sent_once_more() {
+    let (uaa, tokens) = tokens().await;
+    uaa.give_out("one");
+    let (collector, posts) = collector_for("two", tokens).await;
+    // A young token is not replaced: its successor would be no better.
+    let refused = collector.post(&usage(), NOW).await;
+    assert!(matches!(refused, Answer::TryAgain { .. }), "{refused:?}");
+    assert_eq!(
+        (posts.load(Ordering::Relaxed), uaa.asked(Offer::Token)),
+        (1, 1)
+    );
+    uaa.give_out("two");
+    sampler_testkit::wait_until(
+        "it is older",
+        std::time::Duration::from_secs(30),
+        async || collector.post(&usage(), NOW).await == Answer::Accepted,
+    )
+    .await;
+    assert_eq!(uaa.asked(Offer::Token), 2);
+}
+
+#[tokio::test]
+async fn without_a_token_nothing_is_posted_and_nothing_lost() {
+    let (uaa, tokens) = tokens().await;
+    uaa.trouble(Some(Trouble::Status(503)));
+    let (collector, posts) = collector_for("one", tokens).await;
+    for _ in 0..20 {
+        match collector.post(&usage(), NOW).await {
+            Answer::TryAgain { error, .. } => assert!(error.contains("503"), "{error}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(posts.load(Ordering::Relaxed), 0);
+    assert!(uaa.asked(Offer::Token) <= 2);
+}

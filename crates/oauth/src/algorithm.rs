@@ -1,0 +1,107 @@
+//! How tokens may be signed.
+
+use std::fmt;
+
+/// A way to sign tokens. There is no `none` among them, and none by which a public key could be
+/// taken for a shared one: the way is configured, the token only has to agree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are those of RFC 7518")]
+pub enum Algorithm {
+    Hs256,
+    Hs384,
+    Hs512,
+    Rs256,
+    Rs384,
+    Rs512,
+    Es256,
+}
+
+/// Which keys go with an algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// One that both sides know.
+    Shared,
+    /// RSA.
+    Rsa,
+    /// The elliptic curve P-256.
+    P256,
+}
+
+impl Algorithm {
+    /// All of them, by the names that settings and tokens give them.
+    pub const ALL: [(&'static str, Self); 7] = [
+        ("HS256", Self::Hs256),
+        ("HS384", Self::Hs384),
+        ("HS512", Self::Hs512),
+        ("RS256", Self::Rs256),
+        ("RS384", Self::Rs384),
+        ("RS512", Self::Rs512),
+        ("ES256", Self::Es256),
+    ];
+
+    /// The names of all.
+    pub const NAMES: [&'static str; 7] = [
+        "HS256", "HS384", "HS512", "RS256", "RS384", "RS512", "ES256",
+    ];
+
+    /// The name, as tokens give it.
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+
+    /// Whether whoever can check a token can make one, too. Such keys are never fetched.
+    pub fn is_shared(self) -> bool {
+        self.family() == Family::Shared
+    }
+
+    /// The least length of a shared key, in bytes (RFC 7518, section 3.2).
+    pub(crate) fn shared_key_len(self) -> usize {
+        match self {
+            Self::Hs256 => 32,
+            Self::Hs384 => 48,
+            Self::Hs512 => 64,
+            Self::Rs256 | Self::Rs384 | Self::Rs512 | Self::Es256 => 0,
+        }
+    }
+
+    pub(crate) fn family(self) -> Family {
+        match self {
+            Self::Hs256 | Self::Hs384 | Self::Hs512 => Family::Shared,
+            Self::Rs256 | Self::Rs384 | Self::Rs512 => Family::Rsa,
+            Self::Es256 => Family::P256,
+        }
+    }
+
+    /// The same for the library that checks signatures.
+    pub(crate) fn of_library(self) -> jsonwebtoken::Algorithm {
+        use jsonwebtoken::Algorithm as Theirs;
+        match self {
+            Self::Hs256 => Theirs::HS256,
+            Self::Hs384 => Theirs::HS384,
+            Self::Hs512 => Theirs::HS512,
+            Self::Rs256 => Theirs::RS256,
+            Self::Rs384 => Theirs::RS384,
+            Self::Rs512 => Theirs::RS512,
+            Self::Es256 => Theirs::ES256,
+        }
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_belong_to_their_algorithms() {
+        for ((name, algorithm), also) in Algorithm::ALL.into_iter().zip(Algorithm::NAMES) {
+            assert_eq!((algorithm.name(), also), (name, name));
+            assert_eq!(format!("{:?}", algorithm.of_library()), name);
+        }
+    }
+}

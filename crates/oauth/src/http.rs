@@ -1,0 +1,143 @@
+//! The HTTP client, with the certificates it trusts, and reading small documents with it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use reqwest::redirect::Policy;
+use reqwest::{Certificate, RequestBuilder};
+use serde_json::Value;
+
+/// The longest document that is read, in bytes.
+const DOCUMENT_LEN_MAX: usize = 512 * 1024;
+
+/// The largest file of certificates, in bytes.
+const BUNDLE_LEN_MAX: u64 = 4 * 1024 * 1024;
+
+/// Certificates of authorities that are trusted besides those of the system.
+#[derive(Clone, Debug, Default)]
+pub struct CaBundle(Vec<Certificate>);
+
+/// Certificates cannot be read, or a client not be made with them.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// The file cannot be read.
+    #[error("the file of certificates cannot be read")]
+    Read(#[from] std::io::Error),
+    /// The file is too large.
+    #[error("the file of certificates is larger than any that would make sense")]
+    TooLarge,
+    /// There is no certificate in the file.
+    #[error("the file holds no certificate as PEM")]
+    Empty,
+    /// A certificate is broken, or the client cannot be made.
+    #[error("the HTTP client cannot be set up")]
+    Client(#[from] reqwest::Error),
+}
+
+impl CaBundle {
+    /// Reads a file of certificates, one PEM after the other.
+    ///
+    /// # Errors
+    /// Where it cannot be read or holds none.
+    pub fn read(path: &Path) -> Result<Self, TlsError> {
+        if std::fs::metadata(path)?.len() > BUNDLE_LEN_MAX {
+            return Err(TlsError::TooLarge);
+        }
+        let certificates = Certificate::from_pem_bundle(&std::fs::read(path)?)?;
+        if certificates.is_empty() {
+            return Err(TlsError::Empty);
+        }
+        Ok(Self(certificates))
+    }
+}
+
+/// How to reach others over HTTP.
+#[derive(Clone, Debug)]
+pub struct HttpOptions {
+    /// How long one request may take, from connecting to the end of the answer.
+    pub timeout: Duration,
+    /// Whether any certificate will do. For landscapes that have no better.
+    pub skip_ssl_validation: bool,
+    /// Whom to trust besides the system's authorities.
+    pub authorities: CaBundle,
+}
+
+/// A client that keeps its connections, takes no redirects for answers, and never waits for ever.
+///
+/// # Errors
+/// Where the client cannot be set up.
+pub fn client(options: &HttpOptions) -> Result<reqwest::Client, TlsError> {
+    Ok(reqwest::Client::builder()
+        .user_agent(concat!("sampler/", env!("CARGO_PKG_VERSION")))
+        .timeout(options.timeout)
+        .connect_timeout(options.timeout.min(Duration::from_secs(10)))
+        .pool_idle_timeout(Duration::from_mins(1))
+        .tcp_nodelay(true)
+        .redirect(Policy::none())
+        .tls_certs_merge(options.authorities.0.iter().cloned())
+        .tls_danger_accept_invalid_certs(options.skip_ssl_validation)
+        .build()?)
+}
+
+/// A document could not be fetched. Nothing secret is in here, nor any address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FetchError {
+    /// There was no answer.
+    #[error("the token server cannot be reached: {0}")]
+    Unreachable(String),
+    /// The answer was not 200.
+    #[error("the token server answered {status}{}", code.as_ref().map(|code| format!(" ({code})")).unwrap_or_default())]
+    Status {
+        /// What it was.
+        status: u16,
+        /// The error code of RFC 6749, where it gave one.
+        code: Option<String>,
+    },
+    /// The answer is not what was asked for.
+    #[error("the answer of the token server {0}")]
+    Document(&'static str),
+}
+
+/// Sends a request and reads the JSON object of its answer.
+pub(crate) async fn fetch(request: RequestBuilder) -> Result<Value, FetchError> {
+    let mut response = request.send().await.map_err(unreachable)?;
+    let status = response.status().as_u16();
+    let mut bytes = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
+        if bytes.len() + chunk.len() > DOCUMENT_LEN_MAX {
+            return Err(FetchError::Document("is too long"));
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    let document = serde_json::from_slice::<Value>(&bytes).ok();
+    if status != 200 {
+        let code = document.as_ref().and_then(error_code);
+        return Err(FetchError::Status { status, code });
+    }
+    document
+        .filter(Value::is_object)
+        .ok_or(FetchError::Document("is no JSON object"))
+}
+
+/// The code of an error, as far as it is one: it ends up in logs.
+fn error_code(document: &Value) -> Option<String> {
+    let code = document.get("error")?.as_str()?;
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
+    (code.len() <= 40 && code.bytes().all(plain)).then(|| code.to_owned())
+}
+
+fn unreachable(error: reqwest::Error) -> FetchError {
+    FetchError::Unreachable(describe(error))
+}
+
+/// What went wrong, with its causes, without the URL.
+pub fn describe(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(&error);
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,168 @@
+//! Tokens of our own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sampler_oauth::{AccessToken, Client, ClientCredentials, TokenServer};
+use sampler_testkit::uaa::{Discovery, Offer, StandInUaa, Trouble};
+use sampler_testkit::wait_until;
+use tokio::time::Instant;
+
+use crate::{PATIENCE, discoverer, discoverer_of};
+
+const SCOPE: &str = "abacus.usage.sampler.write";
+
+fn sampler() -> Client {
+    Client {
+        id: "sampler".to_owned(),
+        secret: "hu:sh %".into(),
+        scope: SCOPE,
+    }
+}
+
+async fn world() -> (StandInUaa, Arc<ClientCredentials>) {
+    let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
+    uaa.add_client("sampler", "hu:sh %", &[SCOPE]);
+    let credentials = ClientCredentials::new(sampler(), discoverer(&uaa));
+    (uaa, credentials)
+}
+
+fn text(token: &AccessToken) -> String {
+    let header = token.header();
+    assert!(header.is_sensitive());
+    header
+        .to_str()
+        .unwrap()
+        .strip_prefix("Bearer ")
+        .unwrap()
+        .to_owned()
+}
+
+#[tokio::test]
+async fn many_who_need_a_token_make_one_request() {
+    let (uaa, credentials) = world().await;
+    let needing = (0..200).map(|_| {
+        let credentials = Arc::clone(&credentials);
+        tokio::spawn(async move { credentials.token().await })
+    });
+    for needed in needing.collect::<Vec<_>>() {
+        assert_eq!(text(&needed.await.unwrap().unwrap()), uaa.given_out()[0]);
+    }
+    assert_eq!(uaa.asked(Offer::Token), 1);
+    assert_eq!(uaa.wanted(), [("sampler".to_owned(), SCOPE.to_owned())]);
+    let shown = format!("{credentials:?} {:?}", credentials.token().await.unwrap());
+    assert!(
+        !shown.contains("hu:sh") && !shown.contains(&uaa.given_out()[0]),
+        "{shown}"
+    );
+}
+
+#[tokio::test]
+async fn a_token_is_renewed_before_its_end_while_it_is_used() {
+    let (uaa, credentials) = world().await;
+    uaa.set_life(Duration::from_secs(2));
+    let first = text(&credentials.token().await.unwrap());
+    let asked = Instant::now();
+    wait_until("another token", PATIENCE, async || {
+        let token = credentials.token().await.expect("there is always one");
+        text(&token) != first
+    })
+    .await;
+    assert!(
+        asked.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        asked.elapsed()
+    );
+    assert_eq!(uaa.asked(Offer::Token), 2);
+}
+
+#[tokio::test]
+async fn a_token_is_used_on_through_an_outage() {
+    let (uaa, credentials) = world().await;
+    uaa.set_life(Duration::from_secs(2));
+    credentials.token().await.unwrap();
+    uaa.go_away().await;
+    let asked = Instant::now();
+    while asked.elapsed() < Duration::from_millis(1700) {
+        credentials
+            .token()
+            .await
+            .expect("it is good for two seconds");
+        tokio::task::yield_now().await;
+    }
+    wait_until("it has ended", PATIENCE, async || {
+        credentials.token().await.is_err()
+    })
+    .await;
+    uaa.come_back().await.unwrap();
+    wait_until("a new one", PATIENCE, async || {
+        credentials.token().await.is_ok()
+    })
+    .await;
+}
+
+/// Fault 16 of the original: an outage of UAA multiplied its refresh timers.
+#[tokio::test]
+async fn fault_16_an_outage_is_not_answered_with_a_storm() {
+    let (uaa, credentials) = world().await;
+    uaa.trouble(Some(Trouble::Status(500)));
+    let began = Instant::now();
+    let mut needed = 0;
+    while began.elapsed() < Duration::from_secs(3) {
+        let error = credentials.token().await.unwrap_err().to_string();
+        assert!(error.contains("500 (server_error)"), "{error}");
+        needed += 1;
+        tokio::task::yield_now().await;
+    }
+    assert!(needed > 100, "{needed}");
+    // At once, and after 0.5, 1 and 2 s more; each is a question for the endpoints first.
+    let asked = uaa.asked(Offer::Discovery) / 2;
+    assert!((2..=4).contains(&asked), "{asked}");
+    uaa.trouble(None);
+    wait_until("a token", PATIENCE, async || {
+        credentials.token().await.is_ok()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_token_that_is_refused_is_dropped_once() {
+    let (uaa, credentials) = world().await;
+    let first = credentials.token().await.unwrap();
+    assert!(
+        !credentials.refused(&first),
+        "it is too young: another would be no better"
+    );
+    wait_until("it is older", PATIENCE, async || {
+        credentials.refused(&first)
+    })
+    .await;
+    let second = credentials.token().await.unwrap();
+    assert_ne!(text(&first), text(&second));
+    // The others who had sent the first one hear of the second.
+    assert!(credentials.refused(&first));
+    assert_eq!(text(&credentials.token().await.unwrap()), text(&second));
+    assert_eq!(uaa.asked(Offer::Token), 2);
+}
+
+#[tokio::test]
+async fn a_client_that_is_unknown_gets_no_token_and_no_secret_out() {
+    let (uaa, _) = world().await;
+    let mut client = sampler();
+    client.secret = "wrong-secret".into();
+    let credentials = ClientCredentials::new(client, discoverer(&uaa));
+    let error = credentials.token().await.unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "no token for it: the token server answered 401 (unauthorized)"
+    );
+}
+
+#[tokio::test]
+async fn an_issuer_that_is_no_uaa_gets_the_credentials_encoded() {
+    let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
+    uaa.add_client("sampler", "hu%3Ash%20%25", &[SCOPE]);
+    let oidc = TokenServer::Oidc(uaa.base_url().parse().unwrap());
+    let credentials = ClientCredentials::new(sampler(), discoverer_of(oidc));
+    credentials.token().await.unwrap();
+}

@@ -1,0 +1,144 @@
+//! Keys that are fetched.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sampler_domain::Timestamp;
+use sampler_oauth::{Algorithm, Keyring, Pace, Policy, Refreshed, TokenError, TokenServer, verify};
+use sampler_testkit::uaa::{Discovery, Offer, StandInUaa, Trouble};
+use sampler_testkit::{now_millis, wait_until};
+
+use crate::{PATIENCE, discoverer, discoverer_of};
+
+const QUICK: Pace = Pace {
+    at_least: Duration::ZERO,
+    at_most: Duration::from_hours(1),
+};
+
+fn keyring(uaa: &StandInUaa, pace: Pace) -> Arc<Keyring> {
+    Keyring::fetched(discoverer(uaa), Algorithm::Rs256, pace)
+}
+
+fn say(keyring: &Keyring, token: &str) -> Result<(), TokenError> {
+    let policy = Policy {
+        algorithm: Algorithm::Rs256,
+        issuer: None,
+        audience: None,
+        leeway: Duration::ZERO,
+    };
+    let now = Timestamp::clamped(now_millis());
+    verify(token, &keyring.current().unwrap(), now, &policy).map(|_| ())
+}
+
+#[tokio::test]
+async fn keys_are_found_in_each_of_the_ways_there_are() {
+    for discovery in [Discovery::Info, Discovery::Root, Discovery::Login] {
+        let uaa = StandInUaa::start(discovery).await.unwrap();
+        let keyring = keyring(&uaa, QUICK);
+        assert!(keyring.current().is_none());
+        assert_eq!(keyring.refresh().await, Refreshed::Now, "{discovery:?}");
+        assert_eq!(say(&keyring, &uaa.token(&["a"])), Ok(()));
+    }
+    let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
+    let oidc = TokenServer::Oidc(uaa.base_url().parse().unwrap());
+    let keyring = Keyring::fetched(discoverer_of(oidc), Algorithm::Rs256, QUICK);
+    assert_eq!(keyring.refresh().await, Refreshed::Now);
+    assert_eq!(say(&keyring, &uaa.token(&["a"])), Ok(()));
+}
+
+#[tokio::test]
+async fn an_issuer_that_says_it_is_another_is_not_believed() {
+    let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
+    let other = uaa.base_url().replace("127.0.0.1", "localhost");
+    let oidc = TokenServer::Oidc(other.parse().unwrap());
+    let keyring = Keyring::fetched(discoverer_of(oidc), Algorithm::Rs256, QUICK);
+    assert_eq!(keyring.refresh().await, Refreshed::Failed);
+    assert!(keyring.current().is_none());
+}
+
+#[tokio::test]
+async fn keys_change_without_a_restart_and_withdrawn_ones_go() {
+    let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
+    let keyring = keyring(&uaa, QUICK);
+    keyring.refresh().await;
+    let old = uaa.token(&["a"]);
+    uaa.rotate().unwrap();
+    let new = uaa.token(&["a"]);
+    assert_eq!(say(&keyring, &new), Err(TokenError::UnknownKey));
+    assert_eq!(keyring.refresh().await, Refreshed::Now);
+    assert_eq!((say(&keyring, &new), say(&keyring, &old)), (Ok(()), Ok(())));
+    uaa.withdraw_old_keys();
+    keyring.refresh().await;
+    assert_eq!(say(&keyring, &old), Err(TokenError::UnknownKey));
+    assert_eq!(say(&keyring, &new), Ok(()));
+}
+
+#[tokio::test]
+async fn the_keys_stay_through_an_outage() {
+    let uaa = StandInUaa::start(Discovery::Root).await.unwrap();
+    let keyring = keyring(&uaa, QUICK);
+    keyring.refresh().await;
+    let token = uaa.token(&["a"]);
+    for trouble in [Trouble::Status(500), Trouble::Hang, Trouble::Nonsense] {
+        uaa.trouble(Some(trouble));
+        assert_eq!(keyring.refresh().await, Refreshed::Failed, "{trouble:?}");
+        assert_eq!(say(&keyring, &token), Ok(()));
+    }
+    uaa.trouble(None);
+    uaa.go_away().await;
+    assert_eq!(keyring.refresh().await, Refreshed::Failed);
+    assert_eq!(say(&keyring, &token), Ok(()));
+    uaa.come_back().await.unwrap();
+    assert_eq!(keyring.refresh().await, Refreshed::Now);
+}
+
+#[tokio::test]
+async fn keys_are_not_fetched_more_often_than_agreed_whoever_asks() {
+    let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
+    let pace = Pace {
+        at_least: Duration::from_hours(1),
+        at_most: Duration::from_hours(1),
+    };
+    let keyring = keyring(&uaa, pace);
+    let mut asking = Vec::new();
+    for _ in 0..500 {
+        let keyring = Arc::clone(&keyring);
+        asking.push(tokio::spawn(async move { keyring.refresh().await }));
+    }
+    for asked in asking {
+        asked.await.unwrap();
+    }
+    assert_eq!(uaa.asked(Offer::Keys), 1);
+    assert_eq!(keyring.refresh().await, Refreshed::Lately);
+    assert_eq!(
+        (uaa.asked(Offer::Keys), uaa.asked(Offer::Discovery)),
+        (1, 1)
+    );
+}
+
+#[tokio::test]
+async fn keys_are_looked_at_again_though_nobody_asks() {
+    let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
+    uaa.trouble(Some(Trouble::Status(503)));
+    let pace = Pace {
+        at_least: Duration::from_millis(20),
+        at_most: Duration::from_millis(50),
+    };
+    let keyring = keyring(&uaa, pace);
+    let refreshing = Arc::clone(&keyring);
+    let task = tokio::spawn(async move { refreshing.keep_fresh().await });
+    wait_until("it has failed", PATIENCE, async || {
+        uaa.asked(Offer::Discovery) > 3
+    })
+    .await;
+    assert!(keyring.current().is_none());
+    uaa.trouble(None);
+    wait_until("keys", PATIENCE, async || keyring.current().is_some()).await;
+    uaa.rotate().unwrap();
+    let token = uaa.token(&[]);
+    wait_until("the new key", PATIENCE, async || {
+        say(&keyring, &token).is_ok()
+    })
+    .await;
+    task.abort();
+}

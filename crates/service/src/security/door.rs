@@ -1,0 +1,176 @@
+//! The door of an API: who shows a token that may be believed is let in, for what it allows.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::any;
+use http::HeaderMap;
+use http::header::{self, HeaderValue};
+use sampler_oauth::{Claims, Keyring, Policy, Refreshed, TokenError, verify};
+use tracing::info;
+
+use super::grant::Grant;
+use crate::environment::Clock;
+use crate::http::{method_not_allowed, not_found};
+use crate::problem::{Problem, ProblemType};
+
+/// Who has shown no token is only told that one is needed (RFC 6750, section 3.1).
+const NO_TOKEN: HeaderValue = HeaderValue::from_static("Bearer realm=\"cf\"");
+
+const INVALID_TOKEN: HeaderValue =
+    HeaderValue::from_static("Bearer realm=\"cf\", error=\"invalid_token\"");
+
+const INSUFFICIENT_SCOPE: HeaderValue =
+    HeaderValue::from_static("Bearer realm=\"cf\", error=\"insufficient_scope\"");
+
+/// Seconds after which keys may be there.
+const RETRY_AFTER: u64 = 10;
+
+/// The door of an API. Clones are the same.
+#[derive(Clone)]
+pub struct Door(Option<Arc<Guard>>);
+
+/// What a guard goes by.
+struct Guard {
+    keyring: Arc<Keyring>,
+    policy: Policy,
+    clock: Arc<dyn Clock>,
+}
+
+impl Door {
+    /// A door that stands open: for tests, and for an operator who has said `SECURED=false`.
+    pub fn open() -> Self {
+        Self(None)
+    }
+
+    /// A door that opens for tokens only.
+    pub fn guarded(keyring: Arc<Keyring>, policy: Policy, clock: Arc<dyn Clock>) -> Self {
+        Self(Some(Arc::new(Guard {
+            keyring,
+            policy,
+            clock,
+        })))
+    }
+
+    /// Whether tokens can be checked: keys are there, or none are needed.
+    pub fn is_ready(&self) -> bool {
+        let Some(guard) = &self.0 else { return true };
+        guard.keyring.current().is_some()
+    }
+
+    /// Keeps the keys fresh, for as long as it is let.
+    pub async fn keep_fresh(&self) {
+        if let Some(guard) = &self.0 {
+            guard.keyring.keep_fresh().await;
+        }
+    }
+
+    /// Puts `routes` behind the door, and with them all else that begins with `/v1/`: who has no
+    /// token does not learn what is there.
+    pub fn guard(self, routes: Router) -> Router {
+        routes
+            .route("/v1/{*rest}", any(not_found))
+            .method_not_allowed_fallback(method_not_allowed)
+            .layer(middleware::from_fn_with_state(self, check))
+    }
+}
+
+/// Looks at nothing but the headers: the body is not read before the token is believed.
+async fn check(State(door): State<Door>, mut request: Request, next: Next) -> Response {
+    let granted = match &door.0 {
+        None => Ok(Grant::Everything),
+        Some(guard) => guard.admit(request.headers()).await,
+    };
+    match granted {
+        Ok(grant) => {
+            request.extensions_mut().insert(grant);
+            next.run(request).await
+        }
+        Err(problem) => problem.into_response(),
+    }
+}
+
+impl Guard {
+    async fn admit(&self, headers: &HeaderMap) -> Result<Grant, Problem> {
+        let token = token(headers)?;
+        let claims = self.believe(token).await?;
+        let Some(grant) = Grant::of_claims(&claims) else {
+            let client = claims.client.unwrap_or_default();
+            info!(client, "a token without a scope for this was refused");
+            return Err(forbidden(
+                "The token has neither the scope abacus.sampler.write nor one for a resource.",
+            ));
+        };
+        Ok(grant)
+    }
+
+    /// What the token says, where it may be believed. A key that is not known may be a new one.
+    async fn believe(&self, token: &str) -> Result<Claims, Problem> {
+        let now = self.clock.now();
+        let mut refreshed = None;
+        if self.keyring.current().is_none() {
+            refreshed = Some(self.keyring.refresh().await);
+        }
+        let keys = self.keyring.current().ok_or_else(no_keys)?;
+        let believed = match verify(token, &keys, now, &self.policy) {
+            Err(TokenError::UnknownKey) if refreshed.is_none() => {
+                refreshed = Some(self.keyring.refresh().await);
+                let keys = self.keyring.current().ok_or_else(no_keys)?;
+                verify(token, &keys, now, &self.policy)
+            }
+            believed => believed,
+        };
+        match (believed, refreshed) {
+            (Ok(claims), _) => Ok(claims),
+            // Whether there is such a key by now, only the token server knows.
+            (Err(TokenError::UnknownKey), Some(Refreshed::Failed)) => Err(no_keys()),
+            (Err(error), _) => {
+                info!(reason = %error, "a token was refused");
+                Err(invalid(&format!("It is not taken: {error}.")))
+            }
+        }
+    }
+}
+
+/// The token of the one `Authorization` header. A token anywhere else, such as in the address,
+/// where it would end up in logs, is none.
+fn token(headers: &HeaderMap) -> Result<&str, Problem> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let (first, second) = (values.next(), values.next());
+    if second.is_some() {
+        return Err(invalid("There is more than one Authorization header."));
+    }
+    let Some(value) = first else {
+        return Err(missing());
+    };
+    let Ok(text) = value.to_str() else {
+        return Err(invalid("The Authorization header is not plain ASCII."));
+    };
+    match text.split_once(' ') {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => Ok(token.trim()),
+        _ => Err(missing()),
+    }
+}
+
+fn missing() -> Problem {
+    let detail = "A token is needed here, in the header Authorization: Bearer.";
+    Problem::new(ProblemType::Unauthorized, detail).header(header::WWW_AUTHENTICATE, NO_TOKEN)
+}
+
+fn invalid(detail: &str) -> Problem {
+    Problem::new(ProblemType::Unauthorized, detail).header(header::WWW_AUTHENTICATE, INVALID_TOKEN)
+}
+
+/// The token is believed, but does not allow this.
+pub(super) fn forbidden(detail: &str) -> Problem {
+    Problem::new(ProblemType::Forbidden, detail)
+        .header(header::WWW_AUTHENTICATE, INSUFFICIENT_SCOPE)
+}
+
+fn no_keys() -> Problem {
+    let detail = "The token cannot be checked: the token server does not give its keys.";
+    Problem::new(ProblemType::TokenServerUnavailable, detail).retry_after(RETRY_AFTER)
+}

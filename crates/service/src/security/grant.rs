@@ -1,0 +1,124 @@
+//! What a token allows.
+
+use std::collections::BTreeSet;
+
+use http::Extensions;
+use sampler_oauth::Claims;
+
+use super::door::forbidden;
+use crate::problem::Problem;
+
+/// The scope that allows everything.
+const EVERYTHING: &str = "abacus.sampler.write";
+
+/// What surrounds the resource in a scope that is for it alone.
+const RESOURCE: (&str, &str) = ("abacus.sampler.", ".write");
+
+/// What somebody may write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Grant {
+    /// Events and mappings of any resource.
+    Everything,
+    /// Those of these resources alone.
+    Resources(BTreeSet<String>),
+}
+
+impl Grant {
+    /// What the scopes of a token allow; none where that is nothing.
+    pub fn of_claims(claims: &Claims) -> Option<Self> {
+        if claims.scopes.contains(EVERYTHING) {
+            return Some(Self::Everything);
+        }
+        let (before, after) = RESOURCE;
+        let resource = |scope: &String| {
+            let resource = scope.strip_prefix(before)?.strip_suffix(after)?;
+            (!resource.is_empty()).then(|| resource.to_owned())
+        };
+        let resources: BTreeSet<_> = claims.scopes.iter().filter_map(resource).collect();
+        (!resources.is_empty()).then_some(Self::Resources(resources))
+    }
+
+    /// What the door has granted to a request. One that has come past no door is granted nothing:
+    /// better a path that nobody can use than one that anybody can.
+    pub fn of_request(extensions: &Extensions) -> Self {
+        let granted = extensions.get::<Self>().cloned();
+        granted.unwrap_or_else(|| Self::Resources(BTreeSet::new()))
+    }
+
+    /// Lets something pass that names `resource`, or no resource at all.
+    ///
+    /// # Errors
+    /// 403 where the grant is not enough for it.
+    pub fn require(&self, resource: Option<&str>) -> Result<(), Problem> {
+        if self.allows(resource) {
+            return Ok(());
+        }
+        Err(forbidden(
+            "The token is for other resources than the one that the body names. Nothing was kept.",
+        ))
+    }
+
+    /// Whether it is enough for something that names `resource`, or no resource at all.
+    pub fn allows(&self, resource: Option<&str>) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::Resources(resources) => resource.is_some_and(|it| resources.contains(it)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(scopes: &[&str]) -> Option<Grant> {
+        let scopes = scopes.iter().map(|&scope| scope.to_owned()).collect();
+        Grant::of_claims(&Claims {
+            client: None,
+            scopes,
+        })
+    }
+
+    #[test]
+    fn a_scope_is_for_everything_or_for_one_resource() {
+        let everything = of(&["abacus.sampler.write", "abacus.sampler.a.write"]).unwrap();
+        assert!(everything.allows(Some("b")) && everything.allows(None));
+        let some = of(&["abacus.sampler.a.write", "abacus.sampler.b.c.write"]).unwrap();
+        assert!(some.allows(Some("a")) && some.allows(Some("b.c")));
+        for other in [Some("b"), Some("A"), Some("a "), Some(""), Some("c"), None] {
+            assert!(!some.allows(other), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_nearly_a_scope_is_none() {
+        for scope in [
+            "abacus.sampler.read",
+            "abacus.sampler.writer",
+            "abacus.sampler..write",
+            "abacus.sampler.write ",
+            "Abacus.sampler.write",
+            "xabacus.sampler.write",
+            "abacus.usage.write",
+            "abacus.usage.postgres.write",
+            "abacus.samplerwrite",
+            "abacus.sampler.*.write ",
+            "openid abacus.sampler.write",
+            "",
+        ] {
+            assert_eq!(of(&[scope]), None, "{scope:?}");
+        }
+        assert_eq!(of(&[]), None);
+        assert!(
+            !of(&["abacus.sampler.*.write"])
+                .unwrap()
+                .allows(Some("postgres"))
+        );
+    }
+
+    #[test]
+    fn who_has_come_past_no_door_may_nothing() {
+        let grant = Grant::of_request(&Extensions::new());
+        assert!(!grant.allows(Some("postgres")) && !grant.allows(Some("")) && !grant.allows(None));
+    }
+}

@@ -1,0 +1,173 @@
+//! A stand-in for UAA: it gives tokens to clients, shows its keys, and says where both are in each
+//! of the ways that there are. Its keys can be changed, and it can fail, hang or be away.
+
+mod key;
+mod server;
+mod state;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+pub use key::SigningKey;
+use server::serve;
+use state::State;
+pub use state::{Discovery, Offer, Trouble};
+
+/// A running stand-in. It goes when this value goes.
+#[derive(Debug)]
+pub struct StandInUaa {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    serving: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the stand-in and its connections share.
+#[derive(Debug)]
+struct Shared {
+    base_url: String,
+    state: Mutex<State>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl StandInUaa {
+    /// Starts serving on the runtime that is running, with one RSA key.
+    ///
+    /// # Errors
+    ///
+    /// When there is no port, or no key can be made.
+    pub async fn start(discovery: Discovery) -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await;
+        let listener = listener.context("listening")?;
+        let address = listener.local_addr().context("the address")?;
+        let shared = Arc::new(Shared {
+            base_url: format!("http://{address}"),
+            state: Mutex::new(State::new(discovery)?),
+        });
+        let serving = tokio::spawn(serve(listener, Arc::clone(&shared)));
+        Ok(Self {
+            shared,
+            address,
+            serving: Mutex::new(Some(serving)),
+        })
+    }
+
+    /// Where it is: the `AUTH_SERVER`, or the `SAMPLER_OIDC_ISSUER`, of the programs.
+    pub fn base_url(&self) -> String {
+        self.shared.base_url.clone()
+    }
+
+    /// Gives another address as its own: that of something in front of it.
+    pub fn known_as(&self, url: &str) {
+        self.shared.state().known_as = Some(url.to_owned());
+    }
+
+    /// Makes a client known.
+    pub fn add_client(&self, id: &str, secret: &str, scopes: &[&str]) {
+        let scopes = scopes.iter().map(|&scope| scope.to_owned()).collect();
+        let client = (id.to_owned(), secret.to_owned(), scopes);
+        self.shared.state().clients.push(client);
+    }
+
+    /// A token with these scopes, as a client would get it.
+    pub fn token(&self, scopes: &[&str]) -> String {
+        let claims = self.shared.state().claims("somebody", &json!(scopes));
+        self.sign(&claims)
+    }
+
+    /// Signs any claims with the newest key.
+    pub fn sign(&self, claims: &Value) -> String {
+        self.shared.state().sign(claims)
+    }
+
+    /// Signs with a new key from now on. The old ones are still shown.
+    ///
+    /// # Errors
+    ///
+    /// When no key can be made.
+    pub fn rotate(&self) -> Result<()> {
+        self.shared.state().rotate()
+    }
+
+    /// Shows only the newest key from now on.
+    pub fn withdraw_old_keys(&self) {
+        let mut state = self.shared.state();
+        let old = state.keys.len() - 1;
+        state.keys.drain(..old);
+    }
+
+    /// How long the tokens live that are given out from now on.
+    pub fn set_life(&self, life: Duration) {
+        self.shared.state().life = life;
+    }
+
+    /// Gives out this token to every client from now on.
+    pub fn give_out(&self, token: &str) {
+        self.shared.state().fixed = Some(token.to_owned());
+    }
+
+    /// Lets something go wrong from now on, or nothing more.
+    pub fn trouble(&self, trouble: Option<Trouble>) {
+        self.shared.state().trouble = trouble;
+    }
+
+    /// How often something was asked for, whatever the answer.
+    pub fn asked(&self, offer: Offer) -> usize {
+        let state = self.shared.state();
+        state.asked.iter().filter(|&&asked| asked == offer).count()
+    }
+
+    /// All tokens that were given out.
+    pub fn given_out(&self) -> Vec<String> {
+        self.shared.state().given_out.clone()
+    }
+
+    /// The scopes that were asked for, with the clients who did.
+    pub fn wanted(&self) -> Vec<(String, String)> {
+        self.shared.state().wanted.clone()
+    }
+
+    /// Closes all connections, and refuses new ones until [`StandInUaa::come_back`].
+    pub async fn go_away(&self) {
+        let serving = self.serving().take();
+        if let Some(serving) = serving {
+            serving.abort();
+            let _ = serving.await;
+        }
+    }
+
+    /// Serves again after [`StandInUaa::go_away`], on the same port.
+    ///
+    /// # Errors
+    ///
+    /// When somebody else has taken the port.
+    pub async fn come_back(&self) -> Result<()> {
+        self.go_away().await;
+        let listener = TcpListener::bind(self.address).await;
+        let listener = listener.context("taking the port again")?;
+        *self.serving() = Some(tokio::spawn(serve(listener, Arc::clone(&self.shared))));
+        Ok(())
+    }
+
+    fn serving(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
+        self.serving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for StandInUaa {
+    fn drop(&mut self) {
+        if let Some(serving) = self.serving().take() {
+            serving.abort();
+        }
+    }
+}

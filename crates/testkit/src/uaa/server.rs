@@ -1,0 +1,132 @@
+//! The stand-in as an HTTP server.
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use percent_encoding::percent_decode_str;
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+use super::Shared;
+use super::state::{Discovery, Offer, Trouble};
+
+/// Larger bodies are no requests for tokens.
+const BODY_MAX: usize = 10_000;
+
+/// Serves until it is aborted, and all connections with it.
+pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
+    let mut connections = JoinSet::new();
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => _ = connections.spawn(connection(stream, Arc::clone(&shared))),
+            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+async fn connection(stream: TcpStream, shared: Arc<Shared>) {
+    let service = service_fn(move |request| answer(Arc::clone(&shared), request));
+    let _ = http1::Builder::new()
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+}
+
+async fn answer(
+    shared: Arc<Shared>,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let (parts, body) = request.into_parts();
+    let body = Limited::new(body, BODY_MAX).collect().await;
+    let body = body
+        .map(http_body_util::Collected::to_bytes)
+        .unwrap_or_default();
+    let offer = match parts.uri.path() {
+        "/oauth/token" => Offer::Token,
+        "/token_keys" => Offer::Keys,
+        _ => Offer::Discovery,
+    };
+    let trouble = {
+        let mut state = shared.state();
+        state.asked.push(offer);
+        state.trouble
+    };
+    let (status, document) = match trouble {
+        Some(Trouble::Hang) => pending().await,
+        Some(Trouble::Status(status)) => (status, json!({ "error": "server_error" })),
+        Some(Trouble::Nonsense) => (200, json!(["nonsense"])),
+        None => match (offer, &parts.method) {
+            (Offer::Token, &Method::POST) => token(&shared, &parts.headers, &body),
+            (Offer::Keys, &Method::GET) => (200, shared.state().jwks()),
+            (Offer::Discovery, &Method::GET) => discovery(&shared, parts.uri.path()),
+            _ => (405, json!({})),
+        },
+    };
+    let mut response = Response::new(Full::new(Bytes::from(document.to_string())));
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or_default();
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, json);
+    Ok(response)
+}
+
+fn discovery(shared: &Shared, path: &str) -> (u16, Value) {
+    let (kind, known_as) = {
+        let state = shared.state();
+        (state.discovery, state.known_as.clone())
+    };
+    let base = known_as.unwrap_or_else(|| shared.base_url.clone());
+    match (path, kind) {
+        ("/v2/info", Discovery::Info) => (200, json!({ "token_endpoint": base })),
+        ("/", Discovery::Root) => {
+            let links = json!({ "uaa": { "href": base }, "login": { "href": "http://x.invalid" } });
+            (200, json!({ "links": links }))
+        }
+        ("/", Discovery::Login) => (200, json!({ "links": { "login": { "href": base } } })),
+        ("/.well-known/openid-configuration", _) => {
+            let token = format!("{base}/oauth/token");
+            let keys = format!("{base}/token_keys");
+            let document = json!({ "issuer": base, "token_endpoint": token, "jwks_uri": keys });
+            (200, document)
+        }
+        _ => (404, json!({})),
+    }
+}
+
+fn token(shared: &Shared, headers: &HeaderMap, body: &[u8]) -> (u16, Value) {
+    let body = String::from_utf8_lossy(body);
+    let field = |name: &str| {
+        let value = body.split('&').find_map(|pair| pair.strip_prefix(name));
+        let value = value.and_then(|value| value.strip_prefix('='))?;
+        let value = value.replace('+', " ");
+        Some(percent_decode_str(&value).decode_utf8_lossy().into_owned())
+    };
+    if field("grant_type").as_deref() != Some("client_credentials") {
+        return (400, json!({ "error": "unsupported_grant_type" }));
+    }
+    let Some((id, secret)) = basic(headers) else {
+        return (401, json!({ "error": "unauthorized" }));
+    };
+    let scope = field("scope").unwrap_or_default();
+    shared.state().grant(&id, &secret, &scope)
+}
+
+fn basic(headers: &HeaderMap) -> Option<(String, String)> {
+    let text = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let bytes = STANDARD.decode(text.strip_prefix("Basic ")?).ok()?;
+    let text = String::from_utf8(bytes).ok()?;
+    let (id, secret) = text.split_once(':')?;
+    Some((id.to_owned(), secret.to_owned()))
+}

@@ -1,0 +1,155 @@
+//! Who gets in, for what, and what becomes of that when the token server is away.
+
+use std::time::Duration;
+
+use sampler_oauth::{Algorithm, Pace};
+use sampler_service::security::Door;
+use sampler_testkit::build::{stop_event, with};
+use sampler_testkit::now_millis;
+use sampler_testkit::uaa::{Discovery, SigningKey, StandInUaa, Trouble};
+use serde_json::{Value, json};
+
+use crate::knock::{WRITE, ask, ask_with, claims, configured, fetched, router, start, token};
+
+const QUICK: Pace = Pace {
+    at_least: Duration::ZERO,
+    at_most: Duration::from_hours(1),
+};
+
+fn pair(key: SigningKey) -> (SigningKey, String) {
+    let pem = key.public_pem();
+    (key, pem)
+}
+
+fn mapping() -> Value {
+    json!({
+        "resource_id": "postgres",
+        "plan_id": "large",
+        "metering_plan": "m",
+        "rating_plan": "r",
+        "pricing_plan": "p",
+    })
+}
+
+/// Fault 17 of the original: anyone with the scope could write for any resource.
+#[tokio::test]
+async fn fault_17_a_scope_for_one_resource_is_for_that_resource_alone() {
+    let key = SigningKey::rsa("key-1").unwrap();
+    let router = router(configured(&key.public_pem(), Algorithm::Rs256));
+    let bearer = |scopes: &[&str]| {
+        let token = token(&key, &claims(|claims| claims["scope"] = json!(scopes)));
+        format!("Bearer {token}")
+    };
+    let own = bearer(&["abacus.sampler.postgres.write", "openid"]);
+    let other = bearer(&["abacus.sampler.redis.write", "abacus.sampler.postgres.read"]);
+    let stop = stop_event(1, now_millis());
+    for (path, body, taken) in [
+        ("/v1/events/start", start(), 201),
+        ("/v1/events/stop", stop, 201),
+        ("/v1/mappings", mapping(), 502),
+    ] {
+        let refused = ask(&router, path, &[&other], &body).await;
+        assert_eq!(
+            (refused.status, refused.problem.as_str()),
+            (403, "forbidden"),
+            "{path}"
+        );
+        let challenge = refused.challenge.unwrap();
+        assert_eq!(
+            challenge,
+            "Bearer realm=\"cf\", error=\"insufficient_scope\""
+        );
+        // The mapping gets as far as a provisioning service that is not there.
+        assert_eq!(
+            ask(&router, path, &[&own], &body).await.status,
+            taken,
+            "{path}"
+        );
+    }
+    for resource in [
+        json!("redis"),
+        json!("Postgres"),
+        json!("postgres "),
+        json!(null),
+        json!(7),
+        json!(["postgres"]),
+        json!({ "resource_id": "postgres" }),
+    ] {
+        let body = with(start(), "resource_id", resource.clone());
+        let answer = ask(&router, "/v1/events/start", &[&own], &body).await;
+        assert_eq!(answer.status, 403, "{resource}");
+    }
+    let answer = ask(&router, "/v1/events/start", &[&own], &json!([])).await;
+    assert_eq!(answer.status, 403, "a body that names no resource");
+    // What is wrong besides is none of the business of who may not write at all.
+    let wrong = with(with(start(), "resource_id", "redis"), "timestamp", "soon");
+    let answer = ask(&router, "/v1/events/start", &[&own], &wrong).await;
+    assert_eq!(
+        (answer.status, answer.text.contains("timestamp")),
+        (403, false)
+    );
+}
+
+#[tokio::test]
+async fn each_algorithm_opens_the_door_it_was_configured_for() {
+    for (name, algorithm) in Algorithm::ALL {
+        let (key, text) = match &name[..2] {
+            "HS" => (SigningKey::shared(b"shared"), "shared".to_owned()),
+            "RS" => pair(SigningKey::rsa("r").unwrap()),
+            _ => pair(SigningKey::p256("p").unwrap()),
+        };
+        let router = router(configured(&text, algorithm));
+        let header = json!({ "alg": name, "kid": "whatever" }).to_string();
+        let token = key.token(name, &header, &claims(|_| {}));
+        assert_eq!(ask_with(&router, &token).await.status, 201, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_new_key_is_taken_without_a_restart_and_old_ones_through_an_outage() {
+    let uaa = StandInUaa::start(Discovery::Root).await.unwrap();
+    let door = fetched(&uaa, QUICK);
+    let router = router(door.clone());
+    assert!(!door.is_ready());
+    let old = uaa.token(&[WRITE]);
+    assert_eq!(ask_with(&router, &old).await.status, 201);
+    assert!(door.is_ready());
+    uaa.rotate().unwrap();
+    let new = uaa.token(&[WRITE]);
+    // A second start of the target: it gets past the door.
+    assert_eq!(ask_with(&router, &new).await.status, 409);
+    uaa.trouble(Some(Trouble::Status(500)));
+    assert_eq!(ask_with(&router, &old).await.status, 409);
+    assert_eq!(ask_with(&router, &new).await.status, 409);
+    uaa.rotate().unwrap();
+    let unknown = ask_with(&router, &uaa.token(&[WRITE])).await;
+    assert_eq!(unknown.status, 503, "it may be good, and nobody can tell");
+    assert_eq!(unknown.problem, "token-server-unavailable");
+    assert!(!unknown.body_was_read);
+    uaa.trouble(None);
+    assert_eq!(ask_with(&router, &uaa.token(&[WRITE])).await.status, 409);
+}
+
+#[tokio::test]
+async fn nobody_gets_in_before_there_are_keys() {
+    let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
+    let token = uaa.token(&[WRITE]);
+    uaa.go_away().await;
+    let router = router(fetched(&uaa, QUICK));
+    let answer = ask_with(&router, &token).await;
+    assert_eq!(
+        (answer.status, answer.problem.as_str()),
+        (503, "token-server-unavailable")
+    );
+    let nobody = ask(&router, "/v1/events/start", &[], &start()).await;
+    assert_eq!(nobody.status, 401);
+    uaa.come_back().await.unwrap();
+    assert_eq!(ask_with(&router, &token).await.status, 201);
+}
+
+#[tokio::test]
+async fn an_open_door_is_open() {
+    let router = router(Door::open());
+    let answer = ask(&router, "/v1/events/start", &[], &start()).await;
+    assert_eq!(answer.status, 201);
+}

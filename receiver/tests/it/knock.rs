@@ -1,0 +1,173 @@
+//! A receiver behind a door, and those who knock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, Response};
+use bytes::Bytes;
+use futures_util::stream;
+use http_body_util::BodyExt;
+use sampler_domain::{Granularities, Granularity, Policy, Slack};
+use sampler_oauth::http::client;
+use sampler_oauth::{
+    Algorithm, CaBundle, Discoverer, HttpOptions, Keyring, Keys, Pace, Policy as TokenPolicy,
+    TokenServer,
+};
+use sampler_receiver::{Options, Receiver};
+use sampler_service::environment::{Clock, SystemClock, SystemRandom};
+use sampler_service::http::with_fallbacks;
+use sampler_service::security::Door;
+use sampler_store::memory::MemoryStore;
+use sampler_testkit::build::start_event;
+use sampler_testkit::now_millis;
+use sampler_testkit::uaa::{SigningKey, StandInUaa};
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+/// The scope that allows everything.
+pub(crate) const WRITE: &str = "abacus.sampler.write";
+
+/// A router with all that the program puts around it.
+pub(crate) fn router(door: Door) -> Router {
+    let store = Arc::new(MemoryStore::new(|| SystemClock.now()));
+    let options = Options {
+        max_payload: 100_000,
+        body_timeout: Duration::from_secs(5),
+        max_inflight: 50,
+        slack: Slack {
+            past: 86_400_000,
+            future: 86_400_000,
+        },
+        policy: Policy {
+            granularities: Granularities::all(Granularity::Hour),
+            grace: 0,
+        },
+        lenient_repeats: false,
+        allow_overlap: false,
+    };
+    let receiver = Receiver::new(
+        store,
+        None,
+        Arc::new(SystemClock),
+        Arc::new(SystemRandom),
+        options,
+    );
+    receiver.set_prepared();
+    with_fallbacks(receiver.routes(door))
+}
+
+/// A door whose one key is configured.
+pub(crate) fn configured(key: &str, algorithm: Algorithm) -> Door {
+    let keyring = Keyring::configured(Keys::configured(key, algorithm).unwrap());
+    Door::guarded(keyring, policy(algorithm), Arc::new(SystemClock))
+}
+
+/// A door whose keys are those of a token server.
+pub(crate) fn fetched(uaa: &StandInUaa, pace: Pace) -> Door {
+    let options = HttpOptions {
+        timeout: Duration::from_secs(5),
+        skip_ssl_validation: false,
+        authorities: CaBundle::default(),
+    };
+    let api = TokenServer::CloudFoundry(uaa.base_url().parse().unwrap());
+    let discoverer = Discoverer::new(api, client(&options).unwrap());
+    let keyring = Keyring::fetched(discoverer, Algorithm::Rs256, pace);
+    Door::guarded(keyring, policy(Algorithm::Rs256), Arc::new(SystemClock))
+}
+
+fn policy(algorithm: Algorithm) -> TokenPolicy {
+    TokenPolicy {
+        algorithm,
+        issuer: None,
+        audience: None,
+        leeway: Duration::from_secs(10),
+    }
+}
+
+/// Claims that are good, but for what is changed in them.
+pub(crate) fn claims(change: impl FnOnce(&mut Value)) -> String {
+    let mut claims = json!({
+        "client_id": "broker",
+        "scope": [WRITE],
+        "exp": now_millis() / 1000 + 300,
+    });
+    change(&mut claims);
+    claims.to_string()
+}
+
+/// A token as UAA signs it.
+pub(crate) fn token(key: &SigningKey, claims: &str) -> String {
+    let header = json!({ "alg": "RS256", "typ": "JWT", "kid": key.id() });
+    key.token("RS256", &header.to_string(), claims)
+}
+
+/// A start of the resource `postgres`.
+pub(crate) fn start() -> Value {
+    start_event(1, now_millis())
+}
+
+/// A request with these headers `Authorization`, and whether its body has been read.
+pub(crate) fn request(
+    path: &str,
+    authorizations: &[&str],
+    body: &Value,
+) -> (Request<Body>, Arc<AtomicBool>) {
+    let read = Arc::new(AtomicBool::new(false));
+    let (seen, bytes) = (Arc::clone(&read), Bytes::from(body.to_string()));
+    let body = Body::from_stream(stream::once(async move {
+        seen.store(true, Ordering::Relaxed);
+        Ok::<_, std::io::Error>(bytes)
+    }));
+    let mut request = Request::post(path).header("content-type", "application/json");
+    for authorization in authorizations {
+        request = request.header("authorization", *authorization);
+    }
+    (request.body(body).unwrap(), read)
+}
+
+/// What was answered.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) challenge: Option<String>,
+    pub(crate) problem: String,
+    pub(crate) text: String,
+    pub(crate) body_was_read: bool,
+}
+
+/// Sends a request to the router.
+pub(crate) async fn ask(
+    router: &Router,
+    path: &str,
+    authorizations: &[&str],
+    body: &Value,
+) -> Answer {
+    let (request, read) = request(path, authorizations, body);
+    let response = router.clone().oneshot(request).await.unwrap();
+    let (status, challenge) = (response.status().as_u16(), challenge(&response));
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    let text = String::from_utf8(bytes.to_vec()).unwrap();
+    let document: Value = serde_json::from_str(&text).unwrap_or_default();
+    let problem = document["type"].as_str().unwrap_or_default();
+    Answer {
+        status,
+        challenge,
+        problem: problem.replace("urn:sampler:problem:", ""),
+        text,
+        body_was_read: read.load(Ordering::Relaxed),
+    }
+}
+
+fn challenge(response: &Response<Body>) -> Option<String> {
+    let value = response.headers().get("www-authenticate")?;
+    Some(value.to_str().unwrap().to_owned())
+}
+
+/// Sends a good start with a token.
+pub(crate) async fn ask_with(router: &Router, token: &str) -> Answer {
+    let authorization = format!("Bearer {token}");
+    ask(router, "/v1/events/start", &[&authorization], &start()).await
+}

@@ -1,0 +1,213 @@
+//! Both programs with `SECURED=true`: who gets in, with what token they call others, and what
+//! they never say.
+
+use std::time::Duration;
+
+use reqwest::RequestBuilder;
+use sampler_testkit::build::{start_event, stop_event, with};
+use sampler_testkit::program::Launch;
+use sampler_testkit::uaa::{Discovery, Offer, StandInUaa};
+use sampler_testkit::{Program, now_millis, wait_until};
+use serde_json::{Value, json};
+
+use crate::landscape::{DAY, Landscape, PATIENCE, status, until_ready};
+
+const WRITE: &str = "abacus.sampler.write";
+const SECRET: &str = "hush-hush-client";
+const HEALTH_SECRET: &str = "hush-hush-health";
+
+async fn uaa() -> StandInUaa {
+    let uaa = StandInUaa::start(Discovery::Root).await.unwrap();
+    let scopes = ["abacus.usage.sampler.write", "abacus.usage.write"];
+    uaa.add_client("sampler", SECRET, &scopes);
+    uaa.add_client("monitor", HEALTH_SECRET, &["abacus.system.read"]);
+    uaa
+}
+
+fn secured(launch: Launch, uaa: &StandInUaa) -> Launch {
+    launch
+        .env("SECURED", "true")
+        .env("HEALTHCHECK_SECURED", "true")
+        .env("AUTH_SERVER", uaa.base_url())
+        .env("CLIENT_ID", "sampler")
+        .env("CLIENT_SECRET", SECRET)
+        .env("LOG_LEVEL", "debug")
+}
+
+fn post(world: &Landscape, receiver: &Program, path: &str, event: &Value) -> RequestBuilder {
+    let url = format!("{}{path}", receiver.base_url());
+    world.http.post(url).json(event)
+}
+
+async fn sent(request: RequestBuilder) -> u16 {
+    request.send().await.unwrap().status().as_u16()
+}
+
+/// Starts and stops a target with a token.
+async fn use_for_a_day(world: &Landscape, receiver: &Program, token: &str, target: u64) {
+    let start = now_millis() - 2 * DAY;
+    for (path, event) in [
+        ("/v1/events/start", start_event(target, start)),
+        ("/v1/events/stop", stop_event(target, start + DAY)),
+    ] {
+        let request = post(world, receiver, path, &event).bearer_auth(token);
+        assert_eq!(sent(request).await, 201, "{path}");
+    }
+}
+
+/// What is left of all output: none of the secrets that took part.
+fn assert_discreet(programs: &[&Program], secrets: &[String]) {
+    for program in programs {
+        let output = program.lines().join("\n");
+        for secret in secrets {
+            assert!(
+                !output.contains(secret.as_str()),
+                "a secret is in the output"
+            );
+            // Nor a piece of a token that would be enough to know it by.
+            let signature = secret.rsplit('.').next().unwrap();
+            assert!(!output.contains(signature), "a signature is in the output");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn secured_programs_bill_with_tokens_of_uaa_and_say_nothing_of_them() {
+    let (world, uaa) = (Landscape::new("secured").await, uaa().await);
+    uaa.give_out("first.token.of-the-sampler");
+    world
+        .abacus
+        .set_bearer(Some("first.token.of-the-sampler".to_owned()));
+    let receiver = secured(world.receiver(), &uaa).start().await.unwrap();
+    let worker = secured(world.worker(), &uaa).start().await.unwrap();
+    until_ready(&world.http, &receiver).await;
+    let token = uaa.token(&[WRITE]);
+
+    let event = start_event(50, now_millis());
+    let nobody = post(&world, &receiver, "/v1/events/start", &event);
+    assert_eq!(sent(nobody).await, 401);
+    let other = uaa.token(&["abacus.sampler.redis.write"]);
+    let other = post(&world, &receiver, "/v1/events/start", &event).bearer_auth(other);
+    assert_eq!(sent(other).await, 403);
+
+    let mapping = json!({ "resource_id": "postgres", "plan_id": "large", "metering_plan": "m",
+        "rating_plan": "r", "pricing_plan": "p" });
+    let mapping = post(&world, &receiver, "/v1/mappings", &mapping).bearer_auth(&token);
+    assert_eq!(sent(mapping).await, 201);
+    use_for_a_day(&world, &receiver, &token, 1).await;
+    world.until_complete(1).await;
+    assert_eq!(world.billed("instance-1"), i128::from(DAY));
+
+    // Abacus takes another token from now on: the old one is dropped, and billing goes on.
+    uaa.give_out("second.token.of-the-sampler");
+    world
+        .abacus
+        .set_bearer(Some("second.token.of-the-sampler".to_owned()));
+    use_for_a_day(&world, &receiver, &token, 2).await;
+    world.until_complete(2).await;
+    assert_eq!(world.billed("instance-2"), i128::from(DAY));
+    let wanted = uaa.wanted();
+    let by_worker = (
+        "sampler".to_owned(),
+        "abacus.usage.sampler.write".to_owned(),
+    );
+    let asked = wanted.iter().filter(|&wanted| *wanted == by_worker).count();
+    assert!((2..=4).contains(&asked), "{wanted:?}");
+    assert!(wanted.contains(&("sampler".to_owned(), "abacus.usage.write".to_owned())));
+
+    let secrets = [
+        SECRET,
+        "first.token.of-the-sampler",
+        "second.token.of-the-sampler",
+        &token,
+    ];
+    assert_discreet(&[&receiver, &worker], &secrets.map(str::to_owned));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_change_and_uaa_goes_away_while_a_receiver_runs() {
+    let (world, uaa) = (Landscape::new("rotation").await, uaa().await);
+    let receiver = secured(world.receiver(), &uaa).start().await.unwrap();
+    until_ready(&world.http, &receiver).await;
+    let resource = uaa.token(&["openid", "abacus.sampler.postgres.write"]);
+    use_for_a_day(&world, &receiver, &resource, 1).await;
+    let redis = with(start_event(2, now_millis()), "resource_id", "redis");
+    let redis = post(&world, &receiver, "/v1/events/start", &redis).bearer_auth(&resource);
+    assert_eq!(sent(redis).await, 403);
+
+    uaa.rotate().unwrap();
+    let new = uaa.token(&[WRITE]);
+    let knock = async |token: &str| {
+        let path = "/v1/events/stop";
+        sent(post(&world, &receiver, path, &stop_event(3, now_millis())).bearer_auth(token)).await
+    };
+    // The keys were fetched a moment ago; after ten seconds they may be fetched again.
+    wait_until("the new key is taken", PATIENCE, async || {
+        knock(&new).await == 422
+    })
+    .await;
+    let fetched = uaa.asked(Offer::Keys);
+    uaa.go_away().await;
+    assert_eq!(knock(&new).await, 422);
+    assert_eq!(knock(&resource).await, 422);
+    for _ in 0..50 {
+        let refused = knock("bm90.YQ.dG9rZW4").await;
+        assert_eq!(refused, 401);
+    }
+    uaa.come_back().await.unwrap();
+    assert!(fetched <= 4, "{fetched}");
+    assert_discreet(&[&receiver], &[new, resource]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_health_check_is_for_those_with_credentials_and_the_other_two_say_nothing_else() {
+    let (world, uaa) = (Landscape::new("health_secured").await, uaa().await);
+    let receiver = secured(world.receiver(), &uaa).start().await.unwrap();
+    let worker = secured(world.worker(), &uaa).start().await.unwrap();
+    for program in [&receiver, &worker] {
+        until_ready(&world.http, program).await;
+        let url = format!("{}/healthcheck", program.base_url());
+        let refused = world.http.get(&url).send().await.unwrap();
+        assert_eq!(refused.status(), 401);
+        assert_eq!(refused.headers()["www-authenticate"], "Basic realm=\"cf\"");
+        let as_monitor = async |secret: &str| {
+            let request = world.http.get(&url).basic_auth("monitor", Some(secret));
+            request.send().await.unwrap().status().as_u16()
+        };
+        wait_until("a no", PATIENCE, async || as_monitor("guess").await == 401).await;
+        wait_until("a yes", PATIENCE, async || {
+            as_monitor(HEALTH_SECRET).await == 200
+        })
+        .await;
+        let wrong_scope = world.http.get(&url).basic_auth("sampler", Some(SECRET));
+        assert_ne!(sent(wrong_scope).await, 200);
+        assert_eq!(status(&world.http, program, "/healthz/live").await, 200);
+    }
+    assert_discreet(
+        &[&receiver, &worker],
+        &[HEALTH_SECRET.to_owned(), SECRET.to_owned()],
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_has_no_keys_yet_is_not_ready_and_lets_nobody_in() {
+    let (world, uaa) = (Landscape::new("no_keys").await, uaa().await);
+    let token = uaa.token(&[WRITE]);
+    uaa.go_away().await;
+    let receiver = secured(world.receiver(), &uaa).start().await.unwrap();
+    wait_until("it has tried", Duration::from_secs(30), async || {
+        let failed = "the keys of the token server could not be fetched";
+        !receiver.logs_of(failed).is_empty()
+    })
+    .await;
+    assert_eq!(status(&world.http, &receiver, "/healthz/ready").await, 503);
+    let event = start_event(1, now_millis());
+    let knock = post(&world, &receiver, "/v1/events/start", &event).bearer_auth(&token);
+    assert_eq!(sent(knock).await, 503);
+    let nobody = post(&world, &receiver, "/v1/events/start", &event);
+    assert_eq!(sent(nobody).await, 401);
+    uaa.come_back().await.unwrap();
+    until_ready(&world.http, &receiver).await;
+    let knock = post(&world, &receiver, "/v1/events/start", &event).bearer_auth(&token);
+    assert_eq!(sent(knock).await, 201);
+}
