@@ -20,6 +20,8 @@ use crate::template::{Template, Values};
 
 /// The collection of spans, as both programs have it unless told otherwise.
 const SPANS: &str = "spans";
+/// A collection that no program looks at.
+const HELD_BACK: &str = "held_back";
 /// The server's cache in GB: more than all that is written here.
 const CACHE_GB: f32 = 2.0;
 /// How many connections a program opens to the database unless told otherwise; as many for those
@@ -97,7 +99,7 @@ impl Server {
         let version = info.context("asking the server")?;
         let version = version.get_str("version").unwrap_or("unknown").to_owned();
         let learnt = set.uri_of("learn");
-        let store = store(&learnt, "learn").await?;
+        let store = store(&learnt, "learn", SPANS).await?;
         let documents = Documents::learn(&client.database("learn").collection(SPANS), &store).await;
         Ok(Self {
             documents: Arc::new(documents?),
@@ -112,13 +114,24 @@ impl Server {
 
     /// A database with no spans in it, and all indexes.
     pub(crate) async fn spans(&self) -> Result<Spans> {
+        self.collection(SPANS).await
+    }
+
+    /// The same, but what is loaded is not where the programs look before it is let go.
+    pub(crate) async fn held_back(&self) -> Result<Spans> {
+        self.collection(HELD_BACK).await
+    }
+
+    async fn collection(&self, collection: &'static str) -> Result<Spans> {
         let number = self.databases.fetch_add(1, Ordering::Relaxed);
         let name = format!("bench_{number}");
         let uri = self.set.uri_of(&name);
-        let store = store(&uri, &name).await?;
+        let store = store(&uri, &name, collection).await?;
         store.migrate().await.context("making the indexes")?;
         Ok(Spans {
+            client: self.client.clone(),
             database: self.client.database(&name),
+            collection,
             documents: Arc::clone(&self.documents),
             store,
             uri,
@@ -196,11 +209,11 @@ pub(crate) fn durable(database: &Database) -> Collection<RawDocumentBuf> {
     database.collection_with_options(SPANS, options)
 }
 
-async fn store(uri: &str, database: &str) -> Result<MongoStore> {
+async fn store(uri: &str, database: &str, collection: &str) -> Result<MongoStore> {
     let options = MongoOptions {
         uri: uri.to_owned(),
         database: database.to_owned(),
-        collection: SPANS.to_owned(),
+        collection: collection.to_owned(),
         pool_size: 4,
         server_selection_timeout: Duration::from_secs(10),
         operation_timeout: Duration::from_mins(1),
@@ -212,7 +225,9 @@ async fn store(uri: &str, database: &str) -> Result<MongoStore> {
 /// A database with spans.
 #[derive(Debug)]
 pub(crate) struct Spans {
+    client: Client,
     database: Database,
+    collection: &'static str,
     documents: Arc<Documents>,
     /// The programs' own store, on this database.
     pub(crate) store: MongoStore,
@@ -247,7 +262,7 @@ impl Spans {
         values: impl Fn(u64) -> Values,
     ) -> Result<()> {
         let (size, parallel) = LOAD;
-        let spans: Collection<RawDocumentBuf> = self.database.collection(SPANS);
+        let spans: Collection<RawDocumentBuf> = self.database.collection(self.collection);
         let begins = numbers.clone().step_by(size);
         let batches = begins.map(|begin| {
             let end = (begin + size as u64).min(numbers.end);
@@ -264,6 +279,18 @@ impl Spans {
             .buffer_unordered(parallel)
             .try_collect()
             .await
+    }
+
+    /// Puts what was held back where the programs look, all at the same moment.
+    pub(crate) async fn let_go(&mut self) -> Result<()> {
+        let name = |collection: &str| format!("{}.{collection}", self.database.name());
+        let command = doc! {
+            "renameCollection": name(self.collection), "to": name(SPANS), "dropTarget": true,
+        };
+        let admin = self.client.database("admin");
+        admin.run_command(command).await.context("renaming")?;
+        self.collection = SPANS;
+        Ok(())
     }
 
     /// How many spans that are not complete are due by a moment.

@@ -14,6 +14,14 @@ fn rounded(number: f64) -> String {
     format!("{number:.places$}")
 }
 
+/// So many workers.
+pub(crate) fn workers(count: usize) -> String {
+    match count {
+        1 => "1 worker".to_owned(),
+        _ => format!("{count} workers"),
+    }
+}
+
 /// A whole number with a comma between thousands.
 fn grouped(number: f64) -> String {
     let digits = format!("{:.0}", number.abs());

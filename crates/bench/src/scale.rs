@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use crate::event::Mix;
 use crate::load::Timing;
 
 /// The parts that can be run alone.
@@ -20,6 +21,10 @@ pub(crate) enum Part {
 }
 
 /// How much is measured.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ScaleArguments {
     /// In about three minutes.
@@ -34,6 +39,9 @@ pub(crate) struct ScaleArguments {
     /// Only this part; may be repeated.
     #[arg(long, value_enum)]
     only: Vec<Part>,
+    /// Makes no run again, however busy others keep the machine.
+    #[arg(long)]
+    once: bool,
     /// Seconds that each rate is measured for.
     #[arg(long)]
     seconds: Option<f64>,
@@ -55,6 +63,10 @@ pub(crate) struct Scale {
     pub(crate) name: &'static str,
     /// What is run.
     pub(crate) parts: Vec<Part>,
+    /// Whether a run is made again when others were busy.
+    pub(crate) again: bool,
+    /// Kinds of events.
+    pub(crate) mixes: Vec<Mix>,
     /// Numbers of connections to the receiver.
     pub(crate) connections: Vec<usize>,
     /// How long each run of events takes.
@@ -90,6 +102,7 @@ impl ScaleArguments {
         if !self.only.is_empty() {
             scale.parts.retain(|part| self.only.contains(part));
         }
+        scale.again &= !self.once;
         if let Some(seconds) = self.seconds {
             scale.timing.measured = Duration::from_secs_f64(seconds);
             scale.worker_timing.measured = Duration::from_secs_f64(seconds);
@@ -112,6 +125,8 @@ fn usual() -> Scale {
     Scale {
         name: "default",
         parts: Part::value_variants().to_vec(),
+        again: true,
+        mixes: Mix::ALL.to_vec(),
         connections: vec![1, 16, 64, 256, 1024],
         timing: Timing {
             warm_up: millis(1_000),
@@ -154,6 +169,8 @@ fn smoke() -> Scale {
     let millis = Duration::from_millis;
     Scale {
         name: "smoke",
+        again: false,
+        mixes: vec![Mix::Both],
         connections: vec![2],
         timing: Timing {
             warm_up: millis(100),

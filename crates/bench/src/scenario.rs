@@ -13,6 +13,7 @@ const DISTURBED: f64 = 20.0;
 /// The better of two tries at the same thing, by how little others had of the machine. The second
 /// is only made when others were busy during the first.
 async fn least_disturbed<T, F>(
+    again: bool,
     mut try_once: impl FnMut() -> F,
     others: impl Fn(&T) -> f64,
 ) -> anyhow::Result<T>
@@ -20,7 +21,7 @@ where
     F: Future<Output = anyhow::Result<T>>,
 {
     let first = try_once().await?;
-    if others(&first) <= DISTURBED {
+    if !again || others(&first) <= DISTURBED {
         return Ok(first);
     }
     eprintln!(

@@ -287,7 +287,7 @@ fn peak() -> u64 {
 
 #[tokio::test]
 async fn a_bomb_is_not_unpacked_beyond_the_limit() {
-    let bomb = gzip(&[b' '; 1024 * 1024]).repeat(480);
+    let bomb = gzip(&vec![b' '; 1024 * 1024]).repeat(480);
     assert!(bomb.len() < 512_000, "{}", bomb.len());
     let before = peak();
     refuse_size(&World::new(), zipped(START, bomb)).await;

@@ -2,7 +2,7 @@
 
 use sampler_service::settings::{LogFormat, LogSettings};
 use sampler_service::telemetry;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
@@ -81,6 +81,52 @@ async fn json_that_is_nested_too_deep_is_refused() {
     }
     let deep = format!("{}{}", "[".repeat(130), "]".repeat(130));
     refuse(START, valid(START).replace("0.5", &deep)).await;
+}
+
+/// How many values there are in one, itself among them.
+fn count(value: &Value) -> usize {
+    let within: usize = match value {
+        Value::Array(items) => items.iter().map(count).sum(),
+        Value::Object(members) => members.values().map(count).sum(),
+        _ => 0,
+    };
+    1 + within
+}
+
+#[tokio::test]
+async fn json_of_too_many_values_is_refused() {
+    let of = |values: usize| {
+        let mut event = start(NOW);
+        event["measured_usage"][0]["quantity"] = json!([]);
+        let zeros = vec![json!(0); values - count(&event)];
+        event["measured_usage"][0]["quantity"] = json!(zeros);
+        assert_eq!(count(&event), values);
+        event
+    };
+    let world = World::new();
+    let event = of(50_000);
+    world.start(&event).await.is_created();
+    world.holds(&[(&event, None)]);
+    let over = of(50_001).to_string();
+    assert!(
+        refuse(START, over)
+            .await
+            .contains("more than 50,000 values")
+    );
+    for path in ALL {
+        let flood = format!("[{}0]", "0,".repeat(200_000));
+        assert!(
+            refuse(path, flood)
+                .await
+                .contains("more than 50,000 values")
+        );
+        let flood = format!("[{}[]]", "[],".repeat(150_000));
+        assert!(
+            refuse(path, flood)
+                .await
+                .contains("more than 50,000 values")
+        );
+    }
 }
 
 #[tokio::test]

@@ -214,7 +214,7 @@ fn odd_leaf() -> impl Strategy<Value = String> {
         "null",
         "true",
         "false",
-        "",
+        ",",
         "\"\"",
         "0",
         "-0",

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::data::{Receiver, System, Worker};
 use crate::event::Mix;
 
-use super::grouped;
+use super::{grouped, workers};
 
 const WIDTH: f64 = 860.0;
 const PANEL_HEIGHT: f64 = 230.0;
@@ -105,10 +105,7 @@ pub(crate) fn worker(figures: &Worker) -> String {
         groups: answers.iter().map(group).collect(),
         line: None,
     };
-    let series: Vec<String> = counts
-        .iter()
-        .map(|count| format!("{count} workers"))
-        .collect();
+    let series: Vec<String> = counts.iter().map(|count| workers(*count)).collect();
     let series: Vec<&str> = series.iter().map(String::as_str).collect();
     draw(
         "Intervals a second, by how fast Abacus is",

@@ -230,7 +230,7 @@ fn offered(runs: &[Run]) -> String {
     table(&header, 2, &rows)
 }
 
-const SAMPLED: [&str; 11] = [
+const SAMPLED: [&str; 12] = [
     "Workers",
     "Abacus answers after",
     "Intervals",
@@ -240,6 +240,7 @@ const SAMPLED: [&str; 11] = [
     "of which reads",
     "MongoDB µs",
     "Workers µs",
+    "Stand-in µs",
     "share of others",
     "Peak memory of a worker, MB",
 ];
@@ -255,6 +256,7 @@ fn sampled_row(run: &Sampled) -> Vec<String> {
         format!("{:.3}", run.reads_each),
         rounded(run.server_us),
         rounded(run.worker_us),
+        rounded(run.stand_in_us),
         format!("{} %", rounded(run.others_share)),
         rounded(run.memory_mb),
     ]

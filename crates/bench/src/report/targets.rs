@@ -3,7 +3,7 @@
 use crate::data::{Data, Receiver, Run, Sampled, System};
 use crate::event::Mix;
 
-use super::rounded;
+use super::{rounded, workers};
 
 /// What is allowed between two figures that are to be alike: the same thing measured twice differs
 /// by as much.
@@ -139,7 +139,7 @@ fn of_worker(rates: &[Sampled]) -> Vec<Target> {
     let at_once = rates.iter().filter(|run| run.answer_ms == 0);
     let best = at_once.max_by(|one, other| one.per_second.total_cmp(&other.per_second));
     let Some(best) = best else { return Vec::new() };
-    let with = format!("with {} workers", best.workers);
+    let with = format!("with {}", workers(best.workers));
     vec![
         Target {
             wanted: "5,000 intervals a second where Abacus answers at once".to_owned(),

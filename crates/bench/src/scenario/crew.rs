@@ -11,6 +11,7 @@ use crate::data::{Sampled, tenths, thousandths};
 use crate::mongo::{Commands, Server, Spans};
 use crate::process::{Reading, Watch, peak_memory_mb};
 use crate::programs;
+use crate::report::workers;
 
 /// How often the count is looked at.
 const POLL: Duration = Duration::from_millis(5);
@@ -162,9 +163,9 @@ impl<'a> Crew<'a> {
 
 fn show(sampled: &Sampled) {
     eprintln!(
-        "    {} workers, answers after {} ms: {} intervals in {:.1} s, {:.0} a second, {} commands \
+        "    {}, answers after {} ms: {} intervals in {:.1} s, {:.0} a second, {} commands \
          each; others {} %",
-        sampled.workers,
+        workers(sampled.workers),
         sampled.answer_ms,
         sampled.intervals,
         sampled.seconds,

@@ -22,7 +22,7 @@ const MONTH_SLACK: (&str, u32) = ("27d", 27);
 pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Midnight> {
     let now = now_millis();
     let (midnight, day) = first_of_month(now).context("the calendar")?;
-    let spans = server.spans().await?;
+    let mut spans = server.held_back().await?;
     let values = |number: u64| {
         let within = i64::try_from(number % 27).unwrap_or(0) * DAY;
         Values {
@@ -44,7 +44,7 @@ pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Midnight> {
         ],
         spans: scale.midnight,
     };
-    let sampled = until_done(server, &spans, job, scale.midnight).await?;
+    let sampled = until_done(server, &mut spans, job, scale.midnight).await?;
     spans.drop().await?;
     Ok(Midnight {
         closing: day <= MONTH_SLACK.1,

@@ -18,23 +18,23 @@ const OPEN_SHARE: f64 = 0.5;
 /// Runs everything.
 pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Receiver> {
     let mut figures = Receiver::default();
-    for mix in Mix::ALL {
+    for mix in scale.mixes.iter().copied() {
         eprintln!("  {mix:?}, as many as there can be");
         // Side by side in time, so that whatever else the machine does meets all alike.
         for connections in &scale.connections {
             for system in [System::Sampler, System::OneWriteHttp, System::OneWrite] {
                 let run = event_run(scale, system, mix, *connections, None);
-                figures.closed.push(try_run(server, run).await?);
+                figures.closed.push(try_run(server, scale, run).await?);
             }
         }
         let run = event_run(scale, System::Ceiling, mix, IN_FLIGHT, None);
-        figures.closed.push(try_run(server, run).await?);
+        figures.closed.push(try_run(server, scale, run).await?);
     }
-    for mix in Mix::ALL {
+    for mix in scale.mixes.iter().copied() {
         eprintln!("  {mix:?}, so many a second");
         let runs = open_runs(scale, &figures.closed, mix);
         for run in runs {
-            figures.open.push(try_run(server, run).await?);
+            figures.open.push(try_run(server, scale, run).await?);
         }
     }
     Ok(figures)
@@ -82,6 +82,6 @@ fn event_run(
     }
 }
 
-async fn try_run(server: &Server, run: EventRun) -> Result<Run> {
-    least_disturbed(|| run.alone(server), |run| run.others_share).await
+async fn try_run(server: &Server, scale: &Scale, run: EventRun) -> Result<Run> {
+    least_disturbed(scale.again, || run.alone(server), |run| run.others_share).await
 }

@@ -18,6 +18,8 @@ use crate::template::Values;
 const BACKLOG: (u64, i64) = (4_000, 50);
 /// Two instances: what anybody would run at least.
 pub(crate) const USUAL_WORKERS: usize = 2;
+/// How long workers take until each knows of all: two heartbeats, and a little.
+const ACQUAINTED: Duration = Duration::from_millis(2_500);
 /// An hour in ms.
 const HOUR: i64 = 3_600_000;
 
@@ -32,7 +34,9 @@ pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Worker> {
                 spans.drop().await?;
                 Ok(rate)
             };
-            rates.push(least_disturbed(once, |rate: &Sampled| rate.others_share).await?);
+            rates.push(
+                least_disturbed(scale.again, once, |rate: &Sampled| rate.others_share).await?,
+            );
         }
     }
     Ok(Worker {
@@ -80,7 +84,7 @@ async fn catch_up(server: &Server, scale: &Scale) -> Result<Sampled> {
     eprintln!("  {count} spans catch up on {days} days by the hour");
     let hours = 24 * i64::try_from(days)?;
     let this_hour = now_millis().div_euclid(HOUR) * HOUR;
-    let spans = server.spans().await?;
+    let mut spans = server.held_back().await?;
     load_backlog(&spans, count, this_hour - hours * HOUR, HOUR).await?;
     let job = Job {
         workers: USUAL_WORKERS,
@@ -88,22 +92,26 @@ async fn catch_up(server: &Server, scale: &Scale) -> Result<Sampled> {
         settings: vec![("SAMPLER_DIMENSION", "hour")],
         spans: count,
     };
-    let sampled = until_done(server, &spans, job, count * hours.unsigned_abs()).await?;
+    let intervals = count * hours.unsigned_abs();
+    let sampled = until_done(server, &mut spans, job, intervals).await?;
     spans.drop().await?;
     Ok(sampled)
 }
 
-/// From the start of the workers until so many intervals are executed, and that is noted.
+/// From the moment at which the spans are there until so many intervals are executed, and that is
+/// noted. The workers were there before, and know of each other.
 pub(crate) async fn until_done(
     server: &Server,
-    spans: &Spans,
+    spans: &mut Spans,
     job: Job,
     intervals: u64,
 ) -> Result<Sampled> {
-    let due_by = now_millis();
     let mut crew = Crew::prepare(server, job).await?;
     crew.start(spans).await?;
+    tokio::time::sleep(ACQUAINTED).await;
+    let due_by = now_millis();
     let before = crew.meters().await?;
+    spans.let_go().await?;
     crew.wait_for_posts(intervals, None).await?;
     while spans.due_by(due_by).await? > 0 {
         tokio::time::sleep(Duration::from_millis(20)).await;

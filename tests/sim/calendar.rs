@@ -1,0 +1,313 @@
+//! Old rules against new time: the state machine over leap days, month ends, year ends and the
+//! limits of its type, compared with an oracle that walks through the calendar step by step.
+
+use sampler_domain::{
+    Granularities, Granularity, Id, Interval, Measures, Planned, Policy, Slack, Span, SpanId,
+    StartEvent, Step, Target, Timestamp, next_step,
+};
+use sampler_tests::calendar::{DAY, HOUR, MINUTE, Window, midnight, months, pieces};
+
+/// Each granularity, and what the oracle calls it.
+const WINDOWS: [(Granularity, Window); 4] = [
+    (Granularity::Minute, Window::Minute),
+    (Granularity::Hour, Window::Hour),
+    (Granularity::Day, Window::Day),
+    (Granularity::Month, Window::Month),
+];
+
+fn moment(millis: i64) -> Timestamp {
+    Timestamp::new(millis).unwrap()
+}
+
+fn span(start: i64, end: Option<i64>) -> Span {
+    let id = |text: &str| Id::new(text).unwrap();
+    let event = StartEvent {
+        id: Some(id("start")),
+        timestamp: moment(start),
+        target: Target {
+            organization_id: id("o"),
+            space_id: id("s"),
+            consumer_id: id("c"),
+            resource_id: id("r"),
+            plan_id: id("p"),
+            resource_instance_id: id("i"),
+        },
+        measures: Measures::default(),
+    };
+    let mut span = Span::started(SpanId::new(moment(start), 7), event);
+    span.end = end.map(moment);
+    span
+}
+
+fn policy(granularity: Granularity) -> Policy {
+    Policy {
+        granularities: Granularities::all(granularity),
+        grace: 0,
+    }
+}
+
+/// Does all that is due by `now`, as a worker does; hands each interval to `each`.
+fn sample(span: &mut Span, now: i64, policy: &Policy, mut each: impl FnMut(Interval)) {
+    loop {
+        match next_step(span, moment(now), policy) {
+            Step::Plan(interval) => {
+                // What the id is plays no role here, and millions of them take their time.
+                let usage_guid = String::new();
+                span.processing.planned = Some(Planned {
+                    interval,
+                    usage_guid,
+                });
+            }
+            Step::Execute(planned) => {
+                each(planned.interval);
+                *span = span.executed();
+            }
+            Step::Complete => {
+                span.processing.complete = true;
+                return;
+            }
+            Step::Wait(until) => {
+                assert!(until > moment(now) || until == Timestamp::MAX);
+                return;
+            }
+        }
+    }
+}
+
+fn sampled(span: &mut Span, now: i64, granularity: Granularity) -> Vec<(i64, i64)> {
+    let mut intervals = Vec::new();
+    sample(span, now, &policy(granularity), |interval| {
+        intervals.push((interval.start.as_millis(), interval.end.as_millis()));
+    });
+    intervals
+}
+
+/// Stretches of time with something in them that a calendar may stumble over.
+fn stretches() -> Vec<(i64, i64)> {
+    let day = midnight;
+    vec![
+        // Leap days, and those that are none.
+        (day(2024, 2, 28) + 23 * HOUR, day(2024, 3, 1) + HOUR),
+        (day(2023, 2, 28) + 23 * HOUR, day(2023, 3, 1) + HOUR),
+        (day(2000, 2, 28) + 1, day(2000, 3, 2) - 1),
+        (day(2100, 2, 27), day(2100, 3, 2) + MINUTE),
+        (day(2400, 2, 29), day(2400, 2, 29) + 1),
+        // Ends of months of every length.
+        (day(2026, 1, 31) + 5, day(2026, 2, 1) + 5),
+        (day(2026, 4, 30) + 23 * HOUR, day(2026, 5, 1) + 23 * HOUR),
+        (day(2026, 2, 1), day(2026, 3, 1)),
+        // Ends of years, of a century and of an age.
+        (
+            day(2025, 12, 31) + 23 * HOUR + 59 * MINUTE,
+            day(2026, 1, 1) + 1,
+        ),
+        (day(1999, 12, 31) + 1, day(2000, 1, 1) + 1),
+        (day(2037, 12, 31), day(2038, 1, 20)),
+        // Where clocks are moved somewhere in the world, and UTC goes on.
+        (day(2026, 3, 29), day(2026, 3, 30)),
+        (day(2026, 10, 25), day(2026, 10, 26)),
+        // Where a leap second was: UTC as computers count it has none.
+        (day(2016, 12, 31) + 23 * HOUR, day(2017, 1, 1) + HOUR),
+        // Edges: nothing, a moment, exactly a window, a moment off it.
+        (day(2026, 3, 1), day(2026, 3, 1)),
+        (day(2026, 3, 1) - 1, day(2026, 3, 1)),
+        (day(2026, 3, 1), day(2026, 3, 1) + 1),
+        (day(2026, 3, 1), day(2026, 3, 1) + MINUTE),
+        (day(2026, 3, 1) + 1, day(2026, 3, 1) + MINUTE + 1),
+        // The limits of the type.
+        (0, 1),
+        (0, DAY),
+        (1, MINUTE),
+        (253_402_300_800_000 - 2 * DAY, 253_402_300_800_000),
+        (253_402_300_800_000 - 1, 253_402_300_800_000),
+        (253_402_300_800_000, 253_402_300_800_000),
+    ]
+}
+
+#[test]
+fn a_stopped_span_is_cut_as_the_calendar_cuts_it() {
+    for (start, end) in stretches() {
+        for (granularity, window) in WINDOWS {
+            let mut span = span(start, Some(end));
+            let intervals = sampled(&mut span, end, granularity);
+            let expected = pieces(window, start, end);
+            assert_eq!(intervals, expected, "{granularity} from {start} to {end}");
+            assert!(span.processing.complete);
+        }
+    }
+}
+
+#[test]
+fn what_was_sampled_too_far_is_taken_back_as_the_calendar_cuts_it() {
+    for (end, sampled_to) in stretches() {
+        for (granularity, window) in WINDOWS {
+            let mut span = span(end, Some(end));
+            span.processing.last.end = moment(sampled_to);
+            let intervals = sampled(&mut span, sampled_to, granularity);
+            let mut expected = pieces(window, end, sampled_to);
+            expected.reverse();
+            let expected: Vec<_> = expected
+                .into_iter()
+                .map(|(low, high)| (high, low))
+                .collect();
+            assert_eq!(intervals, expected, "{granularity} back from {sampled_to}");
+            assert!(span.processing.complete);
+        }
+    }
+}
+
+#[test]
+fn an_open_span_is_sampled_to_the_last_boundary_and_not_beyond() {
+    for (start, now) in stretches() {
+        for (granularity, window) in WINDOWS {
+            let mut span = span(start, None);
+            let intervals = sampled(&mut span, now, granularity);
+            let mut expected = pieces(window, start, now);
+            let next = pieces(window, start, now + 2);
+            // The last piece is over only where a boundary ends it.
+            let ends_at_boundary = next.iter().any(|(_, until)| *until == now);
+            let is_last_moment = now == Timestamp::MAX.as_millis();
+            if !ends_at_boundary && !is_last_moment {
+                expected.pop();
+            }
+            assert_eq!(
+                intervals, expected,
+                "{granularity} from {start} until {now}"
+            );
+            assert!(!span.processing.complete);
+        }
+    }
+}
+
+#[test]
+fn every_month_to_the_year_10000_begins_where_the_calendar_says() {
+    let all: Vec<i64> = months().map(|(_, start)| start).collect();
+    assert_eq!(all.len(), 8_030 * 12);
+    for (index, start) in all.iter().copied().enumerate() {
+        let next = all.get(index + 1).copied().unwrap_or(253_402_300_800_000);
+        let month = Granularity::Month;
+        assert_eq!(month.boundary_after(moment(start)), Some(moment(next)));
+        assert_eq!(month.boundary_after(moment(next - 1)), Some(moment(next)));
+        assert_eq!(month.boundary_before(moment(next)), Some(moment(start)));
+        assert_eq!(
+            month.boundary_before(moment(start + 1)),
+            Some(moment(start))
+        );
+        assert_eq!(month.window_of(moment(next - 1)), moment(start));
+    }
+}
+
+#[test]
+fn every_day_to_the_year_10000_begins_where_the_calendar_says() {
+    for (month, start) in months() {
+        for day in 0..month.days() {
+            let midnight = start + day * DAY;
+            let next = moment(midnight + DAY);
+            for granularity in [Granularity::Minute, Granularity::Hour, Granularity::Day] {
+                let last = moment(midnight + DAY - 1);
+                assert_eq!(granularity.boundary_after(last), Some(next));
+            }
+            assert_eq!(
+                Granularity::Day.boundary_before(next),
+                Some(moment(midnight))
+            );
+        }
+    }
+}
+
+/// 5,259,492 intervals: ten years with three leap days, each ms of them once.
+#[test]
+fn ten_years_by_the_minute_add_up() {
+    let (start, end) = (midnight(2020, 1, 1) + 30_001, midnight(2030, 1, 1) - 29_999);
+    let mut span = span(start, Some(end));
+    let (mut count, mut sum, mut reached) = (0_i64, 0, start);
+    sample(&mut span, end, &policy(Granularity::Minute), |interval| {
+        let (from, to) = (interval.start.as_millis(), interval.end.as_millis());
+        assert_eq!(from, reached);
+        assert!(to == end || to % MINUTE == 0);
+        assert!(to > from && to - from <= MINUTE);
+        assert_eq!(interval.midpoint().as_millis(), from + (to - from) / 2);
+        (count, sum, reached) = (count + 1, sum + interval.duration(), to);
+    });
+    assert!(span.processing.complete);
+    assert_eq!(reached, end);
+    assert_eq!(sum, end - start);
+    assert_eq!(count, (7 * 365 + 3 * 366) * 24 * 60);
+}
+
+/// A stop of a year ago that comes only now: a year by the hour is taken back.
+#[test]
+fn a_stop_that_comes_a_year_late_takes_everything_back() {
+    let (start, now) = (
+        midnight(2023, 3, 1) + 1_234,
+        midnight(2024, 3, 1) + 5 * HOUR,
+    );
+    for (granularity, window) in &WINDOWS[1..] {
+        let mut span = span(start, None);
+        let forwards: i64 = sum(&sampled(&mut span, now, *granularity));
+        let stop = start + 17 * MINUTE;
+        span.end = Some(moment(stop));
+        let reached = span.sampled_to().as_millis();
+        let back = sampled(&mut span, now, *granularity);
+        assert_eq!(back.len(), pieces(*window, stop, reached).len());
+        assert_eq!(forwards + sum(&back), stop - start);
+        assert!(span.processing.complete);
+    }
+}
+
+fn sum(intervals: &[(i64, i64)]) -> i64 {
+    intervals.iter().map(|(from, to)| to - from).sum()
+}
+
+/// The slack of 61 days on both sides, at its edges and a moment beyond, from moments where 61
+/// days cross a leap day, a year and a February of 28 days.
+#[test]
+fn starts_at_the_edge_of_the_slack_are_let_in_and_add_up() {
+    let slack = Slack {
+        past: 61 * DAY,
+        future: 61 * DAY,
+    };
+    let cases = [
+        (midnight(2024, 3, 31), midnight(2024, 1, 30)),
+        (midnight(2023, 3, 31), midnight(2023, 1, 29)),
+        (midnight(2026, 1, 31), midnight(2025, 12, 1)),
+        (midnight(2100, 3, 2), midnight(2099, 12, 31)),
+        (midnight(1970, 3, 3), 0),
+    ];
+    for (now, oldest) in cases {
+        assert!(slack.admits(moment(oldest), moment(now)));
+        assert!(slack.admits(moment(now + 61 * DAY), moment(now)));
+        assert!(!slack.admits(moment(now + 61 * DAY + 1), moment(now)));
+        if oldest > 0 {
+            assert!(!slack.admits(moment(oldest - 1), moment(now)));
+        }
+        for (granularity, window) in WINDOWS {
+            let mut span = span(oldest, Some(now));
+            let intervals = sampled(&mut span, now, granularity);
+            assert_eq!(intervals, pieces(window, oldest, now), "{granularity}");
+            assert_eq!(sum(&intervals), 61 * DAY);
+        }
+    }
+}
+
+/// At the limits of the type nothing overflows, crosses or waits for ever.
+#[test]
+fn the_first_and_the_last_moment_are_moments_like_any_other() {
+    let last = Timestamp::MAX.as_millis();
+    for (granularity, window) in &WINDOWS[1..] {
+        let mut span = span(last - 40 * DAY, None);
+        let intervals = sampled(&mut span, last, *granularity);
+        assert_eq!(intervals, pieces(*window, last - 40 * DAY, last));
+        let waiting = next_step(&span, Timestamp::MAX, &policy(*granularity));
+        assert_eq!(waiting, Step::Wait(Timestamp::MAX));
+        span.end = Some(Timestamp::MAX);
+        assert!(sampled(&mut span, last, *granularity).is_empty());
+        assert!(span.processing.complete);
+    }
+    let whole = Interval {
+        start: Timestamp::MAX,
+        end: Timestamp::MIN,
+    };
+    assert_eq!(whole.duration(), -last);
+    assert_eq!(whole.midpoint().as_millis(), last / 2);
+}

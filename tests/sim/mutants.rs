@@ -1,0 +1,81 @@
+//! The simulation finds planted bugs. One that found none would prove nothing.
+
+use sampler_tests::sim::{Mutant, run, shrink};
+
+/// Runs seeds until one fails; what is wrong then must be said with one of these words.
+fn assert_found(mutant: Mutant, seeds: u64, words: &[&str]) {
+    for seed in 0..seeds {
+        let violations = run(seed, mutant).violations;
+        if violations.is_empty() {
+            continue;
+        }
+        let is_meant = |text: &String| words.iter().any(|word| text.contains(word));
+        if violations.iter().any(is_meant) {
+            println!("{mutant:?} is found by seed {seed}: {}", violations[0]);
+            return;
+        }
+    }
+    panic!("{mutant:?} is not found by {seeds} seeds");
+}
+
+#[test]
+fn executing_without_the_version_is_found() {
+    assert_found(
+        Mutant::ExecutedIgnoresVersion,
+        300,
+        &["noted as executed, but not counted"],
+    );
+}
+
+#[test]
+fn planning_without_the_version_is_found() {
+    assert_found(Mutant::PlanIgnoresVersion, 300, &["count upstream, and"]);
+}
+
+#[test]
+fn a_random_id_per_attempt_is_found() {
+    assert_found(Mutant::GuidPerAttempt, 20, &["by target"]);
+}
+
+#[test]
+fn timestamps_worked_out_at_sending_are_found() {
+    assert_found(
+        Mutant::TimestampPerAttempt,
+        20,
+        &["counts for the second time"],
+    );
+}
+
+#[test]
+fn taking_silence_for_consent_is_found() {
+    assert_found(
+        Mutant::SilenceIsConsent,
+        20,
+        &["noted as executed, but not counted"],
+    );
+}
+
+#[test]
+fn forgetting_spans_too_early_is_found() {
+    assert_found(Mutant::ForgetsTooEarly, 300, &["is kept 2 times"]);
+}
+
+#[test]
+fn answering_before_keeping_is_found() {
+    assert_found(Mutant::AnswersTooEarly, 20, &["is kept 0 times"]);
+}
+
+#[test]
+fn completing_too_early_is_found() {
+    assert_found(Mutant::CompletesTooEarly, 20, &["count upstream, and"]);
+}
+
+/// A failing run is made short enough to be read.
+#[test]
+fn a_failing_seed_is_made_short() {
+    let seed = (0..20).find(|seed| !run(*seed, Mutant::SilenceIsConsent).violations.is_empty());
+    let shrunk = shrink(seed.unwrap(), Mutant::SilenceIsConsent);
+    assert!(!shrunk.outcome.violations.is_empty());
+    assert!(shrunk.operations.len() <= 3, "{:#?}", shrunk.operations);
+    assert!(shrunk.before > 10);
+}

@@ -1,0 +1,59 @@
+//! The law holds on every seed, and a seed is a run.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use sampler_tests::sim::{Mutant, run, run_with_log, shrink};
+
+/// Runs seeds; fails with the first that fails, made short.
+fn run_all(seeds: impl Iterator<Item = u64>) {
+    for seed in seeds {
+        if run(seed, Mutant::None).violations.is_empty() {
+            continue;
+        }
+        let shrunk = shrink(seed, Mutant::None);
+        panic!(
+            "seed {seed} fails: {:#?}\nwith {:#?}\nto run it again: \
+             cargo xtask sim --seeds 1 --from {seed}",
+            shrunk.outcome.violations, shrunk.operations
+        );
+    }
+}
+
+#[test]
+fn the_law_holds_on_these_seeds() {
+    run_all(0..150);
+}
+
+#[test]
+fn the_law_holds_on_these_seeds_too() {
+    run_all(150..300);
+}
+
+/// Seeds that have failed once, each with what was wrong: all of them faults of the simulation.
+#[test]
+fn the_law_holds_on_seeds_that_have_failed() {
+    run_all([25, 109, 364, 635].into_iter());
+}
+
+/// Seeds that nobody has run before.
+#[test]
+fn the_law_holds_on_fresh_seeds() {
+    #[expect(clippy::disallowed_methods, reason = "fresh seeds come from the clock")]
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let from = u64::try_from(now.as_millis()).unwrap();
+    println!("seeds {from} to {}", from + 49);
+    run_all(from..from + 50);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_log_byte_for_byte() {
+    for seed in 1_000..1_020 {
+        let first = run_with_log(seed, Mutant::None).log;
+        let second = run_with_log(seed, Mutant::None).log;
+        assert!(first.len() > 100, "seed {seed} does next to nothing");
+        for (line, (first, second)) in first.iter().zip(&second).enumerate() {
+            assert_eq!(first, second, "line {line} of seed {seed}");
+        }
+        assert_eq!(first.len(), second.len(), "seed {seed}");
+    }
+}

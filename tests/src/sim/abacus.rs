@@ -1,0 +1,196 @@
+//! The stand-in for Abacus: it counts as the real one does, and answers as the weather is.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sampler_abacus::{Answer, Collector};
+use sampler_domain::{Id, Timestamp, Usage};
+
+use super::dice::{Dice, Fates};
+use super::life::Life;
+use super::mutant::Mutant;
+use super::weather::PostFate;
+use super::world::{Tally, World, pause};
+use crate::calendar::DAY;
+
+/// By what Abacus recognises a repeat: neither the space nor the measures are looked at.
+type Key = (String, Timestamp, Timestamp, [Id; 5]);
+
+/// All that counts.
+#[derive(Default)]
+pub(crate) struct StandIn {
+    counted: Mutex<BTreeMap<Key, Usage>>,
+}
+
+impl StandIn {
+    /// All usages that count.
+    pub(crate) fn counted(&self) -> Vec<Usage> {
+        let counted = self.counted.lock().expect("nobody panics with it");
+        counted.values().cloned().collect()
+    }
+}
+
+/// The signed duration that a usage stands for.
+pub(crate) fn duration(usage: &Usage) -> i64 {
+    let measure = usage
+        .measured_usage
+        .last()
+        .expect("the duration comes last");
+    assert_eq!(measure.measure.as_str(), "duration");
+    measure.quantity.as_json().as_i64().expect("whole ms")
+}
+
+impl World {
+    /// Abacus gets a usage: it counts it, unless it has counted it before.
+    pub(crate) fn count(&self, usage: &Usage) {
+        let target = &usage.target;
+        let ids = [
+            target.organization_id.clone(),
+            target.resource_instance_id.clone(),
+            target.consumer_id.clone(),
+            target.resource_id.clone(),
+            target.plan_id.clone(),
+        ];
+        let key = (usage.dedup_id.clone(), usage.end, usage.start, ids);
+        let mut counted = self.abacus.counted.lock().expect("nobody panics with it");
+        if let Some(first) = counted.get(&key) {
+            if first != usage {
+                self.blame(format!(
+                    "{} was posted again with other content",
+                    usage.dedup_id
+                ));
+            }
+            return;
+        }
+        let today = self.now().as_millis().div_euclid(DAY);
+        if self.setup.strict && usage.end.as_millis() >= (today + 1) * DAY {
+            self.blame(format!(
+                "{} was put aside: it lies after today",
+                usage.dedup_id
+            ));
+            return;
+        }
+        self.log("Abacus", || {
+            format!("counts {} {}", usage.dedup_id, duration(usage))
+        });
+        counted.insert(key, usage.clone());
+        drop(counted);
+        self.note_counted(usage, duration(usage));
+    }
+}
+
+/// The line from one worker to Abacus.
+pub(crate) struct Line {
+    pub(crate) world: Arc<World>,
+    pub(crate) name: String,
+    pub(crate) life: Arc<Life>,
+    pub(crate) fates: Fates,
+    /// How far the worker's clock was ahead when Abacus last answered, ms.
+    pub(crate) ahead: AtomicI64,
+}
+
+impl Line {
+    /// A usage as it is sent, by a planted bug perhaps not as it should be.
+    fn as_sent(&self, usage: &Usage, now: Timestamp, dice: &mut Dice) -> Usage {
+        let mut usage = usage.clone();
+        match self.world.setup.mutant {
+            Mutant::GuidPerAttempt => {
+                usage.dedup_id = format!("{:016x}", dice.u64());
+            }
+            Mutant::TimestampPerAttempt => (usage.start, usage.end) = (now, now),
+            _ => {}
+        }
+        usage
+    }
+
+    /// Abacus dates its answers, where it does.
+    fn note_date(&self, fate: PostFate, sent_at: Timestamp) {
+        let no_answer = [PostFate::Unanswered, PostFate::Late, PostFate::NotTaken];
+        if self.world.setup.dated && !no_answer.contains(&fate) {
+            let ahead = sent_at.since(self.world.now()).max(0);
+            self.ahead.store(ahead, Ordering::Relaxed);
+        }
+    }
+
+    /// What the worker hears, by a planted bug perhaps not what was said.
+    fn as_heard(&self, answer: Answer) -> Answer {
+        match answer {
+            Answer::TryAgain { .. } if self.world.setup.mutant == Mutant::SilenceIsConsent => {
+                Answer::Accepted
+            }
+            answer => answer,
+        }
+    }
+
+    fn answer(&self, fate: PostFate, dice: &mut Dice) -> Answer {
+        let mut seconds = |most| Duration::from_secs(1 + dice.spread(most).unsigned_abs());
+        let error = || format!("{fate:?}");
+        match fate {
+            PostFate::Taken | PostFate::Sent => Answer::Accepted,
+            PostFate::Unanswered | PostFate::Late | PostFate::NotTaken => Answer::TryAgain {
+                after: None,
+                error: error(),
+            },
+            PostFate::Overloaded => Answer::TryAgain {
+                after: Some(seconds(self.world.setup.scale.tick / 1_000)),
+                error: error(),
+            },
+            PostFate::Busy => Answer::Wait { after: seconds(60) },
+            PostFate::Refused => Answer::Refused { error: error() },
+        }
+    }
+}
+
+#[async_trait]
+impl Collector for Line {
+    async fn post(&self, usage: &Usage, now: Timestamp) -> Answer {
+        self.life.pass().await;
+        Tally::add(&self.world.tally.posts);
+        let mut dice = self.fates.of("post", self.world.now());
+        let usage = self.as_sent(usage, now, &mut dice);
+        let slow = self.world.setup.scale.tick;
+        let course = self.world.abacus_weather().post(&mut dice, slow);
+        let fate = course.fate;
+        self.world.log(&self.name, || {
+            format!("posts {} ({fate:?})", usage.dedup_id)
+        });
+        match fate {
+            PostFate::Taken | PostFate::Unanswered => {
+                pause(course.there).await;
+                self.life.pass().await;
+                self.world.count(&usage);
+            }
+            PostFate::Sent => {
+                let world = Arc::clone(&self.world);
+                let sent = tokio::spawn(async move {
+                    pause(course.there).await;
+                    world.count(&usage);
+                });
+                sent.await.expect("Abacus does not panic");
+            }
+            PostFate::Late => {
+                let world = Arc::clone(&self.world);
+                tokio::spawn(async move {
+                    pause(course.there + course.back).await;
+                    world.count(&usage);
+                });
+            }
+            PostFate::NotTaken | PostFate::Overloaded | PostFate::Busy | PostFate::Refused => {
+                pause(course.there).await;
+            }
+        }
+        self.note_date(fate, now);
+        pause(course.back).await;
+        self.life.pass().await;
+        let answer = self.answer(fate, &mut dice);
+        self.world.log(&self.name, || format!("hears {answer:?}"));
+        self.as_heard(answer)
+    }
+
+    fn clock_ahead(&self) -> i64 {
+        self.ahead.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,242 @@
+//! What must hold once everything that was stopped is complete.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sampler_domain::{Span, SpanId, Target, Usage};
+
+use super::abacus::duration;
+use super::op::{Event, Kind};
+use super::provider::{Reply, Sent};
+use super::world::{World, measures, target};
+
+/// All spans there ever were.
+struct Spans {
+    /// Those that came in as events.
+    ours: Vec<Span>,
+    /// Those that an original Sampler left.
+    originals: Vec<Span>,
+}
+
+impl World {
+    /// Blames all that is not as it must be; `originals` are the ids of spans that an original
+    /// Sampler left. Says for how many ms spans went on in all.
+    pub(crate) fn check(&self, originals: &BTreeSet<SpanId>) -> i64 {
+        let kept = self.store.all().into_iter().map(|kept| kept.span);
+        let removed = self.truth.facts().removed.clone();
+        let all = kept.chain(removed);
+        let (originals, ours): (Vec<Span>, Vec<Span>) =
+            all.partition(|span| originals.contains(&span.id));
+        let spans = Spans { ours, originals };
+        self.check_sums(&spans);
+        self.check_usages(&spans);
+        self.check_windows(&spans);
+        self.check_overlaps(&spans);
+        self.check_events(&spans);
+        let lengths = spans
+            .all()
+            .filter_map(|span| Some(span.end?.since(span.start)));
+        lengths.filter(|length| *length > 0).sum()
+    }
+
+    /// The law, from what Abacus counts and nothing else: for each span, and for each target.
+    fn check_sums(&self, spans: &Spans) {
+        let mut due: BTreeMap<Target, i64> = BTreeMap::new();
+        for span in spans.all() {
+            let (Some(end), true) = (span.end, span.processing.complete) else {
+                self.blame(format!("span {} is not complete at the end", span.id));
+                continue;
+            };
+            let length = end.since(span.start);
+            let sum = self.truth.facts().sums.get(&span.id).copied();
+            if sum != Some(length) {
+                self.blame(format!(
+                    "{sum:?} ms of span {} count, not {length} ms",
+                    span.id
+                ));
+            }
+            *due.entry(span.target.clone()).or_default() += length - self.sampled_before(span);
+        }
+        let mut counted: BTreeMap<Target, i64> = BTreeMap::new();
+        for usage in self.abacus.counted() {
+            *counted.entry(usage.target.clone()).or_default() += duration(&usage);
+        }
+        due.retain(|_, sum| *sum != 0);
+        counted.retain(|_, sum| *sum != 0);
+        if due != counted {
+            self.blame(format!("by target {counted:?} counts, not {due:?}"));
+        }
+    }
+
+    /// What an original Sampler had sampled of a span before it came here.
+    fn sampled_before(&self, span: &Span) -> i64 {
+        let facts = self.truth.facts();
+        let plans = facts
+            .plans
+            .values()
+            .filter(|plan| plan.span == span.id && plan.counted);
+        let sum = facts.sums.get(&span.id).copied().unwrap_or_default();
+        sum - plans.map(|plan| plan.interval.duration()).sum::<i64>()
+    }
+
+    /// Each usage says of its span what the span says of itself.
+    fn check_usages(&self, spans: &Spans) {
+        let by_id: BTreeMap<&SpanId, &Span> = spans.all().map(|span| (&span.id, span)).collect();
+        let facts = self.truth.facts();
+        for usage in self.abacus.counted() {
+            let plan = facts.plans.get(&usage.dedup_id);
+            let Some((plan, span)) = plan.and_then(|plan| Some((plan, *by_id.get(&plan.span)?)))
+            else {
+                self.blame(format!("the usage {} is of no span", usage.dedup_id));
+                continue;
+            };
+            let (low, high) = (
+                plan.interval.start.min(plan.interval.end).as_millis(),
+                plan.interval.start.max(plan.interval.end).as_millis(),
+            );
+            let midpoint = low + (high - low) / 2;
+            let given = span.measures.as_slice();
+            let fits = usage.target == span.target
+                && usage.start == usage.end
+                && usage.end.as_millis() == midpoint
+                && usage.measured_usage.len() == given.len() + 1
+                && usage.measured_usage[..given.len()] == *given
+                && duration(&usage) == plan.interval.duration();
+            if !fits {
+                self.blame(format!("{usage:?} does not stand for {:?}", plan.interval));
+            }
+        }
+    }
+
+    /// Each window in which Abacus accumulates has what lies in it, whatever went back and forth:
+    /// no interval crosses a boundary. What an original Sampler has planned may.
+    fn check_windows(&self, spans: &Spans) {
+        let window = |moment| self.setup.scale.coarse.window_of(moment);
+        let mut counted: BTreeMap<(SpanId, _), i64> = BTreeMap::new();
+        {
+            let facts = self.truth.facts();
+            let span_of = |usage: &Usage| Some(facts.plans.get(&usage.dedup_id)?.span.clone());
+            for usage in self.abacus.counted() {
+                if let Some(id) = span_of(&usage) {
+                    *counted.entry((id, window(usage.end))).or_default() += duration(&usage);
+                }
+            }
+        }
+        for span in &spans.ours {
+            let end = span.end.unwrap_or(span.start);
+            let mut from = span.start;
+            while from < end {
+                let boundary = self.setup.scale.coarse.boundary_after(from).unwrap_or(end);
+                let until = boundary.min(end);
+                let sum = counted
+                    .remove(&(span.id.clone(), window(from)))
+                    .unwrap_or_default();
+                if sum != until.since(from) {
+                    let (id, due) = (&span.id, until.since(from));
+                    self.blame(format!("span {id} has {sum} ms from {from}, not {due} ms"));
+                }
+                from = until;
+            }
+        }
+        let ours: BTreeSet<&SpanId> = spans.ours.iter().map(|span| &span.id).collect();
+        counted.retain(|(id, _), sum| *sum != 0 && ours.contains(id));
+        if !counted.is_empty() {
+            self.blame(format!("{counted:?} lies outside of its span"));
+        }
+    }
+
+    /// No two spans of a target go on at the same time.
+    fn check_overlaps(&self, spans: &Spans) {
+        if self.setup.allow_overlap {
+            return;
+        }
+        let mut by_target: BTreeMap<&Target, Vec<&Span>> = BTreeMap::new();
+        for span in &spans.ours {
+            by_target.entry(&span.target).or_default().push(span);
+        }
+        for of_target in by_target.values_mut() {
+            of_target.sort_by_key(|span| (span.start, span.end));
+            for pair in of_target.windows(2) {
+                if pair[0].end > Some(pair[1].start) {
+                    self.blame(format!("span {} overlaps span {}", pair[0].id, pair[1].id));
+                }
+            }
+        }
+    }
+
+    /// Every event is kept as it was answered.
+    fn check_events(&self, spans: &Spans) {
+        let mut sent: BTreeMap<Event, Vec<Sent>> = BTreeMap::new();
+        for one in self.history.all() {
+            sent.entry(one.event.clone()).or_default().push(one);
+        }
+        let mut explained = 0;
+        for (event, all) in &sent {
+            let kept = spans.all().filter(|span| keeps(span, event)).count();
+            let replies = || all.iter().flat_map(|one| &one.replies);
+            let count =
+                |wanted: fn(&Reply) -> bool| replies().filter(|reply| wanted(reply)).count();
+            let unknown = count(|reply| matches!(reply, Reply::Unknown(_)));
+            let first_kept = count(|reply| matches!(reply, Reply::Kept));
+            let replayed = count(|reply| matches!(reply, Reply::Replayed));
+            let (least, most) = if event.id.is_some() {
+                let least = usize::from(first_kept + replayed > 0);
+                (least, least.max(usize::from(unknown > 0)))
+            } else {
+                (first_kept, first_kept + unknown)
+            };
+            if kept < least || kept > most {
+                self.blame(format!(
+                    "{event} is kept {kept} times, after {:?}",
+                    replies().collect::<Vec<_>>()
+                ));
+            }
+            if event.id.is_some() && first_kept > 1 {
+                self.blame(format!(
+                    "{event} was said to be kept anew {first_kept} times"
+                ));
+            }
+            let fit = all.iter().filter(|one| one.fit);
+            for one in fit.filter(|one| !is_kept(one)) {
+                self.blame(format!(
+                    "{event} is fit, but was answered {:?}",
+                    one.replies.last()
+                ));
+            }
+            if event.kind == Kind::Start {
+                explained += kept;
+            }
+        }
+        if explained != spans.ours.len() {
+            let count = spans.ours.len();
+            self.blame(format!(
+                "there are {count} spans, but only {explained} were started"
+            ));
+        }
+    }
+}
+
+impl Spans {
+    fn all(&self) -> impl Iterator<Item = &Span> {
+        self.ours.iter().chain(&self.originals)
+    }
+}
+
+/// Whether the span holds exactly this event.
+fn keeps(span: &Span, event: &Event) -> bool {
+    let text = |id: &Option<sampler_domain::EventId>| id.as_ref().map(ToString::to_string);
+    if event.broken || span.target != target(event.target) {
+        return false;
+    }
+    match event.kind {
+        Kind::Start => {
+            text(&span.start_id) == event.id
+                && span.start == event.timestamp
+                && span.measures == measures(event.measures)
+        }
+        Kind::Stop => text(&span.end_id) == event.id && span.end == Some(event.timestamp),
+    }
+}
+
+fn is_kept(sent: &Sent) -> bool {
+    matches!(sent.replies.last(), Some(Reply::Kept | Reply::Replayed))
+}

@@ -1,0 +1,322 @@
+//! Makes the list of what happens from the seed.
+
+use sampler_domain::Timestamp;
+
+use super::dice::Dice;
+use super::op::{Act, Event, Fate, Kind, Op, Original, Process, Sending};
+use super::setup::Setup;
+use super::weather::Weather;
+use super::world::MEASURES;
+
+/// All that happens in a run, in its order.
+pub(crate) fn operations(setup: &Setup) -> Vec<Op> {
+    let mut draft = Draft {
+        setup,
+        dice: Dice::new(setup.seed, 1),
+        ops: Vec::new(),
+        serial: 0,
+        wild: Vec::new(),
+    };
+    for target in 0..setup.tidy.len() {
+        let tidy = setup.tidy[target];
+        draft.timeline(target, tidy);
+        if !tidy && draft.dice.percent(30) {
+            draft.timeline(target, false);
+        }
+    }
+    for _ in 0..draft.dice.below(8) {
+        draft.noise();
+    }
+    if draft.dice.percent(20) {
+        draft.original();
+    }
+    for _ in 0..draft.dice.below(12) {
+        draft.trouble();
+    }
+    draft.ops.sort_by_key(|op| op.at);
+    draft.ops
+}
+
+struct Draft<'a> {
+    setup: &'a Setup,
+    dice: Dice,
+    ops: Vec<Op>,
+    /// How many events there are so far.
+    serial: u64,
+    /// What is sent, and when, for targets that are not tidy.
+    wild: Vec<(i64, Event)>,
+}
+
+impl Draft<'_> {
+    fn length(&self) -> i64 {
+        self.setup.scale.length
+    }
+
+    fn horizon(&self) -> i64 {
+        self.setup.scale.horizon
+    }
+
+    fn moment(&self, at: i64) -> Timestamp {
+        self.setup.base.plus(at)
+    }
+
+    /// Takes some moments to the boundary below them: edges are where mistakes are.
+    fn aligned(&mut self, moment: Timestamp) -> Timestamp {
+        if self.dice.percent(25) {
+            self.setup.scale.unit.window_of(moment)
+        } else {
+            moment
+        }
+    }
+
+    fn event(&mut self, kind: Kind, target: usize, timestamp: Timestamp, with_id: bool) -> Event {
+        self.serial += 1;
+        // Start and stop may share an id, so both kinds count alike.
+        let id = with_id.then(|| format!("event-{}", self.serial));
+        let measures = match kind {
+            Kind::Start => self.dice.below(MEASURES),
+            Kind::Stop => 0,
+        };
+        Event {
+            kind,
+            id,
+            timestamp,
+            target,
+            measures,
+            broken: false,
+        }
+    }
+
+    fn send(&mut self, at: i64, events: Vec<Event>, in_turn: bool, fit: bool) {
+        if !in_turn {
+            self.wild
+                .extend(events.iter().map(|event| (at, event.clone())));
+        }
+        let has_ids = events.iter().all(|event| event.id.is_some());
+        let sending = Sending {
+            seed: self.dice.u64(),
+            events,
+            in_turn,
+            again: has_ids && (in_turn || self.dice.percent(85)),
+            fit,
+            patience: 50 + self.dice.spread(2 * self.setup.scale.tick),
+        };
+        self.ops.push(Op {
+            at,
+            act: Act::Send(sending),
+        });
+    }
+
+    /// What happens to a target: starts, stops and updates, mostly in a sensible order.
+    fn timeline(&mut self, target: usize, tidy: bool) {
+        let fit = tidy && !self.setup.tight;
+        let mut at = self.dice.spread(self.horizon() / 2);
+        let mut free_from = Timestamp::MIN;
+        let mut open: Option<Timestamp> = None;
+        while at < self.horizon() {
+            let with_id = tidy || self.dice.percent(80);
+            match open {
+                None => {
+                    let drawn = self.start_moment(at);
+                    let start = if tidy { drawn.max(free_from) } else { drawn };
+                    let event = self.event(Kind::Start, target, start, with_id);
+                    self.send(at, vec![event], tidy, fit);
+                    open = Some(start);
+                }
+                Some(start) => {
+                    let end = self.stop_moment(at, start);
+                    let stop = self.event(Kind::Stop, target, end, with_id);
+                    if self.dice.percent(30) {
+                        let update = self.event(Kind::Start, target, end, with_id);
+                        self.send(at, vec![stop, update], tidy, fit);
+                        open = Some(end);
+                    } else {
+                        self.send(at, vec![stop], tidy, fit);
+                        (open, free_from) = (None, end);
+                    }
+                }
+            }
+            at += self.gap();
+        }
+    }
+
+    /// How long until the next event of a target: mostly long, sometimes next to nothing.
+    fn gap(&mut self) -> i64 {
+        if self.dice.percent(30) {
+            1 + self.dice.spread(self.length())
+        } else {
+            self.dice.between(1, self.horizon() / 3)
+        }
+    }
+
+    /// When a start that is reported at `at` says that the usage started.
+    fn start_moment(&mut self, at: i64) -> Timestamp {
+        let length = self.length();
+        let shift = match self.dice.below(10) {
+            0..=4 => -self.dice.spread(length / 20),
+            5..=6 => -self.dice.between(0, 3 * length),
+            7 => self.dice.between(0, 2 * length),
+            _ => 0,
+        };
+        let moment = self.moment(at + shift);
+        self.aligned(moment)
+    }
+
+    /// When a stop that is reported at `at` says that a usage stopped which started at `start`.
+    fn stop_moment(&mut self, at: i64, start: Timestamp) -> Timestamp {
+        let length = self.length();
+        let now = self.moment(at);
+        let past = now.since(start).max(0);
+        let drawn = match self.dice.below(20) {
+            0..=7 => now.plus(-self.dice.spread(length / 20)),
+            8..=12 => start.plus(self.dice.between(0, past)),
+            13..=15 => now.plus(self.dice.between(0, 2 * length)),
+            16 => start,
+            _ => now,
+        };
+        self.aligned(drawn).max(start)
+    }
+
+    /// An event that makes no sense, or is sent once more.
+    fn noise(&mut self) {
+        let at = self.dice.between(0, self.horizon());
+        if self.wild.is_empty() {
+            return;
+        }
+        let (sent_at, event) = {
+            let index = self.dice.below(self.wild.len());
+            self.wild[index].clone()
+        };
+        let mut event = event;
+        let anew = format!("noise-{}", self.serial);
+        self.serial += 1;
+        match self.dice.below(8) {
+            // The same id for something else.
+            2 => event.timestamp = event.timestamp.plus(1 + self.dice.spread(self.length())),
+            3 => event.target = self.dice.below(self.setup.tidy.len() + 1) + 8,
+            4 if event.kind == Kind::Start => event.measures = (event.measures + 1) % MEASURES,
+            // Before what it should follow, or inside another span.
+            5 => {
+                event.id = Some(anew);
+                event.timestamp = event
+                    .timestamp
+                    .plus(-1 - self.dice.spread(4 * self.length()));
+            }
+            6 => {
+                event.id = Some(anew);
+                let slack = self.setup.slack;
+                let wrong = 2 * self.setup.scale.clock_error + 1;
+                let outside = *self.dice.pick(&[-slack.past - wrong, slack.future + wrong]);
+                event.timestamp = self.moment(at + outside);
+            }
+            7 => event.broken = true,
+            // The same once more: at once, or long afterwards.
+            _ => {}
+        }
+        let at = if self.dice.percent(50) { sent_at } else { at };
+        self.send(at, vec![event], false, false);
+    }
+
+    /// A span that an original Sampler leaves behind: fresh, planned, posted, stopped or all.
+    fn original(&mut self) {
+        let at = self.dice.between(0, self.horizon());
+        let target = self.dice.below(self.setup.tidy.len() + 1) + 16;
+        let (unit, length) = (self.setup.scale.unit, self.length());
+        let age = self.dice.between(0, 6 * length);
+        let start = self.moment(at - age);
+        let mut sampled_to = start;
+        for _ in 0..self.dice.below(4) {
+            let boundary = unit.boundary_after(sampled_to).unwrap_or(sampled_to);
+            if boundary <= self.moment(at) {
+                sampled_to = boundary;
+            }
+        }
+        let end = match self.dice.below(10) {
+            0..=3 => None,
+            4..=6 => Some(start.plus(self.dice.between(0, 8 * length))),
+            7 => Some(sampled_to),
+            // It lets stops before the start in.
+            8 => Some(start.plus(-self.dice.spread(2 * length))),
+            _ => Some(self.moment(at).plus(self.dice.spread(2 * length))),
+        };
+        let goal = match end {
+            Some(end) if self.dice.percent(50) => end,
+            _ => unit.boundary_after(sampled_to).unwrap_or(sampled_to),
+        };
+        let posted = self.dice.percent(50) && goal <= self.moment(at);
+        let planned = self.dice.percent(60).then_some((goal, posted));
+        let original = Original {
+            number: self.serial,
+            target,
+            with_id: self.dice.percent(50),
+            start,
+            sampled_to,
+            end,
+            planned,
+        };
+        self.serial += 1;
+        self.ops.push(Op {
+            at,
+            act: Act::Original(original),
+        });
+    }
+
+    /// Something goes wrong with the world.
+    fn trouble(&mut self) {
+        let at = self.dice.between(0, self.horizon());
+        let act = match self.dice.below(20) {
+            0..=3 => {
+                let number = self.dice.below(self.setup.receivers);
+                let fate = self.fate(self.length());
+                Act::Receiver(number, fate)
+            }
+            4..=10 => {
+                let number = self.dice.below(self.setup.workers);
+                let fate = self.fate(self.horizon() / 2);
+                Act::Worker(number, fate)
+            }
+            11..=13 => self.wrong_clock(),
+            14..=16 => Act::Store(*self.dice.pick(&Weather::ALL)),
+            _ => Act::Abacus(*self.dice.pick(&Weather::ALL)),
+        };
+        self.ops.push(Op { at, act });
+    }
+
+    fn fate(&mut self, frozen: i64) -> Fate {
+        let renamed = self.dice.percent(50);
+        let passes = self.dice.below(12);
+        match self.dice.below(10) {
+            0..=4 => {
+                let down = self.dice.spread(2 * self.length());
+                Fate::Crash {
+                    passes,
+                    down,
+                    renamed,
+                }
+            }
+            5..=6 => Fate::Replace { renamed },
+            _ => {
+                let length = self.dice.spread(frozen);
+                Fate::Freeze { passes, length }
+            }
+        }
+    }
+
+    fn wrong_clock(&mut self) -> Act {
+        let most = self.setup.scale.clock_error;
+        let error = self.dice.between(-most, most);
+        if self.dice.percent(40) {
+            let number = self.dice.below(self.setup.receivers);
+            return Act::Clock(Process::Receiver(number), error);
+        }
+        // A worker whose clock is ahead samples what is not over yet. Abacus may put that aside;
+        // where the stand-in does, no worker is ahead.
+        let error = if self.setup.strict {
+            -error.abs()
+        } else {
+            error
+        };
+        let number = self.dice.below(self.setup.workers);
+        Act::Clock(Process::Worker(number), error)
+    }
+}

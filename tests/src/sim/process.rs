@@ -1,0 +1,325 @@
+//! The processes: receivers and workers that run, die, freeze and come back.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use http_body_util::BodyExt;
+use sampler_domain::Timestamp;
+use sampler_receiver::Receiver;
+use sampler_service::environment::{Clock, Random};
+use sampler_service::http::with_fallbacks;
+use sampler_service::security::Door;
+use sampler_worker::{NoBeat, Parts, Worker};
+use tokio::task::{AbortHandle, JoinHandle};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+use super::abacus::Line;
+use super::dice::{Dice, Fates, SeededRandom};
+use super::life::{Life, Stage};
+use super::link::Link;
+use super::op::{Fate, Process};
+use super::world::{Tally, World};
+
+/// The clock of one process: it is wrong by as much as the run says.
+struct ProcessClock {
+    world: Arc<World>,
+    error: Arc<AtomicI64>,
+}
+
+impl Clock for ProcessClock {
+    fn now(&self) -> Timestamp {
+        self.world.now().plus(self.error.load(Ordering::Relaxed))
+    }
+}
+
+/// What an answer says: the status, whether it is a replay, the body.
+pub(crate) struct HttpAnswer {
+    pub(crate) status: u16,
+    pub(crate) replayed: bool,
+    pub(crate) body: Vec<u8>,
+}
+
+/// One place where a process runs, and whichever runs there now.
+pub(crate) struct Node {
+    world: Arc<World>,
+    process: Process,
+    clock_error: Arc<AtomicI64>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// How many processes have run here.
+    count: u64,
+    running: Option<Running>,
+    /// Workers that were told to stop.
+    leaving: Vec<(Arc<Life>, JoinHandle<()>)>,
+}
+
+struct Running {
+    life: Arc<Life>,
+    body: Program,
+}
+
+enum Program {
+    Receiver {
+        router: Router,
+        requests: Vec<AbortHandle>,
+    },
+    Worker {
+        stop: CancellationToken,
+        task: JoinHandle<()>,
+    },
+}
+
+impl Node {
+    pub(crate) fn new(world: &Arc<World>, process: Process) -> Arc<Self> {
+        let node = Arc::new(Self {
+            world: Arc::clone(world),
+            process,
+            clock_error: Arc::default(),
+            state: Mutex::default(),
+        });
+        node.start(false);
+        node
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics with it")
+    }
+
+    /// Sets the clock wrong by so many ms.
+    pub(crate) fn set_clock(&self, error: i64) {
+        self.clock_error.store(error, Ordering::Relaxed);
+    }
+
+    /// Starts a process, unless one is running.
+    pub(crate) fn start(&self, renamed: bool) {
+        let mut state = self.state();
+        if state.running.is_none() {
+            state.count += 1;
+            state.running = Some(self.run(state.count, renamed));
+        }
+    }
+
+    fn run(&self, count: u64, renamed: bool) -> Running {
+        let life = Arc::new(Life::new());
+        let (kind, number) = match self.process {
+            Process::Receiver(number) => ("receiver", number),
+            Process::Worker(number) => ("worker", number),
+        };
+        let process = format!("{kind}-{number}");
+        let name = if renamed {
+            format!("{process}-{count}")
+        } else {
+            process
+        };
+        let row = |part: u64| {
+            let kind = u64::from(kind == "worker");
+            let place = [kind, number as u64, count, part];
+            let name = place.iter().fold(1, |all, part| all * 1_000 + part);
+            Dice::new(self.world.setup.seed, name)
+        };
+        self.world.log(&name, || "starts".to_owned());
+        let link = Arc::new(Link {
+            world: Arc::clone(&self.world),
+            name: name.clone(),
+            life: Arc::clone(&life),
+            fates: Fates::new(row(0)),
+        });
+        let clock = Arc::new(ProcessClock {
+            world: Arc::clone(&self.world),
+            error: Arc::clone(&self.clock_error),
+        });
+        let random: Arc<dyn Random> = Arc::new(SeededRandom::new(row(1)));
+        let options = &mut row(2);
+        let body = match self.process {
+            Process::Receiver(_) => {
+                let options = self.world.setup.receiver(options);
+                let receiver = Receiver::new(link, None, clock, random, options);
+                receiver.set_prepared();
+                let router = with_fallbacks(receiver.routes(Door::open()));
+                Program::Receiver {
+                    router,
+                    requests: Vec::new(),
+                }
+            }
+            Process::Worker(_) => {
+                let collector = Line {
+                    world: Arc::clone(&self.world),
+                    name: name.clone(),
+                    life: Arc::clone(&life),
+                    fates: Fates::new(row(3)),
+                    ahead: AtomicI64::new(0),
+                };
+                let parts = Parts {
+                    store: link,
+                    collector: Arc::new(collector),
+                    clock,
+                    random,
+                    processing: Arc::new(NoBeat),
+                    cleanup: Arc::new(NoBeat),
+                };
+                let stop = CancellationToken::new();
+                let options = self.world.setup.worker(name, options);
+                let worker = Worker::new(parts, options, stop.clone());
+                let task = tokio::spawn(async move { worker.run().await });
+                Program::Worker { stop, task }
+            }
+        };
+        Running { life, body }
+    }
+
+    /// Something befalls the process.
+    pub(crate) fn befall(self: &Arc<Self>, fate: Fate) {
+        let running = self
+            .state()
+            .running
+            .as_ref()
+            .map(|one| Arc::clone(&one.life));
+        let Some(life) = running else {
+            return;
+        };
+        let node = Arc::clone(self);
+        let soon = Duration::from_millis(2 * self.world.setup.scale.length.unsigned_abs());
+        match fate {
+            Fate::Crash {
+                passes,
+                down,
+                renamed,
+            } => {
+                life.set_after(passes, Stage::Dead);
+                tokio::spawn(async move {
+                    let _ = timeout(soon, life.is(Stage::Dead)).await;
+                    if node.crash(&life) {
+                        node.world.pass(down).await;
+                        node.start(renamed);
+                    }
+                });
+            }
+            Fate::Replace { renamed } => {
+                self.retire();
+                self.start(renamed);
+            }
+            Fate::Freeze { passes, length } => {
+                life.set_after(passes, Stage::Frozen);
+                tokio::spawn(async move {
+                    let _ = timeout(soon, life.is(Stage::Frozen)).await;
+                    if !node.world.is_over() {
+                        life.set(Stage::Frozen);
+                        node.world.pass(length).await;
+                    }
+                    life.set(Stage::Alive);
+                });
+            }
+        }
+    }
+
+    /// The process is gone, wherever it was. Says whether it was still there to go; once all is
+    /// well none goes any more that is not dead already.
+    fn crash(&self, life: &Arc<Life>) -> bool {
+        let mut state = self.state();
+        let spared = self.world.is_over() && life.stage() != Stage::Dead;
+        let Some(running) = state
+            .running
+            .take_if(|one| !spared && Arc::ptr_eq(&one.life, life))
+        else {
+            return false;
+        };
+        drop(state);
+        Tally::add(&self.world.tally.deaths);
+        running.life.set(Stage::Dead);
+        match running.body {
+            Program::Receiver { requests, .. } => requests.iter().for_each(AbortHandle::abort),
+            // The spans that it drives are tasks of their own: their next call never returns.
+            Program::Worker { task, .. } => task.abort(),
+        }
+        true
+    }
+
+    /// The process takes on nothing new, and ends what it has begun.
+    fn retire(&self) {
+        let mut state = self.state();
+        if let Some(Running {
+            life,
+            body: Program::Worker { stop, task },
+        }) = state.running.take()
+        {
+            stop.cancel();
+            state.leaving.push((life, task));
+        }
+    }
+
+    /// Hands a request to the receiver that runs here; none where nothing listens.
+    pub(crate) fn request(&self, request: Request<Body>) -> Option<JoinHandle<HttpAnswer>> {
+        let mut state = self.state();
+        let Some(Running {
+            life,
+            body: Program::Receiver { router, requests },
+        }) = &mut state.running
+        else {
+            return None;
+        };
+        let (life, router) = (Arc::clone(life), router.clone());
+        let task = tokio::spawn(async move {
+            life.pass().await;
+            let response = router.oneshot(request).await;
+            let (parts, body) = response.unwrap_or_else(|never| match never {}).into_parts();
+            let body = body
+                .collect()
+                .await
+                .expect("the body is at hand")
+                .to_bytes();
+            life.pass().await;
+            HttpAnswer {
+                status: parts.status.as_u16(),
+                replayed: parts.headers.contains_key("idempotency-replayed"),
+                body: body.to_vec(),
+            }
+        });
+        requests.retain(|request| !request.is_finished());
+        requests.push(task.abort_handle());
+        Some(task)
+    }
+
+    /// Makes all well: a process runs here, is awake and knows the time.
+    pub(crate) fn heal(&self) {
+        self.set_clock(0);
+        let running = self
+            .state()
+            .running
+            .as_ref()
+            .map(|one| Arc::clone(&one.life));
+        match running {
+            Some(life) if life.stage() == Stage::Dead => _ = self.crash(&life),
+            Some(life) => life.set(Stage::Alive),
+            None => {}
+        }
+        self.state().leaving.retain(|(life, task)| {
+            life.set(Stage::Alive);
+            let is_dead = life.stage() == Stage::Dead;
+            if is_dead {
+                task.abort();
+            }
+            !is_dead
+        });
+        self.start(false);
+    }
+
+    /// Tells the process to stop.
+    pub(crate) fn stop(&self) {
+        self.retire();
+    }
+
+    /// Whether every worker that was told to stop has ended, as it should.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let state = self.state();
+        state.running.is_none() && state.leaving.iter().all(|(_, task)| task.is_finished())
+    }
+}

@@ -1,0 +1,259 @@
+//! One run, from its beginning to the moment when everything is complete.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sampler_domain::{SpanId, Timestamp};
+use tokio::runtime::Builder;
+use tokio_util::task::TaskTracker;
+
+use super::generate::operations;
+use super::mutant::Mutant;
+use super::op::{Act, Event, Kind, Op, Process, Sending};
+use super::panics::watch;
+use super::process::Node;
+use super::provider::send;
+use super::setup::Setup;
+use super::world::World;
+
+/// What came of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// What was not as it must be; empty where all is well.
+    pub violations: Vec<String>,
+    /// The log, where one was asked for.
+    pub log: Vec<String>,
+    /// What happened how often.
+    pub stats: Stats,
+}
+
+/// What happened how often.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stats {
+    /// Spans there were in all.
+    pub spans: u64,
+    /// For how many ms they went on in all.
+    pub span_millis: u64,
+    /// Usages that counted.
+    pub usages: u64,
+    /// Posts of usages.
+    pub posts: u64,
+    /// Calls of the store.
+    pub calls: u64,
+    /// Requests of providers.
+    pub requests: u64,
+    /// Processes that died at once.
+    pub deaths: u64,
+}
+
+impl Stats {
+    /// Adds those of another run.
+    pub fn add(&mut self, other: &Self) {
+        self.spans += other.spans;
+        self.span_millis += other.span_millis;
+        self.usages += other.usages;
+        self.posts += other.posts;
+        self.calls += other.calls;
+        self.requests += other.requests;
+        self.deaths += other.deaths;
+    }
+}
+
+/// Runs a seed.
+pub fn run(seed: u64, mutant: Mutant) -> Outcome {
+    let setup = Setup::new(seed, mutant);
+    let ops = operations(&setup);
+    run_operations(setup, ops, false)
+}
+
+/// Runs a seed and keeps the log.
+pub fn run_with_log(seed: u64, mutant: Mutant) -> Outcome {
+    let setup = Setup::new(seed, mutant);
+    let ops = operations(&setup);
+    run_operations(setup, ops, true)
+}
+
+/// Runs a list of operations.
+pub(crate) fn run_operations(setup: Setup, ops: Vec<Op>, with_log: bool) -> Outcome {
+    let (outcome, panics) = watch(|| {
+        let runtime = Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .expect("a runtime of one thread needs nothing");
+        runtime.block_on(async {
+            let world = Arc::new(World::new(setup, with_log));
+            Run::new(world).play(ops).await
+        })
+    });
+    let mut outcome = outcome.unwrap_or_default();
+    let panics = panics.into_iter().map(|panic| format!("panic: {panic}"));
+    outcome.violations.extend(panics);
+    outcome
+}
+
+struct Run {
+    world: Arc<World>,
+    receivers: Vec<Arc<Node>>,
+    workers: Vec<Arc<Node>>,
+    providers: TaskTracker,
+    originals: BTreeSet<SpanId>,
+}
+
+impl Run {
+    fn new(world: Arc<World>) -> Self {
+        let node = |process| Node::new(&world, process);
+        let receivers = (0..world.setup.receivers)
+            .map(Process::Receiver)
+            .map(node)
+            .collect();
+        let workers = (0..world.setup.workers)
+            .map(Process::Worker)
+            .map(node)
+            .collect();
+        Self {
+            world,
+            receivers,
+            workers,
+            providers: TaskTracker::new(),
+            originals: BTreeSet::new(),
+        }
+    }
+
+    async fn play(mut self, ops: Vec<Op>) -> Outcome {
+        for op in ops {
+            self.world.until(op.at).await;
+            self.world.log("op", || op.to_string());
+            self.apply(op.act);
+        }
+        self.finish().await;
+        let span_millis = self.world.check(&self.originals);
+        let (violations, log) = self.world.findings();
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let tally = &self.world.tally;
+        let stats = Stats {
+            spans: self.world.truth.facts().sums.len() as u64,
+            span_millis: span_millis.unsigned_abs(),
+            usages: self.world.abacus.counted().len() as u64,
+            posts: count(&tally.posts),
+            calls: count(&tally.calls),
+            requests: count(&tally.requests),
+            deaths: count(&tally.deaths),
+        };
+        Outcome {
+            violations,
+            log,
+            stats,
+        }
+    }
+
+    fn nodes(&self) -> impl Iterator<Item = &Arc<Node>> {
+        self.receivers.iter().chain(&self.workers)
+    }
+
+    fn apply(&mut self, act: Act) {
+        match act {
+            Act::Send(sending) => self.send(sending),
+            Act::Original(original) => {
+                self.originals.extend(self.world.write_original(&original));
+            }
+            Act::Receiver(number, fate) => self.receivers[number].befall(fate),
+            Act::Worker(number, fate) => self.workers[number].befall(fate),
+            Act::Clock(Process::Receiver(number), error) => self.receivers[number].set_clock(error),
+            Act::Clock(Process::Worker(number), error) => self.workers[number].set_clock(error),
+            Act::Store(weather) => self.world.set_store(weather),
+            Act::Abacus(weather) => self.world.set_abacus(weather),
+        }
+    }
+
+    fn send(&self, sending: Sending) {
+        let (world, receivers) = (Arc::clone(&self.world), self.receivers.clone());
+        self.providers.spawn(send(world, receivers, sending));
+    }
+
+    /// All faults end; what is open is stopped; time passes until all is complete.
+    async fn finish(&mut self) {
+        let scale = self.world.setup.scale;
+        self.world.until(scale.horizon).await;
+        self.world.end_trouble();
+        self.nodes().for_each(|node| node.heal());
+        self.await_providers().await;
+        // What is still on its way to the store arrives.
+        self.world.pass(4 * scale.tick).await;
+        let ends = self.stop_all();
+        self.await_providers().await;
+        // The longest that anything may wait: a retry, a share that moves to another worker, the
+        // grace, a plan that an original Sampler or a fast clock has made ahead.
+        let patience = 40 * scale.tick + 4 * self.world.setup.heartbeat() + 4 * scale.length;
+        let deadline = ends.since(self.world.setup.base) + patience;
+        while !self.world.truth.all_complete() {
+            if self.world.elapsed() >= deadline {
+                self.world.blame("not all spans get complete".to_owned());
+                break;
+            }
+            self.world.pass(scale.tick).await;
+        }
+        self.world.pass(5 * scale.tick).await;
+        self.nodes().for_each(|node| node.stop());
+        self.world.pass(4 * scale.tick).await;
+        if !self.nodes().all(|node| node.is_at_rest()) {
+            self.world
+                .blame("a worker that was told to stop has not ended".to_owned());
+        }
+    }
+
+    /// All that was sent gets its final answer, now that nothing fails any more.
+    async fn await_providers(&self) {
+        self.providers.close();
+        let mut patience = 100;
+        while !self.providers.is_empty() {
+            if patience == 0 {
+                self.world.blame("an event was never answered".to_owned());
+                return;
+            }
+            patience -= 1;
+            self.world.pass(self.world.setup.scale.tick).await;
+        }
+        self.providers.reopen();
+    }
+
+    /// Stops what is open; says when the last span ends.
+    fn stop_all(&self) -> Timestamp {
+        let now = self.world.now();
+        let mut last = now;
+        let kept = self.world.store.all();
+        for (number, span) in kept.into_iter().map(|kept| kept.span).enumerate() {
+            last = last.max(span.end.unwrap_or(now)).max(span.start);
+            let planned = span.processing.planned.as_ref();
+            last = last.max(planned.map_or(now, |planned| planned.interval.end));
+            if span.end.is_some() {
+                continue;
+            }
+            let event = Event {
+                kind: Kind::Stop,
+                id: Some(format!("last-{number}")),
+                timestamp: now.max(span.start),
+                target: target_number(&span.target),
+                measures: 0,
+                broken: false,
+            };
+            self.send(Sending {
+                seed: number as u64,
+                events: vec![event],
+                in_turn: true,
+                again: true,
+                fit: true,
+                patience: 10_000,
+            });
+        }
+        last
+    }
+}
+
+fn target_number(target: &sampler_domain::Target) -> usize {
+    let mut numbers = 0..;
+    numbers
+        .find(|number| super::world::target(*number) == *target)
+        .expect("there are no other targets")
+}

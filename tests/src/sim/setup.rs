@@ -1,0 +1,222 @@
+//! What stays the same throughout a run: the scale of time, the processes, the settings.
+
+use std::time::Duration;
+
+use sampler_domain::granularity::GranularityOverride;
+use sampler_domain::{Backoff, Granularities, Granularity, Policy, Slack, Timestamp};
+
+use super::dice::Dice;
+use super::mutant::Mutant;
+use crate::calendar::{DAY, HOUR, MINUTE, midnight};
+
+/// Moments around which a calendar may stumble; runs are laid across them.
+const STUMBLING_BLOCKS: [(i64, i64, i64); 9] = [
+    (1970, 3, 1),
+    (2000, 2, 29),
+    (2000, 3, 1),
+    (2024, 1, 1),
+    (2024, 2, 29),
+    (2024, 3, 1),
+    (2026, 11, 1),
+    (2100, 3, 1),
+    (9998, 6, 1),
+];
+
+/// How long things take in a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scale {
+    /// The usual granularity.
+    pub(crate) unit: Granularity,
+    /// The granularity of some resources and some workers.
+    pub(crate) coarse: Granularity,
+    /// A window of `unit`, roughly, ms.
+    pub(crate) length: i64,
+    /// How often workers look, ms.
+    pub(crate) tick: i64,
+    /// For how long things happen, ms.
+    pub(crate) horizon: i64,
+    /// How far a clock may be wrong, ms.
+    pub(crate) clock_error: i64,
+}
+
+impl Scale {
+    fn draw(dice: &mut Dice) -> Self {
+        let scale = |unit, coarse, length: i64, windows, clock_error| Self {
+            unit,
+            coarse,
+            length,
+            tick: length / 3,
+            horizon: length * windows,
+            clock_error,
+        };
+        match dice.below(10) {
+            0..=3 => scale(
+                Granularity::Minute,
+                Granularity::Hour,
+                MINUTE,
+                24,
+                2 * MINUTE,
+            ),
+            4..=6 => scale(Granularity::Hour, Granularity::Day, HOUR, 24, 40 * MINUTE),
+            7..=8 => scale(Granularity::Day, Granularity::Month, DAY, 24, 3 * HOUR),
+            _ => scale(
+                Granularity::Month,
+                Granularity::Month,
+                30 * DAY,
+                12,
+                3 * HOUR,
+            ),
+        }
+    }
+}
+
+/// What stays the same throughout a run.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a thing of its own that may be so"
+)]
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub(crate) seed: u64,
+    pub(crate) mutant: Mutant,
+    pub(crate) scale: Scale,
+    /// When the run begins.
+    pub(crate) base: Timestamp,
+    pub(crate) receivers: usize,
+    pub(crate) workers: usize,
+    /// For each target whether only fit events are sent for it, each until it is answered.
+    pub(crate) tidy: Vec<bool>,
+    pub(crate) slack: Slack,
+    /// How long complete spans are kept, ms.
+    pub(crate) retention: i64,
+    /// The slack is so narrow that events fall out of it, and complete spans are removed.
+    pub(crate) tight: bool,
+    pub(crate) allow_overlap: bool,
+    pub(crate) max_inflight: usize,
+    /// Abacus puts aside what lies after today; the workers' clocks are never ahead then.
+    pub(crate) strict: bool,
+    /// Abacus dates its answers, so that workers can tell that their clocks are ahead.
+    pub(crate) dated: bool,
+    /// How much slower than time the store's own clock goes, by which heartbeats grow old: its
+    /// lifetime of 20 s is meant for beats every few seconds, and here they are far apart.
+    pub(crate) heart_rate: i64,
+}
+
+impl Setup {
+    pub(crate) fn new(seed: u64, mutant: Mutant) -> Self {
+        let mut dice = Dice::new(seed, 0);
+        let dice = &mut dice;
+        let scale = Scale::draw(dice);
+        let tight = dice.percent(25) || mutant == Mutant::ForgetsTooEarly;
+        let past = if tight {
+            4 * scale.length
+        } else {
+            4 * scale.horizon
+        };
+        let future = if tight { 2 * scale.length } else { past };
+        // A start may be sent again until its timestamp falls out of the slack. To see that it is
+        // a repeat the span must be there, whatever the clocks say and however long a request that
+        // was let in before was held up.
+        let retention = past + 2 * scale.clock_error + 4 * scale.length;
+        let shared = dice.percent(50);
+        Self {
+            seed,
+            mutant,
+            scale,
+            base: base(dice, scale),
+            receivers: 1 + dice.below(3),
+            workers: 1 + dice.below(3),
+            tidy: (0..=dice.below(4)).map(|_| dice.percent(50)).collect(),
+            slack: Slack { past, future },
+            retention: if mutant == Mutant::ForgetsTooEarly {
+                1
+            } else {
+                retention
+            },
+            tight,
+            allow_overlap: dice.percent(15),
+            max_inflight: if dice.percent(15) { 2 } else { 200 },
+            strict: dice.percent(40),
+            dated: dice.percent(50),
+            heart_rate: if shared {
+                (scale.horizon / 6 * 5 / 2 / 20_000).max(1)
+            } else {
+                1
+            },
+        }
+    }
+
+    pub(crate) fn heartbeat(&self) -> i64 {
+        self.scale.horizon / 6
+    }
+
+    /// A policy as one process may have it: most have the same one.
+    pub(crate) fn policy(&self, dice: &mut Dice) -> Policy {
+        let Scale {
+            unit,
+            coarse,
+            length,
+            ..
+        } = self.scale;
+        let default = if dice.percent(75) { unit } else { coarse };
+        let exception = GranularityOverride {
+            resource_id: "resource-1".to_owned(),
+            plan_id: dice.percent(50).then(|| "plan".to_owned()),
+            granularity: *dice.pick(&[unit, coarse]),
+        };
+        let granularities = Granularities::new(default, vec![exception]);
+        Policy {
+            granularities: granularities.expect("there is only one exception"),
+            grace: *dice.pick(&[0, 0, length / 4, length]),
+        }
+    }
+
+    /// The options of a worker.
+    pub(crate) fn worker(&self, name: String, dice: &mut Dice) -> sampler_worker::Options {
+        let millis = |millis: i64| Duration::from_millis(millis.unsigned_abs());
+        let tick = self.scale.tick;
+        sampler_worker::Options {
+            name,
+            policy: self.policy(dice),
+            backoff: Backoff {
+                first: tick / 8,
+                limit: 4 * tick,
+            },
+            month_slack: *dice.pick(&[600_000, 3 * DAY]),
+            posts: 1 + dice.below(4),
+            spans: 1 + dice.below(6),
+            process_batch: 2 + dice.below(8),
+            process_interval: millis(tick),
+            cleanup_batch: 1 + dice.below(4),
+            cleanup_interval: millis(4 * tick),
+            retention: self.retention,
+            adopt_interval: millis(4 * tick),
+            heartbeat_interval: millis(self.heartbeat()),
+        }
+    }
+
+    /// The options of a receiver.
+    pub(crate) fn receiver(&self, dice: &mut Dice) -> sampler_receiver::Options {
+        sampler_receiver::Options {
+            max_payload: 10_000,
+            body_timeout: Duration::from_secs(30),
+            max_inflight: self.max_inflight,
+            slack: self.slack,
+            policy: self.policy(dice),
+            // It answers 201 to what was not kept, which is its purpose.
+            lenient_repeats: false,
+            allow_overlap: self.allow_overlap,
+        }
+    }
+}
+
+/// When a run begins: somewhere in the years 2020 to 2030, or so that it crosses a moment around
+/// which a calendar may stumble.
+fn base(dice: &mut Dice, scale: Scale) -> Timestamp {
+    if dice.percent(50) {
+        return Timestamp::clamped(dice.between(midnight(2020, 1, 1), midnight(2030, 1, 1)));
+    }
+    let (year, month, day) = *dice.pick(&STUMBLING_BLOCKS);
+    let before = dice.between(0, scale.horizon.min(50 * DAY));
+    Timestamp::clamped(midnight(year, month, day)).plus(-before)
+}

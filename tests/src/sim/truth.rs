@@ -1,0 +1,189 @@
+//! What really happened, noted at the very moment: in the store and in the stand-in, behind all
+//! faults. The law is checked here at every change, not only at the end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard};
+
+use sampler_domain::{Interval, Span, SpanId, Timestamp, Usage};
+use sampler_store::Changed;
+
+use super::world::World;
+
+/// All that happened so far.
+#[derive(Default)]
+pub(crate) struct Truth(Mutex<Facts>);
+
+#[derive(Default)]
+pub(crate) struct Facts {
+    /// Every interval that was ever planned, by the id of its usage.
+    pub(crate) plans: BTreeMap<String, Plan>,
+    /// Signed durations that count upstream, by span.
+    pub(crate) sums: BTreeMap<SpanId, i64>,
+    incomplete: BTreeSet<SpanId>,
+    /// Spans that were cleaned up.
+    pub(crate) removed: Vec<Span>,
+}
+
+/// An interval that was planned.
+pub(crate) struct Plan {
+    pub(crate) span: SpanId,
+    pub(crate) interval: Interval,
+    /// Abacus has counted its usage.
+    pub(crate) counted: bool,
+    /// The span says that it was executed.
+    noted: bool,
+}
+
+impl Truth {
+    pub(crate) fn facts(&self) -> MutexGuard<'_, Facts> {
+        self.0.lock().expect("nobody panics with it")
+    }
+
+    pub(crate) fn all_complete(&self) -> bool {
+        self.facts().incomplete.is_empty()
+    }
+}
+
+impl World {
+    /// A span is in the store; `counted` upstream says how much of it, where an original Sampler
+    /// had sampled it before.
+    pub(crate) fn note_opened(&self, span: &Span, counted: i64) {
+        let mut facts = self.truth.facts();
+        facts.sums.insert(span.id.clone(), counted);
+        facts.incomplete.insert(span.id.clone());
+        drop(facts);
+        self.note_plan(span);
+    }
+
+    /// A plan was kept.
+    pub(crate) fn note_planned(&self, changed: &Changed) {
+        if let Changed::Done(after) = changed {
+            self.note_plan(after);
+        }
+    }
+
+    fn note_plan(&self, span: &Span) {
+        let Some(planned) = &span.processing.planned else {
+            return;
+        };
+        let plan = Plan {
+            span: span.id.clone(),
+            interval: planned.interval,
+            counted: false,
+            noted: false,
+        };
+        let earlier = self
+            .truth
+            .facts()
+            .plans
+            .insert(planned.usage_guid.clone(), plan);
+        if earlier.is_some() {
+            let (id, interval) = (&span.id, planned.interval);
+            self.blame(format!("{interval:?} of span {id} was planned twice"));
+        }
+    }
+
+    /// An execution was noted; `before` is the span as the change found it.
+    pub(crate) fn note_executed(&self, before: &Span, changed: &Changed) {
+        let Changed::Done(after) = changed else {
+            return;
+        };
+        let planned = before
+            .processing
+            .planned
+            .as_ref()
+            .expect("an interval was executed");
+        let counted = {
+            let mut facts = self.truth.facts();
+            let plan = facts
+                .plans
+                .get_mut(&planned.usage_guid)
+                .expect("it was planned before");
+            plan.noted = true;
+            plan.counted
+        };
+        if !counted && !planned.interval.is_empty() {
+            let (id, interval) = (&before.id, planned.interval);
+            self.blame(format!(
+                "{interval:?} of span {id} is noted as executed, but not counted"
+            ));
+        }
+        self.note_plan(after);
+        self.check_sum(after, after.sampled_to());
+        self.note_complete(changed);
+    }
+
+    /// A span may have been completed.
+    pub(crate) fn note_complete(&self, changed: &Changed) {
+        let Changed::Done(after) = changed else {
+            return;
+        };
+        if !after.processing.complete {
+            return;
+        }
+        self.truth.facts().incomplete.remove(&after.id);
+        match after.end {
+            Some(end) => self.check_sum(after, end),
+            None => self.blame(format!(
+                "span {} is complete, but was never stopped",
+                after.id
+            )),
+        }
+    }
+
+    /// The law: what counts upstream adds up to `until - start`.
+    fn check_sum(&self, span: &Span, until: Timestamp) {
+        let sum = self
+            .truth
+            .facts()
+            .sums
+            .get(&span.id)
+            .copied()
+            .unwrap_or_default();
+        let due = until.since(span.start);
+        if sum != due {
+            self.blame(format!(
+                "{sum} ms of span {} count upstream, and {due} ms are right",
+                span.id
+            ));
+        }
+    }
+
+    /// Abacus has counted a usage, for the first time.
+    pub(crate) fn note_counted(&self, usage: &Usage, duration: i64) {
+        let mut facts = self.truth.facts();
+        let facts = &mut *facts;
+        let problem = match facts.plans.get_mut(&usage.dedup_id) {
+            None => Some("was never planned"),
+            Some(plan) if plan.counted => Some("counts for the second time"),
+            Some(plan) => {
+                *facts.sums.entry(plan.span.clone()).or_default() += duration;
+                plan.counted = true;
+                if plan.noted {
+                    Some("was noted as executed before it was counted")
+                } else if plan.interval.duration() != duration {
+                    Some("stands for another duration than was planned")
+                } else {
+                    None
+                }
+            }
+        };
+        if let Some(problem) = problem {
+            self.blame(format!(
+                "the usage {} of {duration} ms {problem}",
+                usage.dedup_id
+            ));
+        }
+    }
+
+    /// A span was cleaned up.
+    pub(crate) fn note_removed(&self, span: Span) {
+        if !span.processing.complete {
+            self.blame(format!(
+                "span {} was removed before it was complete",
+                span.id
+            ));
+        }
+        self.truth.facts().removed.push(span);
+    }
+}

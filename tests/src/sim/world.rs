@@ -1,0 +1,205 @@
+//! What all processes of a run share.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use sampler_domain::{Id, Measure, Measures, Quantity, Target, Timestamp};
+use sampler_store::memory::MemoryStore;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::abacus::StandIn;
+use super::provider::History;
+use super::setup::Setup;
+use super::truth::Truth;
+use super::weather::Weather;
+
+/// How many different lists of measures events have.
+pub(crate) const MEASURES: usize = 4;
+
+/// What all processes of a run share.
+pub(crate) struct World {
+    pub(crate) setup: Setup,
+    began: Instant,
+    pub(crate) store: MemoryStore,
+    pub(crate) truth: Truth,
+    pub(crate) abacus: StandIn,
+    pub(crate) history: History,
+    weather: Mutex<(Weather, Weather)>,
+    over: AtomicBool,
+    /// The lines of the log, if one is wanted.
+    lines: Option<Mutex<Vec<String>>>,
+    violations: Mutex<Vec<String>>,
+    pub(crate) tally: Tally,
+}
+
+/// What happened how often.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) calls: AtomicU64,
+    pub(crate) posts: AtomicU64,
+    pub(crate) requests: AtomicU64,
+    pub(crate) deaths: AtomicU64,
+}
+
+impl Tally {
+    pub(crate) fn add(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl World {
+    /// A world at its beginning; to be made within the runtime whose time is its time.
+    pub(crate) fn new(setup: Setup, with_log: bool) -> Self {
+        let (began, base, rate) = (Instant::now(), setup.base, setup.heart_rate);
+        let store = MemoryStore::new(move || base.plus(millis(began.elapsed()) / rate));
+        Self {
+            setup,
+            began,
+            store,
+            truth: Truth::default(),
+            abacus: StandIn::default(),
+            history: History::default(),
+            weather: Mutex::new((Weather::Breezy, Weather::Breezy)),
+            over: AtomicBool::new(false),
+            lines: with_log.then(Mutex::default),
+            violations: Mutex::default(),
+            tally: Tally::default(),
+        }
+    }
+
+    /// For how long the run has gone on, ms.
+    pub(crate) fn elapsed(&self) -> i64 {
+        millis(self.began.elapsed())
+    }
+
+    /// The true time.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.setup.base.plus(self.elapsed())
+    }
+
+    /// Lets time pass until so many ms after the run began.
+    pub(crate) async fn until(&self, at: i64) {
+        let at = Duration::from_millis(at.unsigned_abs());
+        tokio::time::sleep_until(self.began + at).await;
+    }
+
+    /// Lets time pass.
+    pub(crate) async fn pass(&self, length: i64) {
+        pause(Duration::from_millis(length.unsigned_abs())).await;
+    }
+
+    pub(crate) fn set_store(&self, weather: Weather) {
+        self.weather.lock().expect("nobody panics with it").0 = weather;
+    }
+
+    pub(crate) fn set_abacus(&self, weather: Weather) {
+        self.weather.lock().expect("nobody panics with it").1 = weather;
+    }
+
+    pub(crate) fn store_weather(&self) -> Weather {
+        self.weather.lock().expect("nobody panics with it").0
+    }
+
+    pub(crate) fn abacus_weather(&self) -> Weather {
+        self.weather.lock().expect("nobody panics with it").1
+    }
+
+    /// Nothing goes wrong any more.
+    pub(crate) fn end_trouble(&self) {
+        self.log("op", || "all is well from now on".to_owned());
+        self.over.store(true, Ordering::Relaxed);
+        self.set_store(Weather::Calm);
+        self.set_abacus(Weather::Calm);
+    }
+
+    /// Whether nothing goes wrong any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    /// Writes a line to the log, if one is kept.
+    pub(crate) fn log(&self, who: &str, text: impl FnOnce() -> String) {
+        if let Some(lines) = &self.lines {
+            let line = format!("{} {who}: {}", self.now(), text());
+            lines.lock().expect("nobody panics with it").push(line);
+        }
+    }
+
+    /// Says that something is as it must never be.
+    pub(crate) fn blame(&self, text: String) {
+        self.log("VIOLATION", || text.clone());
+        let mut violations = self.violations.lock().expect("nobody panics with it");
+        violations.push(text);
+    }
+
+    /// What was wrong, and the log.
+    pub(crate) fn findings(&self) -> (Vec<String>, Vec<String>) {
+        let taken = |list: &Mutex<Vec<String>>| {
+            std::mem::take(&mut *list.lock().expect("nobody panics with it"))
+        };
+        let lines = self.lines.as_ref().map(taken).unwrap_or_default();
+        (taken(&self.violations), lines)
+    }
+}
+
+/// Lets time pass; none at all where the length is zero.
+pub(crate) async fn pause(length: Duration) {
+    if !length.is_zero() {
+        tokio::time::sleep(length).await;
+    }
+}
+
+pub(crate) fn millis(length: Duration) -> i64 {
+    i64::try_from(length.as_millis()).expect("runs take less than 290 million years")
+}
+
+/// The fields of a target by its number. Each next one differs from the one before in one field.
+pub(crate) fn target_fields(number: usize) -> [(&'static str, String); 6] {
+    [
+        ("organization_id", "organization".to_owned()),
+        ("space_id", format!("space-{}", number % 2)),
+        ("consumer_id", "consumer".to_owned()),
+        ("resource_id", format!("resource-{}", number / 2 % 2)),
+        ("plan_id", "plan".to_owned()),
+        ("resource_instance_id", format!("instance-{}", number / 4)),
+    ]
+}
+
+pub(crate) fn target(number: usize) -> Target {
+    let [organization, space, consumer, resource, plan, instance] =
+        target_fields(number).map(|(_, text)| Id::new(text).expect("a fit id"));
+    Target {
+        organization_id: organization,
+        space_id: space,
+        consumer_id: consumer,
+        resource_id: resource,
+        plan_id: plan,
+        resource_instance_id: instance,
+    }
+}
+
+/// A list of measures by its number, as JSON.
+pub(crate) fn measures_json(number: usize) -> Value {
+    match number {
+        0 => json!([]),
+        1 => json!([{"measure": "memory", "quantity": 512}]),
+        2 => json!([{"measure": "memory", "quantity": 1024.5}]),
+        _ => json!([
+            {"measure": "instances", "quantity": {"small": 2, "large": [1, "x"]}},
+            {"measure": "memory", "quantity": 9_007_199_254_740_993_i64},
+        ]),
+    }
+}
+
+/// The same list as it is to be kept.
+pub(crate) fn measures(number: usize) -> Measures {
+    let read = |item: &Value| Measure {
+        measure: Id::from_store(item["measure"].as_str().expect("a name")),
+        quantity: Quantity::new(item["quantity"].clone()).expect("a fit quantity"),
+    };
+    let json = measures_json(number);
+    let items = json.as_array().expect("a list");
+    Measures::new(items.iter().map(read).collect()).expect("no name twice")
+}
