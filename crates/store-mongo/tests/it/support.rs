@@ -25,5 +25,7 @@ pub(crate) async fn store_and_spans(label: &str) -> (MongoStore, Collection<Docu
     let store = MongoStore::connect(options(&database)).await.unwrap();
     store.migrate().await.unwrap();
     let spans = database.database().await.collection("spans");
+    // It goes with its value, and the test goes on; the server of the tests goes after them all.
+    std::mem::forget(database);
     (store, spans)
 }
