@@ -1,19 +1,13 @@
 //! Taking in what an original Sampler writes, before and after we came.
 
-use bson::{Bson, Document, doc};
-use mongodb::options::Hint;
+use bson::{Bson, Document, RawDocumentBuf, doc};
 use sampler_domain::{Policy, Timestamp, next_step};
 use sampler_store::StoreError;
 use tracing::error;
 
 use crate::MongoStore;
+use crate::call::hint;
 use crate::document::{moment, partition, read};
-
-/// Names the index that an operation is to use, so that a planner's second thoughts never cost a
-/// scan of the collection.
-pub(crate) fn hint(index: &str) -> Hint {
-    Hint::Name(index.to_owned())
-}
 
 impl MongoStore {
     /// Gives spans that an original receiver started what we need to find them.
@@ -25,16 +19,17 @@ impl MongoStore {
     ) -> Result<u64, StoreError> {
         // No partition, whatever is due: a stop of ours may have set that already.
         let filter = doc! { "processing.complete": false, "processing.partition": Bson::Null };
-        let options = self.find_options(limit, doc! {}, "search_due");
-        let strangers = self.find_documents(filter, options).await?;
+        let options = self.link.find_options(limit, doc! {}, "search_due");
+        let strangers = self.link.find(filter, options).await?;
         if strangers.is_empty() {
             return Ok(0);
         }
-        let updates: Vec<Document> = strangers
+        let statements: Result<Vec<RawDocumentBuf>, _> = strangers
             .iter()
-            .map(|found| adoption(found, policy, now))
+            .map(|found| RawDocumentBuf::try_from(&adoption(found, policy, now)))
             .collect();
-        self.update_each(updates).await
+        let statements = statements.map_err(|error| StoreError::Refused(Box::new(error)))?;
+        Ok(self.link.update(&statements).await?.modified)
     }
 
     /// Makes spans due that an original receiver stopped: it sets the end, but does not know that
@@ -49,34 +44,14 @@ impl MongoStore {
             "$expr": { "$gt": ["$processing.due_at", due_by] },
         };
         let update = vec![doc! { "$set": { "processing.due_at": "$end" } }];
-        let spans = self.spans.clone();
+        let spans = self.link.spans.clone();
         let call = async move {
             spans
                 .update_many(filter, update)
                 .hint(hint("search_end_is_set"))
                 .await
         };
-        Ok(self.run(call).await?.modified_count)
-    }
-
-    /// Runs update statements in one command; says how many documents changed. Each statement
-    /// must be one that may be repeated.
-    async fn update_each(&self, updates: Vec<Document>) -> Result<u64, StoreError> {
-        let command = doc! {
-            "update": self.spans.name(),
-            "updates": updates,
-            "ordered": false,
-            "writeConcern": {
-                "w": "majority",
-                "j": true,
-                "wtimeout": i64::try_from(self.time_limit().as_millis()).unwrap_or(i64::MAX),
-            },
-        };
-        let database = self.database.clone();
-        let answer = self
-            .run(async move { database.run_command(command).await })
-            .await?;
-        Ok(u64::try_from(answer.get_i32("nModified").unwrap_or(0)).unwrap_or(0))
+        Ok(self.link.run(call).await?.modified_count)
     }
 }
 

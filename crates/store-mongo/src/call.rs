@@ -6,12 +6,15 @@
 
 use std::error::Error as _;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
+use bson::{Bson, Document, RawArrayBuf, RawDocumentBuf, doc, rawdoc};
+use futures_util::TryStreamExt;
 use mongodb::error::{Error, ErrorKind, WriteFailure};
+use mongodb::options::{FindOptions, Hint};
+use mongodb::{Collection, Database};
 use sampler_store::StoreError;
-
-use crate::MongoStore;
 
 /// The server's code for a value that a unique index has already.
 const DUPLICATE_KEY: i32 = 11_000;
@@ -19,12 +22,33 @@ const DUPLICATE_KEY: i32 = 11_000;
 /// The server's codes for a time limit that ran out, or an interruption.
 const INTERRUPTED: [i32; 5] = [50, 64, 262, 11_600, 11_602];
 
+/// Documents that the server sends at once: all that a look asks for.
+const BATCH_SIZE: u32 = 1_024;
+
+/// The collection of spans, and how it is called.
+#[derive(Clone, Debug)]
+pub(crate) struct Link {
+    pub(crate) database: Database,
+    /// Writes wait for a majority and its journals; reads see what a majority has.
+    pub(crate) spans: Collection<Document>,
+    /// Reads that, after they read, make sure that we still are on the primary.
+    pub(crate) linearizable: Collection<Document>,
+    /// The longest time that the server may take for one operation.
+    pub(crate) time_limit: Duration,
+}
+
 /// How a call ended that did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
     /// The driver says why.
     #[error(transparent)]
     Driver(Error),
+    /// The server refused one of the writes of a command.
+    #[error("{message} (code {code})")]
+    Write { code: i32, message: String },
+    /// A majority does not have the write yet.
+    #[error("a majority has not confirmed the write: {0}")]
+    Unconfirmed(String),
     /// No answer within the time limit. The call goes on.
     #[error("no answer within {} ms", .0.as_millis())]
     TimedOut(Duration),
@@ -33,28 +57,167 @@ pub(crate) enum Fault {
     Ended(#[source] tokio::task::JoinError),
 }
 
-impl MongoStore {
+/// What a fault means for what was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outlook {
+    /// Nothing was changed.
+    Unavailable,
+    /// It may have been done.
+    Unknown,
+    /// It was not done, and would not be if it were asked for again.
+    Refused,
+}
+
+/// What the server says of an `update` command.
+#[derive(Debug)]
+pub(crate) struct Updated {
+    /// How many statements found their document.
+    pub(crate) matched: usize,
+    /// How many documents changed.
+    pub(crate) modified: u64,
+    /// The statements that failed, by their place in the command, and why.
+    pub(crate) failed: Vec<(usize, Fault)>,
+}
+
+/// Names the index that an operation is to use, so that a planner's second thoughts never cost a
+/// scan of the collection.
+pub(crate) fn hint(index: &str) -> Hint {
+    Hint::Name(index.to_owned())
+}
+
+impl Link {
+    /// How long a caller waits for a call. The server's own limits come first; this one is for
+    /// links that swallow the answer.
+    pub(crate) fn patience(&self) -> Duration {
+        self.time_limit + Duration::from_secs(1)
+    }
+
     /// Makes a call, and waits for it as long as an operation may take.
     pub(crate) async fn run<T, F>(&self, call: F) -> Result<T, Fault>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, Error>> + Send + 'static,
     {
-        // The server's own limits come first; this one is for links that swallow the answer.
-        let limit = self.operation_timeout + Duration::from_secs(1);
-        match tokio::time::timeout(limit, tokio::spawn(call)).await {
+        let patience = self.patience();
+        match tokio::time::timeout(patience, tokio::spawn(call)).await {
             Ok(Ok(answer)) => answer.map_err(Fault::Driver),
             Ok(Err(ended)) => Err(Fault::Ended(ended)),
-            Err(_) => Err(Fault::TimedOut(limit)),
+            Err(_) => Err(Fault::TimedOut(patience)),
         }
     }
+
+    /// The options of a search by an index.
+    pub(crate) fn find_options(&self, limit: usize, sort: Document, index: &str) -> FindOptions {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        FindOptions::builder()
+            .limit(limit)
+            .batch_size(u32::try_from(limit).unwrap_or(u32::MAX))
+            .sort(sort)
+            .hint(hint(index))
+            .max_time(self.time_limit)
+            .build()
+    }
+
+    /// The documents that match, as a majority has them.
+    pub(crate) async fn find(
+        &self,
+        filter: Document,
+        options: FindOptions,
+    ) -> Result<Vec<Document>, Fault> {
+        let spans = self.spans.clone();
+        self.run(async move {
+            let found = spans.find(filter).with_options(options).await?;
+            found.try_collect().await
+        })
+        .await
+    }
+
+    /// The documents that match by an index, as no other primary can know better: what an answer
+    /// is based on must not be rolled back.
+    pub(crate) async fn find_exactly(
+        &self,
+        filter: Document,
+        index: &str,
+    ) -> Result<Vec<Document>, Fault> {
+        let (spans, limit, hint) = (self.linearizable.clone(), self.time_limit, hint(index));
+        self.run(async move {
+            let found = spans
+                .find(filter)
+                .hint(hint)
+                .batch_size(BATCH_SIZE)
+                .max_time(limit)
+                .await?;
+            found.try_collect().await
+        })
+        .await
+    }
+
+    /// Runs update statements with one command, each whatever becomes of the others. Unlike single
+    /// writes the driver does not repeat it, so each statement must be one that may be repeated.
+    pub(crate) async fn update(
+        &self,
+        statements: impl IntoIterator<Item = &RawDocumentBuf>,
+    ) -> Result<Updated, Fault> {
+        let mut updates = RawArrayBuf::new();
+        for statement in statements {
+            updates.push(statement.clone());
+        }
+        let timeout = i64::try_from(self.time_limit.as_millis()).unwrap_or(i64::MAX);
+        let command = rawdoc! {
+            "update": self.spans.name(),
+            "updates": updates,
+            "ordered": false,
+            "writeConcern": { "w": "majority", "j": true, "wtimeout": timeout },
+        };
+        let database = self.database.clone();
+        let answer = self
+            .run(async move { database.run_raw_command(command).await })
+            .await?;
+        updated(&answer)
+    }
+
+    /// Whether a primary answers.
+    pub(crate) async fn ping(&self) -> Result<(), Fault> {
+        let database = self.database.clone();
+        self.run(async move { database.run_command(doc! { "ping": 1 }).await })
+            .await
+            .map(drop)
+    }
+}
+
+/// Reads the answer to an `update` command.
+fn updated(answer: &Document) -> Result<Updated, Fault> {
+    if let Some(unconfirmed) = answer.get("writeConcernError") {
+        return Err(Fault::Unconfirmed(unconfirmed.to_string()));
+    }
+    let count = |name| u64::try_from(answer.get_i32(name).unwrap_or(0)).unwrap_or(0);
+    let failure = |failure: &Bson| {
+        let failure = failure.as_document()?;
+        let fault = Fault::Write {
+            code: failure.get_i32("code").ok()?,
+            message: failure.get_str("errmsg").unwrap_or_default().to_owned(),
+        };
+        let index = usize::try_from(failure.get_i32("index").ok()?).ok()?;
+        Some((index, fault))
+    };
+    let failures = answer.get_array("writeErrors");
+    Ok(Updated {
+        matched: usize::try_from(count("n")).unwrap_or(usize::MAX),
+        modified: count("nModified"),
+        failed: failures.map_or_else(
+            |_| Vec::new(),
+            |all| all.iter().filter_map(failure).collect(),
+        ),
+    })
 }
 
 impl Fault {
     /// Whether a unique index refused the write; nothing was written then.
     pub(crate) fn is_duplicate_key(&self) -> bool {
-        let Self::Driver(error) = self else {
-            return false;
+        let error = match self {
+            Self::Driver(error) => error,
+            Self::Write { code, .. } => return *code == DUPLICATE_KEY,
+            _ => return false,
         };
         match error.kind.as_ref() {
             ErrorKind::Write(WriteFailure::WriteError(error)) => error.code == DUPLICATE_KEY,
@@ -62,20 +225,43 @@ impl Fault {
             _ => false,
         }
     }
+
+    /// What it means for what was asked.
+    pub(crate) fn outlook(&self) -> Outlook {
+        let error = match self {
+            Self::Driver(error) => error,
+            Self::Write { code, .. } if !passes(*code) => return Outlook::Refused,
+            _ => return Outlook::Unknown,
+        };
+        match error.kind.as_ref() {
+            ErrorKind::ServerSelection { .. } | ErrorKind::DnsResolve { .. } => {
+                Outlook::Unavailable
+            }
+            _ if may_pass(error) => Outlook::Unknown,
+            _ => Outlook::Refused,
+        }
+    }
+
+    /// Whether there is time to ask again: whoever waited for an answer that did not come in time
+    /// waits no longer.
+    pub(crate) fn may_pass_soon(&self) -> bool {
+        !matches!(self, Self::TimedOut(_))
+    }
+}
+
+/// The error of one of those who share the fault.
+pub(crate) fn shared(fault: &Arc<Fault>) -> StoreError {
+    let error = match fault.outlook() {
+        Outlook::Unavailable => StoreError::Unavailable,
+        Outlook::Unknown => StoreError::Unknown,
+        Outlook::Refused => StoreError::Refused,
+    };
+    error(Box::new(Arc::clone(fault)))
 }
 
 impl From<Fault> for StoreError {
     fn from(fault: Fault) -> Self {
-        let Fault::Driver(error) = &fault else {
-            return Self::Unknown(Box::new(fault));
-        };
-        match error.kind.as_ref() {
-            ErrorKind::ServerSelection { .. } | ErrorKind::DnsResolve { .. } => {
-                Self::Unavailable(Box::new(fault))
-            }
-            _ if may_pass(error) => Self::Unknown(Box::new(fault)),
-            _ => Self::Refused(Box::new(fault)),
-        }
+        shared(&Arc::new(fault))
     }
 }
 
@@ -96,11 +282,15 @@ fn may_pass(error: &Error) -> bool {
         | ErrorKind::DnsResolve { .. }
         | ErrorKind::InvalidResponse { .. }
         | ErrorKind::Write(WriteFailure::WriteConcernError(_)) => true,
-        ErrorKind::Command(error) => {
-            INTERRUPTED.contains(&error.code) || is_state_change(error.code)
-        }
+        ErrorKind::InsertMany(error) => error.write_concern_error.is_some(),
+        ErrorKind::Command(error) => passes(error.code),
         _ => false,
     }
+}
+
+/// Whether the server's code says something of the moment.
+fn passes(code: i32) -> bool {
+    INTERRUPTED.contains(&code) || is_state_change(code)
 }
 
 /// The server's codes for a member that is not, or no longer, the primary, or is shutting down.

@@ -13,7 +13,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 /// The `correlation_id` of open spans, by which `unique_target` lets in one for each target.
-pub(crate) const OPEN: Uuid = Uuid::nil();
+pub(crate) const OPEN: &str = "00000000-0000-0000-0000-000000000000";
 
 /// A document that is no span.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,7 +34,7 @@ fn unreadable(member: &str, problem: impl Into<String>) -> Unreadable {
 pub(crate) fn started(new: &NewSpan) -> Document {
     let span = &new.span;
     let mut target = target_fields(&span.target, "");
-    target.insert("correlation_id", OPEN.to_string());
+    target.insert("correlation_id", OPEN);
     let mut document = doc! {
         "_id": id_to_bson(&span.id),
         "target": target,
@@ -177,7 +177,7 @@ fn member<'a>(document: &'a Document, name: &str) -> Result<&'a Document, Unread
         .map_err(|_| unreadable(name, "is not an object"))
 }
 
-fn read_target(target: &Document) -> Result<Target, Unreadable> {
+pub(crate) fn read_target(target: &Document) -> Result<Target, Unreadable> {
     let field = |name: &str| match target.get(name) {
         Some(Bson::String(text)) => Ok(Id::from_store(text.clone())),
         _ => Err(unreadable(&format!("target.{name}"), "is not a string")),
@@ -247,7 +247,7 @@ fn read_planned(processing: &Document) -> Result<Option<Planned>, Unreadable> {
     }))
 }
 
-fn read_moment(document: &Document, name: &str) -> Result<Timestamp, Unreadable> {
+pub(crate) fn read_moment(document: &Document, name: &str) -> Result<Timestamp, Unreadable> {
     let millis = read_integer(document, name)?;
     Timestamp::new(millis).map_err(|error| unreadable(name, format!("is no moment: {error}")))
 }

@@ -3,30 +3,44 @@
 //!
 //! What we add to a document: `processing.due_at`, when it next needs a worker;
 //! `processing.partition`, which workers look after it; `processing.attempts` and
-//! `processing.last_error`, why its planned interval could not be delivered. Nothing changes the
-//! meaning of a field of the original.
+//! `processing.last_error`, why its planned interval could not be delivered;
+//! `processing.last_change_id`, by which a worker knows its own change. Nothing changes the meaning
+//! of a field of the original.
+//!
+//! Starts, stops and the changes of workers share commands with others of their kind that are in
+//! flight at the same moment; see [`group`].
 
 mod adopt;
 mod call;
+mod changes;
 mod document;
-mod events;
+mod group;
+mod look;
 mod migrate;
 mod sampling;
+mod starts;
+mod stops;
 mod workers;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bson::{Document, doc};
+use bson::Document;
 use mongodb::options::{
     Acknowledgment, ClientOptions, CollectionOptions, ReadConcern, WriteConcern,
 };
-use mongodb::{Client, Collection, Database};
+use mongodb::{Client, Collection};
 use sampler_domain::{EventId, Planned, Policy, Span, SpanId, Timestamp};
 use sampler_store::{
     Adopted, Changed, DueQuery, Failure, NewSpan, NewStop, Next, SpanStore, Started, Stopped,
     StoreError,
 };
+
+use call::Link;
+use changes::Changes;
+use group::Group;
+use starts::{Opening, Starts};
+use stops::{Ending, Stops};
 
 pub use migrate::MigrationError;
 
@@ -57,13 +71,11 @@ pub struct ConnectError(String);
 /// Spans in MongoDB. Cheap to clone; all clones share one pool of connections.
 #[derive(Clone, Debug)]
 pub struct MongoStore {
-    database: Database,
-    /// Writes wait for a majority and its journals; reads see what a majority has.
-    spans: Collection<Document>,
-    /// Reads that, after they read, make sure that we still are on the primary.
-    linearizable: Collection<Document>,
+    link: Link,
     workers: Collection<Document>,
-    operation_timeout: Duration,
+    starts: Group<Starts>,
+    stops: Group<Stops>,
+    changes: Group<Changes>,
 }
 
 impl MongoStore {
@@ -95,12 +107,19 @@ impl MongoStore {
                 .build();
             database.collection_with_options(&options.collection, concerns)
         };
-        Ok(Self {
+        let link = Link {
             spans: spans(ReadConcern::majority()),
             linearizable: spans(ReadConcern::linearizable()),
+            time_limit: options.operation_timeout,
+            database: database.clone(),
+        };
+        let patience = link.patience();
+        Ok(Self {
             workers: database.collection(&format!("{}_workers", options.collection)),
-            operation_timeout: options.operation_timeout,
-            database,
+            starts: Group::new(Starts::new(link.clone()), patience),
+            stops: Group::new(Stops::new(link.clone()), patience),
+            changes: Group::new(Changes::new(link.clone()), patience),
+            link,
         })
     }
 }
@@ -108,21 +127,19 @@ impl MongoStore {
 #[async_trait]
 impl SpanStore for MongoStore {
     async fn start(&self, new: NewSpan) -> Result<Started, StoreError> {
-        self.start_span(new).await
+        self.starts.submit(Opening::new(new)?).await
     }
 
     async fn stop(&self, new: NewStop) -> Result<Stopped, StoreError> {
-        self.stop_span(new).await
+        self.stops.submit(Ending::new(new)?).await
     }
 
     async fn started_by(&self, id: &EventId) -> Result<Option<Span>, StoreError> {
-        self.find_exactly(doc! { "start_dedup_id": id.as_str() })
-            .await
+        self.span_with("start_dedup_id", id).await
     }
 
     async fn stopped_by(&self, id: &EventId) -> Result<Option<Span>, StoreError> {
-        self.find_exactly(doc! { "end_dedup_id": id.as_str() })
-            .await
+        self.span_with("end_dedup_id", id).await
     }
 
     async fn due(&self, query: &DueQuery<'_>) -> Result<Vec<Span>, StoreError> {
@@ -198,9 +215,14 @@ impl SpanStore for MongoStore {
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        let database = self.database.clone();
-        self.run(async move { database.run_command(doc! { "ping": 1 }).await })
-            .await?;
-        Ok(())
+        Ok(self.link.ping().await?)
+    }
+}
+
+impl MongoStore {
+    /// The span that has this event id in `field`.
+    async fn span_with(&self, field: &str, id: &EventId) -> Result<Option<Span>, StoreError> {
+        let found = look::by_event_id(&self.link, field, std::iter::once(id)).await?;
+        found.get(id.as_str()).map(look::readable).transpose()
     }
 }

@@ -130,7 +130,10 @@ impl MongoStore {
         for index in indexes() {
             self.make_index(index).await?;
         }
-        info!(collection = self.spans.name(), "the indexes are in place");
+        info!(
+            collection = self.link.spans.name(),
+            "the indexes are in place"
+        );
         Ok(())
     }
 
@@ -169,14 +172,14 @@ impl MongoStore {
         let definition = format!("{keys}");
         options.name = Some(name.to_owned());
         let model = IndexModel::builder().keys(keys).options(options).build();
-        let spans = self.spans.clone();
+        let spans = self.link.spans.clone();
         let made = tokio::spawn(async move { spans.create_index(model).await }).await;
         let fault = match made {
             Ok(Ok(_)) => return Ok(()),
             Ok(Err(error)) => Fault::Driver(error),
             Err(ended) => Fault::Ended(ended),
         };
-        let collection = self.spans.name().to_owned();
+        let collection = self.link.spans.name().to_owned();
         Err(match &fault {
             Fault::Driver(error) if code(error).is_some_and(|code| CONFLICTS.contains(&code)) => {
                 let message = error.kind.to_string();

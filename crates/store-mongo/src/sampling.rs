@@ -1,19 +1,13 @@
 //! Finding work, and noting what became of it (sections 6.3 to 6.6 of the paper).
 
-use std::time::Duration;
-
 use bson::{Bson, Document, doc};
-use futures_util::TryStreamExt;
-use mongodb::options::FindOptions;
 use sampler_domain::{Planned, Span, SpanId, Timestamp};
 use sampler_store::{Changed, DueQuery, Failure, Next, StoreError};
 use tracing::error;
 
 use crate::MongoStore;
-use crate::adopt::hint;
-use crate::document::{
-    Unreadable, id_from_bson, id_to_bson, interval, moment, moment_or_null, planned, read,
-};
+use crate::changes::{Change, Update};
+use crate::document::{Unreadable, id_from_bson, id_to_bson, interval, moment, planned, read};
 
 /// How long a document that cannot be read is left alone, ms.
 const UNREADABLE_WAIT: i64 = 3_600_000;
@@ -44,8 +38,10 @@ impl MongoStore {
             if let Some(sampled_to) = sampled_to {
                 filter.insert("processing.last_interval.end", sampled_to);
             }
-            let options = self.find_options(room, doc! { "processing.due_at": 1 }, index);
-            for document in self.find_documents(filter, options).await? {
+            let options = self
+                .link
+                .find_options(room, doc! { "processing.due_at": 1 }, index);
+            for document in self.link.find(filter, options).await? {
                 match read(&document) {
                     Ok(span) => spans.push(span),
                     Err(error) => self.set_aside(&document, &error, query.now).await?,
@@ -53,34 +49,6 @@ impl MongoStore {
             }
         }
         Ok(spans)
-    }
-
-    pub(crate) fn find_options(&self, limit: usize, sort: Document, index: &str) -> FindOptions {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        FindOptions::builder()
-            .limit(limit)
-            .batch_size(u32::try_from(limit).unwrap_or(u32::MAX))
-            .sort(sort)
-            .hint(hint(index))
-            .max_time(self.operation_timeout)
-            .build()
-    }
-
-    pub(crate) async fn find_documents(
-        &self,
-        filter: Document,
-        options: FindOptions,
-    ) -> Result<Vec<Document>, StoreError> {
-        let spans = self.spans.clone();
-        let call = async move {
-            spans
-                .find(filter)
-                .with_options(options)
-                .await?
-                .try_collect::<Vec<Document>>()
-                .await
-        };
-        Ok(self.run(call).await?)
     }
 
     /// A document that nobody can read stays as it is, says why, and blocks nobody.
@@ -96,23 +64,24 @@ impl MongoStore {
             "processing.due_at": moment(now.plus(UNREADABLE_WAIT)),
             "processing.last_error": { "at": moment(now), "message": problem.to_string() },
         };
-        let spans = self.spans.clone();
+        let spans = self.link.spans.clone();
         let call = async move {
             spans
                 .update_one(doc! { "_id": id }, doc! { "$set": set })
                 .await
         };
-        self.run(call).await?;
+        self.link.run(call).await?;
         Ok(())
     }
 
     pub(crate) async fn find_span(&self, id: &SpanId) -> Result<Option<Span>, StoreError> {
-        let (spans, filter) = (self.spans.clone(), doc! { "_id": id_to_bson(id) });
+        let (spans, filter) = (self.link.spans.clone(), doc! { "_id": id_to_bson(id) });
         let found = self
+            .link
             .run(async move { spans.find_one(filter).await })
             .await?;
         found
-            .map(|document| crate::events::readable(&document))
+            .map(|document| crate::look::readable(&document))
             .transpose()
     }
 
@@ -123,13 +92,14 @@ impl MongoStore {
         now: Timestamp,
         due_at: Timestamp,
     ) -> Result<Changed, StoreError> {
-        let update = doc! {
-            "$set": {
+        let update = Update {
+            set: doc! {
                 "processing.planned_interval": planned(&plan),
                 "processing.last_change_at": moment(now),
                 "processing.due_at": moment(due_at),
             },
-            "$inc": { "processing.version": 1 },
+            inc: doc! { "processing.version": 1 },
+            ..Update::default()
         };
         let mut after = span.clone();
         after.processing.planned = Some(plan);
@@ -163,10 +133,13 @@ impl MongoStore {
                 after.processing.complete = true;
             }
         }
-        let mut update = doc! { "$set": set, "$inc": { "processing.version": 1 } };
+        let mut update = Update {
+            set,
+            inc: doc! { "processing.version": 1 },
+            ..Update::default()
+        };
         if span.processing.attempts > 0 {
-            let gone = doc! { "processing.attempts": "", "processing.last_error": "" };
-            update.insert("$unset", gone);
+            update.unset = doc! { "processing.attempts": "", "processing.last_error": "" };
         }
         self.change(span, update, after).await
     }
@@ -176,9 +149,10 @@ impl MongoStore {
         span: &Span,
         now: Timestamp,
     ) -> Result<Changed, StoreError> {
-        let update = doc! {
-            "$set": { "processing.complete": true, "processing.last_change_at": moment(now) },
-            "$inc": { "processing.version": 1 },
+        let update = Update {
+            set: doc! { "processing.complete": true, "processing.last_change_at": moment(now) },
+            inc: doc! { "processing.version": 1 },
+            ..Update::default()
         };
         let mut after = span.clone();
         after.processing.complete = true;
@@ -191,7 +165,10 @@ impl MongoStore {
         span: &Span,
         due_at: Timestamp,
     ) -> Result<Changed, StoreError> {
-        let update = doc! { "$set": { "processing.due_at": moment(due_at) } };
+        let update = Update {
+            set: doc! { "processing.due_at": moment(due_at) },
+            ..Update::default()
+        };
         self.change(span, update, span.clone()).await
     }
 
@@ -201,12 +178,13 @@ impl MongoStore {
         failure: Failure,
     ) -> Result<Changed, StoreError> {
         let message: String = failure.error.chars().take(ERROR_LEN_MAX).collect();
-        let update = doc! {
-            "$set": {
+        let update = Update {
+            set: doc! {
                 "processing.due_at": moment(failure.retry_at),
                 "processing.last_error": { "at": moment(failure.at), "message": message },
             },
-            "$inc": { "processing.attempts": 1 },
+            inc: doc! { "processing.attempts": 1 },
+            ..Update::default()
         };
         let mut after = span.clone();
         after.processing.attempts += 1;
@@ -217,24 +195,11 @@ impl MongoStore {
     async fn change(
         &self,
         span: &Span,
-        update: Document,
+        update: Update,
         after: Span,
     ) -> Result<Changed, StoreError> {
-        let filter = doc! {
-            "_id": id_to_bson(&span.id),
-            "processing.version": span.processing.version,
-            "processing.complete": false,
-            "end": moment_or_null(span.end),
-        };
-        let spans = self.spans.clone();
-        let result = self
-            .run(async move { spans.update_one(filter, update).await })
-            .await?;
-        Ok(if result.matched_count == 1 {
-            Changed::Done(Box::new(after))
-        } else {
-            Changed::Lost
-        })
+        let change = Change::new(span.clone(), update, after)?;
+        self.changes.submit(change).await
     }
 
     pub(crate) async fn spans_completed_before(
@@ -247,9 +212,9 @@ impl MongoStore {
             "processing.last_interval.end": { "$lt": moment(cutoff) },
         };
         let sort = doc! { "processing.last_interval.end": 1 };
-        let mut options = self.find_options(limit, sort, "search_processing");
+        let mut options = self.link.find_options(limit, sort, "search_processing");
         options.projection = Some(doc! { "_id": 1 });
-        let documents = self.find_documents(filter, options).await?;
+        let documents = self.link.find(filter, options).await?;
         // An `_id` of another type is somebody else's document; it is not ours to remove.
         Ok(documents
             .iter()
@@ -260,16 +225,12 @@ impl MongoStore {
     pub(crate) async fn remove_spans(&self, ids: &[SpanId]) -> Result<u64, StoreError> {
         let ids: Vec<Bson> = ids.iter().map(id_to_bson).collect();
         let filter = doc! { "_id": { "$in": ids }, "processing.complete": true };
-        let spans = self.spans.clone();
+        let spans = self.link.spans.clone();
         let result = self
+            .link
             .run(async move { spans.delete_many(filter).await })
             .await?;
         Ok(result.deleted_count)
-    }
-
-    /// The longest time that the server may take for one operation.
-    pub(crate) fn time_limit(&self) -> Duration {
-        self.operation_timeout
     }
 }
 

@@ -29,7 +29,7 @@ impl MongoStore {
                 .try_collect::<Vec<Document>>()
                 .await
         };
-        let alive = self.run(call).await?;
+        let alive = self.link.run(call).await?;
         Ok(alive
             .iter()
             .filter_map(|found| found.get_str("_id").ok().map(str::to_owned))
@@ -38,7 +38,8 @@ impl MongoStore {
 
     pub(crate) async fn worker_gone(&self, worker: &str) -> Result<(), StoreError> {
         let (workers, filter) = (self.workers.clone(), doc! { "_id": worker });
-        self.run(async move { workers.delete_one(filter).await })
+        self.link
+            .run(async move { workers.delete_one(filter).await })
             .await?;
         Ok(())
     }

@@ -1,0 +1,301 @@
+//! Group commit: writes that are in flight at the same moment share one command.
+//!
+//! A write that waits alone for the journals of a majority costs ten times one that shares the
+//! wait. So writes gather while others of their kind are under way, and the moment that one of a
+//! few slots is free, whatever has gathered goes out in one command. There is no timer: a write
+//! that comes alone goes out alone, at once.
+//!
+//! Each caller gets its own answer, whatever becomes of the command. What it does not tell (who
+//! lost to a unique index, who found nothing to change, whether it was done at all when its answer
+//! is lost) is looked up; what is still open after that goes into another command. That is safe
+//! because every write carries an id of its own, by which a second attempt is refused, and by
+//! which it is found.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sampler_store::StoreError;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::time::timeout;
+
+use crate::call::{Fault, Outlook, shared};
+
+/// Commands of one kind in flight: while some wait for the journal, the next one is at work.
+const SLOTS: usize = 4;
+
+/// Writes in one command at the most. Beyond that the server gains nothing.
+const BATCH_WRITES: usize = 256;
+
+/// Bytes of one command at the most, but for a single write. The server's limit is 48 MB.
+const BATCH_BYTES: usize = 4 * 1024 * 1024;
+
+/// Writes that wait for a slot at the most; who comes after that waits to be let in.
+const QUEUE: usize = 2_048;
+
+/// Commands that a write is part of at the most. One is the rule; more where what stood in its way
+/// is gone by the time we look, or where answers are lost.
+const TRIES: usize = 5;
+
+/// What a command says of one write.
+#[derive(Debug)]
+pub(crate) enum Verdict<A> {
+    /// This became of it.
+    Settled(A),
+    /// This became of it, unless a look says more: a repeat is told from what it collides with.
+    Unless(A),
+    /// A look must tell.
+    Open,
+    /// It was not done, and this is why.
+    Refused(Fault),
+}
+
+impl<A> Verdict<A> {
+    /// The verdict on a write that failed within its command.
+    pub(crate) fn failed(fault: Fault) -> Self {
+        match fault.outlook() {
+            Outlook::Refused if !fault.is_duplicate_key() => Self::Refused(fault),
+            _ => Self::Open,
+        }
+    }
+}
+
+/// What a look says of one write; nothing where it is to be tried again.
+pub(crate) type Seen<A> = Option<Result<A, StoreError>>;
+
+/// Writes of one kind.
+#[async_trait]
+pub(crate) trait Writes: Send + Sync + 'static {
+    /// One of them. It must be safe to make it twice.
+    type Write: Send + Sync + 'static;
+    /// What becomes of it.
+    type Answer: Send + 'static;
+
+    /// How many bytes it adds to a command.
+    fn size(write: &Self::Write) -> usize;
+
+    /// Makes the writes with one command; a verdict for each, in their order. A fault is of the
+    /// command as a whole.
+    async fn write(&self, batch: &[Arc<Self::Write>]) -> Result<Vec<Verdict<Self::Answer>>, Fault>;
+
+    /// Looks what became of the writes, or stands in their way; an entry for each, in their order.
+    /// What it says must not be rolled back.
+    async fn look(&self, batch: &[Arc<Self::Write>]) -> Result<Vec<Seen<Self::Answer>>, Fault>;
+}
+
+/// Where writes of one kind gather.
+#[derive(Debug)]
+pub(crate) struct Group<W: Writes> {
+    queue: mpsc::Sender<Waiting<W>>,
+    patience: Duration,
+}
+
+impl<W: Writes> Clone for Group<W> {
+    fn clone(&self) -> Self {
+        Self {
+            queue: self.queue.clone(),
+            patience: self.patience,
+        }
+    }
+}
+
+/// A write whose caller waits.
+struct Waiting<W: Writes> {
+    write: Arc<W::Write>,
+    caller: oneshot::Sender<Result<W::Answer, StoreError>>,
+}
+
+impl<W: Writes> Waiting<W> {
+    /// A caller that has gone away needs no answer.
+    fn tell(self, answer: Result<W::Answer, StoreError>) {
+        drop(self.caller.send(answer));
+    }
+}
+
+/// Why a write has no answer.
+#[derive(Debug, thiserror::Error)]
+enum NoAnswer {
+    #[error("too many writes wait for the database")]
+    Full,
+    #[error("the write was not answered within {} ms", .0.as_millis())]
+    TimedOut(Duration),
+    #[error("the write ended early")]
+    Ended,
+    #[error("other events for the same target or id kept coming between")]
+    Contended,
+}
+
+impl NoAnswer {
+    fn unknown(self) -> StoreError {
+        StoreError::Unknown(Box::new(self))
+    }
+}
+
+impl<W: Writes> Group<W> {
+    /// A group whose callers wait for `patience` at the most. It lasts as long as one of its
+    /// clones, and what is under way then is finished.
+    pub(crate) fn new(writes: W, patience: Duration) -> Self {
+        let (queue, waiting) = mpsc::channel(QUEUE);
+        tokio::spawn(dispatch(Arc::new(writes), waiting));
+        Self { queue, patience }
+    }
+
+    /// Makes a write in company. It goes on if the caller goes away.
+    pub(crate) async fn submit(&self, write: W::Write) -> Result<W::Answer, StoreError> {
+        let (caller, answer) = oneshot::channel();
+        let write = Arc::new(write);
+        match timeout(self.patience, self.queue.send(Waiting { write, caller })).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return Err(StoreError::Unavailable(Box::new(NoAnswer::Ended))),
+            Err(_) => return Err(StoreError::Unavailable(Box::new(NoAnswer::Full))),
+        }
+        match timeout(self.patience, answer).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(NoAnswer::Ended.unknown()),
+            Err(_) => Err(NoAnswer::TimedOut(self.patience).unknown()),
+        }
+    }
+}
+
+/// Sends out what has gathered, whenever a slot is free.
+async fn dispatch<W: Writes>(writes: Arc<W>, mut queue: mpsc::Receiver<Waiting<W>>) {
+    let slots = Arc::new(Semaphore::new(SLOTS));
+    let mut next = None;
+    loop {
+        let slot = Arc::clone(&slots).acquire_owned().await;
+        let first = match next.take() {
+            Some(first) => first,
+            None => match queue.recv().await {
+                Some(first) => first,
+                None => return,
+            },
+        };
+        // Who is about to ask, because its request is read already, is to come along.
+        tokio::task::yield_now().await;
+        let batch = gather(first, &mut queue, &mut next);
+        let writes = Arc::clone(&writes);
+        tokio::spawn(async move {
+            settle(&*writes, batch).await;
+            drop(slot);
+        });
+    }
+}
+
+/// Takes from the queue what fits into a command with `first`. What does not is put into `next`.
+fn gather<W: Writes>(
+    first: Waiting<W>,
+    queue: &mut mpsc::Receiver<Waiting<W>>,
+    next: &mut Option<Waiting<W>>,
+) -> Vec<Waiting<W>> {
+    let mut bytes = W::size(&first.write);
+    let mut batch = vec![first];
+    while batch.len() < BATCH_WRITES {
+        let Ok(waiting) = queue.try_recv() else { break };
+        bytes += W::size(&waiting.write);
+        if bytes > BATCH_BYTES {
+            *next = Some(waiting);
+            break;
+        }
+        batch.push(waiting);
+    }
+    batch
+}
+
+/// Makes the writes, and gives each caller its answer.
+async fn settle<W: Writes>(writes: &W, mut open: Vec<Waiting<W>>) {
+    // Why the answer to an earlier command is not known, if it is not.
+    let mut lost: Option<Arc<Fault>> = None;
+    for _ in 0..TRIES {
+        let batch = writes_of(&open);
+        let verdicts = match writes.write(&batch).await {
+            Ok(verdicts) => verdicts,
+            Err(fault) => match fault.outlook() {
+                // One of them is why; the others must not suffer.
+                Outlook::Refused if open.len() > 1 => return settle_each(writes, open).await,
+                // Whatever an earlier command did, it may have done.
+                Outlook::Unavailable if lost.is_some() => break,
+                Outlook::Unknown if fault.may_pass_soon() => {
+                    lost = Some(Arc::new(fault));
+                    open.iter().map(|_| Verdict::Open).collect()
+                }
+                _ => return tell_all(open, &Arc::new(fault)),
+            },
+        };
+        open = match look(writes, open, verdicts).await {
+            Ok(open) => open,
+            Err((open, fault)) => return tell_all(open, &lost.unwrap_or(Arc::new(fault))),
+        };
+        if open.is_empty() {
+            return;
+        }
+    }
+    match lost {
+        Some(fault) => tell_all(open, &fault),
+        None => {
+            for waiting in open {
+                waiting.tell(Err(NoAnswer::Contended.unknown()));
+            }
+        }
+    }
+}
+
+/// Makes each write with a command of its own.
+async fn settle_each<W: Writes>(writes: &W, open: Vec<Waiting<W>>) {
+    for waiting in open {
+        Box::pin(settle(writes, vec![waiting])).await;
+    }
+}
+
+/// Gives those their answer of which the verdict or a look says what became; answers with those
+/// that are to be tried again, or all that were looked for and the reason why none was found.
+async fn look<W: Writes>(
+    writes: &W,
+    open: Vec<Waiting<W>>,
+    verdicts: Vec<Verdict<W::Answer>>,
+) -> Result<Vec<Waiting<W>>, (Vec<Waiting<W>>, Fault)> {
+    let mut asked = Vec::new();
+    let mut otherwise = Vec::new();
+    for (waiting, verdict) in open.into_iter().zip(verdicts) {
+        match verdict {
+            Verdict::Settled(answer) => waiting.tell(Ok(answer)),
+            Verdict::Refused(fault) => waiting.tell(Err(fault.into())),
+            Verdict::Unless(answer) => {
+                asked.push(waiting);
+                otherwise.push(Some(answer));
+            }
+            Verdict::Open => {
+                asked.push(waiting);
+                otherwise.push(None);
+            }
+        }
+    }
+    if asked.is_empty() {
+        return Ok(asked);
+    }
+    let seen = match writes.look(&writes_of(&asked)).await {
+        Ok(seen) => seen,
+        Err(fault) => return Err((asked, fault)),
+    };
+    let mut open = Vec::new();
+    for ((waiting, seen), otherwise) in asked.into_iter().zip(seen).zip(otherwise) {
+        match seen.or(otherwise.map(Ok)) {
+            Some(answer) => waiting.tell(answer),
+            None => open.push(waiting),
+        }
+    }
+    Ok(open)
+}
+
+fn writes_of<W: Writes>(waiting: &[Waiting<W>]) -> Vec<Arc<W::Write>> {
+    let write = |waiting: &Waiting<W>| Arc::clone(&waiting.write);
+    waiting.iter().map(write).collect()
+}
+
+fn tell_all<W: Writes>(waiting: Vec<Waiting<W>>, fault: &Arc<Fault>) {
+    for waiting in waiting {
+        waiting.tell(Err(shared(fault)));
+    }
+}

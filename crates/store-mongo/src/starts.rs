@@ -1,0 +1,231 @@
+//! Starting spans (section 6.1 of the paper), many with one command.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bson::{RawDocumentBuf, doc};
+use futures_util::future::try_join_all;
+use mongodb::Collection;
+use mongodb::error::{ErrorKind, IndexedWriteError, InsertManyError};
+use sampler_domain::{Span, StartEvent, Timestamp};
+use sampler_store::{NewSpan, Started, StoreError};
+
+use crate::call::{Fault, Link};
+use crate::document::{OPEN, moment, read_moment, started, target_fields};
+use crate::group::{Seen, Verdict, Writes};
+use crate::look::{by_event_id, by_span_id, by_target, readable};
+
+/// Ends of spans to look through for each start at the most, before each start is looked at alone.
+const ENDS_EACH: usize = 4;
+
+/// The field that the index `previous_end` begins with.
+const INSTANCE: &str = "target.resource_instance_id";
+
+/// Inserts spans.
+#[derive(Debug)]
+pub(crate) struct Starts {
+    link: Link,
+    spans: Collection<RawDocumentBuf>,
+}
+
+/// A span to be inserted.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    new: NewSpan,
+    document: Arc<RawDocumentBuf>,
+}
+
+impl Opening {
+    /// # Errors
+    /// Where the span cannot be written as a document.
+    pub(crate) fn new(new: NewSpan) -> Result<Self, StoreError> {
+        let document = RawDocumentBuf::try_from(&started(&new));
+        let document = document.map_err(|error| StoreError::Refused(Box::new(error)))?;
+        Ok(Self {
+            new,
+            document: Arc::new(document),
+        })
+    }
+}
+
+#[async_trait]
+impl Writes for Starts {
+    type Write = Opening;
+    type Answer = Started;
+
+    fn size(write: &Opening) -> usize {
+        write.document.as_bytes().len()
+    }
+
+    /// Inserts the spans. What can stand in the way of one are the unique indexes, and the previous
+    /// span of its target, which is looked at first: two starts of one target that are in flight at
+    /// the same moment have no order, so nothing is gained by looking in the same operation.
+    async fn write(&self, batch: &[Arc<Opening>]) -> Result<Vec<Verdict<Started>>, Fault> {
+        let mut verdicts: Vec<Verdict<Started>> = self
+            .previous_ends(batch)
+            .await?
+            .into_iter()
+            .map(|end| match end {
+                Some(until) => Verdict::Unless(Started::Overlaps { until }),
+                None => Verdict::Settled(Started::Opened),
+            })
+            .collect();
+        let free: Vec<usize> = (0..batch.len())
+            .filter(|index| matches!(verdicts[*index], Verdict::Settled(_)))
+            .collect();
+        let documents = free.iter().map(|index| Arc::clone(&batch[*index].document));
+        for (place, fault) in self.insert(documents.collect()).await? {
+            verdicts[free[place]] = Verdict::failed(fault);
+        }
+        Ok(verdicts)
+    }
+
+    /// The span itself, an open span of the target, or an earlier event with the same id. The id
+    /// comes last: what has it is a repeat, even if its span was opened between two looks.
+    async fn look(&self, batch: &[Arc<Opening>]) -> Result<Vec<Seen<Started>>, Fault> {
+        let spans = || batch.iter().map(|opening| &opening.new.span);
+        let own = by_span_id(&self.link, spans().map(|span| &span.id)).await?;
+        let open = spans().map(|span| (&span.target, vec![OPEN]));
+        let open = by_target(&self.link, open).await?;
+        let ids = spans().filter_map(|span| span.start_id.as_ref());
+        let earlier = by_event_id(&self.link, "start_dedup_id", ids).await?;
+        let seen = |span: &Span| {
+            if own.contains_key(&span.id) {
+                return Some(Ok(Started::Opened));
+            }
+            let id = span.start_id.as_ref();
+            if let Some(earlier) = id.and_then(|id| earlier.get(id.as_str())) {
+                return Some(readable(earlier).map(|earlier| repeated(span, &earlier)));
+            }
+            let key = (span.target.clone(), OPEN.to_owned());
+            open.contains_key(&key).then_some(Ok(Started::AlreadyOpen))
+        };
+        Ok(spans().map(seen).collect())
+    }
+}
+
+/// What a start is told whose id an earlier one has.
+fn repeated(span: &Span, earlier: &Span) -> Started {
+    let event = StartEvent {
+        id: span.start_id.clone(),
+        timestamp: span.start,
+        target: span.target.clone(),
+        measures: span.measures.clone(),
+    };
+    let differences = event.differences(earlier);
+    if differences.is_empty() {
+        Started::Repeated
+    } else {
+        Started::IdTaken(differences)
+    }
+}
+
+impl Starts {
+    pub(crate) fn new(link: Link) -> Self {
+        let spans = link.spans.clone_with_type();
+        Self { link, spans }
+    }
+
+    /// Inserts the documents with one command, which the driver repeats where that is safe. Says
+    /// which were not inserted, by their place, and why.
+    async fn insert(
+        &self,
+        documents: Vec<Arc<RawDocumentBuf>>,
+    ) -> Result<Vec<(usize, Fault)>, Fault> {
+        if documents.is_empty() {
+            return Ok(Vec::new());
+        }
+        let spans = self.spans.clone();
+        let call = async move { spans.insert_many(documents).ordered(false).await };
+        match self.link.run(call).await {
+            Ok(_) => Ok(Vec::new()),
+            Err(Fault::Driver(error)) => match error.kind.as_ref() {
+                ErrorKind::InsertMany(InsertManyError {
+                    write_errors: Some(failures),
+                    write_concern_error: None,
+                    ..
+                }) => Ok(failures.iter().map(failure).collect()),
+                _ => Err(Fault::Driver(error)),
+            },
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// For each start, the end of a span of its target that ends after it, if there is one.
+    ///
+    /// One search of the index alone clears the most of them: whose instance has no span that ends
+    /// after the earliest of these starts. Each of the others is looked at by itself.
+    async fn previous_ends(&self, batch: &[Arc<Opening>]) -> Result<Vec<Option<Timestamp>>, Fault> {
+        let suspects = self.suspects(batch).await?;
+        let ends = batch.iter().zip(suspects).map(async |(opening, suspect)| {
+            if suspect {
+                self.previous_end(&opening.new.span).await
+            } else {
+                Ok(None)
+            }
+        });
+        try_join_all(ends).await
+    }
+
+    /// Which of the starts may lie before the end of another span of their targets.
+    async fn suspects(&self, batch: &[Arc<Opening>]) -> Result<Vec<bool>, Fault> {
+        let careful = |opening: &&Arc<Opening>| !opening.new.may_overlap;
+        let spans = || {
+            batch
+                .iter()
+                .filter(careful)
+                .map(|opening| &opening.new.span)
+        };
+        let Some(earliest) = spans().map(|span| span.start).min() else {
+            return Ok(vec![false; batch.len()]);
+        };
+        let instances: Vec<&str> = spans().map(instance).collect();
+        let limit = ENDS_EACH * instances.len();
+        let filter = doc! { INSTANCE: { "$in": instances }, "end": { "$gt": moment(earliest) } };
+        let mut options = self.link.find_options(limit, doc! {}, "previous_end");
+        options.projection = Some(doc! { "_id": 0, INSTANCE: 1, "end": 1 });
+        let found = self.link.find(filter, options).await?;
+        if found.len() == limit {
+            return Ok(batch.iter().map(|opening| careful(&opening)).collect());
+        }
+        let mut latest: HashMap<&str, Timestamp> = HashMap::new();
+        for document in &found {
+            let instance = document.get_document("target");
+            let instance = instance.and_then(|target| target.get_str("resource_instance_id"));
+            if let (Ok(instance), Ok(end)) = (instance, read_moment(document, "end")) {
+                let latest = latest.entry(instance).or_insert(end);
+                *latest = end.max(*latest);
+            }
+        }
+        let suspect = |opening: &Arc<Opening>| {
+            let span = &opening.new.span;
+            let end = latest.get(instance(span));
+            careful(&opening) && end.is_some_and(|end| *end > span.start)
+        };
+        Ok(batch.iter().map(suspect).collect())
+    }
+
+    /// The end of a span of the target that ends after this one starts, if there is one.
+    async fn previous_end(&self, span: &Span) -> Result<Option<Timestamp>, Fault> {
+        let mut filter = target_fields(&span.target, "target.");
+        filter.insert("end", doc! { "$gt": moment(span.start) });
+        let options = self.link.find_options(1, doc! {}, "previous_end");
+        let found = self.link.find(filter, options).await?;
+        Ok(found
+            .first()
+            .and_then(|found| read_moment(found, "end").ok()))
+    }
+}
+
+fn instance(span: &Span) -> &str {
+    span.target.resource_instance_id.as_str()
+}
+
+fn failure(failure: &IndexedWriteError) -> (usize, Fault) {
+    let fault = Fault::Write {
+        code: failure.code,
+        message: failure.message.clone(),
+    };
+    (failure.index, fault)
+}

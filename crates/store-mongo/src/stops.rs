@@ -1,0 +1,150 @@
+//! Ending spans (section 6.2 of the paper), many with one command.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bson::{Bson, Document, RawDocumentBuf, doc};
+use sampler_domain::{Span, StopEvent};
+use sampler_store::{NewStop, Stopped, StoreError};
+
+use crate::call::{Fault, Link};
+use crate::document::{OPEN, moment, target_fields};
+use crate::group::{Seen, Verdict, Writes};
+use crate::look::{by_event_id, by_target, readable};
+
+/// Sets the ends of open spans.
+#[derive(Debug)]
+pub(crate) struct Stops {
+    link: Link,
+}
+
+/// A stop, and the statement that makes it. `unique_target` refuses the same statement a second
+/// time, because the target has a span with this `correlation_id` then.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    event: StopEvent,
+    correlation_id: String,
+    statement: RawDocumentBuf,
+}
+
+impl Ending {
+    /// # Errors
+    /// Where the stop cannot be written as a statement.
+    pub(crate) fn new(new: NewStop) -> Result<Self, StoreError> {
+        let correlation_id = new.correlation_id.to_string();
+        let statement = RawDocumentBuf::try_from(&statement(&new.event, &correlation_id));
+        Ok(Self {
+            statement: statement.map_err(|error| StoreError::Refused(Box::new(error)))?,
+            event: new.event,
+            correlation_id,
+        })
+    }
+}
+
+/// Ends the open span of the target. Whether the stop lies before the start is part of the
+/// condition, so no race can leave a span that ends before it starts.
+///
+/// It leaves `processing.version` alone, and makes the span due by its end; `end_is_set` is what a
+/// worker of the original looks for.
+fn statement(event: &StopEvent, correlation_id: &str) -> Document {
+    let mut open = target_fields(&event.target, "target.");
+    open.insert("target.correlation_id", OPEN);
+    open.insert("end", Bson::Null);
+    open.insert("start", doc! { "$lte": moment(event.timestamp) });
+    let mut set = doc! {
+        "end": moment(event.timestamp),
+        "end_is_set": true,
+        "target.correlation_id": correlation_id,
+    };
+    if let Some(id) = &event.id {
+        set.insert("end_dedup_id", id.as_str());
+    }
+    doc! {
+        "q": open,
+        "u": { "$set": set, "$min": { "processing.due_at": moment(event.timestamp) } },
+        "hint": "unique_target",
+    }
+}
+
+impl Stops {
+    pub(crate) fn new(link: Link) -> Self {
+        Self { link }
+    }
+}
+
+#[async_trait]
+impl Writes for Stops {
+    type Write = Ending;
+    type Answer = Stopped;
+
+    fn size(write: &Ending) -> usize {
+        write.statement.as_bytes().len()
+    }
+
+    /// The server says how many statements found an open span, not which. Where all did, nothing
+    /// is left to ask.
+    async fn write(&self, batch: &[Arc<Ending>]) -> Result<Vec<Verdict<Stopped>>, Fault> {
+        let statements = batch.iter().map(|ending| &ending.statement);
+        let updated = self.link.update(statements).await?;
+        let all = updated.matched == batch.len();
+        let verdict = |_| {
+            if all {
+                Verdict::Settled(Stopped::Ended)
+            } else {
+                Verdict::Open
+            }
+        };
+        let mut verdicts: Vec<_> = batch.iter().map(verdict).collect();
+        for (place, fault) in updated.failed {
+            verdicts[place] = Verdict::failed(fault);
+        }
+        Ok(verdicts)
+    }
+
+    /// The span that this stop ended, an open span of the target, or an earlier event with the
+    /// same id. The id comes last: what has it is a repeat, even if it came between two looks.
+    async fn look(&self, batch: &[Arc<Ending>]) -> Result<Vec<Seen<Stopped>>, Fault> {
+        let either = batch.iter().map(|ending| {
+            let correlation_ids = vec![OPEN, ending.correlation_id.as_str()];
+            (&ending.event.target, correlation_ids)
+        });
+        let spans = by_target(&self.link, either).await?;
+        let ids = batch.iter().filter_map(|ending| ending.event.id.as_ref());
+        let earlier = by_event_id(&self.link, "end_dedup_id", ids).await?;
+        let seen = |ending: &Arc<Ending>| {
+            let event = &ending.event;
+            let span = |correlation_id: &str| {
+                spans.get(&(event.target.clone(), correlation_id.to_owned()))
+            };
+            if span(&ending.correlation_id).is_some() {
+                return Some(Ok(Stopped::Ended));
+            }
+            let id = event.id.as_ref();
+            if let Some(earlier) = id.and_then(|id| earlier.get(id.as_str())) {
+                return Some(readable(earlier).map(|earlier| repeated(event, &earlier)));
+            }
+            match span(OPEN).map(readable) {
+                None => Some(Ok(Stopped::NotOpen)),
+                Some(Err(error)) => Some(Err(error)),
+                Some(Ok(open)) => before_start(event, &open).map(Ok),
+            }
+        };
+        Ok(batch.iter().map(seen).collect())
+    }
+}
+
+/// What a stop is told whose id an earlier one has.
+fn repeated(event: &StopEvent, earlier: &Span) -> Stopped {
+    let differences = event.differences(earlier);
+    if differences.is_empty() {
+        Stopped::Repeated
+    } else {
+        Stopped::IdTaken(differences)
+    }
+}
+
+/// What a stop is told that lies before the start of the open span.
+fn before_start(event: &StopEvent, open: &Span) -> Option<Stopped> {
+    let before = event.timestamp < open.start;
+    before.then_some(Stopped::BeforeStart { start: open.start })
+}
