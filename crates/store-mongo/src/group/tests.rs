@@ -1,1 +1,328 @@
+//! Groups over writes that do as they are told.
 
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use futures_util::future::join_all;
+use mongodb::error::Error;
+use tokio::task::JoinHandle;
+
+use super::*;
+
+/// A write, by its number and its size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Numbered(u32, usize);
+
+/// How a command ends.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    /// All is done.
+    Done,
+    /// The answer says nothing of any of them; the first `done` are done.
+    Silent { done: usize },
+    /// The answer is lost; the first `done` are done.
+    Lost { done: usize },
+    /// No answer comes in time.
+    TimedOut,
+    /// The command is refused as long as this write is in it.
+    RefusedWith(u32),
+    /// Nobody can be reached.
+    Unavailable,
+}
+
+/// What the writes did, and what they are told to do.
+#[derive(Debug, Default)]
+struct Script {
+    commands: Mutex<Vec<Vec<u32>>>,
+    done: Mutex<Vec<u32>>,
+    ends: Mutex<VecDeque<End>>,
+}
+
+impl Script {
+    fn of(ends: impl IntoIterator<Item = End>) -> Arc<Self> {
+        let ends = Mutex::new(ends.into_iter().collect());
+        Arc::new(Self {
+            ends,
+            ..Self::default()
+        })
+    }
+
+    /// The last one lasts.
+    fn next(&self) -> End {
+        let mut ends = self.ends.lock().unwrap();
+        match ends.len() {
+            0 => End::Done,
+            1 => ends[0],
+            _ => ends.pop_front().unwrap(),
+        }
+    }
+
+    fn commands(&self) -> Vec<Vec<u32>> {
+        self.commands.lock().unwrap().clone()
+    }
+}
+
+/// Writes by a script; each command needs a permit.
+#[derive(Debug)]
+struct Scripted {
+    script: Arc<Script>,
+    permits: Arc<Semaphore>,
+}
+
+fn fault(error: Error) -> Fault {
+    Fault::Driver(error)
+}
+
+fn io_fault() -> Fault {
+    fault(Error::from(std::io::Error::other("reset")))
+}
+
+#[async_trait]
+impl Writes for Scripted {
+    type Write = Numbered;
+    type Answer = u32;
+
+    fn size(write: &Numbered) -> usize {
+        write.1
+    }
+
+    async fn write(&self, batch: &[Arc<Numbered>]) -> Result<Vec<Verdict<u32>>, Fault> {
+        let numbers: Vec<u32> = batch.iter().map(|write| write.0).collect();
+        self.script.commands.lock().unwrap().push(numbers.clone());
+        self.permits.acquire().await.unwrap().forget();
+        let end = self.script.next();
+        let does = |count: usize| {
+            let mut done = self.script.done.lock().unwrap();
+            done.extend(numbers.iter().take(count));
+        };
+        match end {
+            End::Silent { done } => {
+                does(done);
+                Ok(numbers.iter().map(|_| Verdict::Open).collect())
+            }
+            End::Lost { done } => {
+                does(done);
+                Err(io_fault())
+            }
+            End::TimedOut => Err(Fault::TimedOut(Duration::from_secs(1))),
+            End::RefusedWith(bad) if numbers.contains(&bad) => Err(fault(Error::custom("no"))),
+            End::Done | End::RefusedWith(_) => {
+                does(numbers.len());
+                Ok(numbers.into_iter().map(Verdict::Settled).collect())
+            }
+            End::Unavailable => Err(fault(unreachable().await)),
+        }
+    }
+
+    async fn look(&self, batch: &[Arc<Numbered>]) -> Result<Vec<Seen<u32>>, Fault> {
+        let done = self.script.done.lock().unwrap();
+        let seen = |write: &Arc<Numbered>| done.contains(&write.0).then_some(Ok(write.0));
+        Ok(batch.iter().map(seen).collect())
+    }
+}
+
+/// What the driver says when nobody can be reached.
+async fn unreachable() -> Error {
+    let nobody = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=1";
+    let client = mongodb::Client::with_uri_str(nobody).await.unwrap();
+    let admin = client.database("admin");
+    admin
+        .run_command(bson::doc! { "ping": 1 })
+        .await
+        .unwrap_err()
+}
+
+type Task = JoinHandle<Result<u32, StoreError>>;
+
+struct Company {
+    group: Group<Scripted>,
+    permits: Arc<Semaphore>,
+}
+
+fn company(script: &Arc<Script>, permits: usize) -> Company {
+    let permits = Arc::new(Semaphore::new(permits));
+    let writes = Scripted {
+        script: Arc::clone(script),
+        permits: Arc::clone(&permits),
+    };
+    let group = Group::new(writes, Duration::from_mins(1));
+    Company { group, permits }
+}
+
+impl Company {
+    fn submit(&self, number: u32, size: usize) -> Task {
+        let group = self.group.clone();
+        tokio::spawn(async move { group.submit(Numbered(number, size)).await })
+    }
+
+    /// Fills every slot with a command of one write, numbered from 1000.
+    async fn occupied(&self, script: &Script) -> Vec<Task> {
+        let mut tasks = Vec::new();
+        for slot in 0..SLOTS {
+            tasks.push(self.submit(1_000 + u32::try_from(slot).unwrap(), 1));
+            while script.commands().len() <= slot {
+                tokio::task::yield_now().await;
+            }
+        }
+        tasks
+    }
+
+    /// Submits writes while all slots are taken, then lets everything go. The commands that follow,
+    /// and the answers.
+    async fn together(
+        &self,
+        script: &Script,
+        sizes: &[usize],
+    ) -> (Vec<Vec<u32>>, Vec<Result<u32, StoreError>>) {
+        let occupants = self.occupied(script).await;
+        let numbers = 0..u32::try_from(sizes.len()).unwrap();
+        let tasks: Vec<Task> = numbers
+            .zip(sizes)
+            .map(|(number, size)| self.submit(number, *size))
+            .collect();
+        while self.group.queue.capacity() > QUEUE - tasks.len() {
+            tokio::task::yield_now().await;
+        }
+        self.permits.add_permits(1_000);
+        for occupant in occupants {
+            assert!(occupant.await.unwrap().is_ok());
+        }
+        let answers = join_all(tasks).await.into_iter().map(Result::unwrap);
+        let answers = answers.collect();
+        (script.commands().split_off(SLOTS), answers)
+    }
+}
+
+/// An end for each of those that occupy the slots, then these.
+fn then(ends: &[End]) -> Vec<End> {
+    let mut all = vec![End::Done; SLOTS];
+    all.extend(ends);
+    all
+}
+
+fn all_done(answers: &[Result<u32, StoreError>]) -> bool {
+    let numbered = answers.iter().zip(0..);
+    numbered
+        .into_iter()
+        .all(|(answer, number)| answer.as_ref().ok() == Some(&number))
+}
+
+#[tokio::test]
+async fn a_lone_write_goes_out_alone_and_at_once() {
+    let script = Script::of([]);
+    let company = company(&script, 2);
+    for number in 0..2 {
+        assert_eq!(company.submit(number, 1).await.unwrap().unwrap(), number);
+    }
+    assert_eq!(script.commands(), [vec![0], vec![1]]);
+}
+
+#[tokio::test]
+async fn what_gathers_while_all_slots_are_taken_shares_one_command() {
+    let script = Script::of([]);
+    let company = company(&script, 0);
+    let (commands, answers) = company.together(&script, &[1; 50]).await;
+    assert!(all_done(&answers), "{answers:?}");
+    assert_eq!(commands, [(0..50).collect::<Vec<_>>()]);
+}
+
+#[tokio::test]
+async fn a_command_is_bounded_in_writes_and_in_bytes() {
+    let script = Script::of([]);
+    let (commands, answers) = company(&script, 0).together(&script, &[1; 300]).await;
+    assert!(all_done(&answers));
+    assert_eq!(commands.iter().map(Vec::len).collect::<Vec<_>>(), [256, 44]);
+
+    let script = Script::of([]);
+    let third = BATCH_BYTES / 3;
+    let sizes = [third, third, third, third, 3 * BATCH_BYTES, 1];
+    let (commands, answers) = company(&script, 0).together(&script, &sizes).await;
+    assert!(all_done(&answers));
+    assert_eq!(commands, [vec![0, 1, 2], vec![3], vec![4], vec![5]]);
+}
+
+#[tokio::test]
+async fn what_is_known_of_some_is_not_asked_again() {
+    let script = Script::of(then(&[End::Silent { done: 3 }, End::Done]));
+    let company = company(&script, 0);
+    let (commands, answers) = company.together(&script, &[1; 5]).await;
+    assert!(all_done(&answers), "{answers:?}");
+    assert_eq!(commands, [vec![0, 1, 2, 3, 4], vec![3, 4]]);
+}
+
+#[tokio::test]
+async fn a_lost_answer_is_looked_up_and_what_was_not_done_is_done() {
+    let ends = [End::Lost { done: 2 }, End::Lost { done: 0 }, End::Done];
+    let script = Script::of(then(&ends));
+    let company = company(&script, 0);
+    let (commands, answers) = company.together(&script, &[1; 4]).await;
+    assert!(all_done(&answers), "{answers:?}");
+    assert_eq!(commands, [vec![0, 1, 2, 3], vec![2, 3], vec![2, 3]]);
+}
+
+#[tokio::test]
+async fn nobody_suffers_for_a_neighbour_that_is_refused() {
+    let script = Script::of(then(&[End::RefusedWith(1)]));
+    let company = company(&script, 0);
+    let (commands, answers) = company.together(&script, &[1; 3]).await;
+    assert!(matches!(answers[1], Err(StoreError::Refused(_))));
+    assert!(answers[0].is_ok() && answers[2].is_ok(), "{answers:?}");
+    assert_eq!(commands, [vec![0, 1, 2], vec![0], vec![1], vec![2]]);
+}
+
+#[tokio::test]
+async fn what_nobody_received_is_told_from_what_may_have_been_done() {
+    let script = Script::of(then(&[End::Unavailable]));
+    let (_, answers) = company(&script, 0).together(&script, &[1; 3]).await;
+    let unavailable = |answer: &_| matches!(answer, Err(StoreError::Unavailable(_)));
+    assert!(answers.iter().all(unavailable), "{answers:?}");
+
+    // The first command may have got through, whatever becomes of the second.
+    let script = Script::of(then(&[End::Lost { done: 0 }, End::Unavailable]));
+    let (_, answers) = company(&script, 0).together(&script, &[1; 3]).await;
+    let unknown = |answer: &_| matches!(answer, Err(StoreError::Unknown(_)));
+    assert!(answers.iter().all(unknown), "{answers:?}");
+}
+
+#[tokio::test]
+async fn a_command_that_takes_too_long_is_not_repeated() {
+    let script = Script::of(then(&[End::TimedOut]));
+    let (commands, answers) = company(&script, 0).together(&script, &[1; 2]).await;
+    let unknown = |answer: &_| matches!(answer, Err(StoreError::Unknown(_)));
+    assert!(answers.iter().all(unknown), "{answers:?}");
+    assert_eq!(commands.len(), 1);
+}
+
+#[tokio::test]
+async fn what_never_becomes_clear_ends_after_some_tries() {
+    let script = Script::of(then(&[End::Silent { done: 0 }]));
+    let (commands, answers) = company(&script, 0).together(&script, &[1; 2]).await;
+    let unknown = |answer: &_| matches!(answer, Err(StoreError::Unknown(_)));
+    assert!(answers.iter().all(unknown), "{answers:?}");
+    assert_eq!(commands, vec![vec![0, 1]; TRIES]);
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_away_takes_nobody_along() {
+    let script = Script::of([]);
+    let company = company(&script, 0);
+    let occupants = company.occupied(&script).await;
+    let gone = company.submit(0, 1);
+    let stays = company.submit(1, 1);
+    while company.group.queue.capacity() > QUEUE - 2 {
+        tokio::task::yield_now().await;
+    }
+    gone.abort();
+    company.permits.add_permits(10);
+    assert_eq!(stays.await.unwrap().unwrap(), 1);
+    assert_eq!(script.commands().last().unwrap(), &[0, 1]);
+    drop(occupants);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_ever() {
+    let script = Script::of([]);
+    let company = company(&script, 0);
+    let answer = company.submit(0, 1).await.unwrap();
+    assert!(matches!(answer, Err(StoreError::Unknown(_))), "{answer:?}");
+}

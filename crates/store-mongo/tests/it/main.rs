@@ -4,6 +4,7 @@
 
 mod contract;
 mod explain;
+mod faults;
 mod migration;
 mod original;
 mod outage;

@@ -267,3 +267,85 @@ pub async fn of_64_updates_each_start_finds_its_room(store: &Shared) {
     .await;
     assert_eq!(count(&answers.concat(), &Started::Opened), 256);
 }
+
+/// Whatever becomes of their neighbours: who shares a write with others is told what it would be
+/// told alone.
+pub async fn of_64_starts_each_has_its_own_answer(store: &Shared) {
+    assert_eq!(
+        start(&**store, Some("kept"), "open", 0).await,
+        Started::Opened
+    );
+    assert_eq!(
+        start(&**store, Some("past"), "past", 0).await,
+        Started::Opened
+    );
+    assert_eq!(stop(&**store, None, "past", MINUTE).await, Stopped::Ended);
+    let answers = at_once(|number| {
+        let store = store.clone();
+        async move {
+            let (own, instance) = (format!("own-{number}"), format!("instance-{number}"));
+            let answer = match number % 8 {
+                0 => start(&*store, Some("kept"), "open", 0).await,
+                1 => start(&*store, Some("kept"), &instance, 0).await,
+                2 => start(&*store, Some(&own), "open", 0).await,
+                3 => start(&*store, Some(&own), "past", MINUTE - 1).await,
+                4 => start(&*store, Some("past"), "past", 0).await,
+                _ => start(&*store, Some(&own), &instance, 0).await,
+            };
+            (number % 8, answer)
+        }
+    })
+    .await;
+    for (kind, answer) in answers {
+        let expected = match kind {
+            0 | 4 => Started::Repeated,
+            1 => Started::IdTaken(vec![Field::Target("resource_instance_id")]),
+            2 => Started::AlreadyOpen,
+            3 => Started::Overlaps { until: at(MINUTE) },
+            _ => Started::Opened,
+        };
+        assert_eq!(answer, expected, "{kind}");
+    }
+    for number in (5..64).step_by(8) {
+        kept(&**store, &format!("own-{number}")).await;
+    }
+}
+
+/// The same of stops.
+pub async fn of_64_stops_each_has_its_own_answer(store: &Shared) {
+    for number in 0..64 {
+        let instance = format!("instance-{number}");
+        assert_eq!(start(&**store, None, &instance, 0).await, Started::Opened);
+    }
+    assert_eq!(start(&**store, None, "past", 0).await, Started::Opened);
+    assert_eq!(
+        stop(&**store, Some("kept"), "past", MINUTE).await,
+        Stopped::Ended
+    );
+    let answers = at_once(|number| {
+        let store = store.clone();
+        async move {
+            let (own, instance) = (format!("own-{number}"), format!("instance-{number}"));
+            let answer = match number % 8 {
+                0 => stop(&*store, Some("kept"), "past", MINUTE).await,
+                1 => stop(&*store, Some("kept"), &instance, MINUTE).await,
+                2 => stop(&*store, Some(&own), "past", MINUTE).await,
+                3 => stop(&*store, None, &instance, -1).await,
+                4 => stop(&*store, None, &instance, MINUTE).await,
+                _ => stop(&*store, Some(&own), &instance, MINUTE).await,
+            };
+            (number, answer)
+        }
+    })
+    .await;
+    for (number, answer) in answers {
+        let expected = match number % 8 {
+            0 => Stopped::Repeated,
+            1 => Stopped::IdTaken(vec![Field::Target("resource_instance_id")]),
+            2 => Stopped::NotOpen,
+            3 => Stopped::BeforeStart { start: at(0) },
+            _ => Stopped::Ended,
+        };
+        assert_eq!(answer, expected, "{number}");
+    }
+}

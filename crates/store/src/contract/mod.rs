@@ -32,6 +32,8 @@ macro_rules! store_contract_tests {
             of_64_repeats_of_one_start_one_opens
             of_64_stops_of_one_span_one_wins
             of_64_updates_each_start_finds_its_room
+            of_64_starts_each_has_its_own_answer
+            of_64_stops_each_has_its_own_answer
             idle_and_finished_spans_are_not_due
             what_waits_longest_is_due_first
             the_closing_month_comes_before_all_else

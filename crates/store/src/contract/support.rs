@@ -90,6 +90,19 @@ pub async fn start(
     store.start(new).await.expect("the store answers")
 }
 
+/// A stop `millis` after [`NOW`].
+pub fn new_stop(event_id: Option<&str>, instance: &str, millis: i64) -> NewStop {
+    let event = StopEvent {
+        id: event_id.map(id),
+        timestamp: at(millis),
+        target: target(instance),
+    };
+    NewStop {
+        event,
+        correlation_id: Uuid::from_u128(u128::from(unique()) + 1),
+    }
+}
+
 /// Stops a target.
 pub async fn stop(
     store: &dyn SpanStore,
@@ -97,19 +110,8 @@ pub async fn stop(
     instance: &str,
     millis: i64,
 ) -> Stopped {
-    let event = StopEvent {
-        id: event_id.map(id),
-        timestamp: at(millis),
-        target: target(instance),
-    };
-    let correlation_id = Uuid::from_u128(u128::from(unique()) + 1);
-    store
-        .stop(NewStop {
-            event,
-            correlation_id,
-        })
-        .await
-        .expect("the store answers")
+    let new = new_stop(event_id, instance, millis);
+    store.stop(new).await.expect("the store answers")
 }
 
 /// Starts a target and reads its span back.

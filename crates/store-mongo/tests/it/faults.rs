@@ -1,0 +1,173 @@
+//! Commands that fail, or whose answers are lost, while many share them.
+
+use std::time::Duration;
+
+use bson::{Document, doc};
+use futures_util::future::join_all;
+use mongodb::{Client, Collection};
+use sampler_store::contract::support as contract;
+use sampler_store::contract::support::{at, done, kept, plan_to, start, stop};
+use sampler_store::{Changed, Next, SpanStore, Started, Stopped, StoreError};
+use sampler_store_mongo::{MongoOptions, MongoStore};
+use sampler_testkit::mongod::{Options, ReplicaSet};
+
+/// What makes a command fail: it is not done, or it is done and nobody is told.
+#[derive(Clone, Copy, Debug)]
+enum Failure {
+    /// The connection is closed before the command is done.
+    Cut,
+    /// The server says that it is no longer the primary.
+    NotPrimary,
+    /// The command is done, but the answer is that a majority is not known to have it.
+    Unconfirmed,
+}
+
+const FAILURES: [Failure; 3] = [Failure::Cut, Failure::NotPrimary, Failure::Unconfirmed];
+
+/// A server of its own, whose commands can be made to fail.
+struct World {
+    set: ReplicaSet,
+    store: MongoStore,
+    spans: Collection<Document>,
+}
+
+impl World {
+    async fn new() -> Self {
+        let set = ReplicaSet::start(Options::single()).await.unwrap();
+        let uri = set.uri_of("faults");
+        let store = MongoStore::connect(MongoOptions {
+            uri: uri.clone(),
+            database: "faults".into(),
+            collection: "spans".into(),
+            pool_size: 64,
+            server_selection_timeout: Duration::from_secs(10),
+            operation_timeout: Duration::from_secs(20),
+            app_name: "store".into(),
+        });
+        let store = store.await.unwrap();
+        store.migrate().await.unwrap();
+        let client = Client::with_uri_str(uri).await.unwrap();
+        let spans = client.database("faults").collection("spans");
+        Self { set, store, spans }
+    }
+
+    /// The next commands of this name that the store sends fail, so many of them.
+    async fn fail(&self, command: &str, failure: Failure, times: i32) {
+        let mut data = doc! { "failCommands": [command], "appName": "store" };
+        match failure {
+            Failure::Cut => data.insert("closeConnection", true),
+            Failure::NotPrimary => data.insert("errorCode", 10_107),
+            Failure::Unconfirmed => data.insert(
+                "writeConcernError",
+                doc! { "code": 64, "errmsg": "waiting for replication timed out" },
+            ),
+        };
+        let order =
+            doc! { "configureFailPoint": "failCommand", "mode": { "times": times }, "data": data };
+        self.set.command(0, order).await.unwrap();
+    }
+}
+
+/// How many writes come at once; more than go out alone.
+const WRITES: usize = 40;
+
+fn instance(number: usize) -> String {
+    format!("instance-{number}")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn starts_are_answered_and_kept_once_whatever_becomes_of_their_command() {
+    let world = World::new().await;
+    for (round, failure) in FAILURES.into_iter().enumerate() {
+        // The driver makes each attempt twice, and so each failure counts twice.
+        world.fail("insert", failure, 6).await;
+        let answers = join_all((0..WRITES).map(async |number| {
+            let name = format!("{round}-{}", instance(number));
+            start(&world.store, Some(&name), &name, 0).await
+        }));
+        let answers = answers.await;
+        assert_eq!(answers, vec![Started::Opened; WRITES], "{failure:?}");
+        let kept = world.spans.count_documents(doc! {}).await.unwrap();
+        assert_eq!(kept, u64::try_from((round + 1) * WRITES).unwrap());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stops_are_answered_and_end_their_span_alone_whatever_becomes_of_their_command() {
+    let world = World::new().await;
+    let store = &world.store;
+    for (round, failure) in FAILURES.into_iter().enumerate() {
+        let name = |number| format!("{round}-{}", instance(number));
+        let start = async |number| start(store, Some(&name(number)), &name(number), 0).await;
+        join_all((0..WRITES).map(start)).await;
+        world.fail("update", failure, 3).await;
+        let answers = join_all((0..WRITES).map(async |number| {
+            let ended = stop(store, None, &name(number), 1_000).await;
+            // An update: the next span begins where this one ends, and must be left alone by
+            // whatever is repeated of the stop.
+            let next = format!("{}-next", name(number));
+            let started = contract::start(store, Some(&next), &name(number), 1_000).await;
+            (ended, started)
+        }));
+        let answers = answers.await;
+        let expected = vec![(Stopped::Ended, Started::Opened); WRITES];
+        assert_eq!(answers, expected, "{failure:?}");
+        let kept = join_all((0..WRITES).map(async |number| {
+            let next = kept(store, &format!("{}-next", name(number))).await;
+            (kept(store, &name(number)).await.end, next.end)
+        }));
+        assert_eq!(kept.await, vec![(Some(at(1_000)), None); WRITES]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_are_made_once_whatever_becomes_of_their_command() {
+    let world = World::new().await;
+    let store = &world.store;
+    for (round, failure) in FAILURES.into_iter().enumerate() {
+        let name = |number| format!("{round}-{}", instance(number));
+        let spans = join_all((0..WRITES).map(async |number| {
+            start(store, Some(&name(number)), &name(number), 0).await;
+            kept(store, &name(number)).await
+        }));
+        let spans = spans.await;
+        world.fail("update", failure, 3).await;
+        let changed = join_all(spans.iter().map(async |span| {
+            let plan = plan_to(span, 1_000);
+            let planned = done(store.plan(span, plan, at(1), at(1_000)).await);
+            // A second one, based on what the first one was.
+            let late = store.plan(span, plan_to(span, 500), at(1), at(1_000)).await;
+            assert_eq!(late.unwrap(), Changed::Lost);
+            done(store.executed(&planned, Next::Wait, at(2), at(9_000)).await)
+        }));
+        for (span, changed) in spans.iter().zip(changed.await) {
+            let now = store.find(&span.id).await.unwrap().unwrap();
+            assert_eq!(now, changed, "{failure:?}");
+            assert_eq!(now.processing.version, span.processing.version + 2);
+            assert_eq!(now.sampled_to(), at(1_000));
+        }
+    }
+}
+
+/// A document that the server takes no statement on: somebody made `processing` a number.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_that_is_refused_harms_no_other() {
+    let world = World::new().await;
+    let store = &world.store;
+    for number in 0..WRITES {
+        start(store, None, &instance(number), 0).await;
+    }
+    let broken = doc! { "target.resource_instance_id": instance(7) };
+    let update = doc! { "$set": { "processing": 5 } };
+    world.spans.update_one(broken, update).await.unwrap();
+    let answers = join_all((0..WRITES).map(async |number| {
+        let event = contract::new_stop(None, &instance(number), 1_000);
+        store.stop(event).await
+    }));
+    for (number, answer) in answers.await.into_iter().enumerate() {
+        match answer {
+            Err(StoreError::Refused(_)) => assert_eq!(number, 7),
+            answer => assert_eq!(answer.unwrap(), Stopped::Ended),
+        }
+    }
+}
