@@ -20,7 +20,7 @@ impl MongoStore {
         // No partition, whatever is due: a stop of ours may have set that already.
         let filter = doc! { "processing.complete": false, "processing.partition": Bson::Null };
         let options = self.link.find_options(limit, doc! {}, "search_due");
-        let strangers = self.link.find(filter, options).await?;
+        let strangers = self.found(filter, options).await?;
         if strangers.is_empty() {
             return Ok(0);
         }
@@ -29,7 +29,9 @@ impl MongoStore {
             .map(|found| RawDocumentBuf::try_from(&adoption(found, policy, now)))
             .collect();
         let statements = statements.map_err(|error| StoreError::Refused(Box::new(error)))?;
-        Ok(self.link.update(&statements).await?.modified)
+        let link = self.link.clone();
+        let update = async move { link.update(&statements).await };
+        Ok(self.link.run(update).await?.modified)
     }
 
     /// Makes spans due that an original receiver stopped: it sets the end, but does not know that

@@ -1,8 +1,9 @@
 //! The one place where the driver is called.
 //!
 //! The driver warns that a call whose future is dropped can leave a connection in a bad state.
-//! A client that goes away drops its request's future, and so does a time limit; so each call
-//! runs in a task of its own, to its end, and what is dropped is only the waiting for it.
+//! A client that goes away drops its request's future, and so does a time limit; so calls run in a
+//! task of their own, to their end ([`Link::run`]; [`crate::group`] for those who share a command),
+//! and what is dropped is only the waiting for it.
 
 use std::error::Error as _;
 use std::future::Future;
@@ -42,7 +43,7 @@ pub(crate) struct Link {
 pub(crate) enum Fault {
     /// The driver says why.
     #[error(transparent)]
-    Driver(Error),
+    Driver(#[from] Error),
     /// The server refused one of the writes of a command.
     #[error("{message} (code {code})")]
     Write { code: i32, message: String },
@@ -92,15 +93,16 @@ impl Link {
         self.time_limit + Duration::from_secs(1)
     }
 
-    /// Makes a call, and waits for it as long as an operation may take.
-    pub(crate) async fn run<T, F>(&self, call: F) -> Result<T, Fault>
+    /// Makes a call in a task of its own, and waits for it as long as an operation may take.
+    pub(crate) async fn run<T, E, F>(&self, call: F) -> Result<T, Fault>
     where
         T: Send + 'static,
-        F: Future<Output = Result<T, Error>> + Send + 'static,
+        E: Into<Fault> + Send + 'static,
+        F: Future<Output = Result<T, E>> + Send + 'static,
     {
         let patience = self.patience();
         match tokio::time::timeout(patience, tokio::spawn(call)).await {
-            Ok(Ok(answer)) => answer.map_err(Fault::Driver),
+            Ok(Ok(answer)) => answer.map_err(Into::into),
             Ok(Err(ended)) => Err(Fault::Ended(ended)),
             Err(_) => Err(Fault::TimedOut(patience)),
         }
@@ -124,12 +126,9 @@ impl Link {
         filter: Document,
         options: FindOptions,
     ) -> Result<Vec<Document>, Fault> {
-        let spans = self.spans.clone();
-        self.run(async move {
-            let found = spans.find(filter).with_options(options).await?;
-            found.try_collect().await
-        })
-        .await
+        let found = self.spans.find(filter).with_options(options).await;
+        let found = found?.try_collect().await;
+        Ok(found?)
     }
 
     /// The documents that match by an index, as no other primary can know better: what an answer
@@ -139,17 +138,10 @@ impl Link {
         filter: Document,
         index: &str,
     ) -> Result<Vec<Document>, Fault> {
-        let (spans, limit, hint) = (self.linearizable.clone(), self.time_limit, hint(index));
-        self.run(async move {
-            let found = spans
-                .find(filter)
-                .hint(hint)
-                .batch_size(BATCH_SIZE)
-                .max_time(limit)
-                .await?;
-            found.try_collect().await
-        })
-        .await
+        let found = self.linearizable.find(filter).hint(hint(index));
+        let found = found.batch_size(BATCH_SIZE).max_time(self.time_limit).await;
+        let found = found?.try_collect().await;
+        Ok(found?)
     }
 
     /// Runs update statements with one command, each whatever becomes of the others. Unlike single
@@ -169,19 +161,14 @@ impl Link {
             "ordered": false,
             "writeConcern": { "w": "majority", "j": true, "wtimeout": timeout },
         };
-        let database = self.database.clone();
-        let answer = self
-            .run(async move { database.run_raw_command(command).await })
-            .await?;
-        updated(&answer)
+        let answer = self.database.run_raw_command(command).await;
+        updated(&answer?)
     }
 
     /// Whether a primary answers.
     pub(crate) async fn ping(&self) -> Result<(), Fault> {
-        let database = self.database.clone();
-        self.run(async move { database.run_command(doc! { "ping": 1 }).await })
-            .await
-            .map(drop)
+        let answer = self.database.run_command(doc! { "ping": 1 }).await;
+        Ok(answer.map(drop)?)
     }
 }
 
@@ -240,12 +227,6 @@ impl Fault {
             _ if may_pass(error) => Outlook::Unknown,
             _ => Outlook::Refused,
         }
-    }
-
-    /// Whether there is time to ask again: whoever waited for an answer that did not come in time
-    /// waits no longer.
-    pub(crate) fn may_pass_soon(&self) -> bool {
-        !matches!(self, Self::TimedOut(_))
     }
 }
 

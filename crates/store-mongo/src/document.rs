@@ -2,8 +2,9 @@
 //! doubles, nulls for what is absent) and as we do (moments as 64-bit integers).
 
 use bson::oid::ObjectId;
+use bson::raw::{RawArrayBuf, RawBson, RawDocumentBuf, cstr};
 use bson::spec::BinarySubtype;
-use bson::{Bson, Document, doc};
+use bson::{Bson, Document, doc, rawdoc};
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
     Id, Interval, Measure, Measures, Planned, Processing, Quantity, Span, SpanId, Target, Timestamp,
@@ -31,30 +32,46 @@ fn unreadable(member: &str, problem: impl Into<String>) -> Unreadable {
 }
 
 /// The document of a span that is opened (figure 6.4).
-pub(crate) fn started(new: &NewSpan) -> Document {
+///
+/// # Errors
+/// Where a name of the provider's holds what a name cannot hold.
+pub(crate) fn started(new: &NewSpan) -> Result<RawDocumentBuf, bson::error::Error> {
     let span = &new.span;
-    let mut target = target_fields(&span.target, "");
-    target.insert("correlation_id", OPEN);
-    let mut document = doc! {
-        "_id": id_to_bson(&span.id),
-        "target": target,
-        "measured_usage": span.measures.as_slice().iter().map(measure).collect::<Vec<_>>(),
-        "start": moment(span.start),
-        "end": Bson::Null,
+    let target = &span.target;
+    let last = span.processing.last;
+    let mut measures = RawArrayBuf::new();
+    for Measure { measure, quantity } in span.measures.as_slice() {
+        let quantity = RawBson::try_from(to_bson(quantity.as_json()))?;
+        measures.push(rawdoc! { "measure": measure.as_str(), "quantity": quantity });
+    }
+    let mut document = rawdoc! {
+        "_id": RawBson::try_from(id_to_bson(&span.id))?,
+        "target": {
+            "organization_id": target.organization_id.as_str(),
+            "space_id": target.space_id.as_str(),
+            "consumer_id": target.consumer_id.as_str(),
+            "resource_id": target.resource_id.as_str(),
+            "plan_id": target.plan_id.as_str(),
+            "resource_instance_id": target.resource_instance_id.as_str(),
+            "correlation_id": OPEN,
+        },
+        "measured_usage": measures,
+        "start": span.start.as_millis(),
+        "end": RawBson::Null,
         "processing": {
             "complete": false,
-            "last_interval": interval(span.processing.last),
-            "planned_interval": Bson::Null,
-            "last_change_at": moment(new.now),
+            "last_interval": { "start": last.start.as_millis(), "end": last.end.as_millis() },
+            "planned_interval": RawBson::Null,
+            "last_change_at": new.now.as_millis(),
             "version": 1,
-            "due_at": moment(new.due_at),
-            "partition": partition(&span.target),
+            "due_at": new.due_at.as_millis(),
+            "partition": partition_number(target),
         },
     };
     if let Some(id) = &span.start_id {
-        document.insert("start_dedup_id", id.as_str());
+        document.append(cstr!("start_dedup_id"), id.as_str());
     }
-    document
+    Ok(document)
 }
 
 pub(crate) fn moment(timestamp: Timestamp) -> Bson {
@@ -67,7 +84,11 @@ pub(crate) fn moment_or_null(timestamp: Option<Timestamp>) -> Bson {
 }
 
 pub(crate) fn partition(target: &Target) -> Bson {
-    Bson::Int32(i32::try_from(partition_of(target)).expect("there are 64 partitions"))
+    Bson::Int32(partition_number(target))
+}
+
+fn partition_number(target: &Target) -> i32 {
+    i32::try_from(partition_of(target)).expect("there are 64 partitions")
 }
 
 pub(crate) fn interval(interval: Interval) -> Document {
@@ -78,10 +99,6 @@ pub(crate) fn planned(planned: &Planned) -> Document {
     let mut document = interval(planned.interval);
     document.insert("usage_guid", &planned.usage_guid);
     document
-}
-
-fn measure(measure: &Measure) -> Document {
-    doc! { "measure": measure.measure.as_str(), "quantity": to_bson(measure.quantity.as_json()) }
 }
 
 /// The six fields, each name behind `prefix`. Matching them one by one, not as a sub-document, is

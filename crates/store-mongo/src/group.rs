@@ -14,12 +14,14 @@
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use sampler_store::StoreError;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::call::{Fault, Outlook, shared};
@@ -33,7 +35,7 @@ const BATCH_WRITES: usize = 256;
 /// Bytes of one command at the most, but for a single write. The server's limit is 48 MB.
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
-/// Writes that wait for a slot at the most; who comes after that waits to be let in.
+/// Writes that wait for a slot at the most; who comes after that is turned away.
 const QUEUE: usize = 2_048;
 
 /// Commands that a write is part of at the most. One is the rule; more where what stood in its way
@@ -68,11 +70,11 @@ pub(crate) type Seen<A> = Option<Result<A, StoreError>>;
 
 /// Writes of one kind.
 #[async_trait]
-pub(crate) trait Writes: Send + Sync + 'static {
+pub(crate) trait Writes: Debug + Send + Sync + 'static {
     /// One of them. It must be safe to make it twice.
-    type Write: Send + Sync + 'static;
+    type Write: Debug + Send + Sync + 'static;
     /// What becomes of it.
-    type Answer: Send + 'static;
+    type Answer: Debug + Send + 'static;
 
     /// How many bytes it adds to a command.
     fn size(write: &Self::Write) -> usize;
@@ -89,20 +91,30 @@ pub(crate) trait Writes: Send + Sync + 'static {
 /// Where writes of one kind gather.
 #[derive(Debug)]
 pub(crate) struct Group<W: Writes> {
-    queue: mpsc::Sender<Waiting<W>>,
+    writes: Arc<W>,
+    gathered: Arc<Mutex<Gathered<W>>>,
     patience: Duration,
 }
 
 impl<W: Writes> Clone for Group<W> {
     fn clone(&self) -> Self {
         Self {
-            queue: self.queue.clone(),
+            writes: Arc::clone(&self.writes),
+            gathered: Arc::clone(&self.gathered),
             patience: self.patience,
         }
     }
 }
 
+/// What waits for a slot, and how many slots are taken.
+#[derive(Debug)]
+struct Gathered<W: Writes> {
+    waiting: VecDeque<Waiting<W>>,
+    slots: usize,
+}
+
 /// A write whose caller waits.
+#[derive(Debug)]
 struct Waiting<W: Writes> {
     write: Arc<W::Write>,
     caller: oneshot::Sender<Result<W::Answer, StoreError>>,
@@ -135,22 +147,25 @@ impl NoAnswer {
 }
 
 impl<W: Writes> Group<W> {
-    /// A group whose callers wait for `patience` at the most. It lasts as long as one of its
-    /// clones, and what is under way then is finished.
+    /// A group whose callers wait for `patience` at the most.
     pub(crate) fn new(writes: W, patience: Duration) -> Self {
-        let (queue, waiting) = mpsc::channel(QUEUE);
-        tokio::spawn(dispatch(Arc::new(writes), waiting));
-        Self { queue, patience }
+        let gathered = Gathered {
+            waiting: VecDeque::new(),
+            slots: 0,
+        };
+        Self {
+            writes: Arc::new(writes),
+            gathered: Arc::new(Mutex::new(gathered)),
+            patience,
+        }
     }
 
     /// Makes a write in company. It goes on if the caller goes away.
     pub(crate) async fn submit(&self, write: W::Write) -> Result<W::Answer, StoreError> {
         let (caller, answer) = oneshot::channel();
         let write = Arc::new(write);
-        match timeout(self.patience, self.queue.send(Waiting { write, caller })).await {
-            Ok(Ok(())) => {}
-            Ok(Err(_)) => return Err(StoreError::Unavailable(Box::new(NoAnswer::Ended))),
-            Err(_) => return Err(StoreError::Unavailable(Box::new(NoAnswer::Full))),
+        if !self.join(Waiting { write, caller }) {
+            return Err(StoreError::Unavailable(Box::new(NoAnswer::Full)));
         }
         match timeout(self.patience, answer).await {
             Ok(Ok(answer)) => answer,
@@ -158,50 +173,62 @@ impl<W: Writes> Group<W> {
             Err(_) => Err(NoAnswer::TimedOut(self.patience).unknown()),
         }
     }
+
+    /// Lets a write wait with the others, and takes a slot if one is free. Says whether there was
+    /// room.
+    fn join(&self, waiting: Waiting<W>) -> bool {
+        let mut gathered = self.lock();
+        if gathered.waiting.len() == QUEUE {
+            return false;
+        }
+        gathered.waiting.push_back(waiting);
+        if gathered.slots < SLOTS {
+            gathered.slots += 1;
+            tokio::spawn(work(self.clone()));
+        }
+        true
+    }
+
+    /// What is to go out next. Where that is nothing, the slot is given back, while nobody joins.
+    fn next(&self) -> Option<Vec<Waiting<W>>> {
+        let mut gathered = self.lock();
+        let batch = gather(&mut gathered.waiting);
+        if batch.is_empty() {
+            gathered.slots -= 1;
+            return None;
+        }
+        Some(batch)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Gathered<W>> {
+        self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-/// Sends out what has gathered, whenever a slot is free.
-async fn dispatch<W: Writes>(writes: Arc<W>, mut queue: mpsc::Receiver<Waiting<W>>) {
-    let slots = Arc::new(Semaphore::new(SLOTS));
-    let mut next = None;
+/// Sends out what has gathered, until nothing is left. Called with a slot taken.
+async fn work<W: Writes>(group: Group<W>) {
     loop {
-        let slot = Arc::clone(&slots).acquire_owned().await;
-        let first = match next.take() {
-            Some(first) => first,
-            None => match queue.recv().await {
-                Some(first) => first,
-                None => return,
-            },
-        };
         // Who is about to ask, because its request is read already, is to come along.
         tokio::task::yield_now().await;
-        let batch = gather(first, &mut queue, &mut next);
-        let writes = Arc::clone(&writes);
-        tokio::spawn(async move {
-            settle(&*writes, batch).await;
-            drop(slot);
-        });
+        let Some(batch) = group.next() else { return };
+        let writes = Arc::clone(&group.writes);
+        let settling = tokio::spawn(async move { settle(&*writes, batch).await });
+        // A link that swallows the answer must not keep the slot. The command goes on by itself:
+        // a call of the driver that is dropped can leave its connection in a bad state.
+        drop(timeout(group.patience, settling).await);
     }
 }
 
-/// Takes from the queue what fits into a command with `first`. What does not is put into `next`.
-fn gather<W: Writes>(
-    first: Waiting<W>,
-    queue: &mut mpsc::Receiver<Waiting<W>>,
-    next: &mut Option<Waiting<W>>,
-) -> Vec<Waiting<W>> {
-    let mut bytes = W::size(&first.write);
-    let mut batch = vec![first];
-    while batch.len() < BATCH_WRITES {
-        let Ok(waiting) = queue.try_recv() else { break };
+/// Takes as many as one command may hold.
+fn gather<W: Writes>(waiting: &mut VecDeque<Waiting<W>>) -> Vec<Waiting<W>> {
+    let mut bytes = 0;
+    let fitting = waiting.iter().take(BATCH_WRITES).take_while(|waiting| {
         bytes += W::size(&waiting.write);
-        if bytes > BATCH_BYTES {
-            *next = Some(waiting);
-            break;
-        }
-        batch.push(waiting);
-    }
-    batch
+        bytes <= BATCH_BYTES
+    });
+    // One that is too large by itself goes alone.
+    let count = fitting.count().max(1).min(waiting.len());
+    waiting.drain(..count).collect()
 }
 
 /// Makes the writes, and gives each caller its answer.
@@ -217,7 +244,7 @@ async fn settle<W: Writes>(writes: &W, mut open: Vec<Waiting<W>>) {
                 Outlook::Refused if open.len() > 1 => return settle_each(writes, open).await,
                 // Whatever an earlier command did, it may have done.
                 Outlook::Unavailable if lost.is_some() => break,
-                Outlook::Unknown if fault.may_pass_soon() => {
+                Outlook::Unknown => {
                     lost = Some(Arc::new(fault));
                     open.iter().map(|_| Verdict::Open).collect()
                 }
@@ -228,6 +255,8 @@ async fn settle<W: Writes>(writes: &W, mut open: Vec<Waiting<W>>) {
             Ok(open) => open,
             Err((open, fault)) => return tell_all(open, &lost.unwrap_or(Arc::new(fault))),
         };
+        // Nobody waits for those that are given up any more, so they are left as they are.
+        open.retain(|waiting| !waiting.caller.is_closed());
         if open.is_empty() {
             return;
         }

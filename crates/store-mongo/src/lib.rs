@@ -39,6 +39,7 @@ use sampler_store::{
 use call::Link;
 use changes::Changes;
 use group::Group;
+use look::{by_event_id, readable};
 use starts::{Opening, Starts};
 use stops::{Ending, Stops};
 
@@ -131,7 +132,7 @@ impl SpanStore for MongoStore {
     }
 
     async fn stop(&self, new: NewStop) -> Result<Stopped, StoreError> {
-        self.stops.submit(Ending::new(new)?).await
+        self.stops.submit(Ending::new(new)).await
     }
 
     async fn started_by(&self, id: &EventId) -> Result<Option<Span>, StoreError> {
@@ -215,14 +216,21 @@ impl SpanStore for MongoStore {
     }
 
     async fn ping(&self) -> Result<(), StoreError> {
-        Ok(self.link.ping().await?)
+        let link = self.link.clone();
+        Ok(self.link.run(async move { link.ping().await }).await?)
     }
 }
 
 impl MongoStore {
     /// The span that has this event id in `field`.
-    async fn span_with(&self, field: &str, id: &EventId) -> Result<Option<Span>, StoreError> {
-        let found = look::by_event_id(&self.link, field, std::iter::once(id)).await?;
-        found.get(id.as_str()).map(look::readable).transpose()
+    async fn span_with(
+        &self,
+        field: &'static str,
+        id: &EventId,
+    ) -> Result<Option<Span>, StoreError> {
+        let (link, wanted) = (self.link.clone(), id.clone());
+        let look = async move { by_event_id(&link, field, std::iter::once(&wanted)).await };
+        let found = self.link.run(look).await?;
+        found.get(id.as_str()).map(readable).transpose()
     }
 }

@@ -1,6 +1,7 @@
 //! Finding work, and noting what became of it (sections 6.3 to 6.6 of the paper).
 
 use bson::{Bson, Document, doc};
+use mongodb::options::FindOptions;
 use sampler_domain::{Planned, Span, SpanId, Timestamp};
 use sampler_store::{Changed, DueQuery, Failure, Next, StoreError};
 use tracing::error;
@@ -41,7 +42,7 @@ impl MongoStore {
             let options = self
                 .link
                 .find_options(room, doc! { "processing.due_at": 1 }, index);
-            for document in self.link.find(filter, options).await? {
+            for document in self.found(filter, options).await? {
                 match read(&document) {
                     Ok(span) => spans.push(span),
                     Err(error) => self.set_aside(&document, &error, query.now).await?,
@@ -49,6 +50,17 @@ impl MongoStore {
             }
         }
         Ok(spans)
+    }
+
+    /// The documents that match, as a majority has them.
+    pub(crate) async fn found(
+        &self,
+        filter: Document,
+        options: FindOptions,
+    ) -> Result<Vec<Document>, StoreError> {
+        let link = self.link.clone();
+        let find = async move { link.find(filter, options).await };
+        Ok(self.link.run(find).await?)
     }
 
     /// A document that nobody can read stays as it is, says why, and blocks nobody.
@@ -214,7 +226,7 @@ impl MongoStore {
         let sort = doc! { "processing.last_interval.end": 1 };
         let mut options = self.link.find_options(limit, sort, "search_processing");
         options.projection = Some(doc! { "_id": 1 });
-        let documents = self.link.find(filter, options).await?;
+        let documents = self.found(filter, options).await?;
         // An `_id` of another type is somebody else's document; it is not ours to remove.
         Ok(documents
             .iter()

@@ -40,8 +40,7 @@ impl Opening {
     /// # Errors
     /// Where the span cannot be written as a document.
     pub(crate) fn new(new: NewSpan) -> Result<Self, StoreError> {
-        let document = RawDocumentBuf::try_from(&started(&new));
-        let document = document.map_err(|error| StoreError::Refused(Box::new(error)))?;
+        let document = started(&new).map_err(|error| StoreError::Refused(Box::new(error)))?;
         Ok(Self {
             new,
             document: Arc::new(document),
@@ -136,19 +135,17 @@ impl Starts {
         if documents.is_empty() {
             return Ok(Vec::new());
         }
-        let spans = self.spans.clone();
-        let call = async move { spans.insert_many(documents).ordered(false).await };
-        match self.link.run(call).await {
-            Ok(_) => Ok(Vec::new()),
-            Err(Fault::Driver(error)) => match error.kind.as_ref() {
-                ErrorKind::InsertMany(InsertManyError {
-                    write_errors: Some(failures),
-                    write_concern_error: None,
-                    ..
-                }) => Ok(failures.iter().map(failure).collect()),
-                _ => Err(Fault::Driver(error)),
-            },
-            Err(fault) => Err(fault),
+        let inserted = self.spans.insert_many(documents).ordered(false).await;
+        let Err(error) = inserted else {
+            return Ok(Vec::new());
+        };
+        match error.kind.as_ref() {
+            ErrorKind::InsertMany(InsertManyError {
+                write_errors: Some(failures),
+                write_concern_error: None,
+                ..
+            }) => Ok(failures.iter().map(failure).collect()),
+            _ => Err(error.into()),
         }
     }
 

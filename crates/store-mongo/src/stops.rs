@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bson::{Bson, Document, RawDocumentBuf, doc};
+use bson::raw::{RawBson, RawDocumentBuf, cstr};
+use bson::rawdoc;
 use sampler_domain::{Span, StopEvent};
-use sampler_store::{NewStop, Stopped, StoreError};
+use sampler_store::{NewStop, Stopped};
 
 use crate::call::{Fault, Link};
-use crate::document::{OPEN, moment, target_fields};
+use crate::document::OPEN;
 use crate::group::{Seen, Verdict, Writes};
 use crate::look::{by_event_id, by_target, readable};
 
@@ -28,16 +29,13 @@ pub(crate) struct Ending {
 }
 
 impl Ending {
-    /// # Errors
-    /// Where the stop cannot be written as a statement.
-    pub(crate) fn new(new: NewStop) -> Result<Self, StoreError> {
+    pub(crate) fn new(new: NewStop) -> Self {
         let correlation_id = new.correlation_id.to_string();
-        let statement = RawDocumentBuf::try_from(&statement(&new.event, &correlation_id));
-        Ok(Self {
-            statement: statement.map_err(|error| StoreError::Refused(Box::new(error)))?,
+        Self {
+            statement: statement(&new.event, &correlation_id),
             event: new.event,
             correlation_id,
-        })
+        }
     }
 }
 
@@ -46,22 +44,31 @@ impl Ending {
 ///
 /// It leaves `processing.version` alone, and makes the span due by its end; `end_is_set` is what a
 /// worker of the original looks for.
-fn statement(event: &StopEvent, correlation_id: &str) -> Document {
-    let mut open = target_fields(&event.target, "target.");
-    open.insert("target.correlation_id", OPEN);
-    open.insert("end", Bson::Null);
-    open.insert("start", doc! { "$lte": moment(event.timestamp) });
-    let mut set = doc! {
-        "end": moment(event.timestamp),
+fn statement(event: &StopEvent, correlation_id: &str) -> RawDocumentBuf {
+    let target = &event.target;
+    let end = event.timestamp.as_millis();
+    let mut set = rawdoc! {
+        "end": end,
         "end_is_set": true,
         "target.correlation_id": correlation_id,
     };
     if let Some(id) = &event.id {
-        set.insert("end_dedup_id", id.as_str());
+        set.append(cstr!("end_dedup_id"), id.as_str());
     }
-    doc! {
-        "q": open,
-        "u": { "$set": set, "$min": { "processing.due_at": moment(event.timestamp) } },
+    rawdoc! {
+        // Field by field, not as a sub-document: that is what the index serves.
+        "q": {
+            "target.organization_id": target.organization_id.as_str(),
+            "target.space_id": target.space_id.as_str(),
+            "target.consumer_id": target.consumer_id.as_str(),
+            "target.resource_id": target.resource_id.as_str(),
+            "target.plan_id": target.plan_id.as_str(),
+            "target.resource_instance_id": target.resource_instance_id.as_str(),
+            "target.correlation_id": OPEN,
+            "end": RawBson::Null,
+            "start": { "$lte": end },
+        },
+        "u": { "$set": set, "$min": { "processing.due_at": end } },
         "hint": "unique_target",
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 
 use futures_util::future::join_all;
 use mongodb::error::Error;
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use super::*;
@@ -22,8 +23,6 @@ enum End {
     Silent { done: usize },
     /// The answer is lost; the first `done` are done.
     Lost { done: usize },
-    /// No answer comes in time.
-    TimedOut,
     /// The command is refused as long as this write is in it.
     RefusedWith(u32),
     /// Nobody can be reached.
@@ -104,7 +103,6 @@ impl Writes for Scripted {
                 does(done);
                 Err(io_fault())
             }
-            End::TimedOut => Err(Fault::TimedOut(Duration::from_secs(1))),
             End::RefusedWith(bad) if numbers.contains(&bad) => Err(fault(Error::custom("no"))),
             End::Done | End::RefusedWith(_) => {
                 does(numbers.len());
@@ -167,6 +165,12 @@ impl Company {
         tasks
     }
 
+    async fn until_waiting(&self, count: usize) {
+        while self.group.lock().waiting.len() < count {
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// Submits writes while all slots are taken, then lets everything go. The commands that follow,
     /// and the answers.
     async fn together(
@@ -180,9 +184,7 @@ impl Company {
             .zip(sizes)
             .map(|(number, size)| self.submit(number, *size))
             .collect();
-        while self.group.queue.capacity() > QUEUE - tasks.len() {
-            tokio::task::yield_now().await;
-        }
+        self.until_waiting(tasks.len()).await;
         self.permits.add_permits(1_000);
         for occupant in occupants {
             assert!(occupant.await.unwrap().is_ok());
@@ -285,12 +287,53 @@ async fn what_nobody_received_is_told_from_what_may_have_been_done() {
 }
 
 #[tokio::test]
-async fn a_command_that_takes_too_long_is_not_repeated() {
-    let script = Script::of(then(&[End::TimedOut]));
-    let (commands, answers) = company(&script, 0).together(&script, &[1; 2]).await;
-    let unknown = |answer: &_| matches!(answer, Err(StoreError::Unknown(_)));
-    assert!(answers.iter().all(unknown), "{answers:?}");
-    assert_eq!(commands.len(), 1);
+async fn what_nobody_waits_for_is_not_tried_again() {
+    let ends = [End::Silent { done: 0 }, End::Silent { done: 0 }, End::Done];
+    let script = Script::of(then(&ends));
+    let company = company(&script, 0);
+    let occupants = company.occupied(&script).await;
+    let (gone, stays) = (company.submit(0, 1), company.submit(1, 1));
+    company.until_waiting(2).await;
+    gone.abort();
+    company.permits.add_permits(10);
+    assert_eq!(stays.await.unwrap().unwrap(), 1);
+    assert_eq!(script.commands()[SLOTS..], [vec![0, 1], vec![1], vec![1]]);
+    drop(occupants);
+}
+
+#[tokio::test]
+async fn there_is_an_end_to_what_may_wait() {
+    let script = Script::of([]);
+    let company = company(&script, 0);
+    let occupants = company.occupied(&script).await;
+    let tasks: Vec<Task> = (0..u32::try_from(QUEUE).unwrap())
+        .map(|number| company.submit(number, 1))
+        .collect();
+    company.until_waiting(QUEUE).await;
+    let full = company.submit(1_000_000, 1).await.unwrap();
+    assert!(matches!(full, Err(StoreError::Unavailable(_))), "{full:?}");
+    company.permits.add_permits(QUEUE);
+    let answers: Vec<_> = join_all(tasks)
+        .await
+        .into_iter()
+        .map(Result::unwrap)
+        .collect();
+    assert!(all_done(&answers));
+    drop(occupants);
+}
+
+/// A link that swallows an answer.
+#[tokio::test(start_paused = true)]
+async fn a_command_that_never_ends_keeps_no_slot() {
+    let script = Script::of([]);
+    let company = company(&script, 0);
+    let occupants = company.occupied(&script).await;
+    for occupant in occupants {
+        let answer = occupant.await.unwrap();
+        assert!(matches!(answer, Err(StoreError::Unknown(_))), "{answer:?}");
+    }
+    company.permits.add_permits(SLOTS + 1);
+    assert_eq!(company.submit(0, 1).await.unwrap().unwrap(), 0);
 }
 
 #[tokio::test]
@@ -309,20 +352,10 @@ async fn a_caller_that_goes_away_takes_nobody_along() {
     let occupants = company.occupied(&script).await;
     let gone = company.submit(0, 1);
     let stays = company.submit(1, 1);
-    while company.group.queue.capacity() > QUEUE - 2 {
-        tokio::task::yield_now().await;
-    }
+    company.until_waiting(2).await;
     gone.abort();
     company.permits.add_permits(10);
     assert_eq!(stays.await.unwrap().unwrap(), 1);
     assert_eq!(script.commands().last().unwrap(), &[0, 1]);
     drop(occupants);
-}
-
-#[tokio::test(start_paused = true)]
-async fn nobody_waits_for_ever() {
-    let script = Script::of([]);
-    let company = company(&script, 0);
-    let answer = company.submit(0, 1).await.unwrap();
-    assert!(matches!(answer, Err(StoreError::Unknown(_))), "{answer:?}");
 }
