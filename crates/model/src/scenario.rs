@@ -1,0 +1,149 @@
+//! What happens in a model: the events, the clock, the settings, and what is broken on purpose.
+
+use sampler_domain::{
+    EventId, Granularities, Granularity, Id, Measures, Policy, Slack, StartEvent, StopEvent,
+    Target, Timestamp,
+};
+
+/// The moment that the seconds of a scenario count from: 2026-03-10T12:00:00 UTC.
+const ORIGIN: i64 = 1_773_144_000_000;
+
+/// `seconds` after the origin.
+pub fn at(seconds: i64) -> Timestamp {
+    Timestamp::clamped(ORIGIN + seconds * 1_000)
+}
+
+/// What a provider reports.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The usage starts.
+    Start(StartEvent),
+    /// The usage stops.
+    Stop(StopEvent),
+}
+
+/// A protocol that is broken in one place. The model must find each of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// Changes do not require the version that the span was read with.
+    IgnoresVersion,
+    /// Changes do not require the end that the span was read with.
+    IgnoresEnd,
+    /// Each attempt to post draws a new id for the usage.
+    GuidPerAttempt,
+    /// Each attempt to post works out the timestamps anew, from the clock.
+    TimestampPerAttempt,
+    /// A span is complete as soon as it has an end and no plan, wherever sampling stands.
+    CompletesWithoutComparing,
+    /// The usage is posted before its plan is kept.
+    PostsBeforePlanning,
+}
+
+/// What happens in a model.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// What the provider reports, in its order: each event once the one before was answered.
+    pub events: Vec<Event>,
+    /// The moments that the clock goes through.
+    pub moments: Vec<Timestamp>,
+    /// How many receivers there are.
+    pub receivers: usize,
+    /// How many workers there are.
+    pub workers: usize,
+    /// How spans are sampled.
+    pub policy: Policy,
+    /// How far events may lie from the clock.
+    pub slack: Slack,
+    /// How long complete spans are kept, ms.
+    pub retention: i64,
+    /// How long a receiver may take, at the most, from looking at the clock to its call of the
+    /// store, ms; one that takes longer has died.
+    pub hold: i64,
+    /// How often in a row a failure to deliver an interval is noted.
+    pub failures: u32,
+    /// How long a span waits after such a failure, ms.
+    pub retry: i64,
+    /// What is broken.
+    pub mutant: Option<Mutant>,
+}
+
+impl Scenario {
+    /// One target that is started, updated and stopped, with two receivers and two workers.
+    pub fn update() -> Self {
+        Self {
+            events: vec![
+                start("first start", 30),
+                stop("update's stop", 90),
+                start("update's start", 90),
+                stop("last stop", 150),
+            ],
+            moments: [30, 90, 120, 180, 240].map(at).to_vec(),
+            receivers: 2,
+            workers: 2,
+            policy: Policy {
+                granularities: Granularities::all(Granularity::Minute),
+                grace: 0,
+            },
+            slack: Slack {
+                past: 60_000,
+                future: 60_000,
+            },
+            retention: 120_000,
+            hold: 60_000,
+            failures: 1,
+            retry: 30_000,
+            mutant: None,
+        }
+    }
+
+    /// The same with something broken.
+    #[must_use]
+    pub fn broken(mut self, mutant: Mutant) -> Self {
+        self.mutant = Some(mutant);
+        self
+    }
+
+    /// Whether this is what is broken.
+    pub fn is_broken(&self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
+    }
+
+    /// The moment after `now`; none at the end of the scenario.
+    pub fn moment_after(&self, now: Timestamp) -> Option<Timestamp> {
+        self.moments.iter().copied().find(|moment| *moment > now)
+    }
+}
+
+/// A start event of the one target.
+pub fn start(id: &str, seconds: i64) -> Event {
+    Event::Start(StartEvent {
+        id: Some(event_id(id)),
+        timestamp: at(seconds),
+        target: target(),
+        measures: Measures::default(),
+    })
+}
+
+/// A stop event of the one target.
+pub fn stop(id: &str, seconds: i64) -> Event {
+    Event::Stop(StopEvent {
+        id: Some(event_id(id)),
+        timestamp: at(seconds),
+        target: target(),
+    })
+}
+
+fn event_id(text: &str) -> EventId {
+    Id::from_store(text)
+}
+
+fn target() -> Target {
+    Target {
+        organization_id: event_id("o"),
+        space_id: event_id("s"),
+        consumer_id: event_id("c"),
+        resource_id: event_id("r"),
+        plan_id: event_id("p"),
+        resource_instance_id: event_id("i"),
+    }
+}
