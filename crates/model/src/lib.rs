@@ -12,5 +12,6 @@ pub use properties::{
     SAMPLED_COUNTS, TAKEN_BACK, WITHIN_END,
 };
 pub use protocol::{Action, Protocol};
+pub use receiver::Request;
 pub use scenario::{Event, Mutant, Scenario, at, start, stop};
-pub use state::{Change, History, Memory, Message, Provider, Request, State, Worker};
+pub use state::{Change, History, Memory, Message, Provider, State, Worker};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sampler_domain::{SpanId, Timestamp};
 use stateright::{Model, Property};
 
+use crate::receiver::Request;
 use crate::scenario::Scenario;
 use crate::state::{Message, State, Worker};
 use crate::{properties, receiver, worker};
@@ -21,17 +22,8 @@ pub struct Protocol(pub Scenario);
 pub enum Action {
     /// The clock goes on to its next moment.
     Tick(Timestamp),
-    /// An event arrives at a receiver, for the first time or again.
-    LetIn {
-        /// The receiver.
-        receiver: usize,
-        /// The event.
-        event: usize,
-    },
-    /// A receiver takes its event to the store.
-    TakeToStore(usize),
-    /// A receiver dies.
-    ReceiverDies(usize),
+    /// A receiver takes an event to the store, for the first time or again.
+    TakeToStore(Request),
     /// The provider hears the answer to its event.
     Answered,
     /// A worker reads a span that is due.
@@ -57,7 +49,7 @@ impl Model for Protocol {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        self.clock_actions(state, actions);
+        actions.extend(self.0.moment_after(state.now).map(Action::Tick));
         self.receiver_actions(state, actions);
         self.worker_actions(state, actions);
         actions.extend(state.in_flight.iter().cloned().map(Action::Arrive));
@@ -77,31 +69,13 @@ impl Model for Protocol {
 }
 
 impl Protocol {
-    /// Time stands still only for a receiver that has to be quick.
-    fn clock_actions(&self, state: &State, actions: &mut Vec<Action>) {
-        let Some(next) = self.0.moment_after(state.now) else {
-            return;
-        };
-        let mut requests = state.receivers.iter().flatten();
-        if requests.all(|request| next.since(request.since) <= self.0.hold) {
-            actions.push(Action::Tick(next));
-        }
-    }
-
     fn receiver_actions(&self, state: &State, actions: &mut Vec<Action>) {
-        let last = self.0.events.len() - 1;
         if state.provider.answered {
             actions.push(Action::Answered);
         }
-        // The idle ones come first, and one of them is like another.
-        if state.receivers.first() == Some(&None) {
-            let sent = 0..=state.provider.event.min(last);
-            actions.extend(sent.map(|event| Action::LetIn { receiver: 0, event }));
-        }
-        for receiver in distinct(&state.receivers) {
-            if state.receivers[receiver].is_some() {
-                actions.push(Action::TakeToStore(receiver));
-                actions.push(Action::ReceiverDies(receiver));
+        for event in 0..state.provider.sent.len() {
+            if let Some(admitted) = receiver::outcome(&self.0, state, event) {
+                actions.push(Action::TakeToStore(Request { event, admitted }));
             }
         }
     }
@@ -131,20 +105,33 @@ impl Protocol {
 
     fn act(&self, state: &mut State, action: Action) {
         match action {
-            Action::Tick(now) => state.now = now,
-            Action::LetIn { receiver, event } => receiver::let_in(&self.0, state, receiver, event),
-            Action::TakeToStore(receiver) => receiver::take_to_store(&self.0, state, receiver),
-            Action::ReceiverDies(receiver) => state.receivers[receiver] = None,
-            Action::Answered => {
-                state.provider.event += 1;
-                state.provider.answered = false;
-            }
+            Action::Tick(now) => self.tick(state, now),
+            Action::TakeToStore(request) => receiver::take_to_store(&self.0, state, &request),
+            Action::Answered => self.go_to_next_event(state),
             Action::Read(worker, span) => worker::read(state, worker, &span),
             Action::GoOn(worker) => worker::go_on(&self.0, state, worker),
             Action::GiveUp(worker) => worker::give_up(&self.0, state, worker),
             Action::WorkerDies(worker) => state.workers[worker] = Worker::Idle,
             Action::Arrive(message) => worker::arrive(state, &message),
             Action::Remove(span) => remove(state, &span),
+        }
+    }
+
+    fn tick(&self, state: &mut State, now: Timestamp) {
+        state.now = now;
+        for sent in &mut state.provider.sent {
+            if *sent <= now.plus(-self.0.hold) {
+                *sent = Timestamp::MIN;
+            }
+        }
+    }
+
+    fn go_to_next_event(&self, state: &mut State) {
+        let provider = &mut state.provider;
+        provider.event += 1;
+        provider.answered = false;
+        if provider.event < self.0.events.len() {
+            provider.sent.push(state.now);
         }
     }
 

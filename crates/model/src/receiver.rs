@@ -8,7 +8,16 @@ use sampler_store::{NewSpan, NewStop, Started, Stopped};
 use uuid::Uuid;
 
 use crate::scenario::{Event, Scenario};
-use crate::state::{Request, State};
+use crate::state::State;
+
+/// An event that a receiver has let in and takes to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Which event.
+    pub event: usize,
+    /// Whether its timestamp was within the slack.
+    pub admitted: bool,
+}
 
 impl Event {
     fn timestamp(&self) -> Timestamp {
@@ -19,22 +28,26 @@ impl Event {
     }
 }
 
-/// An event arrives at a receiver, which looks whether its timestamp is within the slack.
-pub(crate) fn let_in(scenario: &Scenario, state: &mut State, receiver: usize, event: usize) {
+/// What looking at the clock can have come to for an event that a receiver takes to the store
+/// now: within the slack (true) or not. It looked at most [`Scenario::hold`] ago, and not before
+/// the event was sent.
+///
+/// An event outside the slack changes nothing, and an answer to it nobody waits for if the provider
+/// has gone on.
+pub(crate) fn outcome(scenario: &Scenario, state: &State, event: usize) -> Option<bool> {
     let timestamp = scenario.events[event].timestamp();
-    state.receivers[receiver] = Some(Request {
-        event,
-        admitted: scenario.slack.admits(timestamp, state.now),
-        since: state.now,
-    });
+    let since = state.provider.sent[event].max(state.now.plus(-scenario.hold));
+    let looks = scenario.moments.iter();
+    let mut looks = looks.filter(|moment| (since..=state.now).contains(*moment));
+    if looks.any(|moment| scenario.slack.admits(timestamp, *moment)) {
+        return Some(true);
+    }
+    (event == state.provider.event).then_some(false)
 }
 
-/// The receiver takes the event to the store, and answers. Only what is answered with 201 lets the
+/// A receiver takes an event to the store, and answers. Only what is answered with 201 lets the
 /// provider go on; whether that answer arrives is another question.
-pub(crate) fn take_to_store(scenario: &Scenario, state: &mut State, receiver: usize) {
-    let Some(request) = state.receivers[receiver].take() else {
-        return;
-    };
+pub(crate) fn take_to_store(scenario: &Scenario, state: &mut State, request: &Request) {
     let kept = match &scenario.events[request.event] {
         Event::Start(event) if request.admitted => start(scenario, state, event),
         Event::Stop(event) if request.admitted => stop(state, event),

@@ -46,8 +46,6 @@ pub struct Scenario {
     pub events: Vec<Event>,
     /// The moments that the clock goes through.
     pub moments: Vec<Timestamp>,
-    /// How many receivers there are.
-    pub receivers: usize,
     /// How many workers there are.
     pub workers: usize,
     /// How spans are sampled.
@@ -75,22 +73,21 @@ impl Scenario {
                 start("first start", 30),
                 stop("update's stop", 90),
                 start("update's start", 90),
-                stop("last stop", 150),
+                stop("last stop", 100),
             ],
-            moments: [30, 90, 120, 180, 240].map(at).to_vec(),
-            receivers: 2,
+            moments: [30, 90, 120, 150, 180].map(at).to_vec(),
             workers: 2,
             policy: Policy {
                 granularities: Granularities::all(Granularity::Minute),
                 grace: 0,
             },
             slack: Slack {
-                past: 60_000,
+                past: 30_000,
                 future: 60_000,
             },
-            retention: 120_000,
-            hold: 60_000,
-            failures: 1,
+            retention: 60_000,
+            hold: 30_000,
+            failures: 0,
             retry: 30_000,
             mutant: None,
         }

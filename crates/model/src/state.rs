@@ -13,16 +13,16 @@ use crate::scenario::Scenario;
 
 /// One state of a model.
 ///
-/// Receivers are all alike, and so are workers: both lists are kept in an order of their contents,
-/// so that states which differ only in who is who are one.
+/// Workers are all alike: they are kept in an order of their contents, so that states which differ
+/// only in who is who are one. Receivers do not show: the request that one has in hand, let in at
+/// an earlier moment, is all its memory, and any of those that the provider has sent by then may be
+/// in the hands of one. So there are as many receivers as there could be requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     /// The clock of all.
     pub now: Timestamp,
     /// Who reports the events.
     pub provider: Provider,
-    /// Per receiver what it is at, if anything.
-    pub receivers: Vec<Option<Request>>,
     /// What is kept, under the real rules.
     pub table: Arc<Table>,
     /// Per worker what it remembers.
@@ -44,17 +44,9 @@ pub struct Provider {
     pub event: usize,
     /// An answer of 201 to that event is on its way.
     pub answered: bool,
-}
-
-/// An event that a receiver has let in and not yet taken to the store.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Request {
-    /// Which event.
-    pub event: usize,
-    /// Whether its timestamp was within the slack.
-    pub admitted: bool,
-    /// When it was let in.
-    pub since: Timestamp,
+    /// Since when each event it has sent may be in the hands of a receiver; forgotten where that
+    /// is longer ago than a receiver may take.
+    pub sent: Vec<Timestamp>,
 }
 
 /// A worker between two of its steps. Any time may pass there, and it may die there.
@@ -62,14 +54,12 @@ pub struct Request {
 pub enum Worker {
     /// It has nothing in hand, or has just died.
     Idle,
-    /// It has a span, and is about to decide what is next.
+    /// It has read a span, and is about to decide what is next.
     Holding(Memory),
     /// It has decided on a change, and is about to ask the store for it.
     Calling(Memory, Change),
     /// It has posted the planned usage, and waits for the answer.
     Posting(Memory, Arc<Message>),
-    /// Its change was lost, and it is about to read why.
-    Rereading(Memory),
 }
 
 /// What a worker remembers.
@@ -137,8 +127,8 @@ impl State {
             provider: Provider {
                 event: 0,
                 answered: false,
+                sent: vec![scenario.moments[0]],
             },
-            receivers: vec![None; scenario.receivers],
             table: Arc::default(),
             workers: vec![Worker::Idle; scenario.workers],
             in_flight: BTreeSet::new(),
@@ -152,7 +142,6 @@ impl State {
 
     /// Brings those who are alike into their order.
     pub(crate) fn sort(&mut self) {
-        self.receivers.sort_unstable();
         self.workers.sort_by_cached_key(|worker| match worker {
             Worker::Idle => 0,
             busy => fingerprint(busy),

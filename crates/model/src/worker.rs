@@ -42,8 +42,7 @@ pub(crate) fn go_on(scenario: &Scenario, state: &mut State, worker: usize) {
         Worker::Idle => Worker::Idle,
         Worker::Holding(memory) => decide(scenario, state, memory),
         Worker::Calling(memory, change) => call(scenario, state, memory, change),
-        Worker::Posting(memory, message) => hear(state, memory, message),
-        Worker::Rereading(memory) => reread(state, memory),
+        Worker::Posting(memory, message) => hear(scenario, state, memory, message),
     };
 }
 
@@ -67,7 +66,7 @@ pub(crate) fn can_go_on(state: &State, worker: &Worker) -> bool {
     match worker {
         Worker::Idle => false,
         Worker::Posting(_, message) => is_counted(state, message),
-        Worker::Holding(_) | Worker::Calling(..) | Worker::Rereading(_) => true,
+        Worker::Holding(_) | Worker::Calling(..) => true,
     }
 }
 
@@ -154,12 +153,17 @@ fn post(scenario: &Scenario, state: &mut State, span: &Span, planned: &Planned) 
 }
 
 /// Hears that Abacus has the usage.
-fn hear(state: &State, mut memory: Memory, message: Arc<Message>) -> Worker {
+fn hear(
+    scenario: &Scenario,
+    state: &mut State,
+    mut memory: Memory,
+    message: Arc<Message>,
+) -> Worker {
     if !is_counted(state, &message) {
         return Worker::Posting(memory, message);
     }
     memory.delivered = memory.span.processing.planned.clone().map(Arc::new);
-    Worker::Holding(memory)
+    decide(scenario, state, memory)
 }
 
 /// Asks the store for a change.
@@ -171,9 +175,9 @@ fn call(scenario: &Scenario, state: &mut State, memory: Memory, change: Change) 
         Changed::Done(_) if is_last => Worker::Idle,
         Changed::Done(after) => {
             note_plan(state, &after);
-            Worker::Holding(memory.with(*after))
+            decide(scenario, state, memory.with(*after))
         }
-        Changed::Lost => Worker::Rereading(memory),
+        Changed::Lost => reread(scenario, state, memory),
     }
 }
 
@@ -218,12 +222,15 @@ fn as_read(scenario: &Scenario, table: &Table, span: &Span, change: &Change) -> 
 }
 
 /// Reads a span again whose change was lost, and goes on if that was for a stop alone.
-fn reread(state: &State, memory: Memory) -> Worker {
+///
+/// It does so at once: an end never changes, so reading later finds the same, or another version
+/// and then the worker has nothing in hand, as if it had died.
+fn reread(scenario: &Scenario, state: &mut State, memory: Memory) -> Worker {
     let span = &memory.span;
     let same_version = |fresh: &&Span| fresh.processing.version == span.processing.version;
     let fresh = state.table.find(&span.id).filter(same_version);
     match fresh.filter(|fresh| fresh.end != span.end).cloned() {
-        Some(fresh) => Worker::Holding(memory.with(fresh)),
+        Some(fresh) => decide(scenario, state, memory.with(fresh)),
         None => Worker::Idle,
     }
 }
