@@ -4,7 +4,7 @@ use sampler_domain::Span;
 use stateright::Property;
 
 use crate::protocol::Protocol;
-use crate::state::State;
+use crate::state::{State, Worker};
 
 /// Never two open spans of one target.
 pub const ONE_OPEN_SPAN: &str = "a target has one open span at the most";
@@ -23,12 +23,29 @@ pub const CONSERVATION: &str = "what counts for a complete span adds up to end -
 /// Whatever happened, once faults cease every stopped span gets complete.
 pub const LIVENESS: &str = "every stopped span ends complete";
 
+/// All that must hold.
+pub const MUST_HOLD: [&str; 8] = [
+    ONE_OPEN_SPAN,
+    KEPT_ONCE,
+    COUNTED_ONCE,
+    AS_PLANNED,
+    WITHIN_END,
+    SAMPLED_COUNTS,
+    CONSERVATION,
+    LIVENESS,
+];
+
 /// Some run gets through all of it.
 pub const ALL_REMOVED: &str = "every span can be complete and removed";
 /// Some run samples beyond a late stop, and takes that back.
 pub const TAKEN_BACK: &str = "usage can be taken back";
+/// In some run a worker sleeps through all of it.
+pub const OVERSLEPT: &str = "a worker can wake up when its span was removed";
 
-/// All of them. The last ones say that the model is not empty: something happens in it.
+/// All that must be possible: a model in which nothing happens holds, too.
+pub const MUST_HAPPEN: [&str; 3] = [ALL_REMOVED, TAKEN_BACK, OVERSLEPT];
+
+/// All of them.
 pub(crate) fn all() -> Vec<Property<Protocol>> {
     vec![
         Property::always(ONE_OPEN_SPAN, |_, state: &State| has_one_open_span(state)),
@@ -48,13 +65,17 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
         Property::always(CONSERVATION, |_, state: &State| is_conserved(state)),
         Property::always(LIVENESS, |protocol: &Protocol, state: &State| {
             let rest = protocol.come_to_rest(state);
-            is_conserved(&rest) && spans(&rest).all(|s| s.end.is_none() || s.processing.complete)
+            spans(&rest).all(|span| span.end.is_none() || span.processing.complete)
         }),
         Property::sometimes(ALL_REMOVED, |_, state: &State| {
             state.history.kept.iter().all(|times| *times == 1) && spans(state).next().is_none()
         }),
         Property::sometimes(TAKEN_BACK, |_, state: &State| {
             state.counted.iter().any(|usage| usage.duration < 0)
+        }),
+        Property::sometimes(OVERSLEPT, |_, state: &State| {
+            let mut in_hand = state.workers.iter().filter_map(Worker::span);
+            in_hand.any(|span| state.table.find(&span.id).is_none())
         }),
     ]
 }

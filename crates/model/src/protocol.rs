@@ -108,7 +108,7 @@ impl Protocol {
             Action::Tick(now) => self.tick(state, now),
             Action::TakeToStore(request) => receiver::take_to_store(&self.0, state, &request),
             Action::Answered => self.go_to_next_event(state),
-            Action::Read(worker, span) => worker::read(state, worker, &span),
+            Action::Read(worker, span) => worker::read(&self.0, state, worker, &span),
             Action::GoOn(worker) => worker::go_on(&self.0, state, worker),
             Action::GiveUp(worker) => worker::give_up(&self.0, state, worker),
             Action::WorkerDies(worker) => state.workers[worker] = Worker::Idle,
@@ -149,7 +149,7 @@ impl Protocol {
             let Some(span) = worker::due(&state).into_iter().find(has_end) else {
                 break;
             };
-            worker::read(&mut state, 0, &span);
+            worker::read(&self.0, &mut state, 0, &span);
             self.run(&mut state, 0);
         }
         state

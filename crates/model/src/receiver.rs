@@ -7,7 +7,7 @@ use sampler_domain::{Span, SpanId, StartEvent, StopEvent, Timestamp};
 use sampler_store::{NewSpan, NewStop, Started, Stopped};
 use uuid::Uuid;
 
-use crate::scenario::{Event, Scenario};
+use crate::scenario::{Event, Mutant, Scenario};
 use crate::state::State;
 
 /// An event that a receiver has let in and takes to the store.
@@ -76,6 +76,11 @@ enum Answer {
 fn start(scenario: &Scenario, state: &mut State, event: &StartEvent) -> Answer {
     let id = SpanId::new(event.timestamp, state.history.opened);
     let span = Span::started(id, event.clone());
+    if scenario.is_broken(Mutant::StartsWithoutIndexes) {
+        Arc::make_mut(&mut state.table).insert_original(span);
+        state.history.opened += 1;
+        return Answer::Kept;
+    }
     let new = NewSpan {
         due_at: scenario.policy.open_due_at(&span.target, span.start),
         span,

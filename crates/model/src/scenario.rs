@@ -37,13 +37,20 @@ pub enum Mutant {
     CompletesWithoutComparing,
     /// The usage is posted before its plan is kept.
     PostsBeforePlanning,
+    /// A worker executes only what it has planned itself.
+    LeavesPlansOfOthers,
+    /// A start is inserted without unique indexes: nothing is compared with what is there.
+    StartsWithoutIndexes,
 }
 
 /// What happens in a model.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// What the provider reports, in its order: each event once the one before was answered.
+    /// What the provider reports.
     pub events: Vec<Event>,
+    /// Whether it sends each event only once the one before was answered, as it must, or all of
+    /// them at once.
+    pub in_order: bool,
     /// The moments that the clock goes through.
     pub moments: Vec<Timestamp>,
     /// How many workers there are.
@@ -66,7 +73,18 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// One target that is started, updated and stopped, with two receivers and two workers.
+    /// All scenarios, by name.
+    pub fn all() -> [(&'static str, Self); 3] {
+        [
+            ("update", Self::update()),
+            ("disorder", Self::disorder()),
+            ("outage", Self::outage()),
+        ]
+    }
+
+    /// One target that is started, updated (a stop and a start at one moment) and stopped: late,
+    /// in time or ahead of time. Two workers; complete spans are removed while there is still
+    /// something going on.
     pub fn update() -> Self {
         Self {
             events: vec![
@@ -75,6 +93,7 @@ impl Scenario {
                 start("update's start", 90),
                 stop("last stop", 100),
             ],
+            in_order: true,
             moments: [30, 90, 120, 150, 180].map(at).to_vec(),
             workers: 2,
             policy: Policy {
@@ -90,6 +109,36 @@ impl Scenario {
             failures: 0,
             retry: 30_000,
             mutant: None,
+        }
+    }
+
+    /// The same from a provider that does not wait for answers, so that its events come in any
+    /// order.
+    pub fn disorder() -> Self {
+        Self {
+            in_order: false,
+            ..Self::update()
+        }
+    }
+
+    /// One target that is started and stopped, with more time, a grace for late stops, and workers
+    /// that note up to two failures of Abacus in a row.
+    pub fn outage() -> Self {
+        Self {
+            events: vec![start("start", 30), stop("stop", 90)],
+            moments: [30, 80, 130, 190, 260].map(at).to_vec(),
+            policy: Policy {
+                granularities: Granularities::all(Granularity::Minute),
+                grace: 10_000,
+            },
+            slack: Slack {
+                past: 100_000,
+                future: 10_000,
+            },
+            retention: 160_000,
+            hold: 60_000,
+            failures: 2,
+            ..Self::update()
         }
     }
 

@@ -36,8 +36,8 @@ pub struct State {
     pub history: History,
 }
 
-/// The provider: it repeats an event until it is answered, then goes on to the next. Requests may
-/// be lost, and all that it ever sent may arrive again, in any order.
+/// The provider: it repeats an event until it is answered, then goes on to the next. Requests and
+/// answers may be lost, and all that it ever sent may arrive again, in any order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Provider {
     /// The event it is at; all before it were answered.
@@ -124,11 +124,7 @@ impl State {
     pub fn new(scenario: &Scenario) -> Self {
         Self {
             now: scenario.moments[0],
-            provider: Provider {
-                event: 0,
-                answered: false,
-                sent: vec![scenario.moments[0]],
-            },
+            provider: Provider::new(scenario),
             table: Arc::default(),
             workers: vec![Worker::Idle; scenario.workers],
             in_flight: BTreeSet::new(),
@@ -156,6 +152,35 @@ impl State {
             .iter()
             .filter(|usage| usage.span == *span && Some(usage.interval) != except);
         of_span.map(|usage| usage.duration).sum()
+    }
+}
+
+impl Provider {
+    /// One that sends its events all at once has none that it waits for.
+    fn new(scenario: &Scenario) -> Self {
+        let events = scenario.events.len();
+        let (event, sent) = if scenario.in_order {
+            (0, 1)
+        } else {
+            (events, events)
+        };
+        Self {
+            event,
+            answered: false,
+            sent: vec![scenario.moments[0]; sent],
+        }
+    }
+}
+
+impl Worker {
+    /// The span that it has in hand, as it was read.
+    pub(crate) fn span(&self) -> Option<&Span> {
+        match self {
+            Self::Idle => None,
+            Self::Holding(memory) | Self::Calling(memory, _) | Self::Posting(memory, _) => {
+                Some(&memory.span)
+            }
+        }
     }
 }
 

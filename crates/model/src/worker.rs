@@ -25,8 +25,11 @@ pub(crate) fn due(state: &State) -> Vec<SpanId> {
 }
 
 /// The worker reads a span.
-pub(crate) fn read(state: &mut State, worker: usize, id: &SpanId) {
-    if let Some(span) = state.table.find(id) {
+pub(crate) fn read(scenario: &Scenario, state: &mut State, worker: usize, id: &SpanId) {
+    let is_strange = |span: &&Span| {
+        span.processing.planned.is_some() && scenario.is_broken(Mutant::LeavesPlansOfOthers)
+    };
+    if let Some(span) = state.table.find(id).filter(|span| !is_strange(span)) {
         let memory = Memory {
             span: Arc::new(span.clone()),
             delivered: None,
