@@ -1,6 +1,7 @@
 //! What must hold in every state.
 
 use sampler_domain::Span;
+use sampler_store::table::Kept;
 use stateright::Property;
 
 use crate::protocol::Protocol;
@@ -16,6 +17,9 @@ pub const COUNTED_ONCE: &str = "an interval counts once at the most";
 pub const AS_PLANNED: &str = "what counts was planned";
 /// Never a plan beyond an end that was known to the store when the plan was kept.
 pub const WITHIN_END: &str = "no plan passes an end that is known";
+/// A stop is not forgotten by who writes down when to look next: a stopped span is due by its end,
+/// unless a failure put it off.
+pub const DUE_BY_END: &str = "a stopped span is due by its end";
 /// What is noted as executed counts, to the millisecond, and nothing else but what is planned.
 pub const SAMPLED_COUNTS: &str = "what counts adds up to sampled_to - start";
 /// What counts for a complete span adds up to its length, and does so for good.
@@ -24,12 +28,13 @@ pub const CONSERVATION: &str = "what counts for a complete span adds up to end -
 pub const LIVENESS: &str = "every stopped span ends complete";
 
 /// All that must hold.
-pub const MUST_HOLD: [&str; 8] = [
+pub const MUST_HOLD: [&str; 9] = [
     ONE_OPEN_SPAN,
     KEPT_ONCE,
     COUNTED_ONCE,
     AS_PLANNED,
     WITHIN_END,
+    DUE_BY_END,
     SAMPLED_COUNTS,
     CONSERVATION,
     LIVENESS,
@@ -59,6 +64,9 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
             counts_what_was_planned(state)
         }),
         Property::always(WITHIN_END, |_, state: &State| !state.history.passed_an_end),
+        Property::always(DUE_BY_END, |_, state: &State| {
+            state.table.all().all(|kept| is_due_by_end(state, kept))
+        }),
         Property::always(SAMPLED_COUNTS, |_, state: &State| {
             spans(state).all(|span| counts_what_is_sampled(state, span))
         }),
@@ -103,6 +111,15 @@ fn counts_what_was_planned(state: &State) -> bool {
         let plan = (usage.span.clone(), start, end);
         state.history.planned.contains(&plan)
     })
+}
+
+fn is_due_by_end(state: &State, kept: &Kept) -> bool {
+    let Kept { span, due_at, .. } = kept;
+    let Some(end) = span.end else {
+        return true;
+    };
+    let is_over = span.processing.complete || span.processing.attempts > 0;
+    is_over || due_at.is_none_or(|due_at| due_at <= end.max(state.now))
 }
 
 /// The usage of what is planned may count already, or not yet.

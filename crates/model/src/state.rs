@@ -138,10 +138,11 @@ impl State {
 
     /// Brings those who are alike into their order.
     pub(crate) fn sort(&mut self) {
-        self.workers.sort_by_cached_key(|worker| match worker {
-            Worker::Idle => 0,
-            busy => fingerprint(busy),
-        });
+        let busy = |worker: &Worker| *worker != Worker::Idle;
+        if self.workers.iter().filter(|worker| busy(worker)).count() > 1 {
+            self.workers.sort_by_cached_key(fingerprint);
+        }
+        self.workers.sort_by_key(busy);
     }
 
     /// What counts for a span, ms, leaving out one interval.

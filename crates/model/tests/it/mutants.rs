@@ -2,7 +2,7 @@
 //! nothing.
 
 use sampler_model::{
-    AS_PLANNED, CONSERVATION, COUNTED_ONCE, KEPT_ONCE, LIVENESS, Mutant, ONE_OPEN_SPAN,
+    AS_PLANNED, CONSERVATION, COUNTED_ONCE, DUE_BY_END, KEPT_ONCE, LIVENESS, Mutant, ONE_OPEN_SPAN,
     SAMPLED_COUNTS, Scenario, WITHIN_END, look_for,
 };
 
@@ -41,11 +41,11 @@ fn completing_without_comparing_the_end_is_found() {
     assert_breaks(broken, &[CONSERVATION]);
 }
 
-/// It costs a detour, not money: what is planned beyond the end is taken back.
+/// It costs time and a detour, not money: what is planned beyond the end is taken back.
 #[test]
 fn changes_without_the_end_are_found() {
     let broken = Scenario::update().broken(Mutant::IgnoresEnd);
-    assert_breaks(broken, &[WITHIN_END]);
+    assert_breaks(broken, &[WITHIN_END, DUE_BY_END]);
 }
 
 #[test]
