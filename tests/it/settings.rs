@@ -79,7 +79,7 @@ fn each_program_knows_the_names_of_the_other() {
 
 /// Fault 3 of the original: dedup ids went after 30 days, while events of 61 days were let in.
 #[tokio::test]
-async fn fault_3_a_retention_shorter_than_the_slack_does_not_start() {
+async fn fault_3_a_retention_not_an_hour_longer_than_the_slack_does_not_start() {
     let environment = |retention, slack| {
         [
             ("COLLECTOR_URL", "http://localhost:1"),
@@ -90,7 +90,7 @@ async fn fault_3_a_retention_shorter_than_the_slack_does_not_start() {
     let short = run(
         "sampler-worker",
         &["--check-config"],
-        &environment("61d", "5270400001"),
+        &environment("1465h", "5270400001"),
     )
     .await;
     assert_eq!(short.status.code(), Some(64));
@@ -102,7 +102,7 @@ async fn fault_3_a_retention_shorter_than_the_slack_does_not_start() {
     let enough = run(
         "sampler-worker",
         &["--check-config"],
-        &environment("61d", "5270400000"),
+        &environment("1465h", "5270400000"),
     )
     .await;
     assert!(enough.status.success());

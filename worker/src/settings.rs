@@ -15,6 +15,11 @@ const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
 
+/// By how much the retention must be longer than the slack. A receiver looks at the clock before it
+/// calls the store: a repeat that was in time may be kept a little later, and by a clock that is a
+/// little behind. Had its span been removed by then, it would be kept again.
+const RETENTION_MARGIN: Duration = HOUR;
+
 /// A setting of the worker alone that takes a length of time.
 const fn time(
     key: &'static str,
@@ -160,7 +165,8 @@ const CLEANUP: [Setting; 4] = [
         "SAMPLER_RETENTION",
         (Duration::ZERO, Duration::from_hours(24 * 3_660)),
         "How long complete spans are kept after their end, and the ids of their events with them. \
-         At least as long as events may be dated into the past, or a repeat would be billed twice.",
+         At least an hour longer than events may be dated into the past, or a repeat would be \
+         billed twice.",
     )
     .or("62d"),
 ];
@@ -286,9 +292,9 @@ impl Settings {
     fn check(&self, reader: &mut Reader<'_>) {
         self.security.require_client(reader);
         let slack = SlackSettings::read(reader);
-        if self.retention < slack.past {
+        if self.retention < slack.past + RETENTION_MARGIN {
             reader.complain(
-                "SAMPLER_RETENTION (cleanup.retention) is shorter than \
+                "SAMPLER_RETENTION (cleanup.retention) is not an hour longer than \
                  SAMPLER_SLACK_PAST_INTERVAL (slack.past): the ids of events would be forgotten \
                  while repeats of them are still taken, and those would be billed twice",
             );

@@ -14,7 +14,7 @@ pub const DURATION: &str = "duration";
 /// A quantity as the provider gave it: a number, a string, an object or a list.
 ///
 /// An integer stays an integer. A number is one that `i64` or a finite `f64` holds.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Quantity(Value);
 
@@ -130,7 +130,7 @@ fn same(left: &Value, right: &Value) -> bool {
 }
 
 /// A named quantity.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Measure {
     /// The name, unique within its list.
     pub measure: Id,
@@ -139,7 +139,7 @@ pub struct Measure {
 }
 
 /// The `measured_usage` of a start event, in the order given; it may be empty.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Measures(Vec<Measure>);
 

@@ -41,7 +41,7 @@ impl fmt::Debug for SpanId {
 }
 
 /// A span, as figure 6.1 of the paper shows its document.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Span {
     /// What identifies the document.
     pub id: SpanId,
@@ -62,7 +62,7 @@ pub struct Span {
 }
 
 /// How far a span has been sampled.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Processing {
     /// Nothing is left to do.
     pub complete: bool,
@@ -77,7 +77,7 @@ pub struct Processing {
 }
 
 /// An interval with the id of its usage, both decided once and for all.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Planned {
     /// What is to be sampled.
     pub interval: Interval,

@@ -9,6 +9,8 @@ pub mod contract;
 #[cfg(feature = "testing")]
 pub mod memory;
 mod port;
+#[cfg(feature = "testing")]
+pub mod table;
 
 pub use port::{
     Adopted, Changed, DueQuery, Failure, NewSpan, NewStop, Next, SpanStore, Started, Stopped,

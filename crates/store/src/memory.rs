@@ -1,13 +1,14 @@
 //! The store in memory: for tests and the simulation. Its rules are those of the MongoDB store,
-//! written the obvious way.
+//! written the obvious way: a [`Table`] behind a lock.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
-use sampler_domain::partition::partition_of;
-use sampler_domain::{EventId, Planned, Policy, Span, SpanId, Target, Timestamp, next_step};
+use sampler_domain::{EventId, Planned, Policy, Span, SpanId, Timestamp};
 
+pub use crate::table::Kept;
+use crate::table::Table;
 use crate::{
     Adopted, Changed, DueQuery, Failure, NewSpan, NewStop, Next, SpanStore, Started, Stopped,
     StoreError,
@@ -16,20 +17,9 @@ use crate::{
 /// How long a worker counts as alive after a heartbeat, ms.
 const WORKER_LIFETIME: i64 = 20_000;
 
-/// A span with what only the store knows of it.
-#[derive(Clone, Debug)]
-pub struct Kept {
-    /// The span.
-    pub span: Span,
-    /// When it needs a worker next; none where an original Sampler started it.
-    pub due_at: Option<Timestamp>,
-    /// Why its planned interval could not be delivered.
-    pub last_error: Option<String>,
-}
-
 #[derive(Debug, Default)]
 struct State {
-    spans: BTreeMap<SpanId, Kept>,
+    table: Table,
     workers: BTreeMap<String, Timestamp>,
 }
 
@@ -50,17 +40,12 @@ impl MemoryStore {
 
     /// All that is kept, by id.
     pub fn all(&self) -> Vec<Kept> {
-        self.lock().spans.values().cloned().collect()
+        self.lock().table.all().cloned().collect()
     }
 
     /// Puts a span in as an original Sampler leaves it: without a moment at which it is due.
     pub fn insert_original(&self, span: Span) {
-        let kept = Kept {
-            span,
-            due_at: None,
-            last_error: None,
-        };
-        self.lock().spans.insert(kept.span.id.clone(), kept);
+        self.lock().table.insert_original(span);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -68,149 +53,32 @@ impl MemoryStore {
             .lock()
             .expect("a test that broke a rule has ended")
     }
-
-    /// Makes a change of `processing` if the span still is as it was read.
-    fn change(&self, span: &Span, change: impl FnOnce(&mut Kept)) -> Changed {
-        let mut state = self.lock();
-        let Some(kept) = state.spans.get_mut(&span.id) else {
-            return Changed::Lost;
-        };
-        let unchanged = kept.span.processing.version == span.processing.version
-            && kept.span.end == span.end
-            && !kept.span.processing.complete;
-        if !unchanged {
-            return Changed::Lost;
-        }
-        change(kept);
-        Changed::Done(Box::new(kept.span.clone()))
-    }
-}
-
-impl State {
-    fn find(&self, matches: impl Fn(&Span) -> bool) -> Option<&Span> {
-        self.spans
-            .values()
-            .map(|kept| &kept.span)
-            .find(|span| matches(span))
-    }
-
-    fn open(&self, target: &Target) -> Option<&Span> {
-        self.find(|span| span.end.is_none() && span.target == *target)
-    }
-
-    fn overlap(&self, target: &Target, start: Timestamp) -> Option<Timestamp> {
-        let later = |span: &Span| span.target == *target && span.end > Some(start);
-        self.find(later).and_then(|span| span.end)
-    }
 }
 
 #[async_trait]
 impl SpanStore for MemoryStore {
     async fn start(&self, new: NewSpan) -> Result<Started, StoreError> {
-        let mut state = self.lock();
-        let event = sampler_domain::StartEvent {
-            id: new.span.start_id.clone(),
-            timestamp: new.span.start,
-            target: new.span.target.clone(),
-            measures: new.span.measures.clone(),
-        };
-        if event.id.is_some()
-            && let Some(earlier) = state.find(|span| span.start_id == event.id)
-        {
-            let differences = event.differences(earlier);
-            return Ok(if differences.is_empty() {
-                Started::Repeated
-            } else {
-                Started::IdTaken(differences)
-            });
-        }
-        if state.open(&event.target).is_some() {
-            return Ok(Started::AlreadyOpen);
-        }
-        if !new.may_overlap
-            && let Some(until) = state.overlap(&event.target, event.timestamp)
-        {
-            return Ok(Started::Overlaps { until });
-        }
-        let kept = Kept {
-            span: new.span,
-            due_at: Some(new.due_at),
-            last_error: None,
-        };
-        let replaced = state.spans.insert(kept.span.id.clone(), kept);
-        assert!(replaced.is_none(), "ids of documents are never drawn twice");
-        Ok(Started::Opened)
+        Ok(self.lock().table.start(new))
     }
 
     async fn stop(&self, new: NewStop) -> Result<Stopped, StoreError> {
-        let NewStop { event, .. } = new;
-        let mut state = self.lock();
-        if event.id.is_some()
-            && let Some(earlier) = state.find(|span| span.end_id == event.id)
-        {
-            let differences = event.differences(earlier);
-            return Ok(if differences.is_empty() {
-                Stopped::Repeated
-            } else {
-                Stopped::IdTaken(differences)
-            });
-        }
-        let Some(open) = state.open(&event.target) else {
-            return Ok(Stopped::NotOpen);
-        };
-        if event.timestamp < open.start {
-            return Ok(Stopped::BeforeStart { start: open.start });
-        }
-        let id = open.id.clone();
-        let kept = state
-            .spans
-            .get_mut(&id)
-            .expect("it was found under the same lock");
-        kept.span.end = Some(event.timestamp);
-        kept.span.end_id = event.id;
-        kept.due_at = Some(
-            kept.due_at
-                .map_or(event.timestamp, |due| due.min(event.timestamp)),
-        );
-        Ok(Stopped::Ended)
+        Ok(self.lock().table.stop(new))
     }
 
     async fn started_by(&self, id: &EventId) -> Result<Option<Span>, StoreError> {
-        Ok(self
-            .lock()
-            .find(|span| span.start_id.as_ref() == Some(id))
-            .cloned())
+        Ok(self.lock().table.started_by(id).cloned())
     }
 
     async fn stopped_by(&self, id: &EventId) -> Result<Option<Span>, StoreError> {
-        Ok(self
-            .lock()
-            .find(|span| span.end_id.as_ref() == Some(id))
-            .cloned())
+        Ok(self.lock().table.stopped_by(id).cloned())
     }
 
     async fn due(&self, query: &DueQuery<'_>) -> Result<Vec<Span>, StoreError> {
-        let state = self.lock();
-        let mut due: Vec<(u8, Timestamp, &Span)> = Vec::new();
-        for Kept { span, due_at, .. } in state.spans.values() {
-            let Some(due_at) = due_at.filter(|due_at| *due_at <= query.now) else {
-                continue;
-            };
-            let mine = query.partitions.contains(&partition_of(&span.target));
-            if mine && !span.processing.complete {
-                due.push((query.urgency(span, due_at), due_at, span));
-            }
-        }
-        due.sort_by_key(|(urgency, due_at, _)| (*urgency, *due_at));
-        Ok(due
-            .into_iter()
-            .take(query.limit)
-            .map(|(_, _, span)| span.clone())
-            .collect())
+        Ok(self.lock().table.due(query).into_iter().cloned().collect())
     }
 
     async fn find(&self, id: &SpanId) -> Result<Option<Span>, StoreError> {
-        Ok(self.lock().spans.get(id).map(|kept| kept.span.clone()))
+        Ok(self.lock().table.find(id).cloned())
     }
 
     async fn plan(
@@ -220,11 +88,7 @@ impl SpanStore for MemoryStore {
         _now: Timestamp,
         due_at: Timestamp,
     ) -> Result<Changed, StoreError> {
-        Ok(self.change(span, |kept| {
-            kept.span.processing.planned = Some(planned);
-            kept.span.processing.version += 1;
-            kept.due_at = Some(due_at);
-        }))
+        Ok(self.lock().table.plan(span, planned, due_at))
     }
 
     async fn executed(
@@ -234,35 +98,19 @@ impl SpanStore for MemoryStore {
         _now: Timestamp,
         due_at: Timestamp,
     ) -> Result<Changed, StoreError> {
-        Ok(self.change(span, |kept| {
-            kept.span = kept.span.executed();
-            match next {
-                Next::Planned(planned) => kept.span.processing.planned = Some(planned),
-                Next::Wait => {}
-                Next::Complete => kept.span.processing.complete = true,
-            }
-            kept.due_at = Some(due_at);
-            kept.last_error = None;
-        }))
+        Ok(self.lock().table.executed(span, next, due_at))
     }
 
     async fn complete(&self, span: &Span, _now: Timestamp) -> Result<Changed, StoreError> {
-        Ok(self.change(span, |kept| {
-            kept.span.processing.complete = true;
-            kept.span.processing.version += 1;
-        }))
+        Ok(self.lock().table.complete(span))
     }
 
     async fn postpone(&self, span: &Span, due_at: Timestamp) -> Result<Changed, StoreError> {
-        Ok(self.change(span, |kept| kept.due_at = Some(due_at)))
+        Ok(self.lock().table.postpone(span, due_at))
     }
 
     async fn failed(&self, span: &Span, failure: Failure) -> Result<Changed, StoreError> {
-        Ok(self.change(span, |kept| {
-            kept.span.processing.attempts += 1;
-            kept.due_at = Some(failure.retry_at);
-            kept.last_error = Some(failure.error);
-        }))
+        Ok(self.lock().table.failed(span, failure))
     }
 
     async fn adopt(
@@ -271,17 +119,7 @@ impl SpanStore for MemoryStore {
         now: Timestamp,
         limit: usize,
     ) -> Result<Adopted, StoreError> {
-        let mut state = self.lock();
-        let strangers = state
-            .spans
-            .values_mut()
-            .filter(|kept| kept.due_at.is_none() && !kept.span.processing.complete);
-        let mut adopted = Adopted::default();
-        for kept in strangers.take(limit) {
-            kept.due_at = Some(next_step(&kept.span, now, policy).due_at(now));
-            adopted.starts += 1;
-        }
-        Ok(adopted)
+        Ok(self.lock().table.adopt(policy, now, limit))
     }
 
     async fn completed_before(
@@ -289,21 +127,11 @@ impl SpanStore for MemoryStore {
         cutoff: Timestamp,
         limit: usize,
     ) -> Result<Vec<SpanId>, StoreError> {
-        let state = self.lock();
-        let over = state
-            .spans
-            .values()
-            .filter(|kept| kept.span.processing.complete && kept.span.processing.last.end < cutoff);
-        Ok(over.take(limit).map(|kept| kept.span.id.clone()).collect())
+        Ok(self.lock().table.completed_before(cutoff, limit))
     }
 
     async fn remove(&self, ids: &[SpanId]) -> Result<u64, StoreError> {
-        let mut state = self.lock();
-        let before = state.spans.len();
-        state
-            .spans
-            .retain(|id, kept| !(kept.span.processing.complete && ids.contains(id)));
-        Ok((before - state.spans.len()) as u64)
+        Ok(self.lock().table.remove(ids))
     }
 
     async fn heartbeat(&self, worker: &str) -> Result<Vec<String>, StoreError> {

@@ -108,7 +108,7 @@ impl DueQuery<'_> {
 }
 
 /// What follows an execution, decided in the same change.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Next {
     /// The next interval is due already: this is it.
     Planned(Planned),

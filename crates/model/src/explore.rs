@@ -1,0 +1,53 @@
+//! Going through all states of a scenario, or until something is found.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
+use std::thread::available_parallelism;
+
+use stateright::{Checker, HasDiscoveries, Model};
+
+use crate::protocol::{Action, Protocol};
+use crate::scenario::Scenario;
+
+/// A broken protocol may have no end of states; what is to be found in it is found before these.
+const STATES_MAX: usize = 20_000_000;
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Explored {
+    /// How many different states there are.
+    pub states: usize,
+    /// How many steps lead from one of them to another.
+    pub steps: usize,
+    /// What was found, with the actions that lead there: violations of what must always hold, and
+    /// examples of what must be possible.
+    pub found: BTreeMap<&'static str, Vec<Action>>,
+}
+
+/// Goes through all states.
+pub fn explore(scenario: Scenario) -> Explored {
+    let threads = available_parallelism().map_or(1, NonZeroUsize::get);
+    let checker = Protocol(scenario).checker().threads(threads);
+    Explored::from(&checker.spawn_dfs().join())
+}
+
+/// Looks for violations of these properties, the shortest first, until it has one of each.
+pub fn look_for(scenario: Scenario, properties: &[&'static str]) -> Explored {
+    let all: BTreeSet<_> = properties.iter().copied().collect();
+    let checker = Protocol(scenario).checker().target_state_count(STATES_MAX);
+    let checker = checker.finish_when(HasDiscoveries::AllOf(all));
+    Explored::from(&checker.spawn_bfs().join())
+}
+
+impl<C: Checker<Protocol>> From<&C> for Explored {
+    fn from(checker: &C) -> Self {
+        let discoveries = checker.discoveries().into_iter();
+        Self {
+            states: checker.unique_state_count(),
+            steps: checker.state_count(),
+            found: discoveries
+                .map(|(name, path)| (name, path.into_actions()))
+                .collect(),
+        }
+    }
+}

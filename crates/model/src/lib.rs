@@ -1,0 +1,63 @@
+//! The model of the protocol: all that can happen to one target, in every order.
+//!
+//! [Stateright](https://docs.rs/stateright) goes through every state that a [`Scenario`] can come
+//! to, and looks in each whether what must hold does hold. The simulation draws some orders of
+//! events and runs the real programs in them; the model runs only their rules, but leaves no order
+//! out.
+//!
+//! # What is real
+//!
+//! - What is next is decided by [`next_step`](sampler_domain::next_step), the intervals, ids and
+//!   usages are those of `sampler_domain`.
+//! - What is kept changes by the rules of the store in memory
+//!   ([`Table`](sampler_store::table::Table)), which passes the same contract suite as MongoDB.
+//! - Receiver and worker are the steps of `receiver/src/controllers.rs` and `worker/src/drive.rs`,
+//!   written again: one function for each stretch between two calls, and no I/O.
+//!
+//! # What can happen
+//!
+//! - Requests and answers are lost, repeated and reordered: whatever the provider has sent may be
+//!   taken to the store at any later time by any receiver, once, never or again and again.
+//! - A receiver looks at the clock, sleeps, and calls the store later, though not later than
+//!   [`Scenario::hold`]. There are as many receivers as there are requests.
+//! - Each worker is between two steps at any time: it has read, or decided on a change, or posted.
+//!   There it may die, and lose its memory; or sleep while all others go on, and wake up with what
+//!   it read long ago, for its memory is a part of the state.
+//! - A change that is answered, and whose answer is lost, is a worker that dies after it.
+//! - A usage that was posted arrives at any later time or never, whether its worker still waits for
+//!   it or not. Abacus counts it unless `dedup_id` and timestamps are those of one that counts.
+//! - The clock goes on at any time; complete spans are removed once their retention is over.
+//!
+//! # Liveness
+//!
+//! Stateright has `eventually`, but it does not see a run that goes round in circles, nor one that
+//! joins another, and it knows no fairness: workers that die for ever never complete anything. So
+//! liveness is an invariant here ([`LIVENESS`]). In every state, if faults cease and no more events
+//! come, one fair run is worked out from there: what is on its way arrives, the workers go on with
+//! what they remember, and then read what is due until nothing is. Every span with an end must be
+//! complete by then. So no state is a dead end, and none waits for a particular worker.
+//!
+//! # What is bounded
+//!
+//! One target, at most two spans of up to three intervals by the minute, at most five moments of
+//! one clock that all share, and two workers with one span in hand each. In MongoDB a start looks
+//! for an overlap before it inserts; here both is one step. Span adoption from an original Sampler
+//! and changes of the policy are left to the simulation. States are told apart by 64-bit hashes.
+
+mod explore;
+mod properties;
+mod protocol;
+mod receiver;
+mod scenario;
+mod state;
+mod worker;
+
+pub use explore::{Explored, explore, look_for};
+pub use properties::{
+    ALL_REMOVED, AS_PLANNED, CONSERVATION, COUNTED_ONCE, DUE_BY_END, KEPT_ONCE, LIVENESS,
+    MUST_HAPPEN, MUST_HOLD, ONE_OPEN_SPAN, OVERSLEPT, SAMPLED_COUNTS, TAKEN_BACK, WITHIN_END,
+};
+pub use protocol::{Action, Protocol};
+pub use receiver::Request;
+pub use scenario::{Event, Mutant, Scenario, at, start, stop};
+pub use state::{Change, History, Memory, Message, Provider, State, Worker};

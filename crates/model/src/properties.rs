@@ -1,0 +1,138 @@
+//! What must hold in every state.
+
+use sampler_domain::Span;
+use sampler_store::table::Kept;
+use stateright::Property;
+
+use crate::protocol::Protocol;
+use crate::state::{State, Worker};
+
+/// Never two open spans of one target.
+pub const ONE_OPEN_SPAN: &str = "a target has one open span at the most";
+/// An event that was kept once is never kept again.
+pub const KEPT_ONCE: &str = "an event is kept once at the most";
+/// Never more than one usage for an interval.
+pub const COUNTED_ONCE: &str = "an interval counts once at the most";
+/// Never a usage for an interval that was not planned.
+pub const AS_PLANNED: &str = "what counts was planned";
+/// Never a plan beyond an end that was known to the store when the plan was kept.
+pub const WITHIN_END: &str = "no plan passes an end that is known";
+/// A stop is not forgotten by who writes down when to look next: a stopped span is due by its end,
+/// unless a failure put it off.
+pub const DUE_BY_END: &str = "a stopped span is due by its end";
+/// What is noted as executed counts, to the millisecond, and nothing else but what is planned.
+pub const SAMPLED_COUNTS: &str = "what counts adds up to sampled_to - start";
+/// What counts for a complete span adds up to its length, and does so for good.
+pub const CONSERVATION: &str = "what counts for a complete span adds up to end - start";
+/// Whatever happened, once faults cease every stopped span gets complete.
+pub const LIVENESS: &str = "every stopped span ends complete";
+
+/// All that must hold.
+pub const MUST_HOLD: [&str; 9] = [
+    ONE_OPEN_SPAN,
+    KEPT_ONCE,
+    COUNTED_ONCE,
+    AS_PLANNED,
+    WITHIN_END,
+    DUE_BY_END,
+    SAMPLED_COUNTS,
+    CONSERVATION,
+    LIVENESS,
+];
+
+/// Some run gets through all of it.
+pub const ALL_REMOVED: &str = "every span can be complete and removed";
+/// Some run samples beyond a late stop, and takes that back.
+pub const TAKEN_BACK: &str = "usage can be taken back";
+/// In some run a worker sleeps through all of it.
+pub const OVERSLEPT: &str = "a worker can wake up when its span was removed";
+
+/// All that must be possible: a model in which nothing happens holds, too.
+pub const MUST_HAPPEN: [&str; 3] = [ALL_REMOVED, TAKEN_BACK, OVERSLEPT];
+
+/// All of them.
+pub(crate) fn all() -> Vec<Property<Protocol>> {
+    vec![
+        Property::always(ONE_OPEN_SPAN, |_, state: &State| has_one_open_span(state)),
+        Property::always(KEPT_ONCE, |_, state: &State| {
+            state.history.kept.iter().all(|times| *times <= 1)
+        }),
+        Property::always(COUNTED_ONCE, |_, state: &State| {
+            counts_intervals_once(state)
+        }),
+        Property::always(AS_PLANNED, |_, state: &State| {
+            counts_what_was_planned(state)
+        }),
+        Property::always(WITHIN_END, |_, state: &State| !state.history.passed_an_end),
+        Property::always(DUE_BY_END, |_, state: &State| {
+            state.table.all().all(|kept| is_due_by_end(state, kept))
+        }),
+        Property::always(SAMPLED_COUNTS, |_, state: &State| {
+            spans(state).all(|span| counts_what_is_sampled(state, span))
+        }),
+        Property::always(CONSERVATION, |_, state: &State| is_conserved(state)),
+        Property::always(LIVENESS, |protocol: &Protocol, state: &State| {
+            let rest = protocol.come_to_rest(state);
+            spans(&rest).all(|span| span.end.is_none() || span.processing.complete)
+        }),
+        Property::sometimes(ALL_REMOVED, |_, state: &State| {
+            state.history.kept.iter().all(|times| *times == 1) && spans(state).next().is_none()
+        }),
+        Property::sometimes(TAKEN_BACK, |_, state: &State| {
+            state.counted.iter().any(|usage| usage.duration < 0)
+        }),
+        Property::sometimes(OVERSLEPT, |_, state: &State| {
+            let mut in_hand = state.workers.iter().filter_map(Worker::span);
+            in_hand.any(|span| state.table.find(&span.id).is_none())
+        }),
+    ]
+}
+
+fn spans(state: &State) -> impl Iterator<Item = &Span> {
+    state.table.all().map(|kept| &kept.span)
+}
+
+fn has_one_open_span(state: &State) -> bool {
+    spans(state).filter(|span| span.end.is_none()).count() <= 1
+}
+
+fn counts_intervals_once(state: &State) -> bool {
+    // What counts is in the order of spans and intervals.
+    let of = state.counted.iter();
+    let pairs = of.clone().zip(of.skip(1));
+    pairs
+        .into_iter()
+        .all(|(one, next)| (&one.span, one.interval) != (&next.span, next.interval))
+}
+
+fn counts_what_was_planned(state: &State) -> bool {
+    state.counted.iter().all(|usage| {
+        let (start, end) = usage.interval;
+        let plan = (usage.span.clone(), start, end);
+        state.history.planned.contains(&plan)
+    })
+}
+
+fn is_due_by_end(state: &State, kept: &Kept) -> bool {
+    let Kept { span, due_at, .. } = kept;
+    let Some(end) = span.end else {
+        return true;
+    };
+    let is_over = span.processing.complete || span.processing.attempts > 0;
+    is_over || due_at.is_none_or(|due_at| due_at <= end.max(state.now))
+}
+
+/// The usage of what is planned may count already, or not yet.
+fn counts_what_is_sampled(state: &State, span: &Span) -> bool {
+    let planned = span.processing.planned.as_ref();
+    let billed = state.billed(&span.id, planned.map(|planned| planned.interval));
+    billed == span.sampled_to().since(span.start)
+}
+
+fn is_conserved(state: &State) -> bool {
+    let complete = spans(state).filter(|span| span.processing.complete);
+    let mut lengths = complete.map(|span| (&span.id, span.end.map(|end| end.since(span.start))));
+    let kept = lengths.all(|(id, length)| length == Some(state.billed(id, None)));
+    let mut removed = state.history.removed.iter();
+    kept && removed.all(|(id, length)| *length == state.billed(id, None))
+}

@@ -1,0 +1,186 @@
+//! Who may do what in a state, and what becomes of it.
+
+use std::sync::Arc;
+
+use sampler_domain::{SpanId, Timestamp};
+use stateright::{Model, Property};
+
+use crate::receiver::Request;
+use crate::scenario::Scenario;
+use crate::state::{Message, State, Worker};
+use crate::{properties, receiver, worker};
+
+/// More steps than any span of a scenario needs to its end.
+const STEPS_MAX: usize = 200;
+
+/// The protocol, in one scenario.
+#[derive(Clone, Debug)]
+pub struct Protocol(pub Scenario);
+
+/// What happens next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// The clock goes on to its next moment.
+    Tick(Timestamp),
+    /// A receiver takes an event to the store, for the first time or again.
+    TakeToStore(Request),
+    /// The provider hears the answer to its event.
+    Answered,
+    /// A worker reads a span that is due.
+    Read(usize, SpanId),
+    /// A worker takes the next step with what it has in hand.
+    GoOn(usize),
+    /// A worker waits no longer for the answer to a post.
+    GiveUp(usize),
+    /// A worker dies, or its call was answered and the answer was lost.
+    WorkerDies(usize),
+    /// A usage arrives at Abacus.
+    Arrive(Arc<Message>),
+    /// A complete span is removed, as its retention is over.
+    Remove(SpanId),
+}
+
+impl Model for Protocol {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State::new(&self.0)]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        actions.extend(self.0.moment_after(state.now).map(Action::Tick));
+        self.receiver_actions(state, actions);
+        self.worker_actions(state, actions);
+        actions.extend(state.in_flight.iter().cloned().map(Action::Arrive));
+        actions.extend(self.removable(state).into_iter().map(Action::Remove));
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut state = last.clone();
+        self.act(&mut state, action);
+        state.sort();
+        Some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        properties::all()
+    }
+}
+
+impl Protocol {
+    fn receiver_actions(&self, state: &State, actions: &mut Vec<Action>) {
+        if state.provider.answered {
+            actions.push(Action::Answered);
+        }
+        for event in 0..state.provider.sent.len() {
+            if let Some(admitted) = receiver::outcome(&self.0, state, event) {
+                actions.push(Action::TakeToStore(Request { event, admitted }));
+            }
+        }
+    }
+
+    fn worker_actions(&self, state: &State, actions: &mut Vec<Action>) {
+        for index in distinct(&state.workers) {
+            let worker = &state.workers[index];
+            if *worker == Worker::Idle {
+                let due = worker::due(state).into_iter();
+                actions.extend(due.map(|span| Action::Read(index, span)));
+                continue;
+            }
+            actions.push(Action::WorkerDies(index));
+            if worker::can_go_on(state, worker) {
+                actions.push(Action::GoOn(index));
+            }
+            if worker::may_give_up(&self.0, worker) {
+                actions.push(Action::GiveUp(index));
+            }
+        }
+    }
+
+    fn removable(&self, state: &State) -> Vec<SpanId> {
+        let cutoff = state.now.plus(-self.0.retention);
+        state.table.completed_before(cutoff, usize::MAX)
+    }
+
+    fn act(&self, state: &mut State, action: Action) {
+        match action {
+            Action::Tick(now) => self.tick(state, now),
+            Action::TakeToStore(request) => receiver::take_to_store(&self.0, state, &request),
+            Action::Answered => self.go_to_next_event(state),
+            Action::Read(worker, span) => worker::read(&self.0, state, worker, &span),
+            Action::GoOn(worker) => worker::go_on(&self.0, state, worker),
+            Action::GiveUp(worker) => worker::give_up(&self.0, state, worker),
+            Action::WorkerDies(worker) => state.workers[worker] = Worker::Idle,
+            Action::Arrive(message) => worker::arrive(state, &message),
+            Action::Remove(span) => remove(state, &span),
+        }
+    }
+
+    fn tick(&self, state: &mut State, now: Timestamp) {
+        state.now = now;
+        for sent in &mut state.provider.sent {
+            if *sent <= now.plus(-self.0.hold) {
+                *sent = Timestamp::MIN;
+            }
+        }
+    }
+
+    fn go_to_next_event(&self, state: &mut State) {
+        let provider = &mut state.provider;
+        provider.event += 1;
+        provider.answered = false;
+        if provider.event < self.0.events.len() {
+            provider.sent.push(state.now);
+        }
+    }
+
+    /// What becomes of a state if no more faults happen and no more events come: what is on its
+    /// way arrives, the workers end what they have in hand, with whatever they remember, and all
+    /// that is due is driven, long after the end of the scenario.
+    pub(crate) fn come_to_rest(&self, state: &State) -> State {
+        let mut state = state.clone();
+        for worker in 0..state.workers.len() {
+            self.run(&mut state, worker);
+        }
+        state.now = self.0.moments[self.0.moments.len() - 1].plus(self.0.retry.max(60_000));
+        for _ in 0..STEPS_MAX {
+            let has_end = |id: &SpanId| state.table.find(id).is_some_and(|span| span.end.is_some());
+            let Some(span) = worker::due(&state).into_iter().find(has_end) else {
+                break;
+            };
+            worker::read(&self.0, &mut state, 0, &span);
+            self.run(&mut state, 0);
+        }
+        state
+    }
+
+    /// Lets one worker go on until it has nothing in hand.
+    fn run(&self, state: &mut State, worker: usize) {
+        for _ in 0..STEPS_MAX {
+            while let Some(message) = state.in_flight.pop_first() {
+                worker::arrive(state, &message);
+            }
+            if state.workers[worker] == Worker::Idle {
+                return;
+            }
+            worker::go_on(&self.0, state, worker);
+        }
+    }
+}
+
+fn remove(state: &mut State, id: &SpanId) {
+    let span = state.table.find(id);
+    let length = span.and_then(|span| span.end.map(|end| end.since(span.start)));
+    let removed = Arc::make_mut(&mut state.table).remove(std::slice::from_ref(id));
+    if removed > 0 {
+        let length = length.unwrap_or_default();
+        state.history.removed.insert(id.clone(), length);
+    }
+}
+
+/// The indices of those that differ from the one before: what one of two that are alike may do,
+/// the other need not do, too.
+fn distinct<T: PartialEq>(all: &[T]) -> impl Iterator<Item = usize> {
+    (0..all.len()).filter(|index| *index == 0 || all[*index] != all[*index - 1])
+}

@@ -1,0 +1,130 @@
+//! What a receiver does, as `receiver/src/controllers.rs` does it: look at the clock, then one call
+//! of the store.
+
+use std::sync::Arc;
+
+use sampler_domain::{Span, SpanId, StartEvent, StopEvent, Timestamp};
+use sampler_store::{NewSpan, NewStop, Started, Stopped};
+use uuid::Uuid;
+
+use crate::scenario::{Event, Mutant, Scenario};
+use crate::state::State;
+
+/// An event that a receiver has let in and takes to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Which event.
+    pub event: usize,
+    /// Whether its timestamp was within the slack.
+    pub admitted: bool,
+}
+
+impl Event {
+    fn timestamp(&self) -> Timestamp {
+        match self {
+            Self::Start(event) => event.timestamp,
+            Self::Stop(event) => event.timestamp,
+        }
+    }
+}
+
+/// What looking at the clock can have come to for an event that a receiver takes to the store
+/// now: within the slack (true) or not. It looked at most [`Scenario::hold`] ago, and not before
+/// the event was sent.
+///
+/// An event outside the slack changes nothing, and an answer to it nobody waits for if the provider
+/// has gone on.
+pub(crate) fn outcome(scenario: &Scenario, state: &State, event: usize) -> Option<bool> {
+    let timestamp = scenario.events[event].timestamp();
+    let since = state.provider.sent[event].max(state.now.plus(-scenario.hold));
+    let looks = scenario.moments.iter();
+    let mut looks = looks.filter(|moment| (since..=state.now).contains(*moment));
+    if looks.any(|moment| scenario.slack.admits(timestamp, *moment)) {
+        return Some(true);
+    }
+    (event == state.provider.event).then_some(false)
+}
+
+/// A receiver takes an event to the store, and answers. Only what is answered with 201 lets the
+/// provider go on; whether that answer arrives is another question.
+pub(crate) fn take_to_store(scenario: &Scenario, state: &mut State, request: &Request) {
+    let kept = match &scenario.events[request.event] {
+        Event::Start(event) if request.admitted => start(scenario, state, event),
+        Event::Stop(event) if request.admitted => stop(state, event),
+        Event::Start(event) => old_start(state, event),
+        Event::Stop(event) => old_stop(state, event),
+    };
+    if kept == Answer::Kept {
+        state.history.kept[request.event] += 1;
+    }
+    if kept != Answer::Refused && request.event == state.provider.event {
+        state.provider.answered = true;
+    }
+}
+
+/// What the provider is answered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    /// 201, and it was kept now.
+    Kept,
+    /// 201, as it was kept before.
+    Repeated,
+    /// Something else.
+    Refused,
+}
+
+fn start(scenario: &Scenario, state: &mut State, event: &StartEvent) -> Answer {
+    let id = SpanId::new(event.timestamp, state.history.opened);
+    let span = Span::started(id, event.clone());
+    if scenario.is_broken(Mutant::StartsWithoutIndexes) {
+        Arc::make_mut(&mut state.table).insert_original(span);
+        state.history.opened += 1;
+        return Answer::Kept;
+    }
+    let new = NewSpan {
+        due_at: scenario.policy.open_due_at(&span.target, span.start),
+        span,
+        now: state.now,
+        may_overlap: false,
+    };
+    match Arc::make_mut(&mut state.table).start(new) {
+        Started::Opened => {
+            state.history.opened += 1;
+            Answer::Kept
+        }
+        Started::Repeated => Answer::Repeated,
+        Started::IdTaken(_) | Started::AlreadyOpen | Started::Overlaps { .. } => Answer::Refused,
+    }
+}
+
+fn stop(state: &mut State, event: &StopEvent) -> Answer {
+    let new = NewStop {
+        event: event.clone(),
+        correlation_id: Uuid::nil(),
+    };
+    match Arc::make_mut(&mut state.table).stop(new) {
+        Stopped::Ended => Answer::Kept,
+        Stopped::Repeated => Answer::Repeated,
+        Stopped::IdTaken(_) | Stopped::NotOpen | Stopped::BeforeStart { .. } => Answer::Refused,
+    }
+}
+
+/// A start outside the slack is taken only where it is the repeat of one that was kept.
+fn old_start(state: &State, event: &StartEvent) -> Answer {
+    let earlier = event.id.as_ref().and_then(|id| state.table.started_by(id));
+    repeated(earlier.is_some_and(|span| event.differences(span).is_empty()))
+}
+
+/// A stop outside the slack is taken only where it is the repeat of one that was kept.
+fn old_stop(state: &State, event: &StopEvent) -> Answer {
+    let earlier = event.id.as_ref().and_then(|id| state.table.stopped_by(id));
+    repeated(earlier.is_some_and(|span| event.differences(span).is_empty()))
+}
+
+fn repeated(is_repeat: bool) -> Answer {
+    if is_repeat {
+        Answer::Repeated
+    } else {
+        Answer::Refused
+    }
+}

@@ -1,0 +1,195 @@
+//! What happens in a model: the events, the clock, the settings, and what is broken on purpose.
+
+use sampler_domain::{
+    EventId, Granularities, Granularity, Id, Measures, Policy, Slack, StartEvent, StopEvent,
+    Target, Timestamp,
+};
+
+/// The moment that the seconds of a scenario count from: 2026-03-10T12:00:00 UTC.
+const ORIGIN: i64 = 1_773_144_000_000;
+
+/// `seconds` after the origin.
+pub fn at(seconds: i64) -> Timestamp {
+    Timestamp::clamped(ORIGIN + seconds * 1_000)
+}
+
+/// What a provider reports.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The usage starts.
+    Start(StartEvent),
+    /// The usage stops.
+    Stop(StopEvent),
+}
+
+/// A protocol that is broken in one place. The model must find each of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// Changes do not require the version that the span was read with.
+    IgnoresVersion,
+    /// Changes do not require the end that the span was read with.
+    IgnoresEnd,
+    /// Each attempt to post draws a new id for the usage.
+    GuidPerAttempt,
+    /// Each attempt to post works out the timestamps anew, from the clock.
+    TimestampPerAttempt,
+    /// A span is complete as soon as it has an end and no plan, wherever sampling stands.
+    CompletesWithoutComparing,
+    /// The usage is posted before its plan is kept.
+    PostsBeforePlanning,
+    /// A worker executes only what it has planned itself.
+    LeavesPlansOfOthers,
+    /// A start is inserted without unique indexes: nothing is compared with what is there.
+    StartsWithoutIndexes,
+}
+
+/// What happens in a model.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// What the provider reports.
+    pub events: Vec<Event>,
+    /// Whether it sends each event only once the one before was answered, as it must, or all of
+    /// them at once.
+    pub in_order: bool,
+    /// The moments that the clock goes through.
+    pub moments: Vec<Timestamp>,
+    /// How many workers there are.
+    pub workers: usize,
+    /// How spans are sampled.
+    pub policy: Policy,
+    /// How far events may lie from the clock.
+    pub slack: Slack,
+    /// How long complete spans are kept, ms.
+    pub retention: i64,
+    /// How long a receiver may take, at the most, from looking at the clock to its call of the
+    /// store, ms; one that takes longer has died.
+    pub hold: i64,
+    /// How often in a row a failure to deliver an interval is noted.
+    pub failures: u32,
+    /// How long a span waits after such a failure, ms.
+    pub retry: i64,
+    /// What is broken.
+    pub mutant: Option<Mutant>,
+}
+
+impl Scenario {
+    /// All scenarios, by name.
+    pub fn all() -> [(&'static str, Self); 3] {
+        [
+            ("update", Self::update()),
+            ("disorder", Self::disorder()),
+            ("outage", Self::outage()),
+        ]
+    }
+
+    /// One target that is started, updated (a stop and a start at one moment) and stopped: late,
+    /// in time or ahead of time. Two workers; complete spans are removed while there is still
+    /// something going on.
+    pub fn update() -> Self {
+        Self {
+            events: vec![
+                start("first start", 30),
+                stop("update's stop", 90),
+                start("update's start", 90),
+                stop("last stop", 100),
+            ],
+            in_order: true,
+            moments: [30, 90, 120, 150, 180].map(at).to_vec(),
+            workers: 2,
+            policy: Policy {
+                granularities: Granularities::all(Granularity::Minute),
+                grace: 0,
+            },
+            slack: Slack {
+                past: 30_000,
+                future: 60_000,
+            },
+            retention: 60_000,
+            hold: 30_000,
+            failures: 0,
+            retry: 30_000,
+            mutant: None,
+        }
+    }
+
+    /// The same from a provider that does not wait for answers, so that its events come in any
+    /// order.
+    pub fn disorder() -> Self {
+        Self {
+            in_order: false,
+            ..Self::update()
+        }
+    }
+
+    /// One target that is started and stopped, with more time, a grace for late stops, and workers
+    /// that note up to two failures of Abacus in a row.
+    pub fn outage() -> Self {
+        Self {
+            events: vec![start("start", 30), stop("stop", 90)],
+            moments: [30, 80, 130, 190, 260].map(at).to_vec(),
+            policy: Policy {
+                granularities: Granularities::all(Granularity::Minute),
+                grace: 10_000,
+            },
+            slack: Slack {
+                past: 100_000,
+                future: 10_000,
+            },
+            retention: 160_000,
+            hold: 60_000,
+            failures: 2,
+            ..Self::update()
+        }
+    }
+
+    /// The same with something broken.
+    #[must_use]
+    pub fn broken(mut self, mutant: Mutant) -> Self {
+        self.mutant = Some(mutant);
+        self
+    }
+
+    /// Whether this is what is broken.
+    pub fn is_broken(&self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
+    }
+
+    /// The moment after `now`; none at the end of the scenario.
+    pub fn moment_after(&self, now: Timestamp) -> Option<Timestamp> {
+        self.moments.iter().copied().find(|moment| *moment > now)
+    }
+}
+
+/// A start event of the one target.
+pub fn start(id: &str, seconds: i64) -> Event {
+    Event::Start(StartEvent {
+        id: Some(event_id(id)),
+        timestamp: at(seconds),
+        target: target(),
+        measures: Measures::default(),
+    })
+}
+
+/// A stop event of the one target.
+pub fn stop(id: &str, seconds: i64) -> Event {
+    Event::Stop(StopEvent {
+        id: Some(event_id(id)),
+        timestamp: at(seconds),
+        target: target(),
+    })
+}
+
+fn event_id(text: &str) -> EventId {
+    Id::from_store(text)
+}
+
+fn target() -> Target {
+    Target {
+        organization_id: event_id("o"),
+        space_id: event_id("s"),
+        consumer_id: event_id("c"),
+        resource_id: event_id("r"),
+        plan_id: event_id("p"),
+        resource_instance_id: event_id("i"),
+    }
+}

@@ -1,0 +1,4 @@
+//! The model, and what it must find.
+
+mod mutants;
+mod protocol;

@@ -1,0 +1,85 @@
+//! A protocol that is broken in one place breaks the model. One that found none would prove
+//! nothing.
+
+use sampler_model::{
+    AS_PLANNED, CONSERVATION, COUNTED_ONCE, DUE_BY_END, KEPT_ONCE, LIVENESS, Mutant, ONE_OPEN_SPAN,
+    SAMPLED_COUNTS, Scenario, WITHIN_END, look_for,
+};
+
+/// The model must find a way to break each of these.
+fn assert_breaks(scenario: Scenario, properties: &[&'static str]) {
+    let explored = look_for(scenario, properties);
+    for property in properties {
+        let Some(actions) = explored.found.get(property) else {
+            panic!("{} states, and it holds: {property}", explored.states);
+        };
+        println!("{property}: broken by {} actions", actions.len());
+    }
+}
+
+#[test]
+fn changes_without_the_version_are_found() {
+    let broken = Scenario::update().broken(Mutant::IgnoresVersion);
+    assert_breaks(broken, &[SAMPLED_COUNTS, CONSERVATION]);
+}
+
+#[test]
+fn a_random_id_per_attempt_is_found() {
+    let broken = Scenario::update().broken(Mutant::GuidPerAttempt);
+    assert_breaks(broken, &[COUNTED_ONCE, CONSERVATION]);
+}
+
+#[test]
+fn timestamps_worked_out_at_sending_are_found() {
+    let broken = Scenario::update().broken(Mutant::TimestampPerAttempt);
+    assert_breaks(broken, &[COUNTED_ONCE, CONSERVATION]);
+}
+
+#[test]
+fn completing_without_comparing_the_end_is_found() {
+    let broken = Scenario::update().broken(Mutant::CompletesWithoutComparing);
+    assert_breaks(broken, &[CONSERVATION]);
+}
+
+/// It costs time and a detour, not money: what is planned beyond the end is taken back.
+#[test]
+fn changes_without_the_end_are_found() {
+    let broken = Scenario::update().broken(Mutant::IgnoresEnd);
+    assert_breaks(broken, &[WITHIN_END, DUE_BY_END]);
+}
+
+#[test]
+fn posting_before_the_plan_is_kept_is_found() {
+    let broken = Scenario::update().broken(Mutant::PostsBeforePlanning);
+    assert_breaks(broken, &[AS_PLANNED, CONSERVATION]);
+}
+
+#[test]
+fn leaving_the_plans_of_dead_workers_is_found() {
+    let broken = Scenario::update().broken(Mutant::LeavesPlansOfOthers);
+    assert_breaks(broken, &[LIVENESS]);
+}
+
+#[test]
+fn starts_without_unique_indexes_are_found() {
+    let broken = Scenario::update().broken(Mutant::StartsWithoutIndexes);
+    assert_breaks(broken, &[ONE_OPEN_SPAN, KEPT_ONCE]);
+}
+
+/// A repeat is let in after the span that it would be recognised by was removed.
+#[test]
+fn a_retention_below_the_slack_is_found() {
+    let mut broken = Scenario::update();
+    broken.hold = 0;
+    broken.retention = broken.slack.past - 10_000;
+    assert_breaks(broken, &[KEPT_ONCE]);
+}
+
+/// The same, where a receiver looks at the clock in time and calls the store later: the retention
+/// must be longer than the slack by what a receiver may take.
+#[test]
+fn a_retention_that_is_just_the_slack_is_found() {
+    let mut broken = Scenario::update();
+    broken.retention = broken.slack.past;
+    assert_breaks(broken, &[KEPT_ONCE]);
+}

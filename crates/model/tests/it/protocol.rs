@@ -1,0 +1,31 @@
+//! The protocol holds in every state of every scenario.
+
+use sampler_model::{MUST_HAPPEN, MUST_HOLD, Scenario, explore};
+
+fn assert_holds(scenario: Scenario, states_min: usize) {
+    let explored = explore(scenario);
+    println!("{} states, {} steps", explored.states, explored.steps);
+    for property in MUST_HOLD {
+        let violation = explored.found.get(property);
+        assert!(violation.is_none(), "broken: {property}, by {violation:#?}");
+    }
+    for property in MUST_HAPPEN {
+        assert!(explored.found.contains_key(property), "never: {property}");
+    }
+    assert!(explored.states >= states_min, "{} states", explored.states);
+}
+
+#[test]
+fn an_update_between_two_workers() {
+    assert_holds(Scenario::update(), 700_000);
+}
+
+#[test]
+fn events_in_any_order() {
+    assert_holds(Scenario::disorder(), 250_000);
+}
+
+#[test]
+fn a_late_stop_while_abacus_fails() {
+    assert_holds(Scenario::outage(), 250_000);
+}
