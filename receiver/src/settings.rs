@@ -96,7 +96,7 @@ const SAMPLING_IF_KNOWN: [Setting; 3] = {
 };
 
 /// Environment variables and keys of the worker alone.
-const OF_THE_WORKER: [&str; 32] = [
+const OF_THE_WORKER: [&str; 36] = [
     "COLLECTOR_URL",
     "abacus.collector_url",
     "SAMPLER_POST_TIMEOUT",
@@ -129,6 +129,10 @@ const OF_THE_WORKER: [&str; 32] = [
     "cleanup.threshold",
     "SAMPLER_RETENTION",
     "cleanup.retention",
+    "SAMPLER_SHADOW",
+    "shadow.enabled",
+    "SAMPLER_SHADOW_INTERVAL",
+    "shadow.interval",
 ];
 
 /// The receiver on the command line.

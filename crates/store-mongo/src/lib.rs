@@ -24,8 +24,8 @@ use mongodb::options::{
 use mongodb::{Client, Collection, Database};
 use sampler_domain::{EventId, Planned, Policy, Span, SpanId, Timestamp};
 use sampler_store::{
-    Adopted, Changed, DueQuery, Failure, NewSpan, NewStop, Next, SpanStore, Started, Stopped,
-    StoreError,
+    Adopted, Changed, DueQuery, Failure, NewSpan, NewStop, Next, Page, SpanPages, SpanStore,
+    Started, Stopped, StoreError,
 };
 
 pub use migrate::MigrationError;
@@ -202,5 +202,12 @@ impl SpanStore for MongoStore {
         self.run(async move { database.run_command(doc! { "ping": 1 }).await })
             .await?;
         Ok(())
+    }
+}
+
+#[async_trait]
+impl SpanPages for MongoStore {
+    async fn page(&self, after: Option<&SpanId>, limit: usize) -> Result<Page, StoreError> {
+        self.page_of_spans(after, limit).await
     }
 }

@@ -11,6 +11,6 @@ pub mod memory;
 mod port;
 
 pub use port::{
-    Adopted, Changed, DueQuery, Failure, NewSpan, NewStop, Next, SpanStore, Started, Stopped,
-    StoreError,
+    Adopted, Changed, DueQuery, Failure, NewSpan, NewStop, Next, Page, SpanPages, SpanStore,
+    Started, Stopped, StoreError,
 };

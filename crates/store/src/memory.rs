@@ -2,6 +2,7 @@
 //! written the obvious way.
 
 use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
@@ -9,8 +10,8 @@ use sampler_domain::partition::partition_of;
 use sampler_domain::{EventId, Planned, Policy, Span, SpanId, Target, Timestamp, next_step};
 
 use crate::{
-    Adopted, Changed, DueQuery, Failure, NewSpan, NewStop, Next, SpanStore, Started, Stopped,
-    StoreError,
+    Adopted, Changed, DueQuery, Failure, NewSpan, NewStop, Next, Page, SpanPages, SpanStore,
+    Started, Stopped, StoreError,
 };
 
 /// How long a worker counts as alive after a heartbeat, ms.
@@ -326,14 +327,35 @@ impl SpanStore for MemoryStore {
     }
 }
 
+#[async_trait]
+impl SpanPages for MemoryStore {
+    async fn page(&self, after: Option<&SpanId>, limit: usize) -> Result<Page, StoreError> {
+        let state = self.lock();
+        let behind = (after.map_or(Unbounded, Excluded), Unbounded);
+        let spans = state.spans.range::<SpanId, _>(behind).take(limit);
+        let spans: Vec<Span> = spans.map(|(_, kept)| kept.span.clone()).collect();
+        let last = spans.last().filter(|_| spans.len() == limit);
+        Ok(Page {
+            next: last.map(|span| span.id.clone()),
+            spans,
+            unreadable: 0,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::contract::support::{Shared, at};
 
-    fn store() -> Shared {
+    #[tokio::test]
+    async fn pages_hold_each_span_once() {
+        crate::contract::pages_hold_each_span_once(&*store()).await;
+    }
+
+    fn store() -> Arc<MemoryStore> {
         Arc::new(MemoryStore::new(|| at(0)))
     }
 
-    crate::store_contract_tests!(std::future::ready(store()));
+    crate::store_contract_tests!(std::future::ready(store() as Shared));
 }
