@@ -5,6 +5,7 @@
 mod landscape;
 mod lifecycle;
 mod main_job;
+mod oidc;
 mod original;
 mod outages;
 mod secured;
