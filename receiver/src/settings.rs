@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use sampler_domain::{Granularity, Policy, Slack};
+use sampler_service::http::Tls;
 use sampler_service::problem::catalogue;
 use sampler_service::security::{SECURITY, SecuritySettings};
 use sampler_service::settings::{
     self, DATABASE, DatabaseSettings, HEALTH, HealthSettings, HttpSettings, Kind, LOG, LogSettings,
-    Printout, Program, Reader, SAMPLING, SLACK, Setting, SlackSettings, read_policy,
+    Printout, Program, Reader, SAMPLING, SLACK, Setting, SlackSettings, TLS, read_policy, read_tls,
 };
 use url::Url;
 
@@ -142,6 +143,7 @@ pub const PROGRAM: Program = Program {
     version: env!("CARGO_PKG_VERSION"),
     settings: &[
         &settings::http("7070"),
+        &TLS,
         &LIMITS,
         &DATABASE,
         &PROVISIONING,
@@ -165,6 +167,8 @@ pub const PROGRAM: Program = Program {
 pub struct Settings {
     /// Where to listen.
     pub http: HttpSettings,
+    /// TLS on that port.
+    pub tls: Option<Tls>,
     /// Where the spans are.
     pub database: DatabaseSettings,
     /// When the receiver counts as well.
@@ -216,6 +220,7 @@ impl Settings {
         }
         Some(Self {
             http: HttpSettings::read(reader),
+            tls: read_tls(reader),
             database: DatabaseSettings::read(reader),
             health: HealthSettings::read(reader),
             log: LogSettings::read(reader),

@@ -8,6 +8,7 @@ mod main_job;
 mod oidc;
 mod original;
 mod outages;
+mod own_tls;
 mod secured;
 mod settings;
 mod takeover;

@@ -184,7 +184,13 @@ const SHADOW: [Setting; 2] = [
 ];
 
 /// Environment variables and keys of the receiver alone.
-const OF_THE_RECEIVER: [&str; 16] = [
+const OF_THE_RECEIVER: [&str; 22] = [
+    "SAMPLER_TLS_CERT_FILE",
+    "tls.cert_file",
+    "SAMPLER_TLS_KEY_FILE",
+    "tls.key_file",
+    "SAMPLER_TLS_CLIENT_CA_FILE",
+    "tls.client_ca_file",
     "MAX_INFLIGHT",
     "limits.inflight",
     "MAX_PAYLOAD",
