@@ -1,5 +1,6 @@
 //! Serving HTTP/1.1, with a limit on everything.
 
+mod heads;
 mod patience;
 mod router;
 mod tls;
@@ -11,9 +12,15 @@ use std::time::Duration;
 
 use anyhow::Context;
 use axum::Router;
+use axum::http::header::{CONNECTION, TRANSFER_ENCODING};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use futures_util::future::{OptionFuture, join};
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -225,13 +232,24 @@ where
 {
     let patience = Patience::new(limits.header_read, limits.idle);
     let stream = TokioIo::new(patience.watch(stream));
+    let (seen, inner) = (patience.clone(), TowerToHyperService::new(router));
+    let service = service_fn(move |request: Request<Incoming>| {
+        let clear = !seen.is_ambiguous() && has_usual_coding(request.headers());
+        let answering = clear.then(|| inner.call(request));
+        async move {
+            match answering {
+                Some(answering) => answering.await,
+                None => Ok(refusal()),
+            }
+        }
+    });
     let connection = http1::Builder::new()
         .timer(patience.clone())
         .header_read_timeout(limits.header_read)
         .max_headers(limits.headers)
         .max_header_size(limits.header_bytes)
         .keep_alive(true)
-        .serve_connection(stream, TowerToHyperService::new(router));
+        .serve_connection(stream, service);
     let mut connection = pin!(connection);
     tokio::select! {
         _ = &mut connection => return,
@@ -247,4 +265,21 @@ where
     }
     connection.as_mut().graceful_shutdown();
     let _ = stop.hard().run_until_cancelled(connection).await;
+}
+
+/// Whether the body comes as it is or in chunks. Other codings, and chunks within chunks, are
+/// understood by nobody we know, and not by all in the same way.
+fn has_usual_coding(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let is_usual = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"chunked");
+    codings.next().is_none_or(is_usual) && codings.next().is_none()
+}
+
+/// The answer to what may be two requests for another reader, as the server library answers what
+/// it cannot understand. What comes behind is not looked at.
+fn refusal() -> Response {
+    let mut refusal = StatusCode::BAD_REQUEST.into_response();
+    let close = HeaderValue::from_static("close");
+    refusal.headers_mut().insert(CONNECTION, close);
+    refusal
 }
