@@ -28,11 +28,12 @@ async fn drip(address: String, head: String, byte: &'static [u8]) -> (Duration, 
     stream.write_all(head.as_bytes()).await.unwrap();
     let (began, mut answer) = (Instant::now(), Vec::new());
     while began.elapsed() < AGES {
-        match timeout(DRIP, stream.read_buf(&mut answer)).await {
-            Ok(Ok(0) | Err(_)) => break,
-            Ok(Ok(_)) => {}
-            Err(_) if stream.write_all(byte).await.is_err() => break,
-            Err(_) => {}
+        let over = match timeout(DRIP, stream.read_buf(&mut answer)).await {
+            Ok(read) => matches!(read, Ok(0) | Err(_)),
+            Err(_) => stream.write_all(byte).await.is_err(),
+        };
+        if over {
+            break;
         }
     }
     (began.elapsed(), String::from_utf8(answer).unwrap())

@@ -4,7 +4,7 @@
 //! - [`abacus`]: a stand-in for the Abacus collector that judges, forgets and lies on demand.
 //! - [`tls`]: certificates, and TLS in front of what speaks without.
 //! - [`uaa`]: a stand-in for UAA, and keys that sign whatever a test wants.
-//! - [`oidc`]: a certified OpenID provider, which is not ours.
+//! - [`oidc`]: a certified `OpenID` provider, which is not ours.
 //! - [`program`]: the real receiver and worker as child processes.
 //! - [`build`]: bodies of events; [`wait_until`]: waiting without sleeping.
 

@@ -1,9 +1,10 @@
-//! A certified OpenID provider (the npm package `oidc-provider`, in the version that
+//! A certified `OpenID` provider (the npm package `oidc-provider`, in the version that
 //! `tests/oidc/package-lock.json` pins) as a child process. It needs Node.js 18 or newer with npm.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use jsonwebtoken::jwk::JwkSet;
@@ -13,6 +14,9 @@ use serde_json::{Value, json};
 
 use crate::program::{Launch, Program};
 use crate::{target_dir, workspace_dir};
+
+/// How long the provider may take for an answer.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What the provider is made of, in `tests/oidc`.
 const FILES: [&str; 3] = ["package.json", "package-lock.json", "server.mjs"];
@@ -37,14 +41,14 @@ impl OidcProvider {
     /// When it is not installed and cannot be, or does not come to listen.
     pub async fn start(clients: &[OidcClient<'_>]) -> Result<Self> {
         let client = |&(id, secret, scope): &OidcClient<'_>| json!({ "client_id": id, "client_secret": secret, "scope": scope });
-        let clients = Value::from_iter(clients.iter().map(client)).to_string();
+        let clients = clients.iter().map(client).collect::<Value>().to_string();
         let folder = tokio::task::spawn_blocking(install).await??;
         let program = launch(&folder, &clients, "0").await?;
         Ok(Self {
             program,
             folder,
             clients,
-            http: Client::new(),
+            http: Client::builder().timeout(TIMEOUT).build()?,
         })
     }
 

@@ -14,19 +14,29 @@ const CODING: &[u8] = b"transfer-encoding";
 /// Looks at one head, byte by byte.
 #[derive(Debug, Default)]
 pub(super) struct Head {
-    /// It has come to its end.
-    over: bool,
-    /// A line that is not empty has come.
-    begun: bool,
+    place: Place,
     previous: u8,
-    /// How much of the line has come, without its end.
-    length: usize,
-    /// The name of the line, as far as it has come and could be one that counts.
+    /// What stands before the colon, in lower case, as far as it could be a name that counts.
     name: Vec<u8>,
-    named: bool,
     has_length: bool,
     has_coding: bool,
     has_bare_line_feed: bool,
+}
+
+/// Where in the head the next byte stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Place {
+    /// Before the first line. Empty lines are passed over, as the library does.
+    #[default]
+    Before,
+    /// At the beginning of a line, which is the end if it is empty.
+    LineStart,
+    /// In a name, or in the first line.
+    Name,
+    /// Behind the colon.
+    Value,
+    /// Behind the head.
+    Behind,
 }
 
 impl Head {
@@ -38,37 +48,38 @@ impl Head {
     /// Looks at what has come.
     pub(super) fn look(&mut self, bytes: &[u8]) {
         for byte in bytes {
-            if self.over {
-                return;
-            }
-            match byte {
-                b'\n' => self.end_line(),
-                b'\r' => {}
-                byte => self.go_on(*byte),
+            match (self.place, byte) {
+                (Place::Behind, _) => return,
+                (_, b'\n') => self.end_line(),
+                (_, b'\r') | (Place::Value, _) => {}
+                (Place::Name, b':') => self.end_name(),
+                (Place::Before | Place::LineStart | Place::Name, byte) => self.name_goes_on(*byte),
             }
             self.previous = *byte;
         }
     }
 
-    fn go_on(&mut self, byte: u8) {
-        self.length += 1;
-        if byte == b':' && !self.named {
-            self.named = true;
-            self.has_length |= self.name == LENGTH;
-            self.has_coding |= self.name == CODING;
-        } else if !self.named && self.name.len() <= CODING.len() {
+    fn name_goes_on(&mut self, byte: u8) {
+        self.place = Place::Name;
+        if self.name.len() <= CODING.len() {
             self.name.push(byte.to_ascii_lowercase());
         }
     }
 
+    fn end_name(&mut self) {
+        self.place = Place::Value;
+        self.has_length |= self.name == LENGTH;
+        self.has_coding |= self.name == CODING;
+    }
+
     fn end_line(&mut self) {
         self.has_bare_line_feed |= self.previous != b'\r';
-        // Empty lines before the first are passed over, as the library does.
-        self.over = self.begun && self.length == 0;
-        self.begun |= self.length > 0;
-        self.length = 0;
         self.name.clear();
-        self.named = false;
+        self.place = match self.place {
+            Place::Before => Place::Before,
+            Place::LineStart | Place::Behind => Place::Behind,
+            Place::Name | Place::Value => Place::LineStart,
+        };
     }
 }
 
