@@ -10,7 +10,7 @@ use sampler_receiver::settings::{PROGRAM, Settings};
 use sampler_receiver::{Options, Receiver};
 use sampler_service::environment::{Clock, SystemClock, SystemRandom};
 use sampler_service::health::{Health, Progress};
-use sampler_service::http::{bind, serve};
+use sampler_service::http::{Port, bind, serve};
 use sampler_service::lifecycle::{Stop, run_until_stopped};
 use sampler_service::settings::load_from_process;
 use sampler_service::telemetry;
@@ -59,11 +59,14 @@ async fn run(settings: Settings, stop: Stop) -> anyhow::Result<()> {
     let guarded = door.clone();
     health.check("token keys", move || std::future::ready(guarded.is_ready()));
     // Health is told from the beginning; a large collection takes its time to be indexed.
-    let listener = bind(&settings.http).await?;
+    let port = Port {
+        listener: bind(&settings.http).await?,
+        tls: settings.tls,
+    };
     let router = Arc::clone(&receiver)
         .routes(door.clone())
         .merge(health.routes());
-    let serving = serve(listener, router, &stop);
+    let serving = serve(port, router, &stop);
     let preparing = async {
         match store.migrate_when_possible(stop.soft().cancelled()).await {
             Ok(true) => receiver.set_prepared(),

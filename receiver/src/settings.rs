@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use sampler_domain::{Granularity, Policy, Slack};
+use sampler_service::http::Tls;
 use sampler_service::problem::catalogue;
 use sampler_service::security::{SECURITY, SecuritySettings};
 use sampler_service::settings::{
     self, DATABASE, DatabaseSettings, HEALTH, HealthSettings, HttpSettings, Kind, LOG, LogSettings,
-    Printout, Program, Reader, SAMPLING, SLACK, Setting, SlackSettings, read_policy,
+    Printout, Program, Reader, SAMPLING, SLACK, Setting, SlackSettings, TLS, read_policy, read_tls,
 };
 use url::Url;
 
@@ -96,7 +97,7 @@ const SAMPLING_IF_KNOWN: [Setting; 3] = {
 };
 
 /// Environment variables and keys of the worker alone.
-const OF_THE_WORKER: [&str; 32] = [
+const OF_THE_WORKER: [&str; 36] = [
     "COLLECTOR_URL",
     "abacus.collector_url",
     "SAMPLER_POST_TIMEOUT",
@@ -129,6 +130,10 @@ const OF_THE_WORKER: [&str; 32] = [
     "cleanup.threshold",
     "SAMPLER_RETENTION",
     "cleanup.retention",
+    "SAMPLER_SHADOW",
+    "shadow.enabled",
+    "SAMPLER_SHADOW_INTERVAL",
+    "shadow.interval",
 ];
 
 /// The receiver on the command line.
@@ -138,6 +143,7 @@ pub const PROGRAM: Program = Program {
     version: env!("CARGO_PKG_VERSION"),
     settings: &[
         &settings::http("7070"),
+        &TLS,
         &LIMITS,
         &DATABASE,
         &PROVISIONING,
@@ -161,6 +167,8 @@ pub const PROGRAM: Program = Program {
 pub struct Settings {
     /// Where to listen.
     pub http: HttpSettings,
+    /// TLS on that port.
+    pub tls: Option<Tls>,
     /// Where the spans are.
     pub database: DatabaseSettings,
     /// When the receiver counts as well.
@@ -212,6 +220,7 @@ impl Settings {
         }
         Some(Self {
             http: HttpSettings::read(reader),
+            tls: read_tls(reader),
             database: DatabaseSettings::read(reader),
             health: HealthSettings::read(reader),
             log: LogSettings::read(reader),

@@ -61,7 +61,15 @@ impl Landscape {
 
     pub(crate) async fn post(&self, receiver: &Program, path: &str, event: &Value) -> Response {
         let url = format!("{}{path}", receiver.base_url());
-        self.http.post(url).json(event).send().await.unwrap()
+        let sent = self.http.post(url).json(event).send().await;
+        sent.unwrap_or_else(|error| {
+            let (code, lines) = (receiver.exit_code(), receiver.lines());
+            let last = lines.len().saturating_sub(20);
+            panic!(
+                "{error:?}, exit code {code:?}:\n{}",
+                lines[last..].join("\n")
+            )
+        })
     }
 
     /// Sends an event that must be taken.

@@ -2,10 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may end with a panic")]
 
+mod abuse;
 mod landscape;
 mod lifecycle;
 mod main_job;
+mod oidc;
+mod original;
 mod outages;
+mod own_tls;
 mod secured;
 mod settings;
 mod takeover;

@@ -211,3 +211,29 @@ async fn a_receiver_that_has_no_keys_yet_is_not_ready_and_lets_nobody_in() {
     let knock = post(&world, &receiver, "/v1/events/start", &event).bearer_auth(&token);
     assert_eq!(sent(knock).await, 201);
 }
+
+/// What the driver says of a refusal may hold what it was given.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_that_the_database_refuses_is_in_no_log() {
+    let world = Landscape::new("password").await;
+    let secret = "hush-hush-database";
+    let nowhere = format!("mongodb://sampler:{secret}@127.0.0.1:1/spans");
+    let uri = world.database.uri();
+    let refused = uri.replacen("://", &format!("://sampler:{secret}@"), 1);
+    assert_ne!(uri, refused);
+    for uri in [nowhere, refused] {
+        for launch in [world.receiver(), world.worker()] {
+            let launch = launch
+                .env("DB_URI", &uri)
+                .env("LOG_LEVEL", "debug")
+                .env("SAMPLER_DB_SERVER_SELECTION_TIMEOUT", "300ms");
+            let program = launch.start().await.unwrap();
+            wait_until("it has met the database", PATIENCE, async || {
+                let errors = program.logs();
+                errors.iter().any(|line| line["error"].is_string()) || program.exit_code().is_some()
+            })
+            .await;
+            assert_discreet(&[&program], &[secret.to_owned()]);
+        }
+    }
+}

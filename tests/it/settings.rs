@@ -10,7 +10,7 @@ use tokio::process::Command;
 
 use crate::landscape::{Landscape, until_ready};
 
-async fn run(program: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+pub(crate) async fn run(program: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     let path = sampler_testkit::program::binary(program).await.unwrap();
     let mut command = Command::new(path);
     command

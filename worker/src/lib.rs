@@ -12,6 +12,7 @@ mod housekeeping;
 mod process;
 
 pub mod settings;
+pub mod shadow;
 mod share;
 
 use std::sync::Arc;

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use sampler_abacus::{AbacusOptions, HttpCollector};
@@ -14,11 +15,15 @@ use sampler_service::telemetry;
 use sampler_store::SpanStore;
 use sampler_store_mongo::{MongoOptions, MongoStore};
 use sampler_worker::settings::{PROGRAM, Settings, millis};
+use sampler_worker::shadow::Shadow;
 use sampler_worker::{Options, Parts, Worker};
 use secrecy::ExposeSecret;
 
 /// What the collector wants to see in a token that comes with usages of any resource.
 const COLLECTOR_SCOPE: &str = "abacus.usage.sampler.write";
+
+/// Spans that a look in the shadow reads at once, at least: it does nothing else with them.
+const SHADOW_BATCH: usize = 1_000;
 
 /// A third of what a program does for an event was asking for memory; see docs/performance.md.
 #[global_allocator]
@@ -36,29 +41,25 @@ fn main() -> ExitCode {
     run_until_stopped(|stop| run(settings, stop)).into()
 }
 
+/// What this worker does.
+enum Work {
+    /// It samples.
+    Sample(Parts, Options),
+    /// It looks at what an original does.
+    Look(Shadow),
+}
+
 /// Sets everything up, then serves and works side by side until told to stop.
 async fn run(settings: Settings, stop: Stop) -> anyhow::Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let random: Arc<dyn Random> = Arc::new(SystemRandom);
     let store = Arc::new(connect(&settings).await?);
-    let collector = HttpCollector::new(&AbacusOptions {
-        url: settings.collector_url.clone(),
-        timeout: settings.post_timeout,
-        skip_ssl_validation: settings.security.skip_ssl_validation,
-        authorities: settings.security.authorities.clone(),
-        tokens: settings.security.tokens(COLLECTOR_SCOPE)?,
-    })?;
     let mut health = Health::new(Arc::clone(&clock), stop.clone());
     if let Some(check) = settings.security.health_check()? {
         health.require_credentials(check);
     }
-    let parts = Parts {
-        store: store.clone(),
-        collector: Arc::new(collector),
-        processing: Arc::new(health.progress("processing", settings.process_threshold)),
-        cleanup: Arc::new(health.progress("cleanup", settings.cleanup_threshold)),
-        clock,
-        random: Arc::clone(&random),
+    let work = match settings.shadow {
+        Some(interval) => Work::Look(shadow(&settings, interval, &store, clock, &mut health)),
+        None => sampling(&settings, &store, clock, &mut health)?,
     };
     let asked = Arc::clone(&store);
     health.check("database", move || {
@@ -69,21 +70,70 @@ async fn run(settings: Settings, stop: Stop) -> anyhow::Result<()> {
     let listener = bind(&settings.http).await?;
     let serving = serve(listener, health.routes(), &stop);
     let working = async {
-        let prepared = store.migrate_when_possible(stop.soft().cancelled()).await;
-        if !prepared.context("preparing the database")? {
-            return Ok(());
-        }
-        let worker = Worker::new(parts, options(&settings, &*random), stop.soft().clone());
-        worker.run().await;
-        Ok(())
-    };
-    let working = async {
-        let ended = working.await;
+        let ended = carry_out(work, &store, &stop).await;
         stop.begin();
         ended
     };
     let (served, worked) = tokio::join!(serving, working);
     served.context("serving HTTP").and(worked)
+}
+
+async fn carry_out(work: Work, store: &MongoStore, stop: &Stop) -> anyhow::Result<()> {
+    match work {
+        // Not even the indexes are made: the database stays as the original has it.
+        Work::Look(shadow) => shadow.run(stop.soft()).await,
+        Work::Sample(parts, options) => {
+            let prepared = store.migrate_when_possible(stop.soft().cancelled()).await;
+            if prepared.context("preparing the database")? {
+                let worker = Worker::new(parts, options, stop.soft().clone());
+                worker.run().await;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn sampling(
+    settings: &Settings,
+    store: &Arc<MongoStore>,
+    clock: Arc<dyn Clock>,
+    health: &mut Health,
+) -> anyhow::Result<Work> {
+    let random: Arc<dyn Random> = Arc::new(SystemRandom);
+    let options = options(settings, &*random);
+    let collector = HttpCollector::new(&AbacusOptions {
+        url: settings.collector_url.clone(),
+        timeout: settings.post_timeout,
+        skip_ssl_validation: settings.security.skip_ssl_validation,
+        authorities: settings.security.authorities.clone(),
+        tokens: settings.security.tokens(COLLECTOR_SCOPE)?,
+    })?;
+    let parts = Parts {
+        store: store.clone(),
+        collector: Arc::new(collector),
+        processing: Arc::new(health.progress("processing", settings.process_threshold)),
+        cleanup: Arc::new(health.progress("cleanup", settings.cleanup_threshold)),
+        clock,
+        random,
+    };
+    Ok(Work::Sample(parts, options))
+}
+
+fn shadow(
+    settings: &Settings,
+    interval: Duration,
+    store: &Arc<MongoStore>,
+    clock: Arc<dyn Clock>,
+    health: &mut Health,
+) -> Shadow {
+    Shadow {
+        pages: store.clone(),
+        clock,
+        beat: Arc::new(health.progress("processing", settings.process_threshold)),
+        policy: settings.policy.clone(),
+        batch: settings.process_batch.max(SHADOW_BATCH),
+        interval,
+    }
 }
 
 async fn connect(settings: &Settings) -> anyhow::Result<MongoStore> {

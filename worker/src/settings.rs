@@ -171,8 +171,32 @@ const CLEANUP: [Setting; 4] = [
     .or("62d"),
 ];
 
+const SHADOW: [Setting; 2] = [
+    Setting::new(
+        "shadow.enabled",
+        "SAMPLER_SHADOW",
+        Kind::Boolean,
+        "Whether the worker only looks: it compares what an original Sampler decided with what it \
+         would have decided itself, writes nothing to the database and posts nothing.",
+    )
+    .or("false"),
+    time(
+        "shadow.interval",
+        "SAMPLER_SHADOW_INTERVAL",
+        (MOMENT, DAY),
+        "The pause between two such looks at all spans.",
+    )
+    .or("30s"),
+];
+
 /// Environment variables and keys of the receiver alone.
-const OF_THE_RECEIVER: [&str; 16] = [
+const OF_THE_RECEIVER: [&str; 22] = [
+    "SAMPLER_TLS_CERT_FILE",
+    "tls.cert_file",
+    "SAMPLER_TLS_KEY_FILE",
+    "tls.key_file",
+    "SAMPLER_TLS_CLIENT_CA_FILE",
+    "tls.client_ca_file",
     "MAX_INFLIGHT",
     "limits.inflight",
     "MAX_PAYLOAD",
@@ -204,6 +228,7 @@ pub const PROGRAM: Program = Program {
         &SLACK,
         &PROCESSING,
         &CLEANUP,
+        &SHADOW,
         &SECURITY,
         &LOG,
     ],
@@ -254,6 +279,8 @@ pub struct Settings {
     pub cleanup_threshold: Duration,
     /// How long complete spans are kept.
     pub retention: Duration,
+    /// Between two looks at all spans, if looking is all that is wanted.
+    pub shadow: Option<Duration>,
 }
 
 impl Settings {
@@ -283,6 +310,10 @@ impl Settings {
             cleanup_interval: reader.duration("cleanup.interval"),
             cleanup_threshold: reader.duration("cleanup.threshold"),
             retention: reader.duration("cleanup.retention"),
+            shadow: {
+                let interval = reader.duration("shadow.interval");
+                reader.boolean("shadow.enabled").then_some(interval)
+            },
         };
         settings.check(reader);
         Some(settings)
@@ -334,6 +365,13 @@ impl Settings {
                 "CLEANUP_SCHEDULE_INTERVAL (cleanup.interval) is not shorter than \
                  CLEANUP_SPANS_MONITOR_THRESHOLD (cleanup.threshold): an idle worker would never \
                  be ready",
+            ),
+            (
+                self.shadow.unwrap_or_default(),
+                self.process_threshold,
+                "SAMPLER_SHADOW_INTERVAL (shadow.interval) is not shorter than \
+                 PROCESS_SPANS_MONITOR_THRESHOLD (processing.threshold): a worker that only looks \
+                 would not be ready",
             ),
         ] {
             if pause >= threshold {

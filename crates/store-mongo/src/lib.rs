@@ -32,8 +32,8 @@ use mongodb::options::{
 use mongodb::{Client, Collection};
 use sampler_domain::{EventId, Planned, Policy, Span, SpanId, Timestamp};
 use sampler_store::{
-    Adopted, Changed, DueQuery, Failure, NewSpan, NewStop, Next, SpanStore, Started, Stopped,
-    StoreError,
+    Adopted, Changed, DueQuery, Failure, NewSpan, NewStop, Next, Page, SpanPages, SpanStore,
+    Started, Stopped, StoreError,
 };
 
 use call::Link;
@@ -232,5 +232,12 @@ impl MongoStore {
         let look = async move { by_event_id(&link, field, std::iter::once(&wanted)).await };
         let found = self.link.run(look).await?;
         found.get(id.as_str()).map(readable).transpose()
+    }
+}
+
+#[async_trait]
+impl SpanPages for MongoStore {
+    async fn page(&self, after: Option<&SpanId>, limit: usize) -> Result<Page, StoreError> {
+        self.page_of_spans(after, limit).await
     }
 }

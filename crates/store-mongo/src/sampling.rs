@@ -3,7 +3,7 @@
 use bson::{Bson, Document, doc};
 use mongodb::options::FindOptions;
 use sampler_domain::{Planned, Span, SpanId, Timestamp};
-use sampler_store::{Changed, DueQuery, Failure, Next, StoreError};
+use sampler_store::{Changed, DueQuery, Failure, Next, Page, StoreError};
 use tracing::error;
 
 use crate::MongoStore;
@@ -84,6 +84,33 @@ impl MongoStore {
         };
         self.link.run(call).await?;
         Ok(())
+    }
+
+    /// A page of all spans, in the order of `_id`. Bounds of that index, unlike comparisons, know
+    /// no types: ids that are texts lie in one order with the others.
+    pub(crate) async fn page_of_spans(
+        &self,
+        after: Option<&SpanId>,
+        limit: usize,
+    ) -> Result<Page, StoreError> {
+        let mut filter = doc! { "_id": { "$type": ["objectId", "string"] } };
+        let mut options = self.link.find_options(limit, doc! { "_id": 1 }, "_id_");
+        if let Some(after) = after.map(id_to_bson) {
+            filter.insert("$nor", [doc! { "_id": &after }]);
+            options.min = Some(doc! { "_id": after });
+        }
+        let documents = self.found(filter, options).await?;
+        let last = documents.last().filter(|_| documents.len() == limit);
+        let next = last.and_then(|last| id_from_bson(last.get("_id")).ok());
+        let spans: Vec<Span> = documents
+            .iter()
+            .filter_map(|found| read(found).ok())
+            .collect();
+        Ok(Page {
+            unreadable: (documents.len() - spans.len()) as u64,
+            spans,
+            next,
+        })
     }
 
     pub(crate) async fn find_span(&self, id: &SpanId) -> Result<Option<Span>, StoreError> {

@@ -10,8 +10,8 @@ use sampler_domain::{EventId, Planned, Policy, Span, SpanId, Timestamp};
 pub use crate::table::Kept;
 use crate::table::Table;
 use crate::{
-    Adopted, Changed, DueQuery, Failure, NewSpan, NewStop, Next, SpanStore, Started, Stopped,
-    StoreError,
+    Adopted, Changed, DueQuery, Failure, NewSpan, NewStop, Next, Page, SpanPages, SpanStore,
+    Started, Stopped, StoreError,
 };
 
 /// How long a worker counts as alive after a heartbeat, ms.
@@ -154,14 +154,33 @@ impl SpanStore for MemoryStore {
     }
 }
 
+#[async_trait]
+impl SpanPages for MemoryStore {
+    async fn page(&self, after: Option<&SpanId>, limit: usize) -> Result<Page, StoreError> {
+        let state = self.lock();
+        let spans = state.table.page(after, limit);
+        let last = spans.last().filter(|_| spans.len() == limit);
+        Ok(Page {
+            next: last.map(|span| span.id.clone()),
+            spans,
+            unreadable: 0,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::contract::support::{Shared, at};
 
-    fn store() -> Shared {
+    #[tokio::test]
+    async fn pages_hold_each_span_once() {
+        crate::contract::pages_hold_each_span_once(&*store()).await;
+    }
+
+    fn store() -> Arc<MemoryStore> {
         Arc::new(MemoryStore::new(|| at(0)))
     }
 
-    crate::store_contract_tests!(std::future::ready(store()));
+    crate::store_contract_tests!(std::future::ready(store() as Shared));
 }

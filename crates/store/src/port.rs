@@ -147,6 +147,25 @@ pub struct Adopted {
     pub stops: u64,
 }
 
+/// Some of all spans.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Page {
+    /// Spans.
+    pub spans: Vec<Span>,
+    /// How many documents are no spans that could be read.
+    pub unreadable: u64,
+    /// The last id that was looked at, if there may be more behind it.
+    pub next: Option<SpanId>,
+}
+
+/// All spans, to be looked at: whoever has nothing but this can change none.
+#[async_trait]
+pub trait SpanPages: Send + Sync + 'static {
+    /// Up to `limit` spans behind the id `after`, in an order of the store's own; each span that
+    /// is there all the while is on one page. Only what a majority has.
+    async fn page(&self, after: Option<&SpanId>, limit: usize) -> Result<Page, StoreError>;
+}
+
 /// The store of spans.
 ///
 /// Changes to `processing` require the version *and* the end that the span was read with: a stop

@@ -3,6 +3,7 @@
 //! each of its states.
 
 use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Unbounded};
 
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
@@ -145,6 +146,13 @@ impl Table {
     /// One span.
     pub fn find(&self, id: &SpanId) -> Option<&Span> {
         self.spans.get(id).map(|kept| &kept.span)
+    }
+
+    /// Up to `limit` spans behind this one, in the order of their ids.
+    pub fn page(&self, after: Option<&SpanId>, limit: usize) -> Vec<Span> {
+        let behind = (after.map_or(Unbounded, Excluded), Unbounded);
+        let spans = self.spans.range::<SpanId, _>(behind).take(limit);
+        spans.map(|(_, kept)| kept.span.clone()).collect()
     }
 
     /// Plans an interval for a span.

@@ -4,6 +4,7 @@
 //! - [`abacus`]: a stand-in for the Abacus collector that judges, forgets and lies on demand.
 //! - [`tls`]: certificates, and TLS in front of what speaks without.
 //! - [`uaa`]: a stand-in for UAA, and keys that sign whatever a test wants.
+//! - [`oidc`]: a certified `OpenID` provider, which is not ours.
 //! - [`program`]: the real receiver and worker as child processes.
 //! - [`build`]: bodies of events; [`wait_until`]: waiting without sleeping.
 
@@ -11,6 +12,7 @@ pub mod abacus;
 pub mod build;
 pub mod guard;
 pub mod mongod;
+pub mod oidc;
 pub mod program;
 pub mod tls;
 pub mod uaa;

@@ -21,6 +21,7 @@ mod repeats;
 mod room;
 mod routes;
 mod schema;
+mod smuggling;
 mod store;
 mod wire;
 mod world;

@@ -1,7 +1,9 @@
 //! Serving HTTP/1.1, with a limit on everything.
 
+mod heads;
 mod patience;
 mod router;
+mod tls;
 
 use std::io;
 use std::pin::pin;
@@ -10,13 +12,22 @@ use std::time::Duration;
 
 use anyhow::Context;
 use axum::Router;
+use axum::http::header::{CONNECTION, TRANSFER_ENCODING};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
+use futures_util::future::{OptionFuture, join};
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
+use tokio_rustls::server::TlsStream;
 
 use crate::lifecycle::Stop;
 use crate::settings::HttpSettings;
@@ -24,6 +35,7 @@ use patience::Patience;
 
 pub use router::with_fallbacks;
 pub(crate) use router::{method_not_allowed, not_found};
+pub use tls::{FileError, Tls, TlsError, TlsFiles};
 
 /// How long to wait before trying again where the system has no room for another connection.
 const NO_ROOM_PAUSE: Duration = Duration::from_millis(100);
@@ -63,6 +75,21 @@ impl Default for Limits {
     }
 }
 
+/// Where clients connect, and how they are spoken with.
+pub struct Port {
+    /// Where they connect.
+    pub listener: TcpListener,
+    /// TLS, if that is wanted.
+    pub tls: Option<Tls>,
+}
+
+impl From<TcpListener> for Port {
+    fn from(listener: TcpListener) -> Self {
+        let tls = None;
+        Self { listener, tls }
+    }
+}
+
 /// Listens where the settings say.
 ///
 /// # Errors
@@ -73,7 +100,7 @@ pub async fn bind(settings: &HttpSettings) -> anyhow::Result<TcpListener> {
     listener.with_context(|| format!("listening on {host}:{port}"))
 }
 
-/// Serves `router` to all who connect to `listener`, until asked to stop. Then it takes no more
+/// Serves `router` to all who connect to `port`, until asked to stop. Then it takes no more
 /// connections and closes those that are idle; requests that are under way are finished. Each
 /// connection is a task of `stop`, so a program need not wait for more than this to return.
 ///
@@ -81,8 +108,8 @@ pub async fn bind(settings: &HttpSettings) -> anyhow::Result<TcpListener> {
 ///
 /// # Errors
 /// Where the listener has no address.
-pub async fn serve(listener: TcpListener, router: Router, stop: &Stop) -> io::Result<()> {
-    serve_with(listener, router, stop, Limits::default()).await
+pub async fn serve(port: impl Into<Port>, router: Router, stop: &Stop) -> io::Result<()> {
+    serve_with(port, router, stop, Limits::default()).await
 }
 
 /// [`serve`] with other limits.
@@ -90,21 +117,25 @@ pub async fn serve(listener: TcpListener, router: Router, stop: &Stop) -> io::Re
 /// # Errors
 /// As [`serve`].
 pub async fn serve_with(
-    listener: TcpListener,
+    port: impl Into<Port>,
     router: Router,
     stop: &Stop,
     limits: Limits,
 ) -> io::Result<()> {
+    let Port { listener, tls } = port.into();
+    let address = listener.local_addr()?;
+    tracing::info!(address = %address, tls = tls.is_some(), "listening");
     let server = Server {
         router: with_fallbacks(router),
         stop: stop.clone(),
         limits,
         room: Arc::new(Semaphore::new(limits.connections)),
+        tls,
     };
-    let address = listener.local_addr()?;
-    tracing::info!(address = %address, "listening");
+    let refreshing = server.tls.as_ref().map(Tls::keep_fresh);
+    let refreshing = OptionFuture::from(refreshing);
     stop.soft()
-        .run_until_cancelled(server.accept(&listener))
+        .run_until_cancelled(join(server.accept(&listener), refreshing))
         .await;
     server.accept_waiting(&listener);
     Ok(())
@@ -116,6 +147,7 @@ struct Server {
     stop: Stop,
     limits: Limits,
     room: Arc<Semaphore>,
+    tls: Option<Tls>,
 }
 
 impl Server {
@@ -153,11 +185,17 @@ impl Server {
 
     fn start(&self, stream: TcpStream, permit: OwnedSemaphorePermit) {
         let (router, stop, limits) = (self.router.clone(), self.stop.clone(), self.limits);
+        let tls = self.tls.clone();
         self.stop.spawn("http connection", async move {
             let _permit = permit;
             // Answers are small and complete; waiting to fill a packet would only delay them.
             let _ = stream.set_nodelay(true);
-            serve_connection(stream, router, &stop, limits).await;
+            let Some(tls) = tls else {
+                return serve_connection(stream, router, &stop, limits).await;
+            };
+            if let Some(stream) = shake_hands(stream, &tls, &stop, limits.header_read).await {
+                serve_connection(stream, router, &stop, limits).await;
+            }
         });
     }
 }
@@ -171,18 +209,47 @@ fn is_of_the_client(error: &io::Error) -> bool {
     )
 }
 
+/// Agrees on TLS; nothing where the client does not, or takes too long.
+async fn shake_hands(
+    stream: TcpStream,
+    tls: &Tls,
+    stop: &Stop,
+    limit: Duration,
+) -> Option<TlsStream<TcpStream>> {
+    let mut shaking = pin!(timeout(limit, tls.acceptor().accept(stream)));
+    tokio::select! {
+        shaken = &mut shaking => return shaken.ok()?.ok(),
+        () = stop.soft().cancelled() => {}
+    }
+    timeout(LAST_REQUEST, shaking).await.ok()?.ok()?.ok()
+}
+
 /// Serves one connection to its end. Its errors are the client's: it went away, was too slow, or
 /// does not speak HTTP.
-async fn serve_connection(stream: TcpStream, router: Router, stop: &Stop, limits: Limits) {
+async fn serve_connection<S>(stream: S, router: Router, stop: &Stop, limits: Limits)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let patience = Patience::new(limits.header_read, limits.idle);
     let stream = TokioIo::new(patience.watch(stream));
+    let (seen, inner) = (patience.clone(), TowerToHyperService::new(router));
+    let service = service_fn(move |request: Request<Incoming>| {
+        let clear = !seen.is_ambiguous() && has_usual_coding(request.headers());
+        let answering = clear.then(|| inner.call(request));
+        async move {
+            match answering {
+                Some(answering) => answering.await,
+                None => Ok(refusal()),
+            }
+        }
+    });
     let connection = http1::Builder::new()
         .timer(patience.clone())
         .header_read_timeout(limits.header_read)
         .max_headers(limits.headers)
         .max_header_size(limits.header_bytes)
         .keep_alive(true)
-        .serve_connection(stream, TowerToHyperService::new(router));
+        .serve_connection(stream, service);
     let mut connection = pin!(connection);
     tokio::select! {
         _ = &mut connection => return,
@@ -198,4 +265,21 @@ async fn serve_connection(stream: TcpStream, router: Router, stop: &Stop, limits
     }
     connection.as_mut().graceful_shutdown();
     let _ = stop.hard().run_until_cancelled(connection).await;
+}
+
+/// Whether the body comes as it is or in chunks. Other codings, and chunks within chunks, are
+/// understood by nobody we know, and not by all in the same way.
+fn has_usual_coding(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let is_usual = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"chunked");
+    codings.next().is_none_or(is_usual) && codings.next().is_none()
+}
+
+/// The answer to what may be two requests for another reader, as the server library answers what
+/// it cannot understand. What comes behind is not looked at.
+fn refusal() -> Response {
+    let mut refusal = StatusCode::BAD_REQUEST.into_response();
+    let close = HeaderValue::from_static("close");
+    refusal.headers_mut().insert(CONNECTION, close);
+    refusal
 }

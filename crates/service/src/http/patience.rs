@@ -3,7 +3,8 @@
 //! The server library knows one limit, which runs from the end of one request to the end of the
 //! headers of the next. That is two things in one: a slow client, who gets little time, and an
 //! idle connection, which must be kept for longer than the router in front of us keeps it. So
-//! its timer is made to look at when the first byte of a request was read.
+//! its timer is made to look at when the first byte of a request was read. Whoever sees that byte
+//! sees the whole head, and looks whether it is one that all understand alike.
 
 use std::future::Future;
 use std::io;
@@ -14,6 +15,8 @@ use std::time::{Duration, Instant};
 
 use hyper::rt::{Sleep, Timer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::heads::Head;
 
 /// The timer of one connection. Clones are the same.
 #[derive(Clone)]
@@ -30,6 +33,8 @@ struct State {
     waits: usize,
     /// When the first byte came since they are waited for.
     first_byte: Option<Instant>,
+    /// What has come of them.
+    head: Head,
 }
 
 impl Patience {
@@ -45,6 +50,11 @@ impl Patience {
     pub(super) fn is_new(&self) -> bool {
         let state = self.state();
         state.waits <= 1 && state.first_byte.is_none()
+    }
+
+    /// Whether the headers that came last may be understood otherwise by another reader.
+    pub(super) fn is_ambiguous(&self) -> bool {
+        self.state().head.is_ambiguous()
     }
 
     /// The same stream; its reading is seen.
@@ -74,6 +84,7 @@ impl Patience {
         let mut state = self.state();
         state.waits += 1;
         state.first_byte = None;
+        state.head = Head::default();
         drop(state);
         let deadline = self.deadline(since);
         let sleep = Box::pin(tokio::time::sleep_until(deadline.into()));
@@ -140,7 +151,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
         if buffer.filled().len() > before {
             let now = self.patience.now();
-            self.patience.state().first_byte.get_or_insert(now);
+            let mut state = self.patience.state();
+            state.first_byte.get_or_insert(now);
+            state.head.look(&buffer.filled()[before..]);
         }
         polled
     }

@@ -1,6 +1,7 @@
 //! The settings that both programs have, and what is made of them.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
@@ -10,6 +11,7 @@ use tracing_subscriber::EnvFilter;
 use super::HIDDEN;
 use super::reader::Reader;
 use super::setting::{Kind, Setting};
+use crate::http::{Tls, TlsError, TlsFiles};
 
 /// A year: nothing that is waited for or looked back on is longer.
 const LONGEST: Duration = Duration::from_hours(366 * 24);
@@ -47,6 +49,30 @@ pub const fn http(default_port: &'static str) -> [Setting; 2] {
         .or("0.0.0.0"),
     ]
 }
+
+/// TLS on the port of a program.
+pub const TLS: [Setting; 3] = [
+    Setting::new(
+        "tls.cert_file",
+        "SAMPLER_TLS_CERT_FILE",
+        Kind::Text,
+        "A file with the certificate of this program, and those between it and its authority, as \
+         PEM. With it, the port speaks TLS and nothing else. It is read again when it changes.",
+    ),
+    Setting::new(
+        "tls.key_file",
+        "SAMPLER_TLS_KEY_FILE",
+        Kind::Text,
+        "A file with the key of that certificate, as PEM, without a password.",
+    ),
+    Setting::new(
+        "tls.client_ca_file",
+        "SAMPLER_TLS_CLIENT_CA_FILE",
+        Kind::Text,
+        "A file with the authorities of clients, as PEM. With it, only clients that show a \
+         certificate of one of them are let in; they need a token all the same.",
+    ),
+];
 
 /// The database that the programs share.
 pub const DATABASE: [Setting; 6] = [
@@ -246,6 +272,40 @@ impl fmt::Debug for DatabaseSettings {
             .field("operation_timeout", &self.operation_timeout)
             .finish()
     }
+}
+
+/// Reads the group [`TLS`]; nothing where it is not wanted, or cannot be used.
+pub fn read_tls(reader: &mut Reader<'_>) -> Option<Tls> {
+    let path = |key| reader.optional_text(key).map(PathBuf::from);
+    let (certificate, key) = (path("tls.cert_file"), path("tls.key_file"));
+    let client_authorities = path("tls.client_ca_file");
+    let (Some(certificate), Some(key)) = (&certificate, &key) else {
+        if certificate.is_some() || key.is_some() || client_authorities.is_some() {
+            reader.complain(
+                "TLS needs both SAMPLER_TLS_CERT_FILE (tls.cert_file) and SAMPLER_TLS_KEY_FILE \
+                 (tls.key_file)",
+            );
+        }
+        return None;
+    };
+    let files = TlsFiles {
+        certificate: certificate.clone(),
+        key: key.clone(),
+        client_authorities,
+    };
+    let read = Tls::read(files);
+    read.map_err(|error| reader.complain(complaint(&error)))
+        .ok()
+}
+
+fn complaint(error: &TlsError) -> String {
+    let name = match error {
+        TlsError::Certificate(_) => "SAMPLER_TLS_CERT_FILE (tls.cert_file)",
+        TlsError::Key(_) | TlsError::Mismatch => "SAMPLER_TLS_KEY_FILE (tls.key_file)",
+        TlsError::ClientAuthorities(_) => "SAMPLER_TLS_CLIENT_CA_FILE (tls.client_ca_file)",
+        TlsError::Unusable => "TLS",
+    };
+    format!("{name}: {error}")
 }
 
 /// How spans are cut into intervals, still as words: what they mean is the domain's to say.

@@ -22,7 +22,7 @@ mod vcap;
 
 pub use groups::{
     DATABASE, DatabaseSettings, HEALTH, HealthSettings, HttpSettings, LOG, LogFormat, LogSettings,
-    SAMPLING, SLACK, SamplingSettings, SlackSettings, http,
+    SAMPLING, SLACK, SamplingSettings, SlackSettings, TLS, http, read_tls,
 };
 pub use layers::Variables;
 pub use mistake::{Mistake, Source};

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use sampler_service::http::{Limits, bind, serve_with};
+use sampler_service::http::{Limits, Port, Tls, TlsFiles, bind, serve_with};
 use sampler_service::lifecycle::Stop;
 use sampler_service::settings::{HttpSettings, LogFormat, LogSettings};
 use sampler_service::telemetry;
+use sampler_testkit::tls::Authority;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
@@ -39,7 +40,8 @@ async fn listener() -> TcpListener {
     .unwrap()
 }
 
-fn serve_on(listener: TcpListener, limits: Limits, stop: Stop) -> Server {
+fn serve_on(port: impl Into<Port>, limits: Limits, stop: Stop) -> Server {
+    let port = port.into();
     let (entered, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (inside, may_go) = (entered.clone(), go.clone());
     let slow = async move || {
@@ -50,10 +52,9 @@ fn serve_on(listener: TcpListener, limits: Limits, stop: Stop) -> Server {
     let router = Router::new()
         .route("/", get(async || "hello"))
         .route("/slow", get(slow));
-    let address = listener.local_addr().unwrap();
+    let address = port.listener.local_addr().unwrap();
     let of_server = stop.clone();
-    let serving =
-        tokio::spawn(async move { serve_with(listener, router, &of_server, limits).await });
+    let serving = tokio::spawn(async move { serve_with(port, router, &of_server, limits).await });
     Server {
         address,
         stop,
@@ -217,6 +218,49 @@ async fn more_connections_than_there_is_room_for_wait() {
     assert!(early.is_err(), "answered while there was no room");
     drop(first);
     second.answer("hello").await;
+}
+
+/// A handshake is part of its connection: it takes a place, for as long as headers may take.
+#[tokio::test]
+async fn a_handshake_that_does_not_come_to_its_end_takes_a_place_for_a_while() {
+    let authority = Authority::new("Ours").unwrap();
+    let file = authority.issue("server").unwrap();
+    let tls = Tls::read(TlsFiles {
+        certificate: file.clone(),
+        key: file,
+        client_authorities: None,
+    });
+    let port = Port {
+        listener: listener().await,
+        tls: Some(tls.unwrap()),
+    };
+    let limits = Limits {
+        connections: 1,
+        header_read: Duration::from_millis(500),
+        ..Limits::default()
+    };
+    let server = serve_on(port, limits, Stop::new());
+    let mut silent = server.connect().await;
+    while server.stop.running().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let began = Instant::now();
+    let trusted = std::fs::read(authority.certificate()).unwrap();
+    let client = reqwest::Client::builder()
+        .timeout(LONG)
+        .tls_certs_only([reqwest::Certificate::from_pem(&trusted).unwrap()]);
+    let honest = client
+        .build()
+        .unwrap()
+        .get(format!("https://{}/", server.address));
+    let answer = honest.send().await.unwrap().text().await.unwrap();
+    assert_eq!(answer, "hello");
+    assert!(
+        began.elapsed() >= Duration::from_millis(400),
+        "{:?}",
+        began.elapsed()
+    );
+    assert_eq!(silent.rest().await, "");
 }
 
 #[tokio::test]

@@ -1,14 +1,14 @@
 //! Finding, planning, executing, failing, completing, removing.
 
 use sampler_domain::partition::{PARTITIONS, partition_of};
-use sampler_domain::{ClosingMonth, Granularity, Interval};
+use sampler_domain::{ClosingMonth, Granularity, Interval, SpanId};
 use tokio::task::JoinSet;
 
 use super::support::{
     Shared, at, done, due, due_ids, everything, id, kept, lost, plan_to, start, started, stop,
     target,
 };
-use crate::{Changed, DueQuery, Failure, Next, Started, Stopped};
+use crate::{Changed, DueQuery, Failure, Next, Page, SpanPages, SpanStore, Started, Stopped};
 
 const HOUR: i64 = 3_600_000;
 const DAY: i64 = 24 * HOUR;
@@ -342,4 +342,43 @@ pub async fn workers_know_of_each_other(store: &Shared) {
     );
     store.leave("b").await.expect("an answer");
     assert_eq!(store.heartbeat("a").await.expect("an answer"), ["a"]);
+}
+
+/// Outside the list of cases: not everything that stores spans can be paged through.
+pub async fn pages_hold_each_span_once<S: SpanStore + SpanPages>(store: &S) {
+    let page = async |after: Option<SpanId>, limit| {
+        let page = store.page(after.as_ref(), limit).await;
+        page.expect("the store answers")
+    };
+    assert_eq!(page(None, 3).await, Page::default());
+    let mut all = Vec::new();
+    for number in 0..7 {
+        let name = number.to_string();
+        all.push(started(store, &name, &name, -DAY).await.id);
+    }
+    all.sort();
+    for limit in [1, 3, 7, 8] {
+        let (mut seen, mut after) = (Vec::new(), None);
+        loop {
+            let page = page(after, limit).await;
+            assert!(page.spans.len() <= limit);
+            assert_eq!(page.unreadable, 0);
+            seen.extend(page.spans.into_iter().map(|span| span.id));
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        seen.sort();
+        assert_eq!(seen, all, "{limit} at a time");
+    }
+    // A span that has gone is no reason to pass over the one behind it.
+    let first = page(None, 1).await.next.expect("there are seven");
+    let span = store.find(&first).await.expect("the store answers");
+    done(store.complete(&span.expect("it is there"), at(0)).await);
+    assert_eq!(
+        store.remove(std::slice::from_ref(&first)).await.ok(),
+        Some(1)
+    );
+    assert_eq!(page(Some(first), 10).await.spans.len(), 6);
 }

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use super::fault::Fault;
 use super::schema::Usage;
 use super::server::serve;
-use super::state::{Counted, Mapping, Post, State};
+use super::state::{Counted, Mapping, Post, State, Tokens};
 use super::sums::{Amounts, add_amounts};
 use super::{Clock, Options};
 
@@ -117,6 +117,11 @@ impl StandInAbacus {
     /// Changes the token it wants to see.
     pub fn set_bearer(&self, bearer: Option<String>) {
         self.shared.state().options.bearer = bearer;
+    }
+
+    /// From now on tokens must pass this check.
+    pub fn check_tokens(&self, check: impl Fn(&str) -> bool + Send + Sync + 'static) {
+        self.shared.state().tokens = Tokens(Some(Box::new(check)));
     }
 
     /// Every post of a usage, in the order they came.

@@ -1,6 +1,7 @@
 //! What the stand-in knows: what it was sent, what it counts and what it has put aside.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -102,9 +103,23 @@ impl Reply {
     }
 }
 
+/// Decides whether a token is good.
+type TokenCheck = Box<dyn Fn(&str) -> bool + Send + Sync>;
+
+/// Which tokens are good, where it takes more than a look.
+#[derive(Default)]
+pub(super) struct Tokens(pub(super) Option<TokenCheck>);
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Tokens").finish_non_exhaustive()
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) options: Options,
+    pub(super) tokens: Tokens,
     pub(super) faults: Faults,
     posts: Vec<Post>,
     documents: Vec<Document>,
@@ -127,6 +142,7 @@ impl State {
     pub(super) fn new(options: Options) -> Self {
         Self {
             options,
+            tokens: Tokens::default(),
             faults: Faults::default(),
             posts: Vec::new(),
             documents: Vec::new(),
@@ -163,12 +179,13 @@ impl State {
         reply
     }
 
-    /// Whether the header is the one that is wanted, if one is.
+    /// Whether the header holds a token that is wanted, if one is.
     pub(super) fn is_authorized(&self, authorization: Option<&str>) -> bool {
-        let Some(bearer) = &self.options.bearer else {
-            return true;
-        };
-        authorization.and_then(|header| header.strip_prefix("Bearer ")) == Some(bearer.as_str())
+        let token = authorization.and_then(|header| header.strip_prefix("Bearer "));
+        let as_wanted = |wanted: &String| token == Some(wanted.as_str());
+        let as_checked = |check: &TokenCheck| token.is_some_and(check);
+        self.options.bearer.as_ref().is_none_or(as_wanted)
+            && self.tokens.0.as_ref().is_none_or(as_checked)
     }
 
     fn parse(&self, incoming: &Incoming) -> Result<Usage, Reply> {

@@ -1,0 +1,124 @@
+//! Heads of requests as they come over the wire, for what the server library does not tell.
+//!
+//! A router in front of us, and we, must see the same requests, or a client could hide one in
+//! another. The library settles two things quietly that another reader may settle otherwise: a
+//! line feed without a carriage return ends a line, and of a length beside chunks nothing is left.
+//! A router waits for an answer before it sends the next request on a connection. So a head begins
+//! with the first byte after one is waited for; what a client sends ahead on a connection of its
+//! own hides from nobody.
+
+/// The names that count, in lower case.
+const LENGTH: &[u8] = b"content-length";
+const CODING: &[u8] = b"transfer-encoding";
+
+/// Looks at one head, byte by byte.
+#[derive(Debug, Default)]
+pub(super) struct Head {
+    place: Place,
+    previous: u8,
+    /// What stands before the colon, in lower case, as far as it could be a name that counts.
+    name: Vec<u8>,
+    has_length: bool,
+    has_coding: bool,
+    has_bare_line_feed: bool,
+}
+
+/// Where in the head the next byte stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Place {
+    /// Before the first line. Empty lines are passed over, as the library does.
+    #[default]
+    Before,
+    /// At the beginning of a line, which is the end if it is empty.
+    LineStart,
+    /// In a name, or in the first line.
+    Name,
+    /// Behind the colon.
+    Value,
+    /// Behind the head.
+    Behind,
+}
+
+impl Head {
+    /// Whether another reader may understand this head otherwise.
+    pub(super) fn is_ambiguous(&self) -> bool {
+        self.has_bare_line_feed || (self.has_length && self.has_coding)
+    }
+
+    /// Looks at what has come.
+    pub(super) fn look(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            match (self.place, byte) {
+                (Place::Behind, _) => return,
+                (_, b'\n') => self.end_line(),
+                (_, b'\r') | (Place::Value, _) => {}
+                (Place::Name, b':') => self.end_name(),
+                (Place::Before | Place::LineStart | Place::Name, byte) => self.name_goes_on(*byte),
+            }
+            self.previous = *byte;
+        }
+    }
+
+    fn name_goes_on(&mut self, byte: u8) {
+        self.place = Place::Name;
+        if self.name.len() <= CODING.len() {
+            self.name.push(byte.to_ascii_lowercase());
+        }
+    }
+
+    fn end_name(&mut self) {
+        self.place = Place::Value;
+        self.has_length |= self.name == LENGTH;
+        self.has_coding |= self.name == CODING;
+    }
+
+    fn end_line(&mut self) {
+        self.has_bare_line_feed |= self.previous != b'\r';
+        self.name.clear();
+        self.place = match self.place {
+            Place::Before => Place::Before,
+            Place::LineStart | Place::Behind => Place::Behind,
+            Place::Name | Place::Value => Place::LineStart,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The same whether it comes at once or byte by byte.
+    fn is_ambiguous(text: &str) -> bool {
+        let (mut whole, mut pieces) = (Head::default(), Head::default());
+        whole.look(text.as_bytes());
+        text.as_bytes().chunks(1).for_each(|byte| pieces.look(byte));
+        assert_eq!(whole.is_ambiguous(), pieces.is_ambiguous(), "{text:?}");
+        whole.is_ambiguous()
+    }
+
+    #[test]
+    fn a_head_that_all_understand_alike() {
+        for text in [
+            "GET / HTTP/1.1\r\nhost: a\r\n\r\n",
+            "\r\n\r\nGET / HTTP/1.1\r\ncontent-length: 1\r\n\r\n",
+            "POST / HTTP/1.1\r\ncontent-length: 2\r\n\r\n\n\ntransfer-encoding: chunked\r\n",
+            "POST / HTTP/1.1\r\nx: transfer-encoding: chunked\r\ncontent-length: 2\r\n\r\n",
+            "POST / HTTP/1.1\r\nx-content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n",
+        ] {
+            assert!(!is_ambiguous(text), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_head_that_some_may_understand_otherwise() {
+        for text in [
+            "GET / HTTP/1.1\nhost: a\r\n\r\n",
+            "GET / HTTP/1.1\r\nhost: a\n\nGET /b HTTP/1.1\r\n\r\n",
+            "GET / HTTP/1.1\r\nhost: a\r\n\n",
+            "POST / HTTP/1.1\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "POST / HTTP/1.1\r\ntransfer-encoding:chunked\r\nx: y\r\ncontent-length:2\r\n\r\n",
+        ] {
+            assert!(is_ambiguous(text), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Both programs with tokens of a certified `OpenID` provider, which nobody of us has written.
+
+use sampler_testkit::build::{start_event, stop_event, with};
+use sampler_testkit::oidc::OidcProvider;
+use sampler_testkit::program::Launch;
+use sampler_testkit::{Program, now_millis, wait_until};
+use serde_json::{Value, json};
+
+use crate::landscape::{DAY, Landscape, PATIENCE, until_ready};
+
+const SAMPLER: &str = "urn:sampler";
+const ABACUS: &str = "urn:abacus";
+const USAGES: &str = "abacus.usage.sampler.write";
+const WRITE: &str = "abacus.sampler.write";
+const POSTGRES: &str = "abacus.sampler.postgres.write";
+const REDIS: &str = "abacus.sampler.redis.write";
+
+/// Characters that RFC 6749 wants encoded within HTTP Basic.
+const SECRET: &str = "hush: 100% +secret/of&ours";
+const BROKER: (&str, &str) = ("broker", "hush-hush-broker");
+
+async fn provider() -> OidcProvider {
+    let scopes = [WRITE, POSTGRES, REDIS, USAGES].join(" ");
+    let ours = [USAGES, "abacus.usage.write"].join(" ");
+    let clients = [
+        ("sampler", SECRET, ours.as_str()),
+        (BROKER.0, BROKER.1, scopes.as_str()),
+    ];
+    OidcProvider::start(&clients).await.unwrap()
+}
+
+fn secured(launch: Launch, provider: &OidcProvider) -> Launch {
+    launch
+        .env("SECURED", "true")
+        .env("SAMPLER_OIDC_ISSUER", provider.issuer())
+        .env("SAMPLER_TOKEN_AUDIENCE", SAMPLER)
+        .env("CLIENT_ID", "sampler")
+        .env("CLIENT_SECRET", SECRET)
+        .env("LOG_LEVEL", "debug")
+}
+
+/// What an event with this token is answered.
+async fn sent(
+    world: &Landscape,
+    receiver: &Program,
+    path: &str,
+    event: &Value,
+    token: &str,
+) -> u16 {
+    let url = format!("{}{path}", receiver.base_url());
+    let request = world.http.post(url).json(event).bearer_auth(token);
+    request.send().await.unwrap().status().as_u16()
+}
+
+/// Starts and stops a target, and waits until it is billed.
+async fn use_for_a_day(world: &Landscape, receiver: &Program, token: &str, target: u64) {
+    let start = now_millis() - 2 * DAY;
+    let (start, stop) = (start_event(target, start), stop_event(target, start + DAY));
+    for (path, event) in [("/v1/events/start", start), ("/v1/events/stop", stop)] {
+        assert_eq!(
+            sent(world, receiver, path, &event, token).await,
+            201,
+            "{path}"
+        );
+    }
+    let instance = format!("instance-{target}");
+    wait_until("it is billed", PATIENCE, async || {
+        world.billed(&instance) == i128::from(DAY)
+    })
+    .await;
+}
+
+/// What a token that is good is answered: nothing is open.
+async fn knock(world: &Landscape, receiver: &Program, token: &str) -> u16 {
+    let event = stop_event(99, now_millis());
+    sent(world, receiver, "/v1/events/stop", &event, token).await
+}
+
+async fn check_at_abacus(world: &Landscape, provider: &OidcProvider) {
+    world
+        .abacus
+        .check_tokens(provider.check(ABACUS, USAGES).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_of_a_certified_provider_open_the_doors_they_are_for_and_no_others() {
+    let (world, provider, stranger) = (
+        Landscape::new("oidc").await,
+        provider().await,
+        provider().await,
+    );
+    check_at_abacus(&world, &provider).await;
+    let receiver = secured(world.receiver(), &provider).start().await.unwrap();
+    let worker = secured(world.worker(), &provider).start().await.unwrap();
+    until_ready(&world.http, &receiver).await;
+    let token =
+        async |scope: &str, audience: &str| provider.token(BROKER, scope, audience).await.unwrap();
+
+    use_for_a_day(&world, &receiver, &token(WRITE, SAMPLER).await, 1).await;
+    let postgres = token(&format!("{POSTGRES} {USAGES}"), SAMPLER).await;
+    use_for_a_day(&world, &receiver, &postgres, 2).await;
+    let redis = with(start_event(3, now_millis()), "resource_id", "redis");
+    let start = "/v1/events/start";
+    assert_eq!(sent(&world, &receiver, start, &redis, &postgres).await, 403);
+    assert_eq!(
+        sent(
+            &world,
+            &receiver,
+            start,
+            &redis,
+            &token(REDIS, SAMPLER).await
+        )
+        .await,
+        201
+    );
+    for (what, token, status) in [
+        ("a scope of Abacus", token(USAGES, SAMPLER).await, 403),
+        ("for Abacus", token(WRITE, ABACUS).await, 401),
+        (
+            "of another provider",
+            stranger.token(BROKER, WRITE, SAMPLER).await.unwrap(),
+            401,
+        ),
+    ] {
+        assert_eq!(knock(&world, &receiver, &token).await, status, "{what}");
+    }
+
+    // Abacus does check: what opens the receiver does not open it.
+    let url = format!("{}/v1/metering/collected/usage", world.abacus.base_url());
+    let ours = world
+        .http
+        .post(url)
+        .json(&json!({}))
+        .bearer_auth(token(USAGES, SAMPLER).await);
+    assert_eq!(ours.send().await.unwrap().status(), 401);
+    for program in [&receiver, &worker] {
+        let output = program.lines().join("\n");
+        assert!(
+            !output.contains(SECRET) && !output.contains("eyJ"),
+            "a secret is in the output"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_of_a_certified_provider_change_and_it_goes_away_while_all_is_billed() {
+    let (world, mut provider) = (Landscape::new("oidc_keys").await, provider().await);
+    check_at_abacus(&world, &provider).await;
+    let receiver = secured(world.receiver(), &provider).start().await.unwrap();
+    let _worker = secured(world.worker(), &provider).start().await.unwrap();
+    until_ready(&world.http, &receiver).await;
+    let first = provider.token(BROKER, WRITE, SAMPLER).await.unwrap();
+    use_for_a_day(&world, &receiver, &first, 1).await;
+
+    provider.rotate().await.unwrap();
+    let second = provider.token(BROKER, WRITE, SAMPLER).await.unwrap();
+    let taken = async |token: &str| knock(&world, &receiver, token).await == 422;
+    wait_until("the new key is taken", PATIENCE, async || {
+        taken(&second).await
+    })
+    .await;
+    assert!(taken(&first).await, "the key before is still published");
+
+    provider.go_away().unwrap();
+    assert!(taken(&first).await && taken(&second).await);
+    use_for_a_day(&world, &receiver, &second, 2).await;
+
+    // It is another one by now: keys that it does not know any more are believed no longer, and
+    // Abacus wants tokens that are signed with the new one.
+    provider.come_back().await.unwrap();
+    let third = provider.token(BROKER, WRITE, SAMPLER).await.unwrap();
+    check_at_abacus(&world, &provider).await;
+    wait_until("the new key is taken", PATIENCE, async || {
+        taken(&third).await
+    })
+    .await;
+    assert_eq!(knock(&world, &receiver, &first).await, 401);
+    assert_eq!(knock(&world, &receiver, &second).await, 401);
+    use_for_a_day(&world, &receiver, &third, 3).await;
+}

@@ -1,0 +1,241 @@
+//! An original Sampler, as far as others can see it: what its receiver writes into the collection,
+//! and what one poll of its worker does there and towards Abacus. Written from descriptions of its
+//! behaviour, faults and all, and without our state machine, which it is to be compared with.
+
+use bson::{Bson, Document, doc, oid::ObjectId};
+use futures_util::TryStreamExt;
+use mongodb::options::IndexOptions;
+use mongodb::{Collection, IndexModel};
+use reqwest::Client;
+use sampler_testkit::build::start_event;
+use sampler_testkit::now_millis;
+use serde_json::{Value, json};
+
+use crate::landscape::{HOUR, Landscape};
+
+const OPEN: &str = "00000000-0000-0000-0000-000000000000";
+
+const TARGET: [&str; 6] = [
+    "organization_id",
+    "space_id",
+    "consumer_id",
+    "resource_id",
+    "plan_id",
+    "resource_instance_id",
+];
+
+/// Its receiver and its worker; the worker samples by the hour.
+pub(crate) struct Original {
+    spans: Collection<Document>,
+    http: Client,
+    collector: String,
+}
+
+/// Moments are doubles in its documents.
+#[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+fn double(moment: i64) -> Bson {
+    Bson::Double(moment as f64)
+}
+
+/// A number as its language reads it, whatever its type in the database is.
+fn number(bson: Option<&Bson>) -> Option<i64> {
+    match bson? {
+        Bson::Int32(number) => Some(i64::from(*number)),
+        Bson::Int64(number) => Some(*number),
+        #[expect(clippy::cast_possible_truncation, reason = "whole and small")]
+        Bson::Double(number) => Some(*number as i64),
+        _ => None,
+    }
+}
+
+impl Original {
+    /// An original with the indexes that it makes at its start.
+    pub(crate) async fn install(world: &Landscape) -> Self {
+        let spans = world.spans().await;
+        let named = |name: &str| IndexOptions::builder().name(name.to_owned()).build();
+        let index =
+            |keys: Document, options| IndexModel::builder().keys(keys).options(options).build();
+        let mut target: Document = TARGET
+            .map(|field| (format!("target.{field}"), Bson::Int32(1)))
+            .into_iter()
+            .collect();
+        target.insert("target.correlation_id", 1);
+        let mut unique = named("unique_target");
+        unique.unique = Some(true);
+        let mut ended = named("search_end_is_set");
+        ended.partial_filter_expression = Some(doc! { "end_is_set": true });
+        let processing = doc! { "processing.complete": 1, "processing.last_interval.end": 1 };
+        let indexes = [
+            index(target, unique),
+            index(processing, named("search_processing")),
+            index(doc! { "processing.complete": 1 }, ended),
+        ];
+        spans.create_indexes(indexes).await.unwrap();
+        Self {
+            spans,
+            http: world.http.clone(),
+            collector: world.abacus.base_url(),
+        }
+    }
+
+    /// What its receiver does with a start.
+    pub(crate) async fn start(&self, target: u64, start: i64) {
+        let event = start_event(target, start);
+        let text = |name: &str| Bson::from(event[name].as_str().unwrap());
+        let mut fields: Document = TARGET
+            .map(|name| (name.to_owned(), text(name)))
+            .into_iter()
+            .collect();
+        fields.insert("correlation_id", OPEN);
+        let document = doc! {
+            "_id": ObjectId::new(),
+            "target": fields,
+            "measured_usage": [{ "measure": "memory", "quantity": 512 }],
+            "start": double(start),
+            "end": Bson::Null,
+            "processing": {
+                "complete": false,
+                "last_interval": { "start": double(start), "end": double(start) },
+                "planned_interval": Bson::Null,
+                "last_change_at": double(start),
+                "version": 1,
+            },
+        };
+        self.spans.insert_one(document).await.unwrap();
+    }
+
+    /// What it does with a stop: it matches the whole target and leaves `processing` alone.
+    pub(crate) async fn stop(&self, target: u64, end: i64) {
+        let open = doc! {
+            "target.resource_instance_id": format!("instance-{target}"),
+            "target.correlation_id": OPEN,
+            "end": Bson::Null,
+        };
+        let set = doc! { "$set": {
+            "end": double(end),
+            "end_is_set": true,
+            "target.correlation_id": format!("correlation of {}", ObjectId::new()),
+        } };
+        let stopped = self.spans.update_one(open, set).await.unwrap();
+        assert_eq!(stopped.modified_count, 1, "{target} is not open");
+    }
+
+    /// Changes a span by hand, as a race or a death in the wrong moment leaves it.
+    pub(crate) async fn leave(&self, target: u64, set: Document) {
+        let span = doc! { "target.resource_instance_id": format!("instance-{target}") };
+        let update = doc! { "$set": set };
+        assert_eq!(
+            self.spans
+                .update_one(span, update)
+                .await
+                .unwrap()
+                .modified_count,
+            1
+        );
+    }
+
+    /// Leaves a plan behind that its worker did not come to execute.
+    pub(crate) async fn leave_plan(&self, target: u64, (start, end): (i64, i64), guid: &str) {
+        let plan = doc! { "start": double(start), "end": double(end), "usage_guid": guid };
+        let set = doc! { "processing.planned_interval": plan, "processing.version": 2 };
+        self.leave(target, set).await;
+    }
+
+    /// One poll of its worker: one step of each of the first spans that it finds. Says how many.
+    pub(crate) async fn poll(&self) -> usize {
+        let long_ago = double(now_millis() - HOUR);
+        let wanted = doc! {
+            "processing.complete": false,
+            "$or": [{ "processing.last_interval.end": { "$lt": long_ago } }, { "end_is_set": true }],
+        };
+        let found = self.spans.find(wanted).limit(100).await.unwrap();
+        let found: Vec<Document> = found.try_collect().await.unwrap();
+        for span in &found {
+            match span
+                .get_document("processing")
+                .unwrap()
+                .get_document("planned_interval")
+            {
+                Ok(planned) => self.execute(span, planned).await,
+                Err(_) => self.plan(span).await,
+            }
+        }
+        found.len()
+    }
+
+    /// Polls until nothing is left for its worker.
+    pub(crate) async fn poll_until_done(&self) {
+        for _ in 0..2_000 {
+            if self.poll().await == 0 {
+                return;
+            }
+        }
+        panic!("the original's worker comes to no end");
+    }
+
+    async fn plan(&self, span: &Document) {
+        let last = span.get_document("processing").unwrap();
+        let last = last.get_document("last_interval").unwrap();
+        let from = number(last.get("end")).unwrap();
+        let (below, above) = (
+            (from - 1).div_euclid(HOUR) * HOUR,
+            (from.div_euclid(HOUR) + 1) * HOUR,
+        );
+        let to = match number(span.get("end")) {
+            None => above,
+            Some(end) if end < from => below.max(end),
+            Some(end) => above.min(end),
+        };
+        let guid = format!("of the original, {}", ObjectId::new());
+        let planned = doc! { "start": double(from), "end": double(to), "usage_guid": guid };
+        self.change(span, doc! { "processing.planned_interval": planned })
+            .await;
+    }
+
+    async fn execute(&self, span: &Document, planned: &Document) {
+        let usage = usage(span, planned);
+        let url = format!("{}/v1/metering/collected/usage", self.collector);
+        let answer = self.http.post(url).json(&usage).send().await.unwrap();
+        assert_eq!(answer.status(), 202, "{usage}");
+        let to = planned.get("end");
+        let complete = number(to) == number(span.get("end"));
+        let set = doc! {
+            "processing.last_interval": planned.clone(),
+            "processing.planned_interval": Bson::Null,
+            "processing.complete": complete,
+        };
+        self.change(span, set).await;
+    }
+
+    /// A change that comes too late is not made, and nobody hears of it.
+    async fn change(&self, span: &Document, mut set: Document) {
+        set.insert("processing.last_change_at", double(now_millis()));
+        let processing = span.get_document("processing").unwrap();
+        let version = processing.get("version").unwrap();
+        let as_read = doc! { "_id": span.get("_id").unwrap(), "processing.version": version };
+        let update = doc! { "$set": set, "$inc": { "processing.version": 1 } };
+        self.spans.update_one(as_read, update).await.unwrap();
+    }
+}
+
+fn usage(span: &Document, planned: &Document) -> Value {
+    let (from, to) = (
+        number(planned.get("start")).unwrap(),
+        number(planned.get("end")).unwrap(),
+    );
+    let midpoint = (from + to).div_euclid(2);
+    let target = span.get_document("target").unwrap();
+    let mut usage = json!({
+        "dedup_id": planned.get_str("usage_guid").unwrap(),
+        "start": midpoint,
+        "end": midpoint,
+        "measured_usage": [
+            { "measure": "memory", "quantity": 512 },
+            { "measure": "duration", "quantity": to - from },
+        ],
+    });
+    for field in TARGET {
+        usage[field] = target.get_str(field).unwrap().into();
+    }
+    usage
+}
