@@ -2,6 +2,7 @@
 
 mod patience;
 mod router;
+mod trace;
 
 use std::io;
 use std::pin::pin;

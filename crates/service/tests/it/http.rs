@@ -9,6 +9,7 @@ use axum::Router;
 use axum::routing::get;
 use sampler_service::http::{Limits, bind, serve_with};
 use sampler_service::lifecycle::Stop;
+use sampler_service::platform::Identity;
 use sampler_service::settings::{HttpSettings, LogFormat, LogSettings};
 use sampler_service::telemetry;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -303,7 +304,7 @@ async fn says_where_it_listens() {
         format: LogFormat::Json,
         level: "info".to_owned(),
     };
-    let subscriber = telemetry::subscriber(&settings, false, log).unwrap();
+    let subscriber = telemetry::subscriber(&settings, &Identity::default(), false, log).unwrap();
     let _logging = tracing::subscriber::set_default(subscriber);
     let server = serve(Limits::default()).await;
     let mut client = server.connect().await;
