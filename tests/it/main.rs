@@ -6,6 +6,7 @@ mod landscape;
 mod lifecycle;
 mod main_job;
 mod outages;
+mod platform;
 mod secured;
 mod settings;
 mod takeover;
