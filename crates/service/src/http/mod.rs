@@ -11,7 +11,11 @@ use std::time::Duration;
 
 use anyhow::Context;
 use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{self, Next};
+use axum::response::Response;
 use futures_util::FutureExt;
+use http::header::{self, HeaderValue};
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
@@ -29,12 +33,10 @@ pub(crate) use router::{method_not_allowed, not_found};
 /// How long to wait before trying again where the system has no room for another connection.
 const NO_ROOM_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a connection that has just been made may take to send its first request once the
-/// program was asked to stop. Its client cannot know yet, and would lose the request.
-const LAST_REQUEST: Duration = Duration::from_millis(250);
-
-/// The same for other connections: enough to notice what has arrived already.
-const LAST_LOOK: Duration = Duration::from_millis(10);
+/// How long a connection may take to send its last request once the program was asked to stop. Its
+/// client, a router with connections that it keeps, cannot know yet: a connection that is closed in
+/// the moment in which a request is put on it loses that request. It is told by the answer.
+const LAST_REQUEST: Duration = Duration::from_secs(2);
 
 /// How much of everything a server takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,8 +77,8 @@ pub async fn bind(settings: &HttpSettings) -> anyhow::Result<TcpListener> {
 }
 
 /// Serves `router` to all who connect to `listener`, until asked to stop. Then it takes no more
-/// connections and closes those that are idle; requests that are under way are finished. Each
-/// connection is a task of `stop`, so a program need not wait for more than this to return.
+/// connections; requests that are under way are finished, and connections that are idle are good for
+/// one more, if it comes soon. Each connection is a task of `stop`, so a program need not wait for more than this to return.
 ///
 /// The router gets the answers of [`with_fallbacks`] for what it does not serve itself.
 ///
@@ -97,7 +99,10 @@ pub async fn serve_with(
     limits: Limits,
 ) -> io::Result<()> {
     let server = Server {
-        router: with_fallbacks(router),
+        router: with_fallbacks(router).layer(middleware::from_fn_with_state(
+            stop.clone(),
+            say_when_it_is_the_last,
+        )),
         stop: stop.clone(),
         limits,
         room: Arc::new(Semaphore::new(limits.connections)),
@@ -163,6 +168,20 @@ impl Server {
     }
 }
 
+/// Ends a connection with the answer it has got once the program was asked to stop.
+async fn say_when_it_is_the_last(
+    State(stop): State<Stop>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let mut response = next.run(request).await;
+    if stop.is_stopping() {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
+    }
+    response
+}
+
 /// A client that went away before it was let in is no concern of ours.
 fn is_of_the_client(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
@@ -189,12 +208,8 @@ async fn serve_connection(stream: TcpStream, router: Router, stop: &Stop, limits
         _ = &mut connection => return,
         () = stop.soft().cancelled() => {}
     }
-    let look = if patience.is_new() {
-        LAST_REQUEST
-    } else {
-        LAST_LOOK
-    };
-    if timeout(look, &mut connection).await.is_ok() {
+    let last = timeout(LAST_REQUEST, &mut connection);
+    if let Some(Ok(_)) = stop.hard().run_until_cancelled(last).await {
         return;
     }
     connection.as_mut().graceful_shutdown();

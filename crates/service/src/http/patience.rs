@@ -41,12 +41,6 @@ impl Patience {
         }
     }
 
-    /// Whether not a byte has come on this connection yet.
-    pub(super) fn is_new(&self) -> bool {
-        let state = self.state();
-        state.waits <= 1 && state.first_byte.is_none()
-    }
-
     /// The same stream; its reading is seen.
     pub(super) fn watch<S>(&self, stream: S) -> Watched<S> {
         Watched {

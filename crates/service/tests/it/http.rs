@@ -242,6 +242,26 @@ async fn on_stop_what_is_under_way_is_finished_and_nothing_else_let_in() {
     assert!(answer.contains("connection: close\r\n"), "{answer}");
 }
 
+/// A router keeps its connections, and cannot know that this is not the time for a request.
+#[tokio::test]
+async fn an_idle_connection_is_good_for_one_more_request_after_the_stop() {
+    let server = serve(Limits::default()).await;
+    let mut idle = server.connect().await;
+    idle.ask("/").await;
+    idle.answer("hello").await;
+    server.stop.begin();
+    server.serving.await.unwrap().unwrap();
+    let mut byte = [0];
+    let closed = timeout(Duration::from_millis(200), idle.0.read(&mut byte)).await;
+    assert!(closed.is_err(), "closed while a request may be on its way");
+    idle.ask("/").await;
+    let answer = idle.rest().await;
+    assert!(
+        answer.contains("connection: close\r\n") && answer.ends_with("hello"),
+        "{answer}"
+    );
+}
+
 #[tokio::test]
 async fn a_client_that_was_let_in_just_before_the_stop_is_still_served() {
     let server = serve(Limits::default()).await;
