@@ -36,7 +36,7 @@ fn apps(manifest: &Manifest) -> (&App, &App) {
 }
 
 /// Whoever copies the example and fills in the addresses has settings without a mistake, and apps
-/// that are let in to by token alone, survive the loss of a machine and are looked at by HTTP.
+/// that let in by token alone, survive the loss of a machine and are looked at by HTTP.
 #[tokio::test]
 async fn what_is_pushed_is_what_the_programs_take() {
     let manifest = manifest(&example_variables().unwrap()).unwrap();
@@ -51,6 +51,10 @@ async fn what_is_pushed_is_what_the_programs_take() {
         let checked = shell.output().await.unwrap();
         let errors = String::from_utf8(checked.stderr).unwrap();
         assert!(checked.status.success(), "{}: {errors}", app.name);
+        // A package that was given brings along what starts it without a manifest.
+        if let Ok(procfile) = std::fs::read_to_string(cell.package(app).join("Procfile")) {
+            assert_eq!(procfile, format!("web: {}\n", app.command));
+        }
         assert_eq!(app.env["SECURED"], "true");
         assert!(app.instances >= 2);
         assert_eq!((app.stack.as_str(), app.services.len()), ("cflinuxfs4", 1));
