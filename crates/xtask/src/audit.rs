@@ -23,11 +23,7 @@ pub(crate) fn run_audit() -> Result<()> {
         eprintln!("==> advisories not checked: database unreachable");
         return Ok(());
     }
-    // What was just fetched is what is looked at.
-    run_named(
-        TOOL,
-        deny(&tool, "check").args(["--disable-fetch", "advisories"]),
-    )
+    run_named(TOOL, deny(&tool, "check").arg("advisories"))
 }
 
 fn deny(tool: &PathBuf, command: &str) -> Command {
