@@ -1,6 +1,6 @@
 //! `audit`: whether what is built in may be.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -26,7 +26,7 @@ pub(crate) fn run_audit() -> Result<()> {
     run_named(TOOL, deny(&tool, "check").arg("advisories"))
 }
 
-fn deny(tool: &PathBuf, command: &str) -> Command {
+fn deny(tool: &Path, command: &str) -> Command {
     let mut deny = Command::new(tool);
     deny.arg(command).current_dir(workspace_dir());
     deny
@@ -34,7 +34,7 @@ fn deny(tool: &PathBuf, command: &str) -> Command {
 
 /// Whether the list of weaknesses is here by now. A machine without a way to it says so in its log,
 /// and is not stopped by that: nothing was found wrong.
-fn fetches_advisories(tool: &PathBuf) -> Result<bool> {
+fn fetches_advisories(tool: &Path) -> Result<bool> {
     let fetched = deny(tool, "fetch").arg("db").output();
     let fetched = fetched.with_context(|| format!("starting {TOOL}"))?;
     if !fetched.status.success() {
