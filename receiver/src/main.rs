@@ -12,6 +12,7 @@ use sampler_service::environment::{Clock, SystemClock, SystemRandom};
 use sampler_service::health::{Health, Progress};
 use sampler_service::http::{Port, bind, serve};
 use sampler_service::lifecycle::{Stop, run_until_stopped};
+use sampler_service::platform::Identity;
 use sampler_service::settings::load_from_process;
 use sampler_service::telemetry;
 use sampler_store::SpanStore;
@@ -30,10 +31,12 @@ fn main() -> ExitCode {
         Ok(settings) => settings,
         Err(plan) => return plan.carry_out(),
     };
-    if let Err(error) = telemetry::init(&settings.log) {
+    let identity = Identity::of_this_process();
+    if let Err(error) = telemetry::init(&settings.log, &identity) {
         eprintln!("sampler-receiver: {error:#}");
         return ExitCode::FAILURE;
     }
+    identity.announce(PROGRAM.name, PROGRAM.version);
     run_until_stopped(|stop| run(settings, stop)).into()
 }
 

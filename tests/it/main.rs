@@ -10,6 +10,7 @@ mod oidc;
 mod original;
 mod outages;
 mod own_tls;
+mod platform;
 mod secured;
 mod settings;
 mod takeover;

@@ -1,5 +1,7 @@
 //! What a program logs: one line per event, on standard output.
 
+mod line;
+
 use std::any::Any;
 use std::io::IsTerminal;
 use std::panic::PanicHookInfo;
@@ -7,31 +9,36 @@ use std::panic::PanicHookInfo;
 use anyhow::Context;
 use tracing::Subscriber;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::JsonFields;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, fmt};
 
+use crate::platform::Identity;
 use crate::settings::{LogFormat, LogSettings};
+use line::Line;
 
 /// Logs to standard output from now on, panics included. Once per process.
 ///
 /// # Errors
 /// Where the process logs already.
-pub fn init(settings: &LogSettings) -> anyhow::Result<()> {
+pub fn init(settings: &LogSettings, identity: &Identity) -> anyhow::Result<()> {
     let terminal = std::io::stdout().is_terminal();
-    let subscriber = subscriber(settings, terminal, std::io::stdout)?;
+    let subscriber = subscriber(settings, identity, terminal, std::io::stdout)?;
     subscriber.try_init().context("the log is there already")?;
     std::panic::set_hook(Box::new(log_panic));
     Ok(())
 }
 
 /// What turns events into lines: one JSON object per line, with the fields of the event beside
-/// `timestamp`, `level`, `target` and `message`; or text for people.
+/// `timestamp`, `level`, `target` and `message`, and behind them who writes and the ids of the
+/// request; or text for people, who know where they look.
 ///
 /// # Errors
 /// Where the level is no list of filter directives.
 pub fn subscriber<W>(
     settings: &LogSettings,
+    identity: &Identity,
     terminal: bool,
     writer: W,
 ) -> anyhow::Result<Box<dyn Subscriber + Send + Sync>>
@@ -49,7 +56,9 @@ where
     Ok(if text {
         Box::new(registry.with(layer))
     } else {
-        Box::new(registry.with(layer.json().flatten_event(true).with_span_list(false)))
+        let line = Line::new(&identity.marks());
+        let layer = layer.fmt_fields(JsonFields::new()).event_format(line);
+        Box::new(registry.with(layer))
     })
 }
 
@@ -103,7 +112,10 @@ mod tests {
             format,
             level: level.to_owned(),
         };
-        let subscriber = subscriber(&settings, terminal, move || writer.clone()).unwrap();
+        let instance = [("CF_INSTANCE_INDEX", "3"), ("CF_INSTANCE_GUID", "\"a\\")];
+        let identity = Identity::of(&instance.into_iter().collect());
+        let subscriber = subscriber(&settings, &identity, terminal, move || writer.clone());
+        let subscriber = subscriber.unwrap();
         tracing::subscriber::with_default(subscriber, act);
         let bytes = page.0.lock().unwrap().clone();
         String::from_utf8(bytes).unwrap()
@@ -127,6 +139,32 @@ mod tests {
                 .starts_with("sampler_service")
         );
         assert!(line["timestamp"].as_str().unwrap().ends_with('Z'));
+    }
+
+    #[test]
+    fn a_line_says_who_wrote_it_and_for_which_request() {
+        let text = logged(LogFormat::Json, "warn", false, || {
+            let request = tracing::error_span!("http", trace_id = "t-1", request_id = "r-1");
+            request.in_scope(|| tracing::warn!(status = 503, "refused"));
+            let unknown = tracing::error_span!("http", trace_id = None::<&str>);
+            unknown.in_scope(|| tracing::warn!("alone"));
+        });
+        let lines: Vec<Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let [refused, alone] = lines.as_slice() else {
+            panic!("{text}")
+        };
+        assert_eq!(refused["cloudfoundry.app.instance.id"], "3");
+        assert_eq!(refused["service.instance.id"], "\"a\\");
+        assert_eq!(refused["status"], 503);
+        assert_eq!(
+            (&refused["trace_id"], &refused["request_id"]),
+            (&"t-1".into(), &"r-1".into())
+        );
+        assert_eq!(alone["cloudfoundry.app.instance.id"], "3");
+        assert!(alone.get("trace_id").is_none(), "{alone}");
     }
 
     #[test]

@@ -5,12 +5,14 @@
 //! - [`tls`]: certificates, and TLS in front of what speaks without.
 //! - [`uaa`]: a stand-in for UAA, and keys that sign whatever a test wants.
 //! - [`oidc`]: a certified `OpenID` provider, which is not ours.
+//! - [`manifest`]: what an operator pushes to Cloud Foundry.
 //! - [`program`]: the real receiver and worker as child processes.
 //! - [`build`]: bodies of events; [`wait_until`]: waiting without sleeping.
 
 pub mod abacus;
 pub mod build;
 pub mod guard;
+pub mod manifest;
 pub mod mongod;
 pub mod oidc;
 pub mod program;

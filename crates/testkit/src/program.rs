@@ -30,6 +30,7 @@ pub struct Launch {
     path: Option<PathBuf>,
     args: Vec<OsString>,
     environment: Vec<(String, String)>,
+    folder: Option<PathBuf>,
     log_file: Option<PathBuf>,
 }
 
@@ -48,6 +49,21 @@ impl Launch {
             path: None,
             args: Vec::new(),
             environment,
+            folder: None,
+            log_file: None,
+        }
+    }
+
+    /// A command line as a platform starts it: by a shell, in a folder, with an environment that
+    /// holds only `PATH` and `HOME`.
+    pub fn command_line(name: &str, line: &str, folder: impl Into<PathBuf>) -> Self {
+        Self {
+            name: name.to_owned(),
+            path: Some("/bin/sh".into()),
+            // The shell makes way, so that a signal finds the program.
+            args: vec!["-c".into(), format!("exec {line}").into()],
+            environment: Vec::new(),
+            folder: Some(folder.into()),
             log_file: None,
         }
     }
@@ -99,6 +115,9 @@ impl Launch {
                     .filter_map(|(name, value)| Some((name, value?))),
             );
             command.envs(self.environment);
+            if let Some(folder) = self.folder {
+                command.current_dir(folder);
+            }
             command.stderr(Stdio::piped());
         })?;
         output.follow(process.take_stdout());

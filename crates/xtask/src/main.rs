@@ -1,9 +1,11 @@
 //! The project's own commands: `cargo xtask <command>`.
 
+mod audit;
 mod bench;
 mod chaos;
 mod checks;
 mod docs;
+mod package;
 mod replay;
 mod shell;
 mod up;
@@ -51,6 +53,10 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Looks at what is built in: licences, sources, bans and known weaknesses.
+    Audit,
+    /// Builds what `cf push` takes, for each app of the manifest.
+    Package,
     /// Writes the documents that are made from the programs.
     Docs {
         /// Changes nothing, and fails where a document is not up to date.
@@ -68,6 +74,8 @@ async fn main() -> ExitCode {
         Command::Sim { arguments } => checks::simulate(&arguments),
         Command::Bench { arguments } => bench::bench(&arguments),
         Command::Chaos { arguments } => chaos::run_chaos(&arguments),
+        Command::Audit => audit::run_audit(),
+        Command::Package => package::run(),
         Command::Docs { check } => docs::run(check),
     };
     match result {

@@ -15,11 +15,16 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
 
 /// Says what is run, runs it with our own output, and fails as it does.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
+    run_named("cargo", command)
+}
+
+/// The same for another program than cargo.
+pub(crate) fn run_named(name: &str, command: &mut Command) -> Result<()> {
     let words: Vec<_> = command
         .get_args()
         .map(|word| word.to_string_lossy())
         .collect();
-    let line = format!("cargo {}", words.join(" "));
+    let line = format!("{name} {}", words.join(" "));
     eprintln!("==> {line}");
     let status = command
         .status()

@@ -1,5 +1,6 @@
 //! Bodies that are no JSON, or no JSON that can be read in one way only.
 
+use sampler_service::platform::Identity;
 use sampler_service::settings::{LogFormat, LogSettings};
 use sampler_service::telemetry;
 use serde_json::{Value, json};
@@ -194,7 +195,10 @@ async fn fault_17_what_a_body_holds_is_neither_answered_nor_logged() {
         level: "trace".to_owned(),
     };
     let writer = log.clone();
-    let subscriber = telemetry::subscriber(&settings, false, move || writer.clone()).unwrap();
+    let subscriber = telemetry::subscriber(&settings, &Identity::default(), false, move || {
+        writer.clone()
+    });
+    let subscriber = subscriber.unwrap();
     let _logging = tracing::subscriber::set_default(subscriber);
     let world = World::new();
     let broken = [

@@ -4,6 +4,7 @@ mod heads;
 mod patience;
 mod router;
 mod tls;
+mod trace;
 
 use std::io;
 use std::pin::pin;
@@ -12,12 +13,12 @@ use std::time::Duration;
 
 use anyhow::Context;
 use axum::Router;
+use axum::extract::Request;
 use axum::http::header::{CONNECTION, TRANSFER_ENCODING};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use futures_util::future::{OptionFuture, join};
-use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
@@ -40,12 +41,10 @@ pub use tls::{FileError, Tls, TlsError, TlsFiles};
 /// How long to wait before trying again where the system has no room for another connection.
 const NO_ROOM_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a connection that has just been made may take to send its first request once the
-/// program was asked to stop. Its client cannot know yet, and would lose the request.
-const LAST_REQUEST: Duration = Duration::from_millis(250);
-
-/// The same for other connections: enough to notice what has arrived already.
-const LAST_LOOK: Duration = Duration::from_millis(10);
+/// How long a connection may take to send its last request once the program was asked to stop. Its
+/// client, a router with connections that it keeps, cannot know yet: a connection that is closed in
+/// the moment in which a request is put on it loses that request. It is told by the answer.
+const LAST_REQUEST: Duration = Duration::from_secs(2);
 
 /// How much of everything a server takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,8 +100,9 @@ pub async fn bind(settings: &HttpSettings) -> anyhow::Result<TcpListener> {
 }
 
 /// Serves `router` to all who connect to `port`, until asked to stop. Then it takes no more
-/// connections and closes those that are idle; requests that are under way are finished. Each
-/// connection is a task of `stop`, so a program need not wait for more than this to return.
+/// connections; requests that are under way are finished, and connections that are idle are good
+/// for one more, if it comes soon. Each connection is a task of `stop`, so a program need not wait
+/// for more than this to return.
 ///
 /// The router gets the answers of [`with_fallbacks`] for what it does not serve itself.
 ///
@@ -233,13 +233,24 @@ where
     let patience = Patience::new(limits.header_read, limits.idle);
     let stream = TokioIo::new(patience.watch(stream));
     let (seen, inner) = (patience.clone(), TowerToHyperService::new(router));
+    let stopping = stop.clone();
     let service = service_fn(move |request: Request<Incoming>| {
         let clear = !seen.is_ambiguous() && has_usual_coding(request.headers());
         let answering = clear.then(|| inner.call(request));
+        let stopping = stopping.clone();
         async move {
             match answering {
-                Some(answering) => answering.await,
-                None => Ok(refusal()),
+                Some(answering) => {
+                    let answer = answering.await;
+                    if stopping.is_stopping() {
+                        answer.map(last)
+                    } else {
+                        answer
+                    }
+                }
+                // What may be two requests for another reader is answered as the server library
+                // answers what it cannot understand. What comes behind is not looked at.
+                None => Ok(last(StatusCode::BAD_REQUEST.into_response())),
             }
         }
     });
@@ -255,12 +266,8 @@ where
         _ = &mut connection => return,
         () = stop.soft().cancelled() => {}
     }
-    let look = if patience.is_new() {
-        LAST_REQUEST
-    } else {
-        LAST_LOOK
-    };
-    if timeout(look, &mut connection).await.is_ok() {
+    let last = timeout(LAST_REQUEST, &mut connection);
+    if let Some(Ok(_)) = stop.hard().run_until_cancelled(last).await {
         return;
     }
     connection.as_mut().graceful_shutdown();
@@ -275,11 +282,9 @@ fn has_usual_coding(headers: &HeaderMap) -> bool {
     codings.next().is_none_or(is_usual) && codings.next().is_none()
 }
 
-/// The answer to what may be two requests for another reader, as the server library answers what
-/// it cannot understand. What comes behind is not looked at.
-fn refusal() -> Response {
-    let mut refusal = StatusCode::BAD_REQUEST.into_response();
+/// Ends the connection with this answer.
+fn last(mut answer: Response) -> Response {
     let close = HeaderValue::from_static("close");
-    refusal.headers_mut().insert(CONNECTION, close);
-    refusal
+    answer.headers_mut().insert(CONNECTION, close);
+    answer
 }

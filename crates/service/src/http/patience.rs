@@ -46,12 +46,6 @@ impl Patience {
         }
     }
 
-    /// Whether not a byte has come on this connection yet.
-    pub(super) fn is_new(&self) -> bool {
-        let state = self.state();
-        state.waits <= 1 && state.first_byte.is_none()
-    }
-
     /// Whether the headers that came last may be understood otherwise by another reader.
     pub(super) fn is_ambiguous(&self) -> bool {
         self.state().head.is_ambiguous()

@@ -8,15 +8,18 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 
+use super::trace;
 use crate::problem::{Problem, ProblemType};
 
 /// The same router, complete: paths it does not know, methods it does not offer, and handlers
-/// that panic are answered with problem documents. Layers added afterwards see those, too.
+/// that panic are answered with problem documents; and each line that is logged for a request has
+/// the ids that it came with. Layers added afterwards see those answers, too.
 pub fn with_fallbacks(router: Router) -> Router {
     router
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
         .layer(middleware::from_fn(catch_panic))
+        .layer(middleware::from_fn(trace::with_ids))
 }
 
 pub(crate) async fn not_found() -> Problem {

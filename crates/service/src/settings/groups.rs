@@ -81,7 +81,7 @@ pub const DATABASE: [Setting; 6] = [
         "DB_URI",
         Kind::Text,
         "The address of the MongoDB, with the name of the database in its path. A MongoDB service \
-         bound by Cloud Foundry (VCAP_SERVICES) counts before it.",
+         that the platform has bound (VCAP_SERVICES, SERVICE_BINDING_ROOT) counts before it.",
     )
     .or("mongodb://localhost:27017/sampler")
     .secret(),

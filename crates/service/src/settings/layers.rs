@@ -4,16 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+use super::bindings::{self, Binding};
+use super::file;
 use super::mistake::{Mistake, Source};
 use super::program::Program;
 use super::setting::{Setting, Value};
-use super::vcap;
 
 /// The environment variable that names the file.
 pub(super) const FILE_VARIABLE: &str = "SAMPLER_CONFIG";
 
-/// The largest file of settings, in bytes; what is larger is something else.
-const FILE_MAX: u64 = 1 << 20;
+/// Where a platform says what it has bound.
+const SERVICES: &str = "VCAP_SERVICES";
+const SERVICES_FILE: &str = "VCAP_SERVICES_FILE_PATH";
+const BINDING_ROOT: &str = "SERVICE_BINDING_ROOT";
 
 /// The settings that take part in finding the bound database.
 const DATABASE_URI: &str = "database.uri";
@@ -32,7 +35,7 @@ impl Variables {
     }
 
     /// The value of a variable; an empty one counts as not set.
-    fn get(&self, name: &str) -> Option<&OsStr> {
+    pub(crate) fn get(&self, name: &str) -> Option<&OsStr> {
         self.0
             .get(name)
             .map(OsString::as_os_str)
@@ -91,7 +94,7 @@ pub(super) fn lay(program: &Program, file: Option<&Path>, variables: &Variables)
     }
     layers.lay_environment(program, variables);
     if let Some(setting) = program.setting(DATABASE_URI) {
-        layers.lay_services(setting, variables);
+        layers.lay_bindings(setting, variables);
     }
     layers.check(program);
     layers
@@ -115,7 +118,7 @@ impl Layers {
 
     fn lay_file(&mut self, program: &Program, path: &Path) {
         let shown = path.display().to_string();
-        let table = match read(path).and_then(|text| parse(&text)) {
+        let table = match file::read(path).and_then(|text| parse(&text)) {
             Ok(table) => table,
             Err(why) => {
                 return self
@@ -168,18 +171,20 @@ impl Layers {
         }
     }
 
-    /// A bound database counts before anything that is written down: Cloud Foundry makes its
-    /// credentials anew with each binding.
-    fn lay_services(&mut self, uri: &Setting, variables: &Variables) {
+    /// A bound database counts before anything that is written down: its credentials are made anew
+    /// with each binding.
+    fn lay_bindings(&mut self, uri: &Setting, variables: &Variables) {
         let wanted = self
             .resolved
             .get(DATABASE_SERVICE)
             .map(|resolved| resolved.text.as_str());
-        let bound = services(variables).and_then(|text| {
-            vcap::database(&text, wanted).map_err(|why| format!("VCAP_SERVICES: {why}"))
-        });
-        match bound {
-            Ok(Some(binding)) => self.put(uri, binding.uri, Source::Service(binding.name)),
+        match bound(variables).and_then(|bound| bindings::choose(bound, wanted)) {
+            Ok(Some(Binding {
+                origin,
+                name,
+                uri: text,
+                ..
+            })) => self.put(uri, text, Source::Binding { origin, name }),
             Ok(None) => {}
             Err(why) => self.mistakes.push(Mistake::new(why)),
         }
@@ -204,26 +209,26 @@ impl Layers {
     }
 }
 
-/// The text of `VCAP_SERVICES`, which Cloud Foundry moves into a file where it grows too long.
-fn services(variables: &Variables) -> Result<String, String> {
-    if let Some(text) = variables.get("VCAP_SERVICES") {
-        let text = text.to_str().ok_or("VCAP_SERVICES: expected UTF-8")?;
-        return Ok(text.to_owned());
+/// All that is bound, in each of the ways in which a platform says so: in the environment; in a file
+/// of the same form, where that grows too long; as a folder of files.
+fn bound(variables: &Variables) -> Result<Vec<Binding>, String> {
+    let mut bound = Vec::new();
+    if let Some(text) = variables.get(SERVICES) {
+        let text = text
+            .to_str()
+            .ok_or_else(|| format!("{SERVICES}: expected UTF-8"))?;
+        bound.extend(bindings::in_services(text, SERVICES)?);
     }
-    let Some(path) = variables.get("VCAP_SERVICES_FILE_PATH") else {
-        return Ok("{}".to_owned());
-    };
-    let path = Path::new(path);
-    read(path).map_err(|why| format!("VCAP_SERVICES_FILE_PATH: the file {} {why}", path.display()))
-}
-
-fn read(path: &Path) -> Result<String, String> {
-    let unreadable = |error: std::io::Error| format!("cannot be read: {error}");
-    let length = std::fs::metadata(path).map_err(unreadable)?.len();
-    if length > FILE_MAX {
-        return Err(format!("has {length} bytes: expected at most {FILE_MAX}"));
+    if let Some(path) = variables.get(SERVICES_FILE).map(Path::new) {
+        let text = file::read(path);
+        let text =
+            text.map_err(|why| format!("{SERVICES_FILE}: the file {} {why}", path.display()))?;
+        bound.extend(bindings::in_services(&text, SERVICES_FILE)?);
     }
-    std::fs::read_to_string(path).map_err(unreadable)
+    if let Some(root) = variables.get(BINDING_ROOT).map(Path::new) {
+        bound.extend(bindings::in_folder(root, BINDING_ROOT)?);
+    }
+    Ok(bound)
 }
 
 /// The parser's own display would repeat the line, which may hold a secret.

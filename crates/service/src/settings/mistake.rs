@@ -16,8 +16,13 @@ pub enum Source {
     File(String),
     /// The environment variable of this name.
     Environment(String),
-    /// The service of this name that Cloud Foundry has bound.
-    Service(String),
+    /// A service that the platform has bound.
+    Binding {
+        /// The environment variable that led to it.
+        origin: &'static str,
+        /// The name of the binding.
+        name: String,
+    },
 }
 
 impl fmt::Display for Source {
@@ -26,7 +31,7 @@ impl fmt::Display for Source {
             Self::Default => f.write_str("the default"),
             Self::File(path) => write!(f, "the file {path}"),
             Self::Environment(name) => write!(f, "the environment variable {name}"),
-            Self::Service(name) => write!(f, "VCAP_SERVICES (service '{name}')"),
+            Self::Binding { origin, name } => write!(f, "{origin} (service '{name}')"),
         }
     }
 }
@@ -109,7 +114,10 @@ mod tests {
         let long = "x".repeat(500);
         let shown = Mistake::value(&setting, &long, &Source::Default, "less").to_string();
         assert!(shown.len() < 200 && shown.contains("x…"), "{shown}");
-        let source = Source::Service("db".to_owned());
+        let source = Source::Binding {
+            origin: "VCAP_SERVICES",
+            name: "db".to_owned(),
+        };
         let shown = Mistake::value(&setting.secret(), "hunter2", &source, "more").to_string();
         assert_eq!(
             shown,

@@ -3,12 +3,14 @@
 //! A program declares a table of [`Setting`]s; from that one table come the reading, the checks,
 //! the commented defaults, the printed configuration and the documentation. Values come in
 //! layers, each over the one before: the defaults of the table, a TOML file, the environment,
-//! and, for the database alone, a service that Cloud Foundry has bound.
+//! and, for the database alone, a service that the platform has bound.
 //!
 //! Every mistake is found and named at once, and the program then refuses to start with exit
 //! code 64: an operator should need one attempt, not one per mistake. Text that is empty counts
 //! as not set, wherever it comes from.
 
+mod bindings;
+mod file;
 mod groups;
 mod layers;
 mod mistake;
@@ -18,7 +20,6 @@ mod program;
 mod reader;
 mod sampling;
 mod setting;
-mod vcap;
 
 pub use groups::{
     DATABASE, DatabaseSettings, HEALTH, HealthSettings, HttpSettings, LOG, LogFormat, LogSettings,

@@ -9,6 +9,7 @@ use axum::Router;
 use axum::routing::get;
 use sampler_service::http::{Limits, Port, Tls, TlsFiles, bind, serve_with};
 use sampler_service::lifecycle::Stop;
+use sampler_service::platform::Identity;
 use sampler_service::settings::{HttpSettings, LogFormat, LogSettings};
 use sampler_service::telemetry;
 use sampler_testkit::tls::Authority;
@@ -285,6 +286,26 @@ async fn on_stop_what_is_under_way_is_finished_and_nothing_else_let_in() {
     assert!(answer.contains("connection: close\r\n"), "{answer}");
 }
 
+/// A router keeps its connections, and cannot know that this is not the time for a request.
+#[tokio::test]
+async fn an_idle_connection_is_good_for_one_more_request_after_the_stop() {
+    let server = serve(Limits::default()).await;
+    let mut idle = server.connect().await;
+    idle.ask("/").await;
+    idle.answer("hello").await;
+    server.stop.begin();
+    server.serving.await.unwrap().unwrap();
+    let mut byte = [0];
+    let closed = timeout(Duration::from_millis(200), idle.0.read(&mut byte)).await;
+    assert!(closed.is_err(), "closed while a request may be on its way");
+    idle.ask("/").await;
+    let answer = idle.rest().await;
+    assert!(
+        answer.contains("connection: close\r\n") && answer.ends_with("hello"),
+        "{answer}"
+    );
+}
+
 #[tokio::test]
 async fn a_client_that_was_let_in_just_before_the_stop_is_still_served() {
     let server = serve(Limits::default()).await;
@@ -347,7 +368,7 @@ async fn says_where_it_listens() {
         format: LogFormat::Json,
         level: "info".to_owned(),
     };
-    let subscriber = telemetry::subscriber(&settings, false, log).unwrap();
+    let subscriber = telemetry::subscriber(&settings, &Identity::default(), false, log).unwrap();
     let _logging = tracing::subscriber::set_default(subscriber);
     let server = serve(Limits::default()).await;
     let mut client = server.connect().await;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sampler_service::lifecycle::{STOP_BUDGET, run_until_stopped};
+use sampler_service::platform::Identity;
 use sampler_service::settings::{LogFormat, LogSettings};
 use sampler_service::telemetry;
 
@@ -18,11 +19,11 @@ const SORT: &str = "STOPPABLE_PROGRAM";
 #[ignore = "it is the program that the tests beside it start"]
 fn program() {
     let sort = std::env::var(SORT).unwrap();
-    telemetry::init(&LogSettings {
+    let settings = LogSettings {
         format: LogFormat::Json,
         level: "info".to_owned(),
-    })
-    .unwrap();
+    };
+    telemetry::init(&settings, &Identity::default()).unwrap();
     let end = run_until_stopped(|stop| async move {
         if sort == "stuck" {
             stop.spawn("stuck task", std::future::pending::<()>());

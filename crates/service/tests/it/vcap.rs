@@ -1,4 +1,4 @@
-//! The database that Cloud Foundry has bound.
+//! The database that the platform has bound.
 
 use secrecy::ExposeSecret;
 
@@ -48,6 +48,30 @@ fn can_be_in_a_file() {
     let text = mistakes(&[], &[("VCAP_SERVICES_FILE_PATH", "nowhere.json")]);
     assert!(
         text.contains("VCAP_SERVICES_FILE_PATH: the file nowhere.json cannot be"),
+        "{text}"
+    );
+}
+
+#[test]
+fn can_be_in_a_folder_of_bindings() {
+    let root = tempfile::tempdir().unwrap();
+    let binding = root.path().join("spans-db");
+    std::fs::create_dir(&binding).unwrap();
+    std::fs::write(binding.join("type"), "mongodb").unwrap();
+    let path = root.path().display().to_string();
+    let variables = [DB_URI, ("SERVICE_BINDING_ROOT", path.as_str())];
+    let text = mistakes(&[], &variables);
+    let expected = "SERVICE_BINDING_ROOT: the binding 'spans-db' is of the type mongodb and has no";
+    assert!(text.contains(expected), "{text}");
+    std::fs::write(binding.join("uri"), "mongodb://u:s3cr3t@bound/billing\n").unwrap();
+    let settings = run(&[], &variables).unwrap();
+    assert_eq!(settings.database.database, "billing");
+    let text = printed(&["--print-config"], &variables);
+    let line = "uri = \"<hidden>\" # SERVICE_BINDING_ROOT (service 'spans-db')";
+    assert!(text.lines().any(|found| found == line), "{text}");
+    let text = mistakes(&[], &[("SERVICE_BINDING_ROOT", "/nowhere")]);
+    assert!(
+        text.contains("the folder /nowhere cannot be read"),
         "{text}"
     );
 }

@@ -1,0 +1,137 @@
+//! Which request of the platform a line of the log was written for.
+
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::Response;
+use http::{HeaderMap, HeaderName};
+use tracing::{Instrument, Span, error_span};
+
+/// W3C Trace Context.
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+/// Zipkin, and the router of Cloud Foundry.
+const B3_TRACE: HeaderName = HeaderName::from_static("x-b3-traceid");
+/// What the router of Cloud Foundry calls the request.
+const VCAP_REQUEST: HeaderName = HeaderName::from_static("x-vcap-request-id");
+
+/// The longest id of a request, in bytes; Cloud Foundry's has 36.
+const REQUEST_ID_MAX: usize = 64;
+
+/// Answers a request with its ids on each line that is logged meanwhile.
+pub(super) async fn with_ids(request: Request, next: Next) -> Response {
+    let span = span(request.headers());
+    next.run(request).instrument(span).await
+}
+
+/// The highest level, so that the ids are there however little is logged.
+fn span(headers: &HeaderMap) -> Span {
+    let (trace_id, request_id) = (trace_id(headers), request_id(headers));
+    if trace_id.is_none() && request_id.is_none() {
+        return Span::none();
+    }
+    error_span!("http", trace_id, request_id)
+}
+
+/// The trace that the request is a part of. Whatever is not in the form of one is somebody's text,
+/// which has no place in a log.
+fn trace_id(headers: &HeaderMap) -> Option<&str> {
+    let w3c = header(headers, &TRACEPARENT).and_then(trace_of_parent);
+    let b3 = || header(headers, &B3_TRACE).filter(|id| is_trace_id(id) || is_id(id, 16));
+    w3c.or_else(b3)
+}
+
+/// `version-trace-parent-flags`; later versions may have more behind that.
+fn trace_of_parent(parent: &str) -> Option<&str> {
+    let mut parts = parent.split('-');
+    let (version, trace, parent, flags) =
+        (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    let well_formed = is_hex(version, 2)
+        && version != "ff"
+        && is_trace_id(trace)
+        && is_id(parent, 16)
+        && is_hex(flags, 2)
+        && (version != "00" || parts.next().is_none());
+    well_formed.then_some(trace)
+}
+
+fn request_id(headers: &HeaderMap) -> Option<&str> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    header(headers, &VCAP_REQUEST)
+        .filter(|id| (1..=REQUEST_ID_MAX).contains(&id.len()) && id.bytes().all(plain))
+}
+
+fn header<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
+    headers.get(name)?.to_str().ok()
+}
+
+fn is_trace_id(text: &str) -> bool {
+    is_id(text, 32)
+}
+
+/// An id of nothing but zeros stands for none.
+fn is_id(text: &str, length: usize) -> bool {
+    is_hex(text, length) && text.bytes().any(|digit| digit != b'0')
+}
+
+fn is_hex(text: &str, length: usize) -> bool {
+    let lower_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    text.len() == length && text.bytes().all(lower_hex)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+    const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    fn headers(fields: &[(HeaderName, &str)]) -> HeaderMap {
+        let fields = fields.iter().cloned();
+        fields
+            .map(|(name, value)| (name, value.parse().unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn the_trace_is_that_of_w3c_or_else_of_b3() {
+        let trace = |fields: &[(HeaderName, &str)]| trace_id(&headers(fields)).map(str::to_owned);
+        let other = "463ac35c9f6413ad48485a3953bb6124";
+        assert_eq!(
+            trace(&[(TRACEPARENT, PARENT), (B3_TRACE, other)]).as_deref(),
+            Some(TRACE)
+        );
+        assert_eq!(
+            trace(&[(TRACEPARENT, "x"), (B3_TRACE, other)]).as_deref(),
+            Some(other)
+        );
+        let short = "a3ce929d0e0e4736";
+        assert_eq!(trace(&[(B3_TRACE, short)]).as_deref(), Some(short));
+        assert_eq!(trace(&[]), None);
+    }
+
+    #[test]
+    fn what_is_no_trace_is_not_taken_for_one() {
+        for parent in [
+            "",
+            TRACE,
+            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+            "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more",
+            "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        ] {
+            assert_eq!(trace_of_parent(parent), None, "{parent}");
+        }
+        let later = "01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more";
+        assert_eq!(trace_of_parent(later), Some(TRACE));
+    }
+
+    #[test]
+    fn the_id_of_a_request_is_plain_and_short() {
+        let id = |value: &str| request_id(&headers(&[(VCAP_REQUEST, value)])).map(str::to_owned);
+        let uuid = "0f1a4e5c-7a41-4a5e-5d6c-0a4f7d3b2c1d";
+        assert_eq!(id(uuid).as_deref(), Some(uuid));
+        for odd in ["", "a b", "a\"b", &"a".repeat(65)] {
+            assert_eq!(id(odd), None, "{odd}");
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Who this instance is on its platform, as Cloud Foundry says it in the environment.
+//!
+//! Nothing depends on it but what the log says, so a platform that says it in another way is a
+//! warning, never a reason not to start. The names are those of OpenTelemetry's conventions.
+
+use serde_json::{Map, Value};
+
+use crate::settings::Variables;
+
+/// The longest name or id that is taken over, in characters.
+const LENGTH_MAX: usize = 200;
+
+/// Where Cloud Foundry describes the app.
+const APPLICATION: &str = "VCAP_APPLICATION";
+
+/// What is known of this instance; nothing, where there is no platform.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    organization: Option<String>,
+    space: Option<String>,
+    app: Option<String>,
+    app_id: Option<String>,
+    /// Which push of the app this is: what tells old from new while both are there.
+    app_version: Option<String>,
+    process: Option<String>,
+    index: Option<String>,
+    instance: Option<String>,
+    /// What could not be understood.
+    mistake: Option<String>,
+}
+
+impl Identity {
+    /// That of this process.
+    pub fn of_this_process() -> Self {
+        Self::of(&Variables::of_this_process())
+    }
+
+    /// That in these variables.
+    pub fn of(variables: &Variables) -> Self {
+        let (app, mistake) = match application(variables) {
+            Ok(app) => (app, None),
+            Err(mistake) => (Map::new(), Some(mistake)),
+        };
+        let field = |name: &str| app.get(name).and_then(text);
+        let variable = |name: &str| variables.get(name)?.to_str().and_then(short);
+        Self {
+            organization: field("organization_name"),
+            space: field("space_name"),
+            app: field("application_name"),
+            app_id: field("application_id"),
+            app_version: field("application_version"),
+            process: field("process_type"),
+            index: variable("CF_INSTANCE_INDEX").or_else(|| field("instance_index")),
+            instance: variable("CF_INSTANCE_GUID").or_else(|| field("instance_id")),
+            mistake,
+        }
+    }
+
+    /// What every line of the log says of the instance that wrote it.
+    pub(crate) fn marks(&self) -> Map<String, Value> {
+        let marks = [
+            ("cloudfoundry.space.name", &self.space),
+            ("cloudfoundry.app.name", &self.app),
+            ("cloudfoundry.app.instance.id", &self.index),
+            ("service.instance.id", &self.instance),
+        ];
+        let known = marks
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value.clone()?.into())));
+        known.collect()
+    }
+
+    /// Logs all there is to say, once, at the start of a program.
+    pub fn announce(&self, program: &str, version: &str) {
+        tracing::info!(
+            service.name = program,
+            service.version = version,
+            cloudfoundry.org.name = self.organization.as_deref(),
+            cloudfoundry.app.id = self.app_id.as_deref(),
+            cloudfoundry.app.version = self.app_version.as_deref(),
+            cloudfoundry.process.type = self.process.as_deref(),
+            "starting"
+        );
+        if let Some(mistake) = &self.mistake {
+            tracing::warn!(
+                error = mistake,
+                "what the platform says of this app cannot be read"
+            );
+        }
+    }
+}
+
+/// The description of the app. A mistake in it says where it is, and repeats nothing of it.
+fn application(variables: &Variables) -> Result<Map<String, Value>, String> {
+    let Some(text) = variables.get(APPLICATION) else {
+        return Ok(Map::new());
+    };
+    let text = text
+        .to_str()
+        .ok_or_else(|| format!("{APPLICATION}: expected UTF-8"))?;
+    serde_json::from_str(text).map_err(|error| {
+        let (line, column) = (error.line(), error.column());
+        format!("{APPLICATION}: expected a JSON object (line {line}, column {column})")
+    })
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => short(text),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+/// Whatever is longer is no name, and would be on every line.
+fn short(text: &str) -> Option<String> {
+    let fits = !text.is_empty() && text.chars().count() <= LENGTH_MAX;
+    fits.then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of(variables: &[(&str, &str)]) -> Identity {
+        Identity::of(&variables.iter().copied().collect())
+    }
+
+    #[test]
+    fn is_what_cloud_foundry_says() {
+        let app = json!({
+            "application_name": "sampler-receiver", "application_id": "a-1",
+            "application_version": "v-2", "space_name": "billing", "organization_name": "cloud",
+            "process_type": "web", "instance_index": 7, "instance_id": "old", "limits": {"mem": 128},
+        });
+        let app = app.to_string();
+        let identity = of(&[
+            ("VCAP_APPLICATION", &app),
+            ("CF_INSTANCE_INDEX", "3"),
+            ("CF_INSTANCE_GUID", "c0ffee"),
+        ]);
+        let marks = json!({
+            "cloudfoundry.space.name": "billing", "cloudfoundry.app.name": "sampler-receiver",
+            "cloudfoundry.app.instance.id": "3", "service.instance.id": "c0ffee",
+        });
+        assert_eq!(Value::Object(identity.marks()), marks);
+        assert_eq!(identity.app_version.as_deref(), Some("v-2"));
+        assert_eq!(identity.mistake, None);
+        let older = of(&[("VCAP_APPLICATION", &app)]);
+        assert_eq!(older.marks()["cloudfoundry.app.instance.id"], "7");
+    }
+
+    #[test]
+    fn is_nobody_without_a_platform() {
+        assert_eq!(of(&[]), Identity::default());
+        assert!(of(&[("VCAP_APPLICATION", "")]).marks().is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_and_not_repeated() {
+        for malformed in ["s3cr3t", r#"["s3cr3t"]"#, r#"{"s3cr3t"#] {
+            let identity = of(&[("VCAP_APPLICATION", malformed), ("CF_INSTANCE_INDEX", "1")]);
+            let mistake = identity.mistake.clone().unwrap();
+            assert!(
+                mistake.starts_with("VCAP_APPLICATION: expected a JSON object"),
+                "{mistake}"
+            );
+            assert!(!mistake.contains("s3cr3t"), "{mistake}");
+            assert_eq!(identity.marks()["cloudfoundry.app.instance.id"], "1");
+        }
+        let odd = json!({ "application_name": {"a": 1}, "space_name": "x".repeat(201) });
+        let identity = of(&[("VCAP_APPLICATION", &odd.to_string())]);
+        assert_eq!((identity.marks().len(), identity.mistake), (0, None));
+    }
+}

@@ -1,0 +1,344 @@
+//! The database that the platform has bound: out of `VCAP_SERVICES`, or out of a folder of bindings
+//! (`SERVICE_BINDING_ROOT`), as Cloud Foundry and Kubernetes both write it.
+//!
+//! Errors never repeat anything but names of services, bindings and files: all else may be, or be
+//! part of, a credential.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::file;
+
+/// A folder of bindings with more entries than this is some other folder.
+const BINDINGS_MAX: usize = 1000;
+
+/// What a binding says of itself where it is one of a MongoDB.
+const MONGODB: &str = "mongodb";
+
+/// A bound MongoDB.
+#[derive(PartialEq, Eq)]
+pub(super) struct Binding {
+    /// The variable that led to it.
+    pub(super) origin: &'static str,
+    /// The name to call it by.
+    pub(super) name: String,
+    /// The name of the service, where the binding has one of its own.
+    service: Option<String>,
+    /// Its address; holds credentials.
+    pub(super) uri: String,
+}
+
+impl Binding {
+    fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.service.as_deref() == Some(name)
+    }
+}
+
+/// One service of `VCAP_SERVICES`. What is not needed here may be missing or of any shape.
+#[derive(Deserialize)]
+struct Service {
+    name: Option<String>,
+    binding_name: Option<String>,
+    #[serde(default)]
+    credentials: serde_json::Value,
+}
+
+impl Service {
+    fn into_database(self, origin: &'static str) -> Option<Binding> {
+        let uri = self.credentials.get("uri")?.as_str()?;
+        is_mongodb(uri).then(|| Binding {
+            origin,
+            name: self
+                .binding_name
+                .or_else(|| self.name.clone())
+                .unwrap_or_else(|| "unnamed".to_owned()),
+            service: self.name,
+            uri: uri.to_owned(),
+        })
+    }
+}
+
+fn is_mongodb(uri: &str) -> bool {
+    uri.starts_with("mongodb://") || uri.starts_with("mongodb+srv://")
+}
+
+/// The databases in `text`, which is in the form of `VCAP_SERVICES`.
+pub(super) fn in_services(text: &str, origin: &'static str) -> Result<Vec<Binding>, String> {
+    let by_label: BTreeMap<String, Vec<Service>> = serde_json::from_str(text).map_err(|error| {
+        format!(
+            "{origin}: expected services by label as JSON (line {})",
+            error.line()
+        )
+    })?;
+    let services = by_label.into_values().flatten();
+    Ok(services
+        .filter_map(|service| service.into_database(origin))
+        .collect())
+}
+
+/// The databases in a folder that has a folder for each binding, and in that a file for each of its
+/// entries. Hidden ones are how Kubernetes changes all files at once.
+pub(super) fn in_folder(root: &Path, origin: &'static str) -> Result<Vec<Binding>, String> {
+    let unreadable = |error: std::io::Error| {
+        format!(
+            "{origin}: the folder {} cannot be read: {error}",
+            root.display()
+        )
+    };
+    let mut folders = Vec::new();
+    for entry in std::fs::read_dir(root).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        if !is_hidden(&path) && path.is_dir() {
+            folders.push(path);
+        }
+        if folders.len() > BINDINGS_MAX {
+            return Err(format!(
+                "{origin}: the folder {} holds more than {BINDINGS_MAX} folders",
+                root.display()
+            ));
+        }
+    }
+    folders.sort();
+    let found = folders.iter().map(|folder| in_binding(folder, origin));
+    Ok(found
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .flatten()
+        .collect())
+}
+
+fn is_hidden(path: &Path) -> bool {
+    name_of(path).starts_with('.')
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// The database that one binding is of, if it is of one.
+fn in_binding(folder: &Path, origin: &'static str) -> Result<Option<Binding>, String> {
+    let entry = |name: &str| entry(&folder.join(name)).map_err(|why| format!("{origin}: {why}"));
+    let name = name_of(folder);
+    match entry("uri")? {
+        Some(uri) if is_mongodb(&uri) => Ok(Some(Binding {
+            origin,
+            name,
+            service: entry("instance-name")?,
+            uri,
+        })),
+        // An address that is put together of parts is easily put together wrongly.
+        None if entry("type")?.as_deref() == Some(MONGODB) => Err(format!(
+            "{origin}: the binding '{name}' is of the type {MONGODB} and has no uri"
+        )),
+        Some(_) | None => Ok(None),
+    }
+}
+
+/// What a file of a binding holds. Who writes such files often ends them with a new line.
+fn entry(path: &Path) -> Result<Option<String>, String> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let text = file::read(path).map_err(|why| format!("the file {} {why}", path.display()))?;
+    Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
+}
+
+/// The one of all bound databases that is `wanted`, or the only one there is. None where none is
+/// bound and none is wanted.
+pub(super) fn choose(bound: Vec<Binding>, wanted: Option<&str>) -> Result<Option<Binding>, String> {
+    let called = |binding: &Binding| wanted.is_none_or(|name| binding.is_called(name));
+    let (mut chosen, others): (Vec<_>, Vec<_>) = bound.into_iter().partition(called);
+    // A platform may tell of one binding in several ways.
+    chosen.dedup_by(|later, earlier| later.name == earlier.name && later.uri == earlier.uri);
+    match (chosen.len(), wanted) {
+        (0, None) => Ok(None),
+        (1, _) => Ok(chosen.pop()),
+        (0, Some(name)) => Err(format!(
+            "no MongoDB service '{name}' is bound; those that are: {}",
+            names(&others)
+        )),
+        (_, _) => Err(format!(
+            "which MongoDB service is meant? {} are bound",
+            names(&chosen)
+        )),
+    }
+}
+
+fn names(bindings: &[Binding]) -> String {
+    if bindings.is_empty() {
+        return "none".to_owned();
+    }
+    let quoted: Vec<_> = bindings
+        .iter()
+        .map(|binding| format!("'{}'", binding.name))
+        .collect();
+    quoted.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const ORIGIN: &str = "VCAP_SERVICES";
+
+    /// Two MongoDB services under different labels, and one of another sort.
+    const TWO: &str = r#"{
+        "user-provided": [
+            {"name": "spans", "binding_name": "db", "label": "user-provided", "tags": [],
+             "credentials": {"uri": "mongodb://u:s3cr3t@one/spans"}},
+            {"name": "cache", "credentials": {"uri": "redis://u:s3cr3t@two"}}
+        ],
+        "mongodb": [
+            {"name": "archive", "binding_name": null,
+             "credentials": {"uri": "mongodb+srv://u:s3cr3t@three/archive"}}
+        ]
+    }"#;
+
+    fn found(services: &str, wanted: Option<&str>) -> Option<(String, String)> {
+        let bound = in_services(services, ORIGIN).expect("services");
+        let binding = choose(bound, wanted).expect("no mistake");
+        binding.map(|binding| (binding.name, binding.uri))
+    }
+
+    fn mistake(services: &str, wanted: Option<&str>) -> String {
+        let found = in_services(services, ORIGIN).and_then(|bound| choose(bound, wanted));
+        match found {
+            Ok(_) => panic!("taken without a mistake"),
+            Err(mistake) => mistake,
+        }
+    }
+
+    #[test]
+    fn takes_the_only_one() {
+        let one = r#"{"x": [{"name": "spans", "credentials": {"uri": "mongodb://one/spans"}},
+                            {"name": "log", "credentials": {"uri": 5}}, {"name": "bare"}]}"#;
+        let expected = Some(("spans".to_owned(), "mongodb://one/spans".to_owned()));
+        assert_eq!(found(one, None), expected);
+        assert_eq!(found(one, Some("spans")), expected);
+    }
+
+    #[test]
+    fn takes_the_one_that_is_wanted_by_either_name() {
+        let first = Some(("db".to_owned(), "mongodb://u:s3cr3t@one/spans".to_owned()));
+        assert_eq!(found(TWO, Some("spans")), first);
+        assert_eq!(found(TWO, Some("db")), first);
+        let second = Some((
+            "archive".to_owned(),
+            "mongodb+srv://u:s3cr3t@three/archive".to_owned(),
+        ));
+        assert_eq!(found(TWO, Some("archive")), second);
+    }
+
+    #[test]
+    fn none_bound_is_no_mistake_unless_one_is_wanted() {
+        assert_eq!(found("{}", None), None);
+        let other = r#"{"x": [{"name": "cache", "credentials": {"uri": "redis://two"}}]}"#;
+        assert_eq!(found(other, None), None);
+        assert!(mistake(other, Some("cache")).ends_with("those that are: none"));
+    }
+
+    #[test]
+    fn names_the_candidates_and_nothing_more() {
+        let several = mistake(TWO, None);
+        assert_eq!(
+            several,
+            "which MongoDB service is meant? 'archive', 'db' are bound"
+        );
+        let absent = mistake(TWO, Some("absent"));
+        assert!(
+            absent.ends_with("those that are: 'archive', 'db'"),
+            "{absent}"
+        );
+    }
+
+    #[test]
+    fn malformed_text_is_a_mistake_that_echoes_nothing() {
+        for text in ["", "s3cr3t", r#"["s3cr3t"]"#, r#"{"x": {"s3cr3t": 1}}"#] {
+            let mistake = mistake(text, None);
+            assert!(!mistake.contains("s3cr3t"), "{mistake}");
+        }
+    }
+
+    /// A folder of bindings, by binding and file.
+    fn folder(files: &[(&str, &str, &str)]) -> TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (binding, name, text) in files {
+            let folder = root.path().join(binding);
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join(name), text).unwrap();
+        }
+        root
+    }
+
+    fn found_in(root: &TempDir, wanted: Option<&str>) -> Result<Option<String>, String> {
+        let bound = in_folder(root.path(), "SERVICE_BINDING_ROOT")?;
+        Ok(choose(bound, wanted)?.map(|binding| binding.uri))
+    }
+
+    #[test]
+    fn a_folder_of_bindings_holds_a_file_for_each_entry() {
+        let root = folder(&[
+            ("db", "type", "user-provided"),
+            ("db", "instance-name", "spans"),
+            ("db", "uri", "mongodb://u:s3cr3t@one/spans\n"),
+            ("cache", "uri", "redis://u:s3cr3t@two"),
+            ("bare", "type", "mail"),
+            (".hidden", "uri", "mongodb://u:s3cr3t@three/old"),
+        ]);
+        fs::write(root.path().join("no-folder"), "x").unwrap();
+        let one = Ok(Some("mongodb://u:s3cr3t@one/spans".to_owned()));
+        for wanted in [None, Some("db"), Some("spans")] {
+            assert_eq!(found_in(&root, wanted), one);
+        }
+        let absent = found_in(&root, Some("cache")).unwrap_err();
+        assert!(absent.ends_with("those that are: 'db'"), "{absent}");
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_used_says_why_and_no_secret() {
+        let without_uri = folder(&[("db", "type", "mongodb"), ("db", "password", "s3cr3t")]);
+        let mistake = found_in(&without_uri, None).unwrap_err();
+        let expected =
+            "SERVICE_BINDING_ROOT: the binding 'db' is of the type mongodb and has no uri";
+        assert_eq!(mistake, expected);
+        let huge = folder(&[("db", "uri", &"s3cr3t".repeat(1 << 18))]);
+        let mistake = found_in(&huge, None).unwrap_err();
+        assert!(mistake.contains("db/uri has 1572864 bytes"), "{mistake}");
+        assert!(!mistake.contains("s3cr3t"), "{mistake}");
+        let binary = folder(&[("db", "type", "")]);
+        fs::write(binary.path().join("db/uri"), [0xff, 0xfe]).unwrap();
+        let mistake = found_in(&binary, None).unwrap_err();
+        assert!(mistake.contains("db/uri cannot be read"), "{mistake}");
+        let Err(nowhere) = in_folder(Path::new("nowhere"), "SERVICE_BINDING_ROOT") else {
+            panic!("read a folder that is not there")
+        };
+        assert!(
+            nowhere.contains("the folder nowhere cannot be read"),
+            "{nowhere}"
+        );
+    }
+
+    #[test]
+    fn what_is_told_twice_counts_once() {
+        let services = r#"{"x": [{"name": "db", "credentials": {"uri": "mongodb://one/spans"}}]}"#;
+        let twice = || {
+            let mut bound = in_services(services, ORIGIN).unwrap();
+            bound.extend(in_services(services, "VCAP_SERVICES_FILE_PATH").unwrap());
+            bound
+        };
+        let chosen = choose(twice(), None).unwrap().unwrap();
+        assert_eq!(chosen.origin, ORIGIN);
+        let mut other = twice();
+        other[1].uri = "mongodb://two/spans".to_owned();
+        assert!(choose(other, None).is_err());
+    }
+}

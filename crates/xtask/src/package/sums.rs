@@ -1,0 +1,51 @@
+//! Checksums of what is in a package, in the form of `sha256sum --check`.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use aws_lc_rs::digest::{SHA256, digest};
+
+/// The file that they are in.
+const FILE: &str = "SHA256SUMS";
+
+/// Writes the checksums of all files of a folder into it.
+pub(super) fn write(folder: &Path) -> Result<()> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).context("reading the package")? {
+        names.push(entry.context("reading the package")?.file_name());
+    }
+    names.sort();
+    let mut sums = String::new();
+    for name in names {
+        let bytes = fs::read(folder.join(&name)).context("reading a file of the package")?;
+        writeln!(sums, "{}  {}", sha256(&bytes), name.display()).context("a line of text")?;
+    }
+    fs::write(folder.join(FILE), sums).context("writing the checksums")
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    let hex = digest(&SHA256, bytes);
+    hex.as_ref().iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_those_of_sha256sum() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("b"), "abc").unwrap();
+        fs::write(folder.path().join("a"), "").unwrap();
+        write(folder.path()).unwrap();
+        let sums = fs::read_to_string(folder.path().join(FILE)).unwrap();
+        let expected = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  a\n\
+                        ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  b\n";
+        assert_eq!(sums, expected);
+    }
+}

@@ -1,0 +1,88 @@
+//! Building against an older C library than this machine's, with the linker and the headers of zig.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use sampler_testkit::{target_dir, workspace_dir};
+
+use crate::shell::run_named;
+
+/// The C library of the stack `cflinuxfs4`.
+pub(super) const GLIBC: (u32, u32) = (2, 35);
+
+/// The profile of what is pushed.
+const PROFILE: &str = "cloud";
+
+/// Python packages, because these are there for every machine that has pip.
+const TOOLS: [&str; 2] = ["cargo-zigbuild==0.23.4", "ziglang==0.15.2"];
+
+/// What was built.
+pub(super) struct Built {
+    /// The triple of the platform.
+    pub(super) target: String,
+    /// Where the programs lie.
+    pub(super) folder: PathBuf,
+}
+
+/// Builds these programs for this machine's processor.
+pub(super) fn build(programs: &[&str]) -> Result<Built> {
+    let tools = tools()?;
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let (major, minor) = GLIBC;
+    let mut command = Command::new(tools.join("bin/cargo-zigbuild"));
+    command
+        .args(["zigbuild", "--locked", "--profile", PROFILE])
+        .args(["--target", &format!("{target}.{major}.{minor}")])
+        .env("CARGO_ZIGBUILD_ZIG_PATH", tools.join("ziglang/zig"))
+        .current_dir(workspace_dir());
+    for program in programs {
+        command.args(["--package", program]);
+    }
+    run_named("cargo-zigbuild", &mut command)?;
+    let folder = target_dir().join(&target).join(PROFILE);
+    Ok(Built { target, folder })
+}
+
+/// The folder of the tools, which are fetched once for each pair of versions.
+fn tools() -> Result<PathBuf> {
+    let name = TOOLS.join("+").replace("==", "-");
+    let folder = target_dir().join("tools").join(name);
+    if !folder.is_dir() {
+        fetch(&folder)?;
+    }
+    Ok(folder)
+}
+
+fn fetch(folder: &Path) -> Result<()> {
+    let parent = folder.parent().context("the folder of the tools")?;
+    fs::create_dir_all(parent).context("making the folder of the tools")?;
+    let fresh = parent.join("fetching");
+    if fresh.exists() {
+        fs::remove_dir_all(&fresh).context("removing what was fetched in part")?;
+    }
+    let mut pip = Command::new("python3");
+    pip.args([
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+    ])
+    .args([
+        "--root-user-action=ignore",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--target",
+    ])
+    .arg(&fresh)
+    .args(TOOLS);
+    run_named("python3", &mut pip)?;
+    ensure!(
+        fresh.join("bin/cargo-zigbuild").is_file(),
+        "pip has brought no cargo-zigbuild"
+    );
+    // Renamed last: whoever sees the folder sees the whole of it.
+    fs::rename(&fresh, folder).context("putting the tools into their place")
+}
