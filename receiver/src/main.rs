@@ -22,10 +22,6 @@ use secrecy::ExposeSecret;
 /// What the provisioning service wants to see in a token that comes with mappings.
 const PROVISIONING_SCOPE: &str = "abacus.usage.write";
 
-/// A third of what a program does for an event was asking for memory; see docs/performance.md.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let settings = match load_from_process(&PROGRAM, Settings::read) {
         Ok(settings) => settings,

@@ -1,5 +1,7 @@
 //! The law holds on every seed, and a seed is a run.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use sampler_tests::sim::{Mutant, run, run_with_log, shrink};
 
 /// Runs seeds; fails with the first that fails, made short.
@@ -31,6 +33,16 @@ fn the_law_holds_on_these_seeds_too() {
 #[test]
 fn the_law_holds_on_seeds_that_have_failed() {
     run_all([25, 109, 364, 635].into_iter());
+}
+
+/// Seeds that nobody has run before.
+#[test]
+fn the_law_holds_on_fresh_seeds() {
+    #[expect(clippy::disallowed_methods, reason = "fresh seeds come from the clock")]
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let from = u64::try_from(now.as_millis()).unwrap();
+    println!("seeds {from} to {}", from + 49);
+    run_all(from..from + 50);
 }
 
 #[test]

@@ -26,10 +26,6 @@ const COLLECTOR_SCOPE: &str = "abacus.usage.sampler.write";
 /// Spans that a look in the shadow reads at once, at least: it does nothing else with them.
 const SHADOW_BATCH: usize = 1_000;
 
-/// A third of what a program does for an event was asking for memory; see docs/performance.md.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let settings = match load_from_process(&PROGRAM, Settings::read) {
         Ok(settings) => settings,

@@ -72,8 +72,10 @@ pub(crate) enum Outlook {
 /// What the server says of an `update` command.
 #[derive(Debug)]
 pub(crate) struct Updated {
-    /// How many statements found their document.
+    /// How many statements found or made their document.
     pub(crate) matched: usize,
+    /// How many statements made their document.
+    pub(crate) made: usize,
     /// How many documents changed.
     pub(crate) modified: u64,
     /// The statements that failed, by their place in the command, and why.
@@ -190,6 +192,7 @@ fn updated(answer: &Document) -> Result<Updated, Fault> {
     let failures = answer.get_array("writeErrors");
     Ok(Updated {
         matched: usize::try_from(count("n")).unwrap_or(usize::MAX),
+        made: answer.get_array("upserted").map_or(0, Vec::len),
         modified: count("nModified"),
         failed: failures.map_or_else(
             |_| Vec::new(),

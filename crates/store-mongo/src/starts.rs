@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bson::{RawDocumentBuf, doc};
+use bson::raw::RawDocumentBuf;
+use bson::{Document, doc, rawdoc};
 use futures_util::future::try_join_all;
 use mongodb::Collection;
-use mongodb::error::{ErrorKind, IndexedWriteError, InsertManyError};
+use mongodb::error::{Error, ErrorKind, IndexedWriteError, InsertManyError};
 use sampler_domain::{Span, StartEvent, Timestamp};
 use sampler_store::{NewSpan, Started, StoreError};
 
@@ -59,8 +60,14 @@ impl Writes for Starts {
 
     /// Inserts the spans. What can stand in the way of one are the unique indexes, and the previous
     /// span of its target, which is looked at first: two starts of one target that are in flight at
-    /// the same moment have no order, so nothing is gained by looking in the same operation.
+    /// the same moment have no order, so nothing is gained by looking in the same operation. But a
+    /// start that is alone saves half of its time that way.
     async fn write(&self, batch: &[Arc<Opening>]) -> Result<Vec<Verdict<Started>>, Fault> {
+        if let [opening] = batch
+            && !opening.new.may_overlap
+        {
+            return Ok(vec![self.insert_alone(opening).await?]);
+        }
         let mut verdicts: Vec<Verdict<Started>> = self
             .previous_ends(batch)
             .await?
@@ -124,6 +131,30 @@ impl Starts {
     pub(crate) fn new(link: Link) -> Self {
         let spans = link.spans.clone_with_type();
         Self { link, spans }
+    }
+
+    /// Inserts one span, unless one of its target ends after it starts, with a single statement:
+    /// an update of such a span that changes nothing, or else inserts the new one.
+    async fn insert_alone(&self, opening: &Opening) -> Result<Verdict<Started>, Fault> {
+        let span = &opening.new.span;
+        let filter = RawDocumentBuf::try_from(&ends_after_start(span)).map_err(Error::from)?;
+        let statement = rawdoc! {
+            "q": filter,
+            "u": { "$setOnInsert": RawDocumentBuf::clone(&opening.document) },
+            "upsert": true,
+            "hint": "previous_end",
+        };
+        let updated = self.link.update([&statement]).await?;
+        if let Some((_, fault)) = updated.failed.into_iter().next() {
+            return Ok(Verdict::failed(fault));
+        }
+        if updated.made == 1 {
+            return Ok(Verdict::Settled(Started::Opened));
+        }
+        let end = self.previous_end(span).await?;
+        Ok(end.map_or(Verdict::Open, |until| {
+            Verdict::Unless(Started::Overlaps { until })
+        }))
     }
 
     /// Inserts the documents with one command, which the driver repeats where that is safe. Says
@@ -205,14 +236,19 @@ impl Starts {
 
     /// The end of a span of the target that ends after this one starts, if there is one.
     async fn previous_end(&self, span: &Span) -> Result<Option<Timestamp>, Fault> {
-        let mut filter = target_fields(&span.target, "target.");
-        filter.insert("end", doc! { "$gt": moment(span.start) });
         let options = self.link.find_options(1, doc! {}, "previous_end");
-        let found = self.link.find(filter, options).await?;
+        let found = self.link.find(ends_after_start(span), options).await?;
         Ok(found
             .first()
             .and_then(|found| read_moment(found, "end").ok()))
     }
+}
+
+/// The spans of the target that end after this one starts.
+fn ends_after_start(span: &Span) -> Document {
+    let mut filter = target_fields(&span.target, "target.");
+    filter.insert("end", doc! { "$gt": moment(span.start) });
+    filter
 }
 
 fn instance(span: &Span) -> &str {
