@@ -2,7 +2,9 @@
 
 use bson::{Bson, Document, doc, oid::ObjectId};
 use sampler_domain::{Granularities, Granularity, Interval, Policy, Span};
-use sampler_store::contract::support::{NOW, at, done, due, id, kept, lost, start, stop};
+use sampler_store::contract::support::{
+    NOW, at, done, due, id, kept, lost, new_span, start, start_event, stop,
+};
 use sampler_store::{Adopted, Next, SpanPages, SpanStore, Started, Stopped};
 
 use crate::support::store_and_spans;
@@ -226,32 +228,51 @@ async fn events_of_both_receivers_meet_in_one_collection() {
     );
 }
 
-/// The documents that we write are those of the paper, with the nulls of the original.
+fn keys(document: &Document) -> String {
+    document.keys().cloned().collect::<Vec<_>>().join(" ")
+}
+
+/// The documents that we write are those of the paper, with the nulls of the original, whether a
+/// start goes out alone or with others. The server orders the outermost members as it likes; an
+/// original compares targets as a whole, so theirs must keep their order.
 #[tokio::test(flavor = "multi_thread")]
 async fn our_documents_are_those_of_the_paper() {
     let (store, spans) = store_and_spans("paper").await;
-    assert_eq!(start(&store, Some("a"), "i", 0).await, Started::Opened);
-    let open = spans.find_one(doc! {}).await.unwrap().unwrap();
-    let keys = |document: &Document| document.keys().cloned().collect::<Vec<_>>().join(" ");
-    assert_eq!(
-        keys(&open),
-        "_id target measured_usage start end processing start_dedup_id"
-    );
-    assert_eq!(open.get("end"), Some(&Bson::Null));
-    let processing = open.get_document("processing").unwrap();
-    assert_eq!(
-        keys(processing),
-        "complete last_interval planned_interval last_change_at version due_at partition"
-    );
-    assert_eq!(processing.get("planned_interval"), Some(&Bson::Null));
-    assert_eq!(processing.get("version"), Some(&Bson::Int32(1)));
-    let target = open.get_document("target").unwrap();
-    assert_eq!(
-        target.get_str("correlation_id").unwrap(),
-        "00000000-0000-0000-0000-000000000000"
-    );
+    for (instance, as_with_others) in [("i", false), ("j", true)] {
+        let mut new = new_span(start_event(Some(instance), instance, 0));
+        // With that, there is nothing to be looked at, and one is inserted as many are.
+        new.may_overlap = as_with_others;
+        assert_eq!(store.start(new).await.unwrap(), Started::Opened);
+        let filter = doc! { "start_dedup_id": instance };
+        let open = spans.find_one(filter).await.unwrap().unwrap();
+        let mut names: Vec<&str> = open.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(
+            names.join(" "),
+            "_id end measured_usage processing start start_dedup_id target"
+        );
+        assert_eq!(open.get("end"), Some(&Bson::Null));
+        let processing = open.get_document("processing").unwrap();
+        assert_eq!(
+            keys(processing),
+            "complete last_interval planned_interval last_change_at version due_at partition"
+        );
+        assert_eq!(processing.get("planned_interval"), Some(&Bson::Null));
+        assert_eq!(processing.get("version"), Some(&Bson::Int32(1)));
+        let target = open.get_document("target").unwrap();
+        assert_eq!(
+            keys(target),
+            "organization_id space_id consumer_id resource_id plan_id resource_instance_id \
+             correlation_id"
+        );
+        assert_eq!(
+            target.get_str("correlation_id").unwrap(),
+            "00000000-0000-0000-0000-000000000000"
+        );
+    }
     assert_eq!(stop(&store, Some("z"), "i", 1).await, Stopped::Ended);
-    let ended = spans.find_one(doc! {}).await.unwrap().unwrap();
+    let filter = doc! { "start_dedup_id": "i" };
+    let ended = spans.find_one(filter).await.unwrap().unwrap();
     let target = ended.get_document("target").unwrap();
     assert_ne!(
         target.get_str("correlation_id").unwrap(),
