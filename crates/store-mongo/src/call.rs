@@ -17,11 +17,13 @@ use mongodb::options::{FindOptions, Hint};
 use mongodb::{Collection, Database};
 use sampler_store::StoreError;
 
+use crate::document::Unreadable;
+
 /// The server's code for a value that a unique index has already.
 const DUPLICATE_KEY: i32 = 11_000;
 
 /// The server's codes for a time limit that ran out, or an interruption.
-const INTERRUPTED: [i32; 5] = [50, 64, 262, 11_600, 11_602];
+const INTERRUPTED: [i32; 7] = [50, 64, 175, 187, 262, 11_600, 11_602];
 
 /// Documents that the server sends at once: all that a look asks for.
 const BATCH_SIZE: u32 = 1_024;
@@ -47,6 +49,9 @@ pub(crate) enum Fault {
     /// The server refused one of the writes of a command.
     #[error("{message} (code {code})")]
     Write { code: i32, message: String },
+    /// A document that is in the way is no span.
+    #[error("a span in the way cannot be read: {0}")]
+    Unreadable(#[source] Unreadable),
     /// A majority does not have the write yet.
     #[error("a majority has not confirmed the write: {0}")]
     Unconfirmed(String),
@@ -89,8 +94,8 @@ pub(crate) fn hint(index: &str) -> Hint {
 }
 
 impl Link {
-    /// How long a caller waits for a call. The server's own limits come first; this one is for
-    /// links that swallow the answer.
+    /// How long a caller waits for a call. The server's own limits, where it has any, come first;
+    /// this one is for links that swallow the answer.
     pub(crate) fn patience(&self) -> Duration {
         self.time_limit + Duration::from_secs(1)
     }
@@ -221,6 +226,7 @@ impl Fault {
         let error = match self {
             Self::Driver(error) => error,
             Self::Write { code, .. } if !passes(*code) => return Outlook::Refused,
+            Self::Unreadable(_) => return Outlook::Refused,
             _ => return Outlook::Unknown,
         };
         match error.kind.as_ref() {

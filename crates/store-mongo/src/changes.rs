@@ -43,6 +43,8 @@ impl Change {
                 "processing.version": before.processing.version,
                 "processing.complete": false,
                 "end": moment_or_null(before.end),
+                // Waits and failures leave the version alone, and are to be noted once, too.
+                "processing.last_change_id": { "$ne": id },
             },
             "u": update.with_id(id),
         };

@@ -38,6 +38,9 @@ const BATCH_BYTES: usize = 4 * 1024 * 1024;
 /// Writes that wait for a slot at the most; who comes after that is turned away.
 const QUEUE: usize = 2_048;
 
+/// Looks at what is ready while a batch gathers, at the most.
+const LOOKS: usize = 32;
+
 /// Commands that a write is part of at the most. One is the rule; more where what stood in its way
 /// is gone by the time we look, or where answers are lost.
 const TRIES: usize = 5;
@@ -121,6 +124,10 @@ struct Waiting<W: Writes> {
 }
 
 impl<W: Writes> Waiting<W> {
+    fn is_awaited(&self) -> bool {
+        !self.caller.is_closed()
+    }
+
     /// A caller that has gone away needs no answer.
     fn tell(self, answer: Result<W::Answer, StoreError>) {
         drop(self.caller.send(answer));
@@ -160,7 +167,8 @@ impl<W: Writes> Group<W> {
         }
     }
 
-    /// Makes a write in company. It goes on if the caller goes away.
+    /// Makes a write in company. Where the caller goes away, a write that has gone out goes on; one
+    /// that has not is given up: by the time it went out, its caller might have asked elsewhere.
     pub(crate) async fn submit(&self, write: W::Write) -> Result<W::Answer, StoreError> {
         let (caller, answer) = oneshot::channel();
         let write = Arc::new(write);
@@ -189,9 +197,24 @@ impl<W: Writes> Group<W> {
         true
     }
 
+    /// Lets those come along whose requests are there already, as long as each look at what is ready
+    /// brings somebody: answers go out together, and so what follows them comes together. Who is
+    /// alone waits for one look, and nobody for a timer.
+    async fn let_others_join(&self) {
+        let mut joined = self.lock().waiting.len();
+        for _ in 0..LOOKS {
+            tokio::task::yield_now().await;
+            let before = std::mem::replace(&mut joined, self.lock().waiting.len());
+            if joined <= before || joined >= BATCH_WRITES {
+                return;
+            }
+        }
+    }
+
     /// What is to go out next. Where that is nothing, the slot is given back, while nobody joins.
     fn next(&self) -> Option<Vec<Waiting<W>>> {
         let mut gathered = self.lock();
+        gathered.waiting.retain(Waiting::is_awaited);
         let batch = gather(&mut gathered.waiting);
         if batch.is_empty() {
             gathered.slots -= 1;
@@ -208,11 +231,10 @@ impl<W: Writes> Group<W> {
 /// Sends out what has gathered, until nothing is left. Called with a slot taken.
 async fn work<W: Writes>(group: Group<W>) {
     loop {
-        // Who is about to ask, because its request is read already, is to come along.
-        tokio::task::yield_now().await;
+        group.let_others_join().await;
         let Some(batch) = group.next() else { return };
         let writes = Arc::clone(&group.writes);
-        let settling = tokio::spawn(async move { settle(&*writes, batch).await });
+        let settling = tokio::spawn(async move { settle(&*writes, batch, None).await });
         // A link that swallows the answer must not keep the slot. The command goes on by itself:
         // a call of the driver that is dropped can leave its connection in a bad state.
         drop(timeout(group.patience, settling).await);
@@ -231,38 +253,38 @@ fn gather<W: Writes>(waiting: &mut VecDeque<Waiting<W>>) -> Vec<Waiting<W>> {
     waiting.drain(..count).collect()
 }
 
-/// Makes the writes, and gives each caller its answer.
-async fn settle<W: Writes>(writes: &W, mut open: Vec<Waiting<W>>) {
-    // Why the answer to an earlier command is not known, if it is not.
-    let mut lost: Option<Arc<Fault>> = None;
+/// Makes the writes, and gives each caller its answer. `lost` is why the answer to an earlier command
+/// is not known, if it is not: what that did, nothing that comes after it can deny.
+async fn settle<W: Writes>(writes: &W, mut open: Vec<Waiting<W>>, mut lost: Option<Arc<Fault>>) {
     for _ in 0..TRIES {
         let batch = writes_of(&open);
         let verdicts = match writes.write(&batch).await {
             Ok(verdicts) => verdicts,
             Err(fault) => match fault.outlook() {
                 // One of them is why; the others must not suffer.
-                Outlook::Refused if open.len() > 1 => return settle_each(writes, open).await,
-                // Whatever an earlier command did, it may have done.
-                Outlook::Unavailable if lost.is_some() => break,
+                Outlook::Refused if open.len() > 1 => {
+                    return settle_each(writes, open, lost.as_ref()).await;
+                }
                 Outlook::Unknown => {
                     lost = Some(Arc::new(fault));
                     open.iter().map(|_| Verdict::Open).collect()
                 }
+                _ if lost.is_some() => break,
                 _ => return tell_all(open, &Arc::new(fault)),
             },
         };
         open = match look(writes, open, verdicts).await {
             Ok(open) => open,
-            Err((open, fault)) => return tell_all(open, &lost.unwrap_or(Arc::new(fault))),
+            Err((open, fault)) => return tell_unknown(open, &lost.unwrap_or(Arc::new(fault))),
         };
         // Nobody waits for those that are given up any more, so they are left as they are.
-        open.retain(|waiting| !waiting.caller.is_closed());
+        open.retain(Waiting::is_awaited);
         if open.is_empty() {
             return;
         }
     }
     match lost {
-        Some(fault) => tell_all(open, &fault),
+        Some(fault) => tell_unknown(open, &fault),
         None => {
             for waiting in open {
                 waiting.tell(Err(NoAnswer::Contended.unknown()));
@@ -272,9 +294,11 @@ async fn settle<W: Writes>(writes: &W, mut open: Vec<Waiting<W>>) {
 }
 
 /// Makes each write with a command of its own.
-async fn settle_each<W: Writes>(writes: &W, open: Vec<Waiting<W>>) {
+async fn settle_each<W: Writes>(writes: &W, open: Vec<Waiting<W>>, lost: Option<&Arc<Fault>>) {
     for waiting in open {
-        Box::pin(settle(writes, vec![waiting])).await;
+        if waiting.is_awaited() {
+            Box::pin(settle(writes, vec![waiting], lost.cloned())).await;
+        }
     }
 }
 
@@ -321,6 +345,14 @@ async fn look<W: Writes>(
 fn writes_of<W: Writes>(waiting: &[Waiting<W>]) -> Vec<Arc<W::Write>> {
     let write = |waiting: &Waiting<W>| Arc::clone(&waiting.write);
     waiting.iter().map(write).collect()
+}
+
+/// A command has gone out, and what it did cannot be found out: that is neither "nothing was changed"
+/// nor "it was refused", whatever keeps us from finding out.
+fn tell_unknown<W: Writes>(waiting: Vec<Waiting<W>>, fault: &Arc<Fault>) {
+    for waiting in waiting {
+        waiting.tell(Err(StoreError::Unknown(Box::new(Arc::clone(fault)))));
+    }
 }
 
 fn tell_all<W: Writes>(waiting: Vec<Waiting<W>>, fault: &Arc<Fault>) {

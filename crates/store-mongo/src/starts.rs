@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bson::raw::RawDocumentBuf;
 use bson::{Document, doc, rawdoc};
-use futures_util::future::try_join_all;
+use futures_util::stream::{self, StreamExt};
 use mongodb::Collection;
 use mongodb::error::{Error, ErrorKind, IndexedWriteError, InsertManyError};
 use sampler_domain::{Span, StartEvent, Timestamp};
@@ -19,6 +19,9 @@ use crate::look::{by_event_id, by_span_id, by_target, readable};
 
 /// Ends of spans to look through for each start at the most, before each start is looked at alone.
 const ENDS_EACH: usize = 4;
+
+/// Starts that are looked at alone at the same time. Others need connections, too.
+const LOOKS: usize = 16;
 
 /// The field that the index `previous_end` begins with.
 const INSTANCE: &str = "target.resource_instance_id";
@@ -87,15 +90,16 @@ impl Writes for Starts {
         Ok(verdicts)
     }
 
-    /// The span itself, an open span of the target, or an earlier event with the same id. The id
-    /// comes last: what has it is a repeat, even if its span was opened between two looks.
+    /// An open span of the target, an earlier event with the same id, or the span itself. Each says
+    /// more than the one before, so it is looked for later: what has the id is a repeat, and what has
+    /// the `_id` is no repeat, even if it came to be between two looks.
     async fn look(&self, batch: &[Arc<Opening>]) -> Result<Vec<Seen<Started>>, Fault> {
         let spans = || batch.iter().map(|opening| &opening.new.span);
-        let own = by_span_id(&self.link, spans().map(|span| &span.id)).await?;
         let open = spans().map(|span| (&span.target, vec![OPEN]));
         let open = by_target(&self.link, open).await?;
         let ids = spans().filter_map(|span| span.start_id.as_ref());
         let earlier = by_event_id(&self.link, "start_dedup_id", ids).await?;
+        let own = by_span_id(&self.link, spans().map(|span| &span.id)).await?;
         let seen = |span: &Span| {
             if own.contains_key(&span.id) {
                 return Some(Ok(Started::Opened));
@@ -186,14 +190,20 @@ impl Starts {
     /// after the earliest of these starts. Each of the others is looked at by itself.
     async fn previous_ends(&self, batch: &[Arc<Opening>]) -> Result<Vec<Option<Timestamp>>, Fault> {
         let suspects = self.suspects(batch).await?;
-        let ends = batch.iter().zip(suspects).map(async |(opening, suspect)| {
+        let look = async |opening: &Opening, suspect| {
             if suspect {
                 self.previous_end(&opening.new.span).await
             } else {
                 Ok(None)
             }
-        });
-        try_join_all(ends).await
+        };
+        let mut ends = Vec::new();
+        for (opening, suspect) in batch.iter().zip(suspects) {
+            ends.push(look(opening, suspect));
+        }
+        // A call that has begun is finished, whatever becomes of the others.
+        let ends: Vec<_> = stream::iter(ends).buffered(LOOKS).collect().await;
+        ends.into_iter().collect()
     }
 
     /// Which of the starts may lie before the end of another span of their targets.
@@ -221,7 +231,9 @@ impl Starts {
         for document in &found {
             let instance = document.get_document("target");
             let instance = instance.and_then(|target| target.get_str("resource_instance_id"));
-            if let (Ok(instance), Ok(end)) = (instance, read_moment(document, "end")) {
+            // An end that cannot be read is as late as can be: who looks closer says so.
+            let end = read_moment(document, "end").unwrap_or(Timestamp::MAX);
+            if let Ok(instance) = instance {
                 let latest = latest.entry(instance).or_insert(end);
                 *latest = end.max(*latest);
             }
@@ -238,9 +250,8 @@ impl Starts {
     async fn previous_end(&self, span: &Span) -> Result<Option<Timestamp>, Fault> {
         let options = self.link.find_options(1, doc! {}, "previous_end");
         let found = self.link.find(ends_after_start(span), options).await?;
-        Ok(found
-            .first()
-            .and_then(|found| read_moment(found, "end").ok()))
+        let end = found.first().map(|found| read_moment(found, "end"));
+        end.transpose().map_err(Fault::Unreadable)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::join_all;
 use mongodb::error::Error;
@@ -23,6 +24,8 @@ enum End {
     Silent { done: usize },
     /// The answer is lost; the first `done` are done.
     Lost { done: usize },
+    /// The answer says nothing, all is done, and nothing can be looked up.
+    Blind,
     /// The command is refused as long as this write is in it.
     RefusedWith(u32),
     /// Nobody can be reached.
@@ -35,6 +38,7 @@ struct Script {
     commands: Mutex<Vec<Vec<u32>>>,
     done: Mutex<Vec<u32>>,
     ends: Mutex<VecDeque<End>>,
+    blind: AtomicBool,
 }
 
 impl Script {
@@ -99,6 +103,11 @@ impl Writes for Scripted {
                 does(done);
                 Ok(numbers.iter().map(|_| Verdict::Open).collect())
             }
+            End::Blind => {
+                does(numbers.len());
+                self.script.blind.store(true, Ordering::Relaxed);
+                Ok(numbers.iter().map(|_| Verdict::Open).collect())
+            }
             End::Lost { done } => {
                 does(done);
                 Err(io_fault())
@@ -113,6 +122,9 @@ impl Writes for Scripted {
     }
 
     async fn look(&self, batch: &[Arc<Numbered>]) -> Result<Vec<Seen<u32>>, Fault> {
+        if self.script.blind.load(Ordering::Relaxed) {
+            return Err(fault(unreachable().await));
+        }
         let done = self.script.done.lock().unwrap();
         let seen = |write: &Arc<Numbered>| done.contains(&write.0).then_some(Ok(write.0));
         Ok(batch.iter().map(seen).collect())
@@ -294,7 +306,12 @@ async fn what_nobody_waits_for_is_not_tried_again() {
     let occupants = company.occupied(&script).await;
     let (gone, stays) = (company.submit(0, 1), company.submit(1, 1));
     company.until_waiting(2).await;
+    company.permits.add_permits(SLOTS);
+    while script.commands().len() == SLOTS {
+        tokio::task::yield_now().await;
+    }
     gone.abort();
+    assert!(gone.await.unwrap_err().is_cancelled());
     company.permits.add_permits(10);
     assert_eq!(stays.await.unwrap().unwrap(), 1);
     assert_eq!(script.commands()[SLOTS..], [vec![0, 1], vec![1], vec![1]]);
@@ -336,6 +353,22 @@ async fn a_command_that_never_ends_keeps_no_slot() {
     assert_eq!(company.submit(0, 1).await.unwrap().unwrap(), 0);
 }
 
+/// Where a command has gone out, nobody is told that nothing was changed, or that it was refused.
+#[tokio::test]
+async fn what_cannot_be_looked_up_is_unknown() {
+    let ends: [&[End]; 3] = [
+        &[End::Blind],
+        &[End::Lost { done: 0 }, End::RefusedWith(0)],
+        &[End::Lost { done: 0 }, End::RefusedWith(0), End::Unavailable],
+    ];
+    for ends in ends {
+        let script = Script::of(then(ends));
+        let (_, answers) = company(&script, 0).together(&script, &[1; 2]).await;
+        let unknown = matches!(answers[0], Err(StoreError::Unknown(_)));
+        assert!(unknown, "{ends:?}: {answers:?}");
+    }
+}
+
 #[tokio::test]
 async fn what_never_becomes_clear_ends_after_some_tries() {
     let script = Script::of(then(&[End::Silent { done: 0 }]));
@@ -354,8 +387,10 @@ async fn a_caller_that_goes_away_takes_nobody_along() {
     let stays = company.submit(1, 1);
     company.until_waiting(2).await;
     gone.abort();
+    assert!(gone.await.unwrap_err().is_cancelled());
     company.permits.add_permits(10);
     assert_eq!(stays.await.unwrap().unwrap(), 1);
-    assert_eq!(script.commands().last().unwrap(), &[0, 1]);
+    // It had not gone out yet, so it need not.
+    assert_eq!(script.commands().last().unwrap(), &[1]);
     drop(occupants);
 }

@@ -79,7 +79,7 @@ fn instance(number: usize) -> String {
 async fn starts_are_answered_and_kept_once_whatever_becomes_of_their_command() {
     let world = World::new().await;
     for (round, failure) in FAILURES.into_iter().enumerate() {
-        // The driver makes each attempt twice, and so each failure counts twice.
+        // The driver makes an attempt twice where that is safe. The first start may go out alone.
         world.fail("insert", failure, 6).await;
         let answers = join_all((0..WRITES).map(async |number| {
             let name = format!("{round}-{}", instance(number));
@@ -89,6 +89,23 @@ async fn starts_are_answered_and_kept_once_whatever_becomes_of_their_command() {
         assert_eq!(answers, vec![Started::Opened; WRITES], "{failure:?}");
         let kept = world.spans.count_documents(doc! {}).await.unwrap();
         assert_eq!(kept, u64::try_from((round + 1) * WRITES).unwrap());
+    }
+}
+
+/// A start that is alone is another command than many.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lone_start_is_answered_and_kept_once_whatever_becomes_of_its_command() {
+    let world = World::new().await;
+    for (round, failure) in FAILURES.into_iter().enumerate() {
+        for with_id in [true, false] {
+            world.fail("update", failure, 2).await;
+            let name = format!("{round}-{with_id}");
+            let event_id = with_id.then_some(name.as_str());
+            let answer = start(&world.store, event_id, &name, 0).await;
+            assert_eq!(answer, Started::Opened, "{failure:?}");
+            let filter = doc! { "target.resource_instance_id": name };
+            assert_eq!(world.spans.count_documents(filter).await.unwrap(), 1);
+        }
     }
 }
 
