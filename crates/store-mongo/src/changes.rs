@@ -10,7 +10,7 @@ use sampler_store::{Changed, StoreError};
 
 use crate::call::{Fault, Link};
 use crate::document::{id_to_bson, moment_or_null};
-use crate::group::{Seen, Verdict, Writes};
+use crate::group::{Seen, Verdict, Writes, verdicts};
 use crate::look::{by_span_id, readable};
 
 /// Makes changes that need the version and the end that a span was read with.
@@ -119,24 +119,10 @@ impl Writes for Changes {
         write.statement.as_bytes().len()
     }
 
-    /// The server says how many statements found their span as it was read, not which. Where all
-    /// did, nothing is left to ask.
     async fn write(&self, batch: &[Arc<Change>]) -> Result<Vec<Verdict<Changed>>, Fault> {
         let statements = batch.iter().map(|change| &change.statement);
         let updated = self.link.update(statements).await?;
-        let all = updated.matched == batch.len();
-        let verdict = |change: &Arc<Change>| {
-            if all {
-                Verdict::Settled(change.made())
-            } else {
-                Verdict::Open
-            }
-        };
-        let mut verdicts: Vec<_> = batch.iter().map(verdict).collect();
-        for (place, fault) in updated.failed {
-            verdicts[place] = Verdict::failed(fault);
-        }
-        Ok(verdicts)
+        Ok(verdicts(updated, batch.len(), |place| batch[place].made()))
     }
 
     async fn look(&self, batch: &[Arc<Change>]) -> Result<Vec<Seen<Changed>>, Fault> {

@@ -24,7 +24,7 @@ use sampler_store::StoreError;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::call::{Fault, Outlook, shared};
+use crate::call::{Fault, Outlook, Updated, shared};
 
 /// Commands of one kind in flight: while some wait for the journal, the next one is at work.
 const SLOTS: usize = 4;
@@ -37,9 +37,6 @@ const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
 /// Writes that wait for a slot at the most; who comes after that is turned away.
 const QUEUE: usize = 2_048;
-
-/// Looks at what is ready while a batch gathers, at the most.
-const LOOKS: usize = 32;
 
 /// Commands that a write is part of at the most. One is the rule; more where what stood in its way
 /// is gone by the time we look, or where answers are lost.
@@ -66,6 +63,28 @@ impl<A> Verdict<A> {
             _ => Self::Open,
         }
     }
+}
+
+/// The verdicts on so many statements of an `update` command. The server says how many found their
+/// document, not which: where all did, nothing is left to ask, and each has its answer.
+pub(crate) fn verdicts<A>(
+    updated: Updated,
+    statements: usize,
+    answer: impl Fn(usize) -> A,
+) -> Vec<Verdict<A>> {
+    let all = updated.matched == statements;
+    let verdict = |place| {
+        if all {
+            Verdict::Settled(answer(place))
+        } else {
+            Verdict::Open
+        }
+    };
+    let mut verdicts: Vec<_> = (0..statements).map(verdict).collect();
+    for (place, fault) in updated.failed {
+        verdicts[place] = Verdict::failed(fault);
+    }
+    verdicts
 }
 
 /// What a look says of one write; nothing where it is to be tried again.
@@ -197,20 +216,6 @@ impl<W: Writes> Group<W> {
         true
     }
 
-    /// Lets those come along whose requests are there already, as long as each look at what is ready
-    /// brings somebody: answers go out together, and so what follows them comes together. Who is
-    /// alone waits for one look, and nobody for a timer.
-    async fn let_others_join(&self) {
-        let mut joined = self.lock().waiting.len();
-        for _ in 0..LOOKS {
-            tokio::task::yield_now().await;
-            let before = std::mem::replace(&mut joined, self.lock().waiting.len());
-            if joined <= before || joined >= BATCH_WRITES {
-                return;
-            }
-        }
-    }
-
     /// What is to go out next. Where that is nothing, the slot is given back, while nobody joins.
     fn next(&self) -> Option<Vec<Waiting<W>>> {
         let mut gathered = self.lock();
@@ -231,7 +236,8 @@ impl<W: Writes> Group<W> {
 /// Sends out what has gathered, until nothing is left. Called with a slot taken.
 async fn work<W: Writes>(group: Group<W>) {
     loop {
-        group.let_others_join().await;
+        // Who is about to ask, because its request is read already, is to come along.
+        tokio::task::yield_now().await;
         let Some(batch) = group.next() else { return };
         let writes = Arc::clone(&group.writes);
         let settling = tokio::spawn(async move { settle(&*writes, batch, None).await });

@@ -10,7 +10,7 @@ use sampler_store::{NewStop, Stopped};
 
 use crate::call::{Fault, Link};
 use crate::document::OPEN;
-use crate::group::{Seen, Verdict, Writes};
+use crate::group::{Seen, Verdict, Writes, verdicts};
 use crate::look::{by_event_id, by_target, readable};
 
 /// Sets the ends of open spans.
@@ -88,24 +88,10 @@ impl Writes for Stops {
         write.statement.as_bytes().len()
     }
 
-    /// The server says how many statements found an open span, not which. Where all did, nothing
-    /// is left to ask.
     async fn write(&self, batch: &[Arc<Ending>]) -> Result<Vec<Verdict<Stopped>>, Fault> {
         let statements = batch.iter().map(|ending| &ending.statement);
         let updated = self.link.update(statements).await?;
-        let all = updated.matched == batch.len();
-        let verdict = |_| {
-            if all {
-                Verdict::Settled(Stopped::Ended)
-            } else {
-                Verdict::Open
-            }
-        };
-        let mut verdicts: Vec<_> = batch.iter().map(verdict).collect();
-        for (place, fault) in updated.failed {
-            verdicts[place] = Verdict::failed(fault);
-        }
-        Ok(verdicts)
+        Ok(verdicts(updated, batch.len(), |_| Stopped::Ended))
     }
 
     /// The span that this stop ended, an open span of the target, or an earlier event with the
