@@ -22,7 +22,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sampler_store::StoreError;
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::call::{Fault, Outlook, Updated, shared};
 
@@ -140,11 +140,14 @@ struct Gathered<W: Writes> {
 struct Waiting<W: Writes> {
     write: Arc<W::Write>,
     caller: oneshot::Sender<Result<W::Answer, StoreError>>,
+    /// When its caller waits no longer, whether or not it has come round to go away: a program that
+    /// was frozen must not send, when it wakes up, what was asked of it long ago.
+    until: Instant,
 }
 
 impl<W: Writes> Waiting<W> {
     fn is_awaited(&self) -> bool {
-        !self.caller.is_closed()
+        !self.caller.is_closed() && Instant::now() < self.until
     }
 
     /// A caller that has gone away needs no answer.
@@ -190,8 +193,12 @@ impl<W: Writes> Group<W> {
     /// that has not is given up: by the time it went out, its caller might have asked elsewhere.
     pub(crate) async fn submit(&self, write: W::Write) -> Result<W::Answer, StoreError> {
         let (caller, answer) = oneshot::channel();
-        let write = Arc::new(write);
-        if !self.join(Waiting { write, caller }) {
+        let waiting = Waiting {
+            write: Arc::new(write),
+            caller,
+            until: Instant::now() + self.patience,
+        };
+        if !self.join(waiting) {
             return Err(StoreError::Unavailable(Box::new(NoAnswer::Full)));
         }
         match timeout(self.patience, answer).await {

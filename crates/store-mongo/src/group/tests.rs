@@ -339,6 +339,23 @@ async fn there_is_an_end_to_what_may_wait() {
     drop(occupants);
 }
 
+/// Its caller has not gone away, because nothing of the program ran.
+#[tokio::test(start_paused = true)]
+async fn what_waited_while_the_program_was_frozen_does_not_go_out() {
+    let script = Script::of([]);
+    let company = company(&script, 10);
+    let (caller, answer) = oneshot::channel();
+    let frozen = Waiting {
+        write: Arc::new(Numbered(0, 1)),
+        caller,
+        until: Instant::now(),
+    };
+    assert!(company.group.join(frozen));
+    assert!(answer.await.is_err(), "nobody says what became of it");
+    assert_eq!(company.submit(1, 1).await.unwrap().unwrap(), 1);
+    assert_eq!(script.commands(), [vec![1]]);
+}
+
 /// A link that swallows an answer.
 #[tokio::test(start_paused = true)]
 async fn a_command_that_never_ends_keeps_no_slot() {
