@@ -46,6 +46,9 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
     let (Some(value), None) = (values.next(), values.next()) else {
         return Err(refused());
     };
+    if value == mime::APPLICATION_JSON.as_ref() {
+        return Ok(());
+    }
     let media_type = media_type_of(value).ok_or_else(refused)?;
     let is_utf8 = |charset: mime::Name<'_>| charset == mime::UTF_8;
     if media_type

@@ -99,7 +99,7 @@ impl Receiver {
         if !self.options.slack.admits(event.timestamp, now) {
             return self.old_start(&event, now).await;
         }
-        let span = Span::started(SpanId::new(now, self.random.u64()), event.clone());
+        let span = Span::started(SpanId::new(now, self.random.u64()), event);
         let due_at = self.options.policy.open_due_at(&span.target, span.start);
         let new = NewSpan {
             span,

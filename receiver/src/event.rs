@@ -8,6 +8,8 @@ use sampler_domain::{
 use sampler_service::problem::{FieldError, Pointer, Problem, ProblemType};
 use serde_json::{Map, Value};
 
+use crate::json::EVENT_MEMBERS;
+
 /// Reads a start event.
 pub(crate) fn start(body: Value) -> Result<StartEvent, Problem> {
     let mut fields = Fields::of(body)?;
@@ -66,9 +68,10 @@ pub(crate) fn mapping(body: Value) -> Result<Mapping, Problem> {
     Ok(all.expect("what could not be read was named"))
 }
 
-/// The members of a body that were not read yet, and what is wrong with those that were.
+/// The members of a body, which of them were read, and what is wrong with those.
 struct Fields {
     members: Map<String, Value>,
+    read: Vec<&'static str>,
     errors: Vec<FieldError>,
 }
 
@@ -76,6 +79,7 @@ impl Fields {
     fn of(body: Value) -> Result<Self, Problem> {
         match body {
             Value::Object(members) => Ok(Self {
+                read: Vec::with_capacity(members.len().min(EVENT_MEMBERS)),
                 members,
                 errors: Vec::new(),
             }),
@@ -86,9 +90,22 @@ impl Fields {
         }
     }
 
+    /// The value of a member. It is taken out without its name: to move all that come behind it
+    /// would take longer than anything else that is done with it.
+    fn take(&mut self, name: &'static str) -> Option<Value> {
+        let value = self.members.get_mut(name)?.take();
+        self.read.push(name);
+        Some(value)
+    }
+
     /// All is well if every member was read and none was wrong.
     fn finish(mut self) -> Result<(), Problem> {
-        for name in self.members.keys() {
+        let read = &self.read;
+        for name in self
+            .members
+            .keys()
+            .filter(|name| !read.contains(&name.as_str()))
+        {
             let pointer = Pointer::root().field(name);
             self.errors
                 .push(FieldError::new(pointer, "There is no field of this name."));
@@ -105,29 +122,29 @@ impl Fields {
             .push(FieldError::new(pointer, format!("It {}.", detail.as_ref())));
     }
 
-    fn required(&mut self, name: &'static str) -> Option<(Pointer, Value)> {
-        let pointer = Pointer::root().field(name);
-        let value = self.members.shift_remove(name);
-        self.present(pointer, value)
+    fn required(&mut self, name: &'static str) -> Option<Value> {
+        let value = self.take(name);
+        self.present(|| Pointer::root().field(name), value)
     }
 
-    fn id_of(&mut self, pointer: Pointer, value: Value) -> Option<Id> {
+    /// `pointer` is made where something is wrong, and nowhere else: most fields are right.
+    fn id_of(&mut self, pointer: impl Fn() -> Pointer, value: Value) -> Option<Id> {
         let Value::String(text) = value else {
-            self.wrong(pointer, "must be a string");
+            self.wrong(pointer(), "must be a string");
             return None;
         };
         match Id::new(text) {
             Ok(id) => Some(id),
             Err(error) => {
-                self.wrong(pointer, error.to_string());
+                self.wrong(pointer(), error.to_string());
                 None
             }
         }
     }
 
     fn id(&mut self, name: &'static str) -> Option<Id> {
-        let (pointer, value) = self.required(name)?;
-        self.id_of(pointer, value)
+        let value = self.required(name)?;
+        self.id_of(|| Pointer::root().field(name), value)
     }
 
     /// An id that becomes a segment of a path, where dots alone would lead elsewhere.
@@ -142,18 +159,19 @@ impl Fields {
 
     /// The `id` of an event may be left out; an empty one counts as none.
     fn event_id(&mut self) -> Option<EventId> {
-        let value = self.members.shift_remove("id")?;
+        let value = self.take("id")?;
         if value.as_str() == Some("") {
             return None;
         }
-        self.id_of(Pointer::root().field("id"), value)
+        self.id_of(|| Pointer::root().field("id"), value)
     }
 
     fn timestamp(&mut self) -> Option<Timestamp> {
-        let (pointer, value) = self.required("timestamp")?;
+        let pointer = || Pointer::root().field("timestamp");
+        let value = self.required("timestamp")?;
         let Some(millis) = whole_number(&value) else {
             self.wrong(
-                pointer,
+                pointer(),
                 "must be a whole number of milliseconds since the epoch",
             );
             return None;
@@ -161,7 +179,7 @@ impl Fields {
         match Timestamp::new(millis) {
             Ok(timestamp) => Some(timestamp),
             Err(error) => {
-                self.wrong(pointer, format!("is out of range: {error}"));
+                self.wrong(pointer(), format!("is out of range: {error}"));
                 None
             }
         }
@@ -186,22 +204,23 @@ impl Fields {
     }
 
     fn measures(&mut self) -> Option<Measures> {
-        let (pointer, value) = self.required("measured_usage")?;
+        let pointer = || Pointer::root().field("measured_usage");
+        let value = self.required("measured_usage")?;
         let Value::Array(items) = value else {
-            self.wrong(pointer, "must be a list");
+            self.wrong(pointer(), "must be a list");
             return None;
         };
         let wrong_before = self.errors.len();
         let items = items.into_iter().enumerate();
         let named = items.filter_map(|(index, item)| {
-            let measure = self.measure(pointer.clone().index(index), item)?;
+            let measure = self.measure(|| pointer().index(index), item)?;
             Some((index, measure))
         });
         let (indices, measures): (Vec<_>, Vec<_>) = named.unzip();
         let measures = Measures::new(measures);
         for error in measures.as_ref().err().into_iter().flatten() {
             let (MeasuresError::Duration(place) | MeasuresError::Twice(place, _)) = error;
-            let pointer = pointer.clone().index(indices[*place]).field("measure");
+            let pointer = pointer().index(indices[*place]).field("measure");
             self.wrong(pointer, format!("cannot be taken: {error}"));
         }
         measures.ok().filter(|_| self.errors.len() == wrong_before)
@@ -209,41 +228,43 @@ impl Fields {
 
     /// One measure: exactly a name and a quantity. Where only the name can be read, null stands in
     /// for the quantity: names are compared with each other whatever else is wrong.
-    fn measure(&mut self, pointer: Pointer, item: Value) -> Option<Measure> {
+    fn measure(&mut self, pointer: impl Fn() -> Pointer, item: Value) -> Option<Measure> {
         let Value::Object(mut members) = item else {
-            self.wrong(pointer, "must be an object");
+            self.wrong(pointer(), "must be an object");
             return None;
         };
+        let member = |name| pointer().field(name);
         let name = members.shift_remove("measure");
         let quantity = members.shift_remove("quantity");
         for unknown in members.keys() {
-            let pointer = pointer.clone().field(unknown);
-            self.errors
-                .push(FieldError::new(pointer, "There is no field of this name."));
+            self.errors.push(FieldError::new(
+                member(unknown),
+                "There is no field of this name.",
+            ));
         }
         let name = self
-            .present(pointer.clone().field("measure"), name)
-            .and_then(|(pointer, value)| self.id_of(pointer, value));
-        let quantity =
-            self.present(pointer.field("quantity"), quantity)
-                .and_then(|(pointer, value)| match Quantity::new(value) {
-                    Ok(quantity) => Some(quantity),
-                    Err(error) => {
-                        self.wrong(pointer, error.to_string());
-                        None
-                    }
-                });
+            .present(|| member("measure"), name)
+            .and_then(|value| self.id_of(|| member("measure"), value));
+        let quantity = self
+            .present(|| member("quantity"), quantity)
+            .and_then(|value| match Quantity::new(value) {
+                Ok(quantity) => Some(quantity),
+                Err(error) => {
+                    self.wrong(member("quantity"), error.to_string());
+                    None
+                }
+            });
         Some(Measure {
             measure: name?,
             quantity: quantity.unwrap_or_else(|| Quantity::from_store(Value::Null)),
         })
     }
 
-    fn present(&mut self, pointer: Pointer, value: Option<Value>) -> Option<(Pointer, Value)> {
+    fn present(&mut self, pointer: impl Fn() -> Pointer, value: Option<Value>) -> Option<Value> {
         if value.is_none() {
-            self.wrong(pointer.clone(), "is missing");
+            self.wrong(pointer(), "is missing");
         }
-        value.map(|value| (pointer, value))
+        value
     }
 }
 

@@ -12,6 +12,9 @@ use serde_json::{Map, Value};
 /// body alone is no bound on what it costs.
 const VALUES_MAX: usize = 50_000;
 
+/// Members of an event with all its fields.
+pub(crate) const EVENT_MEMBERS: usize = 9;
+
 /// What our own checks say to serde; nobody else sees it.
 const TWICE: &str = "two members of one name";
 const TOO_MANY: &str = "too many values";
@@ -29,10 +32,14 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Value, Problem> {
     }
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let room = Cell::new(VALUES_MAX);
-    StrictVisitor { room: &room }
-        .deserialize(&mut deserializer)
-        .and_then(|value| deserializer.end().map(|()| value))
-        .map_err(|error| malformed(&error))
+    let members = EVENT_MEMBERS;
+    StrictVisitor {
+        room: &room,
+        members,
+    }
+    .deserialize(&mut deserializer)
+    .and_then(|value| deserializer.end().map(|()| value))
+    .map_err(|error| malformed(&error))
 }
 
 fn malformed(error: &serde_json::Error) -> Problem {
@@ -67,6 +74,8 @@ fn malformed(error: &serde_json::Error) -> Problem {
 struct StrictVisitor<'r> {
     /// For how many values there is still room.
     room: &'r Cell<usize>,
+    /// For how many members to make room if it is an object.
+    members: usize,
 }
 
 impl StrictVisitor<'_> {
@@ -126,16 +135,18 @@ impl<'de> Visitor<'de> for StrictVisitor<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
         let mut items = Vec::new();
-        while let Some(item) = list.next_element_seed(self)? {
+        let within = Self { members: 0, ..self };
+        while let Some(item) = list.next_element_seed(within)? {
             items.push(item);
         }
         Ok(Value::Array(items))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Value, A::Error> {
-        let mut members = Map::new();
+        let mut members = Map::with_capacity(self.members);
+        let within = Self { members: 0, ..self };
         while let Some(name) = object.next_key::<String>()? {
-            let member = object.next_value_seed(self)?;
+            let member = object.next_value_seed(within)?;
             if members.insert(name, member).is_some() {
                 return Err(A::Error::custom(TWICE));
             }

@@ -10,12 +10,15 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bson::{Bson, Document, RawArrayBuf, RawDocumentBuf, doc, rawdoc};
+use bson::raw::RawDocumentBuf;
+use bson::{Bson, Document, doc};
 use futures_util::TryStreamExt;
 use mongodb::error::{Error, ErrorKind, WriteFailure};
 use mongodb::options::{FindOptions, Hint};
 use mongodb::{Collection, Database};
 use sampler_store::StoreError;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 
 use crate::document::Unreadable;
 
@@ -27,6 +30,10 @@ const INTERRUPTED: [i32; 7] = [50, 64, 175, 187, 262, 11_600, 11_602];
 
 /// Documents that the server sends at once: all that a look asks for.
 const BATCH_SIZE: u32 = 1_024;
+
+/// Bytes of a command beside the list of what is written, and of its own for each item there.
+const COMMAND_BYTES: usize = 512;
+const ITEM_BYTES: usize = 8;
 
 /// The collection of spans, and how it is called.
 #[derive(Clone, Debug)]
@@ -74,16 +81,16 @@ pub(crate) enum Outlook {
     Refused,
 }
 
-/// What the server says of an `update` command.
+/// What the server says of an `insert` or `update` command.
 #[derive(Debug)]
-pub(crate) struct Updated {
-    /// How many statements found or made their document.
+pub(crate) struct Written {
+    /// How many documents were inserted, or how many statements found or made theirs.
     pub(crate) matched: usize,
     /// How many statements made their document.
     pub(crate) made: usize,
     /// How many documents changed.
     pub(crate) modified: u64,
-    /// The statements that failed, by their place in the command, and why.
+    /// The documents or statements that failed, by their place in the command, and why.
     pub(crate) failed: Vec<(usize, Fault)>,
 }
 
@@ -151,25 +158,41 @@ impl Link {
         Ok(found?)
     }
 
-    /// Runs update statements with one command, each whatever becomes of the others. Unlike single
-    /// writes the driver does not repeat it, so each statement must be one that may be repeated.
+    /// Inserts documents with one command, each whatever becomes of the others.
+    pub(crate) async fn insert(
+        &self,
+        documents: impl IntoIterator<Item = &RawDocumentBuf>,
+    ) -> Result<Written, Fault> {
+        self.write("insert", "documents", documents).await
+    }
+
+    /// Runs update statements with one command, each whatever becomes of the others.
     pub(crate) async fn update(
         &self,
         statements: impl IntoIterator<Item = &RawDocumentBuf>,
-    ) -> Result<Updated, Fault> {
-        let mut updates = RawArrayBuf::new();
-        for statement in statements {
-            updates.push(statement.clone());
-        }
-        let timeout = i64::try_from(self.time_limit.as_millis()).unwrap_or(i64::MAX);
-        let command = rawdoc! {
-            "update": self.spans.name(),
-            "updates": updates,
-            "ordered": false,
-            "writeConcern": { "w": "majority", "j": true, "wtimeout": timeout },
+    ) -> Result<Written, Fault> {
+        self.write("update", "updates", statements).await
+    }
+
+    /// Writes what is listed with one command. The driver does not repeat it, and the server keeps
+    /// no record by which it could be repeated, which would be a write of its own: so each of what
+    /// is listed must be something that may be written again.
+    async fn write(
+        &self,
+        name: &'static str,
+        list: &'static str,
+        items: impl IntoIterator<Item = &RawDocumentBuf>,
+    ) -> Result<Written, Fault> {
+        let command = WriteCommand {
+            name,
+            collection: self.spans.name(),
+            list,
+            items: items.into_iter().collect(),
+            time_limit: i64::try_from(self.time_limit.as_millis()).unwrap_or(i64::MAX),
         };
+        let command = command.document().map_err(Error::from)?;
         let answer = self.database.run_raw_command(command).await;
-        updated(&answer?)
+        written(&answer?)
     }
 
     /// Whether a primary answers.
@@ -179,8 +202,42 @@ impl Link {
     }
 }
 
-/// Reads the answer to an `update` command.
-fn updated(answer: &Document) -> Result<Updated, Fault> {
+/// An `insert` or `update` command.
+struct WriteCommand<'a> {
+    name: &'static str,
+    collection: &'a str,
+    list: &'static str,
+    items: Vec<&'a RawDocumentBuf>,
+    /// ms.
+    time_limit: i64,
+}
+
+impl WriteCommand<'_> {
+    /// Written into a buffer that is large enough from the start: most of what is sent goes through
+    /// here.
+    fn document(&self) -> Result<RawDocumentBuf, bson::error::Error> {
+        let item = |item: &&RawDocumentBuf| item.as_bytes().len() + ITEM_BYTES;
+        let size: usize = self.items.iter().map(item).sum();
+        let mut bytes = Vec::with_capacity(size + COMMAND_BYTES);
+        bson::serialize_to_buffer(self, &mut bytes)?;
+        RawDocumentBuf::from_bytes(bytes)
+    }
+}
+
+impl Serialize for WriteCommand<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut command = serializer.serialize_map(None)?;
+        command.serialize_entry(self.name, self.collection)?;
+        command.serialize_entry(self.list, &self.items)?;
+        command.serialize_entry("ordered", &false)?;
+        let concern = doc! { "w": "majority", "j": true, "wtimeout": self.time_limit };
+        command.serialize_entry("writeConcern", &concern)?;
+        command.end()
+    }
+}
+
+/// Reads the answer to an `insert` or `update` command.
+fn written(answer: &Document) -> Result<Written, Fault> {
     if let Some(unconfirmed) = answer.get("writeConcernError") {
         return Err(Fault::Unconfirmed(unconfirmed.to_string()));
     }
@@ -195,7 +252,7 @@ fn updated(answer: &Document) -> Result<Updated, Fault> {
         Some((index, fault))
     };
     let failures = answer.get_array("writeErrors");
-    Ok(Updated {
+    Ok(Written {
         matched: usize::try_from(count("n")).unwrap_or(usize::MAX),
         made: answer.get_array("upserted").map_or(0, Vec::len),
         modified: count("nModified"),

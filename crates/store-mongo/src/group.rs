@@ -24,7 +24,7 @@ use sampler_store::StoreError;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
-use crate::call::{Fault, Outlook, Updated, shared};
+use crate::call::{Fault, Outlook, Written, shared};
 
 /// Commands of one kind in flight: while some wait for the journal, the next one is at work.
 const SLOTS: usize = 4;
@@ -68,7 +68,7 @@ impl<A> Verdict<A> {
 /// The verdicts on so many statements of an `update` command. The server says how many found their
 /// document, not which: where all did, nothing is left to ask, and each has its answer.
 pub(crate) fn verdicts<A>(
-    updated: Updated,
+    updated: Written,
     statements: usize,
     answer: impl Fn(usize) -> A,
 ) -> Vec<Verdict<A>> {

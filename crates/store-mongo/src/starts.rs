@@ -7,8 +7,7 @@ use async_trait::async_trait;
 use bson::raw::RawDocumentBuf;
 use bson::{Document, doc, rawdoc};
 use futures_util::stream::{self, StreamExt};
-use mongodb::Collection;
-use mongodb::error::{Error, ErrorKind, IndexedWriteError, InsertManyError};
+use mongodb::error::Error;
 use sampler_domain::{Span, StartEvent, Timestamp};
 use sampler_store::{NewSpan, Started, StoreError};
 
@@ -30,14 +29,13 @@ const INSTANCE: &str = "target.resource_instance_id";
 #[derive(Debug)]
 pub(crate) struct Starts {
     link: Link,
-    spans: Collection<RawDocumentBuf>,
 }
 
 /// A span to be inserted.
 #[derive(Debug)]
 pub(crate) struct Opening {
     new: NewSpan,
-    document: Arc<RawDocumentBuf>,
+    document: RawDocumentBuf,
 }
 
 impl Opening {
@@ -45,10 +43,7 @@ impl Opening {
     /// Where the span cannot be written as a document.
     pub(crate) fn new(new: NewSpan) -> Result<Self, StoreError> {
         let document = started(&new).map_err(|error| StoreError::Refused(Box::new(error)))?;
-        Ok(Self {
-            new,
-            document: Arc::new(document),
-        })
+        Ok(Self { new, document })
     }
 }
 
@@ -83,8 +78,11 @@ impl Writes for Starts {
         let free: Vec<usize> = (0..batch.len())
             .filter(|index| matches!(verdicts[*index], Verdict::Settled(_)))
             .collect();
-        let documents = free.iter().map(|index| Arc::clone(&batch[*index].document));
-        for (place, fault) in self.insert(documents.collect()).await? {
+        if free.is_empty() {
+            return Ok(verdicts);
+        }
+        let documents = free.iter().map(|index| &batch[*index].document);
+        for (place, fault) in self.link.insert(documents).await?.failed {
             verdicts[free[place]] = Verdict::failed(fault);
         }
         Ok(verdicts)
@@ -133,8 +131,7 @@ fn repeated(span: &Span, earlier: &Span) -> Started {
 
 impl Starts {
     pub(crate) fn new(link: Link) -> Self {
-        let spans = link.spans.clone_with_type();
-        Self { link, spans }
+        Self { link }
     }
 
     /// Inserts one span, unless one of its target ends after it starts, with a single statement:
@@ -144,7 +141,7 @@ impl Starts {
         let filter = RawDocumentBuf::try_from(&ends_after_start(span)).map_err(Error::from)?;
         let statement = rawdoc! {
             "q": filter,
-            "u": { "$setOnInsert": RawDocumentBuf::clone(&opening.document) },
+            "u": { "$setOnInsert": opening.document.clone() },
             "upsert": true,
             "hint": "previous_end",
         };
@@ -161,62 +158,35 @@ impl Starts {
         }))
     }
 
-    /// Inserts the documents with one command, which the driver repeats where that is safe. Says
-    /// which were not inserted, by their place, and why.
-    async fn insert(
-        &self,
-        documents: Vec<Arc<RawDocumentBuf>>,
-    ) -> Result<Vec<(usize, Fault)>, Fault> {
-        if documents.is_empty() {
-            return Ok(Vec::new());
-        }
-        let inserted = self.spans.insert_many(documents).ordered(false).await;
-        let Err(error) = inserted else {
-            return Ok(Vec::new());
-        };
-        match error.kind.as_ref() {
-            ErrorKind::InsertMany(InsertManyError {
-                write_errors: Some(failures),
-                write_concern_error: None,
-                ..
-            }) => Ok(failures.iter().map(failure).collect()),
-            _ => Err(error.into()),
-        }
-    }
-
     /// For each start, the end of a span of its target that ends after it, if there is one.
     ///
     /// One search of the index alone clears the most of them: whose instance has no span that ends
     /// after the earliest of these starts. Each of the others is looked at by itself.
     async fn previous_ends(&self, batch: &[Arc<Opening>]) -> Result<Vec<Option<Timestamp>>, Fault> {
-        let suspects = self.suspects(batch).await?;
-        let look = async |opening: &Opening, suspect| {
-            if suspect {
-                self.previous_end(&opening.new.span).await
-            } else {
-                Ok(None)
-            }
+        let look = async |place: usize| {
+            let end = self.previous_end(&batch[place].new.span).await;
+            (place, end)
         };
-        let mut ends = Vec::new();
-        for (opening, suspect) in batch.iter().zip(suspects) {
-            ends.push(look(opening, suspect));
+        let mut looks = Vec::new();
+        for place in self.suspects(batch).await? {
+            looks.push(look(place));
         }
         // A call that has begun is finished, whatever becomes of the others.
-        let ends: Vec<_> = stream::iter(ends).buffered(LOOKS).collect().await;
-        ends.into_iter().collect()
+        let looked: Vec<_> = stream::iter(looks).buffered(LOOKS).collect().await;
+        let mut ends = vec![None; batch.len()];
+        for (place, end) in looked {
+            ends[place] = end?;
+        }
+        Ok(ends)
     }
 
-    /// Which of the starts may lie before the end of another span of their targets.
-    async fn suspects(&self, batch: &[Arc<Opening>]) -> Result<Vec<bool>, Fault> {
-        let careful = |opening: &&Arc<Opening>| !opening.new.may_overlap;
-        let spans = || {
-            batch
-                .iter()
-                .filter(careful)
-                .map(|opening| &opening.new.span)
-        };
+    /// The places of the starts that may lie before the end of another span of their targets.
+    async fn suspects(&self, batch: &[Arc<Opening>]) -> Result<Vec<usize>, Fault> {
+        let careful = |place: &usize| !batch[*place].new.may_overlap;
+        let places = (0..batch.len()).filter(careful);
+        let spans = || places.clone().map(|place| &batch[place].new.span);
         let Some(earliest) = spans().map(|span| span.start).min() else {
-            return Ok(vec![false; batch.len()]);
+            return Ok(Vec::new());
         };
         let instances: Vec<&str> = spans().map(instance).collect();
         let limit = ENDS_EACH * instances.len();
@@ -225,7 +195,7 @@ impl Starts {
         options.projection = Some(doc! { "_id": 0, INSTANCE: 1, "end": 1 });
         let found = self.link.find(filter, options).await?;
         if found.len() == limit {
-            return Ok(batch.iter().map(|opening| careful(&opening)).collect());
+            return Ok(places.collect());
         }
         let mut latest: HashMap<&str, Timestamp> = HashMap::new();
         for document in &found {
@@ -238,12 +208,12 @@ impl Starts {
                 *latest = end.max(*latest);
             }
         }
-        let suspect = |opening: &Arc<Opening>| {
-            let span = &opening.new.span;
+        let suspect = |place: &usize| {
+            let span = &batch[*place].new.span;
             let end = latest.get(instance(span));
-            careful(&opening) && end.is_some_and(|end| *end > span.start)
+            end.is_some_and(|end| *end > span.start)
         };
-        Ok(batch.iter().map(suspect).collect())
+        Ok(places.filter(suspect).collect())
     }
 
     /// The end of a span of the target that ends after this one starts, if there is one.
@@ -264,12 +234,4 @@ fn ends_after_start(span: &Span) -> Document {
 
 fn instance(span: &Span) -> &str {
     span.target.resource_instance_id.as_str()
-}
-
-fn failure(failure: &IndexedWriteError) -> (usize, Fault) {
-    let fault = Fault::Write {
-        code: failure.code,
-        message: failure.message.clone(),
-    };
-    (failure.index, fault)
 }

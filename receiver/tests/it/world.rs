@@ -11,12 +11,11 @@ use sampler_abacus::{AbacusOptions, Provisioning};
 use sampler_domain::{Granularities, Granularity, Policy, Slack, Span, Target, Timestamp};
 use sampler_receiver::{Options, Receiver};
 use sampler_service::environment::{Clock, Random};
-use sampler_service::http::with_fallbacks;
+use sampler_service::http::{answer, with_fallbacks};
 use sampler_service::security::Door;
 use sampler_store::memory::{Kept, MemoryStore};
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
-use tower::ServiceExt;
 
 use crate::answer::Answer;
 use crate::store::Store;
@@ -140,9 +139,9 @@ impl World {
 
     /// Sends any request. A test that would wait for ever fails instead.
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
-        let answer = self.router.clone().oneshot(request);
+        let answer = answer(self.router.clone(), request);
         let answer = timeout(Duration::from_mins(1), answer).await;
-        Answer::read(answer.expect("an answer").unwrap()).await
+        Answer::read(answer.expect("an answer")).await
     }
 
     /// Sends JSON.

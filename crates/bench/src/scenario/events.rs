@@ -136,7 +136,7 @@ impl EventRun {
         };
         eprintln!(
             "    {:?} {:?}, {} connections: {:.0}{offered} a second, p50 {} p99 {} p99.9 {} ms; \
-             generator {} %, others {} %",
+             server {}, program {}, generator {} µs each; others {} %",
             run.system,
             run.mix,
             run.connections,
@@ -144,7 +144,9 @@ impl EventRun {
             run.p50_ms,
             run.p99_ms,
             run.p999_ms,
-            run.generator_share,
+            run.server_us,
+            run.program_us.unwrap_or_default(),
+            run.generator_us,
             run.others_share,
         );
     }

@@ -6,6 +6,7 @@ mod router;
 mod tls;
 mod trace;
 
+use std::convert::Infallible;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
@@ -21,9 +22,8 @@ use futures_util::FutureExt;
 use futures_util::future::{OptionFuture, join};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper::service::{Service, service_fn};
+use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -34,7 +34,7 @@ use crate::lifecycle::Stop;
 use crate::settings::HttpSettings;
 use patience::Patience;
 
-pub use router::with_fallbacks;
+pub use router::{answer, with_fallbacks};
 pub(crate) use router::{method_not_allowed, not_found};
 pub use tls::{FileError, Tls, TlsError, TlsFiles};
 
@@ -232,26 +232,22 @@ where
 {
     let patience = Patience::new(limits.header_read, limits.idle);
     let stream = TokioIo::new(patience.watch(stream));
-    let (seen, inner) = (patience.clone(), TowerToHyperService::new(router));
-    let stopping = stop.clone();
+    let seen = patience.clone();
     let service = service_fn(move |request: Request<Incoming>| {
         let clear = !seen.is_ambiguous() && has_usual_coding(request.headers());
-        let answering = clear.then(|| inner.call(request));
-        let stopping = stopping.clone();
+        let answering = clear.then(|| answer(router.clone(), request));
         async move {
-            match answering {
-                Some(answering) => {
-                    let answer = answering.await;
-                    if stopping.is_stopping() {
-                        answer.map(last)
-                    } else {
-                        answer
-                    }
-                }
+            let answer = match answering {
+                Some(answering) => answering.await,
                 // What may be two requests for another reader is answered as the server library
                 // answers what it cannot understand. What comes behind is not looked at.
-                None => Ok(last(StatusCode::BAD_REQUEST.into_response())),
-            }
+                None => return Ok(last(StatusCode::BAD_REQUEST.into_response())),
+            };
+            Ok::<_, Infallible>(if stop.is_stopping() {
+                last(answer)
+            } else {
+                answer
+            })
         }
     });
     let connection = http1::Builder::new()

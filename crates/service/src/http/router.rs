@@ -1,25 +1,42 @@
-//! What every router answers where none of its routes does.
+//! What every router answers, whatever its routes are.
 
 use std::panic::AssertUnwindSafe;
 
-use axum::Router;
+use axum::body::{Bytes, HttpBody};
 use axum::extract::Request;
-use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use axum::{BoxError, Router};
 use futures_util::FutureExt;
+use tower::ServiceExt;
+use tracing::Instrument;
 
 use super::trace;
 use crate::problem::{Problem, ProblemType};
 
-/// The same router, complete: paths it does not know, methods it does not offer, and handlers
-/// that panic are answered with problem documents; and each line that is logged for a request has
-/// the ids that it came with. Layers added afterwards see those answers, too.
+/// The same router, complete: paths it does not know and methods it does not offer are answered
+/// with problem documents, too.
 pub fn with_fallbacks(router: Router) -> Router {
     router
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
-        .layer(middleware::from_fn(catch_panic))
-        .layer(middleware::from_fn(trace::with_ids))
+}
+
+/// Answers a request as `router` does. A handler that panics costs one answer, not the connection:
+/// the panic hook has logged it. Each line that is logged for a request has the ids that it came
+/// with.
+///
+/// That is no layer of the router, because each layer takes memory anew for each request.
+pub async fn answer<B>(router: Router, request: Request<B>) -> Response
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let ids = trace::ids(request.headers());
+    let answering = AssertUnwindSafe(router.oneshot(request)).catch_unwind();
+    match answering.instrument(ids).await {
+        Ok(Ok(answer)) => answer,
+        Err(_) => Problem::internal().into_response(),
+    }
 }
 
 pub(crate) async fn not_found() -> Problem {
@@ -35,23 +52,16 @@ pub(crate) async fn method_not_allowed() -> Problem {
     Problem::new(ProblemType::MethodNotAllowed, detail)
 }
 
-/// A handler that panics costs one answer, not the connection. The panic hook has logged it.
-async fn catch_panic(request: Request, next: Next) -> Response {
-    let answer = AssertUnwindSafe(next.run(request)).catch_unwind().await;
-    answer.unwrap_or_else(|_| Problem::internal().into_response())
-}
-
 #[cfg(test)]
 mod tests {
     use axum::body::Body;
     use axum::routing::{get, post};
     use http_body_util::BodyExt;
     use serde_json::Value;
-    use tower::ServiceExt;
 
     use super::*;
 
-    async fn answer(method: &str, path: &str) -> (Response, Value) {
+    async fn answered(method: &str, path: &str) -> (Response, Value) {
         let router = Router::new()
             .route("/two", get(async || "got").post(async || "posted"))
             .route("/broken", post(async || -> () { panic!("on purpose") }));
@@ -60,11 +70,7 @@ mod tests {
             .uri(path)
             .body(Body::empty())
             .unwrap();
-        let (parts, body) = with_fallbacks(router)
-            .oneshot(request)
-            .await
-            .unwrap()
-            .into_parts();
+        let (parts, body) = answer(with_fallbacks(router), request).await.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
         let json = serde_json::from_slice(&bytes).unwrap_or_default();
         (Response::from_parts(parts, Body::empty()), json)
@@ -72,13 +78,13 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_served_is_left_alone() {
-        let (response, _) = answer("POST", "/two").await;
+        let (response, _) = answered("POST", "/two").await;
         assert_eq!(response.status(), 200);
     }
 
     #[tokio::test]
     async fn an_unknown_path_is_a_problem() {
-        let (response, problem) = answer("GET", "/three").await;
+        let (response, problem) = answered("GET", "/three").await;
         assert_eq!(response.status(), 404);
         assert_eq!(
             response.headers()["content-type"],
@@ -89,7 +95,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_method_that_is_not_offered_is_a_problem_that_names_those_that_are() {
-        let (response, problem) = answer("DELETE", "/two").await;
+        let (response, problem) = answered("DELETE", "/two").await;
         assert_eq!(response.status(), 405);
         assert_eq!(response.headers()["allow"], "GET,HEAD,POST");
         assert_eq!(problem["type"], "urn:sampler:problem:method-not-allowed");
@@ -97,7 +103,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_is_a_problem_that_reveals_nothing() {
-        let (response, problem) = answer("POST", "/broken").await;
+        let (response, problem) = answered("POST", "/broken").await;
         assert_eq!(response.status(), 500);
         assert_eq!(problem["type"], "urn:sampler:problem:internal");
         assert!(!problem.to_string().contains("purpose"), "{problem}");

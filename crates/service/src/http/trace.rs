@@ -1,10 +1,7 @@
 //! Which request of the platform a line of the log was written for.
 
-use axum::extract::Request;
-use axum::middleware::Next;
-use axum::response::Response;
 use http::{HeaderMap, HeaderName};
-use tracing::{Instrument, Span, error_span};
+use tracing::{Span, error_span};
 
 /// W3C Trace Context.
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -16,14 +13,9 @@ const VCAP_REQUEST: HeaderName = HeaderName::from_static("x-vcap-request-id");
 /// The longest id of a request, in bytes; Cloud Foundry's has 36.
 const REQUEST_ID_MAX: usize = 64;
 
-/// Answers a request with its ids on each line that is logged meanwhile.
-pub(super) async fn with_ids(request: Request, next: Next) -> Response {
-    let span = span(request.headers());
-    next.run(request).instrument(span).await
-}
-
-/// The highest level, so that the ids are there however little is logged.
-fn span(headers: &HeaderMap) -> Span {
+/// The ids of a request, for each line that is logged meanwhile. The highest level, so that they
+/// are there however little is logged.
+pub(super) fn ids(headers: &HeaderMap) -> Span {
     let (trace_id, request_id) = (trace_id(headers), request_id(headers));
     if trace_id.is_none() && request_id.is_none() {
         return Span::none();
