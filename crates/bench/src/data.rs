@@ -16,6 +16,8 @@ pub(crate) struct Data {
     pub(crate) midnight: Option<Part<Midnight>>,
     /// Many spans.
     pub(crate) growth: Option<Part<Vec<Growth>>>,
+    /// Many events.
+    pub(crate) memory: Option<Part<Memory>>,
 }
 
 /// Figures, with where they come from.
@@ -170,6 +172,17 @@ pub(crate) struct Growth {
     pub(crate) sampled: Sampled,
     /// Bytes of each span: as it is sent, on the disk, and in the indexes.
     pub(crate) bytes: [f64; 3],
+}
+
+/// The memory of both programs after each tenth of so many events, MB.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Memory {
+    /// How many starts, and how many intervals.
+    pub(crate) events: u64,
+    /// The receiver's.
+    pub(crate) receiver_mb: Vec<f64>,
+    /// That of the worker that had more.
+    pub(crate) worker_mb: Vec<f64>,
 }
 
 /// How long a look for work takes, ms.

@@ -112,6 +112,11 @@ impl Feed {
         self
     }
 
+    /// How many events were handed out, or asked for when there were none left.
+    pub(crate) fn handed_out(&self) -> u64 {
+        self.handed_out.load(Ordering::Relaxed)
+    }
+
     /// The next event, and how many came before it; none when all were handed out.
     pub(crate) fn next(&self) -> Option<(u64, Event)> {
         let index = self.handed_out.fetch_add(1, Ordering::Relaxed);

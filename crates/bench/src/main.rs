@@ -121,6 +121,11 @@ async fn run(server: &Server, scale: &Scale) -> Result<Data> {
                 let figures = scenario::growth::run(server, scale).await?;
                 data.growth = Some(data::Part { taken, figures });
             }
+            Part::Memory => {
+                eprintln!("memory");
+                let figures = scenario::memory::run(server, scale).await?;
+                data.memory = Some(data::Part { taken, figures });
+            }
         }
     }
     Ok(data)

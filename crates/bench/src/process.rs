@@ -91,15 +91,22 @@ pub(crate) fn cores() -> usize {
 
 /// The most memory that a process has had at a time, in MB.
 pub(crate) fn peak_memory_mb(pid: i32) -> Result<f64> {
-    let path = format!("/proc/{pid}/status");
-    let status = fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
-    peak_of(&status).with_context(|| format!("no VmHWM in {path}"))
+    status_mb(pid, "VmHWM:")
 }
 
-fn peak_of(status: &str) -> Option<f64> {
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+/// The memory that a process has, in MB.
+pub(crate) fn memory_mb(pid: i32) -> Result<f64> {
+    status_mb(pid, "VmRSS:")
+}
+
+fn status_mb(pid: i32, name: &str) -> Result<f64> {
+    let path = format!("/proc/{pid}/status");
+    let status = fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
+    megabytes_of(&status, name).with_context(|| format!("no {name} in {path}"))
+}
+
+fn megabytes_of(status: &str, name: &str) -> Option<f64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kilobytes: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kilobytes / 1024.0)
 }
@@ -157,10 +164,11 @@ mod tests {
     }
 
     #[test]
-    fn reads_the_peak_of_the_memory() {
-        let status = "Name:\tx\nVmHWM:\t   65536 kB\nVmRSS:\t 1 kB\n";
-        assert_eq!(peak_of(status), Some(64.0));
-        assert_eq!(peak_of("VmRSS: 1 kB"), None);
+    fn reads_the_memory() {
+        let status = "Name:\tx\nVmHWM:\t   65536 kB\nVmRSS:\t 1024 kB\n";
+        assert_eq!(megabytes_of(status, "VmHWM:"), Some(64.0));
+        assert_eq!(megabytes_of(status, "VmRSS:"), Some(1.0));
+        assert_eq!(megabytes_of("VmRSS: 1 kB", "VmHWM:"), None);
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub(crate) enum Part {
     Midnight,
     /// What it costs when there are many spans.
     Growth,
+    /// How much memory both programs take, over many events.
+    Memory,
 }
 
 /// How much is measured.
@@ -83,6 +85,8 @@ pub(crate) struct Scale {
     pub(crate) midnight: u64,
     /// Numbers of spans in the collection.
     pub(crate) growth: Vec<u64>,
+    /// Events over which memory is looked at.
+    pub(crate) memory: u64,
 }
 
 impl ScaleArguments {
@@ -95,6 +99,7 @@ impl ScaleArguments {
                 name: "full",
                 midnight: 1_000_000,
                 growth: vec![10_000, 100_000, 1_000_000],
+                memory: 1_000_000,
                 ..usual()
             },
             _ => usual(),
@@ -141,6 +146,7 @@ fn usual() -> Scale {
         catch_up: (1_000, 30),
         midnight: 100_000,
         growth: vec![10_000, 100_000],
+        memory: 100_000,
     }
 }
 
@@ -161,6 +167,7 @@ fn quick() -> Scale {
         },
         catch_up: (1_000, 1),
         midnight: 20_000,
+        memory: 20_000,
         ..usual()
     }
 }
@@ -185,6 +192,7 @@ fn smoke() -> Scale {
         catch_up: (5, 1),
         midnight: 100,
         growth: vec![500],
+        memory: 200,
         ..usual()
     }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod crew;
 pub(crate) mod events;
 pub(crate) mod growth;
+pub(crate) mod memory;
 pub(crate) mod midnight;
 pub(crate) mod receiver;
 pub(crate) mod worker;

@@ -32,6 +32,11 @@ const SLOTS: usize = 4;
 /// Writes in one command at the most. Beyond that the server gains nothing.
 const BATCH_WRITES: usize = 256;
 
+/// Writes that one command may hold however few there are in all. Beyond that, all that are under way
+/// or wait are shared out evenly among the slots: one that took everything would leave the others
+/// idle, and one processor of the server at work for all.
+const BATCH_SHARED: usize = 64;
+
 /// Bytes of one command at the most, but for a single write. The server's limit is 48 MB.
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
@@ -128,11 +133,12 @@ impl<W: Writes> Clone for Group<W> {
     }
 }
 
-/// What waits for a slot, and how many slots are taken.
+/// What waits for a slot, how many slots are taken, and with how many writes.
 #[derive(Debug)]
 struct Gathered<W: Writes> {
     waiting: VecDeque<Waiting<W>>,
     slots: usize,
+    under_way: usize,
 }
 
 /// A write whose caller waits.
@@ -181,6 +187,7 @@ impl<W: Writes> Group<W> {
         let gathered = Gathered {
             waiting: VecDeque::new(),
             slots: 0,
+            under_way: 0,
         };
         Self {
             writes: Arc::new(writes),
@@ -223,15 +230,20 @@ impl<W: Writes> Group<W> {
         true
     }
 
-    /// What is to go out next. Where that is nothing, the slot is given back, while nobody joins.
-    fn next(&self) -> Option<Vec<Waiting<W>>> {
+    /// What is to go out next, from a slot that is done with so many. Where that is nothing, the slot
+    /// is given back, while nobody joins.
+    fn next(&self, done: usize) -> Option<Vec<Waiting<W>>> {
         let mut gathered = self.lock();
+        gathered.under_way -= done;
         gathered.waiting.retain(Waiting::is_awaited);
-        let batch = gather(&mut gathered.waiting);
+        let share = (gathered.waiting.len() + gathered.under_way).div_ceil(SLOTS);
+        let share = share.clamp(BATCH_SHARED, BATCH_WRITES);
+        let batch = gather(&mut gathered.waiting, share);
         if batch.is_empty() {
             gathered.slots -= 1;
             return None;
         }
+        gathered.under_way += batch.len();
         Some(batch)
     }
 
@@ -242,10 +254,14 @@ impl<W: Writes> Group<W> {
 
 /// Sends out what has gathered, until nothing is left. Called with a slot taken.
 async fn work<W: Writes>(group: Group<W>) {
+    let mut done = 0;
     loop {
         // Who is about to ask, because its request is read already, is to come along.
         tokio::task::yield_now().await;
-        let Some(batch) = group.next() else { return };
+        let Some(batch) = group.next(done) else {
+            return;
+        };
+        done = batch.len();
         let writes = Arc::clone(&group.writes);
         let settling = tokio::spawn(async move { settle(&*writes, batch, None).await });
         // A link that swallows the answer must not keep the slot. The command goes on by itself:
@@ -254,10 +270,10 @@ async fn work<W: Writes>(group: Group<W>) {
     }
 }
 
-/// Takes as many as one command may hold.
-fn gather<W: Writes>(waiting: &mut VecDeque<Waiting<W>>) -> Vec<Waiting<W>> {
+/// Takes up to so many, as far as one command may hold them.
+fn gather<W: Writes>(waiting: &mut VecDeque<Waiting<W>>, most: usize) -> Vec<Waiting<W>> {
     let mut bytes = 0;
-    let fitting = waiting.iter().take(BATCH_WRITES).take_while(|waiting| {
+    let fitting = waiting.iter().take(most).take_while(|waiting| {
         bytes += W::size(&waiting.write);
         bytes <= BATCH_BYTES
     });

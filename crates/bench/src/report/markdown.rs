@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::data::{Data, Growth, Midnight, Receiver, Run, Sampled, System, Taken, Worker};
+use crate::data::{Data, Growth, Memory, Midnight, Receiver, Run, Sampled, System, Taken, Worker};
 use crate::event::Mix;
 
 use super::targets::targets;
@@ -33,6 +33,10 @@ pub(crate) fn markdown(data: &Data, level: usize) -> String {
     if let Some(part) = &data.growth {
         let title = "With many spans in the collection";
         section(title, Some(&part.taken), of_growth(&part.figures));
+    }
+    if let Some(part) = &data.memory {
+        let title = "Memory over many events";
+        section(title, Some(&part.taken), of_memory(&part.figures));
     }
     text
 }
@@ -334,6 +338,24 @@ fn of_growth(rows: &[Growth]) -> String {
     table(&header, 0, &rows)
 }
 
+fn of_memory(figures: &Memory) -> String {
+    let looks = figures.receiver_mb.len();
+    let after = (1..=looks).map(|look| grouped(figures.events as f64 * look as f64 / looks as f64));
+    let header: Vec<String> = std::iter::once("MB after".to_owned())
+        .chain(after)
+        .collect();
+    let header: Vec<&str> = header.iter().map(String::as_str).collect();
+    let row = |who: &str, memory: &[f64]| {
+        let memory = memory.iter().copied().map(rounded);
+        std::iter::once(who.to_owned()).chain(memory).collect()
+    };
+    let rows = [
+        row("Receiver, starts", &figures.receiver_mb),
+        row("Worker, intervals", &figures.worker_mb),
+    ];
+    table(&header, 1, &rows)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -368,6 +390,23 @@ mod tests {
             let first = columns.next();
             assert!(columns.all(|count| Some(count) == first), "{table}");
         }
+    }
+
+    #[test]
+    fn memory_stands_below_the_events_after_which_it_was_read() {
+        let text = of_memory(&Memory {
+            events: 20_000,
+            receiver_mb: vec![20.0, 21.0],
+            worker_mb: vec![30.0, 31.0],
+        });
+        assert!(
+            text.starts_with("| MB after | 10,000 | 20,000 |\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("| Worker, intervals | 30.0 | 31.0 |\n"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::data::{Sampled, tenths, thousandths};
 use crate::mongo::{Commands, Server, Spans};
-use crate::process::{Reading, Watch, peak_memory_mb};
+use crate::process::{Reading, Watch, memory_mb, peak_memory_mb};
 use crate::programs;
 use crate::report::workers;
 
@@ -131,10 +131,7 @@ impl<'a> Crew<'a> {
         let intervals = after.posts - before.posts;
         ensure!(intervals > 0, "nothing was posted");
         let each = |number: f64| number / intervals as f64;
-        let mut memory: f64 = 0.0;
-        for worker in &self.workers {
-            memory = memory.max(peak_memory_mb(worker.pid())?);
-        }
+        let memory = self.most(peak_memory_mb)?;
         let answer = self.job.answer.as_millis();
         let sampled = Sampled {
             workers: self.job.workers,
@@ -153,6 +150,19 @@ impl<'a> Crew<'a> {
         };
         show(&sampled);
         Ok(sampled)
+    }
+
+    /// The memory of the worker that has the most, in MB.
+    pub(crate) fn memory_mb(&self) -> Result<f64> {
+        self.most(memory_mb)
+    }
+
+    fn most(&self, memory: impl Fn(i32) -> Result<f64>) -> Result<f64> {
+        let mut most: f64 = 0.0;
+        for worker in &self.workers {
+            most = most.max(memory(worker.pid())?);
+        }
+        Ok(most)
     }
 
     /// Ends the workers.

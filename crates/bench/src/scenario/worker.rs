@@ -14,8 +14,10 @@ use crate::mongo::{Server, Spans};
 use crate::scale::Scale;
 use crate::template::Values;
 
-/// Spans with a backlog, and for how many days each.
-const BACKLOG: (u64, i64) = (4_000, 50);
+/// Spans with a backlog.
+const BACKLOG_SPANS: u64 = 4_000;
+/// How many days each is behind.
+pub(crate) const BACKLOG_DAYS: i64 = 50;
 /// Two instances: what anybody would run at least.
 pub(crate) const USUAL_WORKERS: usize = 2;
 /// How long workers take until each knows of all: two heartbeats, and a little.
@@ -55,9 +57,8 @@ pub(crate) async fn rate(
     answer: Duration,
     timing: Timing,
 ) -> Result<Sampled> {
-    let (count, days) = BACKLOG;
-    let begin = now_millis().div_euclid(DAY) * DAY - days * DAY;
-    load_backlog(spans, count, begin, DAY).await?;
+    let count = BACKLOG_SPANS;
+    load_days(spans, count).await?;
     let job = Job {
         workers,
         answer,
@@ -70,7 +71,7 @@ pub(crate) async fn rate(
     tokio::time::sleep(timing.warm_up).await;
     let before = crew.meters().await?;
     // Not to the very end: the last spans would not keep the workers busy.
-    let most = count * days.unsigned_abs() * 9 / 10;
+    let most = count * BACKLOG_DAYS.unsigned_abs() * 9 / 10;
     crew.wait_for_posts(most, Some(timing.measured)).await?;
     let after = crew.meters().await?;
     let sampled = crew.sampled(&before, &after)?;
@@ -120,6 +121,12 @@ pub(crate) async fn until_done(
     let sampled = crew.sampled(&before, &after)?;
     crew.dismiss()?;
     Ok(sampled)
+}
+
+/// Loads spans that are [`BACKLOG_DAYS`] behind.
+pub(crate) async fn load_days(spans: &Spans, count: u64) -> Result<()> {
+    let begin = now_millis().div_euclid(DAY) * DAY - BACKLOG_DAYS * DAY;
+    load_backlog(spans, count, begin, DAY).await
 }
 
 /// Loads spans that started at `begin`, and were not looked at since.

@@ -214,6 +214,10 @@ fn then(ends: &[End]) -> Vec<End> {
     all
 }
 
+fn lengths(commands: &[Vec<u32>]) -> Vec<usize> {
+    commands.iter().map(Vec::len).collect()
+}
+
 fn all_done(answers: &[Result<u32, StoreError>]) -> bool {
     let numbered = answers.iter().zip(0..);
     numbered
@@ -241,11 +245,19 @@ async fn what_gathers_while_all_slots_are_taken_shares_one_command() {
 }
 
 #[tokio::test]
-async fn a_command_is_bounded_in_writes_and_in_bytes() {
+async fn many_writes_are_shared_out_evenly_among_the_slots() {
     let script = Script::of([]);
     let (commands, answers) = company(&script, 0).together(&script, &[1; 300]).await;
     assert!(all_done(&answers));
-    assert_eq!(commands.iter().map(Vec::len).collect::<Vec<_>>(), [256, 44]);
+    assert_eq!(lengths(&commands), [76, 76, 76, 72]);
+}
+
+#[tokio::test]
+async fn a_command_is_bounded_in_writes_and_in_bytes() {
+    let script = Script::of([]);
+    let (commands, answers) = company(&script, 0).together(&script, &[1; 1_100]).await;
+    assert!(all_done(&answers));
+    assert_eq!(lengths(&commands), [256, 256, 256, 256, 76]);
 
     let script = Script::of([]);
     let third = BATCH_BYTES / 3;
