@@ -47,6 +47,9 @@ pub(crate) struct ScaleArguments {
     /// Seconds that each rate is measured for.
     #[arg(long)]
     seconds: Option<f64>,
+    /// How often each run of events is made; the one in the middle counts.
+    #[arg(long)]
+    rounds: Option<usize>,
     /// How many connections; may be repeated.
     #[arg(long, value_name = "N")]
     connections: Vec<usize>,
@@ -73,6 +76,8 @@ pub(crate) struct Scale {
     pub(crate) connections: Vec<usize>,
     /// How long each run of events takes.
     pub(crate) timing: Timing,
+    /// How often each is made; the one in the middle counts.
+    pub(crate) rounds: usize,
     /// Numbers of workers.
     pub(crate) workers: Vec<usize>,
     /// How long Abacus takes to answer.
@@ -112,6 +117,9 @@ impl ScaleArguments {
             scale.timing.measured = Duration::from_secs_f64(seconds);
             scale.worker_timing.measured = Duration::from_secs_f64(seconds);
         }
+        if let Some(rounds) = self.rounds {
+            scale.rounds = rounds;
+        }
         if !self.connections.is_empty() {
             scale.connections.clone_from(&self.connections);
         }
@@ -134,9 +142,10 @@ fn usual() -> Scale {
         mixes: Mix::ALL.to_vec(),
         connections: vec![1, 16, 64, 256, 1024],
         timing: Timing {
-            warm_up: millis(1_000),
-            measured: millis(4_000),
+            warm_up: millis(500),
+            measured: millis(2_000),
         },
+        rounds: 3,
         workers: vec![1, 2, 4],
         answers: [0, 20, 200].map(millis).to_vec(),
         worker_timing: Timing {
@@ -159,6 +168,7 @@ fn quick() -> Scale {
             warm_up: millis(500),
             measured: millis(1_500),
         },
+        rounds: 1,
         workers: vec![1, 2],
         answers: [0, 20].map(millis).to_vec(),
         worker_timing: Timing {
@@ -183,6 +193,7 @@ fn smoke() -> Scale {
             warm_up: millis(100),
             measured: millis(200),
         },
+        rounds: 1,
         workers: vec![1],
         answers: vec![Duration::ZERO],
         worker_timing: Timing {

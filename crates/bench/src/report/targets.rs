@@ -185,7 +185,7 @@ fn memory(data: &Data) -> Vec<Target> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn run(system: System, mix: Mix, connections: usize, per_second: f64) -> Run {

@@ -12,6 +12,8 @@ use crate::scale::Scale;
 
 /// Connections of the runs at a given rate, unless fewer are measured.
 const OPEN_CONNECTIONS: usize = 64;
+/// Connections of the runs beside which the ceiling is measured, unless fewer are.
+const CEILING_CONNECTIONS: usize = 256;
 /// What part of the most that there can be is sent then.
 const OPEN_SHARE: f64 = 0.5;
 
@@ -20,15 +22,16 @@ pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Receiver> {
     let mut figures = Receiver::default();
     for mix in scale.mixes.iter().copied() {
         eprintln!("  {mix:?}, as many as there can be");
-        // Side by side in time, so that whatever else the machine does meets all alike.
-        for connections in &scale.connections {
-            for system in [System::Sampler, System::OneWriteHttp, System::OneWrite] {
-                let run = event_run(scale, system, mix, *connections, None);
-                figures.closed.push(try_run(server, scale, run).await?);
+        let beside_ceiling = nearest(scale, CEILING_CONNECTIONS);
+        for connections in scale.connections.iter().copied() {
+            let systems = [System::Sampler, System::OneWriteHttp, System::OneWrite];
+            let run = |system| event_run(scale, system, mix, connections, None);
+            let mut runs = systems.map(run).to_vec();
+            if connections == beside_ceiling {
+                runs.push(event_run(scale, System::Ceiling, mix, IN_FLIGHT, None));
             }
+            figures.closed.extend(rounds(server, scale, &runs).await?);
         }
-        let run = event_run(scale, System::Ceiling, mix, IN_FLIGHT, None);
-        figures.closed.push(try_run(server, scale, run).await?);
     }
     for mix in scale.mixes.iter().copied() {
         eprintln!("  {mix:?}, so many a second");
@@ -42,12 +45,7 @@ pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Receiver> {
 
 /// Half of what the simplest server can take, to both; and half of what the receiver can take.
 fn open_runs(scale: &Scale, closed: &[Run], mix: Mix) -> Vec<EventRun> {
-    let most = scale.connections.iter().copied().max().unwrap_or(1);
-    let connections = if scale.connections.contains(&OPEN_CONNECTIONS) {
-        OPEN_CONNECTIONS
-    } else {
-        most
-    };
+    let connections = nearest(scale, OPEN_CONNECTIONS);
     let half_of = |system| {
         let run = closed
             .iter()
@@ -66,6 +64,15 @@ fn open_runs(scale: &Scale, closed: &[Run], mix: Mix) -> Vec<EventRun> {
     runs.into_iter().filter_map(run).collect()
 }
 
+/// So many connections, if that is measured, or else the most that are.
+fn nearest(scale: &Scale, wanted: usize) -> usize {
+    let measured = &scale.connections;
+    if measured.contains(&wanted) {
+        return wanted;
+    }
+    measured.iter().copied().max().unwrap_or(1)
+}
+
 fn event_run(
     scale: &Scale,
     system: System,
@@ -82,6 +89,44 @@ fn event_run(
     }
 }
 
+/// Makes the runs by turns, some times over, so that whatever else the machine does, and however
+/// fast it is just then, meets all alike. Of each, the one in the middle counts.
+async fn rounds(server: &Server, scale: &Scale, runs: &[EventRun]) -> Result<Vec<Run>> {
+    let mut found = vec![Vec::new(); runs.len()];
+    for _ in 0..scale.rounds {
+        for (run, found) in runs.iter().zip(&mut found) {
+            found.push(try_run(server, scale, *run).await?);
+        }
+    }
+    Ok(found.into_iter().filter_map(median).collect())
+}
+
+/// The run in the middle, by its rate; of two, the lesser.
+fn median(mut runs: Vec<Run>) -> Option<Run> {
+    runs.sort_by(|one, other| one.per_second.total_cmp(&other.per_second));
+    let middle = runs.len().checked_sub(1)? / 2;
+    Some(runs.swap_remove(middle))
+}
+
 async fn try_run(server: &Server, scale: &Scale, run: EventRun) -> Result<Run> {
     least_disturbed(scale.again, || run.alone(server), |run| run.others_share).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::targets::tests::run as of_rate;
+
+    #[test]
+    fn the_run_in_the_middle_counts() {
+        let of = |rates: &[f64]| {
+            let runs = rates
+                .iter()
+                .map(|rate| of_rate(System::Sampler, Mix::Starts, 64, *rate));
+            median(runs.collect()).map(|run| run.per_second)
+        };
+        assert_eq!(of(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(of(&[2.0, 1.0]), Some(1.0));
+        assert_eq!(of(&[]), None);
+    }
 }
