@@ -70,14 +70,15 @@ impl<A> Verdict<A> {
     }
 }
 
-/// The verdicts on so many statements of an `update` command. The server says how many found their
-/// document, not which: where all did, nothing is left to ask, and each has its answer.
+/// The verdicts on so many documents or statements of a command. The server says which failed, and
+/// how many of the others were inserted or found their document, not which: where all were,
+/// nothing is left to ask, and each has its answer.
 pub(crate) fn verdicts<A>(
-    updated: Written,
-    statements: usize,
+    written: Written,
+    items: usize,
     answer: impl Fn(usize) -> A,
 ) -> Vec<Verdict<A>> {
-    let all = updated.matched == statements;
+    let all = written.matched + written.failed.len() == items;
     let verdict = |place| {
         if all {
             Verdict::Settled(answer(place))
@@ -85,8 +86,8 @@ pub(crate) fn verdicts<A>(
             Verdict::Open
         }
     };
-    let mut verdicts: Vec<_> = (0..statements).map(verdict).collect();
-    for (place, fault) in updated.failed {
+    let mut verdicts: Vec<_> = (0..items).map(verdict).collect();
+    for (place, fault) in written.failed {
         verdicts[place] = Verdict::failed(fault);
     }
     verdicts

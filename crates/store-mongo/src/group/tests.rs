@@ -225,6 +225,28 @@ fn all_done(answers: &[Result<u32, StoreError>]) -> bool {
         .all(|(answer, number)| answer.as_ref().ok() == Some(&number))
 }
 
+#[test]
+fn what_the_server_does_not_account_for_is_looked_up() {
+    let written = |matched| Written {
+        matched,
+        made: 0,
+        modified: 0,
+        failed: vec![(
+            1,
+            Fault::Write {
+                code: 11_000,
+                message: String::new(),
+            },
+        )],
+    };
+    let told = |matched| {
+        let verdicts = verdicts(written(matched), 3, |place| place);
+        verdicts.iter().map(|verdict| format!("{verdict:?}")).collect::<Vec<_>>()
+    };
+    assert_eq!(told(2), ["Settled(0)", "Open", "Settled(2)"]);
+    assert_eq!(told(1), ["Open"; 3]);
+}
+
 #[tokio::test]
 async fn a_lone_write_goes_out_alone_and_at_once() {
     let script = Script::of([]);
