@@ -241,7 +241,10 @@ fn what_the_server_does_not_account_for_is_looked_up() {
     };
     let told = |matched| {
         let verdicts = verdicts(written(matched), 3, |place| place);
-        verdicts.iter().map(|verdict| format!("{verdict:?}")).collect::<Vec<_>>()
+        verdicts
+            .iter()
+            .map(|verdict| format!("{verdict:?}"))
+            .collect::<Vec<_>>()
     };
     assert_eq!(told(2), ["Settled(0)", "Open", "Settled(2)"]);
     assert_eq!(told(1), ["Open"; 3]);
