@@ -90,8 +90,7 @@ impl Fields {
         }
     }
 
-    /// The value of a member. It is taken out without its name: to move all that come behind it
-    /// would take longer than anything else that is done with it.
+    /// The value of a member. Its name stays, so that none of those behind it has to move up.
     fn take(&mut self, name: &'static str) -> Option<Value> {
         let value = self.members.get_mut(name)?.take();
         self.read.push(name);

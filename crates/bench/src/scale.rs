@@ -133,6 +133,13 @@ impl ScaleArguments {
     }
 }
 
+impl Scale {
+    /// The most connections that are measured.
+    pub(crate) fn most_connections(&self) -> usize {
+        self.connections.iter().copied().max().unwrap_or(1)
+    }
+}
+
 fn usual() -> Scale {
     let millis = Duration::from_millis;
     Scale {

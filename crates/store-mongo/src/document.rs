@@ -35,24 +35,24 @@ fn unreadable(member: &str, problem: impl Into<String>) -> Unreadable {
     }
 }
 
-/// The document of a span that is opened (figure 6.4). Written into one buffer, as it is; a start
-/// would spend more time on the pieces of a document than on anything else.
+/// The document of a span that is opened (figure 6.4). It is written into one buffer as it is: of a
+/// document that is made of documents, each is copied into the next.
 #[derive(Serialize)]
-struct Started<'a> {
+struct OpenSpan<'a> {
     #[serde(rename = "_id")]
     id: Bson,
-    target: StartedTarget<'a>,
-    measured_usage: Vec<StartedMeasure<'a>>,
+    target: OpenTarget<'a>,
+    measured_usage: Vec<OpenMeasure<'a>>,
     start: i64,
     end: (),
-    processing: StartedProcessing,
+    processing: OpenProcessing,
     #[serde(skip_serializing_if = "Option::is_none")]
     start_dedup_id: Option<&'a str>,
 }
 
 #[derive(Serialize)]
 #[expect(clippy::struct_field_names, reason = "these are the names")]
-struct StartedTarget<'a> {
+struct OpenTarget<'a> {
     organization_id: &'a str,
     space_id: &'a str,
     consumer_id: &'a str,
@@ -63,15 +63,15 @@ struct StartedTarget<'a> {
 }
 
 #[derive(Serialize)]
-struct StartedMeasure<'a> {
+struct OpenMeasure<'a> {
     measure: &'a str,
     quantity: Bson,
 }
 
 #[derive(Serialize)]
-struct StartedProcessing {
+struct OpenProcessing {
     complete: bool,
-    last_interval: StartedInterval,
+    last_interval: OpenInterval,
     planned_interval: (),
     last_change_at: i64,
     version: i32,
@@ -80,7 +80,7 @@ struct StartedProcessing {
 }
 
 #[derive(Serialize)]
-struct StartedInterval {
+struct OpenInterval {
     start: i64,
     end: i64,
 }
@@ -93,9 +93,9 @@ pub(crate) fn started(new: &NewSpan) -> Result<RawDocumentBuf, bson::error::Erro
     let span = &new.span;
     let target = &span.target;
     let last = span.processing.last;
-    let document = Started {
+    let document = OpenSpan {
         id: id_to_bson(&span.id),
-        target: StartedTarget {
+        target: OpenTarget {
             organization_id: target.organization_id.as_str(),
             space_id: target.space_id.as_str(),
             consumer_id: target.consumer_id.as_str(),
@@ -104,17 +104,12 @@ pub(crate) fn started(new: &NewSpan) -> Result<RawDocumentBuf, bson::error::Erro
             resource_instance_id: target.resource_instance_id.as_str(),
             correlation_id: OPEN,
         },
-        measured_usage: span
-            .measures
-            .as_slice()
-            .iter()
-            .map(started_measure)
-            .collect(),
+        measured_usage: span.measures.as_slice().iter().map(open_measure).collect(),
         start: span.start.as_millis(),
         end: (),
-        processing: StartedProcessing {
+        processing: OpenProcessing {
             complete: false,
-            last_interval: StartedInterval {
+            last_interval: OpenInterval {
                 start: last.start.as_millis(),
                 end: last.end.as_millis(),
             },
@@ -131,8 +126,8 @@ pub(crate) fn started(new: &NewSpan) -> Result<RawDocumentBuf, bson::error::Erro
     RawDocumentBuf::from_bytes(bytes)
 }
 
-fn started_measure(measure: &Measure) -> StartedMeasure<'_> {
-    StartedMeasure {
+fn open_measure(measure: &Measure) -> OpenMeasure<'_> {
+    OpenMeasure {
         measure: measure.measure.as_str(),
         quantity: to_bson(measure.quantity.as_json()),
     }

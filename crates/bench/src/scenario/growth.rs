@@ -43,11 +43,10 @@ async fn row(server: &Server, scale: &Scale, count: u64) -> Result<Growth> {
     server.settle().await?;
     let room = spans.room().await?;
     let idle_look = look(&spans, false).await?;
-    let most = scale.connections.iter().copied().max().unwrap_or(1);
     let event_run = |mix| EventRun {
         system: System::Sampler,
         mix,
-        connections: CONNECTIONS.min(most),
+        connections: CONNECTIONS.min(scale.most_connections()),
         per_second: None,
         timing: scale.timing,
     };

@@ -41,8 +41,7 @@ pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Memory> {
 
 /// The receiver's, after each tenth of the starts.
 async fn receiver(server: &Server, scale: &Scale) -> Result<Vec<f64>> {
-    let most = scale.connections.iter().copied().max().unwrap_or(1);
-    let connections = CONNECTIONS.min(most);
+    let connections = CONNECTIONS.min(scale.most_connections());
     eprintln!("  {} starts over {connections} connections", scale.memory);
     let spans = server.spans().await?;
     let program = programs::receiver(&spans.uri).await?;

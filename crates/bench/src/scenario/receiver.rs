@@ -66,11 +66,11 @@ fn open_runs(scale: &Scale, closed: &[Run], mix: Mix) -> Vec<EventRun> {
 
 /// So many connections, if that is measured, or else the most that are.
 fn nearest(scale: &Scale, wanted: usize) -> usize {
-    let measured = &scale.connections;
-    if measured.contains(&wanted) {
-        return wanted;
+    if scale.connections.contains(&wanted) {
+        wanted
+    } else {
+        scale.most_connections()
     }
-    measured.iter().copied().max().unwrap_or(1)
 }
 
 fn event_run(

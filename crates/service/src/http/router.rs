@@ -25,7 +25,8 @@ pub fn with_fallbacks(router: Router) -> Router {
 /// the panic hook has logged it. Each line that is logged for a request has the ids that it came
 /// with.
 ///
-/// That is no layer of the router, because each layer takes memory anew for each request.
+/// It is for all requests alike, so it is no layer of the router: each of those takes memory anew
+/// for each request.
 pub async fn answer<B>(router: Router, request: Request<B>) -> Response
 where
     B: HttpBody<Data = Bytes> + Send + 'static,

@@ -1,19 +1,15 @@
 //! The door of an API: who shows a token that may be believed is let in, for what it allows.
 
-use std::convert::Infallible;
-use std::mem;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use axum::Router;
-use axum::extract::Request;
+use axum::extract::{Request, State};
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
-use futures_util::future::BoxFuture;
 use http::HeaderMap;
 use http::header::{self, HeaderValue};
 use sampler_oauth::{Claims, Keyring, Policy, Refreshed, TokenError, verify};
-use tower::{Service, layer::layer_fn};
 use tracing::info;
 
 use super::grant::Grant;
@@ -78,56 +74,22 @@ impl Door {
         routes
             .route("/v1/{*rest}", any(not_found))
             .method_not_allowed_fallback(method_not_allowed)
-            .layer(layer_fn(move |inner| Behind {
-                door: self.clone(),
-                inner,
-            }))
+            .layer(middleware::from_fn_with_state(self, check))
     }
+}
 
-    /// Looks at nothing but the headers: the body is not read before the token is believed.
-    async fn admit(&self, headers: &HeaderMap) -> Result<Grant, Problem> {
-        match &self.0 {
-            None => Ok(Grant::Everything),
-            Some(guard) => guard.admit(headers).await,
+/// Looks at nothing but the headers: the body is not read before the token is believed.
+async fn check(State(door): State<Door>, mut request: Request, next: Next) -> Response {
+    let granted = match &door.0 {
+        None => Ok(Grant::Everything),
+        Some(guard) => guard.admit(request.headers()).await,
+    };
+    match granted {
+        Ok(grant) => {
+            request.extensions_mut().insert(grant);
+            next.run(request).await
         }
-    }
-}
-
-/// What is behind a door. A middleware of axum's would say it in fewer words, and put all that is
-/// behind it into a box of its own for each request.
-#[derive(Clone)]
-struct Behind<S> {
-    door: Door,
-    inner: S,
-}
-
-impl<S> Service<Request> for Behind<S>
-where
-    S: Service<Request, Response = Response, Error = Infallible> + Clone + Send + 'static,
-    S::Future: Send,
-{
-    type Response = Response;
-    type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Response, Infallible>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, mut request: Request) -> Self::Future {
-        let door = self.door.clone();
-        // The one that said it was ready is called; its clone may not be.
-        let clone = self.inner.clone();
-        let mut inner = mem::replace(&mut self.inner, clone);
-        Box::pin(async move {
-            match door.admit(request.headers()).await {
-                Ok(grant) => {
-                    request.extensions_mut().insert(grant);
-                    inner.call(request).await
-                }
-                Err(problem) => Ok(problem.into_response()),
-            }
-        })
+        Err(problem) => problem.into_response(),
     }
 }
 
