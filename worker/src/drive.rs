@@ -50,7 +50,14 @@ impl Worker {
                             Delivery::Stopped => return Ok(()),
                         }
                     }
-                    self.note_execution(&span).await?
+                    match self.note_execution(&span).await? {
+                        // The note says when the span is due next, or that it is complete.
+                        Changed::Done(after) if after.processing.planned.is_none() => {
+                            self.parts.processing.beat();
+                            return Ok(());
+                        }
+                        changed => changed,
+                    }
                 }
                 Step::Plan(interval) => {
                     let due_at = Step::Plan(interval).due_at(now);

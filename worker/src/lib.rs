@@ -10,6 +10,7 @@ mod drive;
 mod gate;
 mod housekeeping;
 mod process;
+mod search;
 
 pub mod settings;
 pub mod shadow;

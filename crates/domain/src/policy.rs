@@ -43,15 +43,18 @@ pub struct ClosingMonth {
     pub start: Timestamp,
     /// Its last moment, which is the first one of the month that goes on.
     pub end: Timestamp,
+    /// When the last intervals of open spans in it fall due: at its end, and the grace.
+    pub due_by: Timestamp,
 }
 
 impl ClosingMonth {
     /// The month that is about to be closed at `now`, if one is: the one before, during the first
-    /// `slack` ms of a month.
-    pub fn at(now: Timestamp, slack: i64) -> Option<Self> {
+    /// `slack` ms of a month. Open spans fall due `grace` ms behind a boundary ([`Policy::grace`]).
+    pub fn at(now: Timestamp, slack: i64, grace: i64) -> Option<Self> {
         let end = Granularity::Month.window_of(now);
         let start = Granularity::Month.boundary_before(end)?;
-        (now.since(end) <= slack).then_some(Self { start, end })
+        let due_by = end.plus(grace);
+        (now.since(end) <= slack).then_some(Self { start, end, due_by })
     }
 
     /// Whether a span that is sampled to `moment` goes on within this month.
@@ -111,21 +114,22 @@ mod tests {
         let closing = ClosingMonth {
             start: at("2026-02-01T00:00:00Z"),
             end: at("2026-03-01T00:00:00Z"),
+            due_by: at("2026-03-01T00:00:30Z"),
         };
         assert_eq!(
-            ClosingMonth::at(at("2026-02-28T23:59:59.999Z"), 600_000),
+            ClosingMonth::at(at("2026-02-28T23:59:59.999Z"), 600_000, 30_000),
             None
         );
         assert_eq!(
-            ClosingMonth::at(at("2026-03-01T00:00:00Z"), 600_000),
+            ClosingMonth::at(at("2026-03-01T00:00:00Z"), 600_000, 30_000),
             Some(closing)
         );
         assert_eq!(
-            ClosingMonth::at(at("2026-03-01T00:10:00Z"), 600_000),
+            ClosingMonth::at(at("2026-03-01T00:10:00Z"), 600_000, 30_000),
             Some(closing)
         );
         assert_eq!(
-            ClosingMonth::at(at("2026-03-01T00:10:00.001Z"), 600_000),
+            ClosingMonth::at(at("2026-03-01T00:10:00.001Z"), 600_000, 30_000),
             None
         );
     }

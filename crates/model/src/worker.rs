@@ -13,11 +13,10 @@ use crate::state::{Change, Memory, Message, State, Worker};
 
 /// The ids of the spans that a worker finds by looking.
 pub(crate) fn due(state: &State) -> Vec<SpanId> {
-    let partitions: Vec<u32> = (0..PARTITIONS).collect();
     let query = DueQuery {
-        partitions: &partitions,
+        partitions: (0..PARTITIONS).collect(),
         now: state.now,
-        limit: usize::MAX,
+        page: usize::MAX,
         closing: None,
     };
     let due = state.table.due(&query);
@@ -171,7 +170,10 @@ fn hear(
 
 /// Asks the store for a change.
 fn call(scenario: &Scenario, state: &mut State, memory: Memory, change: Change) -> Worker {
-    let is_last = matches!(change, Change::Postpone(_));
+    let is_last = matches!(
+        change,
+        Change::Postpone(_) | Change::Executed(Next::Wait | Next::Complete, _)
+    );
     let is_failure = matches!(change, Change::Failed(_));
     match ask(scenario, state, &memory.span, change) {
         _ if is_failure => Worker::Idle,

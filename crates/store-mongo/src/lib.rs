@@ -14,6 +14,7 @@ mod adopt;
 mod call;
 mod changes;
 mod document;
+mod due;
 mod group;
 mod look;
 mod migrate;
@@ -32,8 +33,8 @@ use mongodb::options::{
 use mongodb::{Client, Collection};
 use sampler_domain::{EventId, Planned, Policy, Span, SpanId, Timestamp};
 use sampler_store::{
-    Adopted, Changed, DueQuery, Failure, NewSpan, NewStop, Next, Page, SpanPages, SpanStore,
-    Started, Stopped, StoreError,
+    Adopted, Changed, DuePages, DueQuery, Failure, NewSpan, NewStop, Next, Page, SpanPages,
+    SpanStore, Started, Stopped, StoreError,
 };
 
 use call::Link;
@@ -143,8 +144,8 @@ impl SpanStore for MongoStore {
         self.span_with("end_dedup_id", id).await
     }
 
-    async fn due(&self, query: &DueQuery<'_>) -> Result<Vec<Span>, StoreError> {
-        self.due_spans(query).await
+    fn due(&self, query: DueQuery) -> DuePages {
+        self.due_spans(&query)
     }
 
     async fn find(&self, id: &SpanId) -> Result<Option<Span>, StoreError> {

@@ -112,6 +112,12 @@ fn indexes() -> Vec<Index> {
             keys: doc! { "processing.partition": 1, "processing.due_at": 1 },
             options: partial(doc! { "processing.complete": false }),
         },
+        // Ours: what is to be tried again. As a rule, nothing.
+        Index {
+            name: "search_failed",
+            keys: doc! { "processing.partition": 1, "processing.due_at": 1 },
+            options: partial(doc! { "processing.attempts": { "$gt": 0 } }),
+        },
         // Ours: the ends of an instance's spans. Open spans, whose end is null, are not in it.
         Index {
             name: "previous_end",

@@ -1,57 +1,18 @@
-//! Finding work, and noting what became of it (sections 6.3 to 6.6 of the paper).
+//! Noting what became of spans, and removing them (sections 6.3, 6.5 and 6.6 of the paper).
 
 use bson::{Bson, Document, doc};
 use mongodb::options::FindOptions;
 use sampler_domain::{Planned, Span, SpanId, Timestamp};
-use sampler_store::{Changed, DueQuery, Failure, Next, Page, StoreError};
-use tracing::error;
+use sampler_store::{Changed, Failure, Next, Page, StoreError};
 
 use crate::MongoStore;
 use crate::changes::{Change, Update};
-use crate::document::{Unreadable, id_from_bson, id_to_bson, interval, moment, planned, read};
-
-/// How long a document that cannot be read is left alone, ms.
-const UNREADABLE_WAIT: i64 = 3_600_000;
+use crate::document::{id_from_bson, id_to_bson, interval, moment, planned, read};
 
 /// What is kept of a failure's description, in characters.
 const ERROR_LEN_MAX: usize = 1_000;
 
 impl MongoStore {
-    /// Looks for due spans, one class of urgency after the other; within each the index
-    /// `search_due` has them in their order.
-    pub(crate) async fn due_spans(&self, query: &DueQuery<'_>) -> Result<Vec<Span>, StoreError> {
-        let mut spans = Vec::new();
-        for Range {
-            due_at,
-            sampled_to,
-            index,
-        } in ranges(query)
-        {
-            let room = query.limit - spans.len();
-            if room == 0 {
-                break;
-            }
-            let mut filter = doc! {
-                "processing.complete": false,
-                "processing.partition": { "$in": partitions(query) },
-                "processing.due_at": due_at,
-            };
-            if let Some(sampled_to) = sampled_to {
-                filter.insert("processing.last_interval.end", sampled_to);
-            }
-            let options = self
-                .link
-                .find_options(room, doc! { "processing.due_at": 1 }, index);
-            for document in self.found(filter, options).await? {
-                match read(&document) {
-                    Ok(span) => spans.push(span),
-                    Err(error) => self.set_aside(&document, &error, query.now).await?,
-                }
-            }
-        }
-        Ok(spans)
-    }
-
     /// The documents that match, as a majority has them.
     pub(crate) async fn found(
         &self,
@@ -61,29 +22,6 @@ impl MongoStore {
         let link = self.link.clone();
         let find = async move { link.find(filter, options).await };
         Ok(self.link.run(find).await?)
-    }
-
-    /// A document that nobody can read stays as it is, says why, and blocks nobody.
-    async fn set_aside(
-        &self,
-        document: &Document,
-        problem: &Unreadable,
-        now: Timestamp,
-    ) -> Result<(), StoreError> {
-        let id = document.get("_id").cloned().unwrap_or(Bson::Null);
-        error!(span.id = %id, error = %problem, "a span cannot be read and is not sampled");
-        let set = doc! {
-            "processing.due_at": moment(now.plus(UNREADABLE_WAIT)),
-            "processing.last_error": { "at": moment(now), "message": problem.to_string() },
-        };
-        let spans = self.link.spans.clone();
-        let call = async move {
-            spans
-                .update_one(doc! { "_id": id }, doc! { "$set": set })
-                .await
-        };
-        self.link.run(call).await?;
-        Ok(())
     }
 
     /// A page of all spans, in the order of `_id`. Bounds of that index, unlike comparisons, know
@@ -271,49 +209,4 @@ impl MongoStore {
             .await?;
         Ok(result.deleted_count)
     }
-}
-
-fn partitions(query: &DueQuery<'_>) -> Vec<Bson> {
-    let number = |partition: &u32| Bson::Int64(i64::from(*partition));
-    query.partitions.iter().map(number).collect()
-}
-
-/// One range of spans to look through.
-struct Range {
-    due_at: Document,
-    sampled_to: Option<Document>,
-    index: &'static str,
-}
-
-/// The ranges to look through one after the other, by urgency (see [`DueQuery::urgency`]); the
-/// last class is two ranges.
-fn ranges(query: &DueQuery<'_>) -> Vec<Range> {
-    let now = moment(query.now);
-    let due = |due_at| Range {
-        due_at,
-        sampled_to: None,
-        index: "search_due",
-    };
-    let Some(closing) = query.closing else {
-        return vec![due(doc! { "$lte": now })];
-    };
-    let (start, end) = (moment(closing.start), moment(closing.end));
-    let after = doc! { "$gt": &end, "$lte": now };
-    let within = doc! { "$gte": &start, "$lt": &end };
-    vec![
-        due(doc! { "$gte": &start, "$lte": moment(closing.end.min(query.now)) }),
-        // What was put off is found by how far it is sampled: few spans are that far behind, but
-        // many fall due again after the month has ended.
-        Range {
-            due_at: after.clone(),
-            sampled_to: Some(within.clone()),
-            index: "search_processing",
-        },
-        due(doc! { "$lt": &start }),
-        Range {
-            due_at: after,
-            sampled_to: Some(doc! { "$not": within }),
-            index: "search_due",
-        },
-    ]
 }

@@ -1,17 +1,18 @@
 //! The store in memory: for tests and the simulation. Its rules are those of the MongoDB store,
 //! written the obvious way: a [`Table`] behind a lock.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
+use futures_util::stream::{self, StreamExt};
 use sampler_domain::{EventId, Planned, Policy, Span, SpanId, Timestamp};
 
 pub use crate::table::Kept;
 use crate::table::Table;
 use crate::{
-    Adopted, Changed, DueQuery, Failure, NewSpan, NewStop, Next, Page, SpanPages, SpanStore,
-    Started, Stopped, StoreError,
+    Adopted, Changed, DuePages, DueQuery, Failure, NewSpan, NewStop, Next, Page, SpanPages,
+    SpanStore, Started, Stopped, StoreError,
 };
 
 /// How long a worker counts as alive after a heartbeat, ms.
@@ -25,7 +26,7 @@ struct State {
 
 /// A store in memory.
 pub struct MemoryStore {
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
     clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
 }
 
@@ -33,7 +34,7 @@ impl MemoryStore {
     /// An empty store whose own clock (for heartbeats) is `clock`.
     pub fn new(clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         Self {
-            state: Mutex::default(),
+            state: Arc::default(),
             clock: Arc::new(clock),
         }
     }
@@ -49,10 +50,12 @@ impl MemoryStore {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state
-            .lock()
-            .expect("a test that broke a rule has ended")
+        locked(&self.state)
     }
+}
+
+fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().expect("a test that broke a rule has ended")
 }
 
 #[async_trait]
@@ -73,8 +76,18 @@ impl SpanStore for MemoryStore {
         Ok(self.lock().table.stopped_by(id).cloned())
     }
 
-    async fn due(&self, query: &DueQuery<'_>) -> Result<Vec<Span>, StoreError> {
-        Ok(self.lock().table.due(query).into_iter().cloned().collect())
+    fn due(&self, query: DueQuery) -> DuePages {
+        let state = Arc::clone(&self.state);
+        let mut given = HashSet::new();
+        let mut page = move || -> Vec<Span> {
+            let state = locked(&state);
+            let due = state.table.due(&query).into_iter();
+            let new = due.filter(|span| given.insert(span.id.clone()));
+            new.take(query.page).cloned().collect()
+        };
+        stream::repeat_with(move || Ok(page()))
+            .take_while(|page| std::future::ready(page.as_ref().is_ok_and(|page| !page.is_empty())))
+            .boxed()
     }
 
     async fn find(&self, id: &SpanId) -> Result<Option<Span>, StoreError> {

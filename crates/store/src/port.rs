@@ -1,8 +1,10 @@
 //! The port: what the receiver and the worker ask of the store.
 
 use std::error::Error;
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::stream::BoxStream;
 use sampler_domain::{
     ClosingMonth, EventId, Field, Planned, Policy, Span, SpanId, StopEvent, Timestamp,
 };
@@ -82,30 +84,39 @@ pub enum Stopped {
 
 /// Which spans to look for (section 6.4).
 #[derive(Clone, Debug)]
-pub struct DueQuery<'a> {
+pub struct DueQuery {
     /// Only spans of these partitions.
-    pub partitions: &'a [u32],
+    pub partitions: Arc<[u32]>,
     /// Only spans that are due by this moment.
     pub now: Timestamp,
-    /// At the most so many.
-    pub limit: usize,
+    /// So many on a page at the most.
+    pub page: usize,
     /// The month whose intervals come first.
     pub closing: Option<ClosingMonth>,
 }
 
-impl DueQuery<'_> {
+impl DueQuery {
     /// How urgent a span is that is due at `due_at`; the lowest comes first.
     ///
-    /// 0: it fell due within the month that is closing. 1: it fell due later, after a failure or a
-    /// wait, but still has intervals of that month. 2: all others.
+    /// 0: it fell due for the month that is closing. 1: it was put off after a failure, and still
+    /// has intervals of that month. 2: all others.
     pub fn urgency(&self, span: &Span, due_at: Timestamp) -> u8 {
-        match self.closing {
-            Some(closing) if due_at >= closing.start && due_at <= closing.end => 0,
-            Some(closing) if due_at > closing.end && closing.holds(span.sampled_to()) => 1,
-            _ => 2,
+        let Some(closing) = self.closing else {
+            return 2;
+        };
+        let has_failed = span.processing.attempts > 0;
+        if due_at >= closing.start && due_at <= closing.due_by {
+            0
+        } else if due_at > closing.due_by && has_failed && closing.holds(span.sampled_to()) {
+            1
+        } else {
+            2
         }
     }
 }
+
+/// Spans that need a worker, page by page; no page is empty. It ends behind an error.
+pub type DuePages = BoxStream<'static, Result<Vec<Span>, StoreError>>;
 
 /// What follows an execution, decided in the same change.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -186,7 +197,10 @@ pub trait SpanStore: Send + Sync + 'static {
 
     /// Spans that need a worker (section 6.4), the most urgent first: intervals of the month that
     /// is about to be closed, then what has been waiting longest. Only what a majority has.
-    async fn due(&self, query: &DueQuery<'_>) -> Result<Vec<Span>, StoreError>;
+    ///
+    /// A page is read when it is asked for. Each goes on where the one before ended, whatever has
+    /// become of the spans on that: what falls due meanwhile may be on a later page, or on none.
+    fn due(&self, query: DueQuery) -> DuePages;
 
     /// One span, as a majority has it.
     async fn find(&self, id: &SpanId) -> Result<Option<Span>, StoreError>;

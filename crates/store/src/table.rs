@@ -127,7 +127,7 @@ impl Table {
     }
 
     /// Spans that need a worker, the most urgent first.
-    pub fn due(&self, query: &DueQuery<'_>) -> Vec<&Span> {
+    pub fn due(&self, query: &DueQuery) -> Vec<&Span> {
         let mut due: Vec<(u8, Timestamp, &Span)> = Vec::new();
         for Kept { span, due_at, .. } in self.spans.values() {
             let Some(due_at) = due_at.filter(|due_at| *due_at <= query.now) else {
@@ -139,8 +139,7 @@ impl Table {
             }
         }
         due.sort_by_key(|(urgency, due_at, _)| (*urgency, *due_at));
-        let spans = due.into_iter().map(|(_, _, span)| span);
-        spans.take(query.limit).collect()
+        due.into_iter().map(|(_, _, span)| span).collect()
     }
 
     /// One span.

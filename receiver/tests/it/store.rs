@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use sampler_domain::{EventId, Planned, Policy, Span, SpanId, Timestamp};
 use sampler_store::memory::MemoryStore;
 use sampler_store::{
-    Adopted, Changed, DueQuery, Failure, NewSpan, NewStop, Next, SpanStore, Started, Stopped,
-    StoreError,
+    Adopted, Changed, DuePages, DueQuery, Failure, NewSpan, NewStop, Next, SpanStore, Started,
+    Stopped, StoreError,
 };
 use tokio::sync::{Semaphore, watch};
 
@@ -122,7 +122,7 @@ impl SpanStore for Store {
         self.met(self.memory.stopped_by(id)).await
     }
 
-    async fn due(&self, _: &DueQuery<'_>) -> Result<Vec<Span>, StoreError> {
+    fn due(&self, _: DueQuery) -> DuePages {
         unimplemented!("{NOT_OURS}")
     }
 

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::stream::{self, StreamExt};
 use sampler_domain::{EventId, Planned, Policy, Span, SpanId, Timestamp};
 use sampler_store::{
-    Adopted, Changed, DueQuery, Failure, NewSpan, NewStop, Next, SpanStore, Started, Stopped,
-    StoreError,
+    Adopted, Changed, DuePages, DueQuery, Failure, NewSpan, NewStop, Next, SpanStore, Started,
+    Stopped, StoreError,
 };
 
 use super::dice::Fates;
@@ -16,12 +17,16 @@ use super::weather::CallFate;
 use super::world::{Tally, World, pause};
 
 /// The link from one process to the store.
+#[derive(Clone)]
 pub(crate) struct Link {
     pub(crate) world: Arc<World>,
     pub(crate) name: String,
     pub(crate) life: Arc<Life>,
-    pub(crate) fates: Fates,
+    pub(crate) fates: Arc<Fates>,
 }
+
+/// A page of a search, if there was one, and where the search goes on.
+struct DuePage(Option<Vec<Span>>, DuePages);
 
 /// What a call comes to, in the log.
 trait Brief {
@@ -144,21 +149,16 @@ impl SpanStore for Link {
         .await
     }
 
-    async fn due(&self, query: &DueQuery<'_>) -> Result<Vec<Span>, StoreError> {
-        let world = Arc::clone(&self.world);
-        let partitions = query.partitions.to_vec();
-        let (now, limit, closing) = (query.now, query.limit, query.closing);
-        let what = move || format!(" by {now}");
-        let work = async move {
-            let query = DueQuery {
-                partitions: &partitions,
-                now,
-                limit,
-                closing,
-            };
-            world.store.due(&query).await
-        };
-        self.call("due", what, work).await
+    fn due(&self, query: DueQuery) -> DuePages {
+        let now = query.now;
+        let search = (self.clone(), self.world.store.due(query));
+        stream::try_unfold(search, move |(link, mut pages)| async move {
+            let what = move || format!(" by {now}");
+            let work = async move { Ok(DuePage(pages.next().await.transpose()?, pages)) };
+            let DuePage(page, pages) = link.call("due", what, work).await?;
+            Ok(page.map(|page| (page, (link, pages))))
+        })
+        .boxed()
     }
 
     async fn find(&self, id: &SpanId) -> Result<Option<Span>, StoreError> {
@@ -357,9 +357,9 @@ impl Brief for Option<Span> {
     }
 }
 
-impl Brief for Vec<Span> {
+impl Brief for DuePage {
     fn brief(&self) -> String {
-        let ids: Vec<&SpanId> = self.iter().map(|span| &span.id).collect();
+        let ids: Vec<&SpanId> = self.0.iter().flatten().map(|span| &span.id).collect();
         format!("{ids:?}")
     }
 }

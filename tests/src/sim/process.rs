@@ -131,7 +131,7 @@ impl Node {
             world: Arc::clone(&self.world),
             name: name.clone(),
             life: Arc::clone(&life),
-            fates: Fates::new(row(0)),
+            fates: Arc::new(Fates::new(row(0))),
         });
         let clock = Arc::new(ProcessClock {
             world: Arc::clone(&self.world),

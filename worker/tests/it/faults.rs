@@ -1,16 +1,18 @@
 //! A store that fails before or after it did what was asked, workers that die, stops that come in
 //! between: nothing is billed twice, nothing is forgotten.
 
+use std::future::ready;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use futures_util::StreamExt;
 use sampler_abacus::Answer;
 use sampler_domain::{EventId, Planned, Policy, Span, SpanId, Timestamp};
 use sampler_store::memory::MemoryStore;
 use sampler_store::{
-    Adopted, Changed, DueQuery, Failure, NewSpan, NewStop, Next, SpanStore, Started, Stopped,
-    StoreError,
+    Adopted, Changed, DuePages, DueQuery, Failure, NewSpan, NewStop, Next, SpanStore, Started,
+    Stopped, StoreError,
 };
 
 use crate::world::{HOUR, MINUTE, World, run_with, stop_in};
@@ -27,6 +29,11 @@ type Hook = Box<dyn Fn(&'static str) + Send + Sync>;
 /// A store some of whose calls fail.
 struct Faulty {
     inner: Arc<MemoryStore>,
+    faults: Arc<Faults>,
+}
+
+/// Which calls fail.
+struct Faults {
     calls: AtomicUsize,
     /// Every so many calls one fails.
     every: usize,
@@ -38,12 +45,16 @@ impl Faulty {
     fn new(inner: Arc<MemoryStore>, every: usize) -> Arc<Self> {
         Arc::new(Self {
             inner,
-            calls: AtomicUsize::new(0),
-            every,
-            hook: Mutex::default(),
+            faults: Arc::new(Faults {
+                calls: AtomicUsize::new(0),
+                every,
+                hook: Mutex::default(),
+            }),
         })
     }
+}
 
+impl Faults {
     fn lost() -> StoreError {
         StoreError::Unknown("the answer was lost".into())
     }
@@ -90,11 +101,18 @@ impl SpanStore for Faulty {
     async fn stopped_by(&self, id: &EventId) -> Result<Option<Span>, StoreError> {
         self.inner.stopped_by(id).await
     }
-    async fn due(&self, query: &DueQuery<'_>) -> Result<Vec<Span>, StoreError> {
-        self.call("due", self.inner.due(query)).await
+    fn due(&self, query: DueQuery) -> DuePages {
+        let faults = Arc::clone(&self.faults);
+        let pages = self.inner.due(query);
+        pages
+            .then(move |page| {
+                let faults = Arc::clone(&faults);
+                async move { faults.call("due", ready(page)).await }
+            })
+            .boxed()
     }
     async fn find(&self, id: &SpanId) -> Result<Option<Span>, StoreError> {
-        self.call("find", self.inner.find(id)).await
+        self.faults.call("find", self.inner.find(id)).await
     }
     async fn plan(
         &self,
@@ -103,7 +121,8 @@ impl SpanStore for Faulty {
         now: Timestamp,
         due_at: Timestamp,
     ) -> Result<Changed, StoreError> {
-        self.call("plan", self.inner.plan(span, planned, now, due_at))
+        self.faults
+            .call("plan", self.inner.plan(span, planned, now, due_at))
             .await
     }
     async fn executed(
@@ -113,18 +132,24 @@ impl SpanStore for Faulty {
         now: Timestamp,
         due_at: Timestamp,
     ) -> Result<Changed, StoreError> {
-        self.call("executed", self.inner.executed(span, next, now, due_at))
+        self.faults
+            .call("executed", self.inner.executed(span, next, now, due_at))
             .await
     }
     async fn complete(&self, span: &Span, now: Timestamp) -> Result<Changed, StoreError> {
-        self.call("complete", self.inner.complete(span, now)).await
+        self.faults
+            .call("complete", self.inner.complete(span, now))
+            .await
     }
     async fn postpone(&self, span: &Span, due_at: Timestamp) -> Result<Changed, StoreError> {
-        self.call("postpone", self.inner.postpone(span, due_at))
+        self.faults
+            .call("postpone", self.inner.postpone(span, due_at))
             .await
     }
     async fn failed(&self, span: &Span, failure: Failure) -> Result<Changed, StoreError> {
-        self.call("failed", self.inner.failed(span, failure)).await
+        self.faults
+            .call("failed", self.inner.failed(span, failure))
+            .await
     }
     async fn adopt(
         &self,
@@ -132,7 +157,8 @@ impl SpanStore for Faulty {
         now: Timestamp,
         limit: usize,
     ) -> Result<Adopted, StoreError> {
-        self.call("adopt", self.inner.adopt(policy, now, limit))
+        self.faults
+            .call("adopt", self.inner.adopt(policy, now, limit))
             .await
     }
     async fn completed_before(
@@ -140,17 +166,20 @@ impl SpanStore for Faulty {
         cutoff: Timestamp,
         limit: usize,
     ) -> Result<Vec<SpanId>, StoreError> {
-        self.call(
-            "completed_before",
-            self.inner.completed_before(cutoff, limit),
-        )
-        .await
+        self.faults
+            .call(
+                "completed_before",
+                self.inner.completed_before(cutoff, limit),
+            )
+            .await
     }
     async fn remove(&self, ids: &[SpanId]) -> Result<u64, StoreError> {
-        self.call("remove", self.inner.remove(ids)).await
+        self.faults.call("remove", self.inner.remove(ids)).await
     }
     async fn heartbeat(&self, worker: &str) -> Result<Vec<String>, StoreError> {
-        self.call("heartbeat", self.inner.heartbeat(worker)).await
+        self.faults
+            .call("heartbeat", self.inner.heartbeat(worker))
+            .await
     }
     async fn leave(&self, worker: &str) -> Result<(), StoreError> {
         self.inner.leave(worker).await
@@ -245,7 +274,7 @@ async fn a_stop_between_post_and_note_is_seen_at_once() {
         let mut parts = world.parts();
         parts.store = faulty.clone();
         let stopped = AtomicUsize::new(0);
-        *faulty.hook.lock().unwrap() = Some(Box::new(move |name| {
+        *faulty.faults.hook.lock().unwrap() = Some(Box::new(move |name| {
             if name == call && stopped.fetch_add(1, Ordering::Relaxed) == 0 {
                 // The store in memory answers at once, so the first poll is the whole of it.
                 let stop = stop_in(&*store, "i", -HOUR - MINUTE);
@@ -256,8 +285,13 @@ async fn a_stop_between_post_and_note_is_seen_at_once() {
         }));
         let worker = run_with(parts, crate::world::options("w"));
         if call == "postpone" {
-            // Looked at once before anything is due: it is put off just when the stop comes.
-            world.pass(HOUR).await;
+            // Nothing more is due, and somebody lets it be looked at all the same: it is put off
+            // just when the stop comes.
+            world.pass(MINUTE).await;
+            let span = world.store.all().remove(0).span;
+            let now = world.parts().clock.now();
+            let changed = world.store.postpone(&span, now).await.unwrap();
+            assert!(matches!(changed, Changed::Done(_)), "{changed:?}");
         }
         world
             .until("it is complete", || world.is_complete("i"))

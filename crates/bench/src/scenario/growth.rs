@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use futures_util::StreamExt;
 use sampler_domain::Timestamp;
 use sampler_domain::partition::PARTITIONS;
 use sampler_store::{DueQuery, SpanStore};
@@ -91,23 +92,23 @@ async fn load(spans: &Spans, count: u64) -> Result<()> {
 
 /// Looks for work as a worker that is alone does.
 async fn look(spans: &Spans, expects_work: bool) -> Result<Look> {
-    let (times, limit) = LOOKS;
-    let partitions: Vec<u32> = (0..PARTITIONS).collect();
+    let (times, page) = LOOKS;
     let query = DueQuery {
-        partitions: &partitions,
+        partitions: (0..PARTITIONS).collect(),
         now: Timestamp::clamped(now_millis()),
-        limit,
+        page,
         closing: None,
     };
     let mut latencies = Histogram::default();
     for _ in 0..times {
         let begin = Instant::now();
-        let found = spans.store.due(&query).await.context("looking for work")?;
+        let found = spans.store.due(query.clone()).next().await;
+        let found = found.transpose().context("looking for work")?;
         latencies.record(begin.elapsed());
         ensure!(
-            found.is_empty() != expects_work,
+            found.is_some() == expects_work,
             "{} spans were found",
-            found.len()
+            found.map_or(0, |page| page.len())
         );
     }
     Ok(Look {

@@ -17,12 +17,12 @@ fn assert_holds(scenario: Scenario, states_min: usize) {
 
 #[test]
 fn an_update_between_two_workers() {
-    assert_holds(Scenario::update(), 700_000);
+    assert_holds(Scenario::update(), 650_000);
 }
 
 #[test]
 fn events_in_any_order() {
-    assert_holds(Scenario::disorder(), 250_000);
+    assert_holds(Scenario::disorder(), 240_000);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use bson::{Bson, Document, doc};
 use mongodb::Collection;
 use sampler_domain::{ClosingMonth, Granularity, Timestamp};
-use sampler_store::contract::support::{at, everything, start, stop};
+use sampler_store::contract::support::{at, everything, next_page, start, stop};
 use sampler_store::{DueQuery, SpanStore, Started, Stopped};
 
 use crate::support::store_and_spans;
@@ -74,6 +74,21 @@ async fn examined(spans: &Collection<Document>) -> Vec<(i64, i64, i64)> {
     seen
 }
 
+/// Sees to it that the server examined little more than was returned since it was last asked; says
+/// how much that was.
+async fn look_at_what_they_return(spans: &Collection<Document>) -> i64 {
+    let commands = examined(spans).await;
+    for (keys, documents, returned) in &commands {
+        // One more key for each of the 64 partitions, where its range ends.
+        assert!(*keys <= returned + 2 * 64, "{keys} keys for {returned}");
+        assert!(
+            *documents <= returned + 64,
+            "{documents} documents for {returned}"
+        );
+    }
+    commands.iter().map(|command| command.2).sum()
+}
+
 /// Fault 10 of the original, among others: every stop scanned the collection twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn fault_10_work_is_found_among_a_million_idle_and_finished_spans_by_looking_at_what_is_due()
@@ -90,35 +105,34 @@ async fn fault_10_work_is_found_among_a_million_idle_and_finished_spans_by_looki
         );
     }
     examined(&spans).await;
-    let partitions = everything();
-    let month = Granularity::Month.window_of(at(0));
-    let closing = Some(ClosingMonth {
-        start: Timestamp::MIN,
-        end: month,
-    });
-    for (limit, closing) in [(10, None), (100, None), (1_000, None), (100, closing)] {
-        let query = DueQuery {
-            partitions: &partitions,
-            now: at(0),
-            limit,
+    let closing = |end| {
+        Some(ClosingMonth {
+            start: Timestamp::MIN,
+            end,
+            due_by: end,
+        })
+    };
+    // In the last one, half a million spans that are not due are sampled to within the month.
+    let months = [
+        None,
+        closing(Granularity::Month.window_of(at(0))),
+        closing(at(1)),
+    ];
+    for (page, closing) in [10, 100, 1_000].into_iter().zip(months) {
+        let mut pages = store.due(DueQuery {
+            partitions: everything(),
+            now: at(2),
+            page,
             closing,
-        };
-        let found = store.due(&query).await.unwrap().len();
-        assert_eq!(found, limit.min(200));
-        let finds = examined(&spans).await;
-        let returned: i64 = finds.iter().map(|find| find.2).sum();
-        assert_eq!(usize::try_from(returned), Ok(found));
-        for (keys, documents, returned) in finds {
-            // One more key for each of the 64 partitions, where its range ends.
-            assert!(
-                keys <= returned + 2 * 64,
-                "{keys} keys for {returned} of {limit}"
-            );
-            assert!(
-                documents <= returned + 64,
-                "{documents} documents for {returned}"
-            );
+        });
+        let mut found = 0;
+        while let Some(page) = next_page(&mut pages).await {
+            found += page.len();
+            let returned = look_at_what_they_return(&spans).await;
+            assert_eq!(usize::try_from(returned), Ok(page.len()));
         }
+        assert_eq!(found, 200);
+        assert_eq!(look_at_what_they_return(&spans).await, 0);
     }
     // Nothing else that the two programs ask for looks at more than it returns, either.
     store.adopt(&policy(), at(0), 100).await.unwrap();

@@ -10,11 +10,12 @@ use sampler_testkit::TestDatabase;
 
 use crate::support::options;
 
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 9] = [
     "_id_",
     "previous_end",
     "search_due",
     "search_end_is_set",
+    "search_failed",
     "search_processing",
     "unique_end_dedup_id",
     "unique_start_dedup_id",

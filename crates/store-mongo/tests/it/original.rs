@@ -93,7 +93,7 @@ async fn spans_are_taken_in_in_every_state() {
         .insert_many([original("new", -5.0), planned, executed, complete, without])
         .await
         .unwrap();
-    assert_eq!(due(&store, 0, 10).await, Vec::<String>::new());
+    assert_eq!(due(&store, 0).await, Vec::<String>::new());
     let adopted = store.adopt(&policy(), at(0), 100).await.unwrap();
     assert_eq!(
         adopted,
@@ -107,10 +107,10 @@ async fn spans_are_taken_in_in_every_state() {
         Adopted::default()
     );
 
-    let mut names = due(&store, 0, 10).await;
+    let mut names = due(&store, 0).await;
     names.sort();
     assert_eq!(names, ["executed", "new", "planned"]);
-    let names = due(&store, 3_600_000, 10).await;
+    let names = due(&store, 3_600_000).await;
     assert!(
         names.contains(&String::new()),
         "the one without an id is due at its boundary"
@@ -162,7 +162,7 @@ async fn stops_that_an_original_receiver_writes_are_noticed() {
             1
         );
     }
-    assert_eq!(due(&store, 0, 10).await, Vec::<String>::new());
+    assert_eq!(due(&store, 0).await, Vec::<String>::new());
     let adopted = store.adopt(&policy(), at(0), 100).await.unwrap();
     assert_eq!(
         adopted,
@@ -175,9 +175,9 @@ async fn stops_that_an_original_receiver_writes_are_noticed() {
         store.adopt(&policy(), at(0), 100).await.unwrap(),
         Adopted::default()
     );
-    assert_eq!(due(&store, 0, 10).await, ["theirs", "ours"]);
+    assert_eq!(due(&store, 0).await, ["theirs", "ours"]);
     assert_eq!(
-        due(&store, 3 * 3_600_000, 10).await,
+        due(&store, 3 * 3_600_000).await,
         ["theirs", "ours", "future"]
     );
     assert!(
@@ -215,7 +215,7 @@ async fn events_of_both_receivers_meet_in_one_collection() {
             stops: 0
         }
     );
-    assert_eq!(due(&store, 0, 10).await, ["a"]);
+    assert_eq!(due(&store, 0).await, ["a"]);
     let document = spans
         .find_one(doc! { "start_dedup_id": "a" })
         .await
@@ -293,8 +293,8 @@ async fn a_document_that_cannot_be_read_blocks_nobody() {
         .await
         .unwrap();
     assert_eq!(store.adopt(&policy(), at(0), 100).await.unwrap().starts, 2);
-    assert_eq!(due(&store, 0, 10).await, ["good"]);
-    assert_eq!(due(&store, 0, 10).await, ["good"]);
+    assert_eq!(due(&store, 0).await, ["good"]);
+    assert_eq!(due(&store, 0).await, ["good"]);
     let bad = spans
         .find_one(doc! { "start_dedup_id": "bad" })
         .await

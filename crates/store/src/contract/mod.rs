@@ -36,6 +36,7 @@ macro_rules! store_contract_tests {
             of_64_stops_each_has_its_own_answer
             idle_and_finished_spans_are_not_due
             what_waits_longest_is_due_first
+            a_search_goes_on_where_it_was
             the_closing_month_comes_before_all_else
             only_the_partitions_asked_for_are_due
             a_stop_makes_its_span_due

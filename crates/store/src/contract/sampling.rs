@@ -1,12 +1,14 @@
 //! Finding, planning, executing, failing, completing, removing.
 
+use std::sync::Arc;
+
 use sampler_domain::partition::{PARTITIONS, partition_of};
 use sampler_domain::{ClosingMonth, Granularity, Interval, SpanId};
 use tokio::task::JoinSet;
 
 use super::support::{
-    Shared, at, done, due, due_ids, everything, id, kept, lost, plan_to, start, started, stop,
-    target,
+    Shared, at, done, due, due_ids, everything, id, kept, lost, next_page, plan_to, start, started,
+    stop, target,
 };
 use crate::{Changed, DueQuery, Failure, Next, Page, SpanPages, SpanStore, Started, Stopped};
 
@@ -26,10 +28,10 @@ pub async fn idle_and_finished_spans_are_not_due(store: &Shared) {
         .expect("the store answers")
         .expect("it is there");
     done(store.complete(&finished, at(0)).await);
-    assert_eq!(due(store, 0, 10).await, ["due"]);
-    assert_eq!(due(store, 1, 10).await, ["due", "idle"]);
+    assert_eq!(due(store, 0).await, ["due"]);
+    assert_eq!(due(store, 1).await, ["due", "idle"]);
     done(store.postpone(&due_span, at(2)).await);
-    assert_eq!(due(store, 1, 10).await, ["idle"]);
+    assert_eq!(due(store, 1).await, ["idle"]);
 }
 
 pub async fn what_waits_longest_is_due_first(store: &Shared) {
@@ -41,10 +43,36 @@ pub async fn what_waits_longest_is_due_first(store: &Shared) {
             Started::Opened
         );
     }
-    assert_eq!(due(store, 0, 10).await, ["-9", "-7", "-5", "-3", "-1"]);
-    assert_eq!(due(store, 0, 2).await, ["-9", "-7"]);
-    assert_eq!(due(store, -4, 10).await, ["-9", "-7", "-5"]);
-    assert_eq!(due(store, 0, 0).await, Vec::<String>::new());
+    assert_eq!(due(store, 0).await, ["-9", "-7", "-5", "-3", "-1"]);
+    assert_eq!(due(store, -4).await, ["-9", "-7", "-5"]);
+}
+
+/// Whatever has become meanwhile of the spans that were found before.
+pub async fn a_search_goes_on_where_it_was(store: &Shared) {
+    let store = &**store;
+    for number in 0..7 {
+        let name = number.to_string();
+        started(store, &name, &name, number - 100).await;
+    }
+    let mut pages = store.due(DueQuery {
+        partitions: everything(),
+        now: at(0),
+        page: 3,
+        closing: None,
+    });
+    assert_eq!(
+        next_page(&mut pages).await.expect("a page"),
+        ["0", "1", "2"]
+    );
+    for (name, due_at) in [("0", HOUR), ("2", -HOUR), ("4", HOUR)] {
+        let span = kept(store, name).await;
+        done(store.postpone(&span, at(due_at)).await);
+    }
+    assert_eq!(
+        next_page(&mut pages).await.expect("a page"),
+        ["3", "5", "6"]
+    );
+    assert_eq!(next_page(&mut pages).await, None);
 }
 
 /// Five minutes into March: what belongs to February comes first, then what is too late for
@@ -53,35 +81,42 @@ pub async fn the_closing_month_comes_before_all_else(store: &Shared) {
     let store = &**store;
     let march = Granularity::Month.window_of(at(0));
     let now = march.plus(300_000);
-    let closing = ClosingMonth::at(now, 600_000);
+    let closing = ClosingMonth::at(now, 600_000, 50_000);
     let offset = |millis: i64| march.plus(millis).since(at(0));
     started(store, "january", "a", offset(-40 * DAY)).await;
     started(store, "february", "b", offset(-DAY)).await;
     started(store, "midnight", "c", offset(0)).await;
-    let retried = started(store, "february, retried", "d", offset(-2 * DAY)).await;
-    done(store.postpone(&retried, march.plus(200_000)).await);
-    started(store, "march", "e", offset(100_000)).await;
-    let partitions = everything();
-    let query = DueQuery {
-        partitions: &partitions,
-        now,
-        limit: 10,
-        closing,
-    };
+    started(store, "midnight and grace", "d", offset(50_000)).await;
+    for (name, instance, start) in [
+        ("february, retried", "e", -2 * DAY),
+        ("march, retried", "f", 5),
+    ] {
+        let retried = started(store, name, instance, offset(start)).await;
+        let failure = Failure {
+            at: now,
+            retry_at: march.plus(200_000 + start.max(0)),
+            error: "full".into(),
+        };
+        done(store.failed(&retried, failure).await);
+    }
+    started(store, "march", "g", offset(100_000)).await;
     let order = [
         "february",
         "midnight",
+        "midnight and grace",
         "february, retried",
         "january",
         "march",
+        "march, retried",
     ];
-    assert_eq!(due_ids(store, &query).await, order);
-    for limit in 1..5 {
+    for page in [1, 2, 10] {
         let query = DueQuery {
-            limit,
-            ..query.clone()
+            partitions: everything(),
+            now,
+            page,
+            closing,
         };
-        assert_eq!(due_ids(store, &query).await, order[..limit]);
+        assert_eq!(due_ids(store, query).await, order, "{page}");
     }
 }
 
@@ -95,20 +130,20 @@ pub async fn only_the_partitions_asked_for_are_due(store: &Shared) {
     }
     for partition in 0..PARTITIONS {
         let query = DueQuery {
-            partitions: &[partition],
+            partitions: Arc::new([partition]),
             now: at(0),
-            limit: 100,
+            page: 100,
             closing: None,
         };
-        assert_eq!(due_ids(store, &query).await, expected[partition as usize]);
+        assert_eq!(due_ids(store, query).await, expected[partition as usize]);
     }
     let none = DueQuery {
-        partitions: &[],
+        partitions: Arc::new([]),
         now: at(0),
-        limit: 100,
+        page: 100,
         closing: None,
     };
-    assert_eq!(due_ids(store, &none).await, Vec::<String>::new());
+    assert_eq!(due_ids(store, none).await, Vec::<String>::new());
 }
 
 pub async fn a_stop_makes_its_span_due(store: &Shared) {
@@ -118,9 +153,9 @@ pub async fn a_stop_makes_its_span_due(store: &Shared) {
         done(store.postpone(&span, at(2 * HOUR)).await);
         assert_eq!(stop(store, None, name, end).await, Stopped::Ended);
     }
-    assert_eq!(due(store, 0, 10).await, ["past"]);
-    assert_eq!(due(store, HOUR, 10).await, ["past", "future"]);
-    assert_eq!(due(store, 2 * HOUR, 10).await, ["past", "future", "far"]);
+    assert_eq!(due(store, 0).await, ["past"]);
+    assert_eq!(due(store, HOUR).await, ["past", "future"]);
+    assert_eq!(due(store, 2 * HOUR).await, ["past", "future", "far"]);
 }
 
 pub async fn a_plan_needs_the_version_it_was_based_on(store: &Shared) {
@@ -137,7 +172,7 @@ pub async fn a_plan_needs_the_version_it_was_based_on(store: &Shared) {
     assert!(lost(store.postpone(&span, at(5)).await));
     assert!(lost(store.complete(&span, at(0)).await));
     assert_eq!(kept(store, "a").await, after);
-    assert_eq!(due(store, -HOUR, 10).await, ["a"]);
+    assert_eq!(due(store, -HOUR).await, ["a"]);
 }
 
 /// A stop leaves the version alone, but what was decided without knowing of it is void.
@@ -190,12 +225,12 @@ pub async fn an_execution_completes_and_plans_in_one_change(store: &Shared) {
     assert_eq!(span.processing.planned, Some(second.clone()));
     assert_eq!(span.processing.version, 3);
     assert_eq!(kept(store, "a").await, span);
-    assert_eq!(due(store, 0, 10).await, ["a"]);
+    assert_eq!(due(store, 0).await, ["a"]);
     let span = done(store.executed(&span, Next::Wait, at(0), at(HOUR)).await);
     assert_eq!(span.processing.planned, None);
     assert_eq!(span.sampled_to(), at(-HOUR));
     assert_eq!(kept(store, "a").await, span);
-    assert_eq!(due(store, 0, 10).await, Vec::<String>::new());
+    assert_eq!(due(store, 0).await, Vec::<String>::new());
     assert_eq!(stop(store, None, "i", -2 * HOUR).await, Stopped::Ended);
     let span = kept(store, "a").await;
     let back = plan_to(&span, -2 * HOUR);
@@ -203,7 +238,7 @@ pub async fn an_execution_completes_and_plans_in_one_change(store: &Shared) {
     let span = done(store.executed(&span, Next::Complete, at(0), at(0)).await);
     assert!(span.processing.complete);
     assert_eq!(kept(store, "a").await, span);
-    assert_eq!(due(store, DAY, 10).await, Vec::<String>::new());
+    assert_eq!(due(store, DAY).await, Vec::<String>::new());
 }
 
 /// A worker that wakes up late, with what it read long ago, changes nothing.
@@ -251,8 +286,8 @@ pub async fn a_failure_waits_and_keeps_its_plan(store: &Shared) {
         assert_eq!(failing.processing.planned, planned.processing.planned);
         assert_eq!(kept(store, "a").await, failing);
     }
-    assert_eq!(due(store, HOUR - 1, 10).await, Vec::<String>::new());
-    assert_eq!(due(store, HOUR, 10).await, ["a"]);
+    assert_eq!(due(store, HOUR - 1).await, Vec::<String>::new());
+    assert_eq!(due(store, HOUR).await, ["a"]);
     let span = done(
         store
             .executed(&failing, Next::Wait, at(HOUR), at(2 * HOUR))

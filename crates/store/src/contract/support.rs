@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use futures_util::StreamExt;
 use sampler_domain::partition::PARTITIONS;
 use sampler_domain::{
     EventId, Id, Interval, Measure, Measures, Planned, Quantity, Span, SpanId, StartEvent,
@@ -10,7 +11,7 @@ use sampler_domain::{
 };
 use uuid::Uuid;
 
-use crate::{Changed, DueQuery, NewSpan, NewStop, SpanStore, Started, Stopped};
+use crate::{Changed, DuePages, DueQuery, NewSpan, NewStop, SpanStore, Started, Stopped};
 
 /// A store that a test can share among its tasks.
 pub type Shared = Arc<dyn SpanStore>;
@@ -133,29 +134,36 @@ pub async fn kept(store: &dyn SpanStore, event_id: &str) -> Span {
 }
 
 /// All partitions.
-pub fn everything() -> Vec<u32> {
+pub fn everything() -> Arc<[u32]> {
     (0..PARTITIONS).collect()
 }
 
 /// The start ids of the spans that are due `millis` after [`NOW`], in their order.
-pub async fn due(store: &dyn SpanStore, millis: i64, limit: usize) -> Vec<String> {
-    let partitions = everything();
+pub async fn due(store: &dyn SpanStore, millis: i64) -> Vec<String> {
     let query = DueQuery {
-        partitions: &partitions,
+        partitions: everything(),
         now: at(millis),
-        limit,
+        page: 10,
         closing: None,
     };
-    due_ids(store, &query).await
+    due_ids(store, query).await
 }
 
 /// The start ids of the spans that a query finds, in their order.
-pub async fn due_ids(store: &dyn SpanStore, query: &DueQuery<'_>) -> Vec<String> {
-    let spans = store.due(query).await.expect("the store answers");
-    spans
-        .into_iter()
-        .map(|span| span.start_id.map_or_else(String::new, String::from))
-        .collect()
+pub async fn due_ids(store: &dyn SpanStore, query: DueQuery) -> Vec<String> {
+    let mut pages = store.due(query);
+    let mut ids = Vec::new();
+    while let Some(page) = next_page(&mut pages).await {
+        ids.extend(page);
+    }
+    ids
+}
+
+/// The start ids of the spans on the next page, if there is one.
+pub async fn next_page(pages: &mut DuePages) -> Option<Vec<String>> {
+    let spans = pages.next().await?.expect("the store answers");
+    let id = |span: Span| span.start_id.map_or_else(String::new, String::from);
+    Some(spans.into_iter().map(id).collect())
 }
 
 /// A plan for a span up to `millis` after [`NOW`].
