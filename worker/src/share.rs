@@ -23,11 +23,13 @@ impl Share {
         self.partitions().contains(&0)
     }
 
-    /// Says whether the share changed.
-    fn set(&self, partitions: Vec<u32>) -> bool {
+    /// Says whether the share changed. One that did not stays the same: a search goes on with it.
+    fn set(&self, partitions: &[u32]) -> bool {
         let mut share = self.partitions.lock().expect("nobody panics with it");
         let changed = **share != *partitions;
-        *share = partitions.into();
+        if changed {
+            *share = partitions.into();
+        }
         changed
     }
 }
@@ -48,7 +50,7 @@ impl Worker {
             Ok(workers) => {
                 let partitions = partitions_of(&self.options.name, &workers);
                 let count = partitions.len();
-                if self.share.set(partitions) {
+                if self.share.set(&partitions) {
                     info!(
                         workers = workers.len(),
                         partitions = count,

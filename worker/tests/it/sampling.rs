@@ -1,8 +1,11 @@
 //! What is billed in the end: end minus start.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use sampler_abacus::Answer;
 use sampler_domain::{Interval, Planned, Span, SpanId, StartEvent};
+use sampler_worker::Options;
 
 use crate::world::{DAY, HOUR, MINUTE, NOON, World, options, run_with, target};
 
@@ -203,5 +206,47 @@ async fn a_clock_that_is_ahead_of_abacus_bills_nothing_before_its_time() {
         .until("it is complete", || world.is_complete("i"))
         .await;
     assert_eq!(world.abacus.sum("i"), HOUR);
+    worker.stop().await;
+}
+
+/// A search goes on where it was, but not for ever: what failed is found again before a backlog that
+/// is less urgent has come to its end.
+#[tokio::test(start_paused = true)]
+async fn a_month_that_closes_does_not_wait_for_a_search_to_end() {
+    let world = World::new();
+    // Until noon of the tenth, February can still be billed.
+    let options = Options {
+        month_slack: 30 * DAY,
+        ..options("w")
+    };
+    world.start("february", -10 * DAY).await;
+    for number in 0..400 {
+        world.start(&format!("march {number}"), -HOUR).await;
+    }
+    *world.abacus.latency.lock().unwrap() = Duration::from_secs(1);
+    let mut failed = false;
+    world.abacus.answer(move |usage| {
+        let fails = !failed && usage.target.resource_instance_id.as_str() == "february";
+        failed |= fails;
+        fails.then(|| Answer::TryAgain {
+            after: None,
+            error: "full".into(),
+        })
+    });
+    let worker = run_with(world.parts(), options);
+    let posts_of = |instance: &str| {
+        let posts = world.abacus.posts.lock().unwrap();
+        posts
+            .iter()
+            .filter(|(_, body)| body.contains(instance))
+            .count()
+    };
+    world
+        .until("it is posted again", || posts_of("february") > 1)
+        .await;
+    // Ten seconds with the search, and some with those that were found before.
+    let waited = world.began.elapsed().as_secs();
+    assert!((10..25).contains(&waited), "{waited} s");
+    assert!(posts_of("march") < 200, "most of the others still wait");
     worker.stop().await;
 }
