@@ -20,7 +20,7 @@ pub(crate) fn due(state: &State) -> Vec<SpanId> {
         closing: None,
     };
     let due = state.table.due(&query);
-    due.into_iter().map(|span| span.id.clone()).collect()
+    due.into_iter().map(|(_, span)| span.id.clone()).collect()
 }
 
 /// The worker reads a span.

@@ -26,7 +26,7 @@ use tokio_util::task::TaskTracker;
 pub const STOP_BUDGET: Duration = Duration::from_secs(8);
 
 /// How much of [`STOP_BUDGET`] there is to finish what was taken in.
-pub const DRAIN_BUDGET: Duration = Duration::from_millis(7500);
+pub const DRAIN_BUDGET: Duration = Duration::from_secs(7);
 
 /// What is left of the budget after draining, less a little to get out of the door.
 const LETTING_GO: Duration = Duration::from_millis(300);
@@ -328,7 +328,7 @@ mod tests {
         let (signals, stop, end) = driven(until_stopped);
         let (finished, seen) = oneshot::channel();
         stop.spawn("slow task", async move {
-            sleep(Duration::from_secs(7)).await;
+            sleep(Duration::from_secs(6)).await;
             finished.send(()).unwrap();
         });
         assert!(!stop.is_stopping());

@@ -5,6 +5,7 @@
 //! them each time. So a search is one cursor, which goes on where it stopped.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use bson::{Bson, Document, doc};
 use futures_util::stream::{self, StreamExt};
@@ -21,6 +22,10 @@ use crate::document::{Unreadable, moment, read};
 
 /// How long a document that cannot be read is left alone, ms.
 const UNREADABLE_WAIT: i64 = 3_600_000;
+
+/// What the server may spend on all pages of a range. We wait for none of them longer than for any
+/// other operation.
+const RANGE_TIME: Duration = Duration::from_mins(1);
 
 /// A search that goes on.
 struct Search {
@@ -52,44 +57,44 @@ impl MongoStore {
         };
         stream::try_unfold(search, async |mut search| {
             let page = search.next().await?;
-            Ok((!page.is_empty()).then_some((page, search)))
+            Ok(page.map(|page| (page, search)))
         })
         .boxed()
     }
 }
 
 impl Search {
-    /// The next spans; none at the end.
-    async fn next(&mut self) -> Result<Vec<Span>, StoreError> {
-        while self.cursor.is_some() || !self.ranges.is_empty() {
-            let documents = self.documents().await?;
-            let mut spans = Vec::with_capacity(documents.len());
-            for document in documents {
-                match read(&document) {
-                    Ok(span) => spans.push(span),
-                    Err(error) => set_aside(&self.link, &document, &error, self.now).await?,
-                }
-            }
-            if !spans.is_empty() {
-                return Ok(spans);
+    /// The spans of the next page, unless that was the last one.
+    async fn next(&mut self) -> Result<Option<Vec<Span>>, StoreError> {
+        let Some(documents) = self.documents().await? else {
+            return Ok(None);
+        };
+        let mut spans = Vec::with_capacity(documents.len());
+        for document in documents {
+            match read(&document) {
+                Ok(span) => spans.push(span),
+                Err(error) => set_aside(&self.link, &document, &error, self.now).await?,
             }
         }
-        Ok(Vec::new())
+        Ok(Some(spans))
     }
 
-    /// The next documents of the range that the search is in, or the first ones of the next range.
-    /// There may be none.
-    async fn documents(&mut self) -> Result<Vec<Document>, Fault> {
-        let cursor = match self.cursor.take() {
-            Some(cursor) => cursor,
-            None => match self.ranges.pop_front() {
-                Some(range) => open(&self.link, range, self.page).await?,
-                None => return Ok(Vec::new()),
-            },
-        };
-        let (documents, cursor) = self.link.run(take(cursor, self.page)).await?;
-        self.cursor = cursor;
-        Ok(documents)
+    /// The next documents, of the range that the search is in or of one behind it.
+    async fn documents(&mut self) -> Result<Option<Vec<Document>>, Fault> {
+        loop {
+            let cursor = match self.cursor.take() {
+                Some(cursor) => cursor,
+                None => match self.ranges.pop_front() {
+                    Some(range) => open(&self.link, range, self.page).await?,
+                    None => return Ok(None),
+                },
+            };
+            let (documents, cursor) = self.link.run(take(cursor, self.page)).await?;
+            self.cursor = cursor;
+            if !documents.is_empty() {
+                return Ok(Some(documents));
+            }
+        }
     }
 }
 
@@ -99,7 +104,7 @@ async fn open(link: &Link, range: Range, page: usize) -> Result<Cursor<Document>
         .batch_size(u32::try_from(page).unwrap_or(u32::MAX))
         .sort(doc! { "processing.due_at": 1 })
         .hint(hint(range.index))
-        .max_time(link.time_limit)
+        .max_time(RANGE_TIME)
         .build();
     let spans = link.spans.clone();
     let find = async move { spans.find(range.filter).with_options(options).await };

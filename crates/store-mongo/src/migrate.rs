@@ -112,10 +112,14 @@ fn indexes() -> Vec<Index> {
             keys: doc! { "processing.partition": 1, "processing.due_at": 1 },
             options: partial(doc! { "processing.complete": false }),
         },
-        // Ours: what is to be tried again. As a rule, nothing.
+        // Ours: what is to be tried again. As a rule, nothing. How far it is sampled tells its month.
         Index {
             name: "search_failed",
-            keys: doc! { "processing.partition": 1, "processing.due_at": 1 },
+            keys: doc! {
+                "processing.partition": 1,
+                "processing.due_at": 1,
+                "processing.last_interval.end": 1,
+            },
             options: partial(doc! { "processing.attempts": { "$gt": 0 } }),
         },
         // Ours: the ends of an instance's spans. Open spans, whose end is null, are not in it.

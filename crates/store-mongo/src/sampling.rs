@@ -110,14 +110,12 @@ impl MongoStore {
                 after.processing.complete = true;
             }
         }
-        let mut update = Update {
+        let update = Update {
             set,
             inc: doc! { "processing.version": 1 },
-            ..Update::default()
+            // Whatever was read: a failure that another worker noted since leaves the version alone.
+            unset: doc! { "processing.attempts": "", "processing.last_error": "" },
         };
-        if span.processing.attempts > 0 {
-            update.unset = doc! { "processing.attempts": "", "processing.last_error": "" };
-        }
         self.change(span, update, after).await
     }
 

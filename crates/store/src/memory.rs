@@ -1,7 +1,7 @@
 //! The store in memory: for tests and the simulation. Its rules are those of the MongoDB store,
 //! written the obvious way: a [`Table`] behind a lock.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
@@ -78,12 +78,14 @@ impl SpanStore for MemoryStore {
 
     fn due(&self, query: DueQuery) -> DuePages {
         let state = Arc::clone(&self.state);
-        let mut given = HashSet::new();
+        let mut reached = None;
         let mut page = move || -> Vec<Span> {
             let state = locked(&state);
             let due = state.table.due(&query).into_iter();
-            let new = due.filter(|span| given.insert(span.id.clone()));
-            new.take(query.page).cloned().collect()
+            let behind = due.filter(|(place, _)| reached.as_ref() < Some(place));
+            let (places, spans): (Vec<_>, Vec<_>) = behind.take(query.page).unzip();
+            reached = places.into_iter().next_back().or(reached.take());
+            spans.into_iter().cloned().collect()
         };
         stream::repeat_with(move || Ok(page()))
             .take_while(|page| std::future::ready(page.as_ref().is_ok_and(|page| !page.is_empty())))

@@ -115,7 +115,8 @@ impl DueQuery {
     }
 }
 
-/// Spans that need a worker, page by page; no page is empty. It ends behind an error.
+/// Spans that need a worker, page by page; a page is empty where none on it can be read. It ends
+/// behind an error.
 pub type DuePages = BoxStream<'static, Result<Vec<Span>, StoreError>>;
 
 /// What follows an execution, decided in the same change.

@@ -23,6 +23,9 @@ pub struct Kept {
     pub last_error: Option<String>,
 }
 
+/// Where a span stands among those that are due: how urgent it is, when it fell due, and its id.
+pub type DuePlace = (u8, Timestamp, SpanId);
+
 /// All spans that are kept. Each function is one method of [`SpanStore`](crate::SpanStore), and
 /// as atomic as that.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -126,20 +129,21 @@ impl Table {
         self.first(|span| span.end_id.as_ref() == Some(id))
     }
 
-    /// Spans that need a worker, the most urgent first.
-    pub fn due(&self, query: &DueQuery) -> Vec<&Span> {
-        let mut due: Vec<(u8, Timestamp, &Span)> = Vec::new();
+    /// Spans that need a worker, each with its place in their order: the most urgent first.
+    pub fn due(&self, query: &DueQuery) -> Vec<(DuePlace, &Span)> {
+        let mut due = Vec::new();
         for Kept { span, due_at, .. } in self.spans.values() {
             let Some(due_at) = due_at.filter(|due_at| *due_at <= query.now) else {
                 continue;
             };
             let mine = query.partitions.contains(&partition_of(&span.target));
             if mine && !span.processing.complete {
-                due.push((query.urgency(span, due_at), due_at, span));
+                let place = (query.urgency(span, due_at), due_at, span.id.clone());
+                due.push((place, span));
             }
         }
-        due.sort_by_key(|(urgency, due_at, _)| (*urgency, *due_at));
-        due.into_iter().map(|(_, _, span)| span).collect()
+        due.sort_by(|one, other| one.0.cmp(&other.0));
+        due
     }
 
     /// One span.

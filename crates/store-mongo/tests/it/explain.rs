@@ -18,6 +18,8 @@ async fn fill(spans: &Collection<Document>) {
     let either =
         |if_open: Bson, if_complete: Bson| doc! { "$cond": [open.clone(), if_open, if_complete] };
     let text = doc! { "$toString": "$number" };
+    // A bare number would ask for a field to be kept.
+    let moment = |millis: i64| doc! { "$literal": Bson::Int64(millis) };
     let pipeline = vec![
         doc! { "$documents": [{ "_": 0 }] },
         doc! { "$project": { "number": { "$range": [0, SPANS] } } },
@@ -30,14 +32,14 @@ async fn fill(spans: &Collection<Document>) {
                 "correlation_id": either("00000000-0000-0000-0000-000000000000".into(), text.into()),
             },
             "measured_usage": { "$literal": [] },
-            "start": Bson::Int64(now - 1_000),
+            "start": moment(now - 1_000),
             "end": either(Bson::Null, Bson::Int64(now)),
             "processing": {
                 "complete": { "$not": [open.clone()] },
-                "last_interval": { "start": Bson::Int64(now - 1_000), "end": Bson::Int64(now) },
+                "last_interval": { "start": moment(now - 1_000), "end": moment(now) },
                 "planned_interval": Bson::Null,
-                "version": 1,
-                "due_at": Bson::Int64(now + 31_536_000_000),
+                "version": { "$literal": 1 },
+                "due_at": moment(now + 31_536_000_000),
                 "partition": { "$mod": ["$number", 64] },
             },
         } },
@@ -74,13 +76,31 @@ async fn examined(spans: &Collection<Document>) -> Vec<(i64, i64, i64)> {
     seen
 }
 
+/// Spans that are due and have failed, but belong to no month that closes.
+const FAILED: i64 = 1_000;
+
+/// Has spans fail that were idle.
+async fn have_some_fail(spans: &Collection<Document>) {
+    let later = Bson::Int64(at(1).as_millis());
+    let numbers = (0..FAILED).map(|number| (2 * number).to_string());
+    let filter = doc! { "_id": { "$in": numbers.collect::<Vec<_>>() } };
+    let set = doc! {
+        "processing.attempts": 1,
+        "processing.due_at": &later,
+        "processing.last_interval.end": &later,
+    };
+    let updated = spans.update_many(filter, doc! { "$set": set }).await;
+    assert_eq!(updated.unwrap().modified_count, FAILED.unsigned_abs());
+}
+
 /// Sees to it that the server examined little more than was returned since it was last asked; says
-/// how much that was.
-async fn look_at_what_they_return(spans: &Collection<Document>) -> i64 {
+/// how much that was. So many keys may tell that a span is another month's.
+async fn look_at_what_they_return(spans: &Collection<Document>, others: i64) -> i64 {
     let commands = examined(spans).await;
     for (keys, documents, returned) in &commands {
         // One more key for each of the 64 partitions, where its range ends.
-        assert!(*keys <= returned + 2 * 64, "{keys} keys for {returned}");
+        let most = returned + 2 * 64 + others;
+        assert!(*keys <= most, "{keys} keys for {returned}");
         assert!(
             *documents <= returned + 64,
             "{documents} documents for {returned}"
@@ -104,6 +124,7 @@ async fn fault_10_work_is_found_among_a_million_idle_and_finished_spans_by_looki
             Started::Opened
         );
     }
+    have_some_fail(&spans).await;
     examined(&spans).await;
     let closing = |end| {
         Some(ClosingMonth {
@@ -112,13 +133,14 @@ async fn fault_10_work_is_found_among_a_million_idle_and_finished_spans_by_looki
             due_by: end,
         })
     };
-    // In the last one, half a million spans that are not due are sampled to within the month.
+    // In the last one, half a million spans that are not due are sampled to within the month, and
+    // those that failed are not.
     let months = [
         None,
         closing(Granularity::Month.window_of(at(0))),
         closing(at(1)),
     ];
-    for (page, closing) in [10, 100, 1_000].into_iter().zip(months) {
+    for (page, closing) in [100, 200, 1_000].into_iter().zip(months) {
         let mut pages = store.due(DueQuery {
             partitions: everything(),
             now: at(2),
@@ -128,11 +150,11 @@ async fn fault_10_work_is_found_among_a_million_idle_and_finished_spans_by_looki
         let mut found = 0;
         while let Some(page) = next_page(&mut pages).await {
             found += page.len();
-            let returned = look_at_what_they_return(&spans).await;
+            let returned = look_at_what_they_return(&spans, FAILED).await;
             assert_eq!(usize::try_from(returned), Ok(page.len()));
         }
-        assert_eq!(found, 200);
-        assert_eq!(look_at_what_they_return(&spans).await, 0);
+        assert_eq!(i64::try_from(found), Ok(200 + FAILED));
+        assert_eq!(look_at_what_they_return(&spans, FAILED).await, 0);
     }
     // Nothing else that the two programs ask for looks at more than it returns, either.
     store.adopt(&policy(), at(0), 100).await.unwrap();

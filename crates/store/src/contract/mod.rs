@@ -45,6 +45,7 @@ macro_rules! store_contract_tests {
             of_32_plans_one_wins
             an_execution_completes_and_plans_in_one_change
             a_stale_execution_is_lost
+            an_execution_ends_failures_that_others_noted
             a_failure_waits_and_keeps_its_plan
             a_complete_span_stays_complete
             completed_spans_go_after_the_cutoff

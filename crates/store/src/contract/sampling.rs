@@ -241,6 +241,21 @@ pub async fn an_execution_completes_and_plans_in_one_change(store: &Shared) {
     assert_eq!(due(store, DAY).await, Vec::<String>::new());
 }
 
+/// Two workers post the same usage: for one of them that fails, for the other it does not.
+pub async fn an_execution_ends_failures_that_others_noted(store: &Shared) {
+    let store = &**store;
+    let span = started(store, "a", "i", -DAY).await;
+    let planned = done(store.plan(&span, plan_to(&span, -HOUR), at(0), at(0)).await);
+    let failure = Failure {
+        at: at(0),
+        retry_at: at(HOUR),
+        error: "full".into(),
+    };
+    done(store.failed(&planned, failure).await);
+    done(store.executed(&planned, Next::Wait, at(0), at(HOUR)).await);
+    assert_eq!(kept(store, "a").await.processing.attempts, 0);
+}
+
 /// A worker that wakes up late, with what it read long ago, changes nothing.
 pub async fn a_stale_execution_is_lost(store: &Shared) {
     let store = &**store;
