@@ -1,4 +1,4 @@
-//! From a request to its JSON: media type, coding, size, time.
+//! From a request to its body: media type, coding, size, time.
 
 use std::io::Read;
 use std::time::Duration;
@@ -9,16 +9,15 @@ use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use sampler_service::problem::{Problem, ProblemType};
-use serde_json::Value;
 
 use crate::Options;
-use crate::json;
 
-/// Reads the JSON of a request.
+/// Reads the body of a request, and unpacks it.
 ///
 /// # Errors
-/// 415 for another media type or coding, 413 for too much, 408 for too slow, 400 for no JSON.
-pub(crate) async fn read(request: Request<Body>, options: &Options) -> Result<Value, Problem> {
+/// 415 for another media type or coding, 413 for too much, 408 for too slow, 400 for what cannot be
+/// unpacked.
+pub(crate) async fn read(request: Request<Body>, options: &Options) -> Result<Bytes, Problem> {
     check_media_type(request.headers())?;
     let packed = is_gzip(request.headers())?;
     check_length(request.headers(), options.max_payload)?;
@@ -29,9 +28,9 @@ pub(crate) async fn read(request: Request<Body>, options: &Options) -> Result<Va
     )
     .await?;
     if packed {
-        json::parse(&unpack(&bytes, options.max_payload)?)
+        Ok(unpack(&bytes, options.max_payload)?.into())
     } else {
-        json::parse(&bytes)
+        Ok(bytes)
     }
 }
 

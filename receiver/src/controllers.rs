@@ -13,9 +13,9 @@ use sampler_domain::{Field, Span, SpanId, StartEvent, StopEvent, Timestamp};
 use sampler_service::problem::{FieldError, Pointer, Problem, ProblemType};
 use sampler_service::security::Grant;
 use sampler_store::{NewSpan, NewStop, Started, Stopped, StoreError};
-use serde_json::Value;
 use tracing::{error, info, warn};
 
+use crate::json::{self, Json};
 use crate::{Receiver, body, event};
 
 /// Says that an event was kept before, and nothing was done this time.
@@ -82,18 +82,24 @@ fn answer(request: &'static str, outcome: Result<impl IntoResponse, Problem>) ->
 }
 
 impl Receiver {
-    /// Reads the body, and turns it away where the token is not for its resource. That is the
-    /// first thing to be looked at in it, so that nothing else is told to whom it is none of.
-    async fn read(&self, request: Request<Body>) -> Result<Value, Problem> {
+    /// Reads the body as what `read` makes of it, and turns it away where the token is not for its
+    /// resource. That is the first thing to be looked at in it, so that nothing else is told to whom
+    /// it is none of.
+    async fn read<T>(
+        &self,
+        request: Request<Body>,
+        read: impl FnOnce(Json<'_>) -> Result<T, Problem>,
+    ) -> Result<T, Problem> {
         let grant = Grant::of_request(request.extensions());
         let body = body::read(request, &self.options).await?;
-        grant.require(body.get("resource_id").and_then(Value::as_str))?;
-        Ok(body)
+        let json = json::parse(&body)?;
+        grant.require(json.get("resource_id").and_then(Json::as_str))?;
+        read(json)
     }
 
     async fn start(&self, request: Request<Body>) -> Result<Kept, Problem> {
         let _place = self.admission.other()?;
-        let event = event::start(self.read(request).await?)?;
+        let event = self.read(request, event::start).await?;
         self.require_prepared()?;
         let now = self.clock.now();
         if !self.options.slack.admits(event.timestamp, now) {
@@ -131,7 +137,7 @@ impl Receiver {
 
     async fn stop(&self, request: Request<Body>) -> Result<Kept, Problem> {
         let _place = self.admission.stop()?;
-        let event = event::stop(self.read(request).await?)?;
+        let event = self.read(request, event::stop).await?;
         self.require_prepared()?;
         let now = self.clock.now();
         if !self.options.slack.admits(event.timestamp, now) {
@@ -165,7 +171,7 @@ impl Receiver {
 
     async fn map(&self, request: Request<Body>) -> Result<StatusCode, Problem> {
         let _place = self.admission.other()?;
-        let mapping = event::mapping(self.read(request).await?)?;
+        let mapping = self.read(request, event::mapping).await?;
         let Some(provisioning) = &self.provisioning else {
             let detail = "This receiver was not told where the provisioning service is.";
             return Err(Problem::new(ProblemType::ProvisioningFailed, detail));

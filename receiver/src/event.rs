@@ -1,17 +1,19 @@
 //! From JSON to events and mappings: each wrong field is named, all of them at once.
 
+use std::borrow::Cow;
+
 use sampler_abacus::Mapping;
 use sampler_domain::{
     EventId, Id, Measure, Measures, MeasuresError, Quantity, StartEvent, StopEvent, Target,
     Timestamp,
 };
 use sampler_service::problem::{FieldError, Pointer, Problem, ProblemType};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use crate::json::EVENT_MEMBERS;
+use crate::json::Json;
 
 /// Reads a start event.
-pub(crate) fn start(body: Value) -> Result<StartEvent, Problem> {
+pub(crate) fn start(body: Json<'_>) -> Result<StartEvent, Problem> {
     let mut fields = Fields::of(body)?;
     let id = fields.event_id();
     let timestamp = fields.timestamp();
@@ -30,7 +32,7 @@ pub(crate) fn start(body: Value) -> Result<StartEvent, Problem> {
 }
 
 /// Reads a stop event.
-pub(crate) fn stop(body: Value) -> Result<StopEvent, Problem> {
+pub(crate) fn stop(body: Json<'_>) -> Result<StopEvent, Problem> {
     let mut fields = Fields::of(body)?;
     let id = fields.event_id();
     let timestamp = fields.timestamp();
@@ -47,7 +49,7 @@ pub(crate) fn stop(body: Value) -> Result<StopEvent, Problem> {
 }
 
 /// Reads a mapping.
-pub(crate) fn mapping(body: Value) -> Result<Mapping, Problem> {
+pub(crate) fn mapping(body: Json<'_>) -> Result<Mapping, Problem> {
     let mut fields = Fields::of(body)?;
     let mut segment = |name| fields.segment(name);
     let resource_id = segment("resource_id");
@@ -68,19 +70,21 @@ pub(crate) fn mapping(body: Value) -> Result<Mapping, Problem> {
     Ok(all.expect("what could not be read was named"))
 }
 
-/// The members of a body, which of them were read, and what is wrong with those.
-struct Fields {
-    members: Map<String, Value>,
-    read: Vec<&'static str>,
+/// The members of a body, as long as they have not been read, and what is wrong with those that
+/// have.
+struct Fields<'b> {
+    members: Vec<(Cow<'b, str>, Option<Json<'b>>)>,
     errors: Vec<FieldError>,
 }
 
-impl Fields {
-    fn of(body: Value) -> Result<Self, Problem> {
+impl<'b> Fields<'b> {
+    fn of(body: Json<'b>) -> Result<Self, Problem> {
         match body {
-            Value::Object(members) => Ok(Self {
-                read: Vec::with_capacity(members.len().min(EVENT_MEMBERS)),
-                members,
+            Json::Object(members) => Ok(Self {
+                members: members
+                    .into_iter()
+                    .map(|(name, value)| (name, Some(value)))
+                    .collect(),
                 errors: Vec::new(),
             }),
             _ => Err(invalid([FieldError::new(
@@ -91,23 +95,19 @@ impl Fields {
     }
 
     /// The value of a member. Its name stays, so that none of those behind it has to move up.
-    fn take(&mut self, name: &'static str) -> Option<Value> {
-        let value = self.members.get_mut(name)?.take();
-        self.read.push(name);
-        Some(value)
+    fn take(&mut self, name: &'static str) -> Option<Json<'b>> {
+        let mut members = self.members.iter_mut();
+        members.find(|member| member.0 == name)?.1.take()
     }
 
     /// All is well if every member was read and none was wrong.
     fn finish(mut self) -> Result<(), Problem> {
-        let read = &self.read;
-        for name in self
-            .members
-            .keys()
-            .filter(|name| !read.contains(&name.as_str()))
-        {
-            let pointer = Pointer::root().field(name);
-            self.errors
-                .push(FieldError::new(pointer, "There is no field of this name."));
+        for (name, value) in &self.members {
+            if value.is_some() {
+                let pointer = Pointer::root().field(name);
+                self.errors
+                    .push(FieldError::new(pointer, "There is no field of this name."));
+            }
         }
         if self.errors.is_empty() {
             Ok(())
@@ -121,14 +121,14 @@ impl Fields {
             .push(FieldError::new(pointer, format!("It {}.", detail.as_ref())));
     }
 
-    fn required(&mut self, name: &'static str) -> Option<Value> {
+    fn required(&mut self, name: &'static str) -> Option<Json<'b>> {
         let value = self.take(name);
         self.present(|| Pointer::root().field(name), value)
     }
 
     /// `pointer` is made where something is wrong, and nowhere else: most fields are right.
-    fn id_of(&mut self, pointer: impl Fn() -> Pointer, value: Value) -> Option<Id> {
-        let Value::String(text) = value else {
+    fn id_of(&mut self, pointer: impl Fn() -> Pointer, value: Json<'_>) -> Option<Id> {
+        let Json::Text(text) = value else {
             self.wrong(pointer(), "must be a string");
             return None;
         };
@@ -205,7 +205,7 @@ impl Fields {
     fn measures(&mut self) -> Option<Measures> {
         let pointer = || Pointer::root().field("measured_usage");
         let value = self.required("measured_usage")?;
-        let Value::Array(items) = value else {
+        let Json::List(items) = value else {
             self.wrong(pointer(), "must be a list");
             return None;
         };
@@ -227,15 +227,19 @@ impl Fields {
 
     /// One measure: exactly a name and a quantity. Where only the name can be read, null stands in
     /// for the quantity: names are compared with each other whatever else is wrong.
-    fn measure(&mut self, pointer: impl Fn() -> Pointer, item: Value) -> Option<Measure> {
-        let Value::Object(mut members) = item else {
+    fn measure(&mut self, pointer: impl Fn() -> Pointer, item: Json<'_>) -> Option<Measure> {
+        let Json::Object(mut members) = item else {
             self.wrong(pointer(), "must be an object");
             return None;
         };
         let member = |name| pointer().field(name);
-        let name = members.shift_remove("measure");
-        let quantity = members.shift_remove("quantity");
-        for unknown in members.keys() {
+        let mut take = |name: &str| {
+            let place = members.iter().position(|member| member.0 == name)?;
+            Some(members.remove(place).1)
+        };
+        let name = take("measure");
+        let quantity = take("quantity");
+        for (unknown, _) in &members {
             self.errors.push(FieldError::new(
                 member(unknown),
                 "There is no field of this name.",
@@ -246,7 +250,7 @@ impl Fields {
             .and_then(|value| self.id_of(|| member("measure"), value));
         let quantity = self
             .present(|| member("quantity"), quantity)
-            .and_then(|value| match Quantity::new(value) {
+            .and_then(|value| match Quantity::new(value.into_value()) {
                 Ok(quantity) => Some(quantity),
                 Err(error) => {
                     self.wrong(member("quantity"), error.to_string());
@@ -259,7 +263,7 @@ impl Fields {
         })
     }
 
-    fn present(&mut self, pointer: impl Fn() -> Pointer, value: Option<Value>) -> Option<Value> {
+    fn present<T>(&mut self, pointer: impl Fn() -> Pointer, value: Option<T>) -> Option<T> {
         if value.is_none() {
             self.wrong(pointer(), "is missing");
         }
@@ -268,7 +272,10 @@ impl Fields {
 }
 
 /// A whole number, also where it is written as `1.5e12` or `3.0`: JSON knows one kind of number.
-fn whole_number(value: &Value) -> Option<i64> {
+fn whole_number(value: &Json<'_>) -> Option<i64> {
+    let Json::Plain(value) = value else {
+        return None;
+    };
     if let Some(integer) = value.as_i64() {
         return Some(integer);
     }

@@ -1,29 +1,80 @@
 //! Strict JSON: no member twice, no bottomless nesting, no flood of values, nothing behind the end.
 
+use std::borrow::Cow;
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::fmt;
 
 use sampler_service::problem::{Problem, ProblemType};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 use serde_json::error::Category;
-use serde_json::{Map, Value};
 
 /// The most values in one body. A value of two bytes takes a hundred in memory, so the size of a
 /// body alone is no bound on what it costs.
 const VALUES_MAX: usize = 50_000;
 
 /// Members of an event with all its fields.
-pub(crate) const EVENT_MEMBERS: usize = 9;
+const EVENT_MEMBERS: usize = 9;
+
+/// So many members are compared with each other faster than they are hashed.
+const FEW_MEMBERS: usize = 32;
 
 /// What our own checks say to serde; nobody else sees it.
 const TWICE: &str = "two members of one name";
 const TOO_MANY: &str = "too many values";
 
+/// A JSON value; texts are left where they stand in the body, if they stand there as they are.
+#[derive(Debug)]
+pub(crate) enum Json<'b> {
+    Text(Cow<'b, str>),
+    List(Vec<Json<'b>>),
+    Object(Members<'b>),
+    /// Null, a boolean or a number.
+    Plain(Value),
+}
+
+/// The members of an object, in their order, no name twice.
+pub(crate) type Members<'b> = Vec<(Cow<'b, str>, Json<'b>)>;
+
+impl Json<'_> {
+    /// A member of an object.
+    pub(crate) fn get(&self, name: &str) -> Option<&Self> {
+        let Self::Object(members) = self else {
+            return None;
+        };
+        let member = members.iter().find(|member| member.0 == name);
+        member.map(|(_, value)| value)
+    }
+
+    /// The text, if it is one.
+    pub(crate) fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The same, without the body.
+    pub(crate) fn into_value(self) -> Value {
+        match self {
+            Self::Text(text) => Value::String(text.into_owned()),
+            Self::List(items) => items.into_iter().map(Self::into_value).collect(),
+            Self::Object(members) => {
+                let member =
+                    |(name, value): (Cow<'_, str>, Self)| (name.into_owned(), value.into_value());
+                Value::Object(members.into_iter().map(member).collect())
+            }
+            Self::Plain(value) => value,
+        }
+    }
+}
+
 /// Parses a whole body.
 ///
 /// # Errors
 /// 400 where it is not JSON. What the body holds is never repeated: errors end up in logs.
-pub(crate) fn parse(bytes: &[u8]) -> Result<Value, Problem> {
+pub(crate) fn parse(bytes: &[u8]) -> Result<Json<'_>, Problem> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err(Problem::new(
             ProblemType::MalformedJson,
@@ -91,67 +142,111 @@ impl StrictVisitor<'_> {
 }
 
 impl<'de> DeserializeSeed<'de> for StrictVisitor<'_> {
-    type Value = Value;
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+    type Value = Json<'de>;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json<'de>, D::Error> {
         self.count()?;
         deserializer.deserialize_any(self)
     }
 }
 
 impl<'de> Visitor<'de> for StrictVisitor<'_> {
-    type Value = Value;
+    type Value = Json<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON")
     }
 
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
+    fn visit_unit<E>(self) -> Result<Json<'de>, E> {
+        Ok(Json::Plain(Value::Null))
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
+    fn visit_bool<E>(self, value: bool) -> Result<Json<'de>, E> {
+        Ok(Json::Plain(Value::Bool(value)))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(Value::from(value))
+    fn visit_i64<E>(self, value: i64) -> Result<Json<'de>, E> {
+        Ok(Json::Plain(Value::from(value)))
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(Value::from(value))
+    fn visit_u64<E>(self, value: u64) -> Result<Json<'de>, E> {
+        Ok(Json::Plain(Value::from(value)))
     }
 
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(Value::from(value))
+    fn visit_f64<E>(self, value: f64) -> Result<Json<'de>, E> {
+        Ok(Json::Plain(Value::from(value)))
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(Value::String(value.to_owned()))
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Json<'de>, E> {
+        Ok(Json::Text(Cow::Borrowed(text)))
     }
 
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
-        Ok(Value::String(value))
+    fn visit_str<E>(self, text: &str) -> Result<Json<'de>, E> {
+        Ok(Json::Text(Cow::Owned(text.to_owned())))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Json<'de>, A::Error> {
         let mut items = Vec::new();
         let within = Self { members: 0, ..self };
         while let Some(item) = list.next_element_seed(within)? {
             items.push(item);
         }
-        Ok(Value::Array(items))
+        Ok(Json::List(items))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Value, A::Error> {
-        let mut members = Map::with_capacity(self.members);
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Json<'de>, A::Error> {
+        let mut members = Members::with_capacity(self.members);
+        let mut names = HashSet::new();
         let within = Self { members: 0, ..self };
-        while let Some(name) = object.next_key::<String>()? {
+        while let Some(name) = object.next_key_seed(Name)? {
             let member = object.next_value_seed(within)?;
-            if members.insert(name, member).is_some() {
+            if is_twice(&members, &mut names, name.clone()) {
                 return Err(A::Error::custom(TWICE));
             }
+            members.push((name, member));
         }
-        Ok(Value::Object(members))
+        Ok(Json::Object(members))
+    }
+}
+
+/// Whether one of the members has this name already. Few are looked through; the names of many are
+/// kept in `names`.
+fn is_twice<'b>(
+    members: &[(Cow<'b, str>, Json<'b>)],
+    names: &mut HashSet<Cow<'b, str>>,
+    name: Cow<'b, str>,
+) -> bool {
+    if members.len() < FEW_MEMBERS {
+        return members.iter().any(|member| member.0 == name);
+    }
+    if names.is_empty() {
+        names.extend(members.iter().map(|member| member.0.clone()));
+    }
+    !names.insert(name)
+}
+
+/// Reads the name of a member.
+struct Name;
+
+impl<'de> DeserializeSeed<'de> for Name {
+    type Value = Cow<'de, str>;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Cow<'de, str>, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Name {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Cow<'de, str>, E> {
+        Ok(Cow::Borrowed(name))
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Cow<'de, str>, E> {
+        Ok(Cow::Owned(name.to_owned()))
     }
 }
 
@@ -174,7 +269,7 @@ mod tests {
             "z": [1, -2, 1.0, 100.0, 18_446_744_073_709_551_615_u64],
             "a": {"ü": "é\n", "n": null, "t": true},
         });
-        let value = parse(text.as_bytes()).unwrap();
+        let value = parse(text.as_bytes()).unwrap().into_value();
         assert_eq!(value, expected);
         assert!(value["z"][2].is_f64() && value["z"][0].is_i64());
     }
@@ -194,6 +289,20 @@ mod tests {
         let twice = detail(r#"{"a":{"secret":1,"secret":2}}"#);
         assert!(twice.starts_with("An object of the body has two members of one name, at line 1"));
         assert!(!twice.contains("secret"));
+        let members = |last: usize| {
+            let names = (0..100).chain([last]);
+            let members: Vec<_> = names.map(|name| format!(r#""{name}":0"#)).collect();
+            format!("{{{}}}", members.join(","))
+        };
+        for name in [0, FEW_MEMBERS - 1, FEW_MEMBERS, 99] {
+            let twice = detail(&members(name));
+            assert!(
+                twice.starts_with("An object of the body has two members"),
+                "{name}"
+            );
+        }
+        assert!(parse(members(100).as_bytes()).is_ok());
+        assert!(detail(r#"{"a":1,"\u0061":2}"#).starts_with("An object of the body has two"));
         assert!(parse(b"\"\xff\"").is_err());
     }
 }

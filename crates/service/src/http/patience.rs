@@ -35,6 +35,8 @@ struct State {
     first_byte: Option<Instant>,
     /// What has come of them.
     head: Head,
+    /// The timer of the last wait. To set one later costs next to nothing, to make one anew does.
+    sleep: Option<Pin<Box<tokio::time::Sleep>>>,
 }
 
 impl Patience {
@@ -79,13 +81,20 @@ impl Patience {
         state.waits += 1;
         state.first_byte = None;
         state.head = Head::default();
+        let sleep = state.sleep.take();
         drop(state);
         let deadline = self.deadline(since);
-        let sleep = Box::pin(tokio::time::sleep_until(deadline.into()));
+        let sleep = match sleep {
+            Some(mut sleep) => {
+                sleep.as_mut().reset(deadline.into());
+                sleep
+            }
+            None => Box::pin(tokio::time::sleep_until(deadline.into())),
+        };
         Box::pin(Wait {
             since,
             deadline,
-            sleep,
+            sleep: Some(sleep),
             patience: self.clone(),
         })
     }
@@ -110,7 +119,8 @@ impl Timer for Patience {
 struct Wait {
     since: Instant,
     deadline: Instant,
-    sleep: Pin<Box<tokio::time::Sleep>>,
+    /// There until it is given back.
+    sleep: Option<Pin<Box<tokio::time::Sleep>>>,
     patience: Patience,
 }
 
@@ -121,11 +131,21 @@ impl Future for Wait {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let deadline = self.patience.deadline(self.since);
-        if deadline != self.deadline {
-            self.deadline = deadline;
-            self.sleep.as_mut().reset(deadline.into());
+        let moved = deadline != self.deadline;
+        self.deadline = deadline;
+        let Some(sleep) = &mut self.sleep else {
+            return Poll::Ready(());
+        };
+        if moved {
+            sleep.as_mut().reset(deadline.into());
         }
-        self.sleep.as_mut().poll(context)
+        sleep.as_mut().poll(context)
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        self.patience.state().sleep = self.sleep.take();
     }
 }
 
