@@ -28,7 +28,8 @@ pub const STOP_BUDGET: Duration = Duration::from_secs(8);
 /// How much of [`STOP_BUDGET`] there is to finish what was taken in.
 pub const DRAIN_BUDGET: Duration = Duration::from_secs(7);
 
-/// What is left of the budget after draining, less a little to get out of the door.
+/// For those who are told to let go. The rest of the budget is for getting out of the door, on a
+/// machine that is busy with other things.
 const LETTING_GO: Duration = Duration::from_millis(300);
 
 /// A request to stop, and all that has to hear of it. Clones are the same.

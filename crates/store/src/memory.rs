@@ -83,8 +83,8 @@ impl SpanStore for MemoryStore {
             let state = locked(&state);
             let due = state.table.due(&query).into_iter();
             let behind = due.filter(|(place, _)| reached.as_ref() < Some(place));
-            let (places, spans): (Vec<_>, Vec<_>) = behind.take(query.page).unzip();
-            reached = places.into_iter().next_back().or(reached.take());
+            let (mut places, spans): (Vec<_>, Vec<_>) = behind.take(query.page).unzip();
+            reached = places.pop();
             spans.into_iter().cloned().collect()
         };
         stream::repeat_with(move || Ok(page()))

@@ -27,7 +27,6 @@ pub(super) struct Patience {
 }
 
 /// What is known of the connection.
-#[derive(Default)]
 struct State {
     /// How often the headers of a request have been waited for.
     waits: usize,
@@ -35,8 +34,8 @@ struct State {
     first_byte: Option<Instant>,
     /// What has come of them.
     head: Head,
-    /// The timer of the last wait. To set one later costs next to nothing, to make one anew does.
-    sleep: Option<Pin<Box<tokio::time::Sleep>>>,
+    /// The one timer of all waits. To set it later costs next to nothing, to make one anew does.
+    sleep: Pin<Box<tokio::time::Sleep>>,
 }
 
 impl Patience {
@@ -44,7 +43,12 @@ impl Patience {
         Self {
             header_read,
             idle,
-            state: Arc::default(),
+            state: Arc::new(Mutex::new(State {
+                waits: 0,
+                first_byte: None,
+                head: Head::default(),
+                sleep: Box::pin(tokio::time::sleep(header_read)),
+            })),
         }
     }
 
@@ -67,8 +71,7 @@ impl Patience {
 
     /// Until when to wait for headers that are waited for since `since`. Who has just connected
     /// wants something, so it is a slow client from the start.
-    fn deadline(&self, since: Instant) -> Instant {
-        let state = self.state();
+    fn deadline(&self, state: &State, since: Instant) -> Instant {
         match state.first_byte {
             Some(first_byte) => first_byte + self.header_read,
             None if state.waits <= 1 => since + self.header_read,
@@ -81,20 +84,9 @@ impl Patience {
         state.waits += 1;
         state.first_byte = None;
         state.head = Head::default();
-        let sleep = state.sleep.take();
         drop(state);
-        let deadline = self.deadline(since);
-        let sleep = match sleep {
-            Some(mut sleep) => {
-                sleep.as_mut().reset(deadline.into());
-                sleep
-            }
-            None => Box::pin(tokio::time::sleep_until(deadline.into())),
-        };
         Box::pin(Wait {
             since,
-            deadline,
-            sleep: Some(sleep),
             patience: self.clone(),
         })
     }
@@ -118,9 +110,6 @@ impl Timer for Patience {
 /// The wait for the headers of one request.
 struct Wait {
     since: Instant,
-    deadline: Instant,
-    /// There until it is given back.
-    sleep: Option<Pin<Box<tokio::time::Sleep>>>,
     patience: Patience,
 }
 
@@ -129,23 +118,13 @@ impl Sleep for Wait {}
 impl Future for Wait {
     type Output = ();
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let deadline = self.patience.deadline(self.since);
-        let moved = deadline != self.deadline;
-        self.deadline = deadline;
-        let Some(sleep) = &mut self.sleep else {
-            return Poll::Ready(());
-        };
-        if moved {
-            sleep.as_mut().reset(deadline.into());
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.patience.state();
+        let deadline = self.patience.deadline(&state, self.since).into();
+        if state.sleep.deadline() != deadline {
+            state.sleep.as_mut().reset(deadline);
         }
-        sleep.as_mut().poll(context)
-    }
-}
-
-impl Drop for Wait {
-    fn drop(&mut self) {
-        self.patience.state().sleep = self.sleep.take();
+        state.sleep.as_mut().poll(context)
     }
 }
 
