@@ -3,6 +3,7 @@
 //! Ownership only saves double work. That each usage counts once rests on versions and on
 //! Abacus's duplicate check, never on this.
 
+use sha1::{Digest, Sha1};
 use uuid::Uuid;
 
 use crate::Target;
@@ -35,20 +36,47 @@ fn weight(worker: &str, partition: u32) -> (u128, &str) {
     (hash(&name), worker)
 }
 
-/// A hash that is the same on every machine and in every release: that of a UUID version 5,
-/// without the bits that say so.
+/// A hash that is the same on every machine and in every release: that of a UUID version 5 in the
+/// empty namespace, without the bits that say so. Each start needs one, so it is not left to
+/// `uuid`, whose SHA-1 knows nothing of what processors have for it.
 fn hash(bytes: &[u8]) -> u128 {
-    Uuid::new_v5(&Uuid::nil(), bytes).as_u128() & 0x3fff_ffff_ffff_ffff
+    let digest = Sha1::new()
+        .chain_update(Uuid::nil())
+        .chain_update(bytes)
+        .finalize();
+    let first = digest.first_chunk().expect("20 bytes");
+    u128::from_be_bytes(*first) & 0x3fff_ffff_ffff_ffff
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Id;
 
     fn workers(count: usize) -> Vec<String> {
         (0..count)
             .map(|number| format!("worker-{number}"))
             .collect()
+    }
+
+    /// Worked out with another program, `uuid5` of Python: what is stored must be found again.
+    #[test]
+    fn the_partition_of_a_target_never_changes() {
+        let partition = |fields: [&str; 6]| {
+            let [organization, space, consumer, resource, plan, instance] = fields;
+            partition_of(&Target {
+                organization_id: Id::from_store(organization),
+                space_id: Id::from_store(space),
+                consumer_id: Id::from_store(consumer),
+                resource_id: Id::from_store(resource),
+                plan_id: Id::from_store(plan),
+                resource_instance_id: Id::from_store(instance),
+            })
+        };
+        let of = |instance| partition(["org", "space", "consumer", "postgres", "small", instance]);
+        let instances = ["instance-0", "instance-1", "instance-2", "instance-3"];
+        assert_eq!(instances.map(of), [3, 49, 50, 15]);
+        assert_eq!(partition(["ö"; 6]), 31);
     }
 
     #[test]
