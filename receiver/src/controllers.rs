@@ -49,18 +49,30 @@ impl IntoResponse for Kept {
 }
 
 /// `POST /v1/events/start`.
-pub async fn start(State(receiver): State<Arc<Receiver>>, request: Request<Body>) -> Response {
-    answer("start", receiver.start(request).await)
+pub async fn start(
+    State(receiver): State<Arc<Receiver>>,
+    grant: Grant,
+    request: Request<Body>,
+) -> Response {
+    answer("start", receiver.start(&grant, request).await)
 }
 
 /// `POST /v1/events/stop`.
-pub async fn stop(State(receiver): State<Arc<Receiver>>, request: Request<Body>) -> Response {
-    answer("stop", receiver.stop(request).await)
+pub async fn stop(
+    State(receiver): State<Arc<Receiver>>,
+    grant: Grant,
+    request: Request<Body>,
+) -> Response {
+    answer("stop", receiver.stop(&grant, request).await)
 }
 
 /// `POST /v1/mappings`.
-pub async fn map(State(receiver): State<Arc<Receiver>>, request: Request<Body>) -> Response {
-    answer("mapping", receiver.map(request).await)
+pub async fn map(
+    State(receiver): State<Arc<Receiver>>,
+    grant: Grant,
+    request: Request<Body>,
+) -> Response {
+    answer("mapping", receiver.map(&grant, request).await)
 }
 
 /// Answers, with one line in the log for what was refused.
@@ -87,19 +99,19 @@ impl Receiver {
     /// it is none of.
     async fn read<T>(
         &self,
+        grant: &Grant,
         request: Request<Body>,
         read: impl FnOnce(Json<'_>) -> Result<T, Problem>,
     ) -> Result<T, Problem> {
-        let grant = Grant::of_request(request.extensions());
         let body = body::read(request, &self.options).await?;
         let json = json::parse(&body)?;
         grant.require(json.get("resource_id").and_then(Json::as_str))?;
         read(json)
     }
 
-    async fn start(&self, request: Request<Body>) -> Result<Kept, Problem> {
+    async fn start(&self, grant: &Grant, request: Request<Body>) -> Result<Kept, Problem> {
         let _place = self.admission.other()?;
-        let event = self.read(request, event::start).await?;
+        let event = self.read(grant, request, event::start).await?;
         self.require_prepared()?;
         let now = self.clock.now();
         if !self.options.slack.admits(event.timestamp, now) {
@@ -135,9 +147,9 @@ impl Receiver {
         }
     }
 
-    async fn stop(&self, request: Request<Body>) -> Result<Kept, Problem> {
+    async fn stop(&self, grant: &Grant, request: Request<Body>) -> Result<Kept, Problem> {
         let _place = self.admission.stop()?;
-        let event = self.read(request, event::stop).await?;
+        let event = self.read(grant, request, event::stop).await?;
         self.require_prepared()?;
         let now = self.clock.now();
         if !self.options.slack.admits(event.timestamp, now) {
@@ -169,9 +181,9 @@ impl Receiver {
         }
     }
 
-    async fn map(&self, request: Request<Body>) -> Result<StatusCode, Problem> {
+    async fn map(&self, grant: &Grant, request: Request<Body>) -> Result<StatusCode, Problem> {
         let _place = self.admission.other()?;
-        let mapping = self.read(request, event::mapping).await?;
+        let mapping = self.read(grant, request, event::mapping).await?;
         let Some(provisioning) = &self.provisioning else {
             let detail = "This receiver was not told where the provisioning service is.";
             return Err(Problem::new(ProblemType::ProvisioningFailed, detail));

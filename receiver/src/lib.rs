@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::FromRef;
 use axum::routing::post;
 use sampler_abacus::Provisioning;
 use sampler_domain::{Policy, Slack};
@@ -102,8 +103,27 @@ impl Receiver {
         let routes = Router::new()
             .route("/v1/events/start", post(controllers::start))
             .route("/v1/events/stop", post(controllers::stop))
-            .route("/v1/mappings", post(controllers::map))
-            .with_state(self);
-        door.guard(routes)
+            .route("/v1/mappings", post(controllers::map));
+        let receiver = self;
+        Door::guard(routes).with_state(Api { receiver, door })
+    }
+}
+
+/// What each route is given.
+#[derive(Clone)]
+struct Api {
+    receiver: Arc<Receiver>,
+    door: Door,
+}
+
+impl FromRef<Api> for Arc<Receiver> {
+    fn from_ref(api: &Api) -> Self {
+        Self::clone(&api.receiver)
+    }
+}
+
+impl FromRef<Api> for Door {
+    fn from_ref(api: &Api) -> Self {
+        api.door.clone()
     }
 }

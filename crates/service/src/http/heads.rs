@@ -16,8 +16,10 @@ const CODING: &[u8] = b"transfer-encoding";
 pub(super) struct Head {
     place: Place,
     previous: u8,
-    /// What stands before the colon, in lower case, as far as it could be a name that counts.
-    name: Vec<u8>,
+    /// What stands before the colon, in lower case, as far as it could be a name that counts, and
+    /// how long it is: longer than there is room for, and it is none.
+    name: [u8; CODING.len()],
+    name_length: usize,
     has_length: bool,
     has_coding: bool,
     has_bare_line_feed: bool,
@@ -61,20 +63,22 @@ impl Head {
 
     fn name_goes_on(&mut self, byte: u8) {
         self.place = Place::Name;
-        if self.name.len() <= CODING.len() {
-            self.name.push(byte.to_ascii_lowercase());
+        if let Some(place) = self.name.get_mut(self.name_length) {
+            *place = byte.to_ascii_lowercase();
         }
+        self.name_length += 1;
     }
 
     fn end_name(&mut self) {
         self.place = Place::Value;
-        self.has_length |= self.name == LENGTH;
-        self.has_coding |= self.name == CODING;
+        let name = self.name.get(..self.name_length);
+        self.has_length |= name == Some(LENGTH);
+        self.has_coding |= name == Some(CODING);
     }
 
     fn end_line(&mut self) {
         self.has_bare_line_feed |= self.previous != b'\r';
-        self.name.clear();
+        self.name_length = 0;
         self.place = match self.place {
             Place::Before => Place::Before,
             Place::LineStart | Place::Behind => Place::Behind,

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Request, State};
-use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
+use axum::extract::{FromRef, FromRequestParts};
 use axum::routing::any;
 use http::HeaderMap;
 use http::header::{self, HeaderValue};
+use http::request::Parts;
 use sampler_oauth::{Claims, Keyring, Policy, Refreshed, TokenError, verify};
 use tracing::info;
 
@@ -68,28 +67,33 @@ impl Door {
         }
     }
 
-    /// Puts `routes` behind the door, and with them all else that begins with `/v1/`: who has no
-    /// token does not learn what is there.
-    pub fn guard(self, routes: Router) -> Router {
+    /// What is there of an API besides its routes: who has no token does not learn that it is not
+    /// there. Each route shows by itself that it is behind the door: it asks for a [`Grant`].
+    pub fn guard<S>(routes: Router<S>) -> Router<S>
+    where
+        S: Clone + Send + Sync + 'static,
+        Self: FromRef<S>,
+    {
         routes
-            .route("/v1/{*rest}", any(not_found))
-            .method_not_allowed_fallback(method_not_allowed)
-            .layer(middleware::from_fn_with_state(self, check))
+            .route("/v1/{*rest}", any(async |_: Grant| not_found().await))
+            .method_not_allowed_fallback(async |_: Grant| method_not_allowed().await)
     }
 }
 
-/// Looks at nothing but the headers: the body is not read before the token is believed.
-async fn check(State(door): State<Door>, mut request: Request, next: Next) -> Response {
-    let granted = match &door.0 {
-        None => Ok(Grant::Everything),
-        Some(guard) => guard.admit(request.headers()).await,
-    };
-    match granted {
-        Ok(grant) => {
-            request.extensions_mut().insert(grant);
-            next.run(request).await
+/// Comes past the door. It looks at nothing but the headers: the body is not read before the token
+/// is believed.
+impl<S> FromRequestParts<S> for Grant
+where
+    S: Send + Sync,
+    Door: FromRef<S>,
+{
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        match Door::from_ref(state).0 {
+            None => Ok(Self::Everything),
+            Some(guard) => guard.admit(&parts.headers).await,
         }
-        Err(problem) => problem.into_response(),
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use http::Extensions;
 use sampler_oauth::Claims;
 
 use super::door::forbidden;
@@ -36,13 +35,6 @@ impl Grant {
         };
         let resources: BTreeSet<_> = claims.scopes.iter().filter_map(resource).collect();
         (!resources.is_empty()).then_some(Self::Resources(resources))
-    }
-
-    /// What the door has granted to a request. One that has come past no door is granted nothing:
-    /// better a path that nobody can use than one that anybody can.
-    pub fn of_request(extensions: &Extensions) -> Self {
-        let granted = extensions.get::<Self>().cloned();
-        granted.unwrap_or_else(|| Self::Resources(BTreeSet::new()))
     }
 
     /// Lets something pass that names `resource`, or no resource at all.
@@ -114,11 +106,5 @@ mod tests {
                 .unwrap()
                 .allows(Some("postgres"))
         );
-    }
-
-    #[test]
-    fn who_has_come_past_no_door_may_nothing() {
-        let grant = Grant::of_request(&Extensions::new());
-        assert!(!grant.allows(Some("postgres")) && !grant.allows(Some("")) && !grant.allows(None));
     }
 }
