@@ -16,6 +16,7 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -226,7 +227,7 @@ impl<W: Writes> Group<W> {
         gathered.waiting.push_back(waiting);
         if gathered.slots < SLOTS {
             gathered.slots += 1;
-            tokio::spawn(work(self.clone()));
+            tokio::spawn(work(Slot::new(self.clone())));
         }
         true
     }
@@ -253,21 +254,74 @@ impl<W: Writes> Group<W> {
     }
 }
 
-/// Sends out what has gathered, until nothing is left. Called with a slot taken.
-async fn work<W: Writes>(group: Group<W>) {
-    let mut done = 0;
+/// A slot that is taken, and how many writes have gone out from it last. It is given back when
+/// nothing is left to go out, and whatever else becomes of the task that holds it.
+#[derive(Debug)]
+struct Slot<W: Writes> {
+    group: Group<W>,
+    under_way: usize,
+    is_taken: bool,
+}
+
+impl<W: Writes> Slot<W> {
+    /// A slot that counts as taken already.
+    fn new(group: Group<W>) -> Self {
+        Self {
+            group,
+            under_way: 0,
+            is_taken: true,
+        }
+    }
+
+    /// What is to go out next.
+    fn next(&mut self) -> Option<Vec<Waiting<W>>> {
+        let batch = self.group.next(self.under_way);
+        self.under_way = batch.as_ref().map_or(0, Vec::len);
+        self.is_taken = batch.is_some();
+        batch
+    }
+
+    /// Hands the slot over to a task of its own.
+    fn pass_on(&mut self) {
+        let group = self.group.clone();
+        let slot = std::mem::replace(
+            self,
+            Self {
+                group,
+                under_way: 0,
+                is_taken: false,
+            },
+        );
+        tokio::spawn(work(slot));
+    }
+}
+
+impl<W: Writes> Drop for Slot<W> {
+    fn drop(&mut self) {
+        if self.is_taken {
+            let mut gathered = self.group.lock();
+            gathered.slots -= 1;
+            gathered.under_way -= self.under_way;
+        }
+    }
+}
+
+/// Sends out what has gathered, until nothing is left.
+async fn work<W: Writes>(mut slot: Slot<W>) {
+    let (writes, patience) = (Arc::clone(&slot.group.writes), slot.group.patience);
     loop {
         // Who is about to ask, because its request is read already, is to come along.
         tokio::task::yield_now().await;
-        let Some(batch) = group.next(done) else {
+        let Some(batch) = slot.next() else {
             return;
         };
-        done = batch.len();
-        let writes = Arc::clone(&group.writes);
-        let settling = tokio::spawn(async move { settle(&*writes, batch, None).await });
-        // A link that swallows the answer must not keep the slot. The command goes on by itself:
-        // a call of the driver that is dropped can leave its connection in a bad state.
-        drop(timeout(group.patience, settling).await);
+        let mut settling = pin!(settle(&*writes, batch, None));
+        if timeout(patience, &mut settling).await.is_err() {
+            // A link that swallows the answer must not keep the slot. The command goes on: a call
+            // of the driver that is dropped can leave its connection in a bad state.
+            slot.pass_on();
+            return settling.await;
+        }
     }
 }
 

@@ -7,7 +7,6 @@ use async_trait::async_trait;
 use bson::raw::RawDocumentBuf;
 use bson::{Document, doc, rawdoc};
 use futures_util::stream::{self, StreamExt};
-use mongodb::error::Error;
 use sampler_domain::{Span, StartEvent, Timestamp};
 use sampler_store::{NewSpan, Started, StoreError};
 
@@ -63,8 +62,9 @@ impl Writes for Starts {
     async fn write(&self, batch: &[Arc<Opening>]) -> Result<Vec<Verdict<Started>>, Fault> {
         if let [opening] = batch
             && !opening.new.may_overlap
+            && let Some(verdict) = self.insert_alone(opening).await?
         {
-            return Ok(vec![self.insert_alone(opening).await?]);
+            return Ok(vec![verdict]);
         }
         let mut found: Vec<Verdict<Started>> = self
             .previous_ends(batch)
@@ -136,28 +136,23 @@ impl Starts {
         Self { link }
     }
 
-    /// Inserts one span, unless one of its target ends after it starts, with a single statement:
-    /// an update of such a span that changes nothing, or else inserts the new one.
-    async fn insert_alone(&self, opening: &Opening) -> Result<Verdict<Started>, Fault> {
+    /// Inserts one span with a single statement: an update of a span of its instance that ends after
+    /// it starts, which changes nothing, or else inserts the new one. Nothing where there is such a
+    /// span: whether it is of the same target takes a closer look.
+    async fn insert_alone(&self, opening: &Opening) -> Result<Option<Verdict<Started>>, Fault> {
         let span = &opening.new.span;
-        let filter = RawDocumentBuf::try_from(&ends_after_start(span)).map_err(Error::from)?;
         let statement = rawdoc! {
-            "q": filter,
+            "q": { "target.resource_instance_id": instance(span), "end": { "$gt": span.start.as_millis() } },
             "u": { "$setOnInsert": opening.document.clone() },
             "upsert": true,
             "hint": "previous_end",
         };
         let updated = self.link.update([&statement]).await?;
         if let Some((_, fault)) = updated.failed.into_iter().next() {
-            return Ok(Verdict::failed(fault));
+            return Ok(Some(Verdict::failed(fault)));
         }
-        if updated.made == 1 {
-            return Ok(Verdict::Settled(Started::Opened));
-        }
-        let end = self.previous_end(span).await?;
-        Ok(end.map_or(Verdict::Open, |until| {
-            Verdict::Unless(Started::Overlaps { until })
-        }))
+        let made = Verdict::Settled(Started::Opened);
+        Ok((updated.made == 1).then_some(made))
     }
 
     /// For each start, the end of a span of its target that ends after it, if there is one.

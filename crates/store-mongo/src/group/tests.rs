@@ -30,6 +30,8 @@ enum End {
     RefusedWith(u32),
     /// Nobody can be reached.
     Unavailable,
+    /// Nobody has thought of that.
+    Panic,
 }
 
 /// What the writes did, and what they are told to do.
@@ -118,6 +120,7 @@ impl Writes for Scripted {
                 Ok(numbers.into_iter().map(Verdict::Settled).collect())
             }
             End::Unavailable => Err(fault(unreachable().await)),
+            End::Panic => panic!("on purpose"),
         }
     }
 
@@ -404,6 +407,19 @@ async fn a_command_that_never_ends_keeps_no_slot() {
         assert!(matches!(answer, Err(StoreError::Unknown(_))), "{answer:?}");
     }
     company.permits.add_permits(SLOTS + 1);
+    assert_eq!(company.submit(0, 1).await.unwrap().unwrap(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_that_panics_keeps_no_slot() {
+    let script = Script::of([End::Panic; SLOTS].into_iter().chain([End::Done]));
+    let company = company(&script, 0);
+    let occupants = company.occupied(&script).await;
+    company.permits.add_permits(SLOTS + 1);
+    for occupant in occupants {
+        let answer = occupant.await.unwrap();
+        assert!(matches!(answer, Err(StoreError::Unknown(_))), "{answer:?}");
+    }
     assert_eq!(company.submit(0, 1).await.unwrap().unwrap(), 0);
 }
 

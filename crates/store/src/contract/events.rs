@@ -109,6 +109,24 @@ pub async fn fault_12_a_start_inside_the_previous_span_is_refused(store: &Shared
     assert_eq!(start(store, None, "i", hour).await, Started::AlreadyOpen);
 }
 
+/// An instance that changes its plan is another target.
+pub async fn a_span_of_another_plan_of_the_instance_is_no_previous_one(store: &Shared) {
+    let store = &**store;
+    assert_eq!(start(store, None, "i", 0).await, Started::Opened);
+    assert_eq!(stop(store, None, "i", 2 * MINUTE).await, Stopped::Ended);
+    let with_plan = |plan: &str, millis| {
+        let mut event = start_event(None, "i", millis);
+        event.target.plan_id = id(plan);
+        new_span(event)
+    };
+    let started = async |new| store.start(new).await.expect("the store answers");
+    assert_eq!(started(with_plan("b", MINUTE)).await, Started::Opened);
+    assert_eq!(started(with_plan("b", MINUTE)).await, Started::AlreadyOpen);
+    let until = at(2 * MINUTE);
+    let overlaps = Started::Overlaps { until };
+    assert_eq!(start(store, None, "i", MINUTE).await, overlaps);
+}
+
 pub async fn an_update_is_a_stop_and_a_start_at_one_moment(store: &Shared) {
     let store = &**store;
     assert_eq!(start(store, Some("a"), "i", 0).await, Started::Opened);

@@ -21,6 +21,7 @@ macro_rules! store_contract_tests {
             a_second_start_of_an_open_target_is_refused
             fault_4_a_start_id_seen_before_is_refused_and_the_fields_are_named
             fault_12_a_start_inside_the_previous_span_is_refused
+            a_span_of_another_plan_of_the_instance_is_no_previous_one
             an_update_is_a_stop_and_a_start_at_one_moment
             a_stop_ends_the_open_span_alone
             a_repeated_stop_is_recognised_at_any_later_time
