@@ -56,6 +56,8 @@ pub(crate) enum System {
     OneWrite,
     /// Batches, by the driver alone.
     Ceiling,
+    /// Nothing is written: the simplest HTTP handler that there can be answers at once.
+    HttpAlone,
 }
 
 /// What came of all runs of events.
@@ -65,6 +67,9 @@ pub(crate) struct Receiver {
     pub(crate) closed: Vec<Run>,
     /// So many a second.
     pub(crate) open: Vec<Run>,
+    /// As many as there can be over the fewest connections, while somebody reads the server's log.
+    #[serde(default)]
+    pub(crate) followed: Vec<Run>,
 }
 
 /// One run of events.
@@ -205,7 +210,7 @@ impl Run {
         let spent = &outcome.spent;
         let each = |seconds: f64| tenths(seconds * 1e6 / outcome.events.max(1) as f64);
         let millis_at = |per_mille| thousandths(outcome.latencies.millis_at(per_mille));
-        let has_program = matches!(system, System::Sampler | System::OneWriteHttp);
+        let has_program = !matches!(system, System::OneWrite | System::Ceiling);
         Self {
             system,
             mix,

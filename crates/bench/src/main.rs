@@ -53,13 +53,17 @@ enum Hidden {
     /// Takes events, each with one write.
     #[command(name = programs::ONE_WRITE, hide = true)]
     OneWrite,
+    /// Takes events, and does nothing with them.
+    #[command(name = programs::HTTP_ALONE, hide = true)]
+    HttpAlone,
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match (&cli.command, cli.render) {
-        (Some(Hidden::OneWrite), _) => baseline::server::serve().await,
+        (Some(Hidden::OneWrite), _) => baseline::server::one_write().await,
+        (Some(Hidden::HttpAlone), _) => baseline::server::http_alone().await,
         (None, true) => output::render_published(),
         (None, false) => tokio::select! {
             result = measure(&cli) => result,

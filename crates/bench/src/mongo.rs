@@ -8,12 +8,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use futures_util::{StreamExt, TryStreamExt, stream};
-use mongodb::options::{ClientOptions, CollectionOptions, WriteConcern};
+use mongodb::options::{ClientOptions, CollectionOptions, CursorType, WriteConcern};
 use mongodb::{Client, Collection, Database};
 use sampler_store_mongo::{MongoOptions, MongoStore};
 use sampler_testkit::mongod::{Options, ReplicaSet, find};
 use sampler_testkit::target_dir;
 use tempfile::TempDir;
+use tokio::task::JoinHandle;
 
 use crate::document::Documents;
 use crate::template::{Template, Values};
@@ -149,6 +150,26 @@ impl Server {
         Ok(())
     }
 
+    /// Reads the log from now on, as each other member of a set does all the time.
+    ///
+    /// Before a write counts as durable, the server makes sure that no hole is left in its log
+    /// before it. Where nobody reads the log, it waits up to a millisecond with that for more
+    /// writes to come.
+    pub(crate) async fn read_log(&self) -> Result<LogReader> {
+        let log = self.client.database("local").collection("oplog.rs");
+        let last = log.find_one(doc! {}).sort(doc! { "$natural": -1 }).await;
+        let last: Option<Document> = last.context("the end of the log")?;
+        let last = last.context("an empty log")?;
+        // It is the reading that counts, so nothing needs to be sent.
+        let nothing = doc! { "ts": { "$gt": last.get_timestamp("ts")? }, "ns": "nowhere" };
+        let reading = log.find(nothing).cursor_type(CursorType::TailableAwait);
+        let mut reading = reading.await.context("reading the log")?;
+        Ok(LogReader(tokio::spawn(async move {
+            while reading.advance().await? {}
+            Ok(())
+        })))
+    }
+
     /// What it has been asked to do so far.
     pub(crate) async fn commands(&self) -> Result<Commands> {
         let only = doc! { "serverStatus": 1, "metrics": 1, "repl": 0, "locks": 0 };
@@ -161,6 +182,19 @@ impl Server {
     pub(crate) async fn stop(self) -> Result<()> {
         // Not cleanly: nothing in it is needed any more.
         self.set.kill(0).await
+    }
+}
+
+/// Somebody who reads the log of a server.
+#[derive(Debug)]
+pub(crate) struct LogReader(JoinHandle<Result<()>>);
+
+impl LogReader {
+    /// Ends it. What was measured meanwhile counts only if it was there all the time.
+    pub(crate) fn stop(self) -> Result<()> {
+        ensure!(!self.0.is_finished(), "nobody reads the log any more");
+        self.0.abort();
+        Ok(())
     }
 }
 

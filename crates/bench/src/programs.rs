@@ -11,6 +11,8 @@ use crate::load::http::Connection;
 
 /// What our own program is told to be the server of one write per event.
 pub(crate) const ONE_WRITE: &str = "one-write";
+/// What it is told to be the server that writes nothing.
+pub(crate) const HTTP_ALONE: &str = "http-alone";
 /// How long a program may take until it takes events.
 const READY_LIMIT: Duration = Duration::from_secs(30);
 /// Requests in flight that the receiver takes, beyond the most connections there are here.
@@ -28,9 +30,18 @@ pub(crate) async fn receiver(uri: &str) -> Result<Program> {
 
 /// Starts the server of one write per event on that database.
 pub(crate) async fn one_write(uri: &str) -> Result<Program> {
+    ready(own(ONE_WRITE)?.env("DB_URI", uri)).await
+}
+
+/// Starts the server that writes nothing.
+pub(crate) async fn http_alone() -> Result<Program> {
+    ready(own(HTTP_ALONE)?).await
+}
+
+/// Our own program as what it is told to be.
+fn own(name: &str) -> Result<Launch> {
     let own = std::env::current_exe().context("our own program")?;
-    let launch = Launch::new(ONE_WRITE).path(own).arg(ONE_WRITE);
-    ready(launch.env("DB_URI", uri)).await
+    Ok(Launch::new(name).path(own).arg(name))
 }
 
 /// Starts workers on that database, which post to that Abacus.

@@ -134,6 +134,11 @@ impl ScaleArguments {
 }
 
 impl Scale {
+    /// The fewest connections that are measured.
+    pub(crate) fn fewest_connections(&self) -> usize {
+        self.connections.iter().copied().min().unwrap_or(1)
+    }
+
     /// The most connections that are measured.
     pub(crate) fn most_connections(&self) -> usize {
         self.connections.iter().copied().max().unwrap_or(1)

@@ -1,5 +1,5 @@
 //! One write per event behind HTTP: the simplest handler that there can be. It checks nothing but
-//! what serde and the unique indexes do.
+//! what serde and the unique indexes do. And the same without the write.
 
 use std::sync::Arc;
 
@@ -39,8 +39,8 @@ struct Measure {
     quantity: i64,
 }
 
-/// Serves until it is killed; the database is named in `DB_URI`.
-pub(crate) async fn serve() -> Result<()> {
+/// Writes each event until it is killed; the database is named in `DB_URI`.
+pub(crate) async fn one_write() -> Result<()> {
     let uri = std::env::var("DB_URI").context("DB_URI")?;
     let client = client(&uri, POOL_SIZE).await?;
     let database = client.default_database().context("no database in DB_URI")?;
@@ -48,8 +48,19 @@ pub(crate) async fn serve() -> Result<()> {
     let routes = Router::new()
         .route("/v1/events/start", post(start))
         .route("/v1/events/stop", post(end))
-        .route("/healthz/ready", get(async || StatusCode::OK))
         .with_state(Arc::new(spans));
+    serve(routes).await
+}
+
+/// Reads each event until it is killed, and does nothing with it.
+pub(crate) async fn http_alone() -> Result<()> {
+    let read = || post(async |_: Json<Event>| StatusCode::CREATED);
+    let routes = Router::new().route("/v1/events/start", read());
+    serve(routes.route("/v1/events/stop", read())).await
+}
+
+async fn serve(routes: Router) -> Result<()> {
+    let routes = routes.route("/healthz/ready", get(async || StatusCode::OK));
     let listener = TcpListener::bind("127.0.0.1:0").await.context("a port")?;
     let address = listener.local_addr().context("the address")?;
     println!(r#"{{"message":"listening","address":"{address}"}}"#);

@@ -290,7 +290,7 @@ mod tests {
         ];
         let svg = receiver(&Receiver {
             closed,
-            open: Vec::new(),
+            ..Receiver::default()
         });
         for number in ["12,345", "6,789", "30,303"] {
             assert!(svg.contains(number), "{number}");

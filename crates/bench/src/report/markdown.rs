@@ -80,7 +80,23 @@ fn of_receiver(figures: &Receiver) -> String {
             continue;
         }
         let _ = writeln!(text, "**{}**, as many as there can be:\n", title(mix));
-        text.push_str(&rates(&runs));
+        let connections = |run: &Run| run.connections.to_string();
+        text.push_str(&rates(("Connections", connections), &runs));
+        text.push_str(&limits(&runs));
+    }
+    if let Some(run) = figures.followed.first() {
+        let _ = writeln!(
+            text,
+            "**{}, while somebody reads the server's log**, as the other members of a set do all \
+             the time:\n",
+            match run.connections {
+                1 => "One after the other".to_owned(),
+                connections => format!("Over {connections} connections"),
+            }
+        );
+        let runs: Vec<&Run> = figures.followed.iter().collect();
+        let mix = |run: &Run| title(run.mix).to_owned();
+        text.push_str(&rates(("Events", mix), &runs));
     }
     if !figures.closed.is_empty() {
         text.push_str("**What an event costs**, processor time in µs:\n\n");
@@ -110,6 +126,7 @@ fn system_name(system: System) -> &'static str {
         System::OneWriteHttp => "one write per event, HTTP",
         System::OneWrite => "one write per event, driver alone",
         System::Ceiling => "batches, driver alone",
+        System::HttpAlone => "HTTP that writes nothing",
     }
 }
 
@@ -128,31 +145,33 @@ fn latencies(run: &Run) -> String {
     )
 }
 
-/// One row for each number of connections, with all systems side by side.
-fn rates(runs: &[&Run]) -> String {
-    let of = |system, connections| {
+/// One row for each of Sampler's runs, with all systems side by side. What comes first says which
+/// it is.
+fn rates((what, which): (&str, impl Fn(&Run) -> String), runs: &[&Run]) -> String {
+    let of = |system, beside: &Run| {
+        let key = |run: &Run| (run.mix, run.connections);
         let mut runs = runs.iter();
-        runs.find(|run| run.system == system && run.connections == connections)
+        runs.find(|run| run.system == system && key(run) == key(beside))
     };
     let mut rows = Vec::new();
     for ours in runs.iter().filter(|run| run.system == System::Sampler) {
         let mut row = vec![
-            ours.connections.to_string(),
+            which(ours),
             format!("**{}**", grouped(ours.per_second)),
             latencies(ours),
         ];
         for system in [System::OneWriteHttp, System::OneWrite] {
-            let other = of(system, ours.connections);
+            let other = of(system, ours);
             row.push(other.map_or(String::new(), |run| grouped(run.per_second)));
             row.push(other.map_or(String::new(), |run| latencies(run)));
         }
-        let http = of(System::OneWriteHttp, ours.connections);
+        let http = of(System::OneWriteHttp, ours);
         let ratio = http.map(|http| ours.per_second / http.per_second);
         row.push(ratio.map_or(String::new(), |ratio| format!("{} ×", rounded(ratio))));
         rows.push(row);
     }
     let header = [
-        "Connections",
+        what,
         "Sampler /s",
         "p50 / p99 / p99.9 ms",
         "One write, HTTP /s",
@@ -161,16 +180,42 @@ fn rates(runs: &[&Run]) -> String {
         "p50 / p99 / p99.9 ms",
         "Sampler against HTTP",
     ];
-    let ceiling = runs.iter().find(|run| run.system == System::Ceiling);
-    let ceiling = ceiling.map_or(String::new(), |run| {
-        format!(
-            "The server's ceiling, in batches of 64 with {} in flight and without HTTP: **{}** a \
-             second.\n\n",
-            run.connections,
-            grouped(run.per_second)
-        )
-    });
-    format!("{}{ceiling}", table(&header, 0, &rows))
+    table(&header, usize::from(what != "Connections"), &rows)
+}
+
+/// What the server and the HTTP layer take, each by itself, and what both allow together.
+fn limits(runs: &[&Run]) -> String {
+    let of = |system| runs.iter().find(|run| run.system == system);
+    let Some(ceiling) = of(System::Ceiling) else {
+        return String::new();
+    };
+    let mut text = format!(
+        "The server's ceiling, in batches of 64 with {} in flight and without HTTP: **{}** a \
+         second.",
+        ceiling.connections,
+        grouped(ceiling.per_second)
+    );
+    let ours = |http: &Run| {
+        let mut runs = runs.iter();
+        runs.find(|run| run.system == System::Sampler && run.connections == http.connections)
+    };
+    if let Some(http) = of(System::HttpAlone)
+        && let Some(ours) = ours(http)
+    {
+        let together = 1.0 / (1.0 / ceiling.per_second + 1.0 / http.per_second);
+        let _ = write!(
+            text,
+            " HTTP alone, over {} connections, with nothing written: **{}** a second. Who had \
+             nothing to do but the one and the other for each start, on the same processors, would \
+             take **{}** a second, which is {} % of the ceiling; Sampler takes {} % of that.",
+            http.connections,
+            grouped(http.per_second),
+            grouped(together),
+            rounded(100.0 * together / ceiling.per_second),
+            rounded(100.0 * ours.per_second / together),
+        );
+    }
+    text + "\n\n"
 }
 
 fn costs(runs: &[Run]) -> String {
@@ -376,15 +421,28 @@ mod tests {
             run(System::OneWriteHttp, Mix::Starts, 64, 4_000.0),
             run(System::OneWrite, Mix::Starts, 64, 5_000.0),
             run(System::Ceiling, Mix::Starts, 4, 30_000.0),
+            run(System::HttpAlone, Mix::Starts, 64, 60_000.0),
+        ];
+        let followed = vec![
+            run(System::Sampler, Mix::Stops, 1, 1_000.0),
+            run(System::OneWriteHttp, Mix::Stops, 1, 500.0),
         ];
         let text = of_receiver(&Receiver {
             closed,
             open: Vec::new(),
+            followed,
         });
         let row = "| 64 | **10,000** | 0.10 / 0.30 / 0.50 | 4,000 | 0.25 / 0.75 / 1.25 | 5,000 | \
                    0.20 / 0.60 / 1.00 | 2.50 × |";
         assert!(text.contains(row), "{text}");
         assert!(text.contains("**30,000** a second"), "{text}");
+        // A thirty-thousandth and a sixty-thousandth of a second are a twenty-thousandth.
+        let both =
+            "**20,000** a second, which is 66.7 % of the ceiling; Sampler takes 50.0 % of that.";
+        assert!(text.contains(both), "{text}");
+        let followed = "| Stops | **1,000** | 1.00 / 3.00 / 5.00 | 500 | 2.00 / 6.00 / 10.0 |  |  | \
+                        2.00 × |";
+        assert!(text.contains(followed), "{text}");
         for table in text.split("\n\n").filter(|part| part.starts_with('|')) {
             let mut columns = table.lines().map(|line| line.matches('|').count());
             let first = columns.next();

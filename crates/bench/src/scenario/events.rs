@@ -61,6 +61,7 @@ impl EventRun {
         let program = match self.system {
             System::Sampler => Some(programs::receiver(&spans.uri).await?),
             System::OneWriteHttp => Some(programs::one_write(&spans.uri).await?),
+            System::HttpAlone => Some(programs::http_alone().await?),
             System::OneWrite | System::Ceiling => None,
         };
         server.settle().await?;

@@ -17,6 +17,9 @@ const CEILING_CONNECTIONS: usize = 256;
 /// What part of the most that there can be is sent then.
 const OPEN_SHARE: f64 = 0.5;
 
+/// What stands side by side.
+const SYSTEMS: [System; 3] = [System::Sampler, System::OneWriteHttp, System::OneWrite];
+
 /// Runs everything.
 pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Receiver> {
     let mut figures = Receiver::default();
@@ -24,15 +27,25 @@ pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Receiver> {
         eprintln!("  {mix:?}, as many as there can be");
         let beside_ceiling = nearest(scale, CEILING_CONNECTIONS);
         for connections in scale.connections.iter().copied() {
-            let systems = [System::Sampler, System::OneWriteHttp, System::OneWrite];
             let run = |system| event_run(scale, system, mix, connections, None);
-            let mut runs = systems.map(run).to_vec();
+            let mut runs = SYSTEMS.map(run).to_vec();
             if connections == beside_ceiling {
                 runs.push(event_run(scale, System::Ceiling, mix, IN_FLIGHT, None));
+                if mix == Mix::Starts {
+                    runs.push(run(System::HttpAlone));
+                }
             }
             figures.closed.extend(rounds(server, scale, &runs).await?);
         }
     }
+    let reader = server.read_log().await?;
+    for mix in scale.mixes.iter().copied() {
+        eprintln!("  {mix:?}, one after the other, while the log is read");
+        let run = |system| event_run(scale, system, mix, scale.fewest_connections(), None);
+        let runs = SYSTEMS.map(run);
+        figures.followed.extend(rounds(server, scale, &runs).await?);
+    }
+    reader.stop()?;
     for mix in scale.mixes.iter().copied() {
         eprintln!("  {mix:?}, so many a second");
         let runs = open_runs(scale, &figures.closed, mix);
