@@ -142,7 +142,10 @@ impl Starts {
     async fn insert_alone(&self, opening: &Opening) -> Result<Option<Verdict<Started>>, Fault> {
         let span = &opening.new.span;
         let statement = rawdoc! {
-            "q": { "target.resource_instance_id": instance(span), "end": { "$gt": span.start.as_millis() } },
+            "q": {
+                "target.resource_instance_id": instance(span),
+                "end": { "$gt": span.start.as_millis() },
+            },
             "u": { "$setOnInsert": opening.document.clone() },
             "upsert": true,
             "hint": "previous_end",

@@ -67,8 +67,8 @@ impl Door {
         }
     }
 
-    /// What is there of an API besides its routes: who has no token does not learn that it is not
-    /// there. Each route shows by itself that it is behind the door: it asks for a [`Grant`].
+    /// Puts all else that begins with `/v1/` behind the door of `routes`: who has no token does not
+    /// learn what is there. A route is behind it by itself, because it asks for a [`Grant`].
     pub fn guard<S>(routes: Router<S>) -> Router<S>
     where
         S: Clone + Send + Sync + 'static,
