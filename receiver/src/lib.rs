@@ -2,9 +2,9 @@
 //! (sections 3, 6.1 and 6.2 of the paper). It is stateless; any number of instances share a store.
 //!
 //! A request goes through these, in this order: the door of `sampler_service::security` (who is
-//! it?), [`admission`] (is there room?), [`body`] (is it of
-//! a fit size?), [`json`] (is it JSON?), [`event`] (are the fields what they should be?), the slack,
-//! the store. What it is answered is decided in [`controllers`].
+//! it?), [`admission`] (is there room?), [`body`] (is it of a fit size?), [`json`] (is it JSON?),
+//! [`event`] (are the fields what they should be?), the slack, the store. What it is answered is
+//! decided in [`controllers`].
 
 pub mod admission;
 mod body;

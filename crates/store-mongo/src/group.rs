@@ -283,15 +283,9 @@ impl<W: Writes> Slot<W> {
 
     /// Hands the slot over to a task of its own.
     fn pass_on(&mut self) {
-        let group = self.group.clone();
-        let slot = std::mem::replace(
-            self,
-            Self {
-                group,
-                under_way: 0,
-                is_taken: false,
-            },
-        );
+        self.is_taken = false;
+        let mut slot = Self::new(self.group.clone());
+        slot.under_way = self.under_way;
         tokio::spawn(work(slot));
     }
 }

@@ -81,7 +81,7 @@ fn of_receiver(figures: &Receiver) -> String {
         }
         let _ = writeln!(text, "**{}**, as many as there can be:\n", title(mix));
         let connections = |run: &Run| run.connections.to_string();
-        text.push_str(&rates(("Connections", connections), &runs));
+        text.push_str(&rates(("Connections", 0), connections, &runs));
         text.push_str(&limits(&runs));
     }
     if let Some(run) = figures.followed.first() {
@@ -96,7 +96,7 @@ fn of_receiver(figures: &Receiver) -> String {
         );
         let runs: Vec<&Run> = figures.followed.iter().collect();
         let mix = |run: &Run| title(run.mix).to_owned();
-        text.push_str(&rates(("Events", mix), &runs));
+        text.push_str(&rates(("Events", 1), mix, &runs));
     }
     if !figures.closed.is_empty() {
         text.push_str("**What an event costs**, processor time in µs:\n\n");
@@ -145,9 +145,9 @@ fn latencies(run: &Run) -> String {
     )
 }
 
-/// One row for each of Sampler's runs, with all systems side by side. What comes first says which
-/// it is.
-fn rates((what, which): (&str, impl Fn(&Run) -> String), runs: &[&Run]) -> String {
+/// One row for each of Sampler's runs, with all systems side by side. The first column says which it
+/// is; beside its name stands how many columns of texts that makes.
+fn rates((name, texts): (&str, usize), which: impl Fn(&Run) -> String, runs: &[&Run]) -> String {
     let of = |system, beside: &Run| {
         let key = |run: &Run| (run.mix, run.connections);
         let mut runs = runs.iter();
@@ -171,7 +171,7 @@ fn rates((what, which): (&str, impl Fn(&Run) -> String), runs: &[&Run]) -> Strin
         rows.push(row);
     }
     let header = [
-        what,
+        name,
         "Sampler /s",
         "p50 / p99 / p99.9 ms",
         "One write, HTTP /s",
@@ -180,7 +180,7 @@ fn rates((what, which): (&str, impl Fn(&Run) -> String), runs: &[&Run]) -> Strin
         "p50 / p99 / p99.9 ms",
         "Sampler against HTTP",
     ];
-    table(&header, usize::from(what != "Connections"), &rows)
+    table(&header, texts, &rows)
 }
 
 /// What the server and the HTTP layer take, each by itself, and what both allow together.

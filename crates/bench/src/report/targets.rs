@@ -48,8 +48,8 @@ fn of_receiver(figures: &Receiver) -> Vec<Target> {
     found.into_iter().flatten().collect()
 }
 
-fn find(figures: &Receiver, system: System, mix: Mix, connections: usize) -> Option<&Run> {
-    let mut runs = figures.closed.iter();
+fn find(runs: &[Run], system: System, mix: Mix, connections: usize) -> Option<&Run> {
+    let mut runs = runs.iter();
     runs.find(|run| (run.system, run.mix, run.connections) == (system, mix, connections))
 }
 
@@ -63,7 +63,7 @@ fn name(mix: Mix) -> &'static str {
 
 /// So many times the rate of one write per event, with 256 connections.
 fn times(figures: &Receiver, mix: Mix, factor: f64) -> Option<Target> {
-    let rate = |system| Some(find(figures, system, mix, 256)?.per_second);
+    let rate = |system| Some(find(&figures.closed, system, mix, 256)?.per_second);
     let (ours, http) = (rate(System::Sampler)?, rate(System::OneWriteHttp)?);
     let driver = rate(System::OneWrite)?;
     Some(Target {
@@ -84,7 +84,7 @@ fn times(figures: &Receiver, mix: Mix, factor: f64) -> Option<Target> {
 }
 
 fn of_ceiling(figures: &Receiver) -> Option<Target> {
-    let ours = find(figures, System::Sampler, Mix::Starts, 256)?.per_second;
+    let ours = find(&figures.closed, System::Sampler, Mix::Starts, 256)?.per_second;
     let mut runs = figures.closed.iter();
     let ceiling = runs.find(|run| (run.system, run.mix) == (System::Ceiling, Mix::Starts))?;
     let share = 100.0 * ours / ceiling.per_second;
@@ -103,7 +103,7 @@ fn of_ceiling(figures: &Receiver) -> Option<Target> {
 }
 
 fn slowest(figures: &Receiver, mix: Mix) -> Option<Target> {
-    let p99 = |system| Some(find(figures, system, mix, 64)?.p99_ms);
+    let p99 = |system| Some(find(&figures.closed, system, mix, 64)?.p99_ms);
     let (ours, http) = (p99(System::Sampler)?, p99(System::OneWriteHttp)?);
     let driver = p99(System::OneWrite)?;
     Some(Target {
@@ -123,11 +123,7 @@ fn slowest(figures: &Receiver, mix: Mix) -> Option<Target> {
 
 /// Where the server's log is read, as it is in any set with more than one member.
 fn lone(figures: &Receiver, mix: Mix) -> Option<Target> {
-    let p50 = |runs: &[Run], system| {
-        let mut runs = runs.iter();
-        let run = runs.find(|run| (run.system, run.mix, run.connections) == (system, mix, 1))?;
-        Some(run.p50_ms)
-    };
+    let p50 = |runs, system| Some(find(runs, system, mix, 1)?.p50_ms);
     let both = |runs| {
         Some((
             p50(runs, System::Sampler)?,

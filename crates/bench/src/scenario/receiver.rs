@@ -40,7 +40,7 @@ pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Receiver> {
     }
     let reader = server.read_log().await?;
     for mix in scale.mixes.iter().copied() {
-        eprintln!("  {mix:?}, one after the other, while the log is read");
+        eprintln!("  {mix:?}, over the fewest connections, while the log is read");
         let run = |system| event_run(scale, system, mix, scale.fewest_connections(), None);
         let runs = SYSTEMS.map(run);
         figures.followed.extend(rounds(server, scale, &runs).await?);
