@@ -156,8 +156,9 @@ async fn a_shadow_knows_the_faults_of_an_original_by_name_and_tells_of_the_rest(
     assert_eq!(told.len(), 1, "each is told once: {told:?}");
     drop(here);
 
-    // A dimension that is not the original's is what most likely is set wrongly.
-    let wrong = shadow(&world, "day").await;
+    // A dimension that is not the original's is what most likely is set wrongly. A finer one is told
+    // from it at any time of the day; a day's window ends where the last hour of the day does.
+    let wrong = shadow(&world, "minute").await;
     until_looked(&wrong, |round| count(round, "differences") > 1).await;
     let told = wrong.logs_of("an original decided otherwise");
     let says = |line: &Value| {
