@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bson::raw::RawDocumentBuf;
-use bson::{Bson, Document, doc, rawdoc};
+use bson::{Bson, Document, doc};
 use futures_util::TryStreamExt;
 use mongodb::error::{Error, ErrorKind, WriteFailure};
 use mongodb::options::{FindOptions, Hint};
@@ -158,34 +158,6 @@ impl Link {
         Ok(found?)
     }
 
-    /// The documents that match by an index, mostly none, as a majority has them, with one command:
-    /// what goes with each batch of a busy receiver is to cost neither side a cursor. Unlike
-    /// [`find`](Self::find), the driver does not repeat it.
-    pub(crate) async fn find_few(
-        &self,
-        filter: RawDocumentBuf,
-        limit: usize,
-        index: &str,
-    ) -> Result<Vec<Document>, Fault> {
-        let command = rawdoc! {
-            "find": self.spans.name(),
-            "filter": filter,
-            "hint": index,
-            "limit": i64::try_from(limit).unwrap_or(i64::MAX),
-            "singleBatch": true,
-            "readConcern": { "level": "majority" },
-            "maxTimeMS": self.time_limit_millis(),
-        };
-        let answer = self.database.run_raw_command(command).await?;
-        let found = first_batch(answer);
-        found.ok_or_else(|| Error::custom("the answer to a search holds no documents").into())
-    }
-
-    /// ms.
-    fn time_limit_millis(&self) -> i64 {
-        i64::try_from(self.time_limit.as_millis()).unwrap_or(i64::MAX)
-    }
-
     /// Inserts documents with one command, each whatever becomes of the others.
     pub(crate) async fn insert(
         &self,
@@ -216,7 +188,7 @@ impl Link {
             collection: self.spans.name(),
             list,
             items: items.into_iter().collect(),
-            time_limit: self.time_limit_millis(),
+            time_limit: i64::try_from(self.time_limit.as_millis()).unwrap_or(i64::MAX),
         };
         let command = command.document().map_err(Error::from)?;
         let answer = self.database.run_raw_command(command).await;
@@ -228,21 +200,6 @@ impl Link {
         let answer = self.database.run_command(doc! { "ping": 1 }).await;
         Ok(answer.map(drop)?)
     }
-}
-
-/// The documents in the answer to a `find` command.
-fn first_batch(mut answer: Document) -> Option<Vec<Document>> {
-    let Bson::Document(mut cursor) = answer.remove("cursor")? else {
-        return None;
-    };
-    let Bson::Array(found) = cursor.remove("firstBatch")? else {
-        return None;
-    };
-    let document = |found| match found {
-        Bson::Document(document) => Some(document),
-        _ => None,
-    };
-    found.into_iter().map(document).collect()
 }
 
 /// An `insert` or `update` command.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bson::raw::{RawArrayBuf, RawDocumentBuf};
+use bson::raw::RawDocumentBuf;
 use bson::{Document, doc, rawdoc};
 use futures_util::stream::{self, StreamExt};
 use sampler_domain::{Span, StartEvent, Timestamp};
@@ -20,6 +20,9 @@ const ENDS_EACH: usize = 4;
 
 /// Starts that are looked at alone at the same time. Others need connections, too.
 const LOOKS: usize = 16;
+
+/// The field that the index `previous_end` begins with.
+const INSTANCE: &str = "target.resource_instance_id";
 
 /// Inserts spans.
 #[derive(Debug)]
@@ -157,7 +160,7 @@ impl Starts {
 
     /// For each start, the end of a span of its target that ends after it, if there is one.
     ///
-    /// One search of the index clears the most of them: whose instance has no span that ends
+    /// One search of the index alone clears the most of them: whose instance has no span that ends
     /// after the earliest of these starts. Each of the others is looked at by itself.
     async fn previous_ends(&self, batch: &[Arc<Opening>]) -> Result<Vec<Option<Timestamp>>, Fault> {
         let look = async |place: usize| {
@@ -185,13 +188,12 @@ impl Starts {
         let Some(earliest) = spans().map(|span| span.start).min() else {
             return Ok(Vec::new());
         };
-        let limit = ENDS_EACH * spans().count();
-        let instances: RawArrayBuf = spans().map(instance).collect();
-        let filter = rawdoc! {
-            "target.resource_instance_id": { "$in": instances },
-            "end": { "$gt": earliest.as_millis() },
-        };
-        let found = self.link.find_few(filter, limit, "previous_end").await?;
+        let instances: Vec<&str> = spans().map(instance).collect();
+        let limit = ENDS_EACH * instances.len();
+        let filter = doc! { INSTANCE: { "$in": instances }, "end": { "$gt": moment(earliest) } };
+        let mut options = self.link.find_options(limit, doc! {}, "previous_end");
+        options.projection = Some(doc! { "_id": 0, INSTANCE: 1, "end": 1 });
+        let found = self.link.find(filter, options).await?;
         if found.len() == limit {
             return Ok(places.collect());
         }
