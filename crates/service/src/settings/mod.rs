@@ -10,6 +10,7 @@
 //! as not set, wherever it comes from.
 
 mod bindings;
+mod database;
 mod file;
 mod groups;
 mod layers;
@@ -21,9 +22,10 @@ mod reader;
 mod sampling;
 mod setting;
 
+pub use database::{DATABASE, DatabaseSettings};
 pub use groups::{
-    DATABASE, DatabaseSettings, HEALTH, HealthSettings, HttpSettings, LOG, LogFormat, LogSettings,
-    SAMPLING, SLACK, SamplingSettings, SlackSettings, TLS, http, read_tls,
+    HEALTH, HealthSettings, HttpSettings, LOG, LogFormat, LogSettings, SAMPLING, SLACK,
+    SamplingSettings, SlackSettings, TLS, http, read_tls,
 };
 pub use layers::Variables;
 pub use mistake::{Mistake, Source};

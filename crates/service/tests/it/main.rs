@@ -7,6 +7,8 @@ mod lifecycle;
 #[cfg(test)]
 mod printing;
 #[cfg(test)]
+mod security;
+#[cfg(test)]
 mod settings;
 #[cfg(test)]
 mod vcap;

@@ -29,7 +29,7 @@ async fn tells_the_exit_code_and_the_output() {
 
 #[tokio::test]
 async fn a_killed_child_has_the_signal_in_its_code() {
-    let mut child = shell("sleep 100", None);
+    let mut child = shell("exec sleep 100", None);
     assert_eq!(child.exit_code(), None);
     child.signal(nix::sys::signal::Signal::SIGKILL).unwrap();
     assert_eq!(child.wait_exit(LIMIT).await.unwrap(), 128 + 9);
@@ -37,7 +37,7 @@ async fn a_killed_child_has_the_signal_in_its_code() {
 
 #[tokio::test]
 async fn waiting_for_an_end_that_does_not_come_fails() {
-    let mut child = shell("sleep 100", None);
+    let mut child = shell("exec sleep 100", None);
     assert!(child.wait_exit(Duration::from_millis(30)).await.is_err());
 }
 
