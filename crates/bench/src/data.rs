@@ -50,6 +50,8 @@ pub(crate) struct Taken {
 pub(crate) enum System {
     /// The receiver.
     Sampler,
+    /// The receiver, told to let spans overlap: it looks for no previous spans.
+    Overlapping,
     /// One write per event, behind the simplest HTTP handler.
     OneWriteHttp,
     /// One write per event, by the driver alone.

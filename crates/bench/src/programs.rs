@@ -22,10 +22,19 @@ const LOG_LEVEL: &str = "warn,sampler_service::http=info";
 
 /// Starts a receiver on that database, and waits until it takes events.
 pub(crate) async fn receiver(uri: &str) -> Result<Program> {
+    ready(of_receiver(uri)?).await
+}
+
+/// The same of one that lets the spans of a target overlap, as what it is compared with does.
+pub(crate) async fn overlapping_receiver(uri: &str) -> Result<Program> {
+    ready(of_receiver(uri)?.env("SAMPLER_ALLOW_OVERLAP", "true")).await
+}
+
+fn of_receiver(uri: &str) -> Result<Launch> {
     let launch = common(RECEIVER, uri)?
         .env("MAX_INFLIGHT", MAX_INFLIGHT)
         .env("SAMPLER_DIMENSION", "day");
-    ready(launch).await
+    Ok(launch)
 }
 
 /// Starts the server of one write per event on that database.

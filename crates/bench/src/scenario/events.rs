@@ -60,6 +60,7 @@ impl EventRun {
         spans.load_open(first..first + open, values).await?;
         let program = match self.system {
             System::Sampler => Some(programs::receiver(&spans.uri).await?),
+            System::Overlapping => Some(programs::overlapping_receiver(&spans.uri).await?),
             System::OneWriteHttp => Some(programs::one_write(&spans.uri).await?),
             System::HttpAlone => Some(programs::http_alone().await?),
             System::OneWrite | System::Ceiling => None,

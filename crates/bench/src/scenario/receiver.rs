@@ -32,7 +32,7 @@ pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Receiver> {
             if connections == beside_ceiling {
                 runs.push(event_run(scale, System::Ceiling, mix, IN_FLIGHT, None));
                 if mix == Mix::Starts {
-                    runs.push(run(System::HttpAlone));
+                    runs.extend([System::Overlapping, System::HttpAlone].map(run));
                 }
             }
             figures.closed.extend(rounds(server, scale, &runs).await?);
@@ -42,7 +42,10 @@ pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Receiver> {
     for mix in scale.mixes.iter().copied() {
         eprintln!("  {mix:?}, over the fewest connections, while the log is read");
         let run = |system| event_run(scale, system, mix, scale.fewest_connections(), None);
-        let runs = SYSTEMS.map(run);
+        let mut runs = SYSTEMS.map(run).to_vec();
+        if mix == Mix::Starts {
+            runs.push(run(System::Overlapping));
+        }
         figures.followed.extend(rounds(server, scale, &runs).await?);
     }
     reader.stop()?;
