@@ -199,7 +199,7 @@ fn smoke() -> Scale {
     Scale {
         name: "smoke",
         again: false,
-        mixes: vec![Mix::Both],
+        mixes: vec![Mix::Starts, Mix::Both],
         connections: vec![2],
         timing: Timing {
             warm_up: millis(100),

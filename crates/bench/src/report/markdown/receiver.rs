@@ -19,6 +19,7 @@ pub(super) fn of_receiver(figures: &Receiver) -> String {
         let connections = |run: &Run| run.connections.to_string();
         text.push_str(&rates(("Connections", 0), connections, &runs));
         text.push_str(&limits(&runs));
+        text.push_str(&without_look(&runs));
     }
     if let Some(run) = figures.followed.first() {
         let _ = writeln!(
@@ -33,7 +34,7 @@ pub(super) fn of_receiver(figures: &Receiver) -> String {
         let runs: Vec<&Run> = figures.followed.iter().collect();
         let mix = |run: &Run| title(run.mix).to_owned();
         text.push_str(&rates(("Events", 1), mix, &runs));
-        text.push_str(&without_look(&runs, None));
+        text.push_str(&without_look(&runs));
     }
     if !figures.closed.is_empty() {
         text.push_str("**What an event costs**, processor time in µs:\n\n");
@@ -153,12 +154,11 @@ fn limits(runs: &[&Run]) -> String {
             rounded(100.0 * ours.per_second / together),
         );
     }
-    text.push_str("\n\n");
-    text + &without_look(runs, Some(ceiling))
+    text + "\n\n"
 }
 
 /// What Sampler takes that looks for no previous spans, as what it is compared with looks for none.
-fn without_look(runs: &[&Run], ceiling: Option<&Run>) -> String {
+fn without_look(runs: &[&Run]) -> String {
     let mut ours = runs.iter().filter(|run| run.system == System::Overlapping);
     let Some(ours) = ours.next() else {
         return String::new();
@@ -168,6 +168,7 @@ fn without_look(runs: &[&Run], ceiling: Option<&Run>) -> String {
     let Some(http) = others.find(|run| (run.system, run.mix, run.connections) == beside) else {
         return String::new();
     };
+    let ceiling = runs.iter().find(|run| run.system == System::Ceiling);
     let share = ceiling.map_or(String::new(), |ceiling| {
         let share = 100.0 * ours.per_second / ceiling.per_second;
         format!(" It is {} % of the ceiling.", rounded(share))
