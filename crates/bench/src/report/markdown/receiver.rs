@@ -84,14 +84,16 @@ fn latencies(run: &Run) -> String {
     )
 }
 
+/// The run of another system that stands beside this one: of the same events and connections.
+fn beside<'a>(run: &Run, system: System, runs: &[&'a Run]) -> Option<&'a Run> {
+    let key = (system, run.mix, run.connections);
+    let mut runs = runs.iter().copied();
+    runs.find(|run| (run.system, run.mix, run.connections) == key)
+}
+
 /// One row for each of Sampler's runs, with all systems side by side. The first column says which it
 /// is; beside its name stands how many columns of texts that makes.
 fn rates((name, texts): (&str, usize), which: impl Fn(&Run) -> String, runs: &[&Run]) -> String {
-    let of = |system, beside: &Run| {
-        let key = |run: &Run| (run.mix, run.connections);
-        let mut runs = runs.iter();
-        runs.find(|run| run.system == system && key(run) == key(beside))
-    };
     let mut rows = Vec::new();
     for ours in runs.iter().filter(|run| run.system == System::Sampler) {
         let mut row = vec![
@@ -100,11 +102,11 @@ fn rates((name, texts): (&str, usize), which: impl Fn(&Run) -> String, runs: &[&
             latencies(ours),
         ];
         for system in [System::OneWriteHttp, System::OneWrite] {
-            let other = of(system, ours);
+            let other = beside(ours, system, runs);
             row.push(other.map_or(String::new(), |run| grouped(run.per_second)));
-            row.push(other.map_or(String::new(), |run| latencies(run)));
+            row.push(other.map_or(String::new(), latencies));
         }
-        let http = of(System::OneWriteHttp, ours);
+        let http = beside(ours, System::OneWriteHttp, runs);
         let ratio = http.map(|http| ours.per_second / http.per_second);
         row.push(ratio.map_or(String::new(), |ratio| format!("{} ×", rounded(ratio))));
         rows.push(row);
@@ -134,18 +136,14 @@ fn limits(runs: &[&Run]) -> String {
         ceiling.connections,
         grouped(ceiling.per_second)
     );
-    let ours = |http: &Run| {
-        let mut runs = runs.iter();
-        runs.find(|run| run.system == System::Sampler && run.connections == http.connections)
-    };
     if let Some(http) = of(System::HttpAlone)
-        && let Some(ours) = ours(http)
+        && let Some(ours) = beside(http, System::Sampler, runs)
     {
         let together = 1.0 / (1.0 / ceiling.per_second + 1.0 / http.per_second);
         let _ = write!(
             text,
-            " HTTP alone, over {} connections, with nothing written: **{}** a second. Who had \
-             nothing to do but the one and the other for each start, on the same processors, would \
+            " HTTP alone, over {} connections, with nothing written: **{}** a second. A server that \
+             did just the one and the other for each start, on the same processors, would \
              take **{}** a second, which is {} % of the ceiling; Sampler takes {} % of that.",
             http.connections,
             grouped(http.per_second),
@@ -159,17 +157,14 @@ fn limits(runs: &[&Run]) -> String {
 
 /// What Sampler takes that looks for no previous spans, as what it is compared with looks for none.
 fn without_look(runs: &[&Run]) -> String {
-    let mut ours = runs.iter().filter(|run| run.system == System::Overlapping);
-    let Some(ours) = ours.next() else {
+    let of = |system| runs.iter().find(|run| run.system == system);
+    let Some(ours) = of(System::Overlapping) else {
         return String::new();
     };
-    let beside = (System::OneWriteHttp, ours.mix, ours.connections);
-    let mut others = runs.iter();
-    let Some(http) = others.find(|run| (run.system, run.mix, run.connections) == beside) else {
+    let Some(http) = beside(ours, System::OneWriteHttp, runs) else {
         return String::new();
     };
-    let ceiling = runs.iter().find(|run| run.system == System::Ceiling);
-    let share = ceiling.map_or(String::new(), |ceiling| {
+    let share = of(System::Ceiling).map_or(String::new(), |ceiling| {
         let share = 100.0 * ours.per_second / ceiling.per_second;
         format!(" It is {} % of the ceiling.", rounded(share))
     });
