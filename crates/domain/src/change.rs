@@ -1,0 +1,135 @@
+//! How a span changes while it is sampled (sections 6.5 and 6.6 of the paper).
+//!
+//! A [`Change`] is what a worker decides and the store makes, if the span still is as it was read.
+//! [`Span::after`] says what becomes of the span: in memory it is the change itself, and what a
+//! database makes of a change is compared with it.
+
+use crate::{Planned, Span, Timestamp};
+
+/// A change of what workers know of a span. Its start and its stop are the provider's, and are no
+/// such changes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Change {
+    /// Plans an interval for a span that has none planned (section 6.5).
+    Plan {
+        /// What is to be executed next.
+        planned: Planned,
+        /// When the span needs a worker next.
+        due_at: Timestamp,
+    },
+    /// Notes that the planned interval was executed, and decides what follows (section 6.6).
+    Executed {
+        /// What follows.
+        next: Next,
+        /// When the span needs a worker next.
+        due_at: Timestamp,
+    },
+    /// Notes that the span is sampled to its end (section 6.5, last paragraph).
+    Complete,
+    /// Sets when a span with nothing due needs a worker next.
+    Postpone {
+        /// When that is.
+        due_at: Timestamp,
+    },
+    /// Notes that the planned interval could not be delivered.
+    Failed(Failure),
+}
+
+/// What follows an execution, decided in the same change.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Next {
+    /// The next interval is due already: this is it.
+    Planned(Planned),
+    /// Nothing is due until later.
+    Wait,
+    /// The span is sampled to its end.
+    Complete,
+}
+
+/// Why the usage of a planned interval could not be delivered.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Failure {
+    /// When it failed.
+    pub at: Timestamp,
+    /// When it is to be tried again.
+    pub retry_at: Timestamp,
+    /// What happened, in words for the operator.
+    pub error: String,
+}
+
+/// What a conditional change came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changed {
+    /// It was made: the span is [`Span::after`] it.
+    Made,
+    /// The span is no longer as it was read: another worker, or a stop, was faster.
+    Lost,
+}
+
+impl Change {
+    /// When the span needs a worker next; none where the change does not say.
+    pub fn due_at(&self) -> Option<Timestamp> {
+        match self {
+            Self::Plan { due_at, .. } | Self::Executed { due_at, .. } | Self::Postpone { due_at } => {
+                Some(*due_at)
+            }
+            Self::Failed(failure) => Some(failure.retry_at),
+            Self::Complete => None,
+        }
+    }
+
+    /// Whether a worker that made this change has nothing left to do for the span at present.
+    pub fn is_last(&self) -> bool {
+        match self {
+            Self::Plan { .. } => false,
+            Self::Executed { next, .. } => !matches!(next, Next::Planned(_)),
+            Self::Complete | Self::Postpone { .. } | Self::Failed(_) => true,
+        }
+    }
+}
+
+impl Span {
+    /// The span after a change: the only way in which sampling changes a span.
+    ///
+    /// # Panics
+    /// Where an execution is noted and nothing is planned: nothing can have been executed then.
+    #[must_use]
+    pub fn after(&self, change: &Change) -> Self {
+        let mut span = self.clone();
+        let processing = &mut span.processing;
+        match change {
+            Change::Plan { planned, .. } => {
+                processing.planned = Some(planned.clone());
+                processing.version += 1;
+            }
+            Change::Executed { next, .. } => {
+                span = self.executed();
+                span.follow(next);
+            }
+            Change::Complete => {
+                processing.complete = true;
+                processing.version += 1;
+            }
+            Change::Postpone { .. } => {}
+            Change::Failed(_) => processing.attempts += 1,
+        }
+        span
+    }
+
+    fn follow(&mut self, next: &Next) {
+        match next {
+            Next::Planned(planned) => self.processing.planned = Some(planned.clone()),
+            Next::Wait => {}
+            Next::Complete => self.processing.complete = true,
+        }
+    }
+
+    /// Whether a change that was decided for `self` may be made to the span as it is `now`: the
+    /// version *and* the end are those that it was read with. A stop leaves the version alone, but
+    /// what comes next must be decided in its knowledge. A complete span never changes again.
+    pub fn admits_change_of(&self, now: &Self) -> bool {
+        now.processing.version == self.processing.version
+            && now.end == self.end
+            && !now.processing.complete
+    }
+}

@@ -1,0 +1,175 @@
+//! The worker's protocol for one span, without I/O (sections 6.5 and 6.6 of the paper).
+//!
+//! Any instruction may be the last one. Before a usage is posted its interval is planned, and the
+//! plan is kept by a majority; after it was accepted one change notes that and plans the next. A
+//! worker that dies in between leaves the plan behind, and the worker that comes next posts the
+//! very same usage, which Abacus recognises.
+//!
+//! ```text
+//!              ┌───────────── made ──────────────┐
+//!              ▼                                 │
+//!   next() ─► Change ──────── lost ─► Reread ─► found ─► next() or Done
+//!        └──► Post ── delivered ─► next() (notes the execution)
+//!                 └── failed ────► next() (notes the failure)
+//! ```
+//!
+//! The worker carries out what it asks for; so do the model and the simulation.
+
+use crate::{Change, Failure, Next, Planned, Policy, Span, Step, Timestamp, next_step};
+
+/// What is to be done next for a span.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Have the store make this change. Answer with [`Driver::made`] or [`Driver::lost`].
+    Change(Change),
+    /// Post the usage of this planned interval. Answer with [`Driver::delivered`] or
+    /// [`Driver::failed`].
+    Post(Planned),
+    /// Read the span again. Answer with [`Driver::found`].
+    Reread,
+    /// Nothing is left to do at present.
+    Done,
+}
+
+/// One span in the hands of one worker.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Driver {
+    span: Span,
+    /// The plan whose usage Abacus has, though that is not noted yet.
+    delivered: Option<Planned>,
+    state: State,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum State {
+    /// The span is as the driver knows it.
+    Deciding,
+    /// A failure is to be noted.
+    Failed(Failure),
+    /// A change came too late.
+    Lost,
+    Done,
+}
+
+impl Driver {
+    /// Takes a span in hand, as it was read.
+    pub fn new(span: Span) -> Self {
+        Self {
+            span,
+            delivered: None,
+            state: State::Deciding,
+        }
+    }
+
+    /// The span as the driver knows it.
+    pub fn span(&self) -> &Span {
+        &self.span
+    }
+
+    /// Whether Abacus has a usage that is not noted yet: it should be noted before the worker
+    /// stops, though nothing is lost where it is not.
+    pub fn has_delivered(&self) -> bool {
+        self.delivered.is_some()
+    }
+
+    /// What is to be done next at `now`.
+    pub fn next(&self, now: Timestamp, policy: &Policy) -> Action {
+        match &self.state {
+            State::Deciding => self.decide(now, policy),
+            State::Failed(failure) => Action::Change(Change::Failed(failure.clone())),
+            State::Lost => Action::Reread,
+            State::Done => Action::Done,
+        }
+    }
+
+    fn decide(&self, now: Timestamp, policy: &Policy) -> Action {
+        let step = next_step(&self.span, now, policy);
+        let due_at = step.due_at(now);
+        match step {
+            Step::Execute(planned) if self.is_delivered(&planned) => {
+                Action::Change(self.execution(now, policy))
+            }
+            Step::Execute(planned) => Action::Post(planned),
+            Step::Plan(interval) => Action::Change(Change::Plan {
+                planned: Planned::new(&self.span, interval),
+                due_at,
+            }),
+            Step::Complete if self.span.processing.complete => Action::Done,
+            Step::Complete => Action::Change(Change::Complete),
+            Step::Wait(until) => Action::Change(Change::Postpone { due_at: until }),
+        }
+    }
+
+    /// Only an original Sampler plans intervals of no length; there is nothing to bill.
+    fn is_delivered(&self, planned: &Planned) -> bool {
+        planned.interval.is_empty() || self.delivered.as_ref() == Some(planned)
+    }
+
+    /// Notes that the planned interval was executed, and plans the next one if it is due.
+    fn execution(&self, now: Timestamp, policy: &Policy) -> Change {
+        let after = self.span.executed();
+        let step = next_step(&after, now, policy);
+        let due_at = step.due_at(now);
+        let next = match step {
+            Step::Plan(interval) => Next::Planned(Planned::new(&after, interval)),
+            Step::Complete => Next::Complete,
+            // Nothing is planned after an execution, so there is nothing to execute.
+            Step::Wait(_) | Step::Execute(_) => Next::Wait,
+        };
+        Change::Executed { next, due_at }
+    }
+
+    /// Abacus has the usage of the planned interval.
+    pub fn delivered(&mut self) {
+        self.delivered.clone_from(&self.span.processing.planned);
+    }
+
+    /// The usage of the planned interval could not be delivered.
+    pub fn failed(&mut self, failure: Failure) {
+        self.state = State::Failed(failure);
+    }
+
+    /// The store has made this change.
+    ///
+    /// # Panics
+    /// Where an execution was noted and nothing was planned.
+    pub fn made(&mut self, change: &Change) {
+        self.take(self.span.after(change));
+        if change.is_last() {
+            self.state = State::Done;
+        }
+    }
+
+    /// The change came too late: the span is no longer as it was read. A failure need not be noted
+    /// then: the span stays due, and is found again.
+    pub fn lost(&mut self) {
+        self.state = match self.state {
+            State::Failed(_) => State::Done,
+            _ => State::Lost,
+        };
+    }
+
+    /// The span as it is by now. The driver goes on where only a stop made its change come too
+    /// late. Where the version has moved on another worker has it in hand, and one is enough.
+    pub fn found(&mut self, fresh: Option<Span>) {
+        let before = &self.span;
+        let is_stopped = |fresh: &Span| {
+            fresh.processing.version == before.processing.version && fresh.end != before.end
+        };
+        match fresh.filter(is_stopped) {
+            Some(fresh) => {
+                self.take(fresh);
+                self.state = State::Deciding;
+            }
+            None => self.state = State::Done,
+        }
+    }
+
+    /// The span is like this now; a delivery is of interest as long as its plan is.
+    fn take(&mut self, span: Span) {
+        self.span = span;
+        if self.delivered != self.span.processing.planned {
+            self.delivered = None;
+        }
+    }
+}
