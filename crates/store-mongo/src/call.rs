@@ -2,7 +2,7 @@
 //!
 //! The driver warns that a call whose future is dropped can leave a connection in a bad state.
 //! A client that goes away drops its request's future, and so does a time limit; so calls run in a
-//! task of their own, to their end ([`Link::run`]; [`crate::group`] for those who share a command),
+//! task of their own, to their end ([`Link::run`]; [`sampler_store::group`] for those who share a command),
 //! and what is dropped is only the waiting for it.
 
 use std::error::Error as _;
@@ -17,6 +17,7 @@ use mongodb::error::{Error, ErrorKind, WriteFailure};
 use mongodb::options::{FindOptions, Hint};
 use mongodb::{Collection, Database};
 use sampler_store::StoreError;
+use sampler_store::group::{CommandFailure, Outcome, Verdict, store_error, verdicts};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
@@ -68,17 +69,6 @@ pub(crate) enum Fault {
     /// The task that made the call ended before the call did.
     #[error("the call ended early")]
     Ended(#[source] tokio::task::JoinError),
-}
-
-/// What a fault means for what was asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outlook {
-    /// Nothing was changed.
-    Unavailable,
-    /// It may have been done.
-    Unknown,
-    /// It was not done, and would not be if it were asked for again.
-    Refused,
 }
 
 /// What the server says of an `insert` or `update` command.
@@ -263,9 +253,35 @@ fn written(answer: &Document) -> Result<Written, Fault> {
     })
 }
 
-impl Fault {
-    /// Whether a unique index refused the write; nothing was written then.
-    pub(crate) fn is_duplicate_key(&self) -> bool {
+impl Written {
+    /// The verdicts on so many documents or statements.
+    pub(crate) fn verdicts<A>(
+        self,
+        items: usize,
+        answer: impl Fn(usize) -> A,
+    ) -> Vec<Verdict<A, Fault>> {
+        verdicts(self.matched, self.failed, items, answer)
+    }
+}
+
+impl CommandFailure for Fault {
+    fn outcome(&self) -> Outcome {
+        let error = match self {
+            Self::Driver(error) => error,
+            Self::Write { code, .. } if !passes(*code) => return Outcome::Refused,
+            Self::Unreadable(_) => return Outcome::Refused,
+            _ => return Outcome::Unknown,
+        };
+        match error.kind.as_ref() {
+            ErrorKind::ServerSelection { .. } | ErrorKind::DnsResolve { .. } => {
+                Outcome::Unavailable
+            }
+            _ if may_pass(error) => Outcome::Unknown,
+            _ => Outcome::Refused,
+        }
+    }
+
+    fn is_duplicate_key(&self) -> bool {
         let error = match self {
             Self::Driver(error) => error,
             Self::Write { code, .. } => return *code == DUPLICATE_KEY,
@@ -278,37 +294,27 @@ impl Fault {
         }
     }
 
-    /// What it means for what was asked.
-    pub(crate) fn outlook(&self) -> Outlook {
+    /// The server has answered, or was never asked; in all other cases nothing is known.
+    fn may_come_later(&self) -> bool {
         let error = match self {
             Self::Driver(error) => error,
-            Self::Write { code, .. } if !passes(*code) => return Outlook::Refused,
-            Self::Unreadable(_) => return Outlook::Refused,
-            _ => return Outlook::Unknown,
+            Self::TimedOut(_) | Self::Ended(_) => return true,
+            Self::Write { .. } | Self::Unreadable(_) | Self::Unconfirmed(_) => return false,
         };
-        match error.kind.as_ref() {
-            ErrorKind::ServerSelection { .. } | ErrorKind::DnsResolve { .. } => {
-                Outlook::Unavailable
-            }
-            _ if may_pass(error) => Outlook::Unknown,
-            _ => Outlook::Refused,
-        }
+        !matches!(
+            error.kind.as_ref(),
+            ErrorKind::ServerSelection { .. }
+                | ErrorKind::DnsResolve { .. }
+                | ErrorKind::Command(_)
+                | ErrorKind::Write(_)
+                | ErrorKind::InsertMany(_)
+        )
     }
-}
-
-/// The error of one of those who share the fault.
-pub(crate) fn shared(fault: &Arc<Fault>) -> StoreError {
-    let error = match fault.outlook() {
-        Outlook::Unavailable => StoreError::Unavailable,
-        Outlook::Unknown => StoreError::Unknown,
-        Outlook::Refused => StoreError::Refused,
-    };
-    error(Box::new(Arc::clone(fault)))
 }
 
 impl From<Fault> for StoreError {
     fn from(fault: Fault) -> Self {
-        shared(&Arc::new(fault))
+        store_error(&Arc::new(fault))
     }
 }
 

@@ -6,11 +6,11 @@ use async_trait::async_trait;
 use bson::oid::ObjectId;
 use bson::{Document, RawDocumentBuf, doc};
 use sampler_domain::Span;
+use sampler_store::group::{Seen, Verdicts, Writes};
 use sampler_store::{Changed, StoreError};
 
 use crate::call::{Fault, Link};
 use crate::document::{id_to_bson, moment_or_null};
-use crate::group::{Seen, Verdict, Writes, verdicts};
 use crate::look::{by_span_id, readable};
 
 /// Makes changes that need the version and the end that a span was read with.
@@ -114,15 +114,16 @@ impl Changes {
 impl Writes for Changes {
     type Write = Change;
     type Answer = Changed;
+    type Failure = Fault;
 
     fn size(write: &Change) -> usize {
         write.statement.as_bytes().len()
     }
 
-    async fn write(&self, batch: &[Arc<Change>]) -> Result<Vec<Verdict<Changed>>, Fault> {
+    async fn write(&self, batch: &[Arc<Change>]) -> Verdicts<Self> {
         let statements = batch.iter().map(|change| &change.statement);
         let updated = self.link.update(statements).await?;
-        Ok(verdicts(updated, batch.len(), |place| batch[place].made()))
+        Ok(updated.verdicts(batch.len(), |place| batch[place].made()))
     }
 
     async fn look(&self, batch: &[Arc<Change>]) -> Result<Vec<Seen<Changed>>, Fault> {

@@ -8,14 +8,13 @@
 //! of a field of the original.
 //!
 //! Starts, stops and the changes of workers share commands with others of their kind that are in
-//! flight at the same moment; see [`group`].
+//! flight at the same moment; see [`sampler_store::group`].
 
 mod adopt;
 mod call;
 mod changes;
 mod document;
 mod due;
-mod group;
 mod look;
 mod migrate;
 mod sampling;
@@ -32,6 +31,7 @@ use mongodb::options::{
 };
 use mongodb::{Client, Collection};
 use sampler_domain::{EventId, Planned, Policy, Span, SpanId, Timestamp};
+use sampler_store::group::Group;
 use sampler_store::{
     Adopted, Changed, DuePages, DueQuery, Failure, NewSpan, NewStop, Next, Page, SpanPages,
     SpanStore, Started, Stopped, StoreError,
@@ -39,7 +39,6 @@ use sampler_store::{
 
 use call::Link;
 use changes::Changes;
-use group::Group;
 use look::{by_event_id, readable};
 use starts::{Opening, Starts};
 use stops::{Ending, Stops};

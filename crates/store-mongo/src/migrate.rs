@@ -11,6 +11,7 @@ use mongodb::IndexModel;
 use mongodb::error::{Error, ErrorKind};
 use mongodb::options::IndexOptions;
 use sampler_store::StoreError;
+use sampler_store::group::CommandFailure;
 use tracing::{info, warn};
 
 use crate::MongoStore;

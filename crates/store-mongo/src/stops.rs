@@ -6,11 +6,11 @@ use async_trait::async_trait;
 use bson::raw::{RawBson, RawDocumentBuf, cstr};
 use bson::rawdoc;
 use sampler_domain::{Span, StopEvent};
+use sampler_store::group::{Seen, Verdicts, Writes};
 use sampler_store::{NewStop, Stopped};
 
 use crate::call::{Fault, Link};
 use crate::document::OPEN;
-use crate::group::{Seen, Verdict, Writes, verdicts};
 use crate::look::{by_event_id, by_target, readable};
 
 /// Sets the ends of open spans.
@@ -83,15 +83,16 @@ impl Stops {
 impl Writes for Stops {
     type Write = Ending;
     type Answer = Stopped;
+    type Failure = Fault;
 
     fn size(write: &Ending) -> usize {
         write.statement.as_bytes().len()
     }
 
-    async fn write(&self, batch: &[Arc<Ending>]) -> Result<Vec<Verdict<Stopped>>, Fault> {
+    async fn write(&self, batch: &[Arc<Ending>]) -> Verdicts<Self> {
         let statements = batch.iter().map(|ending| &ending.statement);
         let updated = self.link.update(statements).await?;
-        Ok(verdicts(updated, batch.len(), |_| Stopped::Ended))
+        Ok(updated.verdicts(batch.len(), |_| Stopped::Ended))
     }
 
     /// The span that this stop ended, an open span of the target, or an earlier event with the

@@ -65,7 +65,7 @@ impl SpanStore for MemoryStore {
     }
 
     async fn stop(&self, new: NewStop) -> Result<Stopped, StoreError> {
-        Ok(self.lock().table.stop(new))
+        Ok(self.lock().table.stop(&new))
     }
 
     async fn started_by(&self, id: &EventId) -> Result<Option<Span>, StoreError> {

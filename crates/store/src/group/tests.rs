@@ -5,7 +5,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::join_all;
-use mongodb::error::Error;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
@@ -74,24 +73,48 @@ struct Scripted {
     permits: Arc<Semaphore>,
 }
 
-fn fault(error: Error) -> Fault {
-    Fault::Driver(error)
+/// How a command fails.
+#[derive(Debug, thiserror::Error)]
+enum Failed {
+    #[error("nobody can be reached")]
+    Unreachable,
+    #[error("the answer is lost")]
+    Lost,
+    #[error("no")]
+    Refused,
+    #[error("a unique index has it already")]
+    Duplicate,
 }
 
-fn io_fault() -> Fault {
-    fault(Error::from(std::io::Error::other("reset")))
+impl CommandFailure for Failed {
+    fn outcome(&self) -> Outcome {
+        match self {
+            Self::Unreachable => Outcome::Unavailable,
+            Self::Lost => Outcome::Unknown,
+            Self::Refused | Self::Duplicate => Outcome::Refused,
+        }
+    }
+
+    fn is_duplicate_key(&self) -> bool {
+        matches!(self, Self::Duplicate)
+    }
+
+    fn may_come_later(&self) -> bool {
+        matches!(self, Self::Lost)
+    }
 }
 
 #[async_trait]
 impl Writes for Scripted {
     type Write = Numbered;
     type Answer = u32;
+    type Failure = Failed;
 
     fn size(write: &Numbered) -> usize {
         write.1
     }
 
-    async fn write(&self, batch: &[Arc<Numbered>]) -> Result<Vec<Verdict<u32>>, Fault> {
+    async fn write(&self, batch: &[Arc<Numbered>]) -> Verdicts<Self> {
         let numbers: Vec<u32> = batch.iter().map(|write| write.0).collect();
         self.script.commands.lock().unwrap().push(numbers.clone());
         self.permits.acquire().await.unwrap().forget();
@@ -112,37 +135,26 @@ impl Writes for Scripted {
             }
             End::Lost { done } => {
                 does(done);
-                Err(io_fault())
+                Err(Failed::Lost)
             }
-            End::RefusedWith(bad) if numbers.contains(&bad) => Err(fault(Error::custom("no"))),
+            End::RefusedWith(bad) if numbers.contains(&bad) => Err(Failed::Refused),
             End::Done | End::RefusedWith(_) => {
                 does(numbers.len());
                 Ok(numbers.into_iter().map(Verdict::Settled).collect())
             }
-            End::Unavailable => Err(fault(unreachable().await)),
+            End::Unavailable => Err(Failed::Unreachable),
             End::Panic => panic!("on purpose"),
         }
     }
 
-    async fn look(&self, batch: &[Arc<Numbered>]) -> Result<Vec<Seen<u32>>, Fault> {
+    async fn look(&self, batch: &[Arc<Numbered>]) -> Result<Vec<Seen<u32>>, Failed> {
         if self.script.blind.load(Ordering::Relaxed) {
-            return Err(fault(unreachable().await));
+            return Err(Failed::Unreachable);
         }
         let done = self.script.done.lock().unwrap();
         let seen = |write: &Arc<Numbered>| done.contains(&write.0).then_some(Ok(write.0));
         Ok(batch.iter().map(seen).collect())
     }
-}
-
-/// What the driver says when nobody can be reached.
-async fn unreachable() -> Error {
-    let nobody = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=1";
-    let client = mongodb::Client::with_uri_str(nobody).await.unwrap();
-    let admin = client.database("admin");
-    admin
-        .run_command(bson::doc! { "ping": 1 })
-        .await
-        .unwrap_err()
 }
 
 type Task = JoinHandle<Result<u32, StoreError>>;
@@ -230,20 +242,9 @@ fn all_done(answers: &[Result<u32, StoreError>]) -> bool {
 
 #[test]
 fn what_the_server_does_not_account_for_is_looked_up() {
-    let written = |matched| Written {
-        matched,
-        made: 0,
-        modified: 0,
-        failed: vec![(
-            1,
-            Fault::Write {
-                code: 11_000,
-                message: String::new(),
-            },
-        )],
-    };
     let told = |matched| {
-        let verdicts = verdicts(written(matched), 3, |place| place);
+        let failed = vec![(1, Failed::Duplicate)];
+        let verdicts = verdicts(matched, failed, 3, |place| place);
         verdicts
             .iter()
             .map(|verdict| format!("{verdict:?}"))

@@ -15,17 +15,17 @@
 mod tests;
 
 use std::collections::VecDeque;
+use std::error::Error;
 use std::fmt::Debug;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sampler_store::StoreError;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
-use crate::call::{Fault, Outlook, Written, shared};
+use crate::StoreError;
 
 /// Commands of one kind in flight: while some wait for the journal, the next one is at work.
 const SLOTS: usize = 4;
@@ -48,9 +48,43 @@ const QUEUE: usize = 2_048;
 /// is gone by the time we look, or where answers are lost.
 const TRIES: usize = 5;
 
+/// How a command failed, or one of the writes in it.
+pub trait CommandFailure: Error + Send + Sync + Sized + 'static {
+    /// What the failure says of what was asked.
+    fn outcome(&self) -> Outcome;
+
+    /// Whether a unique index refused the write; nothing was written then.
+    fn is_duplicate_key(&self) -> bool;
+
+    /// Whether the command may still be carried out, because nobody has said that it is over: a
+    /// server goes on with a command whose client has gone.
+    fn may_come_later(&self) -> bool;
+}
+
+/// What a failure says of what was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing was sent, so nothing was changed.
+    Unavailable,
+    /// It may have been done.
+    Unknown,
+    /// It was not done, and would not be if it were asked for again.
+    Refused,
+}
+
+/// The error of a caller whose command failed, which others may have shared.
+pub fn store_error<F: CommandFailure>(failure: &Arc<F>) -> StoreError {
+    let error = match failure.outcome() {
+        Outcome::Unavailable => StoreError::Unavailable,
+        Outcome::Unknown => StoreError::Unknown,
+        Outcome::Refused => StoreError::Refused,
+    };
+    error(Box::new(Arc::clone(failure)))
+}
+
 /// What a command says of one write.
 #[derive(Debug)]
-pub(crate) enum Verdict<A> {
+pub enum Verdict<A, F> {
     /// This became of it.
     Settled(A),
     /// This became of it, unless a look says more: a repeat is told from what it collides with.
@@ -58,28 +92,29 @@ pub(crate) enum Verdict<A> {
     /// A look must tell.
     Open,
     /// It was not done, and this is why.
-    Refused(Fault),
+    Refused(F),
 }
 
-impl<A> Verdict<A> {
+impl<A, F: CommandFailure> Verdict<A, F> {
     /// The verdict on a write that failed within its command.
-    pub(crate) fn failed(fault: Fault) -> Self {
-        match fault.outlook() {
-            Outlook::Refused if !fault.is_duplicate_key() => Self::Refused(fault),
+    pub fn failed(failure: F) -> Self {
+        match failure.outcome() {
+            Outcome::Refused if !failure.is_duplicate_key() => Self::Refused(failure),
             _ => Self::Open,
         }
     }
 }
 
-/// The verdicts on so many documents or statements of a command. The server says which failed, and
-/// how many of the others were inserted or found their document, not which: where all were,
-/// nothing is left to ask, and each has its answer.
-pub(crate) fn verdicts<A>(
-    written: Written,
+/// The verdicts on so many documents or statements of a command. The server says which `failed`, by
+/// their place, and how many of the others were inserted or found their document (`matched`), not
+/// which: where all were, nothing is left to ask, and each has its answer.
+pub fn verdicts<A, F: CommandFailure>(
+    matched: usize,
+    failed: Vec<(usize, F)>,
     items: usize,
     answer: impl Fn(usize) -> A,
-) -> Vec<Verdict<A>> {
-    let all = written.matched + written.failed.len() == items;
+) -> Vec<Verdict<A, F>> {
+    let all = matched + failed.len() == items;
     let verdict = |place| {
         if all {
             Verdict::Settled(answer(place))
@@ -88,38 +123,47 @@ pub(crate) fn verdicts<A>(
         }
     };
     let mut verdicts: Vec<_> = (0..items).map(verdict).collect();
-    for (place, fault) in written.failed {
-        verdicts[place] = Verdict::failed(fault);
+    for (place, failure) in failed {
+        verdicts[place] = Verdict::failed(failure);
     }
     verdicts
 }
 
 /// What a look says of one write; nothing where it is to be tried again.
-pub(crate) type Seen<A> = Option<Result<A, StoreError>>;
+pub type Seen<A> = Option<Result<A, StoreError>>;
+
+/// The verdicts on the writes of a command, in their order; or why the command failed as a whole.
+pub type Verdicts<W> =
+    Result<Vec<Verdict<<W as Writes>::Answer, <W as Writes>::Failure>>, <W as Writes>::Failure>;
 
 /// Writes of one kind.
 #[async_trait]
-pub(crate) trait Writes: Debug + Send + Sync + 'static {
+pub trait Writes: Debug + Send + Sync + Sized + 'static {
     /// One of them. It must be safe to make it twice.
     type Write: Debug + Send + Sync + 'static;
     /// What becomes of it.
     type Answer: Debug + Send + 'static;
+    /// How a command fails.
+    type Failure: CommandFailure;
 
     /// How many bytes it adds to a command.
     fn size(write: &Self::Write) -> usize;
 
-    /// Makes the writes with one command; a verdict for each, in their order. A fault is of the
+    /// Makes the writes with one command; a verdict for each, in their order. A failure is of the
     /// command as a whole.
-    async fn write(&self, batch: &[Arc<Self::Write>]) -> Result<Vec<Verdict<Self::Answer>>, Fault>;
+    async fn write(&self, batch: &[Arc<Self::Write>]) -> Verdicts<Self>;
 
     /// Looks what became of the writes, or stands in their way; an entry for each, in their order.
     /// What it says must not be rolled back.
-    async fn look(&self, batch: &[Arc<Self::Write>]) -> Result<Vec<Seen<Self::Answer>>, Fault>;
+    async fn look(
+        &self,
+        batch: &[Arc<Self::Write>],
+    ) -> Result<Vec<Seen<Self::Answer>>, Self::Failure>;
 }
 
 /// Where writes of one kind gather.
 #[derive(Debug)]
-pub(crate) struct Group<W: Writes> {
+pub struct Group<W: Writes> {
     writes: Arc<W>,
     gathered: Arc<Mutex<Gathered<W>>>,
     patience: Duration,
@@ -185,7 +229,7 @@ impl NoAnswer {
 
 impl<W: Writes> Group<W> {
     /// A group whose callers wait for `patience` at the most.
-    pub(crate) fn new(writes: W, patience: Duration) -> Self {
+    pub fn new(writes: W, patience: Duration) -> Self {
         let gathered = Gathered {
             waiting: VecDeque::new(),
             slots: 0,
@@ -200,7 +244,10 @@ impl<W: Writes> Group<W> {
 
     /// Makes a write in company. Where the caller goes away, a write that has gone out goes on; one
     /// that has not is given up: by the time it went out, its caller might have asked elsewhere.
-    pub(crate) async fn submit(&self, write: W::Write) -> Result<W::Answer, StoreError> {
+    ///
+    /// # Errors
+    /// Where no command says what became of the write, or one was refused.
+    pub async fn submit(&self, write: W::Write) -> Result<W::Answer, StoreError> {
         let (caller, answer) = oneshot::channel();
         let waiting = Waiting {
             write: Arc::new(write),
@@ -333,27 +380,31 @@ fn gather<W: Writes>(waiting: &mut VecDeque<Waiting<W>>, most: usize) -> Vec<Wai
 
 /// Makes the writes, and gives each caller its answer. `lost` is why the answer to an earlier command
 /// is not known, if it is not: what that did, nothing that comes after it can deny.
-async fn settle<W: Writes>(writes: &W, mut open: Vec<Waiting<W>>, mut lost: Option<Arc<Fault>>) {
+async fn settle<W: Writes>(
+    writes: &W,
+    mut open: Vec<Waiting<W>>,
+    mut lost: Option<Arc<W::Failure>>,
+) {
     for _ in 0..TRIES {
         let batch = writes_of(&open);
         let verdicts = match writes.write(&batch).await {
             Ok(verdicts) => verdicts,
-            Err(fault) => match fault.outlook() {
+            Err(failure) => match failure.outcome() {
                 // One of them is why; the others must not suffer.
-                Outlook::Refused if open.len() > 1 => {
+                Outcome::Refused if open.len() > 1 => {
                     return settle_each(writes, open, lost.as_ref()).await;
                 }
-                Outlook::Unknown => {
-                    lost = Some(Arc::new(fault));
+                Outcome::Unknown => {
+                    lost = Some(Arc::new(failure));
                     open.iter().map(|_| Verdict::Open).collect()
                 }
                 _ if lost.is_some() => break,
-                _ => return tell_all(open, &Arc::new(fault)),
+                _ => return tell_all(open, &Arc::new(failure)),
             },
         };
         open = match look(writes, open, verdicts).await {
             Ok(open) => open,
-            Err((open, fault)) => return tell_unknown(open, &lost.unwrap_or(Arc::new(fault))),
+            Err((open, failure)) => return tell_unknown(open, &lost.unwrap_or(Arc::new(failure))),
         };
         // Nobody waits for those that are given up any more, so they are left as they are.
         open.retain(Waiting::is_awaited);
@@ -362,7 +413,7 @@ async fn settle<W: Writes>(writes: &W, mut open: Vec<Waiting<W>>, mut lost: Opti
         }
     }
     match lost {
-        Some(fault) => tell_unknown(open, &fault),
+        Some(failure) => tell_unknown(open, &failure),
         None => {
             for waiting in open {
                 waiting.tell(Err(NoAnswer::Contended.unknown()));
@@ -372,7 +423,7 @@ async fn settle<W: Writes>(writes: &W, mut open: Vec<Waiting<W>>, mut lost: Opti
 }
 
 /// Makes each write with a command of its own.
-async fn settle_each<W: Writes>(writes: &W, open: Vec<Waiting<W>>, lost: Option<&Arc<Fault>>) {
+async fn settle_each<W: Writes>(writes: &W, open: Vec<Waiting<W>>, lost: Option<&Arc<W::Failure>>) {
     for waiting in open {
         if waiting.is_awaited() {
             Box::pin(settle(writes, vec![waiting], lost.cloned())).await;
@@ -385,14 +436,14 @@ async fn settle_each<W: Writes>(writes: &W, open: Vec<Waiting<W>>, lost: Option<
 async fn look<W: Writes>(
     writes: &W,
     open: Vec<Waiting<W>>,
-    verdicts: Vec<Verdict<W::Answer>>,
-) -> Result<Vec<Waiting<W>>, (Vec<Waiting<W>>, Fault)> {
+    verdicts: Vec<Verdict<W::Answer, W::Failure>>,
+) -> Result<Vec<Waiting<W>>, (Vec<Waiting<W>>, W::Failure)> {
     let mut asked = Vec::new();
     let mut otherwise = Vec::new();
     for (waiting, verdict) in open.into_iter().zip(verdicts) {
         match verdict {
             Verdict::Settled(answer) => waiting.tell(Ok(answer)),
-            Verdict::Refused(fault) => waiting.tell(Err(fault.into())),
+            Verdict::Refused(failure) => waiting.tell(Err(store_error(&Arc::new(failure)))),
             Verdict::Unless(answer) => {
                 asked.push(waiting);
                 otherwise.push(Some(answer));
@@ -408,7 +459,7 @@ async fn look<W: Writes>(
     }
     let seen = match writes.look(&writes_of(&asked)).await {
         Ok(seen) => seen,
-        Err(fault) => return Err((asked, fault)),
+        Err(failure) => return Err((asked, failure)),
     };
     let mut open = Vec::new();
     for ((waiting, seen), otherwise) in asked.into_iter().zip(seen).zip(otherwise) {
@@ -427,14 +478,14 @@ fn writes_of<W: Writes>(waiting: &[Waiting<W>]) -> Vec<Arc<W::Write>> {
 
 /// A command has gone out, and what it did cannot be found out: that is neither "nothing was changed"
 /// nor "it was refused", whatever keeps us from finding out.
-fn tell_unknown<W: Writes>(waiting: Vec<Waiting<W>>, fault: &Arc<Fault>) {
+fn tell_unknown<W: Writes>(waiting: Vec<Waiting<W>>, failure: &Arc<W::Failure>) {
     for waiting in waiting {
-        waiting.tell(Err(StoreError::Unknown(Box::new(Arc::clone(fault)))));
+        waiting.tell(Err(StoreError::Unknown(Box::new(Arc::clone(failure)))));
     }
 }
 
-fn tell_all<W: Writes>(waiting: Vec<Waiting<W>>, fault: &Arc<Fault>) {
+fn tell_all<W: Writes>(waiting: Vec<Waiting<W>>, failure: &Arc<W::Failure>) {
     for waiting in waiting {
-        waiting.tell(Err(shared(fault)));
+        waiting.tell(Err(store_error(failure)));
     }
 }
