@@ -1,14 +1,12 @@
-//! Driving one span through all its due intervals (sections 6.5 and 6.6 of the paper).
-//!
-//! Any instruction may be the last one. Before a usage is posted its interval is planned, and the
-//! plan is kept by a majority; after it was accepted one change notes that and plans the next. A
-//! worker that dies in between leaves the plan behind, and whoever comes next posts the very same
-//! usage, which Abacus recognises.
+//! Driving one span through all its due intervals: carrying out what the
+//! [`Driver`](sampler_domain::Driver), which is the protocol, asks for.
 
 use sampler_abacus::{Answer, Load};
-use sampler_domain::{Planned, Span, Step, Timestamp, Usage, next_step};
-use sampler_store::{Changed, Failure, Next, StoreError};
-use tracing::{debug, error, warn};
+use sampler_domain::{
+    Action, Change, Changed, Driver, Failure, Planned, Span, Timestamp, Usage,
+};
+use sampler_store::StoreError;
+use tracing::{error, warn};
 
 use crate::Worker;
 
@@ -23,102 +21,46 @@ enum Delivery {
 }
 
 impl Worker {
-    /// Drives a span until nothing is due, something fails or another worker turns out to be at
-    /// it. Each failure is logged here, and nowhere else.
+    /// Drives a span until nothing is due, something fails or another worker has it in hand. Each
+    /// failure is logged here, and nowhere else.
     pub(crate) async fn drive(&self, span: Span) {
         let id = span.id.clone();
-        if let Err(error) = self.take_steps(span).await {
+        if let Err(error) = self.carry_out(Driver::new(span)).await {
             // The span stays as it is, due, and is found again.
             let error = anyhow::Error::from(error);
             warn!(span.id = %id, error = format!("{error:#}"), "the store failed on a span");
         }
     }
 
-    async fn take_steps(&self, mut span: Span) -> Result<(), StoreError> {
-        // The plan whose usage Abacus has, though that is not noted yet.
-        let mut delivered: Option<Planned> = None;
-        while !self.stop.is_cancelled() || delivered.is_some() {
-            let now = self.now();
-            let changed = match next_step(&span, now, &self.options.policy) {
-                Step::Execute(planned) => {
-                    if delivered.as_ref() != Some(&planned) {
-                        match self.deliver(&span, &planned).await {
-                            Delivery::Done => delivered = Some(planned),
-                            Delivery::Failed(failure) => {
-                                return self.note_failure(&span, failure).await;
-                            }
-                            Delivery::Stopped => return Ok(()),
-                        }
-                    }
-                    match self.note_execution(&span).await? {
-                        // The note says when the span is due next, or that it is complete.
-                        Changed::Done(after) if after.processing.planned.is_none() => {
-                            self.parts.processing.beat();
-                            return Ok(());
-                        }
-                        changed => changed,
-                    }
-                }
-                Step::Plan(interval) => {
-                    let due_at = Step::Plan(interval).due_at(now);
-                    let planned = Planned::new(&span, interval);
-                    self.parts.store.plan(&span, planned, now, due_at).await?
-                }
-                Step::Complete if span.processing.complete => return Ok(()),
-                Step::Complete => self.parts.store.complete(&span, now).await?,
-                Step::Wait(until) => match self.parts.store.postpone(&span, until).await? {
-                    Changed::Done(_) => return Ok(()),
-                    Changed::Lost => Changed::Lost,
+    /// Does what the driver asks for, until it asks for nothing more.
+    async fn carry_out(&self, mut driver: Driver) -> Result<(), StoreError> {
+        while !self.stop.is_cancelled() || driver.has_news() {
+            match driver.next(self.now(), &self.options.policy) {
+                Action::Change(change) => self.change(&mut driver, &change).await?,
+                Action::Post(planned) => match self.deliver(driver.span(), &planned).await {
+                    Delivery::Done => driver.delivered(),
+                    Delivery::Failed(failure) => driver.failed(failure),
+                    Delivery::Stopped => break,
                 },
-            };
-            self.parts.processing.beat();
-            span = match changed {
-                Changed::Done(after) => *after,
-                Changed::Lost => match self.reread(&span).await? {
-                    Some(fresh) => fresh,
-                    None => return Ok(()),
-                },
-            };
-            if delivered != span.processing.planned {
-                delivered = None;
+                Action::Reread => driver.found(self.parts.store.find(&driver.span().id).await?),
+                Action::Done => break,
             }
         }
         Ok(())
     }
 
-    /// The span as it is by now, if what made a change come too late was a stop. Where the version
-    /// has moved on, another worker is at it, and one is enough.
-    async fn reread(&self, span: &Span) -> Result<Option<Span>, StoreError> {
-        let fresh = self.parts.store.find(&span.id).await?;
-        let same_version = |fresh: &Span| fresh.processing.version == span.processing.version;
-        let fresh = fresh.filter(|fresh| same_version(fresh) && fresh.end != span.end);
-        if fresh.is_none() {
-            debug!(span.id = %span.id, "another worker was faster");
+    async fn change(&self, driver: &mut Driver, change: &Change) -> Result<(), StoreError> {
+        let changed = self.parts.store.change(driver.span(), change, self.now());
+        match changed.await? {
+            Changed::Made => driver.made(change),
+            Changed::Lost => driver.lost(),
         }
-        Ok(fresh)
-    }
-
-    /// Notes that the planned interval was executed, and plans the next one if it is due.
-    async fn note_execution(&self, span: &Span) -> Result<Changed, StoreError> {
-        let now = self.now();
-        let after = span.executed();
-        let step = next_step(&after, now, &self.options.policy);
-        let due_at = step.due_at(now);
-        let next = match step {
-            Step::Plan(interval) => Next::Planned(Planned::new(&after, interval)),
-            Step::Complete => Next::Complete,
-            // Nothing is planned after an execution, so there is nothing to execute.
-            Step::Wait(_) | Step::Execute(_) => Next::Wait,
-        };
-        self.parts.store.executed(span, next, now, due_at).await
+        self.parts.processing.beat();
+        Ok(())
     }
 
     /// Posts the usage of a planned interval, waiting at the gate as often as it takes.
     async fn deliver(&self, span: &Span, planned: &Planned) -> Delivery {
-        if planned.interval.is_empty() {
-            // Only an original Sampler plans such; there is nothing to bill.
-            return Delivery::Done;
-        }
         let usage = Usage::new(span, planned);
         while let Some(pass) = self.gate.pass(&*self.parts.processing, &self.stop).await {
             let answer = self
@@ -172,12 +114,6 @@ impl Worker {
             retry_at: at.plus(wait.max(at_least)),
             error,
         }
-    }
-
-    /// Where the span has changed meanwhile it stays due, and is found again.
-    async fn note_failure(&self, span: &Span, failure: Failure) -> Result<(), StoreError> {
-        self.parts.store.failed(span, failure).await?;
-        Ok(())
     }
 }
 

@@ -70,9 +70,9 @@ impl Change {
     /// When the span needs a worker next; none where the change does not say.
     pub fn due_at(&self) -> Option<Timestamp> {
         match self {
-            Self::Plan { due_at, .. } | Self::Executed { due_at, .. } | Self::Postpone { due_at } => {
-                Some(*due_at)
-            }
+            Self::Plan { due_at, .. }
+            | Self::Executed { due_at, .. }
+            | Self::Postpone { due_at } => Some(*due_at),
             Self::Failed(failure) => Some(failure.retry_at),
             Self::Complete => None,
         }

@@ -66,10 +66,10 @@ impl Driver {
         &self.span
     }
 
-    /// Whether Abacus has a usage that is not noted yet: it should be noted before the worker
-    /// stops, though nothing is lost where it is not.
-    pub fn has_delivered(&self) -> bool {
-        self.delivered.is_some()
+    /// Whether something happened that is not noted yet: Abacus has a usage, or refused it. It should
+    /// be noted before the worker stops, though nothing is lost where it is not.
+    pub fn has_news(&self) -> bool {
+        self.delivered.is_some() || matches!(self.state, State::Failed(_))
     }
 
     /// What is to be done next at `now`.

@@ -9,6 +9,8 @@
 //! All moments are milliseconds since the Unix epoch, UTC ([`Timestamp`]); all durations are
 //! signed milliseconds (`i64`).
 
+pub mod change;
+pub mod driver;
 pub mod event;
 pub mod granularity;
 pub mod id;
@@ -22,6 +24,8 @@ pub mod target;
 pub mod timestamp;
 pub mod usage;
 
+pub use change::{Change, Changed, Failure, Next};
+pub use driver::{Action, Driver};
 pub use event::{Field, StartEvent, StopEvent};
 pub use granularity::{Granularities, Granularity};
 pub use id::{EventId, Id, IdError};

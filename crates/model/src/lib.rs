@@ -7,12 +7,12 @@
 //!
 //! # What is real
 //!
-//! - What is next is decided by [`next_step`](sampler_domain::next_step), the intervals, ids and
-//!   usages are those of `sampler_domain`.
+//! - What a worker does is what the [`Driver`](sampler_domain::Driver) asks for, the same machine
+//!   that the worker carries out; the intervals, ids and usages are those of `sampler_domain`.
 //! - What is kept changes by the rules of the store in memory
 //!   ([`Table`](sampler_store::table::Table)), which passes the same contract suite as MongoDB.
-//! - Receiver and worker are the steps of `receiver/src/controllers.rs` and `worker/src/drive.rs`,
-//!   written again: one function for each stretch between two calls, and no I/O.
+//! - The receiver is the steps of `receiver/src/controllers.rs`, written again: it looks at the
+//!   clock, then calls the store once.
 //!
 //! # What can happen
 //!
@@ -60,4 +60,4 @@ pub use properties::{
 pub use protocol::{Action, Protocol};
 pub use receiver::Request;
 pub use scenario::{Event, Mutant, Scenario, at, start, stop};
-pub use state::{Change, History, Memory, Message, Provider, State, Worker};
+pub use state::{History, Message, Provider, State, Worker};

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use sampler_domain::{Interval, Planned, Span, SpanId, Timestamp, Usage};
-use sampler_store::Next;
+use sampler_domain::{Change, Driver, Interval, Planned, Span, SpanId, Timestamp, Usage};
 use sampler_store::table::Table;
 
 use crate::scenario::Scenario;
@@ -55,35 +54,11 @@ pub enum Worker {
     /// It has nothing in hand, or has just died.
     Idle,
     /// It has read a span, and is about to decide what is next.
-    Holding(Memory),
+    Holding(Arc<Driver>),
     /// It has decided on a change, and is about to ask the store for it.
-    Calling(Memory, Change),
+    Calling(Arc<Driver>, Box<Change>),
     /// It has posted the planned usage, and waits for the answer.
-    Posting(Memory, Arc<Message>),
-}
-
-/// What a worker remembers.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Memory {
-    /// The span, as it was read.
-    pub span: Arc<Span>,
-    /// The plan whose usage Abacus has, though that is not noted yet.
-    pub delivered: Option<Arc<Planned>>,
-}
-
-/// A change that a worker has decided on.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Change {
-    /// Plans an interval.
-    Plan(Planned, Timestamp),
-    /// Notes that the planned interval was executed.
-    Executed(Next, Timestamp),
-    /// Notes that the span is complete.
-    Complete,
-    /// Lets the span wait.
-    Postpone(Timestamp),
-    /// Notes that the planned interval could not be delivered.
-    Failed(Timestamp),
+    Posting(Arc<Driver>, Arc<Message>),
 }
 
 /// A usage as it was sent, with what it stands for. There is only one target, and no measure but
@@ -178,8 +153,8 @@ impl Worker {
     pub(crate) fn span(&self) -> Option<&Span> {
         match self {
             Self::Idle => None,
-            Self::Holding(memory) | Self::Calling(memory, _) | Self::Posting(memory, _) => {
-                Some(&memory.span)
+            Self::Holding(driver) | Self::Calling(driver, _) | Self::Posting(driver, _) => {
+                Some(driver.span())
             }
         }
     }

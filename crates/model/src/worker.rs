@@ -1,15 +1,15 @@
-//! What a worker does, as `worker/src/drive.rs` does it: read a span, then decide and call until
-//! nothing is due. Each function here is one step; between two of them anything may happen.
+//! What a worker does: it carries out what the real [`Driver`] asks for. Each function here is one
+//! step; between two of them anything may happen.
 
 use std::sync::Arc;
 
 use sampler_domain::partition::PARTITIONS;
-use sampler_domain::{Planned, Span, SpanId, Step, Timestamp, next_step};
+use sampler_domain::{Action, Change, Changed, Driver, Failure, Next, Planned, Span, SpanId};
+use sampler_store::DueQuery;
 use sampler_store::table::Table;
-use sampler_store::{Changed, DueQuery, Failure, Next};
 
 use crate::scenario::{Mutant, Scenario};
-use crate::state::{Change, Memory, Message, State, Worker};
+use crate::state::{Message, State, Worker};
 
 /// The ids of the spans that a worker finds by looking.
 pub(crate) fn due(state: &State) -> Vec<SpanId> {
@@ -29,11 +29,7 @@ pub(crate) fn read(scenario: &Scenario, state: &mut State, worker: usize, id: &S
         span.processing.planned.is_some() && scenario.is_broken(Mutant::LeavesPlansOfOthers)
     };
     if let Some(span) = state.table.find(id).filter(|span| !is_strange(span)) {
-        let memory = Memory {
-            span: Arc::new(span.clone()),
-            delivered: None,
-        };
-        state.workers[worker] = Worker::Holding(memory);
+        state.workers[worker] = Worker::Holding(Arc::new(Driver::new(span.clone())));
     }
 }
 
@@ -42,25 +38,29 @@ pub(crate) fn go_on(scenario: &Scenario, state: &mut State, worker: usize) {
     let before = std::mem::replace(&mut state.workers[worker], Worker::Idle);
     state.workers[worker] = match before {
         Worker::Idle => Worker::Idle,
-        Worker::Holding(memory) => decide(scenario, state, memory),
-        Worker::Calling(memory, change) => call(scenario, state, memory, change),
-        Worker::Posting(memory, message) => hear(scenario, state, memory, message),
+        Worker::Holding(driver) => decide(scenario, state, driver),
+        Worker::Calling(driver, change) => call(scenario, state, driver, &change),
+        Worker::Posting(driver, message) => hear(scenario, state, driver, message),
     };
 }
 
 /// The worker gives up waiting for the answer to its post, and notes that.
 pub(crate) fn give_up(scenario: &Scenario, state: &mut State, worker: usize) {
-    let retry_at = state.now.plus(scenario.retry);
     let before = std::mem::replace(&mut state.workers[worker], Worker::Idle);
-    if let Worker::Posting(memory, _) = before {
-        state.workers[worker] = Worker::Calling(memory, Change::Failed(retry_at));
+    if let Worker::Posting(mut driver, _) = before {
+        Arc::make_mut(&mut driver).failed(Failure {
+            at: state.now,
+            retry_at: state.now.plus(scenario.retry),
+            error: String::new(),
+        });
+        state.workers[worker] = decide(scenario, state, driver);
     }
 }
 
 /// Whether the worker waits for an answer, and may note that none came.
 pub(crate) fn may_give_up(scenario: &Scenario, worker: &Worker) -> bool {
-    matches!(worker, Worker::Posting(memory, _)
-        if memory.span.processing.attempts < scenario.failures)
+    matches!(worker, Worker::Posting(driver, _)
+        if driver.span().processing.attempts < scenario.failures)
 }
 
 /// Whether the worker can take a step: an answer to a post must be there to be heard.
@@ -84,57 +84,46 @@ fn is_counted(state: &State, message: &Message) -> bool {
     state.counted.iter().any(|usage| usage.repeats(message))
 }
 
-/// Decides on what is next. A post is on its way at once: that it may stay there for long is the
-/// same as a worker that falls asleep before it posts.
-fn decide(scenario: &Scenario, state: &mut State, memory: Memory) -> Worker {
-    let now = state.now;
-    let change = match following(scenario, &memory.span, now) {
-        Step::Execute(planned) if is_delivered(&memory, &planned) => {
-            note_execution(scenario, &memory.span, now)
+/// Asks the driver what is next. A post is on its way at once: that it may stay there for long is
+/// the same as a worker that falls asleep before it posts.
+fn decide(scenario: &Scenario, state: &mut State, driver: Arc<Driver>) -> Worker {
+    let action = driver.next(state.now, &scenario.policy);
+    match broken(scenario, driver.span(), action) {
+        Action::Done => Worker::Idle,
+        Action::Post(planned) => {
+            let message = post(scenario, state, driver.span(), &planned);
+            Worker::Posting(driver, message)
         }
-        Step::Execute(planned) => {
-            let message = post(scenario, state, &memory.span, &planned);
-            return Worker::Posting(memory, message);
-        }
-        Step::Plan(interval) => {
-            let due_at = Step::Plan(interval).due_at(now);
-            let planned = Planned::new(&memory.span, interval);
-            if scenario.is_broken(Mutant::PostsBeforePlanning) {
-                post(scenario, state, &memory.span, &planned);
+        Action::Change(change) => {
+            if let (Change::Plan { planned, .. }, true) =
+                (&change, scenario.is_broken(Mutant::PostsBeforePlanning))
+            {
+                post(scenario, state, driver.span(), planned);
             }
-            Change::Plan(planned, due_at)
+            Worker::Calling(driver, Box::new(change))
         }
-        Step::Complete if memory.span.processing.complete => return Worker::Idle,
-        Step::Complete => Change::Complete,
-        Step::Wait(until) => Change::Postpone(until),
-    };
-    Worker::Calling(memory, change)
-}
-
-fn is_delivered(memory: &Memory, planned: &Planned) -> bool {
-    planned.interval.is_empty() || memory.delivered.as_deref() == Some(planned)
-}
-
-/// Notes that the planned interval was executed, and plans the next one if it is due.
-fn note_execution(scenario: &Scenario, span: &Span, now: Timestamp) -> Change {
-    let after = span.executed();
-    let step = following(scenario, &after, now);
-    let due_at = step.due_at(now);
-    let next = match step {
-        Step::Plan(interval) => Next::Planned(Planned::new(&after, interval)),
-        Step::Complete => Next::Complete,
-        Step::Wait(_) | Step::Execute(_) => Next::Wait,
-    };
-    Change::Executed(next, due_at)
-}
-
-/// The real state machine, unless that is what is broken.
-fn following(scenario: &Scenario, span: &Span, now: Timestamp) -> Step {
-    let is_early = span.end.is_some() && span.processing.planned.is_none();
-    if is_early && scenario.is_broken(Mutant::CompletesWithoutComparing) {
-        return Step::Complete;
+        Action::Reread => reread(scenario, state, driver),
     }
-    next_step(span, now, &scenario.policy)
+}
+
+/// What the driver asks for, unless the state machine is what is broken: then a span is complete as
+/// soon as it has an end and nothing is planned.
+fn broken(scenario: &Scenario, span: &Span, action: Action) -> Action {
+    if span.end.is_none() || !scenario.is_broken(Mutant::CompletesWithoutComparing) {
+        return action;
+    }
+    match action {
+        Action::Change(Change::Executed { due_at, .. }) => Action::Change(Change::Executed {
+            next: Next::Complete,
+            due_at,
+        }),
+        Action::Change(Change::Plan { .. } | Change::Postpone { .. })
+            if span.processing.planned.is_none() =>
+        {
+            Action::Change(Change::Complete)
+        }
+        action => action,
+    }
 }
 
 /// Sends the usage of a planned interval on its way.
@@ -158,55 +147,40 @@ fn post(scenario: &Scenario, state: &mut State, span: &Span, planned: &Planned) 
 fn hear(
     scenario: &Scenario,
     state: &mut State,
-    mut memory: Memory,
+    mut driver: Arc<Driver>,
     message: Arc<Message>,
 ) -> Worker {
     if !is_counted(state, &message) {
-        return Worker::Posting(memory, message);
+        return Worker::Posting(driver, message);
     }
-    memory.delivered = memory.span.processing.planned.clone().map(Arc::new);
-    decide(scenario, state, memory)
+    Arc::make_mut(&mut driver).delivered();
+    decide(scenario, state, driver)
 }
 
 /// Asks the store for a change.
-fn call(scenario: &Scenario, state: &mut State, memory: Memory, change: Change) -> Worker {
-    let is_last = matches!(
-        change,
-        Change::Postpone(_) | Change::Executed(Next::Wait | Next::Complete, _)
-    );
-    let is_failure = matches!(change, Change::Failed(_));
-    match ask(scenario, state, &memory.span, change) {
-        _ if is_failure => Worker::Idle,
-        Changed::Done(_) if is_last => Worker::Idle,
-        Changed::Done(after) => {
-            note_plan(state, &after);
-            decide(scenario, state, memory.with(*after))
+fn call(
+    scenario: &Scenario,
+    state: &mut State,
+    mut driver: Arc<Driver>,
+    change: &Change,
+) -> Worker {
+    let changed = ask(scenario, state, driver.span(), change);
+    let hands = Arc::make_mut(&mut driver);
+    match changed {
+        Changed::Made => {
+            hands.made(change);
+            note_plan(state, hands.span());
         }
-        Changed::Lost => reread(scenario, state, memory),
+        Changed::Lost => hands.lost(),
     }
+    decide(scenario, state, driver)
 }
 
-fn ask(scenario: &Scenario, state: &mut State, span: &Span, change: Change) -> Changed {
-    let Some(span) = as_read(scenario, &state.table, span, &change) else {
+fn ask(scenario: &Scenario, state: &mut State, span: &Span, change: &Change) -> Changed {
+    let Some(span) = as_read(scenario, &state.table, span, change) else {
         return Changed::Lost;
     };
-    let at = state.now;
-    let table = Arc::make_mut(&mut state.table);
-    match change {
-        Change::Plan(planned, due_at) => table.plan(&span, planned, due_at),
-        Change::Executed(next, due_at) => table.executed(&span, next, due_at),
-        Change::Complete => table.complete(&span),
-        Change::Postpone(until) => table.postpone(&span, until),
-        Change::Failed(retry_at) => {
-            let error = String::new();
-            let failure = Failure {
-                at,
-                retry_at,
-                error,
-            };
-            table.failed(&span, failure)
-        }
-    }
+    Arc::make_mut(&mut state.table).change(&span, change)
 }
 
 /// The span that a change is made conditional on: the one that was read. A broken store looks at
@@ -216,7 +190,7 @@ fn as_read(scenario: &Scenario, table: &Table, span: &Span, change: &Change) -> 
     let kept = table.find(&span.id)?;
     if scenario.is_broken(Mutant::IgnoresVersion) {
         span.processing.version = kept.processing.version;
-        if matches!(change, Change::Executed(..)) {
+        if matches!(change, Change::Executed { .. }) {
             kept.processing.planned.as_ref()?;
         }
     }
@@ -226,29 +200,14 @@ fn as_read(scenario: &Scenario, table: &Table, span: &Span, change: &Change) -> 
     Some(span)
 }
 
-/// Reads a span again whose change was lost, and goes on if that was for a stop alone.
+/// Reads a span again whose change was lost.
 ///
 /// It does so at once: an end never changes, so reading later finds the same, or another version
 /// and then the worker has nothing in hand, as if it had died.
-fn reread(scenario: &Scenario, state: &mut State, memory: Memory) -> Worker {
-    let span = &memory.span;
-    let same_version = |fresh: &&Span| fresh.processing.version == span.processing.version;
-    let fresh = state.table.find(&span.id).filter(same_version);
-    match fresh.filter(|fresh| fresh.end != span.end).cloned() {
-        Some(fresh) => decide(scenario, state, memory.with(fresh)),
-        None => Worker::Idle,
-    }
-}
-
-impl Memory {
-    /// The span is like this now; what was delivered is of interest as long as it is planned.
-    fn with(self, span: Span) -> Self {
-        let is_planned = self.delivered.as_deref() == span.processing.planned.as_ref();
-        Self {
-            span: Arc::new(span),
-            delivered: self.delivered.filter(|_| is_planned),
-        }
-    }
+fn reread(scenario: &Scenario, state: &mut State, mut driver: Arc<Driver>) -> Worker {
+    let fresh = state.table.find(&driver.span().id).cloned();
+    Arc::make_mut(&mut driver).found(fresh);
+    decide(scenario, state, driver)
 }
 
 /// Writes down what is planned.

@@ -10,7 +10,7 @@ use sampler_store::group::{Seen, Verdicts, Writes};
 use sampler_store::{Changed, StoreError};
 
 use crate::call::{Fault, Link};
-use crate::document::{id_to_bson, moment_or_null};
+use crate::document::{id_to_bson, interval, moment, moment_or_null, planned};
 use crate::look::{by_span_id, readable};
 
 /// Makes changes that need the version and the end that a span was read with.
@@ -19,23 +19,26 @@ pub(crate) struct Changes {
     link: Link,
 }
 
-/// A change, and what it makes of the span.
+/// What is kept of a failure's description, in characters.
+const ERROR_LEN_MAX: usize = 1_000;
+
+/// A change of a span, and the statement that makes it.
 #[derive(Debug)]
-pub(crate) struct Change {
+pub(crate) struct ChangeOfSpan {
     /// Kept with the span as `processing.last_change_id`: by it a change is known that others have
     /// made, too.
     id: ObjectId,
     before: Span,
-    after: Span,
     statement: RawDocumentBuf,
 }
 
-impl Change {
-    /// A change that sets and does what `update` says.
+impl ChangeOfSpan {
+    /// A change that is made if the span still is as it was `before`
+    /// ([`Span::admits_change_of`]).
     ///
     /// # Errors
     /// Where the change cannot be written as a statement.
-    pub(crate) fn new(before: Span, update: Update, after: Span) -> Result<Self, StoreError> {
+    pub(crate) fn new(before: &Span, change: &Change, now: Timestamp) -> Result<Self, StoreError> {
         let id = ObjectId::new();
         let statement = doc! {
             "q": {
@@ -46,19 +49,14 @@ impl Change {
                 // Waits and failures leave the version alone, and are to be noted once, too.
                 "processing.last_change_id": { "$ne": id },
             },
-            "u": update.with_id(id),
+            "u": update(before, change, now).with_id(id),
         };
         let statement = RawDocumentBuf::try_from(&statement);
         Ok(Self {
             statement: statement.map_err(|error| StoreError::Refused(Box::new(error)))?,
             id,
-            before,
-            after,
+            before: before.clone(),
         })
-    }
-
-    fn made(&self) -> Changed {
-        Changed::Done(Box::new(self.after.clone()))
     }
 
     /// What a look at the span says; nothing where the change can still be made.
@@ -66,25 +64,22 @@ impl Change {
         let processing = document.get_document("processing");
         let last = processing.and_then(|processing| processing.get_object_id("last_change_id"));
         if last.is_ok_and(|last| last == self.id) {
-            return Some(Ok(self.made()));
+            return Some(Ok(Changed::Made));
         }
-        let now = match readable(document) {
-            Ok(now) => now,
-            Err(error) => return Some(Err(error)),
-        };
-        let untouched = now.processing.version == self.before.processing.version
-            && now.end == self.before.end
-            && !now.processing.complete;
-        (!untouched).then_some(Ok(Changed::Lost))
+        match readable(document) {
+            Ok(now) if self.before.admits_change_of(&now) => None,
+            Ok(_) => Some(Ok(Changed::Lost)),
+            Err(error) => Some(Err(error)),
+        }
     }
 }
 
 /// What a change does, by the operators of an update.
 #[derive(Debug, Default)]
-pub(crate) struct Update {
-    pub(crate) set: Document,
-    pub(crate) inc: Document,
-    pub(crate) unset: Document,
+struct Update {
+    set: Document,
+    inc: Document,
+    unset: Document,
 }
 
 impl Update {
@@ -104,6 +99,63 @@ impl Update {
     }
 }
 
+/// The update that makes of a document what [`Span::after`] makes of the span.
+fn update(before: &Span, change: &Change, now: Timestamp) -> Update {
+    let mut update = Update::default();
+    if let Some(due_at) = change.due_at() {
+        update.set.insert("processing.due_at", moment(due_at));
+    }
+    match change {
+        Change::Plan { planned: plan, .. } => {
+            update.sampling(now);
+            let set = &mut update.set;
+            set.insert("processing.planned_interval", planned(plan));
+        }
+        Change::Executed { next, .. } => {
+            update.sampling(now);
+            update.execution(before, next);
+        }
+        Change::Complete => {
+            update.sampling(now);
+            update.set.insert("processing.complete", true);
+        }
+        Change::Postpone { .. } => {}
+        Change::Failed(failure) => update.failure(failure),
+    }
+    update
+}
+
+impl Update {
+    /// What sampling has come to is another version.
+    fn sampling(&mut self, now: Timestamp) {
+        self.set.insert("processing.last_change_at", moment(now));
+        self.inc.insert("processing.version", 1);
+    }
+
+    fn execution(&mut self, before: &Span, next: &Next) {
+        let executed = before.processing.planned.as_ref().map(planned);
+        let executed = executed.unwrap_or_else(|| interval(before.processing.last));
+        self.set.insert("processing.last_interval", executed);
+        let following = match next {
+            Next::Planned(plan) => Bson::Document(planned(plan)),
+            Next::Wait | Next::Complete => Bson::Null,
+        };
+        self.set.insert("processing.planned_interval", following);
+        if *next == Next::Complete {
+            self.set.insert("processing.complete", true);
+        }
+        // Whatever was read: a failure that another worker noted since leaves the version alone.
+        self.unset = doc! { "processing.attempts": "", "processing.last_error": "" };
+    }
+
+    fn failure(&mut self, failure: &Failure) {
+        let message: String = failure.error.chars().take(ERROR_LEN_MAX).collect();
+        let error = doc! { "at": moment(failure.at), "message": message };
+        self.set.insert("processing.last_error", error);
+        self.inc.insert("processing.attempts", 1);
+    }
+}
+
 impl Changes {
     pub(crate) fn new(link: Link) -> Self {
         Self { link }
@@ -112,24 +164,24 @@ impl Changes {
 
 #[async_trait]
 impl Writes for Changes {
-    type Write = Change;
+    type Write = ChangeOfSpan;
     type Answer = Changed;
     type Failure = Fault;
 
-    fn size(write: &Change) -> usize {
+    fn size(write: &ChangeOfSpan) -> usize {
         write.statement.as_bytes().len()
     }
 
-    async fn write(&self, batch: &[Arc<Change>]) -> Verdicts<Self> {
+    async fn write(&self, batch: &[Arc<ChangeOfSpan>]) -> Verdicts<Self> {
         let statements = batch.iter().map(|change| &change.statement);
         let updated = self.link.update(statements).await?;
-        Ok(updated.verdicts(batch.len(), |place| batch[place].made()))
+        Ok(updated.verdicts(batch.len(), |_| Changed::Made))
     }
 
-    async fn look(&self, batch: &[Arc<Change>]) -> Result<Vec<Seen<Changed>>, Fault> {
+    async fn look(&self, batch: &[Arc<ChangeOfSpan>]) -> Result<Vec<Seen<Changed>>, Fault> {
         let ids = batch.iter().map(|change| &change.before.id);
         let spans = by_span_id(&self.link, ids).await?;
-        let seen = |change: &Arc<Change>| match spans.get(&change.before.id) {
+        let seen = |change: &Arc<ChangeOfSpan>| match spans.get(&change.before.id) {
             Some(document) => change.seen(document),
             // It is complete, and was removed.
             None => Some(Ok(Changed::Lost)),

@@ -126,7 +126,7 @@ impl MongoStore {
 }
 
 #[async_trait]
-impl SpanStore for MongoStore {
+impl Events for MongoStore {
     async fn start(&self, new: NewSpan) -> Result<Started, StoreError> {
         self.starts.submit(Opening::new(new)?).await
     }
@@ -142,7 +142,10 @@ impl SpanStore for MongoStore {
     async fn stopped_by(&self, id: &EventId) -> Result<Option<Span>, StoreError> {
         self.span_with("end_dedup_id", id).await
     }
+}
 
+#[async_trait]
+impl Work for MongoStore {
     fn due(&self, query: DueQuery) -> DuePages {
         self.due_spans(&query)
     }
@@ -151,38 +154,18 @@ impl SpanStore for MongoStore {
         self.find_span(id).await
     }
 
-    async fn plan(
+    async fn change(
         &self,
         span: &Span,
-        planned: Planned,
+        change: &Change,
         now: Timestamp,
-        due_at: Timestamp,
     ) -> Result<Changed, StoreError> {
-        self.plan_interval(span, planned, now, due_at).await
+        self.change_span(span, change, now).await
     }
+}
 
-    async fn executed(
-        &self,
-        span: &Span,
-        next: Next,
-        now: Timestamp,
-        due_at: Timestamp,
-    ) -> Result<Changed, StoreError> {
-        self.interval_executed(span, next, now, due_at).await
-    }
-
-    async fn complete(&self, span: &Span, now: Timestamp) -> Result<Changed, StoreError> {
-        self.complete_span(span, now).await
-    }
-
-    async fn postpone(&self, span: &Span, due_at: Timestamp) -> Result<Changed, StoreError> {
-        self.postpone_span(span, due_at).await
-    }
-
-    async fn failed(&self, span: &Span, failure: Failure) -> Result<Changed, StoreError> {
-        self.interval_failed(span, failure).await
-    }
-
+#[async_trait]
+impl Upkeep for MongoStore {
     async fn adopt(
         &self,
         policy: &Policy,
@@ -206,7 +189,10 @@ impl SpanStore for MongoStore {
     async fn remove(&self, ids: &[SpanId]) -> Result<u64, StoreError> {
         self.remove_spans(ids).await
     }
+}
 
+#[async_trait]
+impl Membership for MongoStore {
     async fn heartbeat(&self, worker: &str) -> Result<Vec<String>, StoreError> {
         self.worker_alive(worker).await
     }
@@ -214,14 +200,18 @@ impl SpanStore for MongoStore {
     async fn leave(&self, worker: &str) -> Result<(), StoreError> {
         self.worker_gone(worker).await
     }
-
-    async fn ping(&self) -> Result<(), StoreError> {
-        let link = self.link.clone();
-        Ok(self.link.run(async move { link.ping().await }).await?)
-    }
 }
 
 impl MongoStore {
+    /// Whether a primary answers.
+    ///
+    /// # Errors
+    /// Where none does.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        let link = self.link.clone();
+        Ok(self.link.run(async move { link.ping().await }).await?)
+    }
+
     /// The span that has this event id in `field`.
     async fn span_with(
         &self,
@@ -236,7 +226,7 @@ impl MongoStore {
 }
 
 #[async_trait]
-impl SpanPages for MongoStore {
+impl Reading for MongoStore {
     async fn page(&self, after: Option<&SpanId>, limit: usize) -> Result<Page, StoreError> {
         self.page_of_spans(after, limit).await
     }

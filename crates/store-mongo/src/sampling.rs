@@ -2,15 +2,12 @@
 
 use bson::{Bson, Document, doc};
 use mongodb::options::FindOptions;
-use sampler_domain::{Planned, Span, SpanId, Timestamp};
-use sampler_store::{Changed, Failure, Next, Page, StoreError};
+use sampler_domain::{Change, Changed, Span, SpanId, Timestamp};
+use sampler_store::{Page, StoreError};
 
 use crate::MongoStore;
-use crate::changes::{Change, Update};
-use crate::document::{id_from_bson, id_to_bson, interval, moment, planned, read};
-
-/// What is kept of a failure's description, in characters.
-const ERROR_LEN_MAX: usize = 1_000;
+use crate::changes::ChangeOfSpan;
+use crate::document::{id_from_bson, id_to_bson, moment, read};
 
 impl MongoStore {
     /// The documents that match, as a majority has them.
@@ -62,118 +59,13 @@ impl MongoStore {
             .transpose()
     }
 
-    pub(crate) async fn plan_interval(
+    pub(crate) async fn change_span(
         &self,
         span: &Span,
-        plan: Planned,
-        now: Timestamp,
-        due_at: Timestamp,
-    ) -> Result<Changed, StoreError> {
-        let update = Update {
-            set: doc! {
-                "processing.planned_interval": planned(&plan),
-                "processing.last_change_at": moment(now),
-                "processing.due_at": moment(due_at),
-            },
-            inc: doc! { "processing.version": 1 },
-            ..Update::default()
-        };
-        let mut after = span.clone();
-        after.processing.planned = Some(plan);
-        after.processing.version += 1;
-        self.change(span, update, after).await
-    }
-
-    pub(crate) async fn interval_executed(
-        &self,
-        span: &Span,
-        next: Next,
-        now: Timestamp,
-        due_at: Timestamp,
-    ) -> Result<Changed, StoreError> {
-        let mut after = span.executed();
-        let executed = span.processing.planned.as_ref().map(planned);
-        let mut set = doc! {
-            "processing.last_interval": executed.unwrap_or_else(|| interval(span.processing.last)),
-            "processing.planned_interval": Bson::Null,
-            "processing.last_change_at": moment(now),
-            "processing.due_at": moment(due_at),
-        };
-        match next {
-            Next::Planned(plan) => {
-                set.insert("processing.planned_interval", planned(&plan));
-                after.processing.planned = Some(plan);
-            }
-            Next::Wait => {}
-            Next::Complete => {
-                set.insert("processing.complete", true);
-                after.processing.complete = true;
-            }
-        }
-        let update = Update {
-            set,
-            inc: doc! { "processing.version": 1 },
-            // Whatever was read: a failure that another worker noted since leaves the version alone.
-            unset: doc! { "processing.attempts": "", "processing.last_error": "" },
-        };
-        self.change(span, update, after).await
-    }
-
-    pub(crate) async fn complete_span(
-        &self,
-        span: &Span,
+        change: &Change,
         now: Timestamp,
     ) -> Result<Changed, StoreError> {
-        let update = Update {
-            set: doc! { "processing.complete": true, "processing.last_change_at": moment(now) },
-            inc: doc! { "processing.version": 1 },
-            ..Update::default()
-        };
-        let mut after = span.clone();
-        after.processing.complete = true;
-        after.processing.version += 1;
-        self.change(span, update, after).await
-    }
-
-    pub(crate) async fn postpone_span(
-        &self,
-        span: &Span,
-        due_at: Timestamp,
-    ) -> Result<Changed, StoreError> {
-        let update = Update {
-            set: doc! { "processing.due_at": moment(due_at) },
-            ..Update::default()
-        };
-        self.change(span, update, span.clone()).await
-    }
-
-    pub(crate) async fn interval_failed(
-        &self,
-        span: &Span,
-        failure: Failure,
-    ) -> Result<Changed, StoreError> {
-        let message: String = failure.error.chars().take(ERROR_LEN_MAX).collect();
-        let update = Update {
-            set: doc! {
-                "processing.due_at": moment(failure.retry_at),
-                "processing.last_error": { "at": moment(failure.at), "message": message },
-            },
-            inc: doc! { "processing.attempts": 1 },
-            ..Update::default()
-        };
-        let mut after = span.clone();
-        after.processing.attempts += 1;
-        self.change(span, update, after).await
-    }
-
-    /// Makes a change if the span still is as it was read; `after` is what it makes of it.
-    async fn change(
-        &self,
-        span: &Span,
-        update: Update,
-        after: Span,
-    ) -> Result<Changed, StoreError> {
-        let change = Change::new(span.clone(), update, after)?;
+        let change = ChangeOfSpan::new(span, change, now)?;
         self.changes.submit(change).await
     }
 

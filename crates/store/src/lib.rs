@@ -1,21 +1,36 @@
-//! The store as the two programs see it: [`SpanStore`], with one method for each flow of the
-//! paper's section 6. Each is one atomic change of one span; nothing needs a transaction.
+//! The store as the two programs see it: one port for each of its callers' purposes.
 //!
-//! Writes that are in flight at the same moment can share a command: [`group`].
+//! | Port | What it is for | Who uses it |
+//! | --- | --- | --- |
+//! | [`Events`] | keeping starts and stops | the receiver |
+//! | [`Work`] | finding spans that are due, and changing them | the worker |
+//! | [`Upkeep`] | taking in spans of an original, removing finished ones | the worker |
+//! | [`Membership`] | which workers there are | the worker |
+//! | [`Reading`] | looking at all spans | the worker in the shadow |
+//!
+//! Each change is one atomic change of one span; nothing needs a transaction. Writes that are in
+//! flight at the same moment can share a command: [`group`].
 //!
 //! There are two implementations, the MongoDB store and, with the feature `testing`, one in memory
 //! for tests and the simulation. Both pass the same contract suite.
 
 #[cfg(feature = "testing")]
 pub mod contract;
+mod error;
+mod events;
 pub mod group;
+mod membership;
 #[cfg(feature = "testing")]
 pub mod memory;
-mod port;
+mod reading;
 #[cfg(feature = "testing")]
 pub mod table;
+mod upkeep;
+mod work;
 
-pub use port::{
-    Adopted, Changed, DuePages, DueQuery, Failure, NewSpan, NewStop, Next, Page, SpanPages,
-    SpanStore, Started, Stopped, StoreError,
-};
+pub use error::StoreError;
+pub use events::{Events, NewSpan, NewStop, Started, Stopped};
+pub use membership::Membership;
+pub use reading::{Page, Reading};
+pub use upkeep::{Adopted, Upkeep};
+pub use work::{DuePages, DueQuery, Work};

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt};
-use sampler_domain::{EventId, Planned, Policy, Span, SpanId, Timestamp};
+use sampler_domain::{Change, Changed, EventId, Policy, Span, SpanId, Timestamp};
 
 pub use crate::table::Kept;
 use crate::table::Table;
 use crate::{
-    Adopted, Changed, DuePages, DueQuery, Failure, NewSpan, NewStop, Next, Page, SpanPages,
-    SpanStore, Started, Stopped, StoreError,
+    Adopted, DuePages, DueQuery, Events, Membership, NewSpan, NewStop, Page, Reading, Started,
+    Stopped, StoreError, Upkeep, Work,
 };
 
 /// How long a worker counts as alive after a heartbeat, ms.
@@ -59,7 +59,7 @@ fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 #[async_trait]
-impl SpanStore for MemoryStore {
+impl Events for MemoryStore {
     async fn start(&self, new: NewSpan) -> Result<Started, StoreError> {
         Ok(self.lock().table.start(new))
     }
@@ -75,7 +75,10 @@ impl SpanStore for MemoryStore {
     async fn stopped_by(&self, id: &EventId) -> Result<Option<Span>, StoreError> {
         Ok(self.lock().table.stopped_by(id).cloned())
     }
+}
 
+#[async_trait]
+impl Work for MemoryStore {
     fn due(&self, query: DueQuery) -> DuePages {
         let state = Arc::clone(&self.state);
         let mut reached = None;
@@ -96,38 +99,18 @@ impl SpanStore for MemoryStore {
         Ok(self.lock().table.find(id).cloned())
     }
 
-    async fn plan(
+    async fn change(
         &self,
         span: &Span,
-        planned: Planned,
+        change: &Change,
         _now: Timestamp,
-        due_at: Timestamp,
     ) -> Result<Changed, StoreError> {
-        Ok(self.lock().table.plan(span, planned, due_at))
+        Ok(self.lock().table.change(span, change))
     }
+}
 
-    async fn executed(
-        &self,
-        span: &Span,
-        next: Next,
-        _now: Timestamp,
-        due_at: Timestamp,
-    ) -> Result<Changed, StoreError> {
-        Ok(self.lock().table.executed(span, next, due_at))
-    }
-
-    async fn complete(&self, span: &Span, _now: Timestamp) -> Result<Changed, StoreError> {
-        Ok(self.lock().table.complete(span))
-    }
-
-    async fn postpone(&self, span: &Span, due_at: Timestamp) -> Result<Changed, StoreError> {
-        Ok(self.lock().table.postpone(span, due_at))
-    }
-
-    async fn failed(&self, span: &Span, failure: Failure) -> Result<Changed, StoreError> {
-        Ok(self.lock().table.failed(span, failure))
-    }
-
+#[async_trait]
+impl Upkeep for MemoryStore {
     async fn adopt(
         &self,
         policy: &Policy,
@@ -148,7 +131,10 @@ impl SpanStore for MemoryStore {
     async fn remove(&self, ids: &[SpanId]) -> Result<u64, StoreError> {
         Ok(self.lock().table.remove(ids))
     }
+}
 
+#[async_trait]
+impl Membership for MemoryStore {
     async fn heartbeat(&self, worker: &str) -> Result<Vec<String>, StoreError> {
         let now = (self.clock)();
         let mut state = self.lock();
@@ -163,14 +149,10 @@ impl SpanStore for MemoryStore {
         self.lock().workers.remove(worker);
         Ok(())
     }
-
-    async fn ping(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
 }
 
 #[async_trait]
-impl SpanPages for MemoryStore {
+impl Reading for MemoryStore {
     async fn page(&self, after: Option<&SpanId>, limit: usize) -> Result<Page, StoreError> {
         let state = self.lock();
         let spans = state.table.page(after, limit);

@@ -7,11 +7,11 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
-    EventId, Planned, Policy, Span, SpanId, StartEvent, Target, Timestamp, next_step,
+    Change, Changed, EventId, Policy, Span, SpanId, StartEvent, Target, Timestamp, next_step,
 };
 use uuid::Uuid;
 
-use crate::{Adopted, Changed, DueQuery, Failure, NewSpan, NewStop, Next, Started, Stopped};
+use crate::{Adopted, DueQuery, NewSpan, NewStop, Started, Stopped};
 
 /// A span with what only the store knows of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -30,8 +30,7 @@ pub struct Kept {
 /// Where a span stands among those that are due: how urgent it is, when it fell due, and its id.
 pub type DuePlace = (u8, Timestamp, SpanId);
 
-/// All spans that are kept. Each function is one method of [`SpanStore`](crate::SpanStore), and
-/// as atomic as that.
+/// All spans that are kept. Each function is one method of a port, and as atomic as that.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Table {
     spans: BTreeMap<SpanId, Kept>,
@@ -223,49 +222,22 @@ impl Table {
         spans.map(|(_, kept)| kept.span.clone()).collect()
     }
 
-    /// Plans an interval for a span.
-    pub fn plan(&mut self, span: &Span, planned: Planned, due_at: Timestamp) -> Changed {
-        self.change(span, |kept| {
-            kept.span.processing.planned = Some(planned);
-            kept.span.processing.version += 1;
-            kept.due_at = Some(due_at);
-        })
-    }
-
-    /// Notes that the planned interval was executed, and what comes next.
-    pub fn executed(&mut self, span: &Span, next: Next, due_at: Timestamp) -> Changed {
-        self.change(span, |kept| {
-            kept.span = kept.span.executed();
-            match next {
-                Next::Planned(planned) => kept.span.processing.planned = Some(planned),
-                Next::Wait => {}
-                Next::Complete => kept.span.processing.complete = true,
-            }
-            kept.due_at = Some(due_at);
-            kept.last_error = None;
-        })
-    }
-
-    /// Notes that a span is sampled to its end.
-    pub fn complete(&mut self, span: &Span) -> Changed {
-        self.change(span, |kept| {
-            kept.span.processing.complete = true;
-            kept.span.processing.version += 1;
-        })
-    }
-
-    /// Sets when a span with nothing due needs a worker next.
-    pub fn postpone(&mut self, span: &Span, due_at: Timestamp) -> Changed {
-        self.change(span, |kept| kept.due_at = Some(due_at))
-    }
-
-    /// Notes that the planned interval could not be delivered.
-    pub fn failed(&mut self, span: &Span, failure: Failure) -> Changed {
-        self.change(span, |kept| {
-            kept.span.processing.attempts += 1;
-            kept.due_at = Some(failure.retry_at);
-            kept.last_error = Some(failure.error);
-        })
+    /// Makes a change if the span still is as it was read.
+    pub fn change(&mut self, read: &Span, change: &Change) -> Changed {
+        let Some(kept) = self.spans.get_mut(&read.id) else {
+            return Changed::Lost;
+        };
+        if !read.admits_change_of(&kept.span) {
+            return Changed::Lost;
+        }
+        kept.span = kept.span.after(change);
+        kept.due_at = change.due_at().or(kept.due_at);
+        match change {
+            Change::Failed(failure) => kept.last_error = Some(failure.error.clone()),
+            Change::Executed { .. } => kept.last_error = None,
+            Change::Plan { .. } | Change::Complete | Change::Postpone { .. } => {}
+        }
+        Changed::Made
     }
 
     /// Takes in spans that an original Sampler started.
@@ -297,21 +269,6 @@ impl Table {
         self.spans
             .retain(|id, kept| !(kept.span.processing.complete && ids.contains(id)));
         (before - self.spans.len()) as u64
-    }
-
-    /// Makes a change of `processing` if the span still is as it was read.
-    fn change(&mut self, span: &Span, change: impl FnOnce(&mut Kept)) -> Changed {
-        let Some(kept) = self.spans.get_mut(&span.id) else {
-            return Changed::Lost;
-        };
-        let unchanged = kept.span.processing.version == span.processing.version
-            && kept.span.end == span.end
-            && !kept.span.processing.complete;
-        if !unchanged {
-            return Changed::Lost;
-        }
-        change(kept);
-        Changed::Done(Box::new(kept.span.clone()))
     }
 
     fn first(&self, matches: impl Fn(&Span) -> bool) -> Option<&Span> {

@@ -2,11 +2,14 @@
 //! `#[tokio::test]` of each.
 
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
+mod changes;
+#[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod events;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod sampling;
 pub mod support;
 
+pub use changes::*;
 pub use events::*;
 pub use sampling::*;
 
@@ -43,6 +46,7 @@ macro_rules! store_contract_tests {
             the_closing_month_comes_before_all_else
             only_the_partitions_asked_for_are_due
             a_stop_makes_its_span_due
+            every_change_makes_what_after_says
             a_plan_needs_the_version_it_was_based_on
             a_plan_needs_the_end_it_was_based_on
             of_32_plans_one_wins

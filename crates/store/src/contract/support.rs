@@ -3,18 +3,86 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use async_trait::async_trait;
 use futures_util::StreamExt;
 use sampler_domain::partition::PARTITIONS;
 use sampler_domain::{
-    EventId, Id, Interval, Measure, Measures, Planned, Quantity, Span, SpanId, StartEvent,
-    StopEvent, Target, Timestamp,
+    Change, Changed, EventId, Failure, Id, Interval, Measure, Measures, Next, Planned, Quantity,
+    Span, SpanId, StartEvent, StopEvent, Target, Timestamp,
 };
 use uuid::Uuid;
 
-use crate::{Changed, DuePages, DueQuery, NewSpan, NewStop, SpanStore, Started, Stopped};
+use crate::{
+    DuePages, DueQuery, Events, Membership, NewSpan, NewStop, Started, Stopped, StoreError, Upkeep,
+    Work,
+};
+
+/// All ports of one store.
+pub trait Store: Events + Work + Upkeep + Membership {}
+
+impl<S: Events + Work + Upkeep + Membership> Store for S {}
 
 /// A store that a test can share among its tasks.
-pub type Shared = Arc<dyn SpanStore>;
+pub type Shared = Arc<dyn Store>;
+
+/// Each change by its name. The answer is the span after the change; none where it was lost.
+#[async_trait]
+pub trait Changing: Work {
+    /// Plans an interval.
+    async fn plan(
+        &self,
+        span: &Span,
+        planned: Planned,
+        now: Timestamp,
+        due_at: Timestamp,
+    ) -> Result<Option<Span>, StoreError> {
+        let change = Change::Plan { planned, due_at };
+        self.make(span, change, now).await
+    }
+
+    /// Notes an execution, and what follows.
+    async fn executed(
+        &self,
+        span: &Span,
+        next: Next,
+        now: Timestamp,
+        due_at: Timestamp,
+    ) -> Result<Option<Span>, StoreError> {
+        let change = Change::Executed { next, due_at };
+        self.make(span, change, now).await
+    }
+
+    /// Notes that a span is sampled to its end.
+    async fn complete(&self, span: &Span, now: Timestamp) -> Result<Option<Span>, StoreError> {
+        self.make(span, Change::Complete, now).await
+    }
+
+    /// Sets when a span needs a worker next.
+    async fn postpone(&self, span: &Span, due_at: Timestamp) -> Result<Option<Span>, StoreError> {
+        self.make(span, Change::Postpone { due_at }, at(0)).await
+    }
+
+    /// Notes a failure.
+    async fn failed(&self, span: &Span, failure: Failure) -> Result<Option<Span>, StoreError> {
+        let now = failure.at;
+        self.make(span, Change::Failed(failure), now).await
+    }
+
+    /// Makes a change.
+    async fn make(
+        &self,
+        span: &Span,
+        change: Change,
+        now: Timestamp,
+    ) -> Result<Option<Span>, StoreError> {
+        Ok(match self.change(span, &change, now).await? {
+            Changed::Made => Some(span.after(&change)),
+            Changed::Lost => None,
+        })
+    }
+}
+
+impl<W: Work + ?Sized> Changing for W {}
 
 /// The moment at which most of the contract happens: 2026-03-10T12:00:00 UTC.
 pub const NOW: i64 = 1_773_144_000_000;
@@ -82,7 +150,7 @@ pub fn new_span(event: StartEvent) -> NewSpan {
 
 /// Starts a target.
 pub async fn start(
-    store: &dyn SpanStore,
+    store: &dyn Store,
     event_id: Option<&str>,
     instance: &str,
     millis: i64,
@@ -106,7 +174,7 @@ pub fn new_stop(event_id: Option<&str>, instance: &str, millis: i64) -> NewStop 
 
 /// Stops a target.
 pub async fn stop(
-    store: &dyn SpanStore,
+    store: &dyn Store,
     event_id: Option<&str>,
     instance: &str,
     millis: i64,
@@ -116,7 +184,7 @@ pub async fn stop(
 }
 
 /// Starts a target and reads its span back.
-pub async fn started(store: &dyn SpanStore, event_id: &str, instance: &str, millis: i64) -> Span {
+pub async fn started(store: &dyn Store, event_id: &str, instance: &str, millis: i64) -> Span {
     assert_eq!(
         start(store, Some(event_id), instance, millis).await,
         Started::Opened
@@ -125,7 +193,7 @@ pub async fn started(store: &dyn SpanStore, event_id: &str, instance: &str, mill
 }
 
 /// The span that the event with this id started.
-pub async fn kept(store: &dyn SpanStore, event_id: &str) -> Span {
+pub async fn kept(store: &dyn Store, event_id: &str) -> Span {
     let span = store
         .started_by(&id(event_id))
         .await
@@ -139,7 +207,7 @@ pub fn everything() -> Arc<[u32]> {
 }
 
 /// The start ids of the spans that are due `millis` after [`NOW`], in their order.
-pub async fn due(store: &dyn SpanStore, millis: i64) -> Vec<String> {
+pub async fn due(store: &dyn Store, millis: i64) -> Vec<String> {
     let query = DueQuery {
         partitions: everything(),
         now: at(millis),
@@ -150,7 +218,7 @@ pub async fn due(store: &dyn SpanStore, millis: i64) -> Vec<String> {
 }
 
 /// The start ids of the spans that a query finds, in their order.
-pub async fn due_ids(store: &dyn SpanStore, query: DueQuery) -> Vec<String> {
+pub async fn due_ids(store: &dyn Store, query: DueQuery) -> Vec<String> {
     let mut pages = store.due(query);
     let mut ids = Vec::new();
     while let Some(page) = next_page(&mut pages).await {
@@ -181,14 +249,13 @@ pub fn plan_to(span: &Span, millis: i64) -> Planned {
 ///
 /// # Panics
 /// Where the change was lost.
-pub fn done(changed: Result<Changed, crate::StoreError>) -> Span {
-    match changed.expect("the store answers") {
-        Changed::Done(span) => *span,
-        Changed::Lost => panic!("the change was lost"),
-    }
+pub fn done(changed: Result<Option<Span>, StoreError>) -> Span {
+    changed
+        .expect("the store answers")
+        .expect("the change was made")
 }
 
 /// Whether a change was lost.
-pub fn lost(changed: Result<Changed, crate::StoreError>) -> bool {
-    changed.expect("the store answers") == Changed::Lost
+pub fn lost(changed: Result<Option<Span>, StoreError>) -> bool {
+    changed.expect("the store answers").is_none()
 }

@@ -1,0 +1,81 @@
+//! What the receiver asks of the store: keeping starts and stops (sections 6.1 and 6.2 of the paper).
+
+use async_trait::async_trait;
+use sampler_domain::{EventId, Field, Span, StopEvent, Timestamp};
+use uuid::Uuid;
+
+use crate::StoreError;
+
+/// A span to be opened (section 6.1).
+#[derive(Clone, Debug)]
+pub struct NewSpan {
+    /// The span as the start event makes it.
+    pub span: Span,
+    /// When it first needs a worker.
+    pub due_at: Timestamp,
+    /// The receiver's clock, for `last_change_at`.
+    pub now: Timestamp,
+    /// Lets the span begin before the end of the target's previous one, as an original does.
+    pub may_overlap: bool,
+}
+
+/// What became of a start.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Started {
+    /// The span is open, and survives the loss of a machine.
+    Opened,
+    /// The same event, by its `id`, was kept before.
+    Repeated,
+    /// The `id` was seen before, in an event that differs in these fields. Nothing was kept.
+    IdTaken(Vec<Field>),
+    /// The target has an open span. Nothing was kept.
+    AlreadyOpen,
+    /// The target's previous span ends later than this one starts. Nothing was kept.
+    Overlaps {
+        /// Where that span ends.
+        until: Timestamp,
+    },
+}
+
+/// A span to be ended (section 6.2).
+#[derive(Clone, Debug)]
+pub struct NewStop {
+    /// What the provider reports.
+    pub event: StopEvent,
+    /// What the `correlation_id` of the ended span becomes, making room for the next span.
+    pub correlation_id: Uuid,
+}
+
+/// What became of a stop.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Stopped {
+    /// The open span has its end, and that survives the loss of a machine.
+    Ended,
+    /// The same event, by its `id`, was kept before.
+    Repeated,
+    /// The `id` was seen before, in an event that differs in these fields. Nothing was kept.
+    IdTaken(Vec<Field>),
+    /// The target has no open span.
+    NotOpen,
+    /// The target's open span starts later than this. Nothing was kept.
+    BeforeStart {
+        /// Where the open span starts.
+        start: Timestamp,
+    },
+}
+
+/// Keeps events, each as one atomic change of one span.
+#[async_trait]
+pub trait Events: Send + Sync + 'static {
+    /// Opens a span (section 6.1), unless the answer says otherwise.
+    async fn start(&self, new: NewSpan) -> Result<Started, StoreError>;
+
+    /// Ends the target's open span (section 6.2), unless the answer says otherwise.
+    async fn stop(&self, new: NewStop) -> Result<Stopped, StoreError>;
+
+    /// The span that was started by the event with this id.
+    async fn started_by(&self, id: &EventId) -> Result<Option<Span>, StoreError>;
+
+    /// The span that was stopped by the event with this id.
+    async fn stopped_by(&self, id: &EventId) -> Result<Option<Span>, StoreError>;
+}

@@ -1,0 +1,39 @@
+//! What the worker asks of the store beside sampling: taking in what an original Sampler wrote, and
+//! removing what is finished (section 6.3 of the paper).
+
+use async_trait::async_trait;
+use sampler_domain::{Policy, SpanId, Timestamp};
+
+use crate::StoreError;
+
+/// How many spans of an original Sampler were taken in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Adopted {
+    /// Spans that an original receiver started.
+    pub starts: u64,
+    /// Spans that an original receiver stopped after they had been taken in.
+    pub stops: u64,
+}
+
+/// Looks after the spans that are kept.
+#[async_trait]
+pub trait Upkeep: Send + Sync + 'static {
+    /// Takes in up to `limit` spans that an original Sampler started, and notices the stops that
+    /// it wrote.
+    async fn adopt(
+        &self,
+        policy: &Policy,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Adopted, StoreError>;
+
+    /// Up to `limit` complete spans that end before `cutoff` (section 6.3).
+    async fn completed_before(
+        &self,
+        cutoff: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<SpanId>, StoreError>;
+
+    /// Removes those of the spans that are complete; says how many.
+    async fn remove(&self, ids: &[SpanId]) -> Result<u64, StoreError>;
+}
