@@ -7,10 +7,11 @@ use sampler_domain::{
     EventId, Id, Measure, Measures, MeasuresError, Quantity, StartEvent, StopEvent, Target,
     Timestamp,
 };
-use sampler_service::problem::{FieldError, Pointer, Problem, ProblemType};
+use sampler_service::problem::{FieldError, Pointer, Problem};
 use serde_json::Value;
 
 use crate::json::Json;
+use crate::problems;
 
 /// Reads a start event.
 pub(crate) fn start(body: Json<'_>) -> Result<StartEvent, Problem> {
@@ -287,5 +288,5 @@ fn whole_number(value: &Json<'_>) -> Option<i64> {
 
 fn invalid(errors: impl IntoIterator<Item = FieldError>) -> Problem {
     let detail = "The body is JSON, but not what is expected here. Nothing was kept.";
-    Problem::new(ProblemType::InvalidEvent, detail).errors(errors)
+    Problem::new(&problems::INVALID_EVENT, detail).errors(errors)
 }

@@ -5,7 +5,9 @@ use std::cell::Cell;
 use std::collections::HashSet;
 use std::fmt;
 
-use sampler_service::problem::{Problem, ProblemType};
+use sampler_service::problem::Problem;
+
+use crate::problems;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::error::Category;
@@ -77,7 +79,7 @@ impl Json<'_> {
 pub(crate) fn parse(bytes: &[u8]) -> Result<Json<'_>, Problem> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err(Problem::new(
-            ProblemType::MalformedJson,
+            &problems::MALFORMED_JSON,
             "The body is empty.",
         ));
     }
@@ -117,7 +119,7 @@ fn malformed(error: &serde_json::Error) -> Problem {
         error.line(),
         error.column()
     );
-    Problem::new(ProblemType::MalformedJson, detail)
+    Problem::new(&problems::MALFORMED_JSON, detail)
 }
 
 /// Reads a value in which no object has two members of one name: which of them was meant?
@@ -257,7 +259,7 @@ mod tests {
 
     fn detail(text: &str) -> String {
         let problem = parse(text.as_bytes()).unwrap_err();
-        assert_eq!(problem.kind(), ProblemType::MalformedJson);
+        assert_eq!(problem.kind(), &problems::MALFORMED_JSON);
         problem.detail().to_owned()
     }
 

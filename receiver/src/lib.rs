@@ -11,11 +11,11 @@ mod body;
 pub mod controllers;
 mod event;
 mod json;
+pub mod problems;
 pub mod settings;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use axum::Router;
 use axum::extract::FromRef;
@@ -24,6 +24,7 @@ use sampler_abacus::Provisioning;
 use sampler_domain::{Policy, Slack};
 use sampler_service::environment::{Clock, Random};
 use sampler_service::security::Door;
+use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_store::SpanStore;
 
 use admission::Admission;
@@ -31,20 +32,14 @@ use admission::Admission;
 /// How the receiver goes about it.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The longest body, in bytes, before and after it is unpacked.
-    pub max_payload: usize,
-    /// How long a client may take to send a body.
-    pub body_timeout: Duration,
-    /// Requests in flight at the most.
-    pub max_inflight: usize,
+    /// How much is taken in.
+    pub limits: LimitsSettings,
+    /// What events may be like.
+    pub events: EventsSettings,
     /// How far an event's timestamp may lie from now.
     pub slack: Slack,
     /// By which a span's first due moment is worked out.
     pub policy: Policy,
-    /// Answers 201 to an `id` seen before where only timestamp or measures differ.
-    pub lenient_repeats: bool,
-    /// Lets a span begin before the end of the target's previous one.
-    pub allow_overlap: bool,
 }
 
 /// What the receiver works with.
@@ -74,7 +69,7 @@ impl Receiver {
         random: Arc<dyn Random>,
         options: Options,
     ) -> Arc<Self> {
-        let admission = Admission::new(options.max_inflight);
+        let admission = Admission::new(options.limits.inflight);
         let prepared = AtomicBool::new(false);
         Arc::new(Self {
             store,

@@ -16,8 +16,7 @@ use sampler_service::platform::Identity;
 use sampler_service::settings::load_from_process;
 use sampler_service::telemetry;
 use sampler_store::SpanStore;
-use sampler_store_mongo::{MongoOptions, MongoStore};
-use secrecy::ExposeSecret;
+use sampler_store_mongo::MongoStore;
 
 /// What the provisioning service wants to see in a token that comes with mappings.
 const PROVISIONING_SCOPE: &str = "abacus.usage.write";
@@ -39,13 +38,18 @@ fn main() -> ExitCode {
 /// Sets everything up, then serves until told to stop, while the database is looked after.
 async fn run(settings: Settings, stop: Stop) -> anyhow::Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let store = Arc::new(connect(&settings).await?);
+    let store = Arc::new(MongoStore::connect(settings.database.options(PROGRAM.name)).await?);
     let receiver = Receiver::new(
         store.clone(),
         provisioning(&settings)?,
         Arc::clone(&clock),
         Arc::new(SystemRandom),
-        options(&settings),
+        Options {
+            limits: settings.limits.clone(),
+            events: settings.events.clone(),
+            slack: settings.slack,
+            policy: settings.policy.clone(),
+        },
     );
     let door = settings.security.door(Arc::clone(&clock))?;
     let mut health = Health::new(clock, stop.clone());
@@ -100,42 +104,16 @@ async fn watch(store: &MongoStore, reachable: &Progress, threshold: Duration, st
     }
 }
 
-async fn connect(settings: &Settings) -> anyhow::Result<MongoStore> {
-    let database = &settings.database;
-    let options = MongoOptions {
-        uri: database.uri.expose_secret().to_owned(),
-        database: database.database.clone(),
-        collection: database.collection.clone(),
-        pool_size: database.pool_size,
-        server_selection_timeout: database.server_selection_timeout,
-        operation_timeout: database.operation_timeout,
-        app_name: PROGRAM.name.to_owned(),
-    };
-    Ok(MongoStore::connect(options).await?)
-}
-
 fn provisioning(settings: &Settings) -> anyhow::Result<Option<Provisioning>> {
-    let Some(url) = &settings.provisioning_url else {
+    let Some(url) = &settings.provisioning.url else {
         return Ok(None);
     };
     let options = AbacusOptions {
         url: url.clone(),
-        timeout: settings.provisioning_timeout,
+        timeout: settings.provisioning.timeout,
         skip_ssl_validation: settings.security.skip_ssl_validation,
-        authorities: settings.security.authorities.clone(),
+        authorities: settings.security.authorities(),
         tokens: settings.security.tokens(PROVISIONING_SCOPE)?,
     };
     Ok(Some(Provisioning::new(&options)?))
-}
-
-fn options(settings: &Settings) -> Options {
-    Options {
-        max_payload: settings.max_payload,
-        body_timeout: settings.body_timeout,
-        max_inflight: settings.max_inflight,
-        slack: settings.slack,
-        policy: settings.policy.clone(),
-        lenient_repeats: settings.lenient_repeats,
-        allow_overlap: settings.allow_overlap,
-    }
 }

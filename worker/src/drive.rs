@@ -132,7 +132,7 @@ impl Worker {
                 Answer::Accepted => return Delivery::Done,
                 Answer::Wait { after } => {
                     warn!(
-                        wait_ms = crate::settings::millis(after),
+                        wait_ms = sampler_settings::millis(after),
                         "Abacus takes nothing for a while"
                     );
                     self.gate.close_for(after);
@@ -165,7 +165,8 @@ impl Worker {
         let fraction = self.parts.random.fraction();
         let wait = self
             .options
-            .backoff
+            .abacus
+            .backoff()
             .wait(span.processing.attempts + 1, fraction);
         Failure {
             at,

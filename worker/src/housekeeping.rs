@@ -1,5 +1,6 @@
 //! Clean-up (section 6.3 of the paper), and taking in what an original Sampler wrote.
 
+use sampler_settings::millis;
 use sampler_store::{Adopted, StoreError};
 use tracing::{info, warn};
 
@@ -17,7 +18,7 @@ impl Worker {
             match removed {
                 Ok(count) => {
                     self.parts.cleanup.beat();
-                    if count == self.options.cleanup_batch {
+                    if count == self.options.cleanup.batch_size {
                         continue;
                     }
                 }
@@ -26,17 +27,21 @@ impl Worker {
                     warn!(error = format!("{error:#}"), "the clean-up failed");
                 }
             }
-            self.pause(self.options.cleanup_interval).await;
+            self.pause(self.options.cleanup.interval).await;
         }
     }
 
     /// Removes up to a batch; says how many there were to remove.
     async fn remove_batch(&self) -> Result<usize, StoreError> {
-        let cutoff = self.parts.clock.now().plus(-self.options.retention);
+        let cutoff = self
+            .parts
+            .clock
+            .now()
+            .plus(-millis(self.options.cleanup.retention));
         let ids = self
             .parts
             .store
-            .completed_before(cutoff, self.options.cleanup_batch)
+            .completed_before(cutoff, self.options.cleanup.batch_size)
             .await?;
         if ids.is_empty() {
             return Ok(0);
@@ -53,13 +58,13 @@ impl Worker {
             if self.share.is_first() && self.adopt_batch().await {
                 continue;
             }
-            self.pause(self.options.adopt_interval).await;
+            self.pause(self.options.processing.adopt_interval).await;
         }
     }
 
     /// Takes in up to a batch; says whether there may be more.
     async fn adopt_batch(&self) -> bool {
-        let limit = self.options.process_batch.max(1_000);
+        let limit = self.options.processing.batch_size.max(1_000);
         let now = self.parts.clock.now();
         match self
             .parts

@@ -19,8 +19,9 @@ mod share;
 use std::sync::Arc;
 
 use sampler_abacus::Collector;
-use sampler_domain::{Backoff, Policy, Timestamp};
+use sampler_domain::{Policy, Timestamp};
 use sampler_service::environment::{Clock, Random};
+use sampler_settings::worker::{AbacusSettings, CleanupSettings, ProcessingSettings};
 use sampler_store::SpanStore;
 use std::time::Duration;
 
@@ -36,29 +37,12 @@ pub struct Options {
     pub name: String,
     /// How spans are sampled.
     pub policy: Policy,
-    /// How long a span waits after a failure.
-    pub backoff: Backoff,
-    /// How long into a month Abacus takes usages for the one before, ms.
-    pub month_slack: i64,
-    /// Usages in flight at the most; fewer where Abacus does not bear so many.
-    pub posts: usize,
-    /// Spans that are driven at once, at the most: more than usages in flight, because a span
-    /// waits for the store as well.
-    pub spans: usize,
-    /// Spans looked up at once, at the most.
-    pub process_batch: usize,
-    /// The pause after a look that found nothing new.
-    pub process_interval: Duration,
-    /// Spans removed at once, at the most.
-    pub cleanup_batch: usize,
-    /// The pause after a clean-up that found less than a batch.
-    pub cleanup_interval: Duration,
-    /// How long complete spans are kept after their end, ms.
-    pub retention: i64,
-    /// The pause between two looks for what an original Sampler wrote.
-    pub adopt_interval: Duration,
-    /// The pause between two heartbeats.
-    pub heartbeat_interval: Duration,
+    /// How usages are delivered.
+    pub abacus: AbacusSettings,
+    /// How due spans are found and driven.
+    pub processing: ProcessingSettings,
+    /// How complete spans are removed.
+    pub cleanup: CleanupSettings,
 }
 
 /// What the worker works with.
@@ -93,7 +77,7 @@ pub struct Worker {
 impl Worker {
     /// A worker that takes nothing new on once `stop` is cancelled.
     pub fn new(parts: Parts, options: Options, stop: CancellationToken) -> Arc<Self> {
-        let gate = Gate::new(options.posts);
+        let gate = Gate::new(options.abacus.concurrency);
         Arc::new(Self {
             parts,
             options,

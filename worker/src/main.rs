@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context;
 use sampler_abacus::{AbacusOptions, HttpCollector};
@@ -14,11 +13,10 @@ use sampler_service::platform::Identity;
 use sampler_service::settings::load_from_process;
 use sampler_service::telemetry;
 use sampler_store::SpanStore;
-use sampler_store_mongo::{MongoOptions, MongoStore};
-use sampler_worker::settings::{PROGRAM, Settings, millis};
+use sampler_store_mongo::MongoStore;
+use sampler_worker::settings::{PROGRAM, Settings};
 use sampler_worker::shadow::Shadow;
 use sampler_worker::{Options, Parts, Worker};
-use secrecy::ExposeSecret;
 
 /// What the collector wants to see in a token that comes with usages of any resource.
 const COLLECTOR_SCOPE: &str = "abacus.usage.sampler.write";
@@ -51,14 +49,15 @@ enum Work {
 /// Sets everything up, then serves and works side by side until told to stop.
 async fn run(settings: Settings, stop: Stop) -> anyhow::Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let store = Arc::new(connect(&settings).await?);
+    let store = Arc::new(MongoStore::connect(settings.database.options(PROGRAM.name)).await?);
     let mut health = Health::new(Arc::clone(&clock), stop.clone());
     if let Some(check) = settings.security.health_check()? {
         health.require_credentials(check);
     }
-    let work = match settings.shadow {
-        Some(interval) => Work::Look(shadow(&settings, interval, &store, clock, &mut health)),
-        None => sampling(&settings, &store, clock, &mut health)?,
+    let work = if settings.shadow.enabled {
+        Work::Look(shadow(&settings, &store, clock, &mut health))
+    } else {
+        sampling(&settings, &store, clock, &mut health)?
     };
     let asked = Arc::clone(&store);
     health.check("database", move || {
@@ -99,19 +98,25 @@ fn sampling(
     health: &mut Health,
 ) -> anyhow::Result<Work> {
     let random: Arc<dyn Random> = Arc::new(SystemRandom);
-    let options = options(settings, &*random);
+    let options = Options {
+        name: random.uuid_v4().to_string(),
+        policy: settings.policy.clone(),
+        abacus: settings.abacus.clone(),
+        processing: settings.processing.clone(),
+        cleanup: settings.cleanup.clone(),
+    };
     let collector = HttpCollector::new(&AbacusOptions {
-        url: settings.collector_url.clone(),
-        timeout: settings.post_timeout,
+        url: settings.abacus.collector_url.clone(),
+        timeout: settings.abacus.timeout,
         skip_ssl_validation: settings.security.skip_ssl_validation,
-        authorities: settings.security.authorities.clone(),
+        authorities: settings.security.authorities(),
         tokens: settings.security.tokens(COLLECTOR_SCOPE)?,
     })?;
     let parts = Parts {
         store: store.clone(),
         collector: Arc::new(collector),
-        processing: Arc::new(health.progress("processing", settings.process_threshold)),
-        cleanup: Arc::new(health.progress("cleanup", settings.cleanup_threshold)),
+        processing: Arc::new(health.progress("processing", settings.processing.threshold)),
+        cleanup: Arc::new(health.progress("cleanup", settings.cleanup.threshold)),
         clock,
         random,
     };
@@ -120,7 +125,6 @@ fn sampling(
 
 fn shadow(
     settings: &Settings,
-    interval: Duration,
     store: &Arc<MongoStore>,
     clock: Arc<dyn Clock>,
     health: &mut Health,
@@ -128,41 +132,9 @@ fn shadow(
     Shadow {
         pages: store.clone(),
         clock,
-        beat: Arc::new(health.progress("processing", settings.process_threshold)),
+        beat: Arc::new(health.progress("processing", settings.processing.threshold)),
         policy: settings.policy.clone(),
-        batch: settings.process_batch.max(SHADOW_BATCH),
-        interval,
-    }
-}
-
-async fn connect(settings: &Settings) -> anyhow::Result<MongoStore> {
-    let database = &settings.database;
-    let options = MongoOptions {
-        uri: database.uri.expose_secret().to_owned(),
-        database: database.database.clone(),
-        collection: database.collection.clone(),
-        pool_size: database.pool_size,
-        server_selection_timeout: database.server_selection_timeout,
-        operation_timeout: database.operation_timeout,
-        app_name: PROGRAM.name.to_owned(),
-    };
-    Ok(MongoStore::connect(options).await?)
-}
-
-fn options(settings: &Settings, random: &dyn Random) -> Options {
-    Options {
-        name: random.uuid_v4().to_string(),
-        policy: settings.policy.clone(),
-        backoff: settings.backoff,
-        month_slack: settings.month_slack,
-        posts: settings.posts,
-        spans: settings.spans,
-        process_batch: settings.process_batch,
-        process_interval: settings.process_interval,
-        cleanup_batch: settings.cleanup_batch,
-        cleanup_interval: settings.cleanup_interval,
-        retention: millis(settings.retention),
-        adopt_interval: settings.adopt_interval,
-        heartbeat_interval: settings.heartbeat_interval,
+        batch: settings.processing.batch_size.max(SHADOW_BATCH),
+        interval: settings.shadow.interval,
     }
 }

@@ -12,14 +12,14 @@ impl Worker {
     /// Looks for due spans and has each driven, so many at once as there are slots. What has been
     /// read waits in a short queue, so that a slot that gets free need not wait for the next look.
     pub(crate) async fn process(self: &Arc<Self>) {
-        let slots = Arc::new(Semaphore::new(self.options.spans));
+        let slots = Arc::new(Semaphore::new(self.options.processing.concurrency));
         let tasks = TaskTracker::new();
         let mut found = Found::default();
         while !self.stop.is_cancelled() {
-            if found.runs_low(self.options.process_batch) {
+            if found.runs_low(self.options.processing.batch_size) {
                 self.look(&mut found).await;
                 if found.is_empty() {
-                    self.pause(self.options.process_interval).await;
+                    self.pause(self.options.processing.interval).await;
                     continue;
                 }
             }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use sampler_domain::{ClosingMonth, Span, SpanId};
+use sampler_settings::millis;
 use sampler_store::{DuePages, DueQuery};
 use tokio::time::Instant;
 use tracing::warn;
@@ -126,11 +127,12 @@ impl Worker {
         let partitions = self.share.partitions();
         let options = &self.options;
         let now = self.now();
+        let month_slack = millis(options.abacus.month_slack);
         let query = DueQuery {
             partitions: Arc::clone(&partitions),
             now,
-            page: options.process_batch,
-            closing: ClosingMonth::at(now, options.month_slack, options.policy.grace),
+            page: options.processing.batch_size,
+            closing: ClosingMonth::at(now, month_slack, options.policy.grace),
         };
         let pages = if partitions.is_empty() {
             stream::empty().boxed()

@@ -39,7 +39,7 @@ impl Worker {
     pub(crate) async fn keep_registered(&self) {
         while !self.stop.is_cancelled() {
             self.register().await;
-            self.pause(self.options.heartbeat_interval).await;
+            self.pause(self.options.processing.heartbeat_interval).await;
         }
     }
 

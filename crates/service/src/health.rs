@@ -31,7 +31,7 @@ use tokio::time::timeout;
 
 use crate::environment::Clock;
 use crate::lifecycle::Stop;
-use crate::problem::{Problem, ProblemType};
+use crate::problem::{Problem, kinds};
 use crate::security::credentials;
 
 /// How long a check may take before it counts as failed.
@@ -188,13 +188,13 @@ async fn live() -> Response {
 async fn ready(State(health): State<Health>) -> Response {
     if health.stop.is_stopping() {
         let detail = "The program was asked to stop and takes in nothing new.";
-        return Problem::new(ProblemType::ShuttingDown, detail).into_response();
+        return Problem::new(&kinds::SHUTTING_DOWN, detail).into_response();
     }
     if health.failing().await.is_empty() {
         return Json(json!({"status": "ready"})).into_response();
     }
     let detail = "The program is not well. The health check says more.";
-    Problem::new(ProblemType::Unhealthy, detail).into_response()
+    Problem::new(&kinds::UNHEALTHY, detail).into_response()
 }
 
 async fn unhealthy(health: &Health) -> Option<Problem> {
@@ -203,7 +203,7 @@ async fn unhealthy(health: &Health) -> Option<Problem> {
         return None;
     }
     let detail = format!("These are not well: {}.", failing.join(", "));
-    let problem = Problem::new(ProblemType::Unhealthy, detail);
+    let problem = Problem::new(&kinds::UNHEALTHY, detail);
     Some(problem.member("healthy", false).member("probes", failing))
 }
 

@@ -95,7 +95,7 @@ async fn a_database_that_refuses_is_an_error_that_reveals_nothing() {
 
 #[tokio::test]
 async fn a_panic_is_an_error_that_reveals_nothing_and_gives_up_its_place() {
-    let world = World::with(|options| options.max_inflight = 1);
+    let world = World::with(|options| options.limits.inflight = 1);
     let event = start(NOW);
     world.store.meets(Fate::Panics);
     for _ in 0..3 {

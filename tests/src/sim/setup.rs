@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use sampler_domain::granularity::GranularityOverride;
-use sampler_domain::{Backoff, Granularities, Granularity, Policy, Slack, Timestamp};
+use sampler_domain::{Granularities, Granularity, Policy, Slack, Timestamp};
+use sampler_settings::receiver::{EventsSettings, LimitsSettings};
+use sampler_settings::worker::{AbacusSettings, CleanupSettings, ProcessingSettings};
 
 use super::dice::Dice;
 use super::mutant::Mutant;
@@ -178,34 +180,45 @@ impl Setup {
         sampler_worker::Options {
             name,
             policy: self.policy(dice),
-            backoff: Backoff {
-                first: tick / 8,
-                limit: 4 * tick,
+            abacus: AbacusSettings {
+                retry_first: millis(tick / 8),
+                retry_limit: millis(4 * tick),
+                month_slack: millis(*dice.pick(&[600_000, 3 * DAY])),
+                concurrency: 1 + dice.below(4),
+                ..AbacusSettings::default()
             },
-            month_slack: *dice.pick(&[600_000, 3 * DAY]),
-            posts: 1 + dice.below(4),
-            spans: 1 + dice.below(6),
-            process_batch: 2 + dice.below(8),
-            process_interval: millis(tick),
-            cleanup_batch: 1 + dice.below(4),
-            cleanup_interval: millis(4 * tick),
-            retention: self.retention,
-            adopt_interval: millis(4 * tick),
-            heartbeat_interval: millis(self.heartbeat()),
+            processing: ProcessingSettings {
+                concurrency: 1 + dice.below(6),
+                batch_size: 2 + dice.below(8),
+                interval: millis(tick),
+                adopt_interval: millis(4 * tick),
+                heartbeat_interval: millis(self.heartbeat()),
+                ..ProcessingSettings::default()
+            },
+            cleanup: CleanupSettings {
+                batch_size: 1 + dice.below(4),
+                interval: millis(4 * tick),
+                retention: millis(self.retention),
+                ..CleanupSettings::default()
+            },
         }
     }
 
     /// The options of a receiver.
     pub(crate) fn receiver(&self, dice: &mut Dice) -> sampler_receiver::Options {
         sampler_receiver::Options {
-            max_payload: 10_000,
-            body_timeout: Duration::from_secs(30),
-            max_inflight: self.max_inflight,
+            limits: LimitsSettings {
+                payload: 10_000,
+                inflight: self.max_inflight,
+                ..LimitsSettings::default()
+            },
+            events: EventsSettings {
+                // It answers 201 to what was not kept, which is its purpose.
+                lenient_repeats: false,
+                allow_overlap: self.allow_overlap,
+            },
             slack: self.slack,
             policy: self.policy(dice),
-            // It answers 201 to what was not kept, which is its purpose.
-            lenient_repeats: false,
-            allow_overlap: self.allow_overlap,
         }
     }
 }

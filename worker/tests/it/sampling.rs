@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use sampler_abacus::Answer;
 use sampler_domain::{Interval, Planned, Span, SpanId, StartEvent};
-use sampler_worker::Options;
 
 use crate::world::{DAY, HOUR, MINUTE, NOON, World, options, run_with, target};
 
@@ -155,7 +154,7 @@ async fn completed_spans_are_removed_after_the_retention_and_no_others() {
     }
     world.start("open", -2 * HOUR).await;
     let mut options = options("w");
-    options.retention = 3 * HOUR;
+    options.cleanup.retention = Duration::from_hours(3);
     let worker = run_with(world.parts(), options);
     world.pass(2 * HOUR - MINUTE).await;
     assert_eq!(world.store.all().len(), 26);
@@ -215,10 +214,8 @@ async fn a_clock_that_is_ahead_of_abacus_bills_nothing_before_its_time() {
 async fn a_month_that_closes_does_not_wait_for_a_search_to_end() {
     let world = World::new();
     // Until noon of the tenth, February can still be billed.
-    let options = Options {
-        month_slack: 30 * DAY,
-        ..options("w")
-    };
+    let mut options = options("w");
+    options.abacus.month_slack = Duration::from_hours(30 * 24);
     world.start("february", -10 * DAY).await;
     for number in 0..400 {
         world.start(&format!("march {number}"), -HOUR).await;

@@ -8,10 +8,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sampler_abacus::{Answer, Collector};
 use sampler_domain::{
-    Backoff, Granularities, Granularity, Id, Measures, Policy, Span, SpanId, StartEvent, StopEvent,
-    Target, Timestamp, Usage,
+    Granularities, Granularity, Id, Measures, Policy, Span, SpanId, StartEvent, StopEvent, Target,
+    Timestamp, Usage,
 };
 use sampler_service::environment::{Clock, Random};
+use sampler_settings::worker::{AbacusSettings, CleanupSettings, ProcessingSettings};
 use sampler_store::memory::{Kept, MemoryStore};
 use sampler_store::{NewSpan, NewStop, SpanStore, Started, Stopped};
 use sampler_worker::{NoBeat, Options, Parts, Worker};
@@ -175,20 +176,20 @@ pub(crate) fn options(name: &str) -> Options {
             granularities: Granularities::all(Granularity::Hour),
             grace: 0,
         },
-        backoff: Backoff {
-            first: 1_000,
-            limit: 60_000,
+        abacus: AbacusSettings {
+            concurrency: 4,
+            retry_limit: Duration::from_mins(1),
+            ..AbacusSettings::default()
         },
-        month_slack: 600_000,
-        posts: 4,
-        spans: 8,
-        process_batch: 10,
-        process_interval: Duration::from_secs(1),
-        cleanup_batch: 10,
-        cleanup_interval: Duration::from_secs(1),
-        retention: 62 * DAY,
-        adopt_interval: Duration::from_secs(5),
-        heartbeat_interval: Duration::from_secs(5),
+        processing: ProcessingSettings {
+            concurrency: 8,
+            batch_size: 10,
+            ..ProcessingSettings::default()
+        },
+        cleanup: CleanupSettings {
+            batch_size: 10,
+            ..CleanupSettings::default()
+        },
     }
 }
 

@@ -1,17 +1,13 @@
 //! The settings of the database that the programs share.
 
-use std::fmt;
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
-use secrecy::SecretString;
+use sampler_service::settings::Kind;
+use sampler_store_mongo::MongoOptions;
+use secrecy::{ExposeSecret, SecretString};
 
-use super::HIDDEN;
-use super::groups::BRIEF;
-use super::reader::Reader;
-use super::setting::{Kind, Setting};
-
-const MINUTES: Duration = Duration::from_mins(10);
+use crate::{BRIEF, MINUTES};
 
 /// The longest name of a MongoDB database, in bytes.
 const DATABASE_NAME_MAX: usize = 63;
@@ -19,102 +15,58 @@ const DATABASE_NAME_MAX: usize = 63;
 /// The longest name of a MongoDB collection that leaves room for the database's, in bytes.
 const COLLECTION_NAME_MAX: usize = 128;
 
-/// The database that the programs share.
-pub const DATABASE: [Setting; 6] = [
-    Setting::new(
-        "database.uri",
-        "DB_URI",
-        Kind::Text,
-        "The address of the MongoDB, with the name of the database in its path. A MongoDB service \
-         that the platform has bound (VCAP_SERVICES, SERVICE_BINDING_ROOT) counts before it.",
-    )
-    .or("mongodb://localhost:27017/sampler")
-    .secret(),
-    Setting::new(
-        "database.service",
-        "SAMPLER_DB_SERVICE",
-        Kind::Text,
-        "The name of the bound MongoDB service to use. Needed only where several are bound.",
-    ),
-    Setting::new(
-        "database.collection",
-        "SPANS_COLLECTION_NAME",
-        Kind::Text,
-        "The collection that holds the spans.",
-    )
-    .or("spans"),
-    Setting::new(
-        "database.pool_size",
-        "SAMPLER_DB_POOL_SIZE",
-        Kind::Integer { min: 1, max: 1000 },
-        "The most connections that are open to one server of the database.",
-    )
-    .or("64"),
-    Setting::new(
-        "database.server_selection_timeout",
-        "SAMPLER_DB_SERVER_SELECTION_TIMEOUT",
-        Kind::Duration {
-            min: BRIEF,
-            max: MINUTES,
-        },
-        "How long to look for a server of the database that can take an operation.",
-    )
-    .or("5s"),
-    Setting::new(
-        "database.operation_timeout",
-        "SAMPLER_DB_OPERATION_TIMEOUT",
-        Kind::Duration {
-            min: BRIEF,
-            max: MINUTES,
-        },
-        "How long one operation of the database may take.",
-    )
-    .or("10s"),
-];
-
-/// The database that the programs share.
-#[derive(Clone)]
-pub struct DatabaseSettings {
-    /// Its address, with credentials.
-    pub uri: SecretString,
-    /// The name of the database, out of the address.
-    pub database: String,
-    /// The collection of the spans.
-    pub collection: String,
-    /// The most connections to one server.
-    pub pool_size: u32,
-    /// How long to look for a server.
-    pub server_selection_timeout: Duration,
-    /// How long one operation may take.
-    pub operation_timeout: Duration,
+sampler_service::settings! {
+    /// The database that the programs share.
+    pub struct DatabaseSettings("database") {
+        /// The address of the MongoDB, with the name of the database in its path. A MongoDB service
+        /// that the platform has bound (VCAP_SERVICES, SERVICE_BINDING_ROOT) counts before it.
+        uri: DatabaseUri = "DB_URI", Kind::Text, or("mongodb://localhost:27017/sampler"), secret()
+            => DatabaseUri::parse;
+        /// The name of the bound MongoDB service to use. Needed only where several are bound.
+        service: Option<String> = "SAMPLER_DB_SERVICE", Kind::Text;
+        /// The collection that holds the spans.
+        collection: String = "SPANS_COLLECTION_NAME", Kind::Text, or("spans") => collection_name;
+        /// The most connections that are open to one server of the database.
+        pool_size: u32 = "SAMPLER_DB_POOL_SIZE", Kind::integer(1, 1000), or("64");
+        /// How long to look for a server of the database that can take an operation.
+        server_selection_timeout: Duration = "SAMPLER_DB_SERVER_SELECTION_TIMEOUT",
+            Kind::time(BRIEF, MINUTES), or("5s");
+        /// How long one operation of the database may take.
+        operation_timeout: Duration = "SAMPLER_DB_OPERATION_TIMEOUT",
+            Kind::time(BRIEF, MINUTES), or("10s");
+    }
 }
 
 impl DatabaseSettings {
-    /// Reads the group [`DATABASE`].
-    pub fn read(reader: &mut Reader<'_>) -> Self {
-        let database = reader.parse_with("database.uri", database_name);
-        let collection = reader.parse_with("database.collection", collection_name);
-        Self {
-            uri: reader.secret("database.uri").unwrap_or_default(),
-            database: database.unwrap_or_default(),
-            collection: collection.unwrap_or_default(),
-            pool_size: reader.integer("database.pool_size"),
-            server_selection_timeout: reader.duration("database.server_selection_timeout"),
-            operation_timeout: reader.duration("database.operation_timeout"),
+    /// What the driver is told; `app_name` is what the server calls the program.
+    pub fn options(&self, app_name: &str) -> MongoOptions {
+        MongoOptions {
+            uri: self.uri.address.expose_secret().to_owned(),
+            database: self.uri.database.clone(),
+            collection: self.collection.clone(),
+            pool_size: self.pool_size,
+            server_selection_timeout: self.server_selection_timeout,
+            operation_timeout: self.operation_timeout,
+            app_name: app_name.to_owned(),
         }
     }
 }
 
-impl fmt::Debug for DatabaseSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DatabaseSettings")
-            .field("uri", &format_args!("{HIDDEN}"))
-            .field("database", &self.database)
-            .field("collection", &self.collection)
-            .field("pool_size", &self.pool_size)
-            .field("server_selection_timeout", &self.server_selection_timeout)
-            .field("operation_timeout", &self.operation_timeout)
-            .finish()
+/// Where the database is.
+#[derive(Clone, Debug)]
+pub struct DatabaseUri {
+    /// The address, with credentials.
+    pub address: SecretString,
+    /// The name of the database, out of the address.
+    pub database: String,
+}
+
+impl DatabaseUri {
+    fn parse(uri: &str) -> Result<Self, String> {
+        Ok(Self {
+            database: database_name(uri)?,
+            address: uri.into(),
+        })
     }
 }
 
