@@ -58,22 +58,27 @@ async fn secrets_are_never_printed() {
     }
 }
 
-/// The tables are sound, and each program knows the names of the other's settings: one manifest,
-/// or one file, can serve both, and a mistyped name is still a mistake.
-#[test]
-fn each_program_knows_the_names_of_the_other() {
-    let (receiver, worker) = (
-        sampler_receiver::settings::PROGRAM,
-        sampler_worker::settings::PROGRAM,
-    );
-    for (program, other) in [(&receiver, &worker), (&worker, &receiver)] {
-        assert_eq!(program.slips(), Vec::<String>::new());
-        let of_other: Vec<&str> = other
-            .settings()
-            .filter(|setting| program.setting(setting.key).is_none())
-            .flat_map(|setting| [setting.env, setting.key])
-            .collect();
-        assert_eq!(program.foreign, of_other, "{}", program.name);
+/// A file with all settings of one program serves the other, too, and a mistyped name is still a
+/// mistake.
+#[tokio::test]
+async fn each_program_knows_the_names_of_the_other() {
+    let collector = [("COLLECTOR_URL", "http://localhost:1")];
+    let folder = tempfile::tempdir().unwrap();
+    for (program, other) in [
+        ("sampler-receiver", "sampler-worker"),
+        ("sampler-worker", "sampler-receiver"),
+    ] {
+        let defaults = run(other, &["--print-defaults"], &[]).await.stdout;
+        let path = folder.path().join(other);
+        std::fs::write(&path, &defaults).unwrap();
+        let arguments = ["--check-config", "--config", path.to_str().unwrap()];
+        let checked = run(program, &arguments, &collector).await;
+        let said = String::from_utf8(checked.stderr).unwrap();
+        assert!(checked.status.success(), "{program}: {said}");
+        std::fs::write(&path, [&defaults[..], b"[cleenup]\nbatch_size = 1\n"].concat()).unwrap();
+        let checked = run(program, &arguments, &collector).await;
+        let said = String::from_utf8(checked.stderr).unwrap();
+        assert!(said.contains("cleenup.batch_size"), "{program}: {said}");
     }
 }
 
