@@ -75,7 +75,11 @@ async fn each_program_knows_the_names_of_the_other() {
         let checked = run(program, &arguments, &collector).await;
         let said = String::from_utf8(checked.stderr).unwrap();
         assert!(checked.status.success(), "{program}: {said}");
-        std::fs::write(&path, [&defaults[..], b"[cleenup]\nbatch_size = 1\n"].concat()).unwrap();
+        std::fs::write(
+            &path,
+            [&defaults[..], b"[cleenup]\nbatch_size = 1\n"].concat(),
+        )
+        .unwrap();
         let checked = run(program, &arguments, &collector).await;
         let said = String::from_utf8(checked.stderr).unwrap();
         assert!(said.contains("cleenup.batch_size"), "{program}: {said}");
