@@ -1,0 +1,62 @@
+# syntax=docker/dockerfile:1
+#
+# Both programs as container images, without a shell and without root:
+#
+#   docker build --target receiver --tag sampler-receiver .
+#   docker build --target worker --tag sampler-worker .
+#
+# compose.yaml starts them with a MongoDB and a stand-in for Abacus.
+#
+# This file was written on a machine without a container engine: the programs, their flags, ports
+# and settings were checked, the building of images was not. Names and tags of base images are those
+# of their publishers; pin them by digest where builds must be reproducible.
+
+# The same as in rust-toolchain.toml.
+ARG RUST=1.95.0
+
+FROM rust:${RUST}-bookworm AS source
+ARG RUST
+# Takes the toolchain of the image as it is: rust-toolchain.toml would have rustup fetch components
+# that only the tests need.
+ENV RUSTUP_TOOLCHAIN=${RUST}
+WORKDIR /src
+COPY . .
+
+FROM source AS build
+RUN --mount=type=cache,target=/usr/local/cargo/registry \
+    --mount=type=cache,target=/src/target,id=sampler-target \
+    cargo build --locked --profile cloud --package sampler-receiver --package sampler-worker \
+    && install -D --target-directory=/out target/cloud/sampler-receiver target/cloud/sampler-worker
+
+# glibc, libgcc and the certificates of public authorities, and nothing else. Debian 12, as the
+# image that it was built in: the programs need no newer glibc than that one has. Its user is 65532.
+FROM gcr.io/distroless/cc-debian12:nonroot AS runtime
+LABEL org.opencontainers.image.licenses="Apache-2.0"
+COPY LICENSE /
+# SIGTERM, and 10 s until the program is killed: it ends within 8 s.
+STOPSIGNAL SIGTERM
+# There is no HEALTHCHECK: it would need a program in the image that speaks HTTP, and orchestrators
+# ask for themselves. Only /healthz/live is a reason to start a container anew; /healthz/ready says
+# whether requests may be sent to it. See docs/operations.md.
+
+FROM runtime AS receiver
+COPY --from=build /out/sampler-receiver /
+EXPOSE 7070
+ENTRYPOINT ["/sampler-receiver"]
+
+FROM runtime AS worker
+COPY --from=build /out/sampler-worker /
+EXPOSE 7071
+ENTRYPOINT ["/sampler-worker"]
+
+# What compose.yaml has in the place of Abacus. It never belongs into production.
+FROM source AS build-stand-in
+RUN --mount=type=cache,target=/usr/local/cargo/registry \
+    --mount=type=cache,target=/src/target,id=sampler-target \
+    cargo build --locked --package sampler-testkit --bin sampler-stand-in \
+    && install -D --target-directory=/out target/debug/sampler-stand-in
+
+FROM runtime AS stand-in
+COPY --from=build-stand-in /out/sampler-stand-in /
+EXPOSE 9080
+ENTRYPOINT ["/sampler-stand-in"]
