@@ -16,6 +16,7 @@ pub mod settings;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::FromRef;
@@ -40,6 +41,9 @@ pub struct Options {
     pub slack: Slack,
     /// By which a span's first due moment is worked out.
     pub policy: Policy,
+    /// How long what the store gave no final answer to may still be carried out. Who comes back
+    /// before that may be refused, and then find the event kept.
+    pub unknown_for: Duration,
 }
 
 /// What the receiver works with.

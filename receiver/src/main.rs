@@ -32,13 +32,16 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     identity.announce(PROGRAM.name, PROGRAM.version);
+    settings.database.announce();
     run_until_stopped(|stop| run(settings, stop)).into()
 }
 
 /// Sets everything up, then serves until told to stop, while the database is looked after.
 async fn run(settings: Settings, stop: Stop) -> anyhow::Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let store = Arc::new(MongoStore::connect(settings.database.options(PROGRAM.name)).await?);
+    let database = settings.database.options(PROGRAM.name);
+    let unknown_for = database.unknown_for();
+    let store = Arc::new(MongoStore::connect(database).await?);
     let receiver = Receiver::new(
         store.clone(),
         provisioning(&settings)?,
@@ -49,6 +52,7 @@ async fn run(settings: Settings, stop: Stop) -> anyhow::Result<()> {
             events: settings.events.clone(),
             slack: settings.slack,
             policy: settings.policy.clone(),
+            unknown_for,
         },
     );
     let door = settings.security.door(Arc::clone(&clock))?;

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
-use sampler_service::settings::Kind;
+use sampler_service::settings::{Kind, Reader};
 use sampler_store_mongo::MongoOptions;
 use secrecy::{ExposeSecret, SecretString};
+use tracing::warn;
 
+use crate::uri_options::{Finding, ReplacedOption, findings};
 use crate::{BRIEF, MINUTES};
 
 /// The longest name of a MongoDB database, in bytes.
@@ -17,9 +19,11 @@ const COLLECTION_NAME_MAX: usize = 128;
 
 sampler_service::settings! {
     /// The database that the programs share.
-    pub struct DatabaseSettings("database") {
+    pub struct DatabaseSettings("database", checked by DatabaseSettings::check) {
         /// The address of the MongoDB, with the name of the database in its path. A MongoDB service
         /// that the platform has bound (VCAP_SERVICES, SERVICE_BINDING_ROOT) counts before it.
+        /// Options that would weaken what is kept or read (readPreference, readConcernLevel, w,
+        /// journal, retryWrites, directConnection beside replicaSet) must not be set to that.
         uri: DatabaseUri = "DB_URI", Kind::Text, or("mongodb://localhost:27017/sampler"), secret()
             => DatabaseUri::parse;
         /// The name of the bound MongoDB service to use. Needed only where several are bound.
@@ -50,6 +54,30 @@ impl DatabaseSettings {
             app_name: app_name.to_owned(),
         }
     }
+
+    /// Complains of each option in the address that would weaken what Sampler promises.
+    fn check(&self, reader: &mut Reader<'_>) {
+        let origin = reader.origin("database.uri").unwrap_or_default().to_owned();
+        let findings: Vec<Finding> = reader.parsed("database.uri", |uri| Ok(findings(uri)));
+        for finding in findings {
+            if let Finding::Weakens(why) = finding {
+                reader.complain(format!(
+                    "DB_URI (database.uri), from {origin}, {why}: remove the option"
+                ));
+            }
+        }
+    }
+
+    /// Logs each option in the address that does not count, once the log is there.
+    pub fn announce(&self) {
+        for ReplacedOption { name, by } in &self.uri.replaced {
+            warn!(
+                option = name,
+                instead = by,
+                "an option in the address of the database does not count"
+            );
+        }
+    }
 }
 
 /// Where the database is.
@@ -59,12 +87,21 @@ pub struct DatabaseUri {
     pub address: SecretString,
     /// The name of the database, out of the address.
     pub database: String,
+    /// Options in the address that do not count.
+    pub replaced: Vec<ReplacedOption>,
 }
 
 impl DatabaseUri {
     fn parse(uri: &str) -> Result<Self, String> {
+        let replaced = findings(uri)
+            .into_iter()
+            .filter_map(|finding| match finding {
+                Finding::Replaced(option) => Some(option),
+                Finding::Weakens(_) => None,
+            });
         Ok(Self {
             database: database_name(uri)?,
+            replaced: replaced.collect(),
             address: uri.into(),
         })
     }

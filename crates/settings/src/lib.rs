@@ -7,12 +7,14 @@
 mod database;
 pub mod receiver;
 mod sampling;
+mod uri_options;
 pub mod worker;
 
 use std::time::Duration;
 
 pub use database::{DatabaseSettings, DatabaseUri};
 pub use sampling::{SamplingSettings, SlackSettings};
+pub use uri_options::ReplacedOption;
 
 const MOMENT: Duration = Duration::from_millis(10);
 const BRIEF: Duration = Duration::from_millis(100);

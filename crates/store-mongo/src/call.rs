@@ -2,7 +2,7 @@
 //!
 //! The driver warns that a call whose future is dropped can leave a connection in a bad state.
 //! A client that goes away drops its request's future, and so does a time limit; so calls run in a
-//! task of their own, to their end ([`Link::run`]; [`crate::group`] for those who share a command),
+//! task of their own, to their end ([`Link::run`]; [`sampler_store::group`] for those who share a command),
 //! and what is dropped is only the waiting for it.
 
 use std::error::Error as _;
@@ -17,16 +17,13 @@ use mongodb::error::{Error, ErrorKind, WriteFailure};
 use mongodb::options::{FindOptions, Hint};
 use mongodb::{Collection, Database};
 use sampler_store::StoreError;
+use sampler_store::group::{CommandFailure, Outcome, Verdict, store_error, verdicts};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
+use tokio::time::Instant;
 
+use crate::codes::{DUPLICATE_KEY, is_lost_behind_router, is_of_the_moment};
 use crate::document::Unreadable;
-
-/// The server's code for a value that a unique index has already.
-const DUPLICATE_KEY: i32 = 11_000;
-
-/// The server's codes for a time limit that ran out, or an interruption.
-const INTERRUPTED: [i32; 7] = [50, 64, 175, 187, 262, 11_600, 11_602];
 
 /// Documents that the server sends at once: all that a look asks for.
 const BATCH_SIZE: u32 = 1_024;
@@ -34,6 +31,10 @@ const BATCH_SIZE: u32 = 1_024;
 /// Bytes of a command beside the list of what is written, and of its own for each item there.
 const COMMAND_BYTES: usize = 512;
 const ITEM_BYTES: usize = 8;
+
+/// How much longer than its own limits an operation may take: for the way there and back, and for
+/// the moments between which the server looks at the time.
+pub(crate) const MARGIN: Duration = Duration::from_secs(1);
 
 /// The collection of spans, and how it is called.
 #[derive(Clone, Debug)]
@@ -65,20 +66,12 @@ pub(crate) enum Fault {
     /// No answer within the time limit. The call goes on.
     #[error("no answer within {} ms", .0.as_millis())]
     TimedOut(Duration),
+    /// Nothing was sent, because somebody no longer waits for it.
+    #[error("it was too late to send the command")]
+    TooLate,
     /// The task that made the call ended before the call did.
     #[error("the call ended early")]
     Ended(#[source] tokio::task::JoinError),
-}
-
-/// What a fault means for what was asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outlook {
-    /// Nothing was changed.
-    Unavailable,
-    /// It may have been done.
-    Unknown,
-    /// It was not done, and would not be if it were asked for again.
-    Refused,
 }
 
 /// What the server says of an `insert` or `update` command.
@@ -104,7 +97,12 @@ impl Link {
     /// How long a caller waits for a call. The server's own limits, where it has any, come first;
     /// this one is for links that swallow the answer.
     pub(crate) fn patience(&self) -> Duration {
-        self.time_limit + Duration::from_secs(1)
+        self.time_limit + MARGIN
+    }
+
+    /// How long after it was sent the server may still carry out a write whose answer is lost.
+    pub(crate) fn carried_out_within(&self) -> Duration {
+        self.time_limit + MARGIN
     }
 
     /// Makes a call in a task of its own, and waits for it as long as an operation may take.
@@ -162,27 +160,37 @@ impl Link {
     pub(crate) async fn insert(
         &self,
         documents: impl IntoIterator<Item = &RawDocumentBuf>,
+        send_by: Instant,
     ) -> Result<Written, Fault> {
-        self.write("insert", "documents", documents).await
+        self.write("insert", "documents", documents, send_by).await
     }
 
     /// Runs update statements with one command, each whatever becomes of the others.
     pub(crate) async fn update(
         &self,
         statements: impl IntoIterator<Item = &RawDocumentBuf>,
+        send_by: Instant,
     ) -> Result<Written, Fault> {
-        self.write("update", "updates", statements).await
+        self.write("update", "updates", statements, send_by).await
     }
 
     /// Writes what is listed with one command. The driver does not repeat it, and the server keeps
     /// no record by which it could be repeated, which would be a write of its own: so each of what
     /// is listed must be something that may be written again.
+    ///
+    /// The server goes on with a write whose client has gone, but not for longer than the time
+    /// limit; and nothing is sent after `send_by`. So there is a moment from which on a write that
+    /// nobody answered is done, or never will be.
     async fn write(
         &self,
         name: &'static str,
         list: &'static str,
         items: impl IntoIterator<Item = &RawDocumentBuf>,
+        send_by: Instant,
     ) -> Result<Written, Fault> {
+        if Instant::now() >= send_by {
+            return Err(Fault::TooLate);
+        }
         let command = WriteCommand {
             name,
             collection: self.spans.name(),
@@ -230,6 +238,7 @@ impl Serialize for WriteCommand<'_> {
         command.serialize_entry(self.name, self.collection)?;
         command.serialize_entry(self.list, &self.items)?;
         command.serialize_entry("ordered", &false)?;
+        command.serialize_entry("maxTimeMS", &self.time_limit)?;
         let concern = doc! { "w": "majority", "j": true, "wtimeout": self.time_limit };
         command.serialize_entry("writeConcern", &concern)?;
         command.end()
@@ -252,20 +261,51 @@ fn written(answer: &Document) -> Result<Written, Fault> {
         Some((index, fault))
     };
     let failures = answer.get_array("writeErrors");
+    let mut failed: Vec<(usize, Fault)> = failures.map_or_else(
+        |_| Vec::new(),
+        |all| all.iter().filter_map(failure).collect(),
+    );
+    // A router that lost the server behind it knows no more than if we had lost the router.
+    if let Some(lost) = failed.iter().position(|(_, fault)| fault.may_come_later()) {
+        return Err(failed.swap_remove(lost).1);
+    }
     Ok(Written {
         matched: usize::try_from(count("n")).unwrap_or(usize::MAX),
         made: answer.get_array("upserted").map_or(0, Vec::len),
         modified: count("nModified"),
-        failed: failures.map_or_else(
-            |_| Vec::new(),
-            |all| all.iter().filter_map(failure).collect(),
-        ),
+        failed,
     })
 }
 
-impl Fault {
-    /// Whether a unique index refused the write; nothing was written then.
-    pub(crate) fn is_duplicate_key(&self) -> bool {
+impl Written {
+    /// The verdicts on so many documents or statements.
+    pub(crate) fn verdicts<A>(
+        self,
+        items: usize,
+        answer: impl Fn(usize) -> A,
+    ) -> Vec<Verdict<A, Fault>> {
+        verdicts(self.matched, self.failed, items, answer)
+    }
+}
+
+impl CommandFailure for Fault {
+    fn outcome(&self) -> Outcome {
+        let error = match self {
+            Self::Driver(error) => error,
+            Self::Write { code, .. } if !is_of_the_moment(*code) => return Outcome::Refused,
+            Self::Unreadable(_) => return Outcome::Refused,
+            _ => return Outcome::Unknown,
+        };
+        match error.kind.as_ref() {
+            ErrorKind::ServerSelection { .. } | ErrorKind::DnsResolve { .. } => {
+                Outcome::Unavailable
+            }
+            _ if may_pass(error) => Outcome::Unknown,
+            _ => Outcome::Refused,
+        }
+    }
+
+    fn is_duplicate_key(&self) -> bool {
         let error = match self {
             Self::Driver(error) => error,
             Self::Write { code, .. } => return *code == DUPLICATE_KEY,
@@ -278,37 +318,29 @@ impl Fault {
         }
     }
 
-    /// What it means for what was asked.
-    pub(crate) fn outlook(&self) -> Outlook {
+    /// The server has answered, or was never asked; in all other cases nothing is known. A router
+    /// answers, too, where it is the server behind it that is lost.
+    fn may_come_later(&self) -> bool {
         let error = match self {
             Self::Driver(error) => error,
-            Self::Write { code, .. } if !passes(*code) => return Outlook::Refused,
-            Self::Unreadable(_) => return Outlook::Refused,
-            _ => return Outlook::Unknown,
+            Self::TimedOut(_) | Self::Ended(_) => return true,
+            Self::Write { code, .. } => return is_lost_behind_router(*code),
+            Self::Unreadable(_) | Self::Unconfirmed(_) | Self::TooLate => return false,
         };
         match error.kind.as_ref() {
-            ErrorKind::ServerSelection { .. } | ErrorKind::DnsResolve { .. } => {
-                Outlook::Unavailable
-            }
-            _ if may_pass(error) => Outlook::Unknown,
-            _ => Outlook::Refused,
+            ErrorKind::Command(error) => is_lost_behind_router(error.code),
+            ErrorKind::ServerSelection { .. }
+            | ErrorKind::DnsResolve { .. }
+            | ErrorKind::Write(_)
+            | ErrorKind::InsertMany(_) => false,
+            _ => true,
         }
     }
 }
 
-/// The error of one of those who share the fault.
-pub(crate) fn shared(fault: &Arc<Fault>) -> StoreError {
-    let error = match fault.outlook() {
-        Outlook::Unavailable => StoreError::Unavailable,
-        Outlook::Unknown => StoreError::Unknown,
-        Outlook::Refused => StoreError::Refused,
-    };
-    error(Box::new(Arc::clone(fault)))
-}
-
 impl From<Fault> for StoreError {
     fn from(fault: Fault) -> Self {
-        shared(&Arc::new(fault))
+        store_error(&Arc::new(fault))
     }
 }
 
@@ -329,23 +361,11 @@ fn may_pass(error: &Error) -> bool {
         | ErrorKind::DnsResolve { .. }
         | ErrorKind::InvalidResponse { .. }
         | ErrorKind::Write(WriteFailure::WriteConcernError(_)) => true,
+        ErrorKind::Write(WriteFailure::WriteError(error)) => is_of_the_moment(error.code),
         ErrorKind::InsertMany(error) => error.write_concern_error.is_some(),
-        ErrorKind::Command(error) => passes(error.code),
+        ErrorKind::Command(error) => is_of_the_moment(error.code),
         _ => false,
     }
-}
-
-/// Whether the server's code says something of the moment.
-fn passes(code: i32) -> bool {
-    INTERRUPTED.contains(&code) || is_state_change(code)
-}
-
-/// The server's codes for a member that is not, or no longer, the primary, or is shutting down.
-fn is_state_change(code: i32) -> bool {
-    matches!(
-        code,
-        6 | 7 | 89 | 91 | 133 | 134 | 189 | 9001 | 10_058 | 10_107 | 11_601 | 13_435 | 13_436
-    )
 }
 
 /// Describes an error without the connection string, which may hold a password.

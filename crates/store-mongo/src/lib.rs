@@ -8,14 +8,14 @@
 //! of a field of the original.
 //!
 //! Starts, stops and the changes of workers share commands with others of their kind that are in
-//! flight at the same moment; see [`group`].
+//! flight at the same moment; see [`sampler_store::group`].
 
 mod adopt;
 mod call;
 mod changes;
+mod codes;
 mod document;
 mod due;
-mod group;
 mod look;
 mod migrate;
 mod sampling;
@@ -28,10 +28,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bson::Document;
 use mongodb::options::{
-    Acknowledgment, ClientOptions, CollectionOptions, ReadConcern, WriteConcern,
+    Acknowledgment, ClientOptions, CollectionOptions, ReadConcern, ReadPreference,
+    SelectionCriteria, WriteConcern,
 };
 use mongodb::{Client, Collection};
 use sampler_domain::{EventId, Planned, Policy, Span, SpanId, Timestamp};
+use sampler_store::group::Group;
 use sampler_store::{
     Adopted, Changed, DuePages, DueQuery, Failure, NewSpan, NewStop, Next, Page, SpanPages,
     SpanStore, Started, Stopped, StoreError,
@@ -39,7 +41,6 @@ use sampler_store::{
 
 use call::Link;
 use changes::Changes;
-use group::Group;
 use look::{by_event_id, readable};
 use starts::{Opening, Starts};
 use stops::{Ending, Stops};
@@ -63,6 +64,15 @@ pub struct MongoOptions {
     pub operation_timeout: Duration,
     /// Who we are, for the server's logs.
     pub app_name: String,
+}
+
+impl MongoOptions {
+    /// How long after a [`StoreError::Unknown`] the server may still carry out what was asked. The
+    /// driver looks for a server that long before it sends a command, and the server then works on
+    /// it that long, even where its client has gone.
+    pub fn unknown_for(&self) -> Duration {
+        self.server_selection_timeout + self.operation_timeout + call::MARGIN
+    }
 }
 
 /// The connection string cannot be used. The text never holds the string itself.
@@ -94,24 +104,27 @@ impl MongoStore {
         client.server_selection_timeout = Some(options.server_selection_timeout);
         client.connect_timeout = Some(options.server_selection_timeout);
         client.retry_writes = Some(true);
+        // Whatever the connection string says: a secondary does not know yet what the primary has
+        // promised. All collections inherit it.
+        client.selection_criteria =
+            Some(SelectionCriteria::ReadPreference(ReadPreference::Primary));
+        client.read_concern = Some(ReadConcern::majority());
+        client.write_concern = Some(
+            WriteConcern::builder()
+                .w(Acknowledgment::Majority)
+                .journal(true)
+                .w_timeout(options.operation_timeout)
+                .build(),
+        );
         let client = Client::with_options(client)
             .map_err(|error| ConnectError(call::describe_without(&options.uri, &error)))?;
         let database = client.database(&options.database);
-        let durable = WriteConcern::builder()
-            .w(Acknowledgment::Majority)
-            .journal(true)
-            .w_timeout(options.operation_timeout)
+        let linearizable = CollectionOptions::builder()
+            .read_concern(ReadConcern::linearizable())
             .build();
-        let spans = |read_concern| {
-            let concerns = CollectionOptions::builder()
-                .write_concern(durable.clone())
-                .read_concern(read_concern)
-                .build();
-            database.collection_with_options(&options.collection, concerns)
-        };
         let link = Link {
-            spans: spans(ReadConcern::majority()),
-            linearizable: spans(ReadConcern::linearizable()),
+            spans: database.collection(&options.collection),
+            linearizable: database.collection_with_options(&options.collection, linearizable),
             time_limit: options.operation_timeout,
             database: database.clone(),
         };

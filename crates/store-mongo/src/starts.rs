@@ -2,17 +2,19 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bson::raw::RawDocumentBuf;
 use bson::{Document, doc, rawdoc};
 use futures_util::stream::{self, StreamExt};
 use sampler_domain::{Span, StartEvent, Timestamp};
+use sampler_store::group::{Seen, Verdict, Verdicts, Writes};
 use sampler_store::{NewSpan, Started, StoreError};
+use tokio::time::Instant;
 
 use crate::call::{Fault, Link};
 use crate::document::{OPEN, moment, read_moment, started, target_fields};
-use crate::group::{Seen, Verdict, Writes, verdicts};
 use crate::look::{by_event_id, by_span_id, by_target, readable};
 
 /// Ends of spans to look through for each start at the most, before each start is looked at alone.
@@ -50,23 +52,37 @@ impl Opening {
 impl Writes for Starts {
     type Write = Opening;
     type Answer = Started;
+    type Failure = Fault;
 
     fn size(write: &Opening) -> usize {
         write.document.as_bytes().len()
+    }
+
+    fn carried_out_within(&self) -> Duration {
+        self.link.carried_out_within()
+    }
+
+    /// What stands in the way of a start can be gone when an earlier command with it comes late:
+    /// the span that is open can be stopped, and with the clean-up an id becomes free again.
+    fn outlasts_late_commands(answer: &Started) -> bool {
+        match answer {
+            Started::Opened | Started::Repeated => true,
+            Started::IdTaken(_) | Started::AlreadyOpen | Started::Overlaps { .. } => false,
+        }
     }
 
     /// Inserts the spans. What can stand in the way of one are the unique indexes, and the previous
     /// span of its target, which is looked at first: two starts of one target that are in flight at
     /// the same moment have no order, so nothing is gained by looking in the same operation. But a
     /// start that is alone saves a command that way.
-    async fn write(&self, batch: &[Arc<Opening>]) -> Result<Vec<Verdict<Started>>, Fault> {
+    async fn write(&self, batch: &[Arc<Opening>], send_by: Instant) -> Verdicts<Self> {
         if let [opening] = batch
             && !opening.new.may_overlap
-            && let Some(verdict) = self.insert_alone(opening).await?
+            && let Some(verdict) = self.insert_alone(opening, send_by).await?
         {
             return Ok(vec![verdict]);
         }
-        let mut found: Vec<Verdict<Started>> = self
+        let mut found: Vec<Verdict<Started, Fault>> = self
             .previous_ends(batch)
             .await?
             .into_iter()
@@ -82,8 +98,8 @@ impl Writes for Starts {
             return Ok(found);
         }
         let documents = free.iter().map(|index| &batch[*index].document);
-        let written = self.link.insert(documents).await?;
-        let inserted = verdicts(written, free.len(), |_| Started::Opened);
+        let written = self.link.insert(documents, send_by).await?;
+        let inserted = written.verdicts(free.len(), |_| Started::Opened);
         for (index, verdict) in free.into_iter().zip(inserted) {
             found[index] = verdict;
         }
@@ -139,7 +155,11 @@ impl Starts {
     /// Inserts one span with a single statement: an update of a span of its instance that ends after
     /// it starts, which changes nothing, or else inserts the new one. Nothing where there is such a
     /// span: whether it is of the same target takes a closer look.
-    async fn insert_alone(&self, opening: &Opening) -> Result<Option<Verdict<Started>>, Fault> {
+    async fn insert_alone(
+        &self,
+        opening: &Opening,
+        send_by: Instant,
+    ) -> Result<Option<Verdict<Started, Fault>>, Fault> {
         let span = &opening.new.span;
         let statement = rawdoc! {
             "q": {
@@ -150,7 +170,7 @@ impl Starts {
             "upsert": true,
             "hint": "previous_end",
         };
-        let updated = self.link.update([&statement]).await?;
+        let updated = self.link.update([&statement], send_by).await?;
         if let Some((_, fault)) = updated.failed.into_iter().next() {
             return Ok(Some(Verdict::failed(fault)));
         }

@@ -49,6 +49,7 @@ pub(crate) fn router(door: Door) -> Router {
             granularities: Granularities::all(Granularity::Hour),
             grace: 0,
         },
+        unknown_for: Duration::from_secs(16),
     };
     let receiver = Receiver::new(
         store,

@@ -86,6 +86,7 @@ fn options() -> Options {
             granularities: Granularities::all(Granularity::Day),
             grace: 0,
         },
+        unknown_for: Duration::from_millis(15_500),
     }
 }
 

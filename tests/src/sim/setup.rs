@@ -219,6 +219,7 @@ impl Setup {
             },
             slack: self.slack,
             policy: self.policy(dice),
+            unknown_for: Duration::from_secs(16),
         }
     }
 }

@@ -5,7 +5,10 @@
 mod contract;
 mod explain;
 mod faults;
+mod late;
 mod migration;
 mod original;
 mod outage;
+mod primary;
+mod proxy;
 mod support;
