@@ -9,8 +9,8 @@ use std::ops::Range;
 use sampler_domain::number::{self, NumberError};
 use sampler_service::problem::{Problem, ProblemType};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde_json::Value;
 use serde_json::error::Category;
+use serde_json::{Map, Value};
 
 /// The most values in one body. A value of two bytes takes a hundred in memory, so the size of a
 /// body alone is no bound on what it costs.
@@ -35,7 +35,7 @@ pub(crate) enum Json<'b> {
     /// Null, a boolean or a number.
     Plain(Value),
     /// A number that cannot be kept as what was sent, and what is nearest to it.
-    Inexact(Value, NumberError),
+    Inexact(Box<(Value, NumberError)>),
 }
 
 /// The members of an object, in their order, no name twice.
@@ -67,25 +67,29 @@ impl Json<'_> {
         Ok(match self {
             Self::Text(text) => Value::String(text.into_owned()),
             Self::List(items) => {
-                let items: Result<_, _> = items.into_iter().map(Self::into_value).collect();
-                Value::Array(items?)
+                let mut values = Vec::with_capacity(items.len());
+                for item in items {
+                    values.push(item.into_value()?);
+                }
+                Value::Array(values)
             }
             Self::Object(members) => {
-                let member = |(name, value): (Cow<'_, str>, Self)| {
-                    Ok((name.into_owned(), value.into_value()?))
-                };
-                let members: Result<_, _> = members.into_iter().map(member).collect();
-                Value::Object(members?)
+                let mut values = Map::with_capacity(members.len());
+                for (name, member) in members {
+                    values.insert(name.into_owned(), member.into_value()?);
+                }
+                Value::Object(values)
             }
             Self::Plain(value) => value,
-            Self::Inexact(_, error) => return Err(error),
+            Self::Inexact(inexact) => return Err(inexact.1),
         })
     }
 
     /// A number as the reader has it, whether or not it can be kept.
     pub(crate) fn as_number(&self) -> Option<&Value> {
         match self {
-            Self::Plain(value) | Self::Inexact(value, _) => Some(value),
+            Self::Plain(value) => Some(value),
+            Self::Inexact(inexact) => Some(&inexact.0),
             _ => None,
         }
     }
@@ -236,7 +240,7 @@ impl StrictVisitor<'_, '_> {
     fn number<'de>(self, value: Value) -> Json<'de> {
         match number::read(self.reading.number()) {
             Ok(number) => Json::Plain(Value::Number(number)),
-            Err(error) => Json::Inexact(value, error),
+            Err(error) => Json::Inexact(Box::new((value, error))),
         }
     }
 }

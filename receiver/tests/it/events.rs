@@ -250,8 +250,8 @@ async fn a_quantity_that_is_a_double_is_kept_to_its_last_digit() {
         "10000000000000000000000",
     ] {
         let world = World::new();
-        let body = start(NOW).to_string().replace("0.5", text);
-        world.send(request(START, &*body)).await.is_created();
+        let body = by("a", &start(NOW)).to_string().replace("0.5", text);
+        world.send(request(START, body.clone())).await.is_created();
         let kept = world.kept()[0].0["measured_usage"][1]["quantity"].clone();
         let given: f64 = text.parse().unwrap();
         assert!(kept.is_f64(), "{text}");

@@ -324,7 +324,10 @@ async fn a_number_that_a_double_does_not_hold_is_refused() {
             answer.names(400, "invalid-event", &[wrong]);
             let problem = answer.problem(400, "invalid-event");
             let detail = problem["errors"][0]["detail"].as_str().unwrap();
-            assert!(detail.contains(number) && detail.contains(reason), "{detail}");
+            assert!(
+                detail.contains(number) && detail.contains(reason),
+                "{detail}"
+            );
         }
     }
     world.holds(&[]);
