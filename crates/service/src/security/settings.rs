@@ -29,8 +29,9 @@ crate::settings! {
     pub struct SecuritySettings("security", checked by SecuritySettings::check) {
         /// Whether requests need a token, and requests to Abacus carry one.
         secured: bool = "SECURED", Kind::Boolean, or("false");
-        /// Whether GET /healthcheck needs credentials.
-        healthcheck_secured: bool = "HEALTHCHECK_SECURED", Kind::Boolean, or("false");
+        /// Whether GET /healthcheck needs credentials. Without it they are needed where SECURED is
+        /// true.
+        healthcheck_secured: Option<bool> = "HEALTHCHECK_SECURED", Kind::Boolean;
         /// Whether to trust any certificate of the systems that are called. Not for production.
         skip_ssl_validation: bool = "SKIP_SSL_VALIDATION", Kind::Boolean, or("false");
         /// The Cloud Foundry API that names the token server.
@@ -77,10 +78,18 @@ fn authorities(path: &str) -> Result<CaBundle, String> {
 impl SecuritySettings {
     /// Refuses a health check that could not be secured.
     fn check(&self, reader: &mut Reader<'_>) {
-        if self.healthcheck_secured && self.token_server().is_none() {
-            let expected = "the address of the token server, because HEALTHCHECK_SECURED is true";
+        if self.is_healthcheck_secured() && self.token_server().is_none() {
+            let expected = "the address of the token server, because GET /healthcheck needs \
+                            credentials: so it is where SECURED is true, unless \
+                            HEALTHCHECK_SECURED is false";
             reader.reject("security.auth_server", expected);
         }
+    }
+
+    /// Whether the health check needs credentials. As an original has it: its manifests say
+    /// `SECURED` alone.
+    pub fn is_healthcheck_secured(&self) -> bool {
+        self.healthcheck_secured.unwrap_or(self.secured)
     }
 
     /// The authorities to trust besides those of the system.
@@ -219,7 +228,7 @@ impl SecuritySettings {
     /// # Errors
     /// Where a client cannot be set up.
     pub fn health_check(&self) -> anyhow::Result<Option<BasicCheck>> {
-        if !self.healthcheck_secured {
+        if !self.is_healthcheck_secured() {
             return Ok(None);
         }
         Ok(Some(BasicCheck::new(self.discoverer()?, HEALTH_SCOPE)))
