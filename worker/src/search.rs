@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use sampler_domain::{ClosingMonth, Span, SpanId};
-use sampler_settings::millis;
 use sampler_store::{DuePages, DueQuery};
 use tokio::time::Instant;
 use tracing::warn;
@@ -136,7 +135,7 @@ impl Worker {
     pub(crate) fn is_too_early(&self, found: &Found) -> bool {
         let is_over = found.search.is_none() && found.queue.is_empty();
         let begun = found.begun.filter(|_| is_over);
-        begun.is_some_and(|begun| begun.elapsed() < self.options.process_interval)
+        begun.is_some_and(|begun| begun.elapsed() < self.options.processing.interval)
     }
 
     /// Takes in those that are not held yet.

@@ -9,6 +9,7 @@
 use std::sync::{Mutex, MutexGuard};
 
 use sampler_domain::{ClosingMonth, Span, Step, Timestamp, next_step};
+use sampler_settings::millis;
 
 use crate::Worker;
 
@@ -112,7 +113,8 @@ impl Counts {
 impl Worker {
     /// The month that Abacus is about to close.
     pub(crate) fn closing(&self, now: Timestamp) -> Option<ClosingMonth> {
-        ClosingMonth::at(now, self.options.month_slack, self.options.policy.grace)
+        let month_slack = millis(self.options.abacus.month_slack);
+        ClosingMonth::at(now, month_slack, self.options.policy.grace)
     }
 
     /// A span's turn begins.

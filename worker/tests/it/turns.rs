@@ -25,8 +25,8 @@ const TURN: i64 = 32;
 fn by_minutes() -> Options {
     let mut options = options("w");
     options.policy.granularities = Granularities::all(Granularity::Minute);
-    options.posts = usize::try_from(SLOTS).unwrap();
-    options.spans = usize::try_from(SLOTS).unwrap();
+    options.abacus.concurrency = usize::try_from(SLOTS).unwrap();
+    options.processing.concurrency = usize::try_from(SLOTS).unwrap();
     options
 }
 
