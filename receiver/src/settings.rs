@@ -110,6 +110,8 @@ const OF_THE_WORKER: [&str; 36] = [
     "abacus.retry_limit",
     "SAMPLER_MONTH_SLACK",
     "abacus.month_slack",
+    "SAMPLER_ACCEPT_CONFLICT",
+    "abacus.accept_conflict",
     "SAMPLER_PROCESS_CONCURRENCY",
     "processing.concurrency",
     "PROCESS_BATCH_SIZE",
