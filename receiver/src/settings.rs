@@ -97,7 +97,7 @@ const SAMPLING_IF_KNOWN: [Setting; 3] = {
 };
 
 /// Environment variables and keys of the worker alone.
-const OF_THE_WORKER: [&str; 36] = [
+const OF_THE_WORKER: [&str; 38] = [
     "COLLECTOR_URL",
     "abacus.collector_url",
     "SAMPLER_POST_TIMEOUT",
