@@ -31,6 +31,9 @@ sampler_service::settings! {
         /// long, usages of that month go before all others.
         month_slack: Duration = "SAMPLER_MONTH_SLACK",
             Kind::time(Duration::ZERO, Duration::from_hours(24 * 27)), or("10m");
+        /// Whether an answer of 409 means that Abacus has the usage already. Abacus itself answers
+        /// repeats with 202, and never with 409: this is for a gateway in front of it that does.
+        accept_conflict: bool = "SAMPLER_ACCEPT_CONFLICT", Kind::Boolean, or("false");
     }
 
     /// How due spans are found and driven.

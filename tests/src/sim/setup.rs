@@ -201,6 +201,7 @@ impl Setup {
                 retention: millis(self.retention),
                 ..CleanupSettings::default()
             },
+            clock_interval: millis((4 * tick).max(20_000)),
         }
     }
 
