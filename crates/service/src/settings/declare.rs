@@ -41,8 +41,9 @@ use super::setting::Value;
 /// A group has a `TABLE`, is `read` from a [`Reader`], and its `Default` is that of the table. It
 /// is `checked by` a function of the group and the reader, if one is named after the section.
 ///
-/// [`Reader`]: super::Reader
-/// [`Setting`]: super::Setting
+/// [`Given`]: crate::settings::Given
+/// [`Reader`]: crate::settings::Reader
+/// [`Setting`]: crate::settings::Setting
 #[macro_export]
 macro_rules! settings {
     (@read $reader:ident, $key:expr) => { $reader.value($key) };
