@@ -19,7 +19,7 @@ const COLLECTION_NAME_MAX: usize = 128;
 
 sampler_service::settings! {
     /// The database that the programs share.
-    pub struct DatabaseSettings("database", checked by DatabaseSettings::check) {
+    pub struct DatabaseSettings("database", checked by check_options) {
         /// The address of the MongoDB, with the name of the database in its path. A MongoDB service
         /// that the platform has bound (VCAP_SERVICES, SERVICE_BINDING_ROOT) counts before it.
         /// Options that would weaken what is kept or read (readPreference, readConcernLevel, w,
@@ -55,19 +55,6 @@ impl DatabaseSettings {
         }
     }
 
-    /// Complains of each option in the address that would weaken what Sampler promises.
-    fn check(&self, reader: &mut Reader<'_>) {
-        let origin = reader.origin("database.uri").unwrap_or_default().to_owned();
-        let findings: Vec<Finding> = reader.parsed("database.uri", |uri| Ok(findings(uri)));
-        for finding in findings {
-            if let Finding::Weakens(why) = finding {
-                reader.complain(format!(
-                    "DB_URI (database.uri), from {origin}, {why}: remove the option"
-                ));
-            }
-        }
-    }
-
     /// Logs each option in the address that does not count, once the log is there.
     pub fn announce(&self) {
         for ReplacedOption { name, by } in &self.uri.replaced {
@@ -76,6 +63,19 @@ impl DatabaseSettings {
                 instead = by,
                 "an option in the address of the database does not count"
             );
+        }
+    }
+}
+
+/// Complains of each option in the address that would weaken what Sampler promises.
+fn check_options(_: &DatabaseSettings, reader: &mut Reader<'_>) {
+    let origin = reader.origin("database.uri").unwrap_or_default().to_owned();
+    let findings: Vec<Finding> = reader.parsed("database.uri", |uri| Ok(findings(uri)));
+    for finding in findings {
+        if let Finding::Weakens(why) = finding {
+            reader.complain(format!(
+                "DB_URI (database.uri), from {origin}, {why}: remove the option"
+            ));
         }
     }
 }

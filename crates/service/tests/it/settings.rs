@@ -92,6 +92,7 @@ pub(crate) struct Settings {
     own: OwnSettings,
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "it is what load asks for")]
 fn read(reader: &mut Reader<'_>) -> Option<Settings> {
     Some(Settings {
         http: HttpSettings::read(reader),
