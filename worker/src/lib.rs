@@ -15,10 +15,11 @@ mod search;
 pub mod settings;
 pub mod shadow;
 mod share;
+mod time;
 
 use std::sync::Arc;
 
-use sampler_abacus::Collector;
+use sampler_abacus::{Collector, Pace};
 use sampler_domain::{Backoff, Policy, Timestamp};
 use sampler_service::environment::{Clock, Random};
 use sampler_store::SpanStore;
@@ -27,6 +28,7 @@ use std::time::Duration;
 pub use beat::{Beat, NoBeat};
 use gate::Gate;
 use share::Share;
+pub use time::Time;
 use tokio_util::sync::CancellationToken;
 
 /// How the worker goes about it.
@@ -59,6 +61,8 @@ pub struct Options {
     pub adopt_interval: Duration,
     /// The pause between two heartbeats.
     pub heartbeat_interval: Duration,
+    /// How often clocks are compared with Abacus while nothing is posted.
+    pub clock_interval: Duration,
 }
 
 /// What the worker works with.
@@ -68,7 +72,7 @@ pub struct Parts {
     pub store: Arc<dyn SpanStore>,
     /// Where the usages go.
     pub collector: Arc<dyn Collector>,
-    /// What time it is.
+    /// The clock of this machine.
     pub clock: Arc<dyn Clock>,
     /// Chance, for waits.
     pub random: Arc<dyn Random>,
@@ -86,6 +90,8 @@ pub struct Worker {
     gate: Gate,
     /// The partitions that this worker looks after.
     share: Share,
+    /// What time it is for all that is decided.
+    time: Arc<Time>,
     /// Take nothing new on.
     stop: CancellationToken,
 }
@@ -94,11 +100,16 @@ impl Worker {
     /// A worker that takes nothing new on once `stop` is cancelled.
     pub fn new(parts: Parts, options: Options, stop: CancellationToken) -> Arc<Self> {
         let gate = Gate::new(options.posts);
+        let pace = Pace {
+            usual: options.clock_interval,
+        };
+        let time = Time::new(Arc::clone(&parts.clock), pace);
         Arc::new(Self {
             parts,
             options,
             gate,
             share: Share::default(),
+            time,
             stop,
         })
     }
@@ -107,6 +118,7 @@ impl Worker {
     pub async fn run(self: &Arc<Self>) {
         tokio::join!(
             self.keep_registered(),
+            self.keep_time(),
             self.process(),
             self.clean_up(),
             self.adopt(),
@@ -114,13 +126,16 @@ impl Worker {
         self.leave().await;
     }
 
-    /// What time it is for sampling: never later than Abacus has it, as far as is known. It puts
-    /// aside usages that lie after its today, and what it has put aside is not billed.
+    /// What this worker takes for the time, and what it knows of Abacus's clock.
+    pub fn time(&self) -> Arc<Time> {
+        Arc::clone(&self.time)
+    }
+
+    /// What time it is for all that is decided: never later than Abacus has it, as far as that is
+    /// beyond doubt. It puts aside usages that lie after its today, and what it has put aside is
+    /// not billed.
     fn now(&self) -> Timestamp {
-        self.parts
-            .clock
-            .now()
-            .plus(-self.parts.collector.clock_ahead())
+        self.time.now()
     }
 
     /// Pauses; ends early when the worker is told to stop.

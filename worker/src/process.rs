@@ -15,7 +15,7 @@ impl Worker {
         let slots = Arc::new(Semaphore::new(self.options.spans));
         let tasks = TaskTracker::new();
         let mut found = Found::default();
-        while !self.stop.is_cancelled() {
+        while self.knows_the_time(&*self.parts.processing).await {
             if found.runs_low(self.options.process_batch) {
                 self.look(&mut found).await;
                 if found.is_empty() {

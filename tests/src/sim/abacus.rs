@@ -1,12 +1,11 @@
 //! The stand-in for Abacus: it counts as the real one does, and answers as the weather is.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sampler_abacus::{Answer, Collector};
+use sampler_abacus::{Answer, Collector, Dated, Posted};
 use sampler_domain::{Id, Timestamp, Usage};
 
 use super::dice::{Dice, Fates};
@@ -88,8 +87,6 @@ pub(crate) struct Line {
     pub(crate) name: String,
     pub(crate) life: Arc<Life>,
     pub(crate) fates: Fates,
-    /// How far the worker's clock was ahead when Abacus last answered, ms.
-    pub(crate) ahead: AtomicI64,
 }
 
 impl Line {
@@ -106,12 +103,19 @@ impl Line {
         usage
     }
 
-    /// Abacus dates its answers, where it does.
-    fn note_date(&self, fate: PostFate, sent_at: Timestamp) {
-        let no_answer = [PostFate::Unanswered, PostFate::Late, PostFate::NotTaken];
-        if self.world.setup.dated && !no_answer.contains(&fate) {
-            let ahead = sent_at.since(self.world.now()).max(0);
-            self.ahead.store(ahead, Ordering::Relaxed);
+    /// Abacus dates its answers, where it does, to the second.
+    fn date(&self) -> Dated {
+        if !self.world.setup.dated {
+            return Dated::Undated;
+        }
+        let seconds = self.world.now().as_millis().div_euclid(1_000);
+        Dated::At(Timestamp::clamped(seconds * 1_000))
+    }
+
+    fn dated(&self, fate: PostFate) -> Dated {
+        match fate {
+            PostFate::Unanswered | PostFate::Late | PostFate::NotTaken => Dated::NoAnswer,
+            _ => self.date(),
         }
     }
 
@@ -146,7 +150,7 @@ impl Line {
 
 #[async_trait]
 impl Collector for Line {
-    async fn post(&self, usage: &Usage, now: Timestamp) -> Answer {
+    async fn post(&self, usage: &Usage, now: Timestamp) -> Posted {
         self.life.pass().await;
         Tally::add(&self.world.tally.posts);
         let mut dice = self.fates.of("post", self.world.now());
@@ -182,15 +186,17 @@ impl Collector for Line {
                 pause(course.there).await;
             }
         }
-        self.note_date(fate, now);
+        let dated = self.dated(fate);
         pause(course.back).await;
         self.life.pass().await;
         let answer = self.answer(fate, &mut dice);
         self.world.log(&self.name, || format!("hears {answer:?}"));
-        self.as_heard(answer)
+        let answer = self.as_heard(answer);
+        Posted { answer, dated }
     }
 
-    fn clock_ahead(&self) -> i64 {
-        self.ahead.load(Ordering::Relaxed)
+    async fn probe(&self) -> Dated {
+        self.life.pass().await;
+        self.date()
     }
 }

@@ -156,7 +156,6 @@ impl Node {
                     name: name.clone(),
                     life: Arc::clone(&life),
                     fates: Fates::new(row(3)),
-                    ahead: AtomicI64::new(0),
                 };
                 let parts = Parts {
                     store: link,

@@ -192,6 +192,7 @@ impl Setup {
             retention: self.retention,
             adopt_interval: millis(4 * tick),
             heartbeat_interval: millis(self.heartbeat()),
+            clock_interval: millis((4 * tick).max(20_000)),
         }
     }
 
