@@ -103,10 +103,15 @@ impl Receiver {
     /// The routes of the API, behind `door`: whoever is to be kept out is kept out there, before a
     /// body is read.
     pub fn routes(self: Arc<Self>, door: Door) -> Router {
+        // An original takes a slash behind each, too, so clients may send one. These are addresses
+        // of their own: no path is rewritten, so what a router in front decided by it holds.
         let routes = Router::new()
             .route("/v1/events/start", post(controllers::start))
+            .route("/v1/events/start/", post(controllers::start))
             .route("/v1/events/stop", post(controllers::stop))
-            .route("/v1/mappings", post(controllers::map));
+            .route("/v1/events/stop/", post(controllers::stop))
+            .route("/v1/mappings", post(controllers::map))
+            .route("/v1/mappings/", post(controllers::map));
         let receiver = self;
         Door::guard(routes).with_state(Api { receiver, door })
     }

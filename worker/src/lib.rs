@@ -11,6 +11,7 @@ mod gate;
 mod housekeeping;
 mod process;
 mod search;
+mod turn;
 
 pub mod settings;
 pub mod shadow;
@@ -30,6 +31,7 @@ use gate::Gate;
 use share::Share;
 pub use time::Time;
 use tokio_util::sync::CancellationToken;
+use turn::Waiting;
 
 /// How the worker goes about it.
 #[derive(Clone, Debug)]
@@ -92,6 +94,8 @@ pub struct Worker {
     share: Share,
     /// What time it is for all that is decided.
     time: Arc<Time>,
+    /// The found spans that wait for a slot.
+    waiting: Waiting,
     /// Take nothing new on.
     stop: CancellationToken,
 }
@@ -110,6 +114,7 @@ impl Worker {
             gate,
             share: Share::default(),
             time,
+            waiting: Waiting::default(),
             stop,
         })
     }

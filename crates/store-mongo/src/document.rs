@@ -350,3 +350,57 @@ fn read_integer(document: &Document, name: &str) -> Result<i64, Unreadable> {
         _ => Err(unreadable(name, "is not a whole number")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sampler_domain::number;
+
+    /// The text of a number, as a usage has it that was made from what is kept of it.
+    fn posted(text: &str) -> (Bson, String) {
+        let number = number::read(text).expect("a number that can be kept");
+        let quantity = Quantity::new(Value::Number(number)).expect("a quantity");
+        let document = doc! { "quantity": to_bson(quantity.as_json()) };
+        let bytes = document.to_vec().expect("a document");
+        let kept = Document::from_reader(&*bytes).expect("what was written");
+        let kept = kept.get("quantity").expect("it is there");
+        (kept.clone(), to_json(kept).to_string())
+    }
+
+    #[test]
+    fn doubles_are_posted_bit_for_bit_as_they_were_sent() {
+        let mut bits = 0_u64;
+        for _ in 0..100_000 {
+            bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let double = f64::from_bits(bits ^ (bits >> 29));
+            if double.is_finite() {
+                let (kept, text) = posted(&format!("{double:e}"));
+                assert_eq!(kept.as_f64().map(f64::to_bits), Some(double.to_bits()));
+                assert_eq!(text.parse().map(f64::to_bits), Ok(double.to_bits()));
+            }
+        }
+    }
+
+    /// An original's driver reads an int64 beyond 2^53 as an object, which its worker posts as a
+    /// text; a double it reads as the number that it is.
+    #[test]
+    fn integers_are_kept_as_ones_that_every_worker_posts_alike() {
+        for text in ["512", "9007199254740992", "-9007199254740992"] {
+            let (kept, posted) = posted(text);
+            assert!(matches!(kept, Bson::Int64(_)), "{kept}");
+            assert_eq!(posted, text);
+        }
+        for text in [
+            "9007199254740994",
+            "-9223372036854775808",
+            "10000000000000000000000",
+        ] {
+            let (kept, posted) = posted(text);
+            assert!(matches!(kept, Bson::Double(_)), "{kept}");
+            assert_eq!(posted.parse::<f64>(), text.parse(), "{posted}");
+        }
+        // What is kept since before stays what it is.
+        let kept = to_json(&Bson::Int64(9_007_199_254_740_993));
+        assert_eq!(kept.to_string(), "9007199254740993");
+    }
+}

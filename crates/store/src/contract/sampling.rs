@@ -87,6 +87,15 @@ pub async fn the_closing_month_comes_before_all_else(store: &Shared) {
     started(store, "february", "b", offset(-DAY)).await;
     started(store, "midnight", "c", offset(0)).await;
     started(store, "midnight and grace", "d", offset(50_000)).await;
+    for (name, instance, goes_on_within) in [
+        ("february, put back", "h", true),
+        ("january, put back", "i", false),
+    ] {
+        let span = started(store, name, instance, offset(-3 * DAY)).await;
+        let closing = closing.expect("February is closing");
+        let due_at = closing.put_back_at(now, goes_on_within);
+        done(store.postpone(&span, due_at).await);
+    }
     for (name, instance, start) in [
         ("february, retried", "e", -2 * DAY),
         ("march, retried", "f", 5),
@@ -104,10 +113,12 @@ pub async fn the_closing_month_comes_before_all_else(store: &Shared) {
         "february",
         "midnight",
         "midnight and grace",
+        "february, put back",
         "february, retried",
         "january",
         "march",
         "march, retried",
+        "january, put back",
     ];
     for page in [1, 2, 10] {
         let query = DueQuery {
