@@ -6,6 +6,8 @@ mod contract;
 mod explain;
 mod faults;
 mod migration;
+mod mixed;
 mod original;
 mod outage;
 mod support;
+mod unreadable;
