@@ -18,7 +18,7 @@ const DAY: Duration = Duration::from_hours(24);
 /// By how much the retention must be longer than the slack. A receiver looks at the clock before it
 /// calls the store: a repeat that was in time may be kept a little later, and by a clock that is a
 /// little behind. Had its span been removed by then, it would be kept again.
-const RETENTION_MARGIN: Duration = HOUR;
+pub(crate) const RETENTION_MARGIN: Duration = HOUR;
 
 /// A setting of the worker alone that takes a length of time.
 const fn time(

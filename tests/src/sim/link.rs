@@ -316,6 +316,19 @@ impl SpanStore for Link {
         .await
     }
 
+    async fn announce_slack(&self, past: i64) -> Result<(), StoreError> {
+        let world = Arc::clone(&self.world);
+        let what = move || format!(" {past}");
+        let work = async move { world.store.announce_slack(past).await };
+        self.call("announce_slack", what, work).await
+    }
+
+    async fn largest_slack(&self) -> Result<Option<i64>, StoreError> {
+        let world = Arc::clone(&self.world);
+        let work = async move { world.store.largest_slack().await };
+        self.call("largest_slack", String::new, work).await
+    }
+
     async fn ping(&self) -> Result<(), StoreError> {
         let world = Arc::clone(&self.world);
         self.call("ping", String::new, async move { world.store.ping().await })
