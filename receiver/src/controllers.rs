@@ -25,6 +25,9 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// some ten of them.
 const RETRY_AFTER_OUTAGE: u64 = 5;
 
+/// Seconds after which it makes sense to come again when too many events wait for the database.
+const RETRY_AFTER_OVERLOAD: u64 = 1;
+
 /// Seconds after which it makes sense to come again when provisioning does not say.
 const RETRY_AFTER_BUSY: u64 = 5;
 
@@ -125,7 +128,12 @@ impl Receiver {
             now,
             may_overlap: self.options.allow_overlap,
         };
-        match self.store.start(new).await.map_err(unavailable)? {
+        match self
+            .store
+            .start(new)
+            .await
+            .map_err(|failure| self.no_answer(&failure))?
+        {
             Started::Opened => Ok(Kept::Now),
             Started::Repeated => Ok(Kept::Before),
             Started::IdTaken(fields) => self.id_taken(&fields),
@@ -137,7 +145,11 @@ impl Receiver {
     /// A start outside the slack is taken only where it is the repeat of one that was kept.
     async fn old_start(&self, event: &StartEvent, now: Timestamp) -> Result<Kept, Problem> {
         let earlier = match &event.id {
-            Some(id) => self.store.started_by(id).await.map_err(unavailable)?,
+            Some(id) => self
+                .store
+                .started_by(id)
+                .await
+                .map_err(|failure| self.no_answer(&failure))?,
             None => None,
         };
         match earlier.map(|span| event.differences(&span)) {
@@ -159,7 +171,12 @@ impl Receiver {
             event,
             correlation_id: self.random.uuid_v4(),
         };
-        match self.store.stop(new).await.map_err(unavailable)? {
+        match self
+            .store
+            .stop(new)
+            .await
+            .map_err(|failure| self.no_answer(&failure))?
+        {
             Stopped::Ended => Ok(Kept::Now),
             Stopped::Repeated => Ok(Kept::Before),
             Stopped::IdTaken(fields) => self.id_taken(&fields),
@@ -171,7 +188,11 @@ impl Receiver {
     /// A stop outside the slack is taken only where it is the repeat of one that was kept.
     async fn old_stop(&self, event: &StopEvent, now: Timestamp) -> Result<Kept, Problem> {
         let earlier = match &event.id {
-            Some(id) => self.store.stopped_by(id).await.map_err(unavailable)?,
+            Some(id) => self
+                .store
+                .stopped_by(id)
+                .await
+                .map_err(|failure| self.no_answer(&failure))?,
             None => None,
         };
         match earlier.map(|span| event.differences(&span)) {
@@ -204,6 +225,36 @@ impl Receiver {
                 warn!(error, "a mapping failed");
                 let detail = "The provisioning service failed. Repeating the request is safe.";
                 Err(Problem::new(ProblemType::ProvisioningFailed, detail))
+            }
+        }
+    }
+
+    /// No answer of the store is no promise: the provider tries again, and its id tells repeats.
+    fn no_answer(&self, failure: &StoreError) -> Problem {
+        let causes = chain(failure);
+        match failure {
+            StoreError::Unavailable(_) => {
+                warn!(error = causes, "the database is away");
+                let detail = "The database cannot be reached. Nothing was kept.";
+                Problem::new(ProblemType::DatabaseUnavailable, detail)
+                    .retry_after(RETRY_AFTER_OUTAGE)
+            }
+            StoreError::Overloaded => {
+                warn!(error = causes, "more events came than the database takes");
+                let detail = "As many events as this instance takes wait for the database. \
+                              Nothing was kept.";
+                Problem::new(ProblemType::Overloaded, detail).retry_after(RETRY_AFTER_OVERLOAD)
+            }
+            StoreError::Unknown(_) => {
+                warn!(error = causes, "the database gave no final answer");
+                let detail = "The database gave no final answer. The event may or may not have \
+                              been kept: repeat it with the same id.";
+                let seconds = whole_seconds(self.options.unknown_for).max(RETRY_AFTER_OUTAGE);
+                Problem::new(ProblemType::DatabaseUnavailable, detail).retry_after(seconds)
+            }
+            StoreError::Refused(_) => {
+                error!(error = causes, "the database refused");
+                Problem::internal()
             }
         }
     }
@@ -273,29 +324,6 @@ fn before_start(start: Timestamp) -> Problem {
     let error = format!("It must not lie before {start}, the start of the span.");
     Problem::new(ProblemType::StopBeforeStart, detail)
         .errors([FieldError::new(Pointer::root().field("timestamp"), error)])
-}
-
-/// No answer of the store is no promise: the provider tries again, and its id tells repeats.
-#[expect(clippy::needless_pass_by_value, reason = "it is what map_err gives")]
-fn unavailable(failure: StoreError) -> Problem {
-    let causes = chain(&failure);
-    match failure {
-        StoreError::Unavailable(_) => {
-            warn!(error = causes, "the database is away");
-            let detail = "The database cannot be reached. Nothing was kept.";
-            Problem::new(ProblemType::DatabaseUnavailable, detail).retry_after(RETRY_AFTER_OUTAGE)
-        }
-        StoreError::Unknown(_) => {
-            warn!(error = causes, "the database gave no final answer");
-            let detail = "The database gave no final answer. The event may or may not have been \
-                          kept: repeat it with the same id.";
-            Problem::new(ProblemType::DatabaseUnavailable, detail).retry_after(RETRY_AFTER_OUTAGE)
-        }
-        StoreError::Refused(_) => {
-            error!(error = causes, "the database refused");
-            Problem::internal()
-        }
-    }
 }
 
 fn chain(error: &dyn Error) -> String {

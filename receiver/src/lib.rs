@@ -45,6 +45,9 @@ pub struct Options {
     pub lenient_repeats: bool,
     /// Lets a span begin before the end of the target's previous one.
     pub allow_overlap: bool,
+    /// How long what the store gave no final answer to may still be carried out. Who comes back
+    /// before that may be refused, and then find the event kept.
+    pub unknown_for: Duration,
 }
 
 /// What the receiver works with.

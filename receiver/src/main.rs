@@ -39,7 +39,7 @@ fn main() -> ExitCode {
 /// Sets everything up, then serves until told to stop, while the database is looked after.
 async fn run(settings: Settings, stop: Stop) -> anyhow::Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let store = Arc::new(connect(&settings).await?);
+    let store = Arc::new(MongoStore::connect(database(&settings)).await?);
     let receiver = Receiver::new(
         store.clone(),
         provisioning(&settings)?,
@@ -100,9 +100,9 @@ async fn watch(store: &MongoStore, reachable: &Progress, threshold: Duration, st
     }
 }
 
-async fn connect(settings: &Settings) -> anyhow::Result<MongoStore> {
+fn database(settings: &Settings) -> MongoOptions {
     let database = &settings.database;
-    let options = MongoOptions {
+    MongoOptions {
         uri: database.uri.expose_secret().to_owned(),
         database: database.database.clone(),
         collection: database.collection.clone(),
@@ -110,8 +110,7 @@ async fn connect(settings: &Settings) -> anyhow::Result<MongoStore> {
         server_selection_timeout: database.server_selection_timeout,
         operation_timeout: database.operation_timeout,
         app_name: PROGRAM.name.to_owned(),
-    };
-    Ok(MongoStore::connect(options).await?)
+    }
 }
 
 fn provisioning(settings: &Settings) -> anyhow::Result<Option<Provisioning>> {
@@ -137,5 +136,6 @@ fn options(settings: &Settings) -> Options {
         policy: settings.policy.clone(),
         lenient_repeats: settings.lenient_repeats,
         allow_overlap: settings.allow_overlap,
+        unknown_for: database(settings).unknown_for(),
     }
 }

@@ -3,6 +3,7 @@
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use sampler_domain::{Policy, Timestamp, next_step};
 use sampler_store::StoreError;
+use tokio::time::Instant;
 use tracing::error;
 
 use crate::MongoStore;
@@ -30,7 +31,8 @@ impl MongoStore {
             .collect();
         let statements = statements.map_err(|error| StoreError::Refused(Box::new(error)))?;
         let link = self.link.clone();
-        let update = async move { link.update(&statements).await };
+        let send_by = Instant::now() + link.patience();
+        let update = async move { link.update(&statements, send_by).await };
         Ok(self.link.run(update).await?.modified)
     }
 

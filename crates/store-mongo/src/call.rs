@@ -20,6 +20,7 @@ use sampler_store::StoreError;
 use sampler_store::group::{CommandFailure, Outcome, Verdict, store_error, verdicts};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
+use tokio::time::Instant;
 
 use crate::document::Unreadable;
 
@@ -35,6 +36,10 @@ const BATCH_SIZE: u32 = 1_024;
 /// Bytes of a command beside the list of what is written, and of its own for each item there.
 const COMMAND_BYTES: usize = 512;
 const ITEM_BYTES: usize = 8;
+
+/// How much longer than its own limits an operation may take: for the way there and back, and for
+/// the moments between which the server looks at the time.
+pub(crate) const MARGIN: Duration = Duration::from_secs(1);
 
 /// The collection of spans, and how it is called.
 #[derive(Clone, Debug)]
@@ -66,6 +71,9 @@ pub(crate) enum Fault {
     /// No answer within the time limit. The call goes on.
     #[error("no answer within {} ms", .0.as_millis())]
     TimedOut(Duration),
+    /// Nothing was sent, because somebody no longer waits for it.
+    #[error("it was too late to send the command")]
+    TooLate,
     /// The task that made the call ended before the call did.
     #[error("the call ended early")]
     Ended(#[source] tokio::task::JoinError),
@@ -94,7 +102,12 @@ impl Link {
     /// How long a caller waits for a call. The server's own limits, where it has any, come first;
     /// this one is for links that swallow the answer.
     pub(crate) fn patience(&self) -> Duration {
-        self.time_limit + Duration::from_secs(1)
+        self.time_limit + MARGIN
+    }
+
+    /// How long after it was sent the server may still carry out a write whose answer is lost.
+    pub(crate) fn carried_out_within(&self) -> Duration {
+        self.time_limit + MARGIN
     }
 
     /// Makes a call in a task of its own, and waits for it as long as an operation may take.
@@ -152,27 +165,37 @@ impl Link {
     pub(crate) async fn insert(
         &self,
         documents: impl IntoIterator<Item = &RawDocumentBuf>,
+        send_by: Instant,
     ) -> Result<Written, Fault> {
-        self.write("insert", "documents", documents).await
+        self.write("insert", "documents", documents, send_by).await
     }
 
     /// Runs update statements with one command, each whatever becomes of the others.
     pub(crate) async fn update(
         &self,
         statements: impl IntoIterator<Item = &RawDocumentBuf>,
+        send_by: Instant,
     ) -> Result<Written, Fault> {
-        self.write("update", "updates", statements).await
+        self.write("update", "updates", statements, send_by).await
     }
 
     /// Writes what is listed with one command. The driver does not repeat it, and the server keeps
     /// no record by which it could be repeated, which would be a write of its own: so each of what
     /// is listed must be something that may be written again.
+    ///
+    /// The server goes on with a write whose client has gone, but not for longer than the time
+    /// limit; and nothing is sent after `send_by`. So there is a moment from which on a write that
+    /// nobody answered is done, or never will be.
     async fn write(
         &self,
         name: &'static str,
         list: &'static str,
         items: impl IntoIterator<Item = &RawDocumentBuf>,
+        send_by: Instant,
     ) -> Result<Written, Fault> {
+        if Instant::now() >= send_by {
+            return Err(Fault::TooLate);
+        }
         let command = WriteCommand {
             name,
             collection: self.spans.name(),
@@ -220,6 +243,7 @@ impl Serialize for WriteCommand<'_> {
         command.serialize_entry(self.name, self.collection)?;
         command.serialize_entry(self.list, &self.items)?;
         command.serialize_entry("ordered", &false)?;
+        command.serialize_entry("maxTimeMS", &self.time_limit)?;
         let concern = doc! { "w": "majority", "j": true, "wtimeout": self.time_limit };
         command.serialize_entry("writeConcern", &concern)?;
         command.end()
@@ -299,7 +323,9 @@ impl CommandFailure for Fault {
         let error = match self {
             Self::Driver(error) => error,
             Self::TimedOut(_) | Self::Ended(_) => return true,
-            Self::Write { .. } | Self::Unreadable(_) | Self::Unconfirmed(_) => return false,
+            Self::Write { .. } | Self::Unreadable(_) | Self::Unconfirmed(_) | Self::TooLate => {
+                return false;
+            }
         };
         !matches!(
             error.kind.as_ref(),

@@ -1,6 +1,7 @@
 //! Changing what workers know of spans (sections 6.5 and 6.6 of the paper), many with one command.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bson::oid::ObjectId;
@@ -8,6 +9,7 @@ use bson::{Document, RawDocumentBuf, doc};
 use sampler_domain::Span;
 use sampler_store::group::{Seen, Verdicts, Writes};
 use sampler_store::{Changed, StoreError};
+use tokio::time::Instant;
 
 use crate::call::{Fault, Link};
 use crate::document::{id_to_bson, moment_or_null};
@@ -120,9 +122,20 @@ impl Writes for Changes {
         write.statement.as_bytes().len()
     }
 
-    async fn write(&self, batch: &[Arc<Change>]) -> Verdicts<Self> {
+    fn carried_out_within(&self) -> Duration {
+        self.link.carried_out_within()
+    }
+
+    /// Each answer does. A change that is lost has found another version, another end, or a span
+    /// that is complete; a version only grows, an end that is set stays, and what is complete stays
+    /// so. The condition that failed can never be met again, however late the command comes.
+    fn outlasts_late_commands(_: &Changed) -> bool {
+        true
+    }
+
+    async fn write(&self, batch: &[Arc<Change>], send_by: Instant) -> Verdicts<Self> {
         let statements = batch.iter().map(|change| &change.statement);
-        let updated = self.link.update(statements).await?;
+        let updated = self.link.update(statements, send_by).await?;
         Ok(updated.verdicts(batch.len(), |place| batch[place].made()))
     }
 

@@ -64,6 +64,15 @@ pub struct MongoOptions {
     pub app_name: String,
 }
 
+impl MongoOptions {
+    /// How long after a [`StoreError::Unknown`] the server may still carry out what was asked. The
+    /// driver looks for a server that long before it sends a command, and the server then works on
+    /// it that long, even where its client has gone.
+    pub fn unknown_for(&self) -> Duration {
+        self.server_selection_timeout + self.operation_timeout + call::MARGIN
+    }
+}
+
 /// The connection string cannot be used. The text never holds the string itself.
 #[derive(Debug, thiserror::Error)]
 #[error("the MongoDB connection string cannot be used: {0}")]

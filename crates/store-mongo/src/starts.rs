@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bson::raw::RawDocumentBuf;
@@ -10,6 +11,7 @@ use futures_util::stream::{self, StreamExt};
 use sampler_domain::{Span, StartEvent, Timestamp};
 use sampler_store::group::{Seen, Verdict, Verdicts, Writes};
 use sampler_store::{NewSpan, Started, StoreError};
+use tokio::time::Instant;
 
 use crate::call::{Fault, Link};
 use crate::document::{OPEN, moment, read_moment, started, target_fields};
@@ -56,14 +58,27 @@ impl Writes for Starts {
         write.document.as_bytes().len()
     }
 
+    fn carried_out_within(&self) -> Duration {
+        self.link.carried_out_within()
+    }
+
+    /// What stands in the way of a start can be gone when an earlier command with it comes late:
+    /// the span that is open can be stopped, and with the clean-up an id becomes free again.
+    fn outlasts_late_commands(answer: &Started) -> bool {
+        match answer {
+            Started::Opened | Started::Repeated => true,
+            Started::IdTaken(_) | Started::AlreadyOpen | Started::Overlaps { .. } => false,
+        }
+    }
+
     /// Inserts the spans. What can stand in the way of one are the unique indexes, and the previous
     /// span of its target, which is looked at first: two starts of one target that are in flight at
     /// the same moment have no order, so nothing is gained by looking in the same operation. But a
     /// start that is alone saves a command that way.
-    async fn write(&self, batch: &[Arc<Opening>]) -> Verdicts<Self> {
+    async fn write(&self, batch: &[Arc<Opening>], send_by: Instant) -> Verdicts<Self> {
         if let [opening] = batch
             && !opening.new.may_overlap
-            && let Some(verdict) = self.insert_alone(opening).await?
+            && let Some(verdict) = self.insert_alone(opening, send_by).await?
         {
             return Ok(vec![verdict]);
         }
@@ -83,7 +98,7 @@ impl Writes for Starts {
             return Ok(found);
         }
         let documents = free.iter().map(|index| &batch[*index].document);
-        let written = self.link.insert(documents).await?;
+        let written = self.link.insert(documents, send_by).await?;
         let inserted = written.verdicts(free.len(), |_| Started::Opened);
         for (index, verdict) in free.into_iter().zip(inserted) {
             found[index] = verdict;
@@ -143,6 +158,7 @@ impl Starts {
     async fn insert_alone(
         &self,
         opening: &Opening,
+        send_by: Instant,
     ) -> Result<Option<Verdict<Started, Fault>>, Fault> {
         let span = &opening.new.span;
         let statement = rawdoc! {
@@ -154,7 +170,7 @@ impl Starts {
             "upsert": true,
             "hint": "previous_end",
         };
-        let updated = self.link.update([&statement]).await?;
+        let updated = self.link.update([&statement], send_by).await?;
         if let Some((_, fault)) = updated.failed.into_iter().next() {
             return Ok(Some(Verdict::failed(fault)));
         }

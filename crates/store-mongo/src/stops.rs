@@ -1,6 +1,7 @@
 //! Ending spans (section 6.2 of the paper), many with one command.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bson::raw::{RawBson, RawDocumentBuf, cstr};
@@ -8,6 +9,7 @@ use bson::rawdoc;
 use sampler_domain::{Span, StopEvent};
 use sampler_store::group::{Seen, Verdicts, Writes};
 use sampler_store::{NewStop, Stopped};
+use tokio::time::Instant;
 
 use crate::call::{Fault, Link};
 use crate::document::OPEN;
@@ -89,9 +91,21 @@ impl Writes for Stops {
         write.statement.as_bytes().len()
     }
 
-    async fn write(&self, batch: &[Arc<Ending>]) -> Verdicts<Self> {
+    fn carried_out_within(&self) -> Duration {
+        self.link.carried_out_within()
+    }
+
+    /// A stop that comes late ends whatever span is open then.
+    fn outlasts_late_commands(answer: &Stopped) -> bool {
+        match answer {
+            Stopped::Ended | Stopped::Repeated => true,
+            Stopped::IdTaken(_) | Stopped::NotOpen | Stopped::BeforeStart { .. } => false,
+        }
+    }
+
+    async fn write(&self, batch: &[Arc<Ending>], send_by: Instant) -> Verdicts<Self> {
         let statements = batch.iter().map(|ending| &ending.statement);
-        let updated = self.link.update(statements).await?;
+        let updated = self.link.update(statements, send_by).await?;
         Ok(updated.verdicts(batch.len(), |_| Stopped::Ended))
     }
 

@@ -55,13 +55,27 @@ async fn a_database_that_is_away_is_told_and_when_to_come_again() {
 async fn no_final_answer_is_told_as_what_it_is() {
     let (world, event, requests) = world().await;
     world.store.meets(Fate::Unknown);
+    // Not before all that was sent is over: 15.5 s, as the options of the tests say.
     for (path, body) in &requests {
         let answer = world.post(path, body).await;
         answer.names(503, "database-unavailable", &[]);
-        assert_eq!(answer.header("retry-after"), Some("5"));
+        assert_eq!(answer.header("retry-after"), Some("16"));
         let document = answer.problem(503, "database-unavailable");
         let detail = document["detail"].as_str().unwrap();
         assert!(detail.contains("may or may not have been kept"), "{detail}");
+        assert_hides_the_cause(&answer);
+    }
+    world.holds(&[(&event, None)]);
+}
+
+#[tokio::test]
+async fn too_many_writes_are_told_from_a_database_that_is_away() {
+    let (world, event, requests) = world().await;
+    world.store.meets(Fate::Overloaded);
+    for (path, body) in &requests {
+        let answer = world.post(path, body).await;
+        answer.names(503, "overloaded", &[]);
+        assert_eq!(answer.header("retry-after"), Some("1"));
         assert_hides_the_cause(&answer);
     }
     world.holds(&[(&event, None)]);

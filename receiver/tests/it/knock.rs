@@ -47,6 +47,7 @@ pub(crate) fn router(door: Door) -> Router {
         },
         lenient_repeats: false,
         allow_overlap: false,
+        unknown_for: Duration::from_secs(16),
     };
     let receiver = Receiver::new(
         store,

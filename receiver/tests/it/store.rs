@@ -25,6 +25,8 @@ pub(crate) enum Fate {
     Held,
     /// The store cannot be reached.
     Unavailable,
+    /// Too many others wait.
+    Overloaded,
     /// They are done, and their answers are lost.
     Lost,
     /// They are not done, and nobody can say so.
@@ -91,6 +93,7 @@ impl Store {
                 call.await
             }
             Fate::Unavailable => Err(StoreError::Unavailable(SECRET.into())),
+            Fate::Overloaded => Err(StoreError::Overloaded),
             Fate::Lost => {
                 call.await?;
                 Err(StoreError::Unknown(SECRET.into()))

@@ -88,6 +88,7 @@ fn options() -> Options {
         },
         lenient_repeats: false,
         allow_overlap: false,
+        unknown_for: Duration::from_millis(15_500),
     }
 }
 

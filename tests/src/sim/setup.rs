@@ -92,6 +92,7 @@ pub(crate) struct Setup {
     /// The slack is so narrow that events fall out of it, and complete spans are removed.
     pub(crate) tight: bool,
     pub(crate) allow_overlap: bool,
+ unknown_for: Duration::from_secs(16),
     pub(crate) max_inflight: usize,
     /// Abacus puts aside what lies after today; the workers' clocks are never ahead then.
     pub(crate) strict: bool,

@@ -264,7 +264,8 @@ static ENTRIES: [Entry; 24] = [
         slug: "overloaded",
         status: StatusCode::SERVICE_UNAVAILABLE,
         title: "There is more to do than can be done",
-        when: "As many requests as are let in are being served. Nothing was kept.",
+        when: "As many requests as are let in are being served, or as many events as one instance \
+            takes wait for the database. Nothing was kept.",
         provider: RETRY,
         operator: "Adds an instance, or raises `MAX_INFLIGHT` where the database has room.",
     },
@@ -273,8 +274,9 @@ static ENTRIES: [Entry; 24] = [
         slug: "database-unavailable",
         status: StatusCode::SERVICE_UNAVAILABLE,
         title: "The database is away",
-        when: "The database did not answer in time, or cannot be reached. Whether the event was \
-            kept is not known.",
+        when: "The database cannot be reached, or gave no final answer. `detail` says whether the \
+            event may have been kept. Where it may, `Retry-After` is as long as the database may \
+            still work on it: until then the same event could be refused, and be kept after that.",
         provider: RETRY,
         operator: "Looks at the database. The program takes up its work again by itself.",
     },

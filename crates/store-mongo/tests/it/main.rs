@@ -5,7 +5,9 @@
 mod contract;
 mod explain;
 mod faults;
+mod late;
 mod migration;
 mod original;
 mod outage;
+mod proxy;
 mod support;

@@ -4,10 +4,12 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use async_trait::async_trait;
 use futures_util::future::join_all;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
+use super::settle::TRIES;
 use super::*;
 
 /// A write, by its number and its size.
@@ -23,6 +25,14 @@ enum End {
     Silent { done: usize },
     /// The answer is lost; the first `done` are done.
     Lost { done: usize },
+    /// The server answers that it gave the command up; nothing is done.
+    GivenUp,
+    /// The answer is lost; all is done as soon as the next look has been answered.
+    Late,
+    /// Nothing is done, and it takes as long as this to say so.
+    Slow(Duration),
+    /// Each of them is refused by itself.
+    EachRefused,
     /// The answer says nothing, all is done, and nothing can be looked up.
     Blind,
     /// The command is refused as long as this write is in it.
@@ -40,7 +50,17 @@ struct Script {
     done: Mutex<Vec<u32>>,
     ends: Mutex<VecDeque<End>>,
     blind: AtomicBool,
+    /// A look refuses what it does not find done.
+    refuses: AtomicBool,
+    /// What comes after the next look.
+    late: Mutex<Vec<u32>>,
 }
+
+/// What a look says that refuses.
+const REFUSED: u32 = u32::MAX;
+
+/// How long a command may come late.
+const LATE: Duration = Duration::from_secs(5);
 
 impl Script {
     fn of(ends: impl IntoIterator<Item = End>) -> Arc<Self> {
@@ -80,6 +100,8 @@ enum Failed {
     Unreachable,
     #[error("the answer is lost")]
     Lost,
+    #[error("the server gave it up")]
+    GivenUp,
     #[error("no")]
     Refused,
     #[error("a unique index has it already")]
@@ -90,7 +112,7 @@ impl CommandFailure for Failed {
     fn outcome(&self) -> Outcome {
         match self {
             Self::Unreachable => Outcome::Unavailable,
-            Self::Lost => Outcome::Unknown,
+            Self::Lost | Self::GivenUp => Outcome::Unknown,
             Self::Refused | Self::Duplicate => Outcome::Refused,
         }
     }
@@ -114,7 +136,15 @@ impl Writes for Scripted {
         write.1
     }
 
-    async fn write(&self, batch: &[Arc<Numbered>]) -> Verdicts<Self> {
+    fn carried_out_within(&self) -> Duration {
+        LATE
+    }
+
+    fn outlasts_late_commands(answer: &u32) -> bool {
+        *answer != REFUSED
+    }
+
+    async fn write(&self, batch: &[Arc<Numbered>], _send_by: Instant) -> Verdicts<Self> {
         let numbers: Vec<u32> = batch.iter().map(|write| write.0).collect();
         self.script.commands.lock().unwrap().push(numbers.clone());
         self.permits.acquire().await.unwrap().forget();
@@ -137,6 +167,19 @@ impl Writes for Scripted {
                 does(done);
                 Err(Failed::Lost)
             }
+            End::GivenUp => Err(Failed::GivenUp),
+            End::Late => {
+                *self.script.late.lock().unwrap() = numbers;
+                Err(Failed::Lost)
+            }
+            End::Slow(time) => {
+                tokio::time::sleep(time).await;
+                Ok(numbers.iter().map(|_| Verdict::Open).collect())
+            }
+            End::EachRefused => {
+                let refused = |_| Verdict::Refused(Failed::Refused);
+                Ok(numbers.into_iter().map(refused).collect())
+            }
             End::RefusedWith(bad) if numbers.contains(&bad) => Err(Failed::Refused),
             End::Done | End::RefusedWith(_) => {
                 does(numbers.len());
@@ -151,9 +194,15 @@ impl Writes for Scripted {
         if self.script.blind.load(Ordering::Relaxed) {
             return Err(Failed::Unreachable);
         }
-        let done = self.script.done.lock().unwrap();
-        let seen = |write: &Arc<Numbered>| done.contains(&write.0).then_some(Ok(write.0));
-        Ok(batch.iter().map(seen).collect())
+        let mut done = self.script.done.lock().unwrap();
+        let refused = self.script.refuses.load(Ordering::Relaxed);
+        let seen = |write: &Arc<Numbered>| {
+            let done = done.contains(&write.0).then_some(Ok(write.0));
+            done.or(refused.then_some(Ok(REFUSED)))
+        };
+        let seen = batch.iter().map(seen).collect();
+        done.append(&mut self.script.late.lock().unwrap());
+        Ok(seen)
     }
 }
 
@@ -369,7 +418,7 @@ async fn there_is_an_end_to_what_may_wait() {
         .collect();
     company.until_waiting(QUEUE).await;
     let full = company.submit(1_000_000, 1).await.unwrap();
-    assert!(matches!(full, Err(StoreError::Unavailable(_))), "{full:?}");
+    assert!(matches!(full, Err(StoreError::Overloaded)), "{full:?}");
     company.permits.add_permits(QUEUE);
     let answers: Vec<_> = join_all(tasks)
         .await
@@ -464,4 +513,65 @@ async fn a_caller_that_goes_away_takes_nobody_along() {
     // It had not gone out yet, so it need not.
     assert_eq!(script.commands().last().unwrap(), &[1]);
     drop(occupants);
+}
+
+/// The answers to two writes that a look refuses if it does not find them done.
+async fn refused_by_looks(ends: &[End]) -> Vec<Result<u32, StoreError>> {
+    let script = Script::of(then(ends));
+    script.refuses.store(true, Ordering::Relaxed);
+    company(&script, 0).together(&script, &[1; 2]).await.1
+}
+
+fn are_unknown(answers: &[Result<u32, StoreError>]) -> bool {
+    let unknown = |answer: &_| matches!(answer, Err(StoreError::Unknown(_)));
+    answers.iter().all(unknown)
+}
+
+/// The server goes on with a command whose answer is lost: what is refused now may be kept later.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_refused_while_an_earlier_command_may_still_be_carried_out() {
+    let answers = refused_by_looks(&[End::Late]).await;
+    assert!(are_unknown(&answers), "{answers:?}");
+
+    let answers = refused_by_looks(&[End::Lost { done: 1 }]).await;
+    assert_eq!(answers[0].as_ref().ok(), Some(&0), "what is kept is kept");
+    assert!(are_unknown(&answers[1..]), "{answers:?}");
+
+    // Refused by the command itself, which came after the one that was lost.
+    let script = Script::of(then(&[End::Lost { done: 0 }, End::EachRefused]));
+    let (_, answers) = company(&script, 0).together(&script, &[1; 2]).await;
+    assert!(are_unknown(&answers), "{answers:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_asked_after_the_last_moment_of_a_late_command_may_refuse() {
+    for (slow, refused) in [(LATE / 2, false), (LATE * 2, true)] {
+        let script = Script::of(then(&[End::Lost { done: 0 }, End::Slow(slow)]));
+        let company = company(&script, 0);
+        let occupants = company.occupied(&script).await;
+        let task = company.submit(0, 1);
+        company.until_waiting(1).await;
+        company.permits.add_permits(SLOTS + 1);
+        // The first look finds nothing and refuses nothing, so that it is tried again.
+        while script.commands().len() < SLOTS + 2 {
+            tokio::task::yield_now().await;
+        }
+        script.refuses.store(true, Ordering::Relaxed);
+        company.permits.add_permits(1);
+        let answer = task.await.unwrap();
+        assert_eq!(
+            answer.as_ref().ok() == Some(&REFUSED),
+            refused,
+            "{answer:?}"
+        );
+        assert_eq!(are_unknown(&[answer]), !refused);
+        drop(occupants);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_that_the_server_gave_up_leaves_refusals_as_they_are() {
+    let answers = refused_by_looks(&[End::GivenUp]).await;
+    let refused = |answer: &Result<u32, StoreError>| answer.as_ref().ok() == Some(&REFUSED);
+    assert!(answers.iter().all(refused), "{answers:?}");
 }
