@@ -49,6 +49,11 @@ impl MemoryStore {
         self.lock().table.insert_original(span);
     }
 
+    /// Does something with the table at one moment.
+    pub fn with<T>(&self, work: impl FnOnce(&mut Table) -> T) -> T {
+        work(&mut self.lock().table)
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         locked(&self.state)
     }

@@ -22,7 +22,7 @@ use tower::ServiceExt;
 use super::abacus::Line;
 use super::dice::{Dice, Fates, SeededRandom};
 use super::life::{Life, Stage};
-use super::link::Link;
+use super::link::{Link, Wire};
 use super::op::{Fate, Process};
 use super::world::{Tally, World};
 
@@ -127,12 +127,12 @@ impl Node {
             Dice::new(self.world.setup.seed, name)
         };
         self.world.log(&name, || "starts".to_owned());
-        let link = Arc::new(Link {
+        let link = Arc::new(Link::new(Wire {
             world: Arc::clone(&self.world),
             name: name.clone(),
             life: Arc::clone(&life),
             fates: Arc::new(Fates::new(row(0))),
-        });
+        }));
         let clock = Arc::new(ProcessClock {
             world: Arc::clone(&self.world),
             error: Arc::clone(&self.clock_error),

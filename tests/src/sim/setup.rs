@@ -33,6 +33,8 @@ pub(crate) struct Scale {
     pub(crate) length: i64,
     /// How often workers look, ms.
     pub(crate) tick: i64,
+    /// How long a call takes that is slow, ms.
+    pub(crate) slow: i64,
     /// For how long things happen, ms.
     pub(crate) horizon: i64,
     /// How far a clock may be wrong, ms.
@@ -46,6 +48,7 @@ impl Scale {
             coarse,
             length,
             tick: length / 3,
+            slow: length / 3,
             horizon: length * windows,
             clock_error,
         };
@@ -92,12 +95,13 @@ pub(crate) struct Setup {
     /// The slack is so narrow that events fall out of it, and complete spans are removed.
     pub(crate) tight: bool,
     pub(crate) allow_overlap: bool,
- unknown_for: Duration::from_secs(16),
     pub(crate) max_inflight: usize,
     /// Abacus puts aside what lies after today; the workers' clocks are never ahead then.
     pub(crate) strict: bool,
     /// Abacus dates its answers, so that workers can tell that their clocks are ahead.
     pub(crate) dated: bool,
+    /// How long the server may take for a command, ms.
+    pub(crate) time_limit: i64,
     /// How much slower than time the store's own clock goes, by which heartbeats grow old: its
     /// lifetime of 20 s is meant for beats every few seconds, and here they are far apart.
     pub(crate) heart_rate: i64,
@@ -139,6 +143,7 @@ impl Setup {
             max_inflight: if dice.percent(15) { 2 } else { 200 },
             strict: dice.percent(40),
             dated: dice.percent(50),
+            time_limit: scale.slow / 2,
             heart_rate: if shared {
                 (scale.horizon / 6 * 5 / 2 / 20_000).max(1)
             } else {
@@ -172,6 +177,12 @@ impl Setup {
         }
     }
 
+    /// How long after it was sent a command is answered or, where it is not, can no longer be
+    /// carried out; as the store for MongoDB has it, with a margin.
+    pub(crate) fn answered_within(&self) -> Duration {
+        Duration::from_millis((self.time_limit + self.time_limit / 8).unsigned_abs())
+    }
+
     /// The options of a worker.
     pub(crate) fn worker(&self, name: String, dice: &mut Dice) -> sampler_worker::Options {
         let millis = |millis: i64| Duration::from_millis(millis.unsigned_abs());
@@ -202,6 +213,7 @@ impl Setup {
             max_payload: 10_000,
             body_timeout: Duration::from_secs(30),
             max_inflight: self.max_inflight,
+            unknown_for: Duration::from_secs(16),
             slack: self.slack,
             policy: self.policy(dice),
             // It answers 201 to what was not kept, which is its purpose.

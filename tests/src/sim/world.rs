@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::abacus::StandIn;
 use super::provider::History;
+use super::server::Server;
 use super::setup::Setup;
 use super::truth::Truth;
 use super::weather::Weather;
@@ -23,6 +24,7 @@ pub(crate) struct World {
     pub(crate) setup: Setup,
     began: Instant,
     pub(crate) store: MemoryStore,
+    pub(crate) server: Server,
     pub(crate) truth: Truth,
     pub(crate) abacus: StandIn,
     pub(crate) history: History,
@@ -58,6 +60,7 @@ impl World {
             setup,
             began,
             store,
+            server: Server::default(),
             truth: Truth::default(),
             abacus: StandIn::default(),
             history: History::default(),
