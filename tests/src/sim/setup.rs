@@ -219,6 +219,7 @@ impl Setup {
             // It answers 201 to what was not kept, which is its purpose.
             lenient_repeats: false,
             allow_overlap: self.allow_overlap,
+            unknown_for: Duration::from_secs(16),
         }
     }
 }
