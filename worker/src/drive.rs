@@ -11,6 +11,7 @@ use sampler_store::{Changed, Failure, Next, StoreError};
 use tracing::{debug, error, warn};
 
 use crate::Worker;
+use crate::turn::Turn;
 
 /// What came of an attempt to deliver a usage.
 enum Delivery {
@@ -22,9 +23,17 @@ enum Delivery {
     Stopped,
 }
 
+/// What came of noting an execution.
+enum Noted {
+    /// The span is another's from now on, or nobody's.
+    LetGo,
+    /// There is more to do with it.
+    GoOn(Changed),
+}
+
 impl Worker {
-    /// Drives a span until nothing is due, something fails or another worker turns out to be at
-    /// it. Each failure is logged here, and nowhere else.
+    /// Drives a span until nothing is due, its turn is over, something fails or another worker turns
+    /// out to be at it. Each failure is logged here, and nowhere else.
     pub(crate) async fn drive(&self, span: Span) {
         let id = span.id.clone();
         if let Err(error) = self.take_steps(span).await {
@@ -37,6 +46,7 @@ impl Worker {
     async fn take_steps(&self, mut span: Span) -> Result<(), StoreError> {
         // The plan whose usage Abacus has, though that is not noted yet.
         let mut delivered: Option<Planned> = None;
+        let mut turn = self.turn();
         while !self.stop.is_cancelled() || delivered.is_some() {
             let now = self.now();
             let changed = match next_step(&span, now, &self.options.policy) {
@@ -50,13 +60,13 @@ impl Worker {
                             Delivery::Stopped => return Ok(()),
                         }
                     }
-                    match self.note_execution(&span).await? {
+                    match self.note_execution(&span, &mut turn).await? {
                         // The note says when the span is due next, or that it is complete.
-                        Changed::Done(after) if after.processing.planned.is_none() => {
+                        Noted::LetGo => {
                             self.parts.processing.beat();
                             return Ok(());
                         }
-                        changed => changed,
+                        Noted::GoOn(changed) => changed,
                     }
                 }
                 Step::Plan(interval) => {
@@ -98,19 +108,32 @@ impl Worker {
         Ok(fresh)
     }
 
-    /// Notes that the planned interval was executed, and plans the next one if it is due.
-    async fn note_execution(&self, span: &Span) -> Result<Changed, StoreError> {
+    /// Notes that the planned interval was executed, and plans the next one if it is due. Where the
+    /// turn of the span is over, the same change puts it behind all that has waited longer.
+    async fn note_execution(&self, span: &Span, turn: &mut Turn) -> Result<Noted, StoreError> {
         let now = self.now();
         let after = span.executed();
         let step = next_step(&after, now, &self.options.policy);
-        let due_at = step.due_at(now);
+        let put_back = match step {
+            Step::Plan(_) => self.executed(turn, &after, now),
+            Step::Complete | Step::Wait(_) | Step::Execute(_) => None,
+        };
+        let due_at = put_back.map_or_else(|| step.due_at(now), |put_back| put_back.due_at);
         let next = match step {
             Step::Plan(interval) => Next::Planned(Planned::new(&after, interval)),
             Step::Complete => Next::Complete,
             // Nothing is planned after an execution, so there is nothing to execute.
             Step::Wait(_) | Step::Execute(_) => Next::Wait,
         };
-        self.parts.store.executed(span, next, now, due_at).await
+        let changed = self.parts.store.executed(span, next, now, due_at).await?;
+        Ok(match (changed, put_back) {
+            (Changed::Done(_), Some(put_back)) => {
+                self.waiting.put_back(put_back);
+                Noted::LetGo
+            }
+            (Changed::Done(after), None) if after.processing.planned.is_none() => Noted::LetGo,
+            (changed, _) => Noted::GoOn(changed),
+        })
     }
 
     /// Posts the usage of a planned interval, waiting at the gate as often as it takes.

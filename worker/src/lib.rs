@@ -11,6 +11,7 @@ mod gate;
 mod housekeeping;
 mod process;
 mod search;
+mod turn;
 
 pub mod settings;
 pub mod shadow;
@@ -28,6 +29,7 @@ pub use beat::{Beat, NoBeat};
 use gate::Gate;
 use share::Share;
 use tokio_util::sync::CancellationToken;
+use turn::Waiting;
 
 /// How the worker goes about it.
 #[derive(Clone, Debug)]
@@ -86,6 +88,8 @@ pub struct Worker {
     gate: Gate,
     /// The partitions that this worker looks after.
     share: Share,
+    /// The found spans that wait for a slot.
+    waiting: Waiting,
     /// Take nothing new on.
     stop: CancellationToken,
 }
@@ -99,6 +103,7 @@ impl Worker {
             options,
             gate,
             share: Share::default(),
+            waiting: Waiting::default(),
             stop,
         })
     }

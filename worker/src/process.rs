@@ -16,6 +16,10 @@ impl Worker {
         let tasks = TaskTracker::new();
         let mut found = Found::default();
         while !self.stop.is_cancelled() {
+            self.drop_less_urgent(&mut found);
+            if self.is_too_early(&found) && slots.available_permits() == 0 {
+                self.pause_until_free(&slots).await;
+            }
             if found.runs_low(self.options.process_batch) {
                 self.look(&mut found).await;
                 if found.is_empty() {
@@ -26,7 +30,7 @@ impl Worker {
             let Some(slot) = self.slot(&slots).await else {
                 break;
             };
-            let Some((span, kept)) = found.next() else {
+            let Some((span, kept)) = self.next_found(&mut found) else {
                 continue;
             };
             let worker = Arc::clone(self);
@@ -37,6 +41,13 @@ impl Worker {
         }
         tasks.close();
         tasks.wait().await;
+    }
+
+    /// Pauses as between two searches that find nothing; ends early when a slot is free.
+    async fn pause_until_free(&self, slots: &Arc<Semaphore>) {
+        let slot = self.slot(slots);
+        let paused = tokio::time::timeout(self.options.process_interval, slot);
+        drop(paused.await);
     }
 
     /// Waits for a free slot; none when the worker is told to stop.

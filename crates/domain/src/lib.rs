@@ -14,6 +14,7 @@ pub mod granularity;
 pub mod id;
 pub mod interval;
 pub mod measure;
+pub mod number;
 pub mod partition;
 pub mod policy;
 pub mod span;

@@ -169,8 +169,8 @@ fn ranges(query: &DueQuery) -> VecDeque<Range> {
         return VecDeque::from([by_due_at(due(doc! { "$lte": now }))]);
     };
     let start = moment(closing.start);
-    let in_time = doc! { "$gte": &start, "$lte": moment(closing.due_by.min(query.now)) };
-    let after = doc! { "$gt": moment(closing.due_by), "$lte": now };
+    let in_time = doc! { "$gte": &start, "$lte": moment(closing.last_due_at().min(query.now)) };
+    let after = doc! { "$gt": moment(closing.last_due_at()), "$lte": now };
     let put_off = doc! {
         "processing.attempts": { "$gt": 0 },
         "processing.last_interval.end": { "$gte": &start, "$lt": moment(closing.end) },

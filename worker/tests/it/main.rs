@@ -6,4 +6,5 @@ mod delivery;
 mod faults;
 mod sampling;
 mod sharing;
+mod turns;
 mod world;

@@ -93,6 +93,13 @@ impl Abacus {
         self.durations(instance).iter().sum()
     }
 
+    /// How many posts were made for instances whose name holds this, after the first `skipped`.
+    pub(crate) fn posts_of(&self, name: &str, skipped: usize) -> usize {
+        let posts = self.posts.lock().unwrap();
+        let of = |post: &&(Instant, String)| post.1.contains(name);
+        posts.iter().skip(skipped).filter(of).count()
+    }
+
     pub(crate) fn post_count(&self) -> usize {
         self.posts.lock().unwrap().len()
     }
@@ -260,6 +267,10 @@ impl World {
             stop_in(&*self.store, instance, millis).await,
             Stopped::Ended
         );
+    }
+
+    pub(crate) fn clock_now(&self) -> Timestamp {
+        self.clock.now()
     }
 
     pub(crate) fn kept(&self, instance: &str) -> Kept {

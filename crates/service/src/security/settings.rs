@@ -38,9 +38,9 @@ pub const SECURITY: [Setting; 14] = [
         "security.healthcheck_secured",
         "HEALTHCHECK_SECURED",
         Kind::Boolean,
-        "Whether GET /healthcheck needs credentials.",
-    )
-    .or("false"),
+        "Whether GET /healthcheck needs credentials. Without it they are needed where SECURED is \
+         true.",
+    ),
     Setting::new(
         "security.skip_ssl_validation",
         "SKIP_SSL_VALIDATION",
@@ -167,9 +167,12 @@ impl SecuritySettings {
         });
         let algorithm = reader.optional_text("security.jwt_algorithm");
         let named = |name: &String| Algorithm::ALL.iter().find(|(known, _)| known == name);
+        let secured = reader.boolean("security.secured");
+        // As an original has it: its manifests say SECURED alone.
+        let healthcheck_secured = reader.optional_boolean("security.healthcheck_secured");
         let settings = Self {
-            secured: reader.boolean("security.secured"),
-            healthcheck_secured: reader.boolean("security.healthcheck_secured"),
+            secured,
+            healthcheck_secured: healthcheck_secured.unwrap_or(secured),
             skip_ssl_validation: reader.boolean("security.skip_ssl_validation"),
             auth_server: reader.optional_url("security.auth_server"),
             api: reader.optional_url("security.api"),
@@ -184,7 +187,9 @@ impl SecuritySettings {
             authorities: authorities.unwrap_or_default(),
         };
         if settings.healthcheck_secured && settings.token_server().is_none() {
-            let expected = "the address of the token server, because HEALTHCHECK_SECURED is true";
+            let expected = "the address of the token server, because GET /healthcheck needs \
+                            credentials: so it is where SECURED is true, unless \
+                            HEALTHCHECK_SECURED is false";
             reader.reject("security.auth_server", expected);
         }
         settings

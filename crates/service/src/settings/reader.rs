@@ -56,9 +56,15 @@ impl<'a> Reader<'a> {
 
     /// True or false. It must have a default.
     pub fn boolean(&self, key: &str) -> bool {
-        match self.value_or_default(key) {
-            Some(Value::Boolean(value)) => value,
-            _ => self.slip(key, "is no boolean with a default"),
+        self.optional_boolean(key)
+            .unwrap_or_else(|| self.slip(key, "is no boolean with a default"))
+    }
+
+    /// True or false; none where it is left out.
+    pub fn optional_boolean(&self, key: &str) -> Option<bool> {
+        match self.value_or_default(key)? {
+            Value::Boolean(value) => Some(value),
+            _ => self.slip(key, "is no boolean"),
         }
     }
 
