@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sampler_abacus::{Answer, Collector};
-use sampler_domain::{Id, Timestamp, Usage};
+use sampler_domain::{Id, Interval, Timestamp, Usage};
 
 use super::dice::{Dice, Fates};
 use super::life::Life;
 use super::mutant::Mutant;
+use super::op::Kind;
+use super::setup::Closing;
 use super::weather::PostFate;
 use super::world::{Tally, World, pause};
 use crate::calendar::DAY;
@@ -73,12 +75,58 @@ impl World {
             ));
             return;
         }
+        if !self.takes_for_its_month(usage) {
+            self.blame(format!(
+                "{} was put aside: its month is closed",
+                usage.dedup_id
+            ));
+            return;
+        }
         self.log("Abacus", || {
             format!("counts {} {}", usage.dedup_id, duration(usage))
         });
         counted.insert(key, usage.clone());
         drop(counted);
         self.note_counted(usage, duration(usage));
+    }
+}
+
+impl World {
+    /// Whether Abacus takes a usage for the month in which it lies. A month that is closed takes
+    /// none; but what nobody could deliver in time counts here all the same, so that the law can
+    /// be checked for it as well.
+    fn takes_for_its_month(&self, usage: &Usage) -> bool {
+        let Some(closing) = self.setup.closing else {
+            return true;
+        };
+        let now = self.now();
+        if usage.end >= closing.month_end || now < closing.month_end {
+            return true;
+        }
+        if now <= closing.closes_at() {
+            Tally::add(&self.tally.closing);
+            return true;
+        }
+        let excused = self.is_known_late(usage, closing);
+        if excused {
+            Tally::add(&self.tally.excused);
+        }
+        excused
+    }
+
+    /// Whether the store learned too late what the usage is for: of the start, or of the stop that
+    /// its interval leads to.
+    fn is_known_late(&self, usage: &Usage, closing: Closing) -> bool {
+        let facts = self.truth.facts();
+        let Some(plan) = facts.plans.get(&usage.dedup_id) else {
+            return false;
+        };
+        let kept = facts.kept.iter().filter(|kept| kept.span == plan.span);
+        let mut late = kept.filter(|kept| kept.kept_at > closing.quiet_from());
+        let end = self.store.with(|table| table.find(&plan.span)?.end);
+        let Interval { start, end: until } = plan.interval;
+        let by_stop = until < start || Some(until) == end;
+        late.any(|kept| kept.kind == Kind::Start || by_stop)
     }
 }
 
@@ -151,7 +199,7 @@ impl Collector for Line {
         Tally::add(&self.world.tally.posts);
         let mut dice = self.fates.of("post", self.world.now());
         let usage = self.as_sent(usage, now, &mut dice);
-        let slow = self.world.setup.scale.tick;
+        let slow = self.world.setup.scale.slow;
         let course = self.world.abacus_weather().post(&mut dice, slow);
         let fate = course.fate;
         self.world.log(&self.name, || {

@@ -178,6 +178,9 @@ impl Node {
 
     /// Something befalls the process.
     pub(crate) fn befall(self: &Arc<Self>, fate: Fate) {
+        if self.world.spares() {
+            return;
+        }
         let running = self
             .state()
             .running
@@ -211,7 +214,7 @@ impl Node {
                 life.set_after(passes, Stage::Frozen);
                 tokio::spawn(async move {
                     let _ = timeout(soon, life.is(Stage::Frozen)).await;
-                    if !node.world.is_over() {
+                    if !node.world.spares() {
                         life.set(Stage::Frozen);
                         node.world.pass(length).await;
                     }
@@ -225,7 +228,7 @@ impl Node {
     /// well none goes any more that is not dead already.
     fn crash(&self, life: &Arc<Life>) -> bool {
         let mut state = self.state();
-        let spared = self.world.is_over() && life.stage() != Stage::Dead;
+        let spared = self.world.spares() && life.stage() != Stage::Dead;
         let Some(running) = state
             .running
             .take_if(|one| !spared && Arc::ptr_eq(&one.life, life))
@@ -291,6 +294,11 @@ impl Node {
     /// Makes all well: a process runs here, is awake and knows the time.
     pub(crate) fn heal(&self) {
         self.set_clock(0);
+        self.revive();
+    }
+
+    /// Sees to it that a process runs here and is awake.
+    pub(crate) fn revive(&self) {
         let running = self
             .state()
             .running

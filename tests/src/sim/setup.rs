@@ -42,6 +42,25 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
+    /// Of a run in which a month closes: minutes count, so workers look often.
+    fn draw_closing(dice: &mut Dice) -> Self {
+        let (unit, coarse, length) = match dice.below(10) {
+            0..=4 => (Granularity::Minute, Granularity::Hour, MINUTE),
+            5..=6 => (Granularity::Hour, Granularity::Day, 5 * MINUTE),
+            7..=8 => (Granularity::Day, Granularity::Month, 5 * MINUTE),
+            _ => (Granularity::Month, Granularity::Month, 5 * MINUTE),
+        };
+        Self {
+            unit,
+            coarse,
+            length,
+            tick: 10_000,
+            slow: 2_000,
+            horizon: 40 * MINUTE,
+            clock_error: 2 * MINUTE,
+        }
+    }
+
     fn draw(dice: &mut Dice) -> Self {
         let scale = |unit, coarse, length: i64, windows, clock_error| Self {
             unit,
@@ -73,6 +92,32 @@ impl Scale {
     }
 }
 
+/// The month that Abacus closes during a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Closing {
+    /// The first moment of the next month.
+    pub(crate) month_end: Timestamp,
+}
+
+impl Closing {
+    /// How long into the next month Abacus takes usages for this one, ms.
+    const SLACK: i64 = 10 * MINUTE;
+
+    /// How long into it things may go badly wrong, ms. What is known by then is to be delivered in
+    /// the rest of the slack, in which few calls fail and no process dies or freezes.
+    const TROUBLE: i64 = 3 * MINUTE;
+
+    /// From when on nothing goes badly wrong, until the month is closed.
+    pub(crate) fn quiet_from(self) -> Timestamp {
+        self.month_end.plus(Self::TROUBLE)
+    }
+
+    /// The last moment at which Abacus takes usages for the month.
+    pub(crate) fn closes_at(self) -> Timestamp {
+        self.month_end.plus(Self::SLACK)
+    }
+}
+
 /// What stays the same throughout a run.
 #[expect(
     clippy::struct_excessive_bools,
@@ -83,6 +128,8 @@ pub(crate) struct Setup {
     pub(crate) seed: u64,
     pub(crate) mutant: Mutant,
     pub(crate) scale: Scale,
+    /// The month that Abacus closes, if it closes one.
+    pub(crate) closing: Option<Closing>,
     /// When the run begins.
     pub(crate) base: Timestamp,
     pub(crate) receivers: usize,
@@ -111,7 +158,12 @@ impl Setup {
     pub(crate) fn new(seed: u64, mutant: Mutant) -> Self {
         let mut dice = Dice::new(seed, 0);
         let dice = &mut dice;
-        let scale = Scale::draw(dice);
+        let closes = dice.percent(35);
+        let scale = if closes {
+            Scale::draw_closing(dice)
+        } else {
+            Scale::draw(dice)
+        };
         let tight = dice.percent(25) || mutant == Mutant::ForgetsTooEarly;
         let past = if tight {
             4 * scale.length
@@ -123,12 +175,20 @@ impl Setup {
         // a repeat the span must be there, whatever the clocks say and however long a request that
         // was let in before was held up.
         let retention = past + 2 * scale.clock_error + 4 * scale.length;
-        let shared = dice.percent(50);
+        let shared = !closes && dice.percent(50);
+        let (base, closing) = if closes {
+            let month_end = month_end(dice);
+            let base = month_end.plus(-dice.between(6 * MINUTE, 20 * MINUTE));
+            (base, Some(Closing { month_end }))
+        } else {
+            (base(dice, scale), None)
+        };
         Self {
             seed,
             mutant,
             scale,
-            base: base(dice, scale),
+            closing,
+            base,
             receivers: 1 + dice.below(3),
             workers: 1 + dice.below(3),
             tidy: (0..=dice.below(4)).map(|_| dice.percent(50)).collect(),
@@ -153,7 +213,10 @@ impl Setup {
     }
 
     pub(crate) fn heartbeat(&self) -> i64 {
-        self.scale.horizon / 6
+        match self.closing {
+            Some(_) => 5_000,
+            None => self.scale.horizon / 6,
+        }
     }
 
     /// A policy as one process may have it: most have the same one.
@@ -173,7 +236,10 @@ impl Setup {
         let granularities = Granularities::new(default, vec![exception]);
         Policy {
             granularities: granularities.expect("there is only one exception"),
-            grace: *dice.pick(&[0, 0, length / 4, length]),
+            grace: match self.closing {
+                Some(_) => *dice.pick(&[0, 0, MINUTE / 2, MINUTE]),
+                None => *dice.pick(&[0, 0, length / 4, length]),
+            },
         }
     }
 
@@ -219,7 +285,6 @@ impl Setup {
             // It answers 201 to what was not kept, which is its purpose.
             lenient_repeats: false,
             allow_overlap: self.allow_overlap,
-            unknown_for: Duration::from_secs(16),
         }
     }
 }
@@ -233,4 +298,10 @@ fn base(dice: &mut Dice, scale: Scale) -> Timestamp {
     let (year, month, day) = *dice.pick(&STUMBLING_BLOCKS);
     let before = dice.between(0, scale.horizon.min(50 * DAY));
     Timestamp::clamped(midnight(year, month, day)).plus(-before)
+}
+
+/// Where a month ends that is closed during the run: every month has the same chance.
+fn month_end(dice: &mut Dice) -> Timestamp {
+    let year = *dice.pick(&[1970, 2000, 2023, 2024, 2026, 2100]);
+    Timestamp::clamped(midnight(year, dice.between(2, 12), 1))
 }
