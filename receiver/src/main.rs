@@ -33,6 +33,7 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     identity.announce(PROGRAM.name, PROGRAM.version);
+    settings.database.announce();
     run_until_stopped(|stop| run(settings, stop)).into()
 }
 

@@ -22,13 +22,8 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
+use crate::codes::{DUPLICATE_KEY, is_lost_behind_router, is_of_the_moment};
 use crate::document::Unreadable;
-
-/// The server's code for a value that a unique index has already.
-const DUPLICATE_KEY: i32 = 11_000;
-
-/// The server's codes for a time limit that ran out, or an interruption.
-const INTERRUPTED: [i32; 7] = [50, 64, 175, 187, 262, 11_600, 11_602];
 
 /// Documents that the server sends at once: all that a look asks for.
 const BATCH_SIZE: u32 = 1_024;
@@ -266,14 +261,19 @@ fn written(answer: &Document) -> Result<Written, Fault> {
         Some((index, fault))
     };
     let failures = answer.get_array("writeErrors");
+    let mut failed: Vec<(usize, Fault)> = failures.map_or_else(
+        |_| Vec::new(),
+        |all| all.iter().filter_map(failure).collect(),
+    );
+    // A router that lost the server behind it knows no more than if we had lost the router.
+    if let Some(lost) = failed.iter().position(|(_, fault)| fault.may_come_later()) {
+        return Err(failed.swap_remove(lost).1);
+    }
     Ok(Written {
         matched: usize::try_from(count("n")).unwrap_or(usize::MAX),
         made: answer.get_array("upserted").map_or(0, Vec::len),
         modified: count("nModified"),
-        failed: failures.map_or_else(
-            |_| Vec::new(),
-            |all| all.iter().filter_map(failure).collect(),
-        ),
+        failed,
     })
 }
 
@@ -292,7 +292,7 @@ impl CommandFailure for Fault {
     fn outcome(&self) -> Outcome {
         let error = match self {
             Self::Driver(error) => error,
-            Self::Write { code, .. } if !passes(*code) => return Outcome::Refused,
+            Self::Write { code, .. } if !is_of_the_moment(*code) => return Outcome::Refused,
             Self::Unreadable(_) => return Outcome::Refused,
             _ => return Outcome::Unknown,
         };
@@ -318,23 +318,23 @@ impl CommandFailure for Fault {
         }
     }
 
-    /// The server has answered, or was never asked; in all other cases nothing is known.
+    /// The server has answered, or was never asked; in all other cases nothing is known. A router
+    /// answers, too, where it is the server behind it that is lost.
     fn may_come_later(&self) -> bool {
         let error = match self {
             Self::Driver(error) => error,
             Self::TimedOut(_) | Self::Ended(_) => return true,
-            Self::Write { .. } | Self::Unreadable(_) | Self::Unconfirmed(_) | Self::TooLate => {
-                return false;
-            }
+            Self::Write { code, .. } => return is_lost_behind_router(*code),
+            Self::Unreadable(_) | Self::Unconfirmed(_) | Self::TooLate => return false,
         };
-        !matches!(
-            error.kind.as_ref(),
+        match error.kind.as_ref() {
+            ErrorKind::Command(error) => is_lost_behind_router(error.code),
             ErrorKind::ServerSelection { .. }
-                | ErrorKind::DnsResolve { .. }
-                | ErrorKind::Command(_)
-                | ErrorKind::Write(_)
-                | ErrorKind::InsertMany(_)
-        )
+            | ErrorKind::DnsResolve { .. }
+            | ErrorKind::Write(_)
+            | ErrorKind::InsertMany(_) => false,
+            _ => true,
+        }
     }
 }
 
@@ -361,23 +361,11 @@ fn may_pass(error: &Error) -> bool {
         | ErrorKind::DnsResolve { .. }
         | ErrorKind::InvalidResponse { .. }
         | ErrorKind::Write(WriteFailure::WriteConcernError(_)) => true,
+        ErrorKind::Write(WriteFailure::WriteError(error)) => is_of_the_moment(error.code),
         ErrorKind::InsertMany(error) => error.write_concern_error.is_some(),
-        ErrorKind::Command(error) => passes(error.code),
+        ErrorKind::Command(error) => is_of_the_moment(error.code),
         _ => false,
     }
-}
-
-/// Whether the server's code says something of the moment.
-fn passes(code: i32) -> bool {
-    INTERRUPTED.contains(&code) || is_state_change(code)
-}
-
-/// The server's codes for a member that is not, or no longer, the primary, or is shutting down.
-fn is_state_change(code: i32) -> bool {
-    matches!(
-        code,
-        6 | 7 | 89 | 91 | 133 | 134 | 189 | 9001 | 10_058 | 10_107 | 11_601 | 13_435 | 13_436
-    )
 }
 
 /// Describes an error without the connection string, which may hold a password.

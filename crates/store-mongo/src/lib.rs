@@ -13,6 +13,7 @@
 mod adopt;
 mod call;
 mod changes;
+mod codes;
 mod document;
 mod due;
 mod look;
@@ -27,7 +28,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bson::Document;
 use mongodb::options::{
-    Acknowledgment, ClientOptions, CollectionOptions, ReadConcern, WriteConcern,
+    Acknowledgment, ClientOptions, CollectionOptions, ReadConcern, ReadPreference,
+    SelectionCriteria, WriteConcern,
 };
 use mongodb::{Client, Collection};
 use sampler_domain::{EventId, Planned, Policy, Span, SpanId, Timestamp};
@@ -102,24 +104,27 @@ impl MongoStore {
         client.server_selection_timeout = Some(options.server_selection_timeout);
         client.connect_timeout = Some(options.server_selection_timeout);
         client.retry_writes = Some(true);
+        // Whatever the connection string says: a secondary does not know yet what the primary has
+        // promised. All collections inherit it.
+        client.selection_criteria =
+            Some(SelectionCriteria::ReadPreference(ReadPreference::Primary));
+        client.read_concern = Some(ReadConcern::majority());
+        client.write_concern = Some(
+            WriteConcern::builder()
+                .w(Acknowledgment::Majority)
+                .journal(true)
+                .w_timeout(options.operation_timeout)
+                .build(),
+        );
         let client = Client::with_options(client)
             .map_err(|error| ConnectError(call::describe_without(&options.uri, &error)))?;
         let database = client.database(&options.database);
-        let durable = WriteConcern::builder()
-            .w(Acknowledgment::Majority)
-            .journal(true)
-            .w_timeout(options.operation_timeout)
+        let linearizable = CollectionOptions::builder()
+            .read_concern(ReadConcern::linearizable())
             .build();
-        let spans = |read_concern| {
-            let concerns = CollectionOptions::builder()
-                .write_concern(durable.clone())
-                .read_concern(read_concern)
-                .build();
-            database.collection_with_options(&options.collection, concerns)
-        };
         let link = Link {
-            spans: spans(ReadConcern::majority()),
-            linearizable: spans(ReadConcern::linearizable()),
+            spans: database.collection(&options.collection),
+            linearizable: database.collection_with_options(&options.collection, linearizable),
             time_limit: options.operation_timeout,
             database: database.clone(),
         };

@@ -56,6 +56,15 @@ pub enum MigrationError {
         /// What the server says.
         message: String,
     },
+    /// The server is alone, so that no write can wait for a majority.
+    #[error(
+        "the MongoDB server is not a member of a replica set. Sampler needs one, if only of one \
+         member: what is kept must be with a majority and its journals. To make it one, start \
+         mongod with --replSet rs0 (replication.replSetName in its configuration file), run \
+         rs.initiate() in mongosh once, add replicaSet=rs0 to DB_URI and start again. The data \
+         stays as it is"
+    )]
+    Standalone,
     /// The store gave no answer.
     #[error("the indexes could not be made")]
     Store(#[source] StoreError),
@@ -136,8 +145,10 @@ impl MongoStore {
     /// Makes the indexes that are not there yet.
     ///
     /// # Errors
-    /// Where an index is there with other options, or the database is not.
+    /// Where an index is there with other options, the server is no member of a replica set, or the
+    /// database is not there.
     pub async fn migrate(&self) -> Result<(), MigrationError> {
+        self.require_replica_set().await?;
         for index in indexes() {
             self.make_index(index).await?;
         }
@@ -152,7 +163,8 @@ impl MongoStore {
     /// can, or `given_up` ends. Says whether they are made.
     ///
     /// # Errors
-    /// Where an index is there with other options, or the documents do not fit.
+    /// Where an index is there with other options, the documents do not fit, or the server is no
+    /// member of a replica set.
     pub async fn migrate_when_possible(
         &self,
         given_up: impl Future<Output = ()>,
@@ -170,6 +182,22 @@ impl MongoStore {
                 () = &mut given_up => return Ok(false),
                 () = tokio::time::sleep(RETRY_PAUSE) => {}
             }
+        }
+    }
+
+    /// Refuses a server that is alone. A router is fine, and a member of a set that has yet to be
+    /// initiated is a server to wait for.
+    async fn require_replica_set(&self) -> Result<(), MigrationError> {
+        let database = self.link.database.clone();
+        let hello = async move { database.run_command(doc! { "hello": 1 }).await };
+        let hello = self.link.run(hello).await;
+        let hello = hello.map_err(|fault| MigrationError::Store(fault.into()))?;
+        let is_router = hello.get_str("msg").is_ok_and(|text| text == "isdbgrid");
+        let is_member = hello.contains_key("setName") || hello.contains_key("isreplicaset");
+        if is_router || is_member {
+            Ok(())
+        } else {
+            Err(MigrationError::Standalone)
         }
     }
 

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 use secrecy::SecretString;
+use tracing::warn;
 
 use super::HIDDEN;
 use super::groups::BRIEF;
 use super::reader::Reader;
 use super::setting::{Kind, Setting};
+use super::uri_options::{Finding, ReplacedOption, findings};
 
 const MINUTES: Duration = Duration::from_mins(10);
 
@@ -26,7 +28,9 @@ pub const DATABASE: [Setting; 6] = [
         "DB_URI",
         Kind::Text,
         "The address of the MongoDB, with the name of the database in its path. A MongoDB service \
-         that the platform has bound (VCAP_SERVICES, SERVICE_BINDING_ROOT) counts before it.",
+         that the platform has bound (VCAP_SERVICES, SERVICE_BINDING_ROOT) counts before it. \
+         Options that would weaken what is kept or read (readPreference, readConcernLevel, w, \
+         journal, retryWrites, directConnection beside replicaSet) must not be set to that.",
     )
     .or("mongodb://localhost:27017/sampler")
     .secret(),
@@ -87,6 +91,8 @@ pub struct DatabaseSettings {
     pub server_selection_timeout: Duration,
     /// How long one operation may take.
     pub operation_timeout: Duration,
+    /// Options in the address that do not count.
+    pub replaced: Vec<ReplacedOption>,
 }
 
 impl DatabaseSettings {
@@ -94,6 +100,7 @@ impl DatabaseSettings {
     pub fn read(reader: &mut Reader<'_>) -> Self {
         let database = reader.parse_with("database.uri", database_name);
         let collection = reader.parse_with("database.collection", collection_name);
+        let replaced = check_options(reader);
         Self {
             uri: reader.secret("database.uri").unwrap_or_default(),
             database: database.unwrap_or_default(),
@@ -101,8 +108,38 @@ impl DatabaseSettings {
             pool_size: reader.integer("database.pool_size"),
             server_selection_timeout: reader.duration("database.server_selection_timeout"),
             operation_timeout: reader.duration("database.operation_timeout"),
+            replaced,
         }
     }
+
+    /// Logs each option in the address that does not count, once the log is there.
+    pub fn announce(&self) {
+        for ReplacedOption { name, by } in &self.replaced {
+            warn!(
+                option = name,
+                instead = by,
+                "an option in the address of the database does not count"
+            );
+        }
+    }
+}
+
+/// Complains of each option in the address that would weaken what Sampler promises. The options
+/// that do not count.
+fn check_options(reader: &mut Reader<'_>) -> Vec<ReplacedOption> {
+    let uri = reader.optional_text("database.uri").unwrap_or_default();
+    let source = reader.source("database.uri").map(ToString::to_string);
+    let source = source.unwrap_or_default();
+    let mut replaced = Vec::new();
+    for finding in findings(&uri) {
+        match finding {
+            Finding::Weakens(why) => reader.complain(format!(
+                "DB_URI (database.uri), from {source}, {why}: remove the option"
+            )),
+            Finding::Replaced(option) => replaced.push(option),
+        }
+    }
+    replaced
 }
 
 impl fmt::Debug for DatabaseSettings {

@@ -21,6 +21,7 @@ mod program;
 mod reader;
 mod sampling;
 mod setting;
+mod uri_options;
 
 pub use database::{DATABASE, DatabaseSettings};
 pub use groups::{
@@ -33,6 +34,7 @@ pub use program::{EXIT_SETTINGS, ExitPlan, Printout, Program, load, load_from_pr
 pub use reader::Reader;
 pub use sampling::read_policy;
 pub use setting::{Kind, Setting};
+pub use uri_options::ReplacedOption;
 
 /// What is shown in the place of a secret.
 pub(crate) const HIDDEN: &str = "<hidden>";

@@ -20,6 +20,8 @@ enum Failure {
     NotPrimary,
     /// The command is done, but the answer is that a majority is not known to have it.
     Unconfirmed,
+    /// The server answers with this code.
+    Code(i32),
 }
 
 const FAILURES: [Failure; 3] = [Failure::Cut, Failure::NotPrimary, Failure::Unconfirmed];
@@ -51,12 +53,14 @@ impl World {
         Self { set, store, spans }
     }
 
-    /// The next commands of this name that the store sends fail, so many of them.
-    async fn fail(&self, command: &str, failure: Failure, times: i32) {
+    /// The next commands of this name that the store sends fail, so many of them. What says later
+    /// that they did.
+    async fn fail(&self, command: &str, failure: Failure, times: i32) -> Failing {
         let mut data = doc! { "failCommands": [command], "appName": "store" };
         match failure {
             Failure::Cut => data.insert("closeConnection", true),
             Failure::NotPrimary => data.insert("errorCode", 10_107),
+            Failure::Code(code) => data.insert("errorCode", code),
             Failure::Unconfirmed => data.insert(
                 "writeConcernError",
                 doc! { "code": 64, "errmsg": "waiting for replication timed out" },
@@ -64,8 +68,32 @@ impl World {
         };
         let order =
             doc! { "configureFailPoint": "failCommand", "mode": { "times": times }, "data": data };
-        self.set.command(0, order).await.unwrap();
+        let before = self.set.command(0, order).await.unwrap();
+        let least = match failure {
+            // What is done is found, and not sent again.
+            Failure::Unconfirmed => 1,
+            _ => times,
+        };
+        Failing {
+            before: before.get_i32("count").unwrap(),
+            least,
+        }
     }
+
+    /// Makes sure that the commands failed that were to fail.
+    async fn all_failed(&self, failing: Failing) {
+        let off = doc! { "configureFailPoint": "failCommand", "mode": "off" };
+        let after = self.set.command(0, off).await.unwrap();
+        let failed = after.get_i32("count").unwrap() - failing.before;
+        assert!(failed >= failing.least, "{failed} of {}", failing.least);
+    }
+}
+
+/// How many commands had failed on this server before, and how many more must.
+#[must_use]
+struct Failing {
+    before: i32,
+    least: i32,
 }
 
 /// How many writes come at once; more than go out alone.
@@ -81,13 +109,14 @@ async fn starts_are_answered_and_kept_once_whatever_becomes_of_their_command() {
     let world = World::new().await;
     for (round, failure) in FAILURES.into_iter().enumerate() {
         // As often as a write bears: it is part of one command more at the most.
-        world.fail("insert", failure, 4).await;
+        let failing = world.fail("insert", failure, 4).await;
         let answers = join_all((0..WRITES).map(async |number| {
             let name = format!("{round}-{}", instance(number));
             start(&world.store, Some(&name), &name, 0).await
         }));
         let answers = answers.await;
         assert_eq!(answers, vec![Started::Opened; WRITES], "{failure:?}");
+        world.all_failed(failing).await;
         let kept = world.spans.count_documents(doc! {}).await.unwrap();
         assert_eq!(kept, u64::try_from((round + 1) * WRITES).unwrap());
     }
@@ -99,11 +128,12 @@ async fn a_lone_start_is_answered_and_kept_once_whatever_becomes_of_its_command(
     let world = World::new().await;
     for (round, failure) in FAILURES.into_iter().enumerate() {
         for with_id in [true, false] {
-            world.fail("update", failure, 2).await;
+            let failing = world.fail("update", failure, 2).await;
             let name = format!("{round}-{with_id}");
             let event_id = with_id.then_some(name.as_str());
             let answer = start(&world.store, event_id, &name, 0).await;
             assert_eq!(answer, Started::Opened, "{failure:?}");
+            world.all_failed(failing).await;
             let filter = doc! { "target.resource_instance_id": name };
             assert_eq!(world.spans.count_documents(filter).await.unwrap(), 1);
         }
@@ -118,7 +148,7 @@ async fn stops_are_answered_and_end_their_span_alone_whatever_becomes_of_their_c
         let name = |number| format!("{round}-{}", instance(number));
         let start = async |number| start(store, Some(&name(number)), &name(number), 0).await;
         join_all((0..WRITES).map(start)).await;
-        world.fail("update", failure, 3).await;
+        let failing = world.fail("update", failure, 3).await;
         let answers = join_all((0..WRITES).map(async |number| {
             let ended = stop(store, None, &name(number), 1_000).await;
             // An update: the next span begins where this one ends, and must be left alone by
@@ -130,6 +160,7 @@ async fn stops_are_answered_and_end_their_span_alone_whatever_becomes_of_their_c
         let answers = answers.await;
         let expected = vec![(Stopped::Ended, Started::Opened); WRITES];
         assert_eq!(answers, expected, "{failure:?}");
+        world.all_failed(failing).await;
         let kept = join_all((0..WRITES).map(async |number| {
             let next = kept(store, &format!("{}-next", name(number))).await;
             (kept(store, &name(number)).await.end, next.end)
@@ -149,7 +180,7 @@ async fn changes_are_made_once_whatever_becomes_of_their_command() {
             kept(store, &name(number)).await
         }));
         let spans = spans.await;
-        world.fail("update", failure, 3).await;
+        let failing = world.fail("update", failure, 3).await;
         let changed = join_all(spans.iter().map(async |span| {
             let plan = plan_to(span, 1_000);
             let planned = done(store.plan(span, plan, at(1), at(1_000)).await);
@@ -158,7 +189,9 @@ async fn changes_are_made_once_whatever_becomes_of_their_command() {
             assert_eq!(late.unwrap(), Changed::Lost);
             done(store.executed(&planned, Next::Wait, at(2), at(9_000)).await)
         }));
-        for (span, changed) in spans.iter().zip(changed.await) {
+        let changed = changed.await;
+        world.all_failed(failing).await;
+        for (span, changed) in spans.iter().zip(changed) {
             let now = store.find(&span.id).await.unwrap().unwrap();
             assert_eq!(now, changed, "{failure:?}");
             assert_eq!(now.processing.version, span.processing.version + 2);
@@ -188,4 +221,36 @@ async fn a_statement_that_is_refused_harms_no_other() {
             answer => assert_eq!(answer.unwrap(), Stopped::Ended),
         }
     }
+}
+
+/// A server that has too little of something, or is busy with something else, says nothing of what
+/// was asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_of_the_moment_is_no_refusal() {
+    let world = World::new().await;
+    // TemporarilyUnavailable, OutOfDiskSpace, WriteConflict, ExceededMemoryLimit, LockTimeout,
+    // ConflictingOperationInProgress, UnsatisfiableWriteConcern.
+    for code in [365, 14_031, 112, 146, 24, 117, 100] {
+        // As often as one write is tried.
+        let failing = world.fail("update", Failure::Code(code), 5).await;
+        let event = contract::start_event(Some("a"), "a", 0);
+        let answer = world.store.start(contract::new_span(event)).await;
+        assert!(
+            matches!(answer, Err(StoreError::Unknown(_))),
+            "{code}: {answer:?}"
+        );
+        world.all_failed(failing).await;
+
+        let failing = world.fail("find", Failure::Code(code), 1).await;
+        let answer = world.store.started_by(&contract::id("a")).await;
+        assert!(
+            matches!(answer, Err(StoreError::Unknown(_))),
+            "{code}: {answer:?}"
+        );
+        world.all_failed(failing).await;
+    }
+    assert_eq!(
+        start(&world.store, Some("a"), "a", 0).await,
+        Started::Opened
+    );
 }

@@ -60,21 +60,27 @@ impl World {
         }
     }
 
-    /// Makes a call whose update the server holds, and cuts the link meanwhile. What the caller is
-    /// told.
-    async fn cut_off<T>(&self, call: impl Future<Output = T>) -> T {
+    /// Has the server hold the next update that this store sends. The command that waits until it
+    /// does.
+    async fn hold(&self, app_name: &str) -> Document {
         let held = doc! {
-            "failCommands": ["update"], "appName": "cut",
+            "failCommands": ["update"], "appName": app_name,
             "blockConnection": true, "blockTimeMS": HELD,
         };
         let order =
             doc! { "configureFailPoint": "failCommand", "mode": { "times": 1 }, "data": held };
         let before = self.set.command(0, order).await.unwrap();
-        let entered = doc! {
+        doc! {
             "waitForFailPoint": "failCommand",
             "timesEntered": before.get_i32("count").unwrap() + 1,
             "maxTimeMS": 20_000,
-        };
+        }
+    }
+
+    /// Makes a call whose update the server holds, and cuts the link meanwhile. What the caller is
+    /// told.
+    async fn cut_off<T>(&self, call: impl Future<Output = T>) -> T {
+        let entered = self.hold("cut").await;
         let cut = async {
             let admin = self.client.database("admin");
             admin.run_command(entered).await.unwrap();
@@ -149,4 +155,23 @@ async fn what_was_held_for_too_long_is_never_carried_out() {
     .await;
     assert!(!world.has("b").await, "it was carried out");
     assert!(matches!(answer, Err(StoreError::Unknown(_))), "{answer:?}");
+}
+
+/// A client that disconnects drops its request, but not the call to the driver.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_goes_on_when_its_caller_goes_away() {
+    let world = World::new(Duration::from_secs(20)).await;
+    let entered = world.hold("direct").await;
+    let store = world.store.clone();
+    let event = start_event(Some("gone"), INSTANCE, 0);
+    let caller = tokio::spawn(async move { store.start(new_span(event)).await });
+    let admin = world.client.database("admin");
+    admin.run_command(entered).await.unwrap();
+    caller.abort();
+    assert!(caller.await.unwrap_err().is_cancelled());
+    assert!(!world.has("gone").await, "it is on its way still");
+    wait_until("it is kept", SOON, async || world.has("gone").await).await;
+    // The connections are all fit for use after that.
+    let repeated = start(&world.store, Some("gone"), INSTANCE, 0).await;
+    assert_eq!(repeated, Started::Repeated);
 }

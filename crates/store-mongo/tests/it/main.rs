@@ -9,5 +9,6 @@ mod late;
 mod migration;
 mod original;
 mod outage;
+mod primary;
 mod proxy;
 mod support;

@@ -7,6 +7,7 @@ use mongodb::IndexModel;
 use mongodb::options::IndexOptions;
 use sampler_store_mongo::{MigrationError, MongoStore};
 use sampler_testkit::TestDatabase;
+use sampler_testkit::mongod::ReplicaSet;
 
 use crate::support::options;
 
@@ -129,5 +130,23 @@ async fn documents_that_do_not_fit_a_unique_index_are_an_error_of_their_own() {
     assert!(
         matches!(error, MigrationError::Duplicates { .. }),
         "{error}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_alone_is_refused_with_what_to_do() {
+    let alone = ReplicaSet::standalone().await.unwrap();
+    let database = TestDatabase::new("unused").await;
+    let mut options = options(&database);
+    options.uri = alone.uri_of("alone");
+    let store = MongoStore::connect(options).await.unwrap();
+    // At once: time does not mend it.
+    let refused = store.migrate_when_possible(std::future::pending()).await;
+    let error = refused.unwrap_err();
+    assert!(matches!(error, MigrationError::Standalone), "{error:?}");
+    let text = error.to_string();
+    assert!(
+        text.contains("rs.initiate()") && text.contains("--replSet"),
+        "{text}"
     );
 }

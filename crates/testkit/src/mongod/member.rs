@@ -26,7 +26,8 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub(super) struct MemberOptions {
     pub(super) binary: PathBuf,
-    pub(super) set_name: String,
+    /// The set that it is a member of, unless it is alone.
+    pub(super) set_name: Option<String>,
     pub(super) folder: PathBuf,
     pub(super) test_commands: bool,
     pub(super) cache_gb: f32,
@@ -89,14 +90,10 @@ impl Member {
         arguments.extend(["--logpath".into(), log.into()]);
         let port = self.port.to_string();
         let cache = options.cache_gb.to_string();
-        let flags = [
-            "--replSet",
-            &options.set_name,
-            "--port",
-            &port,
-            "--bind_ip",
-            "127.0.0.1",
-        ];
+        if let Some(set_name) = &options.set_name {
+            arguments.extend(["--replSet", set_name].map(OsString::from));
+        }
+        let flags = ["--port", &port, "--bind_ip", "127.0.0.1"];
         arguments.extend(flags.map(OsString::from));
         let flags = [
             "--nounixsocket",

@@ -82,6 +82,27 @@ impl ReplicaSet {
     ///
     /// When there is no server binary, or a member does not start, or no primary is elected.
     pub async fn start(options: Options) -> Result<Self> {
+        let election_timeout = options.election_timeout;
+        let set = Self::start_members(options, Some(SET_NAME)).await?;
+        configure(&set.ports, election_timeout)
+            .await
+            .context("making the replica set")?;
+        set.wait_for_primary().await?;
+        Ok(set)
+    }
+
+    /// Starts one server that is no member of any set.
+    ///
+    /// # Errors
+    ///
+    /// When there is no server binary, or it does not start.
+    pub async fn standalone() -> Result<Self> {
+        let server = Self::start_members(Options::single(), None).await?;
+        server.wait_for_primary().await?;
+        Ok(server)
+    }
+
+    async fn start_members(options: Options, set_name: Option<&str>) -> Result<Self> {
         ensure!(
             matches!(options.members, 1 | 3),
             "a set has one or three members"
@@ -102,7 +123,7 @@ impl ReplicaSet {
         for number in 0..options.members {
             let member = MemberOptions {
                 binary: binary.clone(),
-                set_name: SET_NAME.to_owned(),
+                set_name: set_name.map(str::to_owned),
                 folder: member_folder(&folder, number),
                 test_commands: options.test_commands,
                 cache_gb: options.cache_gb,
@@ -114,17 +135,12 @@ impl ReplicaSet {
             ports.push(member.port);
             members.push(Mutex::new(member));
         }
-        configure(&ports, options.election_timeout)
-            .await
-            .context("making the replica set")?;
-        let set = Self {
+        Ok(Self {
             members,
             ports,
             keeps_data: removed.is_none(),
             _temporary: temporary,
-        };
-        set.wait_for_primary().await?;
-        Ok(set)
+        })
     }
 
     /// The connection string, without a database.

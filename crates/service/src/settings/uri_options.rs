@@ -1,0 +1,189 @@
+//! Options in the address of the database that Sampler does not follow.
+//!
+//! Reads and writes go to the primary, with concerns of our own, whatever the address says. An
+//! option that asks for less is a mistake: its author would take it for granted. One that a
+//! setting of ours replaces is worth a warning. One that agrees with us is fine.
+
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+
+/// What Sampler makes of one option.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Finding {
+    /// The option would weaken what Sampler promises. In words for the operator; no value is
+    /// repeated, because it may be part of a secret that is not encoded as it must be.
+    Weakens(String),
+    /// Something else counts instead.
+    Replaced(ReplacedOption),
+}
+
+/// An option of the address in whose place something else counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplacedOption {
+    /// Its name.
+    pub name: &'static str,
+    /// What counts.
+    pub by: &'static str,
+}
+
+/// Options that something of ours replaces, by their names.
+const REPLACED: [ReplacedOption; 12] = [
+    replaced("maxPoolSize", "SAMPLER_DB_POOL_SIZE"),
+    replaced(
+        "serverSelectionTimeoutMS",
+        "SAMPLER_DB_SERVER_SELECTION_TIMEOUT",
+    ),
+    replaced("connectTimeoutMS", "SAMPLER_DB_SERVER_SELECTION_TIMEOUT"),
+    replaced("socketTimeoutMS", "SAMPLER_DB_OPERATION_TIMEOUT"),
+    replaced("wTimeoutMS", "SAMPLER_DB_OPERATION_TIMEOUT"),
+    replaced("timeoutMS", "SAMPLER_DB_OPERATION_TIMEOUT"),
+    replaced("waitQueueTimeoutMS", "SAMPLER_DB_OPERATION_TIMEOUT"),
+    replaced("appName", "the name of the program"),
+    replaced("readPreferenceTags", PRIMARY_ONLY),
+    replaced("maxStalenessSeconds", PRIMARY_ONLY),
+    replaced("localThresholdMS", PRIMARY_ONLY),
+    replaced(
+        "serverSelectionTryOnce",
+        "a search as long as SAMPLER_DB_SERVER_SELECTION_TIMEOUT",
+    ),
+];
+
+const PRIMARY_ONLY: &str = "the primary, which is the only server that is asked";
+
+const fn replaced(name: &'static str, by: &'static str) -> ReplacedOption {
+    ReplacedOption { name, by }
+}
+
+/// Goes through the options of an address, in their order.
+pub(super) fn findings(uri: &str) -> Vec<Finding> {
+    let options = options(uri);
+    let has = |wanted: &str| {
+        options
+            .iter()
+            .any(|(name, _)| name.eq_ignore_ascii_case(wanted))
+    };
+    let in_set = has("replicaSet");
+    let finding = |(name, value): &(Cow<'_, str>, Cow<'_, str>)| {
+        let weakness = weakness(name, value, in_set).map(|text| Finding::Weakens(text.to_owned()));
+        weakness.or_else(|| {
+            let replaced = REPLACED
+                .iter()
+                .find(|option| option.name.eq_ignore_ascii_case(name));
+            replaced.map(|option| Finding::Replaced(*option))
+        })
+    };
+    options.iter().filter_map(finding).collect()
+}
+
+/// The names and values of the options, decoded.
+fn options(uri: &str) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
+    let query = uri.split_once('?').map_or("", |(_, query)| query);
+    let decoded = |text| percent_decode_str(text).decode_utf8_lossy();
+    query
+        .split(['&', ';'])
+        .filter_map(|option| option.split_once('='))
+        .map(|(name, value)| (decoded(name), decoded(value)))
+        .collect()
+}
+
+/// Why the option would weaken what Sampler promises, if it would.
+fn weakness(name: &str, value: &str, in_set: bool) -> Option<&'static str> {
+    let is = |wanted: &str| value.eq_ignore_ascii_case(wanted);
+    match name.to_ascii_lowercase().as_str() {
+        "readpreference" if !is("primary") => Some(
+            "sets readPreference to something other than primary, but an answer to a provider \
+             must know of all that was kept before, so only the primary is read",
+        ),
+        "readconcernlevel" if !is("majority") && !is("linearizable") => Some(
+            "sets readConcernLevel to something other than majority, but what is read must not be \
+             rolled back",
+        ),
+        "w" if !is("majority") => Some(
+            "sets w to something other than majority, but what is kept must survive the loss of a \
+             server",
+        ),
+        "journal" if !is("true") => {
+            Some("turns journal off, but what is kept must survive a crash of the servers")
+        }
+        "retrywrites" if !is("true") => {
+            Some("turns retryWrites off, but writes are repeated when the primary changes")
+        }
+        "directconnection" if is("true") && in_set => Some(
+            "sets directConnection beside replicaSet, but the primary must be found when it \
+             changes",
+        ),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(query: &str) -> Vec<Finding> {
+        findings(&format!("mongodb://me:hush@a:1,b:2/spans?{query}"))
+    }
+
+    #[test]
+    fn what_would_weaken_a_promise_is_named_without_its_value() {
+        for (query, name) in [
+            ("readPreference=secondaryPreferred", "readPreference"),
+            ("READPREFERENCE=nearest", "readPreference"),
+            ("readPreference=%73econdary", "readPreference"),
+            ("readConcernLevel=local", "readConcernLevel"),
+            ("readConcernLevel=available", "readConcernLevel"),
+            ("w=1", "sets w "),
+            ("w=0", "sets w "),
+            ("w=eastwest", "sets w "),
+            ("journal=false", "journal"),
+            ("retryWrites=false", "retryWrites"),
+            ("tls=true&%77=2", "sets w "),
+            ("replicaSet=rs0&directConnection=true", "directConnection"),
+            ("directconnection=true&replicaset=rs0", "directConnection"),
+        ] {
+            let found = of(query);
+            let [Finding::Weakens(text)] = found.as_slice() else {
+                panic!("{query}: {found:?}");
+            };
+            assert!(text.contains(name), "{query}: {text}");
+            let value = query.rsplit_once('=').unwrap().1;
+            assert!(value.len() < 3 || value == "true" || !text.contains(value));
+        }
+    }
+
+    #[test]
+    fn what_something_of_ours_replaces_is_named_with_that() {
+        for option in REPLACED {
+            let query = format!("{}=5", option.name.to_ascii_uppercase());
+            assert_eq!(of(&query), [Finding::Replaced(option)]);
+        }
+    }
+
+    #[test]
+    fn what_agrees_with_us_or_is_followed_is_silent() {
+        for query in [
+            "",
+            "replicaSet=rs0",
+            "readPreference=primary&w=majority&journal=true&retryWrites=true",
+            "readConcernLevel=majority",
+            "readConcernLevel=linearizable",
+            "directConnection=true",
+            "directConnection=false&replicaSet=rs0",
+            "tls=true&tlsCAFile=%2Fca.pem&authSource=admin&retryReads=false&compressors=zlib",
+            "maxIdleTimeMS=1000&minPoolSize=2&heartbeatFrequencyMS=5000",
+            "w",
+        ] {
+            assert_eq!(of(query), [], "{query}");
+        }
+        assert_eq!(findings("mongodb://host/spans"), []);
+    }
+
+    #[test]
+    fn each_of_several_is_named() {
+        let found = of("w=1&maxPoolSize=5&journal=false&timeoutMS=1");
+        let weakens = |finding: &&Finding| matches!(finding, Finding::Weakens(_));
+        assert_eq!(found.iter().filter(weakens).count(), 2);
+        assert_eq!(found.len(), 4);
+    }
+}

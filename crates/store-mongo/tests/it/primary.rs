@@ -1,0 +1,59 @@
+//! A connection string that would have us ask a secondary.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use sampler_store::contract::support::{new_span, new_stop, start, start_event, stop};
+use sampler_store::{SpanStore, Started, Stopped};
+use sampler_store_mongo::{MongoOptions, MongoStore};
+use sampler_testkit::mongod::{Options, ReplicaSet};
+
+/// How many targets are told of.
+const TARGETS: usize = 60;
+
+async fn store(set: &ReplicaSet) -> MongoStore {
+    let weak = "readPreference=secondaryPreferred&w=1&journal=false&readConcernLevel=local";
+    let options = MongoOptions {
+        uri: format!("{}&{weak}", set.uri_of("primary")),
+        database: "primary".into(),
+        collection: "spans".into(),
+        pool_size: 64,
+        server_selection_timeout: Duration::from_secs(10),
+        operation_timeout: Duration::from_secs(20),
+        app_name: "sampler-test".into(),
+    };
+    MongoStore::connect(options).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_primary_is_asked_whatever_the_connection_string_says() {
+    let set = ReplicaSet::start(Options::three()).await.unwrap();
+    let store = store(&set).await;
+    store.migrate().await.unwrap();
+    let started = join_all((0..TARGETS).map(async |number| {
+        let name = format!("instance-{number}");
+        start(&store, Some(&name), &name, 0).await
+    }));
+    assert_eq!(started.await, vec![Started::Opened; TARGETS]);
+    let repeated = start(&store, Some("instance-0"), "instance-0", 0).await;
+    assert_eq!(repeated, Started::Repeated);
+    let again = start_event(Some("other"), "instance-0", 5);
+    assert_eq!(
+        store.start(new_span(again)).await.unwrap(),
+        Started::AlreadyOpen
+    );
+    let unknown = store.stop(new_stop(None, "stranger", 5)).await.unwrap();
+    assert_eq!(unknown, Stopped::NotOpen);
+
+    // A start inside the span that has just ended, before a secondary knows of the end.
+    let inside = join_all((0..TARGETS).map(async |number| {
+        let name = format!("instance-{number}");
+        assert_eq!(stop(&store, None, &name, 1_000).await, Stopped::Ended);
+        start(&store, None, &name, 500).await
+    }));
+    for answer in inside.await {
+        assert!(matches!(answer, Started::Overlaps { .. }), "{answer:?}");
+    }
+    let workers = store.heartbeat("worker").await.unwrap();
+    assert_eq!(workers, ["worker"], "a heartbeat knows of itself");
+}
