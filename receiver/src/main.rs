@@ -12,6 +12,7 @@ use sampler_service::environment::{Clock, SystemClock, SystemRandom};
 use sampler_service::health::{Health, Progress};
 use sampler_service::http::{Port, bind, serve};
 use sampler_service::lifecycle::{Stop, run_until_stopped};
+use sampler_service::metrics::Metrics;
 use sampler_service::platform::Identity;
 use sampler_service::settings::load_from_process;
 use sampler_service::telemetry;
@@ -48,11 +49,12 @@ async fn run(settings: Settings, stop: Stop) -> anyhow::Result<()> {
         Arc::new(SystemRandom),
         options(&settings),
     );
-    let door = settings.security.door(Arc::clone(&clock))?;
-    let mut health = Health::new(clock, stop.clone());
+    let door = settings.security.door(clock)?;
+    let mut health = Health::new(stop.clone());
     if let Some(check) = settings.security.health_check()? {
         health.require_credentials(check);
     }
+    let metrics = Metrics::new(PROGRAM.name, PROGRAM.version, settings.security.metrics()?);
     let reachable = health.progress("database", settings.health.threshold);
     let asked = Arc::clone(&receiver);
     health.check("indexes", move || std::future::ready(asked.is_prepared()));
@@ -65,7 +67,8 @@ async fn run(settings: Settings, stop: Stop) -> anyhow::Result<()> {
     };
     let router = Arc::clone(&receiver)
         .routes(door.clone())
-        .merge(health.routes());
+        .merge(health.routes())
+        .merge(metrics.routes());
     let serving = serve(port, router, &stop);
     let preparing = async {
         match store.migrate_when_possible(stop.soft().cancelled()).await {

@@ -97,7 +97,7 @@ const SAMPLING_IF_KNOWN: [Setting; 3] = {
 };
 
 /// Environment variables and keys of the worker alone.
-const OF_THE_WORKER: [&str; 36] = [
+const OF_THE_WORKER: [&str; 38] = [
     "COLLECTOR_URL",
     "abacus.collector_url",
     "SAMPLER_POST_TIMEOUT",
@@ -110,6 +110,8 @@ const OF_THE_WORKER: [&str; 36] = [
     "abacus.retry_limit",
     "SAMPLER_MONTH_SLACK",
     "abacus.month_slack",
+    "SAMPLER_ACCEPT_CONFLICT",
+    "abacus.accept_conflict",
     "SAMPLER_PROCESS_CONCURRENCY",
     "processing.concurrency",
     "PROCESS_BATCH_SIZE",

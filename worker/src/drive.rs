@@ -5,8 +5,8 @@
 //! worker that dies in between leaves the plan behind, and whoever comes next posts the very same
 //! usage, which Abacus recognises.
 
-use sampler_abacus::{Answer, Load};
-use sampler_domain::{Planned, Span, Step, Timestamp, Usage, next_step};
+use sampler_abacus::{Answer, Load, Posted};
+use sampler_domain::{Planned, Span, Step, Usage, next_step};
 use sampler_store::{Changed, Failure, Next, StoreError};
 use tracing::{debug, error, warn};
 
@@ -48,6 +48,10 @@ impl Worker {
         let mut delivered: Option<Planned> = None;
         let mut turn = self.turn();
         while !self.stop.is_cancelled() || delivered.is_some() {
+            if delivered.is_none() && !self.time.is_known() {
+                // Found again once it is; what Abacus has already is noted in any case.
+                return Ok(());
+            }
             let now = self.now();
             let changed = match next_step(&span, now, &self.options.policy) {
                 Step::Execute(planned) => {
@@ -144,11 +148,9 @@ impl Worker {
         }
         let usage = Usage::new(span, planned);
         while let Some(pass) = self.gate.pass(&*self.parts.processing, &self.stop).await {
-            let answer = self
-                .parts
-                .collector
-                .post(&usage, self.parts.clock.now())
-                .await;
+            let asked = self.time.asked();
+            let Posted { answer, dated } = self.parts.collector.post(&usage, self.now()).await;
+            self.time.heard(asked, dated);
             self.parts.processing.beat();
             self.gate.answered(pass, load(&answer));
             match answer {
@@ -182,17 +184,16 @@ impl Worker {
         Delivery::Stopped
     }
 
-    /// When the span is to be tried again: later each time, and not before `at_least` ms.
+    /// When the span is to be tried again: later each time, and not before `at_least` ms, as far
+    /// as the limit goes: it is what fits into the slack of a month that closes.
     fn failure(&self, span: &Span, error: String, at_least: i64) -> Failure {
-        let at: Timestamp = self.parts.clock.now();
+        let at = self.now();
         let fraction = self.parts.random.fraction();
-        let wait = self
-            .options
-            .backoff
-            .wait(span.processing.attempts + 1, fraction);
+        let backoff = self.options.backoff;
+        let wait = backoff.wait(span.processing.attempts + 1, fraction);
         Failure {
             at,
-            retry_at: at.plus(wait.max(at_least)),
+            retry_at: at.plus(wait.max(at_least.min(backoff.limit))),
             error,
         }
     }

@@ -3,12 +3,12 @@
 use sampler_store::{Adopted, StoreError};
 use tracing::{info, warn};
 
-use crate::Worker;
+use crate::{NoBeat, Worker};
 
 impl Worker {
     /// Removes complete spans after the retention. One worker does it for all.
     pub(crate) async fn clean_up(&self) {
-        while !self.stop.is_cancelled() {
+        while self.knows_the_time(&*self.parts.cleanup).await {
             let removed = if self.share.is_first() {
                 self.remove_batch().await
             } else {
@@ -32,7 +32,7 @@ impl Worker {
 
     /// Removes up to a batch; says how many there were to remove.
     async fn remove_batch(&self) -> Result<usize, StoreError> {
-        let cutoff = self.parts.clock.now().plus(-self.options.retention);
+        let cutoff = self.now().plus(-self.options.retention);
         let ids = self
             .parts
             .store
@@ -49,7 +49,7 @@ impl Worker {
     /// Takes in what an original Sampler wrote, as long as one may be running beside us. One
     /// worker does it for all.
     pub(crate) async fn adopt(&self) {
-        while !self.stop.is_cancelled() {
+        while self.knows_the_time(&NoBeat).await {
             if self.share.is_first() && self.adopt_batch().await {
                 continue;
             }
@@ -60,7 +60,7 @@ impl Worker {
     /// Takes in up to a batch; says whether there may be more.
     async fn adopt_batch(&self) -> bool {
         let limit = self.options.process_batch.max(1_000);
-        let now = self.parts.clock.now();
+        let now = self.now();
         match self
             .parts
             .store

@@ -16,10 +16,11 @@ mod turn;
 pub mod settings;
 pub mod shadow;
 mod share;
+mod time;
 
 use std::sync::Arc;
 
-use sampler_abacus::Collector;
+use sampler_abacus::{Collector, Pace};
 use sampler_domain::{Backoff, Policy, Timestamp};
 use sampler_service::environment::{Clock, Random};
 use sampler_store::SpanStore;
@@ -28,6 +29,7 @@ use std::time::Duration;
 pub use beat::{Beat, NoBeat};
 use gate::Gate;
 use share::Share;
+pub use time::Time;
 use tokio_util::sync::CancellationToken;
 use turn::Waiting;
 
@@ -61,6 +63,8 @@ pub struct Options {
     pub adopt_interval: Duration,
     /// The pause between two heartbeats.
     pub heartbeat_interval: Duration,
+    /// How often clocks are compared with Abacus while nothing is posted.
+    pub clock_interval: Duration,
 }
 
 /// What the worker works with.
@@ -70,7 +74,7 @@ pub struct Parts {
     pub store: Arc<dyn SpanStore>,
     /// Where the usages go.
     pub collector: Arc<dyn Collector>,
-    /// What time it is.
+    /// The clock of this machine.
     pub clock: Arc<dyn Clock>,
     /// Chance, for waits.
     pub random: Arc<dyn Random>,
@@ -90,6 +94,8 @@ pub struct Worker {
     share: Share,
     /// The found spans that wait for a slot.
     waiting: Waiting,
+    /// What time it is for all that is decided.
+    time: Arc<Time>,
     /// Take nothing new on.
     stop: CancellationToken,
 }
@@ -98,12 +104,17 @@ impl Worker {
     /// A worker that takes nothing new on once `stop` is cancelled.
     pub fn new(parts: Parts, options: Options, stop: CancellationToken) -> Arc<Self> {
         let gate = Gate::new(options.posts);
+        let pace = Pace {
+            usual: options.clock_interval,
+        };
+        let time = Time::new(Arc::clone(&parts.clock), pace);
         Arc::new(Self {
             parts,
             options,
             gate,
             share: Share::default(),
             waiting: Waiting::default(),
+            time,
             stop,
         })
     }
@@ -112,6 +123,7 @@ impl Worker {
     pub async fn run(self: &Arc<Self>) {
         tokio::join!(
             self.keep_registered(),
+            self.keep_time(),
             self.process(),
             self.clean_up(),
             self.adopt(),
@@ -119,13 +131,16 @@ impl Worker {
         self.leave().await;
     }
 
-    /// What time it is for sampling: never later than Abacus has it, as far as is known. It puts
-    /// aside usages that lie after its today, and what it has put aside is not billed.
+    /// What this worker takes for the time, and what it knows of Abacus's clock.
+    pub fn time(&self) -> Arc<Time> {
+        Arc::clone(&self.time)
+    }
+
+    /// What time it is for all that is decided: never later than Abacus has it, as far as that is
+    /// beyond doubt. It puts aside usages that lie after its today, and what it has put aside is
+    /// not billed.
     fn now(&self) -> Timestamp {
-        self.parts
-            .clock
-            .now()
-            .plus(-self.parts.collector.clock_ahead())
+        self.time.now()
     }
 
     /// Pauses; ends early when the worker is told to stop.

@@ -15,7 +15,7 @@ impl Worker {
         let slots = Arc::new(Semaphore::new(self.options.spans));
         let tasks = TaskTracker::new();
         let mut found = Found::default();
-        while !self.stop.is_cancelled() {
+        while self.knows_the_time(&*self.parts.processing).await {
             self.drop_less_urgent(&mut found);
             if self.is_too_early(&found) && slots.available_permits() == 0 {
                 self.pause_until_free(&slots).await;

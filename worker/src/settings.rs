@@ -30,7 +30,7 @@ const fn time(
     Setting::new(key, env, Kind::Duration { min, max }, doc)
 }
 
-const ABACUS: [Setting; 6] = [
+const ABACUS: [Setting; 7] = [
     Setting::new(
         "abacus.collector_url",
         "COLLECTOR_URL",
@@ -80,6 +80,14 @@ const ABACUS: [Setting; 6] = [
          long, usages of that month go before all others.",
     )
     .or("10m"),
+    Setting::new(
+        "abacus.accept_conflict",
+        "SAMPLER_ACCEPT_CONFLICT",
+        Kind::Boolean,
+        "Whether an answer of 409 means that Abacus has the usage already. Abacus itself answers \
+         repeats with 202, and never with 409: this is for a gateway in front of it that does.",
+    )
+    .or("false"),
 ];
 
 const PROCESSING: [Setting; 6] = [
@@ -259,6 +267,8 @@ pub struct Settings {
     pub backoff: Backoff,
     /// How long Abacus leaves a month open, ms.
     pub month_slack: i64,
+    /// Whether 409 means that Abacus has the usage.
+    pub accept_conflict: bool,
     /// How spans are sampled.
     pub policy: Policy,
     /// Spans looked up at once.
@@ -300,6 +310,7 @@ impl Settings {
                 limit: millis(reader.duration("abacus.retry_limit")),
             },
             month_slack: millis(reader.duration("abacus.month_slack")),
+            accept_conflict: reader.boolean("abacus.accept_conflict"),
             policy: read_policy(reader, Granularity::Day),
             process_batch: reader.integer("processing.batch_size"),
             process_interval: reader.duration("processing.interval"),

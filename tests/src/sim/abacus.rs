@@ -1,12 +1,11 @@
 //! The stand-in for Abacus: it counts as the real one does, and answers as the weather is.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sampler_abacus::{Answer, Collector};
+use sampler_abacus::{Answer, Collector, Dated, Posted};
 use sampler_domain::{Id, Interval, Timestamp, Usage};
 
 use super::dice::{Dice, Fates};
@@ -16,7 +15,7 @@ use super::op::Kind;
 use super::setup::Closing;
 use super::weather::PostFate;
 use super::world::{Tally, World, pause};
-use crate::calendar::DAY;
+use crate::calendar::{DAY, MINUTE};
 
 /// By what Abacus recognises a repeat: neither the space nor the measures are looked at.
 type Key = (String, Timestamp, Timestamp, [Id; 5]);
@@ -136,8 +135,8 @@ pub(crate) struct Line {
     pub(crate) name: String,
     pub(crate) life: Arc<Life>,
     pub(crate) fates: Fates,
-    /// How far the worker's clock was ahead when Abacus last answered, ms.
-    pub(crate) ahead: AtomicI64,
+    /// When a date was last wrong, in ms since the run began, and by how much.
+    pub(crate) wrong_date: Mutex<Option<(i64, i64)>>,
 }
 
 impl Line {
@@ -154,13 +153,38 @@ impl Line {
         usage
     }
 
-    /// Abacus dates its answers, where it does.
-    fn note_date(&self, fate: PostFate, sent_at: Timestamp) {
-        let no_answer = [PostFate::Unanswered, PostFate::Late, PostFate::NotTaken];
-        if self.world.setup.dated && !no_answer.contains(&fate) {
-            let ahead = sent_at.since(self.world.now()).max(0);
-            self.ahead.store(ahead, Ordering::Relaxed);
+    /// Abacus dates its answers, where it does, to the second; now and then wrongly.
+    fn dated(&self, fate: PostFate, dice: &mut Dice) -> Dated {
+        match fate {
+            PostFate::Unanswered | PostFate::Late | PostFate::NotTaken => return Dated::NoAnswer,
+            _ if !self.world.setup.dated => return Dated::Undated,
+            _ => {}
         }
+        let date = self.world.now().plus(self.date_error(dice));
+        let seconds = date.as_millis().div_euclid(1_000);
+        Dated::At(Timestamp::clamped(seconds * 1_000))
+    }
+
+    /// How wrong the date of an answer is, ms. One is wrong at the most among those that a worker
+    /// holds against each other; by a planted bug all that follow count as much as that one.
+    fn date_error(&self, dice: &mut Dice) -> i64 {
+        let now = self.world.elapsed();
+        let mut wrong = self.wrong_date.lock().expect("nobody panics with it");
+        if let Some((at, error)) = *wrong
+            && now - at <= self.world.setup.dates_held_for()
+        {
+            let decides = self.world.setup.mutant == Mutant::OneDateDecides;
+            return if decides { error } else { 0 };
+        }
+        if !dice.percent(3) {
+            return 0;
+        }
+        let size = dice.between(MINUTE, 2 * DAY);
+        let error = if dice.percent(50) { size } else { -size };
+        *wrong = Some((now, error));
+        self.world
+            .log(&self.name, || format!("is given a date off by {error} ms"));
+        error
     }
 
     /// What the worker hears, by a planted bug perhaps not what was said.
@@ -194,7 +218,7 @@ impl Line {
 
 #[async_trait]
 impl Collector for Line {
-    async fn post(&self, usage: &Usage, now: Timestamp) -> Answer {
+    async fn post(&self, usage: &Usage, now: Timestamp) -> Posted {
         self.life.pass().await;
         Tally::add(&self.world.tally.posts);
         let mut dice = self.fates.of("post", self.world.now());
@@ -230,15 +254,24 @@ impl Collector for Line {
                 pause(course.there).await;
             }
         }
-        self.note_date(fate, now);
+        let dated = self.dated(fate, &mut dice);
         pause(course.back).await;
         self.life.pass().await;
         let answer = self.answer(fate, &mut dice);
         self.world.log(&self.name, || format!("hears {answer:?}"));
-        self.as_heard(answer)
+        let answer = self.as_heard(answer);
+        Posted { answer, dated }
     }
 
-    fn clock_ahead(&self) -> i64 {
-        self.ahead.load(Ordering::Relaxed)
+    async fn probe(&self) -> Dated {
+        self.life.pass().await;
+        let mut dice = self.fates.of("probe", self.world.now());
+        let slow = self.world.setup.scale.slow;
+        let course = self.world.abacus_weather().post(&mut dice, slow);
+        pause(course.there).await;
+        let dated = self.dated(course.fate, &mut dice);
+        pause(course.back).await;
+        self.life.pass().await;
+        dated
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -29,6 +30,8 @@ pub(crate) struct Wire {
     pub(crate) name: String,
     pub(crate) life: Arc<Life>,
     pub(crate) fates: Arc<Fates>,
+    /// How far the clock of the process is ahead, ms.
+    pub(crate) clock_error: Arc<AtomicI64>,
 }
 
 impl fmt::Debug for Wire {
@@ -324,7 +327,10 @@ impl SpanStore for Link {
             .await
     }
 
-    fn due(&self, query: DueQuery) -> DuePages {
+    fn due(&self, mut query: DueQuery) -> DuePages {
+        if self.has(Mutant::IgnoresTheClosingMonth) {
+            query.closing = None;
+        }
         let now = query.now;
         let search = (self.clone(), self.wire.world.store.due(query));
         stream::try_unfold(search, move |(link, mut pages)| async move {
@@ -375,7 +381,11 @@ impl SpanStore for Link {
         self.change(span, ChangeKind::Postpone(due_at)).await
     }
 
-    async fn failed(&self, span: &Span, failure: Failure) -> Result<Changed, StoreError> {
+    async fn failed(&self, span: &Span, mut failure: Failure) -> Result<Changed, StoreError> {
+        if self.has(Mutant::RetriesByItsOwnClock) {
+            let error = self.wire.clock_error.load(Ordering::Relaxed);
+            failure.retry_at = failure.retry_at.plus(error);
+        }
         self.change(span, ChangeKind::Failed(failure)).await
     }
 

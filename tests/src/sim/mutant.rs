@@ -31,11 +31,17 @@ pub enum Mutant {
     NoTimeLimit,
     /// A stop that is carried out twice carries something else each time.
     StopsWithoutCorrelationId,
+    /// A single date of Abacus decides what time it is.
+    OneDateDecides,
+    /// Retries are set by the worker's own clock, and looked for by Abacus's.
+    RetriesByItsOwnClock,
+    /// Spans of a month that is about to be closed do not come first.
+    IgnoresTheClosingMonth,
 }
 
 impl Mutant {
     /// All bugs.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::ExecutedIgnoresVersion,
         Self::PlanIgnoresVersion,
         Self::GuidPerAttempt,
@@ -47,6 +53,9 @@ impl Mutant {
         Self::BelievesRefusals,
         Self::NoTimeLimit,
         Self::StopsWithoutCorrelationId,
+        Self::OneDateDecides,
+        Self::RetriesByItsOwnClock,
+        Self::IgnoresTheClosingMonth,
     ];
 
     /// What follows an execution; by a planted bug too early the end.

@@ -132,6 +132,7 @@ impl Node {
             name: name.clone(),
             life: Arc::clone(&life),
             fates: Arc::new(Fates::new(row(0))),
+            clock_error: Arc::clone(&self.clock_error),
         }));
         let clock = Arc::new(ProcessClock {
             world: Arc::clone(&self.world),
@@ -156,7 +157,7 @@ impl Node {
                     name: name.clone(),
                     life: Arc::clone(&life),
                     fates: Fates::new(row(3)),
-                    ahead: AtomicI64::new(0),
+                    wrong_date: Mutex::default(),
                 };
                 let parts = Parts {
                     store: link,

@@ -82,7 +82,7 @@ pub(crate) trait Statement: Debug + Send + Sync + 'static {
     }
 
     /// Carries it out, if it finds what it is to change. `alone`: nothing was looked for before.
-    fn carry_out(&self, world: &World, alone: bool, sent_at: Timestamp) -> Option<Self::Answer>;
+    fn carry_out(&self, world: &World, alone: bool, arrived_at: Timestamp) -> Option<Self::Answer>;
 
     /// What a look says; nothing where it can be tried again.
     fn look(&self, world: &World) -> Option<Self::Answer>;
@@ -103,7 +103,6 @@ pub(crate) enum Made<A> {
 /// When a command is carried out.
 #[derive(Clone, Debug)]
 pub(crate) struct Timetable {
-    pub(crate) sent_at: Timestamp,
     /// How long it waits at the server before it begins.
     pub(crate) held: Duration,
     /// How long each of its statements waits for its turn.
@@ -125,7 +124,6 @@ impl Timetable {
         };
         let millis = |length: i64| Duration::from_millis(length.unsigned_abs());
         Self {
-            sent_at: world.now(),
             held: millis(held),
             gaps: (0..statements).map(|_| dice.wait(gap)).collect(),
             limit: (!is_endless).then(|| millis(limit)),
@@ -140,6 +138,7 @@ impl World {
         batch: &[Arc<S>],
         times: Timetable,
     ) -> Option<Vec<Made<S::Answer>>> {
+        let arrived_at = self.now();
         let until = times.limit.map(|limit| Instant::now() + limit);
         pause(times.held).await;
         let alone = batch.len() == 1;
@@ -157,7 +156,7 @@ impl World {
             }
             made.push(match found {
                 Some(answer) => Made::Before(answer),
-                None => match statement.carry_out(self, alone, times.sent_at) {
+                None => match statement.carry_out(self, alone, arrived_at) {
                     Some(answer) => Made::Done(answer),
                     None => Made::Nothing,
                 },
@@ -182,7 +181,7 @@ impl Statement for Opening {
         Some(Started::Overlaps { until })
     }
 
-    fn carry_out(&self, world: &World, alone: bool, sent_at: Timestamp) -> Option<Started> {
+    fn carry_out(&self, world: &World, alone: bool, arrived_at: Timestamp) -> Option<Started> {
         let new = self.0.clone();
         if world.store.with(|table| table.previous_end(&new)).is_some() {
             if alone {
@@ -195,7 +194,7 @@ impl Statement for Opening {
             return None;
         }
         world.note_opened(&span, 0);
-        world.note_kept(format!("{:?}", span.id), sent_at, &span, false);
+        world.note_kept(format!("{:?}", span.id), arrived_at, &span, false);
         Some(Started::Opened)
     }
 
@@ -223,7 +222,7 @@ impl Statement for Ending {
     const KIND: &'static str = "stop";
     const REFUSED_BY_INDEX: bool = false;
 
-    fn carry_out(&self, world: &World, _alone: bool, sent_at: Timestamp) -> Option<Stopped> {
+    fn carry_out(&self, world: &World, _alone: bool, arrived_at: Timestamp) -> Option<Stopped> {
         let mut stop = self.0.clone();
         if world.setup.mutant == Mutant::StopsWithoutCorrelationId {
             stop.correlation_id = Uuid::from_u128(u128::from(world.server.next_id()));
@@ -235,7 +234,7 @@ impl Statement for Ending {
         let ended = ended.filter(|kept| kept.correlation_id == stop.correlation_id);
         let of_target = |span: &Span| span.target == stop.event.target;
         for span in ended.map(|kept| kept.span).filter(of_target) {
-            world.note_kept(self.0.correlation_id.to_string(), sent_at, &span, true);
+            world.note_kept(self.0.correlation_id.to_string(), arrived_at, &span, true);
         }
         Some(Stopped::Ended)
     }
@@ -324,7 +323,7 @@ impl Statement for Change {
     const KIND: &'static str = "change";
     const REFUSED_BY_INDEX: bool = false;
 
-    fn carry_out(&self, world: &World, _alone: bool, _sent_at: Timestamp) -> Option<Changed> {
+    fn carry_out(&self, world: &World, _alone: bool, _arrived_at: Timestamp) -> Option<Changed> {
         if world.server.made(self).is_some() {
             return None;
         }

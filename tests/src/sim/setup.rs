@@ -143,7 +143,8 @@ pub(crate) struct Setup {
     pub(crate) tight: bool,
     pub(crate) allow_overlap: bool,
     pub(crate) max_inflight: usize,
-    /// Abacus puts aside what lies after today; the workers' clocks are never ahead then.
+    /// Abacus puts aside what lies after today. The workers' clocks are never ahead then, unless it
+    /// dates its answers.
     pub(crate) strict: bool,
     /// Abacus dates its answers, so that workers can tell that their clocks are ahead.
     pub(crate) dated: bool,
@@ -167,6 +168,9 @@ impl Setup {
         let tight = dice.percent(25) || mutant == Mutant::ForgetsTooEarly;
         let past = if tight {
             4 * scale.length
+        } else if closes {
+            // A start may be dated at the beginning of its month.
+            62 * DAY
         } else {
             4 * scale.horizon
         };
@@ -202,7 +206,7 @@ impl Setup {
             allow_overlap: dice.percent(15),
             max_inflight: if dice.percent(15) { 2 } else { 200 },
             strict: dice.percent(40),
-            dated: dice.percent(50),
+            dated: dice.percent(75),
             time_limit: scale.slow / 2,
             heart_rate: if shared {
                 (scale.horizon / 6 * 5 / 2 / 20_000).max(1)
@@ -217,6 +221,19 @@ impl Setup {
             Some(_) => 5_000,
             None => self.scale.horizon / 6,
         }
+    }
+
+    /// How often clocks are compared with Abacus, ms.
+    fn clock_interval(&self) -> i64 {
+        match self.closing {
+            Some(_) => 20_000,
+            None => (4 * self.scale.tick).max(20_000),
+        }
+    }
+
+    /// How long a worker holds the dates of answers against each other, ms.
+    pub(crate) fn dates_held_for(&self) -> i64 {
+        15 * self.clock_interval()
     }
 
     /// A policy as one process may have it: most have the same one.
@@ -270,6 +287,7 @@ impl Setup {
             retention: self.retention,
             adopt_interval: millis(4 * tick),
             heartbeat_interval: millis(self.heartbeat()),
+            clock_interval: millis(self.clock_interval()),
         }
     }
 

@@ -36,8 +36,8 @@ pub(crate) struct Facts {
 pub(crate) struct KeptEvent {
     pub(crate) span: SpanId,
     pub(crate) kind: Kind,
-    /// When the command was sent that kept it, and when it was carried out.
-    pub(crate) sent_at: Timestamp,
+    /// When the command arrived at the store that kept it, and when it was carried out.
+    pub(crate) arrived_at: Timestamp,
     pub(crate) kept_at: Timestamp,
     /// What the write carries.
     write: String,
@@ -75,7 +75,13 @@ impl World {
     }
 
     /// A start or stop was kept.
-    pub(crate) fn note_kept(&self, write: String, sent_at: Timestamp, span: &Span, is_stop: bool) {
+    pub(crate) fn note_kept(
+        &self,
+        write: String,
+        arrived_at: Timestamp,
+        span: &Span,
+        is_stop: bool,
+    ) {
         let kind = if is_stop { Kind::Stop } else { Kind::Start };
         if self.truth.facts().refused.contains(&write) {
             let id = &span.id;
@@ -86,7 +92,7 @@ impl World {
         self.truth.facts().kept.push(KeptEvent {
             span: span.id.clone(),
             kind,
-            sent_at,
+            arrived_at,
             kept_at: self.now(),
             write,
         });

@@ -189,10 +189,8 @@ async fn a_change_of_granularity_moves_nothing_that_was_billed() {
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_is_ahead_of_abacus_bills_nothing_before_its_time() {
     let world = World::new();
-    world
-        .abacus
-        .behind
-        .store(10 * MINUTE, std::sync::atomic::Ordering::Relaxed);
+    let relaxed = std::sync::atomic::Ordering::Relaxed;
+    world.abacus.behind.store(10 * MINUTE, relaxed);
     world.start("i", -HOUR / 2).await;
     world.stop("i", HOUR / 2).await;
     let worker = world.run("w");

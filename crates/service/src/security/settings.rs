@@ -17,6 +17,7 @@ use url::Url;
 
 use super::door::Door;
 use crate::environment::Clock;
+use crate::metrics::Readers;
 use crate::settings::{HIDDEN, Kind, Reader, Setting};
 
 /// The scope that somebody needs who wants to know how the program is.
@@ -330,6 +331,25 @@ impl SecuritySettings {
             return Ok(None);
         }
         Ok(Some(BasicCheck::new(self.discoverer()?, HEALTH_SCOPE)))
+    }
+
+    /// Who may read the metrics: those who may read the health, where either `SECURED` or
+    /// `HEALTHCHECK_SECURED` is true.
+    ///
+    /// # Errors
+    /// Where a client cannot be set up.
+    pub fn metrics(&self) -> anyhow::Result<Readers> {
+        if !self.secured && !self.healthcheck_secured {
+            return Ok(Readers::Anybody);
+        }
+        if self.token_server().is_none() {
+            tracing::warn!(
+                "no token server is known that could check credentials: there is no /metrics"
+            );
+            return Ok(Readers::Nobody);
+        }
+        let check = BasicCheck::new(self.discoverer()?, HEALTH_SCOPE);
+        Ok(Readers::Checked(Arc::new(check)))
     }
 }
 
