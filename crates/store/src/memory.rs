@@ -51,6 +51,11 @@ impl MemoryStore {
         self.lock().table.insert_original(span);
     }
 
+    /// Does something with the table at one moment.
+    pub fn with<T>(&self, work: impl FnOnce(&mut Table) -> T) -> T {
+        work(&mut self.lock().table)
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         locked(&self.state)
     }
@@ -67,7 +72,7 @@ impl SpanStore for MemoryStore {
     }
 
     async fn stop(&self, new: NewStop) -> Result<Stopped, StoreError> {
-        Ok(self.lock().table.stop(new))
+        Ok(self.lock().table.stop(&new))
     }
 
     async fn started_by(&self, id: &EventId) -> Result<Option<Span>, StoreError> {
