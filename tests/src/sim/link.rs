@@ -482,6 +482,12 @@ impl Brief for Adopted {
     }
 }
 
+impl Brief for Option<i64> {
+    fn brief(&self) -> String {
+        format!("{self:?}")
+    }
+}
+
 impl Brief for Option<Span> {
     fn brief(&self) -> String {
         self.as_ref()
