@@ -7,6 +7,7 @@
 //! decided in [`controllers`].
 
 pub mod admission;
+mod announce;
 mod body;
 pub mod controllers;
 mod event;
@@ -60,7 +61,7 @@ pub struct Receiver {
     pub options: Options,
     /// Who may come in.
     pub admission: Admission,
-    /// Whether the indexes are in place on which the answers rest.
+    /// Whether that is in place on which the answers rest.
     prepared: AtomicBool,
 }
 
@@ -86,7 +87,8 @@ impl Receiver {
         })
     }
 
-    /// Says that the indexes are in place: from now on events are taken.
+    /// Says that the indexes are in place, and that the workers know how old events may be: from now
+    /// on events are taken. Programs call [`prepare`](Self::prepare), which sees to the latter.
     pub fn set_prepared(&self) {
         self.prepared.store(true, Ordering::Release);
     }

@@ -79,14 +79,18 @@ async fn run(settings: Settings, stop: Stop) -> anyhow::Result<()> {
     let serving = serve(port, router, &stop);
     let preparing = async {
         match store.migrate_when_possible(stop.soft().cancelled()).await {
-            Ok(true) => receiver.set_prepared(),
+            Ok(true) => look_for_uuids(&store).await,
             Ok(false) => return Ok(()),
             Err(error) => {
                 stop.begin();
                 return Err(error).context("preparing the database");
             }
         }
-        watch(&store, &reachable, settings.health.threshold, &stop).await;
+        if receiver.prepare(stop.soft().cancelled()).await {
+            let announcing = stop.soft().run_until_cancelled(receiver.stay_announced());
+            let watching = watch(&store, &reachable, settings.health.threshold, &stop);
+            tokio::join!(announcing, watching);
+        }
         Ok(())
     };
     let refreshing = stop.soft().run_until_cancelled(door.keep_fresh());
@@ -100,7 +104,10 @@ async fn run(settings: Settings, stop: Stop) -> anyhow::Result<()> {
 async fn watch(store: &MongoStore, reachable: &Progress, threshold: Duration, stop: &Stop) {
     while !stop.is_stopping() {
         match store.ping().await {
-            Ok(()) => reachable.beat(),
+            Ok(()) => {
+                reachable.beat();
+                look_for_uuids(store).await;
+            }
             Err(error) => {
                 let error = anyhow::Error::from(error);
                 tracing::warn!(error = format!("{error:#}"), "the database is away");
@@ -108,6 +115,17 @@ async fn watch(store: &MongoStore, reachable: &Progress, threshold: Duration, st
         }
         let pause = tokio::time::sleep((threshold / 10).min(Duration::from_secs(5)));
         stop.soft().run_until_cancelled(pause).await;
+    }
+}
+
+/// Where that fails it is tried again with the next look at the database.
+async fn look_for_uuids(store: &MongoStore) {
+    if let Err(error) = store.look_for_uuids().await {
+        let error = anyhow::Error::from(error);
+        tracing::warn!(
+            error = format!("{error:#}"),
+            "looking for ids that are UUIDs failed"
+        );
     }
 }
 

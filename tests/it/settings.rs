@@ -4,11 +4,11 @@ use std::process::Output;
 
 use bson::doc;
 use sampler_testkit::build::start_event;
-use sampler_testkit::now_millis;
+use sampler_testkit::{now_millis, wait_until};
 use serde_json::json;
 use tokio::process::Command;
 
-use crate::landscape::{Landscape, until_ready};
+use crate::landscape::{Landscape, PATIENCE, until_ready};
 
 pub(crate) async fn run(program: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     let path = sampler_testkit::program::binary(program).await.unwrap();
@@ -234,4 +234,45 @@ async fn options_of_the_address_that_do_not_count_are_logged() {
         assert_eq!(options, ["maxPoolSize", "socketTimeoutMS"]);
         assert_eq!(lines[0]["instead"], "SAMPLER_DB_POOL_SIZE");
     }
+}
+
+/// Each program's settings fit each other; those of the two together do not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retention_that_is_too_short_for_a_receiver_is_told_and_made_up_for() {
+    let landscape = Landscape::new("retention").await;
+    let receiver = landscape
+        .receiver()
+        .env("SAMPLER_SLACK_PAST_INTERVAL", "2160h")
+        .start()
+        .await
+        .unwrap();
+    until_ready(&landscape.http, &receiver).await;
+    let day = 86_400_000;
+    for (instance, days) in [("kept", 80), ("removed", 95)] {
+        let ended = now_millis() - days * day;
+        let id = format!("start {instance}");
+        let span = bson::doc! {
+            "target": {
+                "organization_id": "o", "space_id": "s", "consumer_id": "c", "resource_id": "r",
+                "plan_id": "p", "resource_instance_id": instance, "correlation_id": instance,
+            },
+            "measured_usage": [], "start": ended, "end": ended, "start_dedup_id": id,
+            "processing": {
+                "complete": true, "version": 3,
+                "last_interval": { "start": ended, "end": ended },
+                "planned_interval": bson::Bson::Null,
+            },
+        };
+        landscape.spans().await.insert_one(span).await.unwrap();
+    }
+    let worker = landscape.worker().start().await.unwrap();
+    let spans = landscape.spans().await;
+    wait_until("the older span is removed", PATIENCE, async || {
+        spans.count_documents(doc! {}).await.unwrap() == 1
+    })
+    .await;
+    let kept = doc! { "start_dedup_id": "start kept" };
+    assert_eq!(spans.count_documents(kept).await.unwrap(), 1);
+    let told = |line: &String| line.contains("SAMPLER_RETENTION") && line.contains("kept_ms");
+    assert!(worker.lines().iter().any(told), "{:?}", worker.lines());
 }

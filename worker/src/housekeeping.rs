@@ -1,17 +1,25 @@
 //! Clean-up (section 6.3 of the paper), and taking in what an original Sampler wrote.
 
+use std::time::Duration;
+
 use sampler_settings::millis;
 use sampler_store::{Adopted, StoreError};
-use tracing::{info, warn};
+use tokio::time::Instant;
+use tracing::{error, info, warn};
 
+use crate::settings::RETENTION_MARGIN;
 use crate::{NoBeat, Worker};
+
+/// How often it is told that the retention is too short.
+const TELL_EVERY: Duration = Duration::from_hours(1);
 
 impl Worker {
     /// Removes complete spans after the retention. One worker does it for all.
     pub(crate) async fn clean_up(&self) {
+        let mut told = None;
         while self.knows_the_time(&*self.parts.cleanup).await {
             let removed = if self.share.is_first() {
-                self.remove_batch().await
+                self.remove_batch(&mut told).await
             } else {
                 Ok(0)
             };
@@ -32,8 +40,9 @@ impl Worker {
     }
 
     /// Removes up to a batch; says how many there were to remove.
-    async fn remove_batch(&self) -> Result<usize, StoreError> {
-        let cutoff = self.now().plus(-millis(self.options.cleanup.retention));
+    async fn remove_batch(&self, told: &mut Option<Instant>) -> Result<usize, StoreError> {
+        let retention = self.retention(told).await?;
+        let cutoff = self.now().plus(-retention);
         let ids = self
             .parts
             .store
@@ -45,6 +54,27 @@ impl Worker {
         let removed = self.parts.store.remove(&ids).await?;
         info!(spans = removed, "removed complete spans");
         Ok(ids.len())
+    }
+
+    /// How long complete spans are kept, ms: as long as is set, but never shorter than a receiver may
+    /// still take their events again. `told` is when that was told last.
+    async fn retention(&self, told: &mut Option<Instant>) -> Result<i64, StoreError> {
+        let set = millis(self.options.cleanup.retention);
+        let slack = self.parts.store.largest_slack().await?;
+        let needed = slack.map(|slack| slack.saturating_add(millis(RETENTION_MARGIN)));
+        let Some(needed) = needed.filter(|needed| *needed > set) else {
+            *told = None;
+            return Ok(set);
+        };
+        if told.is_none_or(|at| at.elapsed() >= TELL_EVERY) {
+            *told = Some(Instant::now());
+            error!(
+                retention_ms = set,
+                kept_ms = needed,
+                "SAMPLER_RETENTION (cleanup.retention) is not an hour longer than the                  SAMPLER_SLACK_PAST_INTERVAL (slack.past) of a receiver: complete spans are kept for                  longer than is set, so that no repeat is billed twice"
+            );
+        }
+        Ok(needed)
     }
 
     /// Takes in what an original Sampler wrote, as long as one may be running beside us. One
@@ -74,7 +104,8 @@ impl Worker {
             }) => false,
             Ok(Adopted { starts, stops }) => {
                 info!(starts, stops, "took in what an original Sampler wrote");
-                usize::try_from(starts) == Ok(limit)
+                let is_full = |count| usize::try_from(count) == Ok(limit);
+                is_full(starts) || is_full(stops)
             }
             Err(error) => {
                 let error = anyhow::Error::from(error);

@@ -76,10 +76,10 @@ pub struct Worker {
     gate: Gate,
     /// The partitions that this worker looks after.
     share: Share,
-    /// The found spans that wait for a slot.
-    waiting: Waiting,
     /// What time it is for all that is decided.
     time: Arc<Time>,
+    /// The found spans that wait for a slot.
+    waiting: Waiting,
     /// Take nothing new on.
     stop: CancellationToken,
 }
@@ -97,8 +97,8 @@ impl Worker {
             options,
             gate,
             share: Share::default(),
-            waiting: Waiting::default(),
             time,
+            waiting: Waiting::default(),
             stop,
         })
     }

@@ -13,7 +13,7 @@ use sampler_settings::{DatabaseSettings, SamplingSettings, SlackSettings, millis
 /// By how much the retention must be longer than the slack. A receiver looks at the clock before it
 /// calls the store: a repeat that was in time may be kept a little later, and by a clock that is a
 /// little behind. Had its span been removed by then, it would be kept again.
-const RETENTION_MARGIN: Duration = Duration::from_hours(1);
+pub(crate) const RETENTION_MARGIN: Duration = Duration::from_hours(1);
 
 /// The worker on the command line.
 pub const PROGRAM: Program = Program {

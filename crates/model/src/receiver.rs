@@ -50,7 +50,7 @@ pub(crate) fn outcome(scenario: &Scenario, state: &State, event: usize) -> Optio
 pub(crate) fn take_to_store(scenario: &Scenario, state: &mut State, request: &Request) {
     let kept = match &scenario.events[request.event] {
         Event::Start(event) if request.admitted => start(scenario, state, event),
-        Event::Stop(event) if request.admitted => stop(state, event),
+        Event::Stop(event) if request.admitted => stop(state, request.event, event),
         Event::Start(event) => old_start(state, event),
         Event::Stop(event) => old_stop(state, event),
     };
@@ -97,12 +97,13 @@ fn start(scenario: &Scenario, state: &mut State, event: &StartEvent) -> Answer {
     }
 }
 
-fn stop(state: &mut State, event: &StopEvent) -> Answer {
+fn stop(state: &mut State, number: usize, event: &StopEvent) -> Answer {
     let new = NewStop {
         event: event.clone(),
-        correlation_id: Uuid::nil(),
+        // Drawn anew each time; a stop that was kept is never kept again, so one of each is enough.
+        correlation_id: Uuid::from_u128(number as u128 + 1),
     };
-    match Arc::make_mut(&mut state.table).stop(new) {
+    match Arc::make_mut(&mut state.table).stop(&new) {
         Stopped::Ended => Answer::Kept,
         Stopped::Repeated => Answer::Repeated,
         Stopped::IdTaken(_) | Stopped::NotOpen | Stopped::BeforeStart { .. } => Answer::Refused,

@@ -64,7 +64,7 @@ impl Change {
     }
 
     /// What a look at the span says; nothing where the change can still be made.
-    fn seen(&self, document: &Document) -> Seen<Changed> {
+    fn seen(&self, document: &RawDocumentBuf) -> Seen<Changed> {
         let processing = document.get_document("processing");
         let last = processing.and_then(|processing| processing.get_object_id("last_change_id"));
         if last.is_ok_and(|last| last == self.id) {

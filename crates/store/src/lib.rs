@@ -16,6 +16,6 @@ mod port;
 pub mod table;
 
 pub use port::{
-    Adopted, Changed, DuePages, DueQuery, Failure, NewSpan, NewStop, Next, Page, SpanPages,
-    SpanStore, Started, Stopped, StoreError,
+    Adopted, Changed, DuePages, DueQuery, Failure, NewSpan, NewStop, Next, Page, SLACK_LIFETIME,
+    SpanPages, SpanStore, Started, Stopped, StoreError,
 };

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
@@ -9,6 +10,11 @@ use sampler_domain::{
     ClosingMonth, EventId, Field, Planned, Policy, Span, SpanId, StopEvent, Timestamp,
 };
 use uuid::Uuid;
+
+/// How long it counts how far into the past a receiver took events. It may be gone only for a while:
+/// a roll-back, an outage or a long weekend must not be enough for what it would take when it comes
+/// back to be forgotten.
+pub const SLACK_LIFETIME: Duration = Duration::from_hours(7 * 24);
 
 /// Why the store gave no answer.
 #[derive(Debug, thiserror::Error)]
@@ -261,6 +267,14 @@ pub trait SpanStore: Send + Sync + 'static {
 
     /// Says that `worker` is gone.
     async fn leave(&self, worker: &str) -> Result<(), StoreError>;
+
+    /// Says that a receiver takes events that are dated up to `past` ms into the past. Once this has
+    /// been answered, [`largest_slack`](Self::largest_slack) knows it for [`SLACK_LIFETIME`].
+    async fn announce_slack(&self, past: i64) -> Result<(), StoreError>;
+
+    /// The most of what receivers have announced within [`SLACK_LIFETIME`], by the store's own clock;
+    /// none where nothing was announced. What is older is removed.
+    async fn largest_slack(&self) -> Result<Option<i64>, StoreError>;
 
     /// Whether the store can be reached and would take a write.
     async fn ping(&self) -> Result<(), StoreError>;

@@ -9,6 +9,7 @@ use sampler_domain::partition::partition_of;
 use sampler_domain::{
     EventId, Planned, Policy, Span, SpanId, StartEvent, Target, Timestamp, next_step,
 };
+use uuid::Uuid;
 
 use crate::{Adopted, Changed, DueQuery, Failure, NewSpan, NewStop, Next, Started, Stopped};
 
@@ -17,6 +18,9 @@ use crate::{Adopted, Changed, DueQuery, Failure, NewSpan, NewStop, Next, Started
 pub struct Kept {
     /// The span.
     pub span: Span,
+    /// What the stop that ended it carried; nil while it is open. No two spans of a target have the
+    /// same one, so a stop that is carried out again, however late, ends no other span.
+    pub correlation_id: Uuid,
     /// When it needs a worker next; none where an original Sampler started it.
     pub due_at: Option<Timestamp>,
     /// Why its planned interval could not be delivered.
@@ -42,6 +46,7 @@ impl Table {
     /// Puts a span in as an original Sampler leaves it: without a moment at which it is due.
     pub fn insert_original(&mut self, span: Span) {
         let kept = Kept {
+            correlation_id: original_correlation_id(&span),
             span,
             due_at: None,
             last_error: None,
@@ -50,73 +55,133 @@ impl Table {
     }
 
     /// Opens a span.
-    ///
-    /// # Panics
-    /// Where the id of the document is that of another span.
     pub fn start(&mut self, new: NewSpan) -> Started {
-        let event = StartEvent {
-            id: new.span.start_id.clone(),
-            timestamp: new.span.start,
-            target: new.span.target.clone(),
-            measures: new.span.measures.clone(),
-        };
-        if event.id.is_some()
-            && let Some(earlier) = self.first(|span| span.start_id == event.id)
-        {
-            let differences = event.differences(earlier);
-            return if differences.is_empty() {
-                Started::Repeated
-            } else {
-                Started::IdTaken(differences)
-            };
+        if let Some(seen) = self.look_for_start(&new) {
+            return seen;
         }
-        if self.open(&event.target).is_some() {
-            return Started::AlreadyOpen;
-        }
-        if !new.may_overlap
-            && let Some(until) = self.overlap(&event.target, event.timestamp)
-        {
+        if let Some(until) = self.previous_end(&new) {
             return Started::Overlaps { until };
         }
-        let kept = Kept {
-            span: new.span,
-            due_at: Some(new.due_at),
-            last_error: None,
-        };
-        let replaced = self.spans.insert(kept.span.id.clone(), kept);
-        assert!(replaced.is_none(), "ids of documents are never drawn twice");
+        let inserted = self.insert(new);
+        assert!(inserted, "nothing was seen that stands in its way");
         Started::Opened
     }
 
-    /// Ends the target's open span.
-    pub fn stop(&mut self, new: NewStop) -> Stopped {
-        let NewStop { event, .. } = new;
-        if event.id.is_some()
-            && let Some(earlier) = self.first(|span| span.end_id == event.id)
-        {
-            let differences = event.differences(earlier);
-            return if differences.is_empty() {
-                Stopped::Repeated
-            } else {
-                Stopped::IdTaken(differences)
-            };
+    /// Inserts a span, unless a unique index refuses it: the id of the document, the id of the
+    /// event, or that the target has an open span. Says whether it was inserted.
+    pub fn insert(&mut self, new: NewSpan) -> bool {
+        if self.look_for_start(&new).is_some() {
+            return false;
         }
-        let is_open = |kept: &&mut Kept| is_open(&kept.span, &event.target);
-        let Some(kept) = self.spans.values_mut().find(is_open) else {
-            return Stopped::NotOpen;
+        let kept = Kept {
+            span: new.span,
+            correlation_id: Uuid::nil(),
+            due_at: Some(new.due_at),
+            last_error: None,
         };
-        if event.timestamp < kept.span.start {
-            return Stopped::BeforeStart {
-                start: kept.span.start,
-            };
+        self.spans.insert(kept.span.id.clone(), kept);
+        true
+    }
+
+    /// The span itself, an earlier event with the same id, or an open span of the target; nothing
+    /// where none of them is kept.
+    pub fn look_for_start(&self, new: &NewSpan) -> Option<Started> {
+        let span = &new.span;
+        if self.spans.contains_key(&span.id) {
+            return Some(Started::Opened);
         }
+        let earlier = span.start_id.as_ref().and_then(|id| self.started_by(id));
+        if let Some(earlier) = earlier {
+            let event = StartEvent {
+                id: span.start_id.clone(),
+                timestamp: span.start,
+                target: span.target.clone(),
+                measures: span.measures.clone(),
+            };
+            let differences = event.differences(earlier);
+            return Some(if differences.is_empty() {
+                Started::Repeated
+            } else {
+                Started::IdTaken(differences)
+            });
+        }
+        let open = self.open(&span.target);
+        open.map(|_| Started::AlreadyOpen)
+    }
+
+    /// The end of a span of the target that ends after this one starts, if there is one and it
+    /// matters.
+    pub fn previous_end(&self, new: &NewSpan) -> Option<Timestamp> {
+        if new.may_overlap {
+            return None;
+        }
+        let (target, start) = (&new.span.target, new.span.start);
+        let later = |span: &Span| span.target == *target && span.end > Some(start);
+        self.first(later).and_then(|span| span.end)
+    }
+
+    /// Ends the target's open span.
+    pub fn stop(&mut self, new: &NewStop) -> Stopped {
+        if self.end(new) {
+            return Stopped::Ended;
+        }
+        self.look_for_stop(new)
+            .expect("what stands in its way is seen")
+    }
+
+    /// Ends the target's open span where the stop does not lie before its start, unless a unique
+    /// index refuses that: the id of the event, or the correlation id within the target. Says
+    /// whether a span was ended.
+    pub fn end(&mut self, new: &NewStop) -> bool {
+        let NewStop {
+            event,
+            correlation_id,
+        } = new;
+        let is_taken = |kept: &Kept| {
+            let has_id = event.id.is_some() && kept.span.end_id == event.id;
+            has_id || has_correlation_id(kept, &event.target, *correlation_id)
+        };
+        if self.spans.values().any(is_taken) {
+            return false;
+        }
+        let fits = |kept: &&mut Kept| {
+            is_open(&kept.span, &event.target) && kept.span.start <= event.timestamp
+        };
+        let Some(kept) = self.spans.values_mut().find(fits) else {
+            return false;
+        };
         kept.span.end = Some(event.timestamp);
-        kept.span.end_id = event.id;
+        kept.span.end_id.clone_from(&event.id);
+        kept.correlation_id = *correlation_id;
         kept.due_at = Some(
             kept.due_at
                 .map_or(event.timestamp, |due| due.min(event.timestamp)),
         );
-        Stopped::Ended
+        true
+    }
+
+    /// The span that this stop ended, an earlier event with the same id, or why the stop does not
+    /// fit; nothing where it can be made.
+    pub fn look_for_stop(&self, new: &NewStop) -> Option<Stopped> {
+        let event = &new.event;
+        let is_own = |kept: &Kept| has_correlation_id(kept, &event.target, new.correlation_id);
+        if self.spans.values().any(is_own) {
+            return Some(Stopped::Ended);
+        }
+        let earlier = event.id.as_ref().and_then(|id| self.stopped_by(id));
+        if let Some(earlier) = earlier {
+            let differences = event.differences(earlier);
+            return Some(if differences.is_empty() {
+                Stopped::Repeated
+            } else {
+                Stopped::IdTaken(differences)
+            });
+        }
+        let Some(open) = self.open(&event.target) else {
+            return Some(Stopped::NotOpen);
+        };
+        let start = open.start;
+        (event.timestamp < start).then_some(Stopped::BeforeStart { start })
     }
 
     /// The span that was started by the event with this id.
@@ -259,13 +324,21 @@ impl Table {
     fn open(&self, target: &Target) -> Option<&Span> {
         self.first(|span| is_open(span, target))
     }
+}
 
-    fn overlap(&self, target: &Target, start: Timestamp) -> Option<Timestamp> {
-        let later = |span: &Span| span.target == *target && span.end > Some(start);
-        self.first(later).and_then(|span| span.end)
+/// What the span of an original Sampler carries: one of its own once it has ended.
+fn original_correlation_id(span: &Span) -> Uuid {
+    match span.end {
+        Some(_) => Uuid::new_v5(&Uuid::NAMESPACE_OID, span.id.to_string().as_bytes()),
+        None => Uuid::nil(),
     }
 }
 
 fn is_open(span: &Span, target: &Target) -> bool {
     span.end.is_none() && span.target == *target
+}
+
+/// Whether a stop with this correlation id has ended the span.
+fn has_correlation_id(kept: &Kept, target: &Target, correlation_id: Uuid) -> bool {
+    kept.correlation_id == correlation_id && kept.span.target == *target
 }

@@ -185,6 +185,14 @@ impl SpanStore for Store {
         unimplemented!("{NOT_OURS}")
     }
 
+    async fn announce_slack(&self, past: i64) -> Result<(), StoreError> {
+        self.met(self.memory.announce_slack(past)).await
+    }
+
+    async fn largest_slack(&self) -> Result<Option<i64>, StoreError> {
+        unimplemented!("{NOT_OURS}")
+    }
+
     async fn ping(&self) -> Result<(), StoreError> {
         unimplemented!("{NOT_OURS}")
     }

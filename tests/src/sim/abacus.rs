@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sampler_abacus::{Answer, Collector, Dated, Posted};
-use sampler_domain::{Id, Timestamp, Usage};
+use sampler_domain::{Id, Interval, Timestamp, Usage};
 
 use super::dice::{Dice, Fates};
 use super::life::Life;
 use super::mutant::Mutant;
+use super::op::Kind;
+use super::setup::Closing;
 use super::weather::PostFate;
 use super::world::{Tally, World, pause};
-use crate::calendar::DAY;
+use crate::calendar::{DAY, MINUTE};
 
 /// By what Abacus recognises a repeat: neither the space nor the measures are looked at.
 type Key = (String, Timestamp, Timestamp, [Id; 5]);
@@ -72,6 +74,13 @@ impl World {
             ));
             return;
         }
+        if !self.takes_for_its_month(usage) {
+            self.blame(format!(
+                "{} was put aside: its month is closed",
+                usage.dedup_id
+            ));
+            return;
+        }
         self.log("Abacus", || {
             format!("counts {} {}", usage.dedup_id, duration(usage))
         });
@@ -81,12 +90,53 @@ impl World {
     }
 }
 
+impl World {
+    /// Whether Abacus takes a usage for the month in which it lies. A month that is closed takes
+    /// none; but what nobody could deliver in time counts here all the same, so that the law can
+    /// be checked for it as well.
+    fn takes_for_its_month(&self, usage: &Usage) -> bool {
+        let Some(closing) = self.setup.closing else {
+            return true;
+        };
+        let now = self.now();
+        if usage.end >= closing.month_end || now < closing.month_end {
+            return true;
+        }
+        if now <= closing.closes_at() {
+            Tally::add(&self.tally.closing);
+            return true;
+        }
+        let excused = self.is_known_late(usage, closing);
+        if excused {
+            Tally::add(&self.tally.excused);
+        }
+        excused
+    }
+
+    /// Whether the store learned too late what the usage is for: of the start, or of the stop that
+    /// its interval leads to.
+    fn is_known_late(&self, usage: &Usage, closing: Closing) -> bool {
+        let facts = self.truth.facts();
+        let Some(plan) = facts.plans.get(&usage.dedup_id) else {
+            return false;
+        };
+        let kept = facts.kept.iter().filter(|kept| kept.span == plan.span);
+        let mut late = kept.filter(|kept| kept.kept_at > closing.quiet_from());
+        let end = self.store.with(|table| table.find(&plan.span)?.end);
+        let Interval { start, end: until } = plan.interval;
+        let by_stop = until < start || Some(until) == end;
+        late.any(|kept| kept.kind == Kind::Start || by_stop)
+    }
+}
+
 /// The line from one worker to Abacus.
 pub(crate) struct Line {
     pub(crate) world: Arc<World>,
     pub(crate) name: String,
     pub(crate) life: Arc<Life>,
     pub(crate) fates: Fates,
+    /// When a date was last wrong, in ms since the run began, and by how much.
+    pub(crate) wrong_date: Mutex<Option<(i64, i64)>>,
 }
 
 impl Line {
@@ -103,20 +153,38 @@ impl Line {
         usage
     }
 
-    /// Abacus dates its answers, where it does, to the second.
-    fn date(&self) -> Dated {
-        if !self.world.setup.dated {
-            return Dated::Undated;
+    /// Abacus dates its answers, where it does, to the second; now and then wrongly.
+    fn dated(&self, fate: PostFate, dice: &mut Dice) -> Dated {
+        match fate {
+            PostFate::Unanswered | PostFate::Late | PostFate::NotTaken => return Dated::NoAnswer,
+            _ if !self.world.setup.dated => return Dated::Undated,
+            _ => {}
         }
-        let seconds = self.world.now().as_millis().div_euclid(1_000);
+        let date = self.world.now().plus(self.date_error(dice));
+        let seconds = date.as_millis().div_euclid(1_000);
         Dated::At(Timestamp::clamped(seconds * 1_000))
     }
 
-    fn dated(&self, fate: PostFate) -> Dated {
-        match fate {
-            PostFate::Unanswered | PostFate::Late | PostFate::NotTaken => Dated::NoAnswer,
-            _ => self.date(),
+    /// How wrong the date of an answer is, ms. One is wrong at the most among those that a worker
+    /// holds against each other; by a planted bug all that follow count as much as that one.
+    fn date_error(&self, dice: &mut Dice) -> i64 {
+        let now = self.world.elapsed();
+        let mut wrong = self.wrong_date.lock().expect("nobody panics with it");
+        if let Some((at, error)) = *wrong
+            && now - at <= self.world.setup.dates_held_for()
+        {
+            let decides = self.world.setup.mutant == Mutant::OneDateDecides;
+            return if decides { error } else { 0 };
         }
+        if !dice.percent(3) {
+            return 0;
+        }
+        let size = dice.between(MINUTE, 2 * DAY);
+        let error = if dice.percent(50) { size } else { -size };
+        *wrong = Some((now, error));
+        self.world
+            .log(&self.name, || format!("is given a date off by {error} ms"));
+        error
     }
 
     /// What the worker hears, by a planted bug perhaps not what was said.
@@ -155,7 +223,7 @@ impl Collector for Line {
         Tally::add(&self.world.tally.posts);
         let mut dice = self.fates.of("post", self.world.now());
         let usage = self.as_sent(usage, now, &mut dice);
-        let slow = self.world.setup.scale.tick;
+        let slow = self.world.setup.scale.slow;
         let course = self.world.abacus_weather().post(&mut dice, slow);
         let fate = course.fate;
         self.world.log(&self.name, || {
@@ -186,7 +254,7 @@ impl Collector for Line {
                 pause(course.there).await;
             }
         }
-        let dated = self.dated(fate);
+        let dated = self.dated(fate, &mut dice);
         pause(course.back).await;
         self.life.pass().await;
         let answer = self.answer(fate, &mut dice);
@@ -197,6 +265,13 @@ impl Collector for Line {
 
     async fn probe(&self) -> Dated {
         self.life.pass().await;
-        self.date()
+        let mut dice = self.fates.of("probe", self.world.now());
+        let slow = self.world.setup.scale.slow;
+        let course = self.world.abacus_weather().post(&mut dice, slow);
+        pause(course.there).await;
+        let dated = self.dated(course.fate, &mut dice);
+        pause(course.back).await;
+        self.life.pass().await;
+        dated
     }
 }

@@ -1,5 +1,8 @@
 //! Planted bugs, to see that the simulation finds them.
 
+use sampler_domain::Span;
+use sampler_store::Next;
+
 /// A bug that is planted between the programs and their store, or Abacus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mutant {
@@ -22,11 +25,23 @@ pub enum Mutant {
     AnswersTooEarly,
     /// A span is complete with the first execution after its stop.
     CompletesTooEarly,
+    /// A refusal counts as final though an earlier command with the same write may come later.
+    BelievesRefusals,
+    /// The server carries out a command however long ago it was sent.
+    NoTimeLimit,
+    /// A stop that is carried out twice carries something else each time.
+    StopsWithoutCorrelationId,
+    /// A single date of Abacus decides what time it is.
+    OneDateDecides,
+    /// Retries are set by the worker's own clock, and looked for by Abacus's.
+    RetriesByItsOwnClock,
+    /// Spans of a month that is about to be closed do not come first.
+    IgnoresTheClosingMonth,
 }
 
 impl Mutant {
     /// All bugs.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 14] = [
         Self::ExecutedIgnoresVersion,
         Self::PlanIgnoresVersion,
         Self::GuidPerAttempt,
@@ -35,5 +50,23 @@ impl Mutant {
         Self::ForgetsTooEarly,
         Self::AnswersTooEarly,
         Self::CompletesTooEarly,
+        Self::BelievesRefusals,
+        Self::NoTimeLimit,
+        Self::StopsWithoutCorrelationId,
+        Self::OneDateDecides,
+        Self::RetriesByItsOwnClock,
+        Self::IgnoresTheClosingMonth,
     ];
+
+    /// What follows an execution; by a planted bug too early the end.
+    pub(crate) fn next(self, next: &Next, span: &Span) -> Next {
+        match next {
+            Next::Wait | Next::Planned(_)
+                if self == Self::CompletesTooEarly && span.end.is_some() =>
+            {
+                Next::Complete
+            }
+            next => next.clone(),
+        }
+    }
 }

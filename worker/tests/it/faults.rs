@@ -184,6 +184,14 @@ impl SpanStore for Faulty {
     async fn leave(&self, worker: &str) -> Result<(), StoreError> {
         self.inner.leave(worker).await
     }
+    async fn announce_slack(&self, past: i64) -> Result<(), StoreError> {
+        self.inner.announce_slack(past).await
+    }
+    async fn largest_slack(&self) -> Result<Option<i64>, StoreError> {
+        self.faults
+            .call("largest_slack", self.inner.largest_slack())
+            .await
+    }
     async fn ping(&self) -> Result<(), StoreError> {
         self.inner.ping().await
     }

@@ -9,11 +9,11 @@ use sampler_store::{Adopted, Next, SpanPages, SpanStore, Started, Stopped};
 
 use crate::support::store_and_spans;
 
-const HOUR: f64 = 3_600_000.0;
+pub(crate) const HOUR: f64 = 3_600_000.0;
 #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
-const NOW_DOUBLE: f64 = NOW as f64;
+pub(crate) const NOW_DOUBLE: f64 = NOW as f64;
 
-fn policy() -> Policy {
+pub(crate) fn policy() -> Policy {
     Policy {
         granularities: Granularities::all(Granularity::Hour),
         grace: 0,
@@ -21,7 +21,7 @@ fn policy() -> Policy {
 }
 
 /// An open span as the original's receiver inserts it, `hours` from now.
-fn original(name: &str, hours: f64) -> Document {
+pub(crate) fn original(name: &str, hours: f64) -> Document {
     let start = NOW_DOUBLE + hours * HOUR;
     doc! {
         "_id": ObjectId::new(),
@@ -49,7 +49,7 @@ fn original(name: &str, hours: f64) -> Document {
 }
 
 /// What the original's receiver sets when a stop comes, `hours` from now.
-fn stopped_by_original(name: &str, hours: f64) -> Document {
+pub(crate) fn stopped_by_original(name: &str, hours: f64) -> Document {
     doc! { "$set": {
         "end": NOW_DOUBLE + hours * HOUR,
         "end_is_set": true,

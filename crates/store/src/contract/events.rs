@@ -5,7 +5,7 @@ use std::future::Future;
 use sampler_domain::{Field, Interval, Measures};
 use tokio::task::JoinSet;
 
-use super::support::{Shared, at, id, kept, new_span, start, start_event, stop};
+use super::support::{Shared, at, id, kept, new_span, new_stop, start, start_event, started, stop};
 use crate::{Started, Stopped};
 
 const MINUTE: i64 = 60_000;
@@ -207,6 +207,49 @@ pub async fn a_stop_without_an_open_span_is_refused(store: &Shared) {
     assert_eq!(stop(store, None, "i", 1).await, Stopped::Ended);
     assert_eq!(stop(store, None, "i", 1).await, Stopped::NotOpen);
     assert_eq!(stop(store, Some("z"), "i", 1).await, Stopped::NotOpen);
+}
+
+/// A command whose answer was lost may be carried out long after it was made again.
+pub async fn a_start_that_is_carried_out_twice_opens_one_span(store: &Shared) {
+    let new = new_span(start_event(None, "twice", 0));
+    let id = new.span.id.clone();
+    assert_eq!(
+        store.start(new.clone()).await.expect("the store answers"),
+        Started::Opened
+    );
+    assert_eq!(
+        store.start(new.clone()).await.expect("the store answers"),
+        Started::Opened
+    );
+    assert_eq!(stop(&**store, None, "twice", 5_000).await, Stopped::Ended);
+    assert_eq!(
+        store.start(new).await.expect("the store answers"),
+        Started::Opened
+    );
+    let span = store
+        .find(&id)
+        .await
+        .expect("the store answers")
+        .expect("it is kept");
+    assert_eq!(span.end, Some(at(5_000)));
+    assert_eq!(stop(&**store, None, "twice", 9_000).await, Stopped::NotOpen);
+}
+
+/// The second time, another span of the target is open, and it would fit.
+pub async fn a_stop_that_is_carried_out_twice_ends_one_span(store: &Shared) {
+    started(&**store, "first", "twice", 0).await;
+    let new = new_stop(None, "twice", 5_000);
+    assert_eq!(
+        store.stop(new.clone()).await.expect("the store answers"),
+        Stopped::Ended
+    );
+    started(&**store, "second", "twice", 5_000).await;
+    assert_eq!(
+        store.stop(new).await.expect("the store answers"),
+        Stopped::Ended
+    );
+    assert_eq!(kept(&**store, "first").await.end, Some(at(5_000)));
+    assert_eq!(kept(&**store, "second").await.end, None);
 }
 
 pub async fn start_and_stop_may_share_an_id(store: &Shared) {

@@ -28,6 +28,8 @@ macro_rules! store_contract_tests {
             fault_4_a_stop_id_seen_before_never_ends_another_span
             fault_5_a_stop_before_its_start_is_refused_in_the_update_itself
             a_stop_without_an_open_span_is_refused
+            a_start_that_is_carried_out_twice_opens_one_span
+            a_stop_that_is_carried_out_twice_ends_one_span
             start_and_stop_may_share_an_id
             of_64_starts_of_one_target_one_wins
             of_64_repeats_of_one_start_one_opens
@@ -51,6 +53,7 @@ macro_rules! store_contract_tests {
             a_complete_span_stays_complete
             completed_spans_go_after_the_cutoff
             workers_know_of_each_other
+            the_largest_slack_of_all_receivers_counts
         );
     };
     (@cases $store:expr; $($case:ident)*) => {

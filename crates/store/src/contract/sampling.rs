@@ -405,6 +405,20 @@ pub async fn workers_know_of_each_other(store: &Shared) {
     assert_eq!(store.heartbeat("a").await.expect("an answer"), ["a"]);
 }
 
+pub async fn the_largest_slack_of_all_receivers_counts(store: &Shared) {
+    let store = &**store;
+    assert_eq!(store.largest_slack().await.expect("an answer"), None);
+    for past in [5 * DAY, 9 * DAY, 7 * DAY, 9 * DAY, 5 * DAY] {
+        store.announce_slack(past).await.expect("an answer");
+    }
+    for _ in 0..2 {
+        assert_eq!(
+            store.largest_slack().await.expect("an answer"),
+            Some(9 * DAY)
+        );
+    }
+}
+
 /// Outside the list of cases: not everything that stores spans can be paged through.
 pub async fn pages_hold_each_span_once<S: SpanStore + SpanPages>(store: &S) {
     let page = async |after: Option<SpanId>, limit| {
