@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use sampler_service::problem::{Problem, ProblemType};
+use sampler_service::problem::Problem;
+
+use crate::problems;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Seconds after which a client that was turned away may come again.
@@ -65,7 +67,7 @@ impl Admission {
 
 fn overloaded() -> Problem {
     let detail = "As many requests as this instance takes are in flight. Nothing was kept.";
-    Problem::new(ProblemType::Overloaded, detail).retry_after(RETRY_AFTER)
+    Problem::new(&problems::OVERLOADED, detail).retry_after(RETRY_AFTER)
 }
 
 #[cfg(test)]
@@ -76,15 +78,9 @@ mod tests {
     fn a_quarter_of_the_room_is_for_stops() {
         let admission = Admission::new(8);
         let others: Vec<_> = (0..6).map(|_| admission.other().unwrap()).collect();
-        assert_eq!(
-            admission.other().unwrap_err().kind(),
-            ProblemType::Overloaded
-        );
+        assert_eq!(admission.other().unwrap_err().kind(), &problems::OVERLOADED);
         let stops: Vec<_> = (0..2).map(|_| admission.stop().unwrap()).collect();
-        assert_eq!(
-            admission.stop().unwrap_err().kind(),
-            ProblemType::Overloaded
-        );
+        assert_eq!(admission.stop().unwrap_err().kind(), &problems::OVERLOADED);
         drop(others);
         admission.stop().unwrap();
         drop(stops);

@@ -8,9 +8,10 @@ use axum::http::{HeaderMap, HeaderValue, Request, header};
 use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use sampler_service::problem::{Problem, ProblemType};
+use sampler_service::problem::Problem;
 
 use crate::Options;
+use crate::problems;
 
 /// Reads the body of a request, and unpacks it.
 ///
@@ -20,15 +21,15 @@ use crate::Options;
 pub(crate) async fn read(request: Request<Body>, options: &Options) -> Result<Bytes, Problem> {
     check_media_type(request.headers())?;
     let packed = is_gzip(request.headers())?;
-    check_length(request.headers(), options.max_payload)?;
+    check_length(request.headers(), options.limits.payload)?;
     let bytes = collect(
         request.into_body(),
-        options.max_payload,
-        options.body_timeout,
+        options.limits.payload,
+        options.limits.body_timeout,
     )
     .await?;
     if packed {
-        Ok(unpack(&bytes, options.max_payload)?.into())
+        Ok(unpack(&bytes, options.limits.payload)?.into())
     } else {
         Ok(bytes)
     }
@@ -38,7 +39,7 @@ pub(crate) async fn read(request: Request<Body>, options: &Options) -> Result<By
 fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
     let refused = || {
         let detail = "The body must be application/json, in UTF-8, and say so in Content-Type.";
-        Problem::new(ProblemType::UnsupportedMediaType, detail)
+        Problem::new(&problems::UNSUPPORTED_MEDIA_TYPE, detail)
             .header(header::ACCEPT, HeaderValue::from_static("application/json"))
     };
     let mut values = headers.get_all(header::CONTENT_TYPE).iter();
@@ -80,7 +81,7 @@ fn is_gzip(headers: &HeaderMap) -> Result<bool, Problem> {
         (Ok("identity" | ""), None) => Ok(false),
         _ => {
             let detail = "The body's Content-Encoding must be gzip, or there must be none.";
-            Err(Problem::new(ProblemType::UnsupportedMediaType, detail)
+            Err(Problem::new(&problems::UNSUPPORTED_MEDIA_TYPE, detail)
                 .header(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip")))
         }
     }
@@ -104,11 +105,11 @@ async fn collect(body: Body, max: usize, limit: Duration) -> Result<Bytes, Probl
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(max)),
         Ok(Err(_)) => {
             let detail = "The body broke off before its end.";
-            Err(Problem::new(ProblemType::MalformedJson, detail))
+            Err(Problem::new(&problems::MALFORMED_JSON, detail))
         }
         Err(_) => {
             let detail = "The body did not arrive within the time allowed for it.";
-            Err(Problem::new(ProblemType::RequestTimeout, detail))
+            Err(Problem::new(&problems::REQUEST_TIMEOUT, detail))
         }
     }
 }
@@ -119,7 +120,7 @@ fn unpack(packed: &[u8], max: usize) -> Result<Vec<u8>, Problem> {
     let mut reader = MultiGzDecoder::new(packed).take(max as u64 + 1);
     if reader.read_to_end(&mut bytes).is_err() {
         let detail = "The body is not what its Content-Encoding says: it cannot be unpacked.";
-        return Err(Problem::new(ProblemType::MalformedJson, detail));
+        return Err(Problem::new(&problems::MALFORMED_JSON, detail));
     }
     if bytes.len() > max {
         Err(too_large(max))
@@ -130,5 +131,5 @@ fn unpack(packed: &[u8], max: usize) -> Result<Vec<u8>, Problem> {
 
 fn too_large(max: usize) -> Problem {
     let detail = format!("The body is larger than {max} bytes, packed or unpacked.");
-    Problem::new(ProblemType::PayloadTooLarge, detail)
+    Problem::new(&problems::PAYLOAD_TOO_LARGE, detail)
 }

@@ -10,12 +10,13 @@ use axum::http::{HeaderName, HeaderValue, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use sampler_abacus::Mapped;
 use sampler_domain::{Field, Span, SpanId, StartEvent, StopEvent, Timestamp};
-use sampler_service::problem::{FieldError, Pointer, Problem, ProblemType};
+use sampler_service::problem::{FieldError, Pointer, Problem};
 use sampler_service::security::Grant;
 use sampler_store::{NewSpan, NewStop, Started, Stopped, StoreError};
 use tracing::{error, info, warn};
 
 use crate::json::{self, Json};
+use crate::problems;
 use crate::{Receiver, body, event};
 
 /// Says that an event was kept before, and nothing was done this time.
@@ -83,7 +84,7 @@ fn answer(request: &'static str, outcome: Result<impl IntoResponse, Problem>) ->
     match outcome {
         Ok(kept) => kept.into_response(),
         Err(problem) => {
-            let (kind, status) = (problem.kind().slug(), problem.status().as_u16());
+            let (kind, status) = (problem.kind().slug, problem.status().as_u16());
             info!(
                 request,
                 problem = kind,
@@ -126,7 +127,7 @@ impl Receiver {
             span,
             due_at,
             now,
-            may_overlap: self.options.allow_overlap,
+            may_overlap: self.options.events.allow_overlap,
         };
         match self
             .store
@@ -207,24 +208,24 @@ impl Receiver {
         let mapping = self.read(grant, request, event::mapping).await?;
         let Some(provisioning) = &self.provisioning else {
             let detail = "This receiver was not told where the provisioning service is.";
-            return Err(Problem::new(ProblemType::ProvisioningFailed, detail));
+            return Err(Problem::new(&problems::PROVISIONING_FAILED, detail));
         };
         match provisioning.map(&mapping, self.clock.now()).await {
             Mapped::Made => Ok(StatusCode::CREATED),
             Mapped::Existed => {
                 let detail = "Metering, rating and pricing of this plan are mapped already. \
                               A mapping is never changed.";
-                Err(Problem::new(ProblemType::MappingExists, detail))
+                Err(Problem::new(&problems::MAPPING_EXISTS, detail))
             }
             Mapped::Busy { after } => {
                 let seconds = after.map_or(RETRY_AFTER_BUSY, whole_seconds);
                 let detail = "The provisioning service takes no mappings for a while.";
-                Err(Problem::new(ProblemType::ProvisioningBusy, detail).retry_after(seconds))
+                Err(Problem::new(&problems::PROVISIONING_BUSY, detail).retry_after(seconds))
             }
             Mapped::Failed { error } => {
                 warn!(error, "a mapping failed");
                 let detail = "The provisioning service failed. Repeating the request is safe.";
-                Err(Problem::new(ProblemType::ProvisioningFailed, detail))
+                Err(Problem::new(&problems::PROVISIONING_FAILED, detail))
             }
         }
     }
@@ -236,21 +237,21 @@ impl Receiver {
             StoreError::Unavailable(_) => {
                 warn!(error = causes, "the database is away");
                 let detail = "The database cannot be reached. Nothing was kept.";
-                Problem::new(ProblemType::DatabaseUnavailable, detail)
+                Problem::new(&problems::DATABASE_UNAVAILABLE, detail)
                     .retry_after(RETRY_AFTER_OUTAGE)
             }
             StoreError::Overloaded => {
                 warn!(error = causes, "more events came than the database takes");
                 let detail = "As many events as this instance takes wait for the database. \
                               Nothing was kept.";
-                Problem::new(ProblemType::Overloaded, detail).retry_after(RETRY_AFTER_OVERLOAD)
+                Problem::new(&problems::OVERLOADED, detail).retry_after(RETRY_AFTER_OVERLOAD)
             }
             StoreError::Unknown(_) => {
                 warn!(error = causes, "the database gave no final answer");
                 let detail = "The database gave no final answer. The event may or may not have \
                               been kept: repeat it with the same id.";
                 let seconds = whole_seconds(self.options.unknown_for).max(RETRY_AFTER_OUTAGE);
-                Problem::new(ProblemType::DatabaseUnavailable, detail).retry_after(seconds)
+                Problem::new(&problems::DATABASE_UNAVAILABLE, detail).retry_after(seconds)
             }
             StoreError::Refused(_) => {
                 error!(error = causes, "the database refused");
@@ -265,7 +266,7 @@ impl Receiver {
             return Ok(());
         }
         let detail = "The database is being prepared. Nothing was kept.";
-        Err(Problem::new(ProblemType::DatabaseUnavailable, detail).retry_after(RETRY_AFTER_OUTAGE))
+        Err(Problem::new(&problems::DATABASE_UNAVAILABLE, detail).retry_after(RETRY_AFTER_OUTAGE))
     }
 
     /// An id was seen before in an event that is not the same. An original answers 201 where only
@@ -274,7 +275,7 @@ impl Receiver {
         let same_target = fields
             .iter()
             .all(|field| !matches!(field, Field::Target(_)));
-        if self.options.lenient_repeats && same_target {
+        if self.options.events.lenient_repeats && same_target {
             return Ok(Kept::Before);
         }
         let detail = "An event with this id was kept before, and differs in the fields named. \
@@ -283,7 +284,7 @@ impl Receiver {
             let pointer = Pointer::root().field(field.name());
             FieldError::new(pointer, "It differs from the event that was kept.")
         };
-        Err(Problem::new(ProblemType::IdTaken, detail).errors(fields.iter().map(differs)))
+        Err(Problem::new(&problems::ID_TAKEN, detail).errors(fields.iter().map(differs)))
     }
 
     fn outside_slack(&self, now: Timestamp) -> Problem {
@@ -291,7 +292,7 @@ impl Receiver {
         let (from, to) = (now.plus(-slack.past), now.plus(slack.future));
         let detail = "The timestamp is too far from now. Nothing was kept.";
         let error = format!("It must lie between {from} and {to}.");
-        Problem::new(ProblemType::OutsideSlack, detail)
+        Problem::new(&problems::OUTSIDE_SLACK, detail)
             .errors([FieldError::new(Pointer::root().field("timestamp"), error)])
     }
 }
@@ -304,25 +305,25 @@ fn whole_seconds(wait: Duration) -> u64 {
 
 fn already_open() -> Problem {
     let detail = "The target has an open span: it was started before, and not stopped since.";
-    Problem::new(ProblemType::OpenSpan, detail)
+    Problem::new(&problems::OPEN_SPAN, detail)
 }
 
 fn not_open() -> Problem {
     let detail = "The target has no open span: it was not started, or stopped since.";
-    Problem::new(ProblemType::NoOpenSpan, detail)
+    Problem::new(&problems::NO_OPEN_SPAN, detail)
 }
 
 fn overlaps(until: Timestamp) -> Problem {
     let detail = "The target's previous span ends later than this one starts. Nothing was kept.";
     let error = format!("It must not lie before {until}, the end of the previous span.");
-    Problem::new(ProblemType::OverlappingStart, detail)
+    Problem::new(&problems::OVERLAPPING_START, detail)
         .errors([FieldError::new(Pointer::root().field("timestamp"), error)])
 }
 
 fn before_start(start: Timestamp) -> Problem {
     let detail = "The stop lies before the start of the target's open span. Nothing was kept.";
     let error = format!("It must not lie before {start}, the start of the span.");
-    Problem::new(ProblemType::StopBeforeStart, detail)
+    Problem::new(&problems::STOP_BEFORE_START, detail)
         .errors([FieldError::new(Pointer::root().field("timestamp"), error)])
 }
 

@@ -4,13 +4,14 @@ use std::borrow::Cow;
 
 use sampler_abacus::Mapping;
 use sampler_domain::{
-    EventId, Id, Measure, Measures, MeasuresError, Quantity, StartEvent, StopEvent, Target,
-    Timestamp,
+    EventId, Id, Measure, Measures, MeasuresError, Quantity, QuantityError, StartEvent, StopEvent,
+    Target, Timestamp,
 };
-use sampler_service::problem::{FieldError, Pointer, Problem, ProblemType};
+use sampler_service::problem::{FieldError, Pointer, Problem};
 use serde_json::Value;
 
 use crate::json::Json;
+use crate::problems;
 
 /// Reads a start event.
 pub(crate) fn start(body: Json<'_>) -> Result<StartEvent, Problem> {
@@ -250,7 +251,7 @@ impl<'b> Fields<'b> {
             .and_then(|value| self.id_of(|| member("measure"), value));
         let quantity = self
             .present(|| member("quantity"), quantity)
-            .and_then(|value| match Quantity::new(value.into_value()) {
+            .and_then(|value| match quantity_of(value) {
                 Ok(quantity) => Some(quantity),
                 Err(error) => {
                     self.wrong(member("quantity"), error.to_string());
@@ -271,11 +272,13 @@ impl<'b> Fields<'b> {
     }
 }
 
+fn quantity_of(value: Json<'_>) -> Result<Quantity, QuantityError> {
+    Quantity::new(value.into_value()?)
+}
+
 /// A whole number, also where it is written as `1.5e12` or `3.0`: JSON knows one kind of number.
 fn whole_number(value: &Json<'_>) -> Option<i64> {
-    let Json::Plain(value) = value else {
-        return None;
-    };
+    let value = value.as_number()?;
     if let Some(integer) = value.as_i64() {
         return Some(integer);
     }
@@ -287,5 +290,5 @@ fn whole_number(value: &Json<'_>) -> Option<i64> {
 
 fn invalid(errors: impl IntoIterator<Item = FieldError>) -> Problem {
     let detail = "The body is JSON, but not what is expected here. Nothing was kept.";
-    Problem::new(ProblemType::InvalidEvent, detail).errors(errors)
+    Problem::new(&problems::INVALID_EVENT, detail).errors(errors)
 }

@@ -4,11 +4,15 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::fmt;
+use std::ops::Range;
 
-use sampler_service::problem::{Problem, ProblemType};
+use sampler_domain::number::{self, NumberError};
+use sampler_service::problem::Problem;
+
+use crate::problems;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde_json::Value;
 use serde_json::error::Category;
+use serde_json::{Map, Value};
 
 /// The most values in one body. A value of two bytes takes a hundred in memory, so the size of a
 /// body alone is no bound on what it costs.
@@ -32,6 +36,8 @@ pub(crate) enum Json<'b> {
     Object(Members<'b>),
     /// Null, a boolean or a number.
     Plain(Value),
+    /// A number that cannot be kept as what was sent, and what is nearest to it.
+    Inexact(Box<(Value, NumberError)>),
 }
 
 /// The members of an object, in their order, no name twice.
@@ -56,16 +62,37 @@ impl Json<'_> {
     }
 
     /// The same, without the body.
-    pub(crate) fn into_value(self) -> Value {
-        match self {
+    ///
+    /// # Errors
+    /// Where it holds a number that cannot be kept as what was sent.
+    pub(crate) fn into_value(self) -> Result<Value, NumberError> {
+        Ok(match self {
             Self::Text(text) => Value::String(text.into_owned()),
-            Self::List(items) => items.into_iter().map(Self::into_value).collect(),
+            Self::List(items) => {
+                let mut values = Vec::with_capacity(items.len());
+                for item in items {
+                    values.push(item.into_value()?);
+                }
+                Value::Array(values)
+            }
             Self::Object(members) => {
-                let member =
-                    |(name, value): (Cow<'_, str>, Self)| (name.into_owned(), value.into_value());
-                Value::Object(members.into_iter().map(member).collect())
+                let mut values = Map::with_capacity(members.len());
+                for (name, member) in members {
+                    values.insert(name.into_owned(), member.into_value()?);
+                }
+                Value::Object(values)
             }
             Self::Plain(value) => value,
+            Self::Inexact(inexact) => return Err(inexact.1),
+        })
+    }
+
+    /// A number as the reader has it, whether or not it can be kept.
+    pub(crate) fn as_number(&self) -> Option<&Value> {
+        match self {
+            Self::Plain(value) => Some(value),
+            Self::Inexact(inexact) => Some(&inexact.0),
+            _ => None,
         }
     }
 }
@@ -77,16 +104,15 @@ impl Json<'_> {
 pub(crate) fn parse(bytes: &[u8]) -> Result<Json<'_>, Problem> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err(Problem::new(
-            ProblemType::MalformedJson,
+            &problems::MALFORMED_JSON,
             "The body is empty.",
         ));
     }
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let room = Cell::new(VALUES_MAX);
-    let members = EVENT_MEMBERS;
+    let reading = Reading::of(bytes);
     StrictVisitor {
-        room: &room,
-        members,
+        reading: &reading,
+        members: EVENT_MEMBERS,
     }
     .deserialize(&mut deserializer)
     .and_then(|value| deserializer.end().map(|()| value))
@@ -117,31 +143,111 @@ fn malformed(error: &serde_json::Error) -> Problem {
         error.line(),
         error.column()
     );
-    Problem::new(ProblemType::MalformedJson, detail)
+    Problem::new(&problems::MALFORMED_JSON, detail)
+}
+
+/// Where the reader of a body is.
+struct Reading<'b> {
+    body: &'b [u8],
+    /// For how many values there is still room.
+    room: Cell<usize>,
+    /// Up to where the numbers of the body were looked at as they are written, and how many have
+    /// been read since.
+    seen_to: Cell<usize>,
+    unseen: Cell<usize>,
+}
+
+impl<'b> Reading<'b> {
+    fn of(body: &'b [u8]) -> Self {
+        Self {
+            body,
+            room: Cell::new(VALUES_MAX),
+            seen_to: Cell::new(0),
+            unseen: Cell::new(0),
+        }
+    }
+
+    /// Passes over a number that was read as it is written.
+    fn pass(&self) {
+        self.unseen.set(self.unseen.get() + 1);
+    }
+
+    /// The number that was read just now, as it is written: the reader hands out what is nearest to
+    /// it. Numbers are read in their order, so it is the first behind those that were seen.
+    fn number(&self) -> &'b str {
+        let mut number = 0..self.seen_to.get();
+        for _ in 0..=self.unseen.take() {
+            number = next_number(self.body, number.end);
+        }
+        self.seen_to.set(number.end);
+        let written = self
+            .body
+            .get(number)
+            .and_then(|text| std::str::from_utf8(text).ok());
+        written.expect("a number that was read is in the body")
+    }
+}
+
+/// Where the next number is, in a body that is JSON up to there: only strings hold digits, too.
+fn next_number(body: &[u8], from: usize) -> Range<usize> {
+    let mut at = from;
+    loop {
+        match body.get(at) {
+            Some(b'"') => at = behind_string(body, at + 1),
+            Some(b'-' | b'0'..=b'9') | None => break,
+            Some(_) => at += 1,
+        }
+    }
+    let rest = body.get(at..).unwrap_or_default();
+    let is_part = |byte: &u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
+    at..at + rest.iter().take_while(|byte| is_part(byte)).count()
+}
+
+fn behind_string(body: &[u8], from: usize) -> usize {
+    let mut at = from;
+    loop {
+        match body.get(at) {
+            Some(b'\\') => at += 2,
+            Some(b'"') | None => return at + 1,
+            Some(_) => at += 1,
+        }
+    }
 }
 
 /// Reads a value in which no object has two members of one name: which of them was meant?
 #[derive(Clone, Copy)]
-struct StrictVisitor<'r> {
-    /// For how many values there is still room.
-    room: &'r Cell<usize>,
+struct StrictVisitor<'r, 'b> {
+    reading: &'r Reading<'b>,
     /// For how many members to make room if it is an object.
     members: usize,
 }
 
-impl StrictVisitor<'_> {
+impl StrictVisitor<'_, '_> {
     fn count<E: Error>(self) -> Result<(), E> {
-        let room = self
-            .room
-            .get()
-            .checked_sub(1)
-            .ok_or_else(|| E::custom(TOO_MANY))?;
-        self.room.set(room);
+        let room = &self.reading.room;
+        let left = room.get().checked_sub(1);
+        room.set(left.ok_or_else(|| E::custom(TOO_MANY))?);
         Ok(())
+    }
+
+    /// An integer, of this magnitude, that the reader has as it is written.
+    fn integer<'de>(self, value: Value, magnitude: u64) -> Json<'de> {
+        if !number::is_safe(magnitude) {
+            return self.number(value);
+        }
+        self.reading.pass();
+        Json::Plain(value)
+    }
+
+    fn number<'de>(self, value: Value) -> Json<'de> {
+        match number::read(self.reading.number()) {
+            Ok(number) => Json::Plain(Value::Number(number)),
+            Err(error) => Json::Inexact(Box::new((value, error))),
+        }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for StrictVisitor<'_> {
+impl<'de> DeserializeSeed<'de> for StrictVisitor<'_, '_> {
     type Value = Json<'de>;
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json<'de>, D::Error> {
         self.count()?;
@@ -149,7 +255,7 @@ impl<'de> DeserializeSeed<'de> for StrictVisitor<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for StrictVisitor<'_> {
+impl<'de> Visitor<'de> for StrictVisitor<'_, '_> {
     type Value = Json<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -165,15 +271,15 @@ impl<'de> Visitor<'de> for StrictVisitor<'_> {
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<Json<'de>, E> {
-        Ok(Json::Plain(Value::from(value)))
+        Ok(self.integer(Value::from(value), value.unsigned_abs()))
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<Json<'de>, E> {
-        Ok(Json::Plain(Value::from(value)))
+        Ok(self.integer(Value::from(value), value))
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Json<'de>, E> {
-        Ok(Json::Plain(Value::from(value)))
+        Ok(self.number(Value::from(value)))
     }
 
     fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Json<'de>, E> {
@@ -257,21 +363,48 @@ mod tests {
 
     fn detail(text: &str) -> String {
         let problem = parse(text.as_bytes()).unwrap_err();
-        assert_eq!(problem.kind(), ProblemType::MalformedJson);
+        assert_eq!(problem.kind(), &problems::MALFORMED_JSON);
         problem.detail().to_owned()
+    }
+
+    fn value(text: &str) -> Value {
+        parse(text.as_bytes()).unwrap().into_value().unwrap()
     }
 
     #[test]
     fn values_are_read_as_they_are_written() {
-        let text =
-            r#" {"z":[1,-2,1.0,1e2,18446744073709551615],"a":{"ü":"é\n","n":null,"t":true}} "#;
+        let text = r#" {"z":[1,-2,1.0,1e2,9007199254740992],"a":{"ü":"é\n","n":null,"t":true}} "#;
         let expected = json!({
-            "z": [1, -2, 1.0, 100.0, 18_446_744_073_709_551_615_u64],
+            "z": [1, -2, 1.0, 100.0, 9_007_199_254_740_992_u64],
             "a": {"ü": "é\n", "n": null, "t": true},
         });
-        let value = parse(text.as_bytes()).unwrap().into_value();
+        let value = value(text);
         assert_eq!(value, expected);
         assert!(value["z"][2].is_f64() && value["z"][0].is_i64());
+    }
+
+    #[test]
+    fn a_number_is_found_as_it_is_written_wherever_it_stands() {
+        let text =
+            r#"{"1":"2 \"3\\","é4":[5,6.5,{"7":8,"9":-1.25e1}],"10":11,"x":31.245270191439438}"#;
+        let expected = json!({
+            "1": "2 \"3\\", "é4": [5, 6.5, {"7": 8, "9": -12.5}], "10": 11,
+            "x": "31.245270191439438".parse::<f64>().unwrap(),
+        });
+        assert_eq!(value(text), expected);
+    }
+
+    #[test]
+    fn a_number_that_cannot_be_kept_is_said_so_by_whoever_takes_the_value() {
+        for number in [
+            "18446744073709551615",
+            "9007199254740993",
+            "100000000000000000000000001",
+        ] {
+            let text = format!(r#"[1,2.5,{{"a":{number}}}]"#);
+            let error = parse(text.as_bytes()).unwrap().into_value().unwrap_err();
+            assert_eq!(error, NumberError::Integer(number.to_owned()));
+        }
     }
 
     /// Fault 17 of the original: parse errors echoed the body.

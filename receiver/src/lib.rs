@@ -7,10 +7,12 @@
 //! decided in [`controllers`].
 
 pub mod admission;
+mod announce;
 mod body;
 pub mod controllers;
 mod event;
 mod json;
+pub mod problems;
 pub mod settings;
 
 use std::sync::Arc;
@@ -24,27 +26,22 @@ use sampler_abacus::Provisioning;
 use sampler_domain::{Policy, Slack};
 use sampler_service::environment::{Clock, Random};
 use sampler_service::security::Door;
-use sampler_store::SpanStore;
+use sampler_settings::receiver::{EventsSettings, LimitsSettings};
+use sampler_store::Events;
 
 use admission::Admission;
 
 /// How the receiver goes about it.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The longest body, in bytes, before and after it is unpacked.
-    pub max_payload: usize,
-    /// How long a client may take to send a body.
-    pub body_timeout: Duration,
-    /// Requests in flight at the most.
-    pub max_inflight: usize,
+    /// How much is taken in.
+    pub limits: LimitsSettings,
+    /// What events may be like.
+    pub events: EventsSettings,
     /// How far an event's timestamp may lie from now.
     pub slack: Slack,
     /// By which a span's first due moment is worked out.
     pub policy: Policy,
-    /// Answers 201 to an `id` seen before where only timestamp or measures differ.
-    pub lenient_repeats: bool,
-    /// Lets a span begin before the end of the target's previous one.
-    pub allow_overlap: bool,
     /// How long what the store gave no final answer to may still be carried out. Who comes back
     /// before that may be refused, and then find the event kept.
     pub unknown_for: Duration,
@@ -53,7 +50,7 @@ pub struct Options {
 /// What the receiver works with.
 pub struct Receiver {
     /// Where the spans are kept.
-    pub store: Arc<dyn SpanStore>,
+    pub store: Arc<dyn Events>,
     /// Where mappings go, if anywhere.
     pub provisioning: Option<Provisioning>,
     /// What time it is.
@@ -64,20 +61,20 @@ pub struct Receiver {
     pub options: Options,
     /// Who may come in.
     pub admission: Admission,
-    /// Whether the indexes are in place on which the answers rest.
+    /// Whether that is in place on which the answers rest.
     prepared: AtomicBool,
 }
 
 impl Receiver {
     /// A receiver that keeps nothing before it is told that the store is prepared.
     pub fn new(
-        store: Arc<dyn SpanStore>,
+        store: Arc<dyn Events>,
         provisioning: Option<Provisioning>,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
         options: Options,
     ) -> Arc<Self> {
-        let admission = Admission::new(options.max_inflight);
+        let admission = Admission::new(options.limits.inflight);
         let prepared = AtomicBool::new(false);
         Arc::new(Self {
             store,
@@ -90,7 +87,8 @@ impl Receiver {
         })
     }
 
-    /// Says that the indexes are in place: from now on events are taken.
+    /// Says that the indexes are in place, and that the workers know how old events may be: from now
+    /// on events are taken. Programs call [`prepare`](Self::prepare), which sees to the latter.
     pub fn set_prepared(&self) {
         self.prepared.store(true, Ordering::Release);
     }
@@ -103,10 +101,15 @@ impl Receiver {
     /// The routes of the API, behind `door`: whoever is to be kept out is kept out there, before a
     /// body is read.
     pub fn routes(self: Arc<Self>, door: Door) -> Router {
+        // An original takes a slash behind each, too, so clients may send one. These are addresses
+        // of their own: no path is rewritten, so what a router in front decided by it holds.
         let routes = Router::new()
             .route("/v1/events/start", post(controllers::start))
+            .route("/v1/events/start/", post(controllers::start))
             .route("/v1/events/stop", post(controllers::stop))
-            .route("/v1/mappings", post(controllers::map));
+            .route("/v1/events/stop/", post(controllers::stop))
+            .route("/v1/mappings", post(controllers::map))
+            .route("/v1/mappings/", post(controllers::map));
         let receiver = self;
         Door::guard(routes).with_state(Api { receiver, door })
     }

@@ -12,12 +12,11 @@ use sampler_service::environment::{Clock, SystemClock, SystemRandom};
 use sampler_service::health::{Health, Progress};
 use sampler_service::http::{Port, bind, serve};
 use sampler_service::lifecycle::{Stop, run_until_stopped};
+use sampler_service::metrics::Metrics;
 use sampler_service::platform::Identity;
 use sampler_service::settings::load_from_process;
 use sampler_service::telemetry;
-use sampler_store::SpanStore;
-use sampler_store_mongo::{MongoOptions, MongoStore};
-use secrecy::ExposeSecret;
+use sampler_store_mongo::MongoStore;
 
 /// What the provisioning service wants to see in a token that comes with mappings.
 const PROVISIONING_SCOPE: &str = "abacus.usage.write";
@@ -40,19 +39,28 @@ fn main() -> ExitCode {
 /// Sets everything up, then serves until told to stop, while the database is looked after.
 async fn run(settings: Settings, stop: Stop) -> anyhow::Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let store = Arc::new(MongoStore::connect(database(&settings)).await?);
+    let database = settings.database.options(PROGRAM.name);
+    let unknown_for = database.unknown_for();
+    let store = Arc::new(MongoStore::connect(database).await?);
     let receiver = Receiver::new(
         store.clone(),
         provisioning(&settings)?,
         Arc::clone(&clock),
         Arc::new(SystemRandom),
-        options(&settings),
+        Options {
+            limits: settings.limits.clone(),
+            events: settings.events.clone(),
+            slack: settings.slack,
+            policy: settings.policy.clone(),
+            unknown_for,
+        },
     );
-    let door = settings.security.door(Arc::clone(&clock))?;
-    let mut health = Health::new(clock, stop.clone());
+    let door = settings.security.door(clock)?;
+    let mut health = Health::new(stop.clone());
     if let Some(check) = settings.security.health_check()? {
         health.require_credentials(check);
     }
+    let metrics = Metrics::new(PROGRAM.name, PROGRAM.version, settings.security.metrics()?);
     let reachable = health.progress("database", settings.health.threshold);
     let asked = Arc::clone(&receiver);
     health.check("indexes", move || std::future::ready(asked.is_prepared()));
@@ -65,18 +73,23 @@ async fn run(settings: Settings, stop: Stop) -> anyhow::Result<()> {
     };
     let router = Arc::clone(&receiver)
         .routes(door.clone())
-        .merge(health.routes());
+        .merge(health.routes())
+        .merge(metrics.routes());
     let serving = serve(port, router, &stop);
     let preparing = async {
         match store.migrate_when_possible(stop.soft().cancelled()).await {
-            Ok(true) => receiver.set_prepared(),
+            Ok(true) => look_for_uuids(&store).await,
             Ok(false) => return Ok(()),
             Err(error) => {
                 stop.begin();
                 return Err(error).context("preparing the database");
             }
         }
-        watch(&store, &reachable, settings.health.threshold, &stop).await;
+        if receiver.prepare(stop.soft().cancelled()).await {
+            let announcing = stop.soft().run_until_cancelled(receiver.stay_announced());
+            let watching = watch(&store, &reachable, settings.health.threshold, &stop);
+            tokio::join!(announcing, watching);
+        }
         Ok(())
     };
     let refreshing = stop.soft().run_until_cancelled(door.keep_fresh());
@@ -90,7 +103,10 @@ async fn run(settings: Settings, stop: Stop) -> anyhow::Result<()> {
 async fn watch(store: &MongoStore, reachable: &Progress, threshold: Duration, stop: &Stop) {
     while !stop.is_stopping() {
         match store.ping().await {
-            Ok(()) => reachable.beat(),
+            Ok(()) => {
+                reachable.beat();
+                look_for_uuids(store).await;
+            }
             Err(error) => {
                 let error = anyhow::Error::from(error);
                 tracing::warn!(error = format!("{error:#}"), "the database is away");
@@ -101,42 +117,27 @@ async fn watch(store: &MongoStore, reachable: &Progress, threshold: Duration, st
     }
 }
 
-fn database(settings: &Settings) -> MongoOptions {
-    let database = &settings.database;
-    MongoOptions {
-        uri: database.uri.expose_secret().to_owned(),
-        database: database.database.clone(),
-        collection: database.collection.clone(),
-        pool_size: database.pool_size,
-        server_selection_timeout: database.server_selection_timeout,
-        operation_timeout: database.operation_timeout,
-        app_name: PROGRAM.name.to_owned(),
+/// Where that fails it is tried again with the next look at the database.
+async fn look_for_uuids(store: &MongoStore) {
+    if let Err(error) = store.look_for_uuids().await {
+        let error = anyhow::Error::from(error);
+        tracing::warn!(
+            error = format!("{error:#}"),
+            "looking for ids that are UUIDs failed"
+        );
     }
 }
 
 fn provisioning(settings: &Settings) -> anyhow::Result<Option<Provisioning>> {
-    let Some(url) = &settings.provisioning_url else {
+    let Some(url) = &settings.provisioning.url else {
         return Ok(None);
     };
     let options = AbacusOptions {
         url: url.clone(),
-        timeout: settings.provisioning_timeout,
+        timeout: settings.provisioning.timeout,
         skip_ssl_validation: settings.security.skip_ssl_validation,
-        authorities: settings.security.authorities.clone(),
+        authorities: settings.security.authorities(),
         tokens: settings.security.tokens(PROVISIONING_SCOPE)?,
     };
     Ok(Some(Provisioning::new(&options)?))
-}
-
-fn options(settings: &Settings) -> Options {
-    Options {
-        max_payload: settings.max_payload,
-        body_timeout: settings.body_timeout,
-        max_inflight: settings.max_inflight,
-        slack: settings.slack,
-        policy: settings.policy.clone(),
-        lenient_repeats: settings.lenient_repeats,
-        allow_overlap: settings.allow_overlap,
-        unknown_for: database(settings).unknown_for(),
-    }
 }

@@ -179,6 +179,15 @@ async fn the_health_check_is_for_those_with_credentials_and_the_other_two_say_no
             as_monitor(HEALTH_SECRET).await == 200
         })
         .await;
+        // What is measured is for the same.
+        let metrics = format!("{}/metrics", program.base_url());
+        assert_eq!(status(&world.http, program, "/metrics").await, 401);
+        let as_monitor = world.http.get(&metrics);
+        let as_monitor = as_monitor.basic_auth("monitor", Some(HEALTH_SECRET));
+        wait_until("a yes", PATIENCE, async || {
+            sent(as_monitor.try_clone().unwrap()).await == 200
+        })
+        .await;
         let wrong_scope = world.http.get(&url).basic_auth("sampler", Some(SECRET));
         assert_ne!(sent(wrong_scope).await, 200);
         assert_eq!(status(&world.http, program, "/healthz/live").await, 200);

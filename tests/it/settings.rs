@@ -4,11 +4,11 @@ use std::process::Output;
 
 use bson::doc;
 use sampler_testkit::build::start_event;
-use sampler_testkit::now_millis;
+use sampler_testkit::{now_millis, wait_until};
 use serde_json::json;
 use tokio::process::Command;
 
-use crate::landscape::{Landscape, until_ready};
+use crate::landscape::{Landscape, PATIENCE, until_ready};
 
 pub(crate) async fn run(program: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     let path = sampler_testkit::program::binary(program).await.unwrap();
@@ -58,22 +58,31 @@ async fn secrets_are_never_printed() {
     }
 }
 
-/// The tables are sound, and each program knows the names of the other's settings: one manifest,
-/// or one file, can serve both, and a mistyped name is still a mistake.
-#[test]
-fn each_program_knows_the_names_of_the_other() {
-    let (receiver, worker) = (
-        sampler_receiver::settings::PROGRAM,
-        sampler_worker::settings::PROGRAM,
-    );
-    for (program, other) in [(&receiver, &worker), (&worker, &receiver)] {
-        assert_eq!(program.slips(), Vec::<String>::new());
-        let of_other: Vec<&str> = other
-            .settings()
-            .filter(|setting| program.setting(setting.key).is_none())
-            .flat_map(|setting| [setting.env, setting.key])
-            .collect();
-        assert_eq!(program.foreign, of_other, "{}", program.name);
+/// A file with all settings of one program serves the other, too, and a mistyped name is still a
+/// mistake.
+#[tokio::test]
+async fn each_program_knows_the_names_of_the_other() {
+    let collector = [("COLLECTOR_URL", "http://localhost:1")];
+    let folder = tempfile::tempdir().unwrap();
+    for (program, other) in [
+        ("sampler-receiver", "sampler-worker"),
+        ("sampler-worker", "sampler-receiver"),
+    ] {
+        let defaults = run(other, &["--print-defaults"], &[]).await.stdout;
+        let path = folder.path().join(other);
+        std::fs::write(&path, &defaults).unwrap();
+        let arguments = ["--check-config", "--config", path.to_str().unwrap()];
+        let checked = run(program, &arguments, &collector).await;
+        let said = String::from_utf8(checked.stderr).unwrap();
+        assert!(checked.status.success(), "{program}: {said}");
+        std::fs::write(
+            &path,
+            [&defaults[..], b"[cleenup]\nbatch_size = 1\n"].concat(),
+        )
+        .unwrap();
+        let checked = run(program, &arguments, &collector).await;
+        let said = String::from_utf8(checked.stderr).unwrap();
+        assert!(said.contains("cleenup.batch_size"), "{program}: {said}");
     }
 }
 
@@ -225,4 +234,45 @@ async fn options_of_the_address_that_do_not_count_are_logged() {
         assert_eq!(options, ["maxPoolSize", "socketTimeoutMS"]);
         assert_eq!(lines[0]["instead"], "SAMPLER_DB_POOL_SIZE");
     }
+}
+
+/// Each program's settings fit each other; those of the two together do not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retention_that_is_too_short_for_a_receiver_is_told_and_made_up_for() {
+    let landscape = Landscape::new("retention").await;
+    let receiver = landscape
+        .receiver()
+        .env("SAMPLER_SLACK_PAST_INTERVAL", "2160h")
+        .start()
+        .await
+        .unwrap();
+    until_ready(&landscape.http, &receiver).await;
+    let day = 86_400_000;
+    for (instance, days) in [("kept", 80), ("removed", 95)] {
+        let ended = now_millis() - days * day;
+        let id = format!("start {instance}");
+        let span = bson::doc! {
+            "target": {
+                "organization_id": "o", "space_id": "s", "consumer_id": "c", "resource_id": "r",
+                "plan_id": "p", "resource_instance_id": instance, "correlation_id": instance,
+            },
+            "measured_usage": [], "start": ended, "end": ended, "start_dedup_id": id,
+            "processing": {
+                "complete": true, "version": 3,
+                "last_interval": { "start": ended, "end": ended },
+                "planned_interval": bson::Bson::Null,
+            },
+        };
+        landscape.spans().await.insert_one(span).await.unwrap();
+    }
+    let worker = landscape.worker().start().await.unwrap();
+    let spans = landscape.spans().await;
+    wait_until("the older span is removed", PATIENCE, async || {
+        spans.count_documents(doc! {}).await.unwrap() == 1
+    })
+    .await;
+    let kept = doc! { "start_dedup_id": "start kept" };
+    assert_eq!(spans.count_documents(kept).await.unwrap(), 1);
+    let told = |line: &String| line.contains("SAMPLER_RETENTION") && line.contains("kept_ms");
+    assert!(worker.lines().iter().any(told), "{:?}", worker.lines());
 }

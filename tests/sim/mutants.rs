@@ -70,6 +70,43 @@ fn completing_too_early_is_found() {
     assert_found(Mutant::CompletesTooEarly, 20, &["count upstream, and"]);
 }
 
+#[test]
+fn believing_a_refusal_after_a_lost_command_is_found() {
+    assert_found(
+        Mutant::BelievesRefusals,
+        300,
+        &["and is kept now", "and was refused now"],
+    );
+}
+
+#[test]
+fn a_command_that_may_come_at_any_time_is_found() {
+    assert_found(Mutant::NoTimeLimit, 300, &["is kept", "has it"]);
+}
+
+#[test]
+fn a_stop_without_a_correlation_id_is_found() {
+    assert_found(
+        Mutant::StopsWithoutCorrelationId,
+        300,
+        &["is kept 2 times", "is kept now"],
+    );
+}
+
+#[test]
+fn one_date_that_decides_is_found() {
+    assert_found(Mutant::OneDateDecides, 300, &["was put aside"]);
+}
+
+#[test]
+fn retries_by_a_clock_of_its_own_are_found() {
+    assert_found(
+        Mutant::RetriesByItsOwnClock,
+        300,
+        &["was put aside", "not all spans get complete"],
+    );
+}
+
 /// A failing run is made short enough to be read.
 #[test]
 fn a_failing_seed_is_made_short() {

@@ -11,23 +11,28 @@ mod gate;
 mod housekeeping;
 mod process;
 mod search;
+mod turn;
 
 pub mod settings;
 pub mod shadow;
 mod share;
+mod time;
 
 use std::sync::Arc;
 
-use sampler_abacus::Collector;
-use sampler_domain::{Backoff, Policy, Timestamp};
+use sampler_abacus::{Collector, Pace};
+use sampler_domain::{Policy, Timestamp};
 use sampler_service::environment::{Clock, Random};
-use sampler_store::SpanStore;
+use sampler_settings::worker::{AbacusSettings, CleanupSettings, ProcessingSettings};
+use sampler_store::{Membership, Upkeep, Work};
 use std::time::Duration;
 
 pub use beat::{Beat, NoBeat};
 use gate::Gate;
 use share::Share;
+pub use time::Time;
 use tokio_util::sync::CancellationToken;
+use turn::Waiting;
 
 /// How the worker goes about it.
 #[derive(Clone, Debug)]
@@ -36,39 +41,28 @@ pub struct Options {
     pub name: String,
     /// How spans are sampled.
     pub policy: Policy,
-    /// How long a span waits after a failure.
-    pub backoff: Backoff,
-    /// How long into a month Abacus takes usages for the one before, ms.
-    pub month_slack: i64,
-    /// Usages in flight at the most; fewer where Abacus does not bear so many.
-    pub posts: usize,
-    /// Spans that are driven at once, at the most: more than usages in flight, because a span
-    /// waits for the store as well.
-    pub spans: usize,
-    /// Spans looked up at once, at the most.
-    pub process_batch: usize,
-    /// The pause after a look that found nothing new.
-    pub process_interval: Duration,
-    /// Spans removed at once, at the most.
-    pub cleanup_batch: usize,
-    /// The pause after a clean-up that found less than a batch.
-    pub cleanup_interval: Duration,
-    /// How long complete spans are kept after their end, ms.
-    pub retention: i64,
-    /// The pause between two looks for what an original Sampler wrote.
-    pub adopt_interval: Duration,
-    /// The pause between two heartbeats.
-    pub heartbeat_interval: Duration,
+    /// How usages are delivered.
+    pub abacus: AbacusSettings,
+    /// How due spans are found and driven.
+    pub processing: ProcessingSettings,
+    /// How complete spans are removed.
+    pub cleanup: CleanupSettings,
+    /// How often clocks are compared with Abacus while nothing is posted.
+    pub clock_interval: Duration,
 }
 
 /// What the worker works with.
 #[derive(Clone)]
 pub struct Parts {
-    /// Where the spans are.
-    pub store: Arc<dyn SpanStore>,
+    /// Where the spans are that are due.
+    pub work: Arc<dyn Work>,
+    /// Where they are looked after.
+    pub upkeep: Arc<dyn Upkeep>,
+    /// Where the workers are known.
+    pub membership: Arc<dyn Membership>,
     /// Where the usages go.
     pub collector: Arc<dyn Collector>,
-    /// What time it is.
+    /// The clock of this machine.
     pub clock: Arc<dyn Clock>,
     /// Chance, for waits.
     pub random: Arc<dyn Random>,
@@ -86,6 +80,10 @@ pub struct Worker {
     gate: Gate,
     /// The partitions that this worker looks after.
     share: Share,
+    /// What time it is for all that is decided.
+    time: Arc<Time>,
+    /// The found spans that wait for a slot.
+    waiting: Waiting,
     /// Take nothing new on.
     stop: CancellationToken,
 }
@@ -93,12 +91,18 @@ pub struct Worker {
 impl Worker {
     /// A worker that takes nothing new on once `stop` is cancelled.
     pub fn new(parts: Parts, options: Options, stop: CancellationToken) -> Arc<Self> {
-        let gate = Gate::new(options.posts);
+        let gate = Gate::new(options.abacus.concurrency);
+        let pace = Pace {
+            usual: options.clock_interval,
+        };
+        let time = Time::new(Arc::clone(&parts.clock), pace);
         Arc::new(Self {
             parts,
             options,
             gate,
             share: Share::default(),
+            time,
+            waiting: Waiting::default(),
             stop,
         })
     }
@@ -107,6 +111,7 @@ impl Worker {
     pub async fn run(self: &Arc<Self>) {
         tokio::join!(
             self.keep_registered(),
+            self.keep_time(),
             self.process(),
             self.clean_up(),
             self.adopt(),
@@ -114,13 +119,16 @@ impl Worker {
         self.leave().await;
     }
 
-    /// What time it is for sampling: never later than Abacus has it, as far as is known. It puts
-    /// aside usages that lie after its today, and what it has put aside is not billed.
+    /// What this worker takes for the time, and what it knows of Abacus's clock.
+    pub fn time(&self) -> Arc<Time> {
+        Arc::clone(&self.time)
+    }
+
+    /// What time it is for all that is decided: never later than Abacus has it, as far as that is
+    /// beyond doubt. It puts aside usages that lie after its today, and what it has put aside is
+    /// not billed.
     fn now(&self) -> Timestamp {
-        self.parts
-            .clock
-            .now()
-            .plus(-self.parts.collector.clock_ahead())
+        self.time.now()
     }
 
     /// Pauses; ends early when the worker is told to stop.

@@ -39,14 +39,14 @@ impl Worker {
     pub(crate) async fn keep_registered(&self) {
         while !self.stop.is_cancelled() {
             self.register().await;
-            self.pause(self.options.heartbeat_interval).await;
+            self.pause(self.options.processing.heartbeat_interval).await;
         }
     }
 
     /// One heartbeat. Where it fails the share stays as it was: two workers that look after the
     /// same span do each other no harm.
     async fn register(&self) {
-        match self.parts.store.heartbeat(&self.options.name).await {
+        match self.parts.membership.heartbeat(&self.options.name).await {
             Ok(workers) => {
                 let partitions = partitions_of(&self.options.name, &workers);
                 let count = partitions.len();
@@ -67,7 +67,7 @@ impl Worker {
 
     /// Leaves its partitions to the others at once.
     pub(crate) async fn leave(&self) {
-        if let Err(error) = self.parts.store.leave(&self.options.name).await {
+        if let Err(error) = self.parts.membership.leave(&self.options.name).await {
             let error = anyhow::Error::from(error);
             warn!(
                 error = format!("{error:#}"),

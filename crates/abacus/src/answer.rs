@@ -36,17 +36,46 @@ const WAIT_DEFAULT: Duration = Duration::from_secs(5);
 /// not stop billing for a day.
 const WAIT_MAX: Duration = Duration::from_hours(1);
 
-/// The table: what a status means. `now` is for a `Retry-After` that is a date; `body` is what the
-/// answer held, shortened, for the operator.
+/// The rest of an answer that is not 202: a slip in the address of the collector, most likely.
+const NOT_THE_COLLECTOR: &str = "COLLECTOR_URL seems to lead to something that is not Abacus's \
+                                 collector (a login page or a catch-all route)";
+
+/// What an answer consists of, as far as it decides.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Parts<'a> {
+    /// Its status.
+    pub status: u16,
+    /// Its header `Retry-After`.
+    pub retry_after: Option<&'a str>,
+    /// The start of its body, for the operator.
+    pub body: &'a str,
+}
+
+/// The table: what a status means. `now` is for a `Retry-After` that is a date: the date of the
+/// answer itself, where it has one.
 ///
-/// 409 is an answer for a usage that is there already; Abacus itself never gives it, but what may
-/// stand in front of it does.
-pub fn answer_of(status: u16, retry_after: Option<&str>, body: &str, now: Timestamp) -> Answer {
-    let after = retry_after.and_then(|text| wait(text, now));
+/// Abacus accepts with 202 and with nothing else: whatever answers 200 or redirects is not its
+/// collector, and a usage that it "took" would never be billed. Abacus never answers 409; gateways
+/// may, for a usage that is there already. Whether there is such a one, `accept_conflict` says.
+pub fn answer_of(parts: Parts<'_>, now: Timestamp, accept_conflict: bool) -> Answer {
+    let Parts { status, body, .. } = parts;
+    let after = parts.retry_after.and_then(|text| wait(text, now));
     match status {
-        200..=299 | 409 => Answer::Accepted,
+        202 => Answer::Accepted,
+        409 if accept_conflict => Answer::Accepted,
+        409 => Answer::Refused {
+            error: format!(
+                "{}: Abacus itself never answers so; if a gateway answers repeats with it, set \
+                 SAMPLER_ACCEPT_CONFLICT",
+                describe(status, body)
+            ),
+        },
         429 => Answer::Wait {
             after: after.unwrap_or(WAIT_DEFAULT),
+        },
+        200..=399 => Answer::TryAgain {
+            after,
+            error: format!("Abacus answered {status}, not 202: {NOT_THE_COLLECTOR}"),
         },
         // 401 and 403 say something of us, not of the usage: it is as good as before.
         401 | 403 | 500..=599 => Answer::TryAgain {
@@ -68,15 +97,11 @@ fn describe(status: u16, body: &str) -> String {
     }
 }
 
-/// How far `sent_at`, our time when a request was sent, lies beyond any moment at which the answer
-/// can have been dated so (`Date` counts whole seconds), in ms; 0 where it does not.
-pub fn clock_ahead(sent_at: Timestamp, date: &str) -> Option<i64> {
-    let date = httpdate::parse_http_date(date.trim()).ok()?;
+/// Reads a `Date`; none where it is no moment that we count.
+pub fn date(text: &str) -> Option<Timestamp> {
+    let date = httpdate::parse_http_date(text.trim()).ok()?;
     let since_epoch = date.duration_since(UNIX_EPOCH).ok()?;
-    let latest = i64::try_from(since_epoch.as_millis())
-        .ok()?
-        .saturating_add(1_000);
-    Some((sent_at.as_millis() - latest).max(0))
+    Timestamp::new(i64::try_from(since_epoch.as_millis()).ok()?).ok()
 }
 
 /// Reads a `Retry-After`: seconds, or a date (RFC 9110, section 10.2.3).
@@ -98,8 +123,17 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::clamped(1_773_144_000_000); // Tue, 10 Mar 2026 12:00:00 GMT
 
-    fn kind(status: u16) -> &'static str {
-        match answer_of(status, None, "", NOW) {
+    fn answer(status: u16, retry_after: Option<&str>, body: &str) -> Answer {
+        let parts = Parts {
+            status,
+            retry_after,
+            body,
+        };
+        answer_of(parts, NOW, false)
+    }
+
+    fn kind(answer: &Answer) -> &'static str {
+        match answer {
             Answer::Accepted => "accepted",
             Answer::Wait { .. } => "wait",
             Answer::TryAgain { .. } => "try again",
@@ -109,39 +143,57 @@ mod tests {
 
     #[test]
     fn every_status_has_a_meaning() {
-        for (status, meaning) in [
-            (200, "accepted"),
-            (201, "accepted"),
-            (202, "accepted"),
-            (204, "accepted"),
-            (301, "refused"),
-            (304, "refused"),
-            (400, "refused"),
-            (401, "try again"),
-            (403, "try again"),
-            (404, "refused"),
-            (409, "accepted"),
-            (413, "refused"),
-            (422, "refused"),
-            (429, "wait"),
-            (451, "refused"),
-            (500, "try again"),
-            (502, "try again"),
-            (503, "try again"),
-            (504, "try again"),
-        ] {
-            assert_eq!(kind(status), meaning, "{status}");
+        let expected = |status: u16| match status {
+            202 => "accepted",
+            429 => "wait",
+            200..=399 | 401 | 403 | 500..=599 => "try again",
+            _ => "refused",
+        };
+        for status in 200..600 {
+            let answer = answer(status, None, "");
+            assert_eq!(kind(&answer), expected(status), "{status}");
         }
+    }
+
+    /// A catch-all route or a login page "billed" everything.
+    #[test]
+    fn what_is_neither_202_nor_an_error_says_what_is_wrong_with_the_address() {
+        for status in [200, 201, 204, 301, 302, 304, 307] {
+            let Answer::TryAgain { error, .. } = answer(status, None, "<html>Log in</html>") else {
+                panic!("{status}");
+            };
+            let begin = format!("Abacus answered {status}, not 202: COLLECTOR_URL seems to lead");
+            assert!(error.starts_with(&begin), "{error}");
+            assert!(
+                !error.contains('\n') && !error.contains("<html>"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_409_is_accepted_only_where_a_setting_says_so() {
+        let Answer::Refused { error } = answer(409, None, "there already") else {
+            panic!("refused");
+        };
+        assert!(error.contains("SAMPLER_ACCEPT_CONFLICT"), "{error}");
+        let conflict = Parts {
+            status: 409,
+            ..Parts::default()
+        };
+        assert_eq!(answer_of(conflict, NOW, true), Answer::Accepted);
+        let elsewhere = Parts {
+            status: 200,
+            ..Parts::default()
+        };
+        assert_eq!(kind(&answer_of(elsewhere, NOW, true)), "try again");
     }
 
     /// Fault 9 of the original: 451 was logged once, and the interval counted as done.
     #[test]
     fn fault_9_451_is_refused_and_kept() {
         let error = "Abacus answered 451: licence".to_owned();
-        assert_eq!(
-            answer_of(451, None, " licence\n", NOW),
-            Answer::Refused { error }
-        );
+        assert_eq!(answer(451, None, " licence\n"), Answer::Refused { error });
     }
 
     /// Fault 16 of the original: a `Retry-After` that is a date was read as 0.
@@ -162,29 +214,28 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_is_ahead_only_beyond_doubt() {
-        let ahead = |date: &str| clock_ahead(NOW, date);
-        assert_eq!(ahead("Tue, 10 Mar 2026 11:59:00 GMT"), Some(59_000));
-        assert_eq!(ahead("Tue, 10 Mar 2026 11:59:59 GMT"), Some(0));
-        assert_eq!(ahead("Tue, 10 Mar 2026 12:30:00 GMT"), Some(0));
-        assert_eq!(ahead("yesterday"), None);
+    fn a_date_is_a_moment_or_none() {
+        assert_eq!(date("Tue, 10 Mar 2026 12:00:00 GMT"), Some(NOW));
+        for nonsense in ["", "yesterday", "Tue, 10 Mar 1926 12:00:00 GMT"] {
+            assert_eq!(date(nonsense), None, "{nonsense:?}");
+        }
     }
 
     #[test]
     fn a_wait_always_has_a_length() {
         assert_eq!(
-            answer_of(429, None, "", NOW),
+            answer(429, None, ""),
             Answer::Wait {
                 after: WAIT_DEFAULT
             }
         );
         let after = Duration::from_secs(9);
-        assert_eq!(answer_of(429, Some("9"), "", NOW), Answer::Wait { after });
+        assert_eq!(answer(429, Some("9"), ""), Answer::Wait { after });
         let error = "Abacus answered 503".to_owned();
         let again = Answer::TryAgain {
             after: Some(after),
             error,
         };
-        assert_eq!(answer_of(503, Some("9"), "", NOW), again);
+        assert_eq!(answer(503, Some("9"), ""), again);
     }
 }

@@ -1,43 +1,61 @@
 //! The collector, which takes usages.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use reqwest::Response;
-use reqwest::header::{CONTENT_TYPE, DATE, RETRY_AFTER};
+use reqwest::header::{CONNECTION, CONTENT_TYPE, DATE, HeaderName, RETRY_AFTER};
 use sampler_domain::{Timestamp, Usage};
-use tracing::{info, warn};
 use url::Url;
 
-use crate::answer::{Answer, answer_of, clock_ahead};
+use crate::answer::{Answer, Parts, answer_of, date};
 use crate::http::{AbacusOptions, Caller, ClientError, join};
 
 /// What is kept of the body of an answer, in bytes.
 const BODY_LEN_MAX: usize = 512;
 
-/// A clock that is ahead by less is not worth a line in the log, ms.
-const AHEAD_TOLERATED: i64 = 5_000;
+/// How long Abacus is waited for when it is only asked what time it is.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What an answer says of the time on the other side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dated {
+    /// There was no answer.
+    NoAnswer,
+    /// There was an answer, without a date that can be read.
+    Undated,
+    /// It was written at this moment, to the second.
+    At(Timestamp),
+}
+
+/// What came of posting a usage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Posted {
+    /// What it means for the usage.
+    pub answer: Answer,
+    /// When it was answered, by the clock of the other side.
+    pub dated: Dated,
+}
 
 /// Where usages go. Posting the same usage again is always safe: Abacus recognises it.
 #[async_trait]
 pub trait Collector: Send + Sync + 'static {
-    /// Posts a usage; answers within a time limit, whatever the other side does.
-    async fn post(&self, usage: &Usage, now: Timestamp) -> Answer;
+    /// Posts a usage; answers within a time limit, whatever the other side does. `now` is what a
+    /// date in an answer is held against that has no date of its own.
+    async fn post(&self, usage: &Usage, now: Timestamp) -> Posted;
 
-    /// How far our clock is ahead of Abacus's, in ms, as far as is known. Abacus puts aside what
-    /// lies after its own today, so nobody may take a moment for past before it does.
-    fn clock_ahead(&self) -> i64 {
-        0
-    }
+    /// Asks for nothing but the time, within a time limit.
+    async fn probe(&self) -> Dated;
 }
 
 /// The collector over HTTP.
 #[derive(Clone, Debug)]
 pub struct HttpCollector {
     caller: Caller,
+    base: Url,
     url: Url,
-    ahead: Arc<AtomicI64>,
+    probe_timeout: Duration,
+    accept_conflict: bool,
 }
 
 impl HttpCollector {
@@ -49,15 +67,24 @@ impl HttpCollector {
         let url = join(&options.url, &["v1", "metering", "collected", "usage"]);
         Ok(Self {
             caller: Caller::new(options)?,
+            base: options.url.clone(),
             url,
-            ahead: Arc::default(),
+            probe_timeout: options.timeout.min(PROBE_TIMEOUT),
+            accept_conflict: false,
         })
+    }
+
+    /// Whether 409 counts as accepted: for gateways that answer repeats with it.
+    #[must_use]
+    pub fn accept_conflict(mut self, accept: bool) -> Self {
+        self.accept_conflict = accept;
+        self
     }
 }
 
 #[async_trait]
 impl Collector for HttpCollector {
-    async fn post(&self, usage: &Usage, now: Timestamp) -> Answer {
+    async fn post(&self, usage: &Usage, now: Timestamp) -> Posted {
         let body = serde_json::to_vec(usage).expect("ids, numbers and JSON values serialise");
         let request = self
             .caller
@@ -66,50 +93,58 @@ impl Collector for HttpCollector {
             .body(body);
         match self.caller.send(request).await {
             Ok(response) => {
-                self.compare_clocks(&response, now);
-                read(response, now).await
+                let dated = dated(&response);
+                let now = match dated {
+                    Dated::At(date) => date,
+                    Dated::NoAnswer | Dated::Undated => now,
+                };
+                let answer = self.read(response, now).await;
+                Posted { answer, dated }
             }
-            Err(error) => Answer::TryAgain { after: None, error },
+            Err(error) => Posted {
+                answer: Answer::TryAgain { after: None, error },
+                dated: Dated::NoAnswer,
+            },
         }
     }
 
-    fn clock_ahead(&self) -> i64 {
-        self.ahead.load(Ordering::Relaxed)
+    /// Any answer will do, so no token is needed. The connection is closed afterwards: one that is
+    /// kept would ask the same gateway again and again, and that one may be the one that is wrong.
+    async fn probe(&self) -> Dated {
+        let request = self
+            .caller
+            .get(self.base.clone())
+            .timeout(self.probe_timeout)
+            .header(CONNECTION, "close");
+        match request.send().await {
+            Ok(response) => dated(&response),
+            Err(_) => Dated::NoAnswer,
+        }
     }
 }
 
 impl HttpCollector {
-    /// Takes note of how far our clock is ahead; says so when it begins or ends to matter.
-    fn compare_clocks(&self, response: &Response, sent_at: Timestamp) {
-        let date = response
-            .headers()
-            .get(DATE)
-            .and_then(|value| value.to_str().ok());
-        let Some(ahead) = date.and_then(|date| clock_ahead(sent_at, date)) else {
-            return;
+    /// Reads an answer to its end, so that the connection can be used again.
+    async fn read(&self, response: Response, now: Timestamp) -> Answer {
+        let retry_after = header(&response, &RETRY_AFTER).map(str::to_owned);
+        let status = response.status().as_u16();
+        let body = read_start(response).await;
+        let parts = Parts {
+            status,
+            retry_after: retry_after.as_deref(),
+            body: &body,
         };
-        let before = self.ahead.swap(ahead, Ordering::Relaxed);
-        if ahead >= AHEAD_TOLERATED && before < AHEAD_TOLERATED {
-            warn!(
-                ahead_ms = ahead,
-                "the clock of this machine is ahead of Abacus's"
-            );
-        } else if ahead < AHEAD_TOLERATED && before >= AHEAD_TOLERATED {
-            info!("the clock of this machine is no longer ahead of Abacus's");
-        }
+        answer_of(parts, now, self.accept_conflict)
     }
 }
 
-/// Reads an answer to its end, so that the connection can be used again.
-async fn read(response: Response, now: Timestamp) -> Answer {
-    let status = response.status().as_u16();
-    let retry_after = response
-        .headers()
-        .get(RETRY_AFTER)
-        .and_then(|value| value.to_str().ok());
-    let retry_after = retry_after.map(str::to_owned);
-    let body = read_start(response).await;
-    answer_of(status, retry_after.as_deref(), &body, now)
+fn dated(response: &Response) -> Dated {
+    let date = header(response, &DATE).and_then(date);
+    date.map_or(Dated::Undated, Dated::At)
+}
+
+fn header<'a>(response: &'a Response, name: &HeaderName) -> Option<&'a str> {
+    response.headers().get(name)?.to_str().ok()
 }
 
 /// The start of the body. The status alone decides, so a body that breaks off does not matter.

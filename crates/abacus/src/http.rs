@@ -61,6 +61,11 @@ impl Caller {
         self.client.post(url)
     }
 
+    /// A request without a token, for what is open to all.
+    pub(crate) fn get(&self, url: Url) -> RequestBuilder {
+        self.client.get(url)
+    }
+
     /// Sends a request. Where its token is refused it is sent once more with a new one: tokens can
     /// be revoked, and keys be changed, before their time. The error is one for the log.
     pub(crate) async fn send(&self, request: RequestBuilder) -> Result<Response, String> {

@@ -7,7 +7,7 @@ use mongodb::Collection;
 use sampler_domain::{
     Id, Measure, Measures, Quantity, Span, SpanId, StartEvent, Target, Timestamp,
 };
-use sampler_store::{NewSpan, SpanStore, Started};
+use sampler_store::{Events, NewSpan, Started};
 use sampler_store_mongo::MongoStore;
 use serde_json::Value;
 

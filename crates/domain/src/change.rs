@@ -32,7 +32,12 @@ pub enum Change {
         due_at: Timestamp,
     },
     /// Notes that the planned interval could not be delivered.
-    Failed(Failure),
+    Failed {
+        /// Why, and when it is to be tried again.
+        failure: Failure,
+        /// How often it has failed by now.
+        attempts: u32,
+    },
 }
 
 /// What follows an execution, decided in the same change.
@@ -73,7 +78,7 @@ impl Change {
             Self::Plan { due_at, .. }
             | Self::Executed { due_at, .. }
             | Self::Postpone { due_at } => Some(*due_at),
-            Self::Failed(failure) => Some(failure.retry_at),
+            Self::Failed { failure, .. } => Some(failure.retry_at),
             Self::Complete => None,
         }
     }
@@ -83,7 +88,7 @@ impl Change {
         match self {
             Self::Plan { .. } => false,
             Self::Executed { next, .. } => !matches!(next, Next::Planned(_)),
-            Self::Complete | Self::Postpone { .. } | Self::Failed(_) => true,
+            Self::Complete | Self::Postpone { .. } | Self::Failed { .. } => true,
         }
     }
 }
@@ -111,7 +116,7 @@ impl Span {
                 processing.version += 1;
             }
             Change::Postpone { .. } => {}
-            Change::Failed(_) => processing.attempts += 1,
+            Change::Failed { attempts, .. } => processing.attempts = *attempts,
         }
         span
     }

@@ -76,7 +76,10 @@ impl Driver {
     pub fn next(&self, now: Timestamp, policy: &Policy) -> Action {
         match &self.state {
             State::Deciding => self.decide(now, policy),
-            State::Failed(failure) => Action::Change(Change::Failed(failure.clone())),
+            State::Failed(failure) => Action::Change(Change::Failed {
+                failure: failure.clone(),
+                attempts: self.span.processing.attempts + 1,
+            }),
             State::Lost => Action::Reread,
             State::Done => Action::Done,
         }

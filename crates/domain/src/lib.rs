@@ -16,6 +16,7 @@ pub mod granularity;
 pub mod id;
 pub mod interval;
 pub mod measure;
+pub mod number;
 pub mod partition;
 pub mod policy;
 pub mod span;

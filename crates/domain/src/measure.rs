@@ -6,6 +6,7 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::number::{self, NumberError};
 use crate::{Id, IdError};
 
 /// The measure that sampling appends to each usage, in milliseconds (section 5.1 of the paper).
@@ -13,7 +14,7 @@ pub const DURATION: &str = "duration";
 
 /// A quantity as the provider gave it: a number, a string, an object or a list.
 ///
-/// An integer stays an integer. A number is one that `i64` or a finite `f64` holds.
+/// Numbers are what was sent (see [`number`]): integers up to 2^53, and doubles.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Quantity(Value);
@@ -24,9 +25,9 @@ pub enum QuantityError {
     /// `null` or a boolean, which Abacus refuses.
     #[error("must be a number, a string, an object or a list")]
     Kind,
-    /// A number that neither `i64` nor a finite `f64` holds.
-    #[error("holds a number that neither a 64-bit integer nor a double can hold: {0}")]
-    Number(String),
+    /// A number that cannot be kept as what was sent.
+    #[error(transparent)]
+    Number(#[from] NumberError),
     /// Lists and objects within each other beyond [`Quantity::DEPTH_MAX`].
     #[error("must not be nested deeper than {max} levels", max = Quantity::DEPTH_MAX)]
     Depth,
@@ -68,12 +69,13 @@ impl Quantity {
     }
 }
 
-/// Checks a value all the way down; an integer beyond `i64` becomes the double that equals it.
+/// Checks a value all the way down; an integer beyond 2^53 becomes the double that equals it.
 fn check(value: &mut Value, depth: usize) -> Result<(), QuantityError> {
     match value {
         Value::Number(number) => {
-            if number.as_i64().is_none() {
-                *value = Value::from(exact_double(number)?);
+            let integer = number.as_i64().map(i64::unsigned_abs).or(number.as_u64());
+            if integer.is_some_and(|magnitude| !number::is_safe(magnitude)) {
+                *value = Value::Number(number::read(&number.to_string())?);
             }
             Ok(())
         }
@@ -91,30 +93,13 @@ fn check(value: &mut Value, depth: usize) -> Result<(), QuantityError> {
     }
 }
 
-/// The finite double that equals the number.
-fn exact_double(number: &serde_json::Number) -> Result<f64, QuantityError> {
-    let refused = || QuantityError::Number(number.to_string());
-    let double = number
-        .as_f64()
-        .filter(|double| double.is_finite())
-        .ok_or_else(refused)?;
-    match number.as_u64() {
-        // The lossy way there and back shows whether the double holds the integer.
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "u64 fits u128"
-        )]
-        Some(integer) if double as u128 != u128::from(integer) => Err(refused()),
-        _ => Ok(double),
-    }
-}
-
 fn same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => match (left.as_i64(), right.as_i64()) {
             (Some(left), Some(right)) => left == right,
-            _ => left.as_f64() == right.as_f64(),
+            (Some(integer), None) => right.as_f64().is_some_and(|it| equals(it, integer)),
+            (None, Some(integer)) => left.as_f64().is_some_and(|it| equals(it, integer)),
+            (None, None) => left.as_f64() == right.as_f64(),
         },
         (Value::Array(left), Value::Array(right)) => {
             left.len() == right.len() && left.iter().zip(right).all(|(l, r)| same(l, r))
@@ -127,6 +112,17 @@ fn same(left: &Value, right: &Value) -> bool {
         }
         _ => left == right,
     }
+}
+
+/// Whether a double is this very integer: one that a document holds since before may lie between
+/// two doubles.
+fn equals(double: f64, integer: i64) -> bool {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "held at the limits of i128, where no i64 is"
+    )]
+    let whole = double as i128;
+    double.fract() == 0.0 && whole == i128::from(integer)
 }
 
 /// A named quantity.
@@ -228,7 +224,7 @@ mod tests {
     fn a_quantity_is_kept_as_given() {
         for text in [
             "3",
-            "-9223372036854775808",
+            "-9007199254740992",
             "0.5",
             "\"x\"",
             "[1,null,true]",
@@ -247,12 +243,27 @@ mod tests {
     }
 
     #[test]
-    fn a_number_beyond_both_types_is_refused_at_any_depth() {
-        assert!(Quantity::new(json!(18_446_744_073_709_551_615_u64)).is_err());
-        assert!(Quantity::new(json!({"a": [18_446_744_073_709_551_615_u64]})).is_err());
-        let kept = Quantity::new(json!(9_223_372_036_854_775_808_u64)).unwrap();
-        assert_eq!(kept.as_json().as_f64(), Some(9_223_372_036_854_775_808.0));
-        assert!(kept.as_json().is_f64());
+    fn an_integer_that_no_double_holds_is_refused_at_any_depth() {
+        for integer in [
+            json!(9_007_199_254_740_993_i64),
+            json!(u64::MAX),
+            json!(i64::MAX),
+        ] {
+            assert!(Quantity::new(integer.clone()).is_err());
+            assert!(Quantity::new(json!({"a": [integer]})).is_err());
+        }
+        for (integer, double) in [
+            (
+                json!(9_223_372_036_854_775_808_u64),
+                9_223_372_036_854_775_808.0,
+            ),
+            (json!(i64::MIN), -9_223_372_036_854_775_808.0),
+            (json!(9_007_199_254_740_994_i64), 9_007_199_254_740_994.0),
+        ] {
+            let kept = Quantity::new(integer).unwrap();
+            assert!(kept.as_json().is_f64());
+            assert_eq!(kept.as_json().as_f64(), Some(double));
+        }
     }
 
     #[test]
@@ -283,6 +294,14 @@ mod tests {
         assert!(!same(
             json!(9_007_199_254_740_993_i64),
             json!(9_007_199_254_740_992_i64)
+        ));
+        assert!(same(
+            json!(9_007_199_254_740_994_i64),
+            json!(9_007_199_254_740_994.0)
+        ));
+        assert!(!same(
+            json!(9_007_199_254_740_995_i64),
+            json!(9_007_199_254_740_996.0)
         ));
         assert!(!same(json!(1), json!("1")));
     }

@@ -57,6 +57,22 @@ impl ClosingMonth {
         (now.since(end) <= slack).then_some(Self { start, end, due_by })
     }
 
+    /// When a span is due again that gives its slot back at `now`. One that goes on within this
+    /// month stands behind all that fell due for it and have not had a turn since it ended, and
+    /// before everything else; any other stands behind what is due for this month.
+    pub fn put_back_at(self, now: Timestamp, goes_on_within: bool) -> Timestamp {
+        if goes_on_within {
+            now.min(self.last_due_at())
+        } else {
+            now.max(self.last_due_at().plus(1))
+        }
+    }
+
+    /// The last moment at which something is due for this month, apart from what failed.
+    pub fn last_due_at(self) -> Timestamp {
+        self.due_by.plus(1)
+    }
+
     /// Whether a span that is sampled to `moment` goes on within this month.
     pub fn holds(self, moment: Timestamp) -> bool {
         self.start <= moment && moment < self.end
@@ -131,6 +147,23 @@ mod tests {
         assert_eq!(
             ClosingMonth::at(at("2026-03-01T00:10:00.001Z"), 600_000, 30_000),
             None
+        );
+    }
+
+    #[test]
+    fn what_gives_its_slot_back_stands_behind_what_fell_due() {
+        let now = at("2026-03-01T00:05:00Z");
+        let closing = ClosingMonth::at(now, 600_000, 30_000).unwrap();
+        assert_eq!(
+            closing.put_back_at(now, true),
+            at("2026-03-01T00:00:30.001Z")
+        );
+        assert_eq!(closing.put_back_at(now, false), now);
+        let early = at("2026-03-01T00:00:10Z");
+        assert_eq!(closing.put_back_at(early, true), early);
+        assert_eq!(
+            closing.put_back_at(early, false),
+            at("2026-03-01T00:00:30.002Z")
         );
     }
 

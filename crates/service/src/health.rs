@@ -4,7 +4,9 @@
 //! where it hangs, and *checks*, which ask something whenever somebody wants to know. Both are
 //! looked at anew each time, so health that was lost comes back by itself.
 //!
-//! - `GET /healthcheck` is `{"healthy":true}`, or a problem that names the probes that fail. Where
+//! *Warnings* tell of what somebody should look after though the program is well.
+//!
+//! - `GET /healthcheck` is `{"healthy":true}`, with the names of `warnings` where there are any, or a problem that names the probes that fail. Where
 //!   [`Health::require_credentials`] says so, it is for those who show some.
 //! - `GET /healthz/live` needs nothing but a program that still answers: only its failure is a
 //!   reason to start the program anew.
@@ -14,7 +16,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Json;
@@ -24,14 +26,13 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::HeaderMap;
 use sampler_oauth::BasicCheck;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
-use crate::environment::Clock;
 use crate::lifecycle::Stop;
-use crate::problem::{Problem, ProblemType};
+use crate::problem::{Problem, kinds};
 use crate::security::credentials;
 
 /// How long a check may take before it counts as failed.
@@ -40,11 +41,14 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 /// All probes of a program. Clones are the same, as of the moment of cloning.
 #[derive(Clone)]
 pub struct Health {
-    clock: Arc<dyn Clock>,
     stop: Stop,
     probes: Vec<(&'static str, Probe)>,
+    warnings: Vec<(&'static str, Warning)>,
     door: Option<Arc<BasicCheck>>,
 }
+
+/// Says whether there is something to look after.
+type Warning = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Something that tells whether it is well.
 #[derive(Clone)]
@@ -55,11 +59,11 @@ enum Probe {
 
 impl Health {
     /// A program that is well as long as nothing else is said.
-    pub fn new(clock: Arc<dyn Clock>, stop: Stop) -> Self {
+    pub fn new(stop: Stop) -> Self {
         Self {
-            clock,
             stop,
             probes: Vec::new(),
+            warnings: Vec::new(),
             door: None,
         }
     }
@@ -72,13 +76,11 @@ impl Health {
     /// Adds a probe that is well for `threshold` after each beat of what is returned, and after
     /// now. The name is for the answers.
     pub fn progress(&mut self, name: &'static str, threshold: Duration) -> Progress {
-        let threshold = i64::try_from(threshold.as_millis()).unwrap_or(i64::MAX);
         let progress = Progress {
-            clock: self.clock.clone(),
+            began: Instant::now(),
             last: Arc::default(),
             threshold,
         };
-        progress.beat();
         self.probes.push((name, Probe::Progress(progress.clone())));
         progress
     }
@@ -97,6 +99,22 @@ impl Health {
             running: Mutex::new(None),
         };
         self.probes.push((name, Probe::Check(Arc::new(check))));
+    }
+
+    /// Adds a warning, which stands wherever `check` yields true. It does not make the program
+    /// unhealthy.
+    pub fn warning(
+        &mut self,
+        name: &'static str,
+        check: impl Fn() -> bool + Send + Sync + 'static,
+    ) {
+        self.warnings.push((name, Arc::new(check)));
+    }
+
+    /// The names of the warnings that stand.
+    fn standing(&self) -> Vec<&'static str> {
+        let standing = self.warnings.iter().filter(|(_, stands)| stands());
+        standing.map(|(name, _)| *name).collect()
     }
 
     /// The names of the probes that fail.
@@ -125,23 +143,26 @@ impl Health {
     }
 }
 
-/// Reports the progress of something that shall never hang. Clones are the same.
+/// Reports the progress of something that must never hang. Clones are the same. It goes by a clock
+/// that does not step: a correction of the machine's clock is no standstill, and hides none.
 #[derive(Clone)]
 pub struct Progress {
-    clock: Arc<dyn Clock>,
-    last: Arc<AtomicI64>,
-    threshold: i64,
+    began: Instant,
+    /// When it went on last, in ms since it began.
+    last: Arc<AtomicU64>,
+    threshold: Duration,
 }
 
 impl Progress {
     /// It goes on.
     pub fn beat(&self) {
-        self.last
-            .store(self.clock.now().as_millis(), Ordering::Relaxed);
+        let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last.store(now, Ordering::Relaxed);
     }
 
     fn is_recent(&self) -> bool {
-        self.clock.now().as_millis() - self.last.load(Ordering::Relaxed) <= self.threshold
+        let last = Duration::from_millis(self.last.load(Ordering::Relaxed));
+        self.began.elapsed().saturating_sub(last) <= self.threshold
     }
 }
 
@@ -176,8 +197,16 @@ async fn healthcheck(State(health): State<Health>, headers: HeaderMap) -> Respon
         return problem.into_response();
     }
     match unhealthy(&health).await {
-        None => Json(json!({"healthy": true})).into_response(),
+        None => Json(healthy(&health.standing())).into_response(),
         Some(problem) => problem.into_response(),
+    }
+}
+
+/// Exactly what the original answers, where there is nothing else to tell.
+fn healthy(warnings: &[&str]) -> Value {
+    match warnings {
+        [] => json!({"healthy": true}),
+        warnings => json!({"healthy": true, "warnings": warnings}),
     }
 }
 
@@ -188,13 +217,13 @@ async fn live() -> Response {
 async fn ready(State(health): State<Health>) -> Response {
     if health.stop.is_stopping() {
         let detail = "The program was asked to stop and takes in nothing new.";
-        return Problem::new(ProblemType::ShuttingDown, detail).into_response();
+        return Problem::new(&kinds::SHUTTING_DOWN, detail).into_response();
     }
     if health.failing().await.is_empty() {
         return Json(json!({"status": "ready"})).into_response();
     }
     let detail = "The program is not well. The health check says more.";
-    Problem::new(ProblemType::Unhealthy, detail).into_response()
+    Problem::new(&kinds::UNHEALTHY, detail).into_response()
 }
 
 async fn unhealthy(health: &Health) -> Option<Problem> {
@@ -203,7 +232,7 @@ async fn unhealthy(health: &Health) -> Option<Problem> {
         return None;
     }
     let detail = format!("These are not well: {}.", failing.join(", "));
-    let problem = Problem::new(ProblemType::Unhealthy, detail);
+    let problem = Problem::new(&kinds::UNHEALTHY, detail);
     Some(problem.member("healthy", false).member("probes", failing))
 }
 
@@ -214,31 +243,13 @@ mod tests {
     use axum::body::Body;
     use http::Request;
     use http_body_util::BodyExt;
-    use sampler_domain::Timestamp;
-    use serde_json::Value;
+    use tokio::time::advance;
     use tower::ServiceExt;
 
     use super::*;
 
-    /// A clock that is set by hand.
-    #[derive(Default)]
-    struct Hand(AtomicI64);
-
-    impl Hand {
-        fn forward(&self, millis: i64) {
-            self.0.fetch_add(millis, Ordering::Relaxed);
-        }
-    }
-
-    impl Clock for Hand {
-        fn now(&self) -> Timestamp {
-            Timestamp::clamped(self.0.load(Ordering::Relaxed))
-        }
-    }
-
-    fn healthy() -> (Health, Arc<Hand>) {
-        let clock = Arc::new(Hand::default());
-        (Health::new(clock.clone(), Stop::new()), clock)
+    fn healthy() -> Health {
+        Health::new(Stop::new())
     }
 
     async fn ask(health: &Health, path: &str) -> (u16, Value) {
@@ -251,7 +262,7 @@ mod tests {
 
     #[tokio::test]
     async fn answers_as_the_original_does_where_all_is_well() {
-        let (mut health, _) = healthy();
+        let mut health = healthy();
         let _progress = health.progress("planning", Duration::from_mins(1));
         health.check("database", async || true);
         assert_eq!(
@@ -269,17 +280,32 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_warning_is_told_and_fails_nothing() {
+        let mut health = healthy();
+        let stands = Arc::new(AtomicBool::new(true));
+        let asked = stands.clone();
+        health.warning("clock", move || asked.load(Ordering::Relaxed));
+        let told = json!({"healthy": true, "warnings": ["clock"]});
+        assert_eq!(ask(&health, "/healthcheck").await, (200, told));
+        assert_eq!(ask(&health, "/healthz/ready").await.0, 200);
+        stands.store(false, Ordering::Relaxed);
+        let nothing = json!({"healthy": true});
+        assert_eq!(ask(&health, "/healthcheck").await, (200, nothing));
+    }
+
+    /// Paused, tokio's clock goes by hand. The clock of the machine has no say: it may step.
+    #[tokio::test(start_paused = true)]
     async fn stale_progress_fails_and_recovers_with_the_next_beat() {
-        let (mut health, clock) = healthy();
+        let mut health = healthy();
         let progress = health.progress("planning", Duration::from_mins(1));
         let _other = health.progress("cleaning", Duration::from_mins(10));
-        clock.forward(60_000);
+        advance(Duration::from_mins(1)).await;
         assert_eq!(
             ask(&health, "/healthcheck").await.0,
             200,
             "the threshold itself is well"
         );
-        clock.forward(1);
+        advance(Duration::from_millis(1)).await;
         let (status, problem) = ask(&health, "/healthcheck").await;
         assert_eq!(status, 503);
         assert_eq!(problem["type"], "urn:sampler:problem:unhealthy");
@@ -293,7 +319,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_check_is_asked_each_time() {
-        let (mut health, _) = healthy();
+        let mut health = healthy();
         let well = Arc::new(AtomicBool::new(false));
         let answer = well.clone();
         health.check("database", move || {
@@ -309,7 +335,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_check_that_hangs_fails_and_is_neither_given_up_nor_doubled() {
-        let (mut health, _) = healthy();
+        let mut health = healthy();
         let (started, finished) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let counters = (started.clone(), finished.clone());
         health.check("database", move || {
@@ -333,14 +359,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_check_that_panics_fails() {
-        let (mut health, _) = healthy();
+        let mut health = healthy();
         health.check("database", async || panic!("on purpose"));
         assert_eq!(health.failing().await, ["database"]);
     }
 
     #[tokio::test]
     async fn who_was_asked_to_stop_is_not_ready_but_well() {
-        let (health, _) = healthy();
+        let health = healthy();
         health.stop.begin();
         let (status, problem) = ask(&health, "/healthz/ready").await;
         assert_eq!(status, 503);

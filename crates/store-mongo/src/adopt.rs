@@ -1,14 +1,21 @@
 //! Taking in what an original Sampler writes, before and after we came.
+//!
+//! Documents that cannot be taken in stay where they are, so each search goes on behind them.
 
-use bson::{Bson, Document, RawDocumentBuf, doc};
+use bson::raw::{RawDocument, RawDocumentBuf};
+use bson::{Bson, Document, doc, rawdoc};
 use sampler_domain::{Policy, Timestamp, next_step};
 use sampler_store::StoreError;
-use tokio::time::Instant;
 use tracing::error;
 
 use crate::MongoStore;
-use crate::call::hint;
-use crate::document::{moment, partition, read};
+use crate::call::take;
+use crate::document::{has_failed, moment, partition, read_moment};
+use crate::unreadable::{Identity, Statement, change_each, decoded, name_of, span_in};
+
+/// What documents are told of as that are in the way.
+const STARTS: &str = "starts of an original";
+const STOPS: &str = "stops of an original";
 
 impl MongoStore {
     /// Gives spans that an original receiver started what we need to find them.
@@ -20,65 +27,126 @@ impl MongoStore {
     ) -> Result<u64, StoreError> {
         // No partition, whatever is due: a stop of ours may have set that already.
         let filter = doc! { "processing.complete": false, "processing.partition": Bson::Null };
-        let options = self.link.find_options(limit, doc! {}, "search_due");
-        let strangers = self.found(filter, options).await?;
-        if strangers.is_empty() {
-            return Ok(0);
-        }
-        let statements: Result<Vec<RawDocumentBuf>, _> = strangers
-            .iter()
-            .map(|found| RawDocumentBuf::try_from(&adoption(found, policy, now)))
-            .collect();
-        let statements = statements.map_err(|error| StoreError::Refused(Box::new(error)))?;
-        let link = self.link.clone();
-        let send_by = Instant::now() + link.patience();
-        let update = async move { link.update(&statements, send_by).await };
-        Ok(self.link.run(update).await?.modified)
+        let adoption = |raw: &RawDocument| adoption(raw, policy, now);
+        self.change_found(STARTS, (filter, "search_due"), limit, adoption)
+            .await
     }
 
     /// Makes spans due that an original receiver stopped: it sets the end, but does not know that
     /// the moment at which the span is due changes with it. Spans that wait after a failure are
     /// left to their wait.
-    pub(crate) async fn notice_stops(&self, now: Timestamp) -> Result<u64, StoreError> {
+    pub(crate) async fn notice_stops(
+        &self,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<u64, StoreError> {
         let due_by = doc! { "$max": ["$end", moment(now)] };
         let filter = doc! {
             "processing.complete": false,
             "end_is_set": true,
-            "processing.attempts": { "$in": [Bson::Null, Bson::Int32(0)] },
-            "$expr": { "$gt": ["$processing.due_at", due_by] },
+            // Numbers alone, and not all of those: what cannot be read is left as it is.
+            "end": { "$gte": 0 },
+            "$expr": { "$and": [
+                { "$gt": ["$processing.due_at", due_by] },
+                { "$not": [has_failed()] },
+            ] },
         };
-        let update = vec![doc! { "$set": { "processing.due_at": "$end" } }];
-        let spans = self.link.spans.clone();
-        let call = async move {
-            spans
-                .update_many(filter, update)
-                .hint(hint("search_end_is_set"))
-                .await
-        };
-        Ok(self.link.run(call).await?.modified_count)
+        self.change_found(STOPS, (filter, "search_end_is_set"), limit, notice)
+            .await
+    }
+
+    /// Changes up to `limit` of the documents that a search finds, each by a statement of its own;
+    /// says how many.
+    async fn change_found(
+        &self,
+        of: &'static str,
+        (filter, index): (Document, &str),
+        limit: usize,
+        change: impl Fn(&RawDocument) -> Option<RawDocumentBuf>,
+    ) -> Result<u64, StoreError> {
+        let mut options = self.link.find_options(limit, doc! {}, index);
+        options.limit = None;
+        let mut cursor = Some(self.cursor(filter, options).await?);
+        let mut changed: u64 = 0;
+        while let Some(open) = cursor.take() {
+            let missing = limit - usize::try_from(changed).unwrap_or(limit).min(limit);
+            let (documents, rest) = self.link.run(take(open, missing)).await?;
+            let statement = |raw: RawDocumentBuf| {
+                let name = name_of(&raw);
+                let statement = (!self.link.told.knows(of, &name)).then(|| change(&raw));
+                statement.map(|statement| (name, statement))
+            };
+            let mut statements = Vec::new();
+            for (name, statement) in documents.into_iter().filter_map(statement) {
+                match statement {
+                    Some(statement) => statements.push(Statement { name, statement }),
+                    None => self.leave(of, &name, &"it cannot be read"),
+                }
+            }
+            changed += self.change_all(of, &statements).await?;
+            cursor = rest.filter(|_| changed < limit as u64);
+        }
+        Ok(changed)
+    }
+
+    /// Makes the changes that can be made; says how many.
+    async fn change_all(
+        &self,
+        of: &'static str,
+        statements: &[Statement],
+    ) -> Result<u64, StoreError> {
+        if statements.is_empty() {
+            return Ok(0);
+        }
+        let written = change_each(&self.link, statements).await?;
+        for (place, fault) in &written.failed {
+            self.leave(of, &statements[*place].name, fault);
+        }
+        Ok(written.modified)
+    }
+
+    /// Tells, once in a while, of a document that is left as it is.
+    fn leave(&self, of: &'static str, name: &str, problem: &dyn std::fmt::Display) {
+        if self.link.told.is_news(of, name) {
+            error!(span.id = %name, error = %problem, "a document is left out of the {of}");
+        }
     }
 }
 
 /// The statement that takes in one document, unless somebody else did.
-fn adoption(found: &Document, policy: &Policy, now: Timestamp) -> Document {
-    let id = found.get("_id").cloned().unwrap_or(Bson::Null);
-    let (partition, due_at) = match read(found) {
+fn adoption(found: &RawDocument, policy: &Policy, now: Timestamp) -> Option<RawDocumentBuf> {
+    let (partition, due_at) = match span_in(found) {
         Ok(span) => (
             partition(&span.target),
             next_step(&span, now, policy).due_at(now),
         ),
-        // Any partition: whoever looks after it says what is wrong, each time that it is due.
-        Err(problem) => {
-            error!(span.id = %id, error = %problem, "a span of an original cannot be read");
-            (Bson::Int32(0), now)
-        }
+        // Any partition: the search that finds it there says what is wrong, and sets it aside.
+        Err(_) => (Bson::Int32(0), now),
     };
-    doc! {
-        "q": { "_id": id, "processing.partition": Bson::Null },
-        "u": {
-            "$set": { "processing.partition": partition },
-            // Not later than a stop of ours has set it to meanwhile.
-            "$min": { "processing.due_at": moment(due_at) },
-        },
+    let update = doc! {
+        "$set": { "processing.partition": partition },
+        // Not later than a stop of ours has set it to meanwhile.
+        "$min": { "processing.due_at": moment(due_at) },
+    };
+    let mut condition = Identity::of(found)?.filter();
+    condition.append(
+        bson::raw::cstr!("processing.partition"),
+        bson::RawBson::Null,
+    );
+    Some(rawdoc! { "q": condition, "u": RawDocumentBuf::try_from(&update).ok()? })
+}
+
+/// The statement that makes one span due by its end, unless it is due otherwise by now.
+fn notice(found: &RawDocument) -> Option<RawDocumentBuf> {
+    let document = decoded(found).ok()?;
+    let due_at = document.get_document("processing").ok()?.get("due_at")?;
+    let end = moment(read_moment(&document, "end").ok()?);
+    let condition = doc! { "end": &end, "processing.due_at": due_at };
+    let mut filter = Identity::of(found)?.filter();
+    for element in RawDocumentBuf::try_from(&condition).ok()?.iter_elements() {
+        let element = element.ok()?;
+        filter.append(element.key(), element.value().ok()?);
     }
+    let update = doc! { "$set": { "processing.due_at": end } };
+    Some(rawdoc! { "q": filter, "u": RawDocumentBuf::try_from(&update).ok()? })
 }

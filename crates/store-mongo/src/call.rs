@@ -8,14 +8,14 @@
 use std::error::Error as _;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bson::raw::RawDocumentBuf;
 use bson::{Bson, Document, doc};
-use futures_util::TryStreamExt;
 use mongodb::error::{Error, ErrorKind, WriteFailure};
 use mongodb::options::{FindOptions, Hint};
-use mongodb::{Collection, Database};
+use mongodb::{Collection, Cursor, Database};
 use sampler_store::StoreError;
 use sampler_store::group::{CommandFailure, Outcome, Verdict, store_error, verdicts};
 use serde::ser::SerializeMap;
@@ -24,6 +24,7 @@ use tokio::time::Instant;
 
 use crate::codes::{DUPLICATE_KEY, is_lost_behind_router, is_of_the_moment};
 use crate::document::Unreadable;
+use crate::unreadable::Told;
 
 /// Documents that the server sends at once: all that a look asks for.
 const BATCH_SIZE: u32 = 1_024;
@@ -46,6 +47,10 @@ pub(crate) struct Link {
     pub(crate) linearizable: Collection<Document>,
     /// The longest time that the server may take for one operation.
     pub(crate) time_limit: Duration,
+    /// Documents that were told of because nobody can read them.
+    pub(crate) told: Arc<Told>,
+    /// Whether ids of events are kept as UUID binaries.
+    pub(crate) has_uuids: Arc<AtomicBool>,
 }
 
 /// How a call ended that did not succeed.
@@ -75,7 +80,7 @@ pub(crate) enum Fault {
 }
 
 /// What the server says of an `insert` or `update` command.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Written {
     /// How many documents were inserted, or how many statements found or made theirs.
     pub(crate) matched: usize,
@@ -137,10 +142,9 @@ impl Link {
         &self,
         filter: Document,
         options: FindOptions,
-    ) -> Result<Vec<Document>, Fault> {
+    ) -> Result<Vec<RawDocumentBuf>, Fault> {
         let found = self.spans.find(filter).with_options(options).await;
-        let found = found?.try_collect().await;
-        Ok(found?)
+        Ok(all(found?).await?)
     }
 
     /// The documents that match by an index, as no other primary can know better: what an answer
@@ -149,11 +153,10 @@ impl Link {
         &self,
         filter: Document,
         index: &str,
-    ) -> Result<Vec<Document>, Fault> {
+    ) -> Result<Vec<RawDocumentBuf>, Fault> {
         let found = self.linearizable.find(filter).hint(hint(index));
         let found = found.batch_size(BATCH_SIZE).max_time(self.time_limit).await;
-        let found = found?.try_collect().await;
-        Ok(found?)
+        Ok(all(found?).await?)
     }
 
     /// Inserts documents with one command, each whatever becomes of the others.
@@ -208,6 +211,27 @@ impl Link {
         let answer = self.database.run_command(doc! { "ping": 1 }).await;
         Ok(answer.map(drop)?)
     }
+}
+
+/// All documents of a cursor as the server sent them: one that cannot be decoded is no reason to
+/// lose the others.
+async fn all(cursor: Cursor<Document>) -> Result<Vec<RawDocumentBuf>, Error> {
+    Ok(take(cursor, usize::MAX).await?.0)
+}
+
+/// Takes so many documents off a cursor, and says where to go on, unless that is the end.
+pub(crate) async fn take(
+    mut cursor: Cursor<Document>,
+    count: usize,
+) -> Result<(Vec<RawDocumentBuf>, Option<Cursor<Document>>), Error> {
+    let mut documents = Vec::new();
+    while documents.len() < count {
+        if !cursor.advance().await? {
+            return Ok((documents, None));
+        }
+        documents.push(cursor.current().to_owned());
+    }
+    Ok((documents, Some(cursor)))
 }
 
 /// An `insert` or `update` command.

@@ -62,7 +62,7 @@ impl ChangeOfSpan {
     }
 
     /// What a look at the span says; nothing where the change can still be made.
-    fn seen(&self, document: &Document) -> Seen<Changed> {
+    fn seen(&self, document: &RawDocumentBuf) -> Seen<Changed> {
         let processing = document.get_document("processing");
         let last = processing.and_then(|processing| processing.get_object_id("last_change_id"));
         if last.is_ok_and(|last| last == self.id) {
@@ -122,7 +122,7 @@ fn update(before: &Span, change: &Change, now: Timestamp) -> Update {
             update.set.insert("processing.complete", true);
         }
         Change::Postpone { .. } => {}
-        Change::Failed(failure) => update.failure(failure),
+        Change::Failed { failure, attempts } => update.failure(before, failure, *attempts),
     }
     update
 }
@@ -147,14 +147,21 @@ impl Update {
             self.set.insert("processing.complete", true);
         }
         // Whatever was read: a failure that another worker noted since leaves the version alone.
-        self.unset = doc! { "processing.attempts": "", "processing.last_error": "" };
+        self.unset = doc! {
+            "processing.attempts": "",
+            "processing.failed_version": "",
+            "processing.last_error": "",
+        };
     }
 
-    fn failure(&mut self, failure: &Failure) {
+    /// The count belongs to the version: an original leaves it behind when it executes the interval.
+    fn failure(&mut self, before: &Span, failure: &Failure, attempts: u32) {
         let message: String = failure.error.chars().take(ERROR_LEN_MAX).collect();
         let error = doc! { "at": moment(failure.at), "message": message };
+        let version = before.processing.version;
+        self.set.insert("processing.failed_version", version);
         self.set.insert("processing.last_error", error);
-        self.inc.insert("processing.attempts", 1);
+        self.set.insert("processing.attempts", i64::from(attempts));
     }
 }
 

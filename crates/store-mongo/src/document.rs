@@ -4,7 +4,7 @@
 use bson::oid::ObjectId;
 use bson::raw::RawDocumentBuf;
 use bson::spec::BinarySubtype;
-use bson::{Bson, Document, doc};
+use bson::{Binary, Bson, Document, doc};
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
     Id, Interval, Measure, Measures, Planned, Processing, Quantity, Span, SpanId, Target, Timestamp,
@@ -28,7 +28,7 @@ pub(crate) struct Unreadable {
     problem: String,
 }
 
-fn unreadable(member: &str, problem: impl Into<String>) -> Unreadable {
+pub(crate) fn unreadable(member: &str, problem: impl Into<String>) -> Unreadable {
     Unreadable {
         member: member.to_owned(),
         problem: problem.into(),
@@ -228,6 +228,7 @@ fn to_json(bson: &Bson) -> Value {
 /// The span that a document holds, whoever wrote it.
 pub(crate) fn read(document: &Document) -> Result<Span, Unreadable> {
     let processing = member(document, "processing")?;
+    let version = read_integer(processing, "version")?;
     Ok(Span {
         id: id_from_bson(document.get("_id"))?,
         target: read_target(member(document, "target")?)?,
@@ -240,10 +241,46 @@ pub(crate) fn read(document: &Document) -> Result<Span, Unreadable> {
             complete: processing.get_bool("complete").unwrap_or(false),
             last: read_interval(member(processing, "last_interval")?)?,
             planned: read_planned(processing)?,
-            version: read_integer(processing, "version")?,
-            attempts: read_integer(processing, "attempts")
-                .map_or(0, |attempts| u32::try_from(attempts).unwrap_or(0)),
+            version,
+            attempts: read_attempts(processing, version),
         },
+    })
+}
+
+/// How often the planned interval has failed. An original that executes it leaves our count behind;
+/// it grows the version, and what failed at another version is not what is planned now. Spans that
+/// failed before that version was kept count as they always did.
+fn read_attempts(processing: &Document, version: i64) -> u32 {
+    let failed_version = read_integer(processing, "failed_version").unwrap_or(version);
+    let attempts = read_integer(processing, "attempts").unwrap_or(0);
+    if failed_version == version {
+        u32::try_from(attempts).unwrap_or(0)
+    } else {
+        0
+    }
+}
+
+/// The condition, as an expression, that a span has failed and not been executed since: the same as
+/// a count of attempts that is read to be more than none.
+pub(crate) fn has_failed() -> Document {
+    let failed_version = doc! { "$ifNull": ["$processing.failed_version", "$processing.version"] };
+    doc! { "$and": [
+        { "$isNumber": "$processing.attempts" },
+        { "$gt": ["$processing.attempts", 0] },
+        { "$eq": [failed_version, "$processing.version"] },
+    ] }
+}
+
+/// An id as the UUID binary that some drivers keep, if it is a UUID in the form in which
+/// [`read_event_id`] gives it back.
+pub(crate) fn as_uuid(id: &str) -> Option<Bson> {
+    let uuid = Uuid::try_parse(id).ok()?;
+    let is_canonical = uuid.hyphenated().to_string() == id;
+    is_canonical.then(|| {
+        Bson::Binary(Binary {
+            subtype: BinarySubtype::Uuid,
+            bytes: uuid.as_bytes().to_vec(),
+        })
     })
 }
 
@@ -288,7 +325,7 @@ fn read_measures(document: &Document) -> Result<Measures, Unreadable> {
         .ok_or_else(|| unreadable("measured_usage", "holds something that is no measure"))
 }
 
-fn read_event_id(document: &Document, name: &str) -> Option<Id> {
+pub(crate) fn read_event_id(document: &Document, name: &str) -> Option<Id> {
     match document.get(name)? {
         Bson::String(text) if !text.is_empty() => Some(Id::from_store(text.clone())),
         Bson::Binary(binary) if binary.subtype == BinarySubtype::Uuid => {
@@ -336,7 +373,7 @@ fn read_optional_moment(document: &Document, name: &str) -> Result<Option<Timest
 }
 
 /// A whole number in any of the types that it may have been written as.
-fn read_integer(document: &Document, name: &str) -> Result<i64, Unreadable> {
+pub(crate) fn read_integer(document: &Document, name: &str) -> Result<i64, Unreadable> {
     match document.get(name) {
         Some(Bson::Int32(integer)) => Ok(i64::from(*integer)),
         Some(Bson::Int64(integer)) => Ok(*integer),
@@ -348,5 +385,59 @@ fn read_integer(document: &Document, name: &str) -> Result<i64, Unreadable> {
             Ok(*double as i64)
         }
         _ => Err(unreadable(name, "is not a whole number")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sampler_domain::number;
+
+    /// The text of a number, as a usage has it that was made from what is kept of it.
+    fn posted(text: &str) -> (Bson, String) {
+        let number = number::read(text).expect("a number that can be kept");
+        let quantity = Quantity::new(Value::Number(number)).expect("a quantity");
+        let document = doc! { "quantity": to_bson(quantity.as_json()) };
+        let bytes = document.to_vec().expect("a document");
+        let kept = Document::from_reader(&*bytes).expect("what was written");
+        let kept = kept.get("quantity").expect("it is there");
+        (kept.clone(), to_json(kept).to_string())
+    }
+
+    #[test]
+    fn doubles_are_posted_bit_for_bit_as_they_were_sent() {
+        let mut bits = 0_u64;
+        for _ in 0..100_000 {
+            bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let double = f64::from_bits(bits ^ (bits >> 29));
+            if double.is_finite() {
+                let (kept, text) = posted(&format!("{double:e}"));
+                assert_eq!(kept.as_f64().map(f64::to_bits), Some(double.to_bits()));
+                assert_eq!(text.parse().map(f64::to_bits), Ok(double.to_bits()));
+            }
+        }
+    }
+
+    /// An original's driver reads an int64 beyond 2^53 as an object, which its worker posts as a
+    /// text; a double it reads as the number that it is.
+    #[test]
+    fn integers_are_kept_as_ones_that_every_worker_posts_alike() {
+        for text in ["512", "9007199254740992", "-9007199254740992"] {
+            let (kept, posted) = posted(text);
+            assert!(matches!(kept, Bson::Int64(_)), "{kept}");
+            assert_eq!(posted, text);
+        }
+        for text in [
+            "9007199254740994",
+            "-9223372036854775808",
+            "10000000000000000000000",
+        ] {
+            let (kept, posted) = posted(text);
+            assert!(matches!(kept, Bson::Double(_)), "{kept}");
+            assert_eq!(posted.parse::<f64>(), text.parse(), "{posted}");
+        }
+        // What is kept since before stays what it is.
+        let kept = to_json(&Bson::Int64(9_007_199_254_740_993));
+        assert_eq!(kept.to_string(), "9007199254740993");
     }
 }

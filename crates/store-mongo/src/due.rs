@@ -7,21 +7,18 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use bson::raw::RawDocumentBuf;
 use bson::{Bson, Document, doc};
 use futures_util::stream::{self, StreamExt};
 use mongodb::Cursor;
-use mongodb::error::Error;
 use mongodb::options::FindOptions;
 use sampler_domain::{Span, Timestamp};
 use sampler_store::{DuePages, DueQuery, StoreError};
-use tracing::error;
 
 use crate::MongoStore;
-use crate::call::{Fault, Link, hint};
-use crate::document::{Unreadable, moment, read};
-
-/// How long a document that cannot be read is left alone, ms.
-const UNREADABLE_WAIT: i64 = 3_600_000;
+use crate::call::{Fault, Link, hint, take};
+use crate::document::{has_failed, moment};
+use crate::unreadable::{set_aside, span_in};
 
 /// What the server may spend on all pages of a range. We wait for none of them longer than for any
 /// other operation.
@@ -69,18 +66,19 @@ impl Search {
         let Some(documents) = self.documents().await? else {
             return Ok(None);
         };
-        let mut spans = Vec::with_capacity(documents.len());
+        let (mut spans, mut unreadable) = (Vec::with_capacity(documents.len()), Vec::new());
         for document in documents {
-            match read(&document) {
+            match span_in(&document) {
                 Ok(span) => spans.push(span),
-                Err(error) => set_aside(&self.link, &document, &error, self.now).await?,
+                Err(problem) => unreadable.push((document, problem)),
             }
         }
+        set_aside(&self.link, unreadable, self.now).await;
         Ok(Some(spans))
     }
 
     /// The next documents, of the range that the search is in or of one behind it.
-    async fn documents(&mut self) -> Result<Option<Vec<Document>>, Fault> {
+    async fn documents(&mut self) -> Result<Option<Vec<RawDocumentBuf>>, Fault> {
         loop {
             let cursor = match self.cursor.take() {
                 Some(cursor) => cursor,
@@ -111,43 +109,6 @@ async fn open(link: &Link, range: Range, page: usize) -> Result<Cursor<Document>
     link.run(find).await
 }
 
-/// A document that nobody can read stays as it is, says why, and blocks nobody.
-async fn set_aside(
-    link: &Link,
-    document: &Document,
-    problem: &Unreadable,
-    now: Timestamp,
-) -> Result<(), Fault> {
-    let id = document.get("_id").cloned().unwrap_or(Bson::Null);
-    error!(span.id = %id, error = %problem, "a span cannot be read and is not sampled");
-    let set = doc! {
-        "processing.due_at": moment(now.plus(UNREADABLE_WAIT)),
-        "processing.last_error": { "at": moment(now), "message": problem.to_string() },
-    };
-    let spans = link.spans.clone();
-    let update = async move {
-        spans
-            .update_one(doc! { "_id": id }, doc! { "$set": set })
-            .await
-    };
-    link.run(update).await.map(drop)
-}
-
-/// Takes so many documents off a cursor, and says where to go on, unless that is the end.
-async fn take(
-    mut cursor: Cursor<Document>,
-    count: usize,
-) -> Result<(Vec<Document>, Option<Cursor<Document>>), Error> {
-    let mut documents = Vec::with_capacity(count);
-    while documents.len() < count {
-        if !cursor.advance().await? {
-            return Ok((documents, None));
-        }
-        documents.push(cursor.deserialize_current()?);
-    }
-    Ok((documents, Some(cursor)))
-}
-
 /// The ranges to look through one after the other, by urgency (see [`DueQuery::urgency`]); the
 /// last class is two ranges.
 fn ranges(query: &DueQuery) -> VecDeque<Range> {
@@ -169,11 +130,12 @@ fn ranges(query: &DueQuery) -> VecDeque<Range> {
         return VecDeque::from([by_due_at(due(doc! { "$lte": now }))]);
     };
     let start = moment(closing.start);
-    let in_time = doc! { "$gte": &start, "$lte": moment(closing.due_by.min(query.now)) };
-    let after = doc! { "$gt": moment(closing.due_by), "$lte": now };
+    let in_time = doc! { "$gte": &start, "$lte": moment(closing.last_due_at().min(query.now)) };
+    let after = doc! { "$gt": moment(closing.last_due_at()), "$lte": now };
     let put_off = doc! {
         "processing.attempts": { "$gt": 0 },
         "processing.last_interval.end": { "$gte": &start, "$lt": moment(closing.end) },
+        "$expr": has_failed(),
     };
     let mut failed = due(after.clone());
     failed.extend(put_off.clone());

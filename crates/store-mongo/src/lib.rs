@@ -2,8 +2,9 @@
 //! that the collection of an original Sampler can be taken over in place, while it runs.
 //!
 //! What we add to a document: `processing.due_at`, when it next needs a worker;
-//! `processing.partition`, which workers look after it; `processing.attempts` and
-//! `processing.last_error`, why its planned interval could not be delivered;
+//! `processing.partition`, which workers look after it; `processing.attempts`,
+//! `processing.failed_version` and `processing.last_error`, why its planned interval could not be
+//! delivered;
 //! `processing.last_change_id`, by which a worker knows its own change. Nothing changes the meaning
 //! of a field of the original.
 //!
@@ -19,25 +20,30 @@ mod due;
 mod look;
 mod migrate;
 mod sampling;
+mod slack;
 mod starts;
 mod stops;
+mod unreadable;
 mod workers;
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bson::Document;
+use bson::{Document, doc};
 use mongodb::options::{
     Acknowledgment, ClientOptions, CollectionOptions, ReadConcern, ReadPreference,
     SelectionCriteria, WriteConcern,
 };
 use mongodb::{Client, Collection};
-use sampler_domain::{EventId, Planned, Policy, Span, SpanId, Timestamp};
+use sampler_domain::{Change, Changed, EventId, Policy, Span, SpanId, Timestamp};
 use sampler_store::group::Group;
 use sampler_store::{
-    Adopted, Changed, DuePages, DueQuery, Failure, NewSpan, NewStop, Next, Page, SpanPages,
-    SpanStore, Started, Stopped, StoreError,
+    Adopted, DuePages, DueQuery, Events, Membership, NewSpan, NewStop, Page, Reading, Started,
+    Stopped, StoreError, Upkeep, Work,
 };
+use tracing::info;
 
 use call::Link;
 use changes::Changes;
@@ -85,6 +91,7 @@ pub struct ConnectError(String);
 pub struct MongoStore {
     link: Link,
     workers: Collection<Document>,
+    receivers: Collection<Document>,
     starts: Group<Starts>,
     stops: Group<Stops>,
     changes: Group<Changes>,
@@ -127,10 +134,13 @@ impl MongoStore {
             linearizable: database.collection_with_options(&options.collection, linearizable),
             time_limit: options.operation_timeout,
             database: database.clone(),
+            told: Arc::default(),
+            has_uuids: Arc::default(),
         };
         let patience = link.patience();
         Ok(Self {
             workers: database.collection(&format!("{}_workers", options.collection)),
+            receivers: database.collection(&format!("{}_receivers", options.collection)),
             starts: Group::new(Starts::new(link.clone()), patience),
             stops: Group::new(Stops::new(link.clone()), patience),
             changes: Group::new(Changes::new(link.clone()), patience),
@@ -155,6 +165,10 @@ impl Events for MongoStore {
 
     async fn stopped_by(&self, id: &EventId) -> Result<Option<Span>, StoreError> {
         self.span_with("end_dedup_id", id).await
+    }
+
+    async fn announce_slack(&self, past: i64) -> Result<(), StoreError> {
+        self.slack_announced(past).await
     }
 }
 
@@ -188,7 +202,7 @@ impl Upkeep for MongoStore {
     ) -> Result<Adopted, StoreError> {
         Ok(Adopted {
             starts: self.adopt_starts(policy, now, limit).await?,
-            stops: self.notice_stops(now).await?,
+            stops: self.notice_stops(now, limit).await?,
         })
     }
 
@@ -202,6 +216,10 @@ impl Upkeep for MongoStore {
 
     async fn remove(&self, ids: &[SpanId]) -> Result<u64, StoreError> {
         self.remove_spans(ids).await
+    }
+
+    async fn largest_slack(&self) -> Result<Option<i64>, StoreError> {
+        self.slack_of_all().await
     }
 }
 
@@ -224,6 +242,32 @@ impl MongoStore {
     pub async fn ping(&self) -> Result<(), StoreError> {
         let link = self.link.clone();
         Ok(self.link.run(async move { link.ping().await }).await?)
+    }
+
+    /// Looks whether ids of events are kept as UUID binaries, which no unique index tells from their
+    /// texts. As long as there are any, each event whose id is a UUID is looked up before it is kept.
+    ///
+    /// # Errors
+    /// Where the database gave no answer, or has no indexes yet.
+    pub async fn look_for_uuids(&self) -> Result<(), StoreError> {
+        let link = self.link.clone();
+        let look = async move {
+            let mut has_uuids = false;
+            for field in ["start_dedup_id", "end_dedup_id"] {
+                let mut options = link.find_options(1, doc! {}, &format!("unique_{field}"));
+                options.projection = Some(doc! { "_id": 1 });
+                let found = link
+                    .find(doc! { field: { "$type": "binData" } }, options)
+                    .await?;
+                has_uuids |= !found.is_empty();
+            }
+            Ok::<_, call::Fault>(has_uuids)
+        };
+        let has_uuids = self.link.run(look).await?;
+        if self.link.has_uuids.swap(has_uuids, Ordering::AcqRel) != has_uuids {
+            info!(has_uuids, "ids of events that are kept as UUID binaries");
+        }
+        Ok(())
     }
 
     /// The span that has this event id in `field`.

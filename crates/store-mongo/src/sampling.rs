@@ -1,24 +1,32 @@
 //! Noting what became of spans, and removing them (sections 6.3, 6.5 and 6.6 of the paper).
 
+use std::fmt::Display;
+
+use bson::raw::RawDocument;
 use bson::{Bson, Document, doc};
+use mongodb::Cursor;
 use mongodb::options::FindOptions;
 use sampler_domain::{Change, Changed, Span, SpanId, Timestamp};
 use sampler_store::{Page, StoreError};
+use tracing::error;
 
 use crate::MongoStore;
+use crate::call::{Fault, take};
 use crate::changes::ChangeOfSpan;
-use crate::document::{id_from_bson, id_to_bson, moment, read};
+use crate::document::{Unreadable, id_from_bson, id_to_bson, moment, read_moment, unreadable};
+use crate::look::readable;
+use crate::unreadable::{Identity, decoded, name_of, span_in};
 
 impl MongoStore {
-    /// The documents that match, as a majority has them.
-    pub(crate) async fn found(
+    /// The documents that match, as a majority has them, to be taken off page by page.
+    pub(crate) async fn cursor(
         &self,
         filter: Document,
         options: FindOptions,
-    ) -> Result<Vec<Document>, StoreError> {
-        let link = self.link.clone();
-        let find = async move { link.find(filter, options).await };
-        Ok(self.link.run(find).await?)
+    ) -> Result<Cursor<Document>, Fault> {
+        let spans = self.link.spans.clone();
+        let find = async move { spans.find(filter).with_options(options).await };
+        self.link.run(find).await
     }
 
     /// A page of all spans, in the order of `_id`. Bounds of that index, unlike comparisons, know
@@ -34,29 +42,58 @@ impl MongoStore {
             filter.insert("$nor", [doc! { "_id": &after }]);
             options.min = Some(doc! { "_id": after });
         }
-        let documents = self.found(filter, options).await?;
-        let last = documents.last().filter(|_| documents.len() == limit);
-        let next = last.and_then(|last| id_from_bson(last.get("_id")).ok());
-        let spans: Vec<Span> = documents
-            .iter()
-            .filter_map(|found| read(found).ok())
-            .collect();
-        Ok(Page {
-            unreadable: (documents.len() - spans.len()) as u64,
-            spans,
-            next,
-        })
+        // The next page begins behind an id that can be named, so this one may be longer.
+        options.limit = None;
+        let mut cursor = Some(self.cursor(filter, options).await?);
+        let (mut page, mut count) = (Page::default(), limit);
+        while let Some(open) = cursor.take() {
+            let (documents, rest) = self.link.run(take(open, count)).await?;
+            for raw in &documents {
+                self.add(&mut page, raw);
+            }
+            let last = documents.last().filter(|_| rest.is_some());
+            page.next = last.and_then(|last| span_id(last).ok());
+            cursor = rest.filter(|_| page.next.is_none());
+            count = 1;
+        }
+        Ok(page)
+    }
+
+    fn add(&self, page: &mut Page, raw: &RawDocument) {
+        match span_in(raw) {
+            Ok(span) => page.spans.push(span),
+            Err(problem) => {
+                page.unreadable += 1;
+                self.tell(
+                    "page",
+                    raw,
+                    &problem,
+                    "a document is no span that can be read",
+                );
+            }
+        }
+    }
+
+    /// Tells of a document that cannot be read, once in a while.
+    pub(crate) fn tell(
+        &self,
+        of: &'static str,
+        raw: &RawDocument,
+        problem: &dyn Display,
+        what: &str,
+    ) {
+        let name = name_of(raw);
+        if self.link.told.is_news(of, &name) {
+            error!(span.id = %name, error = %problem, "{what}");
+        }
     }
 
     pub(crate) async fn find_span(&self, id: &SpanId) -> Result<Option<Span>, StoreError> {
-        let (spans, filter) = (self.link.spans.clone(), doc! { "_id": id_to_bson(id) });
-        let found = self
-            .link
-            .run(async move { spans.find_one(filter).await })
-            .await?;
-        found
-            .map(|document| crate::look::readable(&document))
-            .transpose()
+        let (link, filter) = (self.link.clone(), doc! { "_id": id_to_bson(id) });
+        let options = self.link.find_options(1, doc! {}, "_id_");
+        let find = async move { link.find(filter, options).await };
+        let found = self.link.run(find).await?;
+        found.first().map(readable).transpose()
     }
 
     pub(crate) async fn change_span(
@@ -80,23 +117,70 @@ impl MongoStore {
         };
         let sort = doc! { "processing.last_interval.end": 1 };
         let mut options = self.link.find_options(limit, sort, "search_processing");
-        options.projection = Some(doc! { "_id": 1 });
-        let documents = self.found(filter, options).await?;
-        // An `_id` of another type is somebody else's document; it is not ours to remove.
-        Ok(documents
-            .iter()
-            .filter_map(|found| id_from_bson(found.get("_id")).ok())
-            .collect())
+        options.limit = None;
+        options.projection = Some(doc! { "_id": 1, "processing": 1 });
+        let mut ids = Vec::new();
+        let mut cursor = Some(self.cursor(filter, options).await?);
+        while let Some(open) = cursor.take() {
+            let (documents, rest) = self.link.run(take(open, limit - ids.len())).await?;
+            for raw in &documents {
+                match completed(raw, cutoff) {
+                    Ok(id) => ids.push(id),
+                    Err(problem) => {
+                        self.tell("clean-up", raw, &problem, "a document is not removed");
+                    }
+                }
+            }
+            cursor = rest.filter(|_| ids.len() < limit);
+        }
+        Ok(ids)
     }
 
     pub(crate) async fn remove_spans(&self, ids: &[SpanId]) -> Result<u64, StoreError> {
         let ids: Vec<Bson> = ids.iter().map(id_to_bson).collect();
-        let filter = doc! { "_id": { "$in": ids }, "processing.complete": true };
+        // A list that holds what is complete is not what is complete.
+        let is_object = doc! { "$eq": [{ "$type": "$processing" }, "object"] };
+        let filter = doc! {
+            "_id": { "$in": ids }, "processing.complete": true, "$expr": is_object,
+        };
         let spans = self.link.spans.clone();
         let result = self
             .link
             .run(async move { spans.delete_many(filter).await })
             .await?;
         Ok(result.deleted_count)
+    }
+}
+
+/// The id of a span, whatever else the document holds.
+fn span_id(raw: &RawDocument) -> Result<SpanId, Unreadable> {
+    let id = Identity::of(raw).map(|id| decoded(&id.filter()));
+    let id = id.transpose()?.unwrap_or_default();
+    id_from_bson(id.get("_id"))
+}
+
+/// The id of a span that is complete beyond doubt, and ends before the cutoff. An `_id` of another
+/// type is somebody else's document; it is not ours to remove.
+fn completed(raw: &RawDocument, cutoff: Timestamp) -> Result<SpanId, Unreadable> {
+    let id = span_id(raw)?;
+    let document = decoded(raw)?;
+    let processing = document
+        .get_document("processing")
+        .map_err(|_| unreadable("processing", "is not an object"))?;
+    let last = processing
+        .get_document("last_interval")
+        .map_err(|_| unreadable("last_interval", "is not an object"))?;
+    let is_over = read_moment(last, "end")? < cutoff;
+    if is_over
+        && processing
+            .get_bool("complete")
+            .is_ok_and(|complete| complete)
+    {
+        Ok(id)
+    } else {
+        Err(unreadable(
+            "processing",
+            "does not say that the span is complete",
+        ))
     }
 }

@@ -15,7 +15,8 @@ use tokio::time::Instant;
 
 use crate::call::{Fault, Link};
 use crate::document::{OPEN, moment, read_moment, started, target_fields};
-use crate::look::{by_event_id, by_span_id, by_target, readable};
+use crate::look::{by_event_id, by_span_id, by_target, kept_as_uuids, readable};
+use crate::unreadable::decoded;
 
 /// Ends of spans to look through for each start at the most, before each start is looked at alone.
 const ENDS_EACH: usize = 4;
@@ -76,8 +77,13 @@ impl Writes for Starts {
     /// the same moment have no order, so nothing is gained by looking in the same operation. But a
     /// start that is alone saves a command that way.
     async fn write(&self, batch: &[Arc<Opening>], send_by: Instant) -> Verdicts<Self> {
+        let ids = batch
+            .iter()
+            .filter_map(|opening| opening.new.span.start_id.as_ref());
+        let kept_as_uuids = kept_as_uuids(&self.link, "start_dedup_id", ids).await?;
         if let [opening] = batch
             && !opening.new.may_overlap
+            && kept_as_uuids.is_empty()
             && let Some(verdict) = self.insert_alone(opening, send_by).await?
         {
             return Ok(vec![verdict]);
@@ -91,6 +97,12 @@ impl Writes for Starts {
                 None => Verdict::Settled(Started::Opened),
             })
             .collect();
+        for (opening, verdict) in batch.iter().zip(&mut found) {
+            let id = opening.new.span.start_id.as_ref();
+            if id.is_some_and(|id| kept_as_uuids.contains(id.as_str())) {
+                *verdict = Verdict::Open;
+            }
+        }
         let free: Vec<usize> = (0..batch.len())
             .filter(|index| matches!(found[*index], Verdict::Settled(_)))
             .collect();
@@ -217,14 +229,14 @@ impl Starts {
         if found.len() == limit {
             return Ok(places.collect());
         }
-        let mut latest: HashMap<&str, Timestamp> = HashMap::new();
-        for document in &found {
+        let mut latest: HashMap<String, Timestamp> = HashMap::new();
+        for document in found.iter().filter_map(|raw| decoded(raw).ok()) {
             let instance = document.get_document("target");
             let instance = instance.and_then(|target| target.get_str("resource_instance_id"));
             // An end that cannot be read is as late as can be: who looks closer says so.
-            let end = read_moment(document, "end").unwrap_or(Timestamp::MAX);
+            let end = read_moment(&document, "end").unwrap_or(Timestamp::MAX);
             if let Ok(instance) = instance {
-                let latest = latest.entry(instance).or_insert(end);
+                let latest = latest.entry(instance.to_owned()).or_insert(end);
                 *latest = end.max(*latest);
             }
         }
@@ -238,9 +250,11 @@ impl Starts {
 
     /// The end of a span of the target that ends after this one starts, if there is one.
     async fn previous_end(&self, span: &Span) -> Result<Option<Timestamp>, Fault> {
-        let options = self.link.find_options(1, doc! {}, "previous_end");
+        let mut options = self.link.find_options(1, doc! {}, "previous_end");
+        options.projection = Some(doc! { "_id": 0, "end": 1 });
         let found = self.link.find(ends_after_start(span), options).await?;
-        let end = found.first().map(|found| read_moment(found, "end"));
+        let end = |raw| decoded(raw).and_then(|found| read_moment(&found, "end"));
+        let end = found.first().map(|raw| end(raw));
         end.transpose().map_err(Fault::Unreadable)
     }
 }

@@ -7,13 +7,13 @@ use async_trait::async_trait;
 use bson::raw::{RawBson, RawDocumentBuf, cstr};
 use bson::rawdoc;
 use sampler_domain::{Span, StopEvent};
-use sampler_store::group::{Seen, Verdicts, Writes};
+use sampler_store::group::{Seen, Verdict, Verdicts, Writes};
 use sampler_store::{NewStop, Stopped};
 use tokio::time::Instant;
 
 use crate::call::{Fault, Link};
 use crate::document::OPEN;
-use crate::look::{by_event_id, by_target, readable};
+use crate::look::{by_event_id, by_target, kept_as_uuids, readable};
 
 /// Sets the ends of open spans.
 #[derive(Debug)]
@@ -104,9 +104,28 @@ impl Writes for Stops {
     }
 
     async fn write(&self, batch: &[Arc<Ending>], send_by: Instant) -> Verdicts<Self> {
-        let statements = batch.iter().map(|ending| &ending.statement);
-        let updated = self.link.update(statements, send_by).await?;
-        Ok(updated.verdicts(batch.len(), |_| Stopped::Ended))
+        let ids = batch.iter().filter_map(|ending| ending.event.id.as_ref());
+        let kept_as_uuids = kept_as_uuids(&self.link, "end_dedup_id", ids).await?;
+        let is_free = |ending: &&Arc<Ending>| {
+            let id = ending.event.id.as_ref();
+            !id.is_some_and(|id| kept_as_uuids.contains(id.as_str()))
+        };
+        let free: Vec<&RawDocumentBuf> = batch
+            .iter()
+            .filter(is_free)
+            .map(|ending| &ending.statement)
+            .collect();
+        if free.is_empty() {
+            return Ok(batch.iter().map(|_| Verdict::Open).collect());
+        }
+        let count = free.len();
+        let updated = self.link.update(free, send_by).await?;
+        let mut updated = updated.verdicts(count, |_| Stopped::Ended).into_iter();
+        let verdict = |ending| {
+            let updated = is_free(&ending).then(|| updated.next()).flatten();
+            updated.unwrap_or(Verdict::Open)
+        };
+        Ok(batch.iter().map(verdict).collect())
     }
 
     /// The span that this stop ended, an open span of the target, or an earlier event with the

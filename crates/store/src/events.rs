@@ -78,4 +78,9 @@ pub trait Events: Send + Sync + 'static {
 
     /// The span that was stopped by the event with this id.
     async fn stopped_by(&self, id: &EventId) -> Result<Option<Span>, StoreError>;
+
+    /// Says that a receiver takes events that are dated up to `past` ms into the past. Once this has
+    /// been answered, [`largest_slack`](crate::Upkeep::largest_slack) knows it for
+    /// [`SLACK_LIFETIME`](crate::SLACK_LIFETIME).
+    async fn announce_slack(&self, past: i64) -> Result<(), StoreError>;
 }

@@ -11,8 +11,8 @@ use sampler_domain::{Change, Changed, EventId, Policy, Span, SpanId, Timestamp};
 pub use crate::table::Kept;
 use crate::table::Table;
 use crate::{
-    Adopted, DuePages, DueQuery, Events, Membership, NewSpan, NewStop, Page, Reading, Started,
-    Stopped, StoreError, Upkeep, Work,
+    Adopted, DuePages, DueQuery, Events, Membership, NewSpan, NewStop, Page, Reading,
+    SLACK_LIFETIME, Started, Stopped, StoreError, Upkeep, Work,
 };
 
 /// How long a worker counts as alive after a heartbeat, ms.
@@ -22,6 +22,8 @@ const WORKER_LIFETIME: i64 = 20_000;
 struct State {
     table: Table,
     workers: BTreeMap<String, Timestamp>,
+    /// When each slack was announced last.
+    slacks: BTreeMap<i64, Timestamp>,
 }
 
 /// A store in memory.
@@ -49,6 +51,11 @@ impl MemoryStore {
         self.lock().table.insert_original(span);
     }
 
+    /// Does something with the table at one moment.
+    pub fn with<T>(&self, work: impl FnOnce(&mut Table) -> T) -> T {
+        work(&mut self.lock().table)
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         locked(&self.state)
     }
@@ -74,6 +81,12 @@ impl Events for MemoryStore {
 
     async fn stopped_by(&self, id: &EventId) -> Result<Option<Span>, StoreError> {
         Ok(self.lock().table.stopped_by(id).cloned())
+    }
+
+    async fn announce_slack(&self, past: i64) -> Result<(), StoreError> {
+        let now = (self.clock)();
+        self.lock().slacks.insert(past, now);
+        Ok(())
     }
 }
 
@@ -131,6 +144,16 @@ impl Upkeep for MemoryStore {
     async fn remove(&self, ids: &[SpanId]) -> Result<u64, StoreError> {
         Ok(self.lock().table.remove(ids))
     }
+
+    async fn largest_slack(&self) -> Result<Option<i64>, StoreError> {
+        let now = (self.clock)();
+        let lifetime = i64::try_from(SLACK_LIFETIME.as_millis()).unwrap_or(i64::MAX);
+        let mut state = self.lock();
+        state
+            .slacks
+            .retain(|_, seen_at| now.since(*seen_at) <= lifetime);
+        Ok(state.slacks.keys().next_back().copied())
+    }
 }
 
 #[async_trait]
@@ -173,6 +196,23 @@ mod tests {
     #[tokio::test]
     async fn pages_hold_each_span_once() {
         crate::contract::pages_hold_each_span_once(&*store()).await;
+    }
+
+    #[tokio::test]
+    async fn a_slack_that_is_not_announced_again_counts_for_a_week() {
+        let now = Arc::new(Mutex::new(at(0)));
+        let clock = Arc::clone(&now);
+        let store = MemoryStore::new(move || *clock.lock().unwrap());
+        let week = 7 * 24 * 3_600_000;
+        store.announce_slack(9).await.unwrap();
+        store.announce_slack(5).await.unwrap();
+        *now.lock().unwrap() = at(week);
+        store.announce_slack(5).await.unwrap();
+        assert_eq!(store.largest_slack().await.unwrap(), Some(9));
+        *now.lock().unwrap() = at(week + 1);
+        assert_eq!(store.largest_slack().await.unwrap(), Some(5));
+        *now.lock().unwrap() = at(2 * week + 1);
+        assert_eq!(store.largest_slack().await.unwrap(), None);
     }
 
     fn store() -> Arc<MemoryStore> {

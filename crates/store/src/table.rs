@@ -233,7 +233,7 @@ impl Table {
         kept.span = kept.span.after(change);
         kept.due_at = change.due_at().or(kept.due_at);
         match change {
-            Change::Failed(failure) => kept.last_error = Some(failure.error.clone()),
+            Change::Failed { failure, .. } => kept.last_error = Some(failure.error.clone()),
             Change::Executed { .. } => kept.last_error = None,
             Change::Plan { .. } | Change::Complete | Change::Postpone { .. } => {}
         }

@@ -1,10 +1,17 @@
 //! What the worker asks of the store beside sampling: taking in what an original Sampler wrote, and
 //! removing what is finished (section 6.3 of the paper).
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use sampler_domain::{Policy, SpanId, Timestamp};
 
 use crate::StoreError;
+
+/// How long it counts how far into the past a receiver took events. It may be gone only for a while:
+/// a roll-back, an outage or a long weekend must not be enough for what it would take when it comes
+/// back to be forgotten.
+pub const SLACK_LIFETIME: Duration = Duration::from_hours(7 * 24);
 
 /// How many spans of an original Sampler were taken in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,4 +43,8 @@ pub trait Upkeep: Send + Sync + 'static {
 
     /// Removes those of the spans that are complete; says how many.
     async fn remove(&self, ids: &[SpanId]) -> Result<u64, StoreError>;
+
+    /// The most of what receivers have announced within [`SLACK_LIFETIME`], by the store's own clock;
+    /// none where nothing was announced. What is older is removed.
+    async fn largest_slack(&self) -> Result<Option<i64>, StoreError>;
 }

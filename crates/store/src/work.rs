@@ -24,16 +24,17 @@ pub struct DueQuery {
 impl DueQuery {
     /// How urgent a span is that is due at `due_at`; the lowest comes first.
     ///
-    /// 0: it fell due for the month that is closing. 1: it was put off after a failure, and still
-    /// has intervals of that month. 2: all others.
+    /// 0: it fell due for the month that is closing, or gave its slot back in it. 1: it was put off
+    /// after a failure, and still has intervals of that month. 2: all others.
     pub fn urgency(&self, span: &Span, due_at: Timestamp) -> u8 {
         let Some(closing) = self.closing else {
             return 2;
         };
         let has_failed = span.processing.attempts > 0;
-        if due_at >= closing.start && due_at <= closing.due_by {
+        let last = closing.last_due_at();
+        if due_at >= closing.start && due_at <= last {
             0
-        } else if due_at > closing.due_by && has_failed && closing.holds(span.sampled_to()) {
+        } else if due_at > last && has_failed && closing.holds(span.sampled_to()) {
             1
         } else {
             2

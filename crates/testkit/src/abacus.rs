@@ -17,7 +17,7 @@ use std::time::Duration;
 
 pub use fault::{Endpoint, Fault};
 pub use schema::{Measure, Usage};
-pub use stand_in::StandInAbacus;
+pub use stand_in::{Dates, StandInAbacus};
 pub use state::{Counted, Mapping, Outcome, Post};
 pub use sums::{Amounts, add_amounts};
 

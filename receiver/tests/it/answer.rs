@@ -4,6 +4,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Response};
 use bytes::Bytes;
 use http_body_util::BodyExt;
+use sampler_receiver::problems;
 use sampler_service::problem::ProblemType;
 use serde_json::Value;
 
@@ -72,9 +73,12 @@ impl Answer {
         let names: Vec<_> = members.keys().map(String::as_str).collect();
         assert_eq!(names[..4], ["type", "title", "status", "detail"]);
         assert!(matches!(names[4..], [] | ["errors"]), "{document:#}");
-        let is_of = |kind: &ProblemType| document["type"] == kind.uri();
-        let kind = ProblemType::all().find(is_of).expect("a known kind");
-        assert_eq!(document["title"], kind.title());
+        let is_of = |kind: &&ProblemType| document["type"] == kind.uri();
+        let kind = problems::all()
+            .into_iter()
+            .find(is_of)
+            .expect("a known kind");
+        assert_eq!(document["title"], kind.title);
         assert_eq!(document["status"], self.status, "{document:#}");
         assert!(is_sentence(&document["detail"]), "{document:#}");
         assert_eq!(self.is_later(), self.status == 503, "{self:?}");

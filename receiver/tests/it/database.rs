@@ -1,6 +1,11 @@
 //! A database that is away, does not answer, refuses, or is not prepared yet.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use serde_json::Value;
+
+use sampler_store::Upkeep;
 
 use crate::answer::Answer;
 use crate::event::{by, start, stop};
@@ -109,7 +114,7 @@ async fn a_database_that_refuses_is_an_error_that_reveals_nothing() {
 
 #[tokio::test]
 async fn a_panic_is_an_error_that_reveals_nothing_and_gives_up_its_place() {
-    let world = World::with(|options| options.max_inflight = 1);
+    let world = World::with(|options| options.limits.inflight = 1);
     let event = start(NOW);
     world.store.meets(Fate::Panics);
     for _ in 0..3 {
@@ -142,4 +147,48 @@ async fn nothing_is_kept_before_the_database_is_prepared() {
     world.start(&event).await.is_created();
     world.stop(&end).await.is_created();
     world.holds(&[(&event, Some(&end))]);
+}
+
+/// A worker must know how old events may be before one is taken.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_kept_before_the_workers_know_how_old_events_may_be() {
+    let world = World::unprepared(None, |_| {});
+    world.store.meets(Fate::Unavailable);
+    let receiver = Arc::clone(&world.receiver);
+    let preparing = tokio::spawn(async move { receiver.prepare(std::future::pending()).await });
+    // It has asked more than once, in vain.
+    while world.store.calls() < 3 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!(!world.receiver.is_prepared());
+    assert_eq!(world.store.memory.largest_slack().await.unwrap(), None);
+    world.store.meets(Fate::Served);
+    assert!(preparing.await.unwrap());
+    assert!(world.receiver.is_prepared());
+    assert_eq!(
+        world.store.memory.largest_slack().await.unwrap(),
+        Some(PAST)
+    );
+    world.start(&start(NOW)).await.is_created();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_receiver_that_is_told_to_stop_waits_for_nothing() {
+    let world = World::unprepared(None, |_| {});
+    world.store.meets(Fate::Unavailable);
+    assert!(!world.receiver.prepare(std::future::ready(())).await);
+    assert!(!world.receiver.is_prepared());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_slack_is_announced_again_and_again() {
+    let world = World::new();
+    let receiver = Arc::clone(&world.receiver);
+    let announcing = tokio::spawn(async move { receiver.stay_announced().await });
+    tokio::time::sleep(Duration::from_mins(61)).await;
+    assert_eq!(world.store.calls(), 7, "at once, and every ten minutes");
+    world.store.meets(Fate::Unavailable);
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    assert!(world.store.calls() > 1_000);
+    announcing.abort();
 }

@@ -20,6 +20,7 @@ use sampler_receiver::{Options, Receiver};
 use sampler_service::environment::{Clock, SystemClock, SystemRandom};
 use sampler_service::http::with_fallbacks;
 use sampler_service::security::Door;
+use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_store::memory::MemoryStore;
 use sampler_testkit::build::start_event;
 use sampler_testkit::now_millis;
@@ -34,9 +35,12 @@ pub(crate) const WRITE: &str = "abacus.sampler.write";
 pub(crate) fn router(door: Door) -> Router {
     let store = Arc::new(MemoryStore::new(|| SystemClock.now()));
     let options = Options {
-        max_payload: 100_000,
-        body_timeout: Duration::from_secs(5),
-        max_inflight: 50,
+        limits: LimitsSettings {
+            payload: 100_000,
+            body_timeout: Duration::from_secs(5),
+            inflight: 50,
+        },
+        events: EventsSettings::default(),
         slack: Slack {
             past: 86_400_000,
             future: 86_400_000,
@@ -45,8 +49,6 @@ pub(crate) fn router(door: Door) -> Router {
             granularities: Granularities::all(Granularity::Hour),
             grace: 0,
         },
-        lenient_repeats: false,
-        allow_overlap: false,
         unknown_for: Duration::from_secs(16),
     };
     let receiver = Receiver::new(

@@ -39,6 +39,12 @@ async fn a_mapping_is_made_of_three_in_their_order() {
     map(&[], 3).await.is_created();
 }
 
+/// An original answers 500 to that.
+#[tokio::test]
+async fn a_part_that_is_answered_with_another_success_is_made() {
+    map(&[Status(201); 3], 3).await.is_created();
+}
+
 #[tokio::test]
 async fn a_mapping_of_which_a_part_was_there_is_made() {
     let (made, there) = (Status(200), Status(409));

@@ -113,7 +113,9 @@ fn leaf(text: &str) -> Option<Value> {
         return Some(value);
     }
     match text.parse::<i64>() {
-        Ok(integer) if text != "-0" => Some(Value::from(integer)),
+        Ok(integer) if text != "-0" && integer.unsigned_abs() <= 1 << 53 => {
+            Some(Value::from(integer))
+        }
         _ => Number::from_f64(text.parse().ok()?).map(Value::Number),
     }
 }

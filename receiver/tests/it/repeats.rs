@@ -161,7 +161,7 @@ async fn fault_4_a_stop_with_an_id_of_another_is_refused_and_ends_nothing() {
 
 #[tokio::test]
 async fn a_setting_takes_other_timestamps_and_measures_of_the_same_target_for_repeats() {
-    let world = World::with(|options| options.lenient_repeats = true);
+    let world = World::with(|options| options.events.lenient_repeats = true);
     let (event, end) = (by("a", &start(NOW)), by("z", &stop(NOW + HOUR)));
     world.start(&event).await.is_created();
     for (other, pointers) in other_starts(&event) {

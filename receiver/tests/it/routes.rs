@@ -3,8 +3,8 @@
 use axum::body::Body;
 use axum::http::Request;
 
-use crate::event::start;
-use crate::world::{ALL, NOW, START, World, request};
+use crate::event::{start, stop};
+use crate::world::{ALL, MAPPINGS, NOW, START, STOP, World, request};
 
 #[tokio::test]
 async fn another_method_is_answered_with_the_one_that_is_right() {
@@ -31,12 +31,14 @@ async fn an_unknown_path_is_not_found() {
         "/",
         "/v1",
         "/v1/events",
-        "/v1/events/start/",
+        "/v1/events/start//",
+        "/v1//events/start",
+        "/v1/events/./start",
         "/v1/events/start/x",
     ];
-    for path in odd
-        .into_iter()
-        .chain(["/V1/events/start", "/v1/events/%73tart"])
+    for path in
+        odd.into_iter()
+            .chain(["/V1/events/start", "/v1/Events/Start", "/v1/events/%73tart"])
     {
         let answer = world.send(request(path, start(NOW).to_string())).await;
         answer.names(404, "not-found", &[]);
@@ -44,6 +46,24 @@ async fn an_unknown_path_is_not_found() {
         world.send(get).await.names(404, "not-found", &[]);
     }
     world.holds(&[]);
+}
+
+/// An original takes it, too.
+#[tokio::test]
+async fn a_slash_behind_an_address_changes_nothing() {
+    let world = World::new();
+    let (event, end) = (start(NOW), stop(NOW));
+    for (path, event) in [(START, &event), (STOP, &end)] {
+        let answer = world
+            .send(request(&format!("{path}/"), event.to_string()))
+            .await;
+        answer.is_created();
+    }
+    world.holds(&[(&event, Some(&end))]);
+    let get = Request::get(format!("{MAPPINGS}/")).body(Body::empty());
+    let answer = world.send(get.unwrap()).await;
+    answer.names(405, "method-not-allowed", &[]);
+    assert_eq!(answer.header("allow"), Some("POST"));
 }
 
 #[tokio::test]

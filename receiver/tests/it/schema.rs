@@ -303,6 +303,36 @@ async fn fault_1_an_empty_space_and_a_number_beyond_a_double_are_refused() {
     world.holds(&[]);
 }
 
+/// What is kept is what was sent, or nothing is.
+#[tokio::test]
+async fn a_number_that_a_double_does_not_hold_is_refused() {
+    let world = World::new();
+    for (number, reason) in [
+        ("9007199254740993", "does not hold exactly"),
+        ("9223372036854775807", "does not hold exactly"),
+        ("18446744073709551615", "does not hold exactly"),
+        ("-9223372036854775809", "does not hold exactly"),
+        ("100000000000000000000000001", "does not hold exactly"),
+        ("1e-400", "takes it for zero"),
+        ("0.123456789012345678", "more than 17 digits"),
+    ] {
+        for within in ["?", "[1.5,{\"a\":?}]"] {
+            let quantity = within.replace('?', number);
+            let body = start(NOW).to_string().replace("0.5", &quantity);
+            let answer = world.send(crate::world::request(START, body)).await;
+            let wrong = "#/measured_usage/1/quantity";
+            answer.names(400, "invalid-event", &[wrong]);
+            let problem = answer.problem(400, "invalid-event");
+            let detail = problem["errors"][0]["detail"].as_str().unwrap();
+            assert!(
+                detail.contains(number) && detail.contains(reason),
+                "{detail}"
+            );
+        }
+    }
+    world.holds(&[]);
+}
+
 #[tokio::test]
 async fn a_mapping_has_no_names_that_lead_elsewhere() {
     for name in names(&mapping()) {

@@ -5,12 +5,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use sampler_domain::{EventId, Planned, Policy, Span, SpanId, Timestamp};
+use sampler_domain::{EventId, Span};
 use sampler_store::memory::MemoryStore;
-use sampler_store::{
-    Adopted, Changed, DuePages, DueQuery, Failure, NewSpan, NewStop, Next, SpanStore, Started,
-    Stopped, StoreError,
-};
+use sampler_store::{Events, NewSpan, NewStop, Started, Stopped, StoreError};
 use tokio::sync::{Semaphore, watch};
 
 /// What the store's errors say, and no answer may.
@@ -105,10 +102,8 @@ impl Store {
     }
 }
 
-const NOT_OURS: &str = "a receiver never asks for this";
-
 #[async_trait]
-impl SpanStore for Store {
+impl Events for Store {
     async fn start(&self, new: NewSpan) -> Result<Started, StoreError> {
         self.met(self.memory.start(new)).await
     }
@@ -125,67 +120,7 @@ impl SpanStore for Store {
         self.met(self.memory.stopped_by(id)).await
     }
 
-    fn due(&self, _: DueQuery) -> DuePages {
-        unimplemented!("{NOT_OURS}")
-    }
-
-    async fn find(&self, _: &SpanId) -> Result<Option<Span>, StoreError> {
-        unimplemented!("{NOT_OURS}")
-    }
-
-    async fn plan(
-        &self,
-        _: &Span,
-        _: Planned,
-        _: Timestamp,
-        _: Timestamp,
-    ) -> Result<Changed, StoreError> {
-        unimplemented!("{NOT_OURS}")
-    }
-
-    async fn executed(
-        &self,
-        _: &Span,
-        _: Next,
-        _: Timestamp,
-        _: Timestamp,
-    ) -> Result<Changed, StoreError> {
-        unimplemented!("{NOT_OURS}")
-    }
-
-    async fn complete(&self, _: &Span, _: Timestamp) -> Result<Changed, StoreError> {
-        unimplemented!("{NOT_OURS}")
-    }
-
-    async fn postpone(&self, _: &Span, _: Timestamp) -> Result<Changed, StoreError> {
-        unimplemented!("{NOT_OURS}")
-    }
-
-    async fn failed(&self, _: &Span, _: Failure) -> Result<Changed, StoreError> {
-        unimplemented!("{NOT_OURS}")
-    }
-
-    async fn adopt(&self, _: &Policy, _: Timestamp, _: usize) -> Result<Adopted, StoreError> {
-        unimplemented!("{NOT_OURS}")
-    }
-
-    async fn completed_before(&self, _: Timestamp, _: usize) -> Result<Vec<SpanId>, StoreError> {
-        unimplemented!("{NOT_OURS}")
-    }
-
-    async fn remove(&self, _: &[SpanId]) -> Result<u64, StoreError> {
-        unimplemented!("{NOT_OURS}")
-    }
-
-    async fn heartbeat(&self, _: &str) -> Result<Vec<String>, StoreError> {
-        unimplemented!("{NOT_OURS}")
-    }
-
-    async fn leave(&self, _: &str) -> Result<(), StoreError> {
-        unimplemented!("{NOT_OURS}")
-    }
-
-    async fn ping(&self) -> Result<(), StoreError> {
-        unimplemented!("{NOT_OURS}")
+    async fn announce_slack(&self, past: i64) -> Result<(), StoreError> {
+        self.met(self.memory.announce_slack(past)).await
     }
 }

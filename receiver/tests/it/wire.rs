@@ -49,7 +49,7 @@ fn chunk(text: &str) -> String {
 }
 
 fn small() -> World {
-    World::with(|options| options.max_payload = LIMIT)
+    World::with(|options| options.limits.payload = LIMIT)
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use sampler_receiver::{Options, Receiver};
 use sampler_service::environment::{Clock, Random};
 use sampler_service::http::{answer, with_fallbacks};
 use sampler_service::security::Door;
+use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_store::memory::{Kept, MemoryStore};
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
@@ -75,9 +76,8 @@ pub(crate) struct World {
 
 fn options() -> Options {
     Options {
-        max_payload: 512_000,
-        body_timeout: Duration::from_secs(30),
-        max_inflight: 200,
+        limits: LimitsSettings::default(),
+        events: EventsSettings::default(),
         slack: Slack {
             past: PAST,
             future: FUTURE,
@@ -86,8 +86,6 @@ fn options() -> Options {
             granularities: Granularities::all(Granularity::Day),
             grace: 0,
         },
-        lenient_repeats: false,
-        allow_overlap: false,
         unknown_for: Duration::from_millis(15_500),
     }
 }

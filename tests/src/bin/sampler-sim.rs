@@ -135,6 +135,10 @@ fn report(done: u64, stats: &Stats, took: Duration) {
         "{} spans, {} usages counted in {} posts, {} calls of the store, {} requests, {} deaths",
         stats.spans, stats.usages, stats.posts, stats.calls, stats.requests, stats.deaths
     );
+    println!(
+        "{} usages counted for a month between its end and its close; {} more were known too late",
+        stats.closing, stats.excused
+    );
 }
 
 /// Says what goes wrong with a seed, as briefly as can be, and how to see it again.

@@ -1,20 +1,21 @@
 //! The stand-in for Abacus: it counts as the real one does, and answers as the weather is.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sampler_abacus::{Answer, Collector};
-use sampler_domain::{Id, Timestamp, Usage};
+use sampler_abacus::{Answer, Collector, Dated, Posted};
+use sampler_domain::{Id, Interval, Timestamp, Usage};
 
 use super::dice::{Dice, Fates};
 use super::life::Life;
 use super::mutant::Mutant;
+use super::op::Kind;
+use super::setup::Closing;
 use super::weather::PostFate;
 use super::world::{Tally, World, pause};
-use crate::calendar::DAY;
+use crate::calendar::{DAY, MINUTE};
 
 /// By what Abacus recognises a repeat: neither the space nor the measures are looked at.
 type Key = (String, Timestamp, Timestamp, [Id; 5]);
@@ -73,6 +74,13 @@ impl World {
             ));
             return;
         }
+        if !self.takes_for_its_month(usage) {
+            self.blame(format!(
+                "{} was put aside: its month is closed",
+                usage.dedup_id
+            ));
+            return;
+        }
         self.log("Abacus", || {
             format!("counts {} {}", usage.dedup_id, duration(usage))
         });
@@ -82,14 +90,53 @@ impl World {
     }
 }
 
+impl World {
+    /// Whether Abacus takes a usage for the month in which it lies. A month that is closed takes
+    /// none; but what nobody could deliver in time counts here all the same, so that the law can
+    /// be checked for it as well.
+    fn takes_for_its_month(&self, usage: &Usage) -> bool {
+        let Some(closing) = self.setup.closing else {
+            return true;
+        };
+        let now = self.now();
+        if usage.end >= closing.month_end || now < closing.month_end {
+            return true;
+        }
+        if now <= closing.closes_at() {
+            Tally::add(&self.tally.closing);
+            return true;
+        }
+        let excused = self.is_known_late(usage, closing);
+        if excused {
+            Tally::add(&self.tally.excused);
+        }
+        excused
+    }
+
+    /// Whether the store learned too late what the usage is for: of the start, or of the stop that
+    /// its interval leads to.
+    fn is_known_late(&self, usage: &Usage, closing: Closing) -> bool {
+        let facts = self.truth.facts();
+        let Some(plan) = facts.plans.get(&usage.dedup_id) else {
+            return false;
+        };
+        let kept = facts.kept.iter().filter(|kept| kept.span == plan.span);
+        let mut late = kept.filter(|kept| kept.kept_at > closing.quiet_from());
+        let end = self.store.with(|table| table.find(&plan.span)?.end);
+        let Interval { start, end: until } = plan.interval;
+        let by_stop = until < start || Some(until) == end;
+        late.any(|kept| kept.kind == Kind::Start || by_stop)
+    }
+}
+
 /// The line from one worker to Abacus.
 pub(crate) struct Line {
     pub(crate) world: Arc<World>,
     pub(crate) name: String,
     pub(crate) life: Arc<Life>,
     pub(crate) fates: Fates,
-    /// How far the worker's clock was ahead when Abacus last answered, ms.
-    pub(crate) ahead: AtomicI64,
+    /// When a date was last wrong, in ms since the run began, and by how much.
+    pub(crate) wrong_date: Mutex<Option<(i64, i64)>>,
 }
 
 impl Line {
@@ -106,13 +153,38 @@ impl Line {
         usage
     }
 
-    /// Abacus dates its answers, where it does.
-    fn note_date(&self, fate: PostFate, sent_at: Timestamp) {
-        let no_answer = [PostFate::Unanswered, PostFate::Late, PostFate::NotTaken];
-        if self.world.setup.dated && !no_answer.contains(&fate) {
-            let ahead = sent_at.since(self.world.now()).max(0);
-            self.ahead.store(ahead, Ordering::Relaxed);
+    /// Abacus dates its answers, where it does, to the second; now and then wrongly.
+    fn dated(&self, fate: PostFate, dice: &mut Dice) -> Dated {
+        match fate {
+            PostFate::Unanswered | PostFate::Late | PostFate::NotTaken => return Dated::NoAnswer,
+            _ if !self.world.setup.dated => return Dated::Undated,
+            _ => {}
         }
+        let date = self.world.now().plus(self.date_error(dice));
+        let seconds = date.as_millis().div_euclid(1_000);
+        Dated::At(Timestamp::clamped(seconds * 1_000))
+    }
+
+    /// How wrong the date of an answer is, ms. One is wrong at the most among those that a worker
+    /// holds against each other; by a planted bug all that follow count as much as that one.
+    fn date_error(&self, dice: &mut Dice) -> i64 {
+        let now = self.world.elapsed();
+        let mut wrong = self.wrong_date.lock().expect("nobody panics with it");
+        if let Some((at, error)) = *wrong
+            && now - at <= self.world.setup.dates_held_for()
+        {
+            let decides = self.world.setup.mutant == Mutant::OneDateDecides;
+            return if decides { error } else { 0 };
+        }
+        if !dice.percent(3) {
+            return 0;
+        }
+        let size = dice.between(MINUTE, 2 * DAY);
+        let error = if dice.percent(50) { size } else { -size };
+        *wrong = Some((now, error));
+        self.world
+            .log(&self.name, || format!("is given a date off by {error} ms"));
+        error
     }
 
     /// What the worker hears, by a planted bug perhaps not what was said.
@@ -146,12 +218,12 @@ impl Line {
 
 #[async_trait]
 impl Collector for Line {
-    async fn post(&self, usage: &Usage, now: Timestamp) -> Answer {
+    async fn post(&self, usage: &Usage, now: Timestamp) -> Posted {
         self.life.pass().await;
         Tally::add(&self.world.tally.posts);
         let mut dice = self.fates.of("post", self.world.now());
         let usage = self.as_sent(usage, now, &mut dice);
-        let slow = self.world.setup.scale.tick;
+        let slow = self.world.setup.scale.slow;
         let course = self.world.abacus_weather().post(&mut dice, slow);
         let fate = course.fate;
         self.world.log(&self.name, || {
@@ -182,15 +254,24 @@ impl Collector for Line {
                 pause(course.there).await;
             }
         }
-        self.note_date(fate, now);
+        let dated = self.dated(fate, &mut dice);
         pause(course.back).await;
         self.life.pass().await;
         let answer = self.answer(fate, &mut dice);
         self.world.log(&self.name, || format!("hears {answer:?}"));
-        self.as_heard(answer)
+        let answer = self.as_heard(answer);
+        Posted { answer, dated }
     }
 
-    fn clock_ahead(&self) -> i64 {
-        self.ahead.load(Ordering::Relaxed)
+    async fn probe(&self) -> Dated {
+        self.life.pass().await;
+        let mut dice = self.fates.of("probe", self.world.now());
+        let slow = self.world.setup.scale.slow;
+        let course = self.world.abacus_weather().post(&mut dice, slow);
+        pause(course.there).await;
+        let dated = self.dated(course.fate, &mut dice);
+        pause(course.back).await;
+        self.life.pass().await;
+        dated
     }
 }

@@ -7,7 +7,7 @@ use sampler_domain::{Span, SpanId, Target, Usage};
 use super::abacus::duration;
 use super::op::{Event, Kind};
 use super::provider::{Reply, Sent};
-use super::world::{World, measures, target};
+use super::world::{World, measures, millis, target};
 
 /// All spans there ever were.
 struct Spans {
@@ -32,6 +32,7 @@ impl World {
         self.check_windows(&spans);
         self.check_overlaps(&spans);
         self.check_events(&spans);
+        self.check_refusals(&spans);
         let lengths = spans
             .all()
             .filter_map(|span| Some(span.end?.since(span.start)));
@@ -144,13 +145,20 @@ impl World {
         }
     }
 
-    /// No two spans of a target go on at the same time.
+    /// No two spans of a target go on at the same time, but where events of the target were in
+    /// flight at the same moment.
     fn check_overlaps(&self, spans: &Spans) {
         if self.setup.allow_overlap {
             return;
         }
         let mut by_target: BTreeMap<&Target, Vec<&Span>> = BTreeMap::new();
-        for span in &spans.ours {
+        let gaps = self.truth.facts().gaps.clone();
+        let tidy: BTreeSet<Target> = (0..self.setup.tidy.len())
+            .filter(|number| self.setup.tidy[*number])
+            .map(target)
+            .collect();
+        let counts = |span: &&Span| tidy.contains(&span.target) || !gaps.contains(&span.target);
+        for span in spans.ours.iter().filter(counts) {
             by_target.entry(&span.target).or_default().push(span);
         }
         for of_target in by_target.values_mut() {
@@ -158,6 +166,32 @@ impl World {
             for pair in of_target.windows(2) {
                 if pair[0].end > Some(pair[1].start) {
                     self.blame(format!("span {} overlaps span {}", pair[0].id, pair[1].id));
+                }
+            }
+        }
+    }
+
+    /// What was refused is not kept afterwards: every command that may have carried it before was
+    /// over by then.
+    fn check_refusals(&self, spans: &Spans) {
+        let facts = self.truth.facts();
+        let bound = millis(self.setup.answered_within());
+        let of_span = |id: &SpanId| spans.all().find(|span| span.id == *id);
+        for one in self.history.all() {
+            let replies = one.replies.iter().zip(&one.times);
+            let refused = replies.filter(|(reply, _)| matches!(reply, Reply::Refused(_)));
+            for (_, (asked, answered)) in refused {
+                let late = facts.kept.iter().filter(|kept| {
+                    kept.kind == one.event.kind
+                        && kept.arrived_at.plus(bound) < *asked
+                        && kept.kept_at > *answered
+                });
+                let of_event = |span: &&Span| keeps(span, &one.event);
+                for span in late.filter_map(|kept| of_span(&kept.span)).filter(of_event) {
+                    let (event, id) = (&one.event, &span.id);
+                    self.blame(format!(
+                        "{event} was refused at {answered}, and span {id} has it"
+                    ));
                 }
             }
         }

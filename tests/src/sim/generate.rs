@@ -7,6 +7,7 @@ use super::op::{Act, Event, Fate, Kind, Op, Original, Process, Sending};
 use super::setup::Setup;
 use super::weather::Weather;
 use super::world::MEASURES;
+use crate::calendar::{DAY, MINUTE};
 
 /// All that happens in a run, in its order.
 pub(crate) fn operations(setup: &Setup) -> Vec<Op> {
@@ -309,9 +310,16 @@ impl Draft<'_> {
             let number = self.dice.below(self.setup.receivers);
             return Act::Clock(Process::Receiver(number), error);
         }
-        // A worker whose clock is ahead samples what is not over yet. Abacus may put that aside;
-        // where the stand-in does, no worker is ahead.
-        let error = if self.setup.strict {
+        // A worker whose clock is ahead samples what is not over yet, unless it knows Abacus's from
+        // the dates of its answers. Abacus may put that aside; where the stand-in does, and dates
+        // none, no worker is ahead. Behind it is by no more than a worker makes up for.
+        let error = if self.setup.dated {
+            if self.dice.percent(50) {
+                self.dice.between(-most.max(9 * MINUTE), 3 * DAY)
+            } else {
+                error
+            }
+        } else if self.setup.strict {
             -error.abs()
         } else {
             error

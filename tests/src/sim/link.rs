@@ -1,29 +1,151 @@
 //! The link from one process to the store, on which calls get lost, late or slow.
 
+use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt};
-use sampler_domain::{EventId, Planned, Policy, Span, SpanId, Timestamp};
+use sampler_domain::{Change, Changed, EventId, Policy, Span, SpanId, Timestamp};
+use sampler_store::group::{Group, Seen, Verdict, Verdicts, Writes, verdicts};
 use sampler_store::{
-    Adopted, Changed, DuePages, DueQuery, Failure, NewSpan, NewStop, Next, SpanStore, Started,
-    Stopped, StoreError,
+    Adopted, DuePages, DueQuery, Events, Membership, NewSpan, NewStop, Started, Stopped,
+    StoreError, Upkeep, Work,
 };
+use tokio::time::Instant;
 
 use super::dice::Fates;
 use super::life::Life;
 use super::mutant::Mutant;
+use super::server::{Changing, Ending, Failed, Made, Opening, Statement, Timetable};
 use super::weather::CallFate;
 use super::world::{Tally, World, pause};
 
-/// The link from one process to the store.
+/// The way from one process to the server behind the store.
 #[derive(Clone)]
-pub(crate) struct Link {
+pub(crate) struct Wire {
     pub(crate) world: Arc<World>,
     pub(crate) name: String,
     pub(crate) life: Arc<Life>,
     pub(crate) fates: Arc<Fates>,
+    /// How far the clock of the process is ahead, ms.
+    pub(crate) clock_error: Arc<AtomicI64>,
 }
+
+impl fmt::Debug for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// The link from one process to the store: starts, stops and changes share commands by the real
+/// group commit.
+#[derive(Clone)]
+pub(crate) struct Link {
+    wire: Wire,
+    starts: Group<Grouped<Opening>>,
+    stops: Group<Grouped<Ending>>,
+    changes: Group<Grouped<Changing>>,
+}
+
+impl Link {
+    pub(crate) fn new(wire: Wire) -> Self {
+        let patience = wire.world.setup.answered_within();
+        Self {
+            starts: Group::new(Grouped::new(&wire), patience),
+            stops: Group::new(Grouped::new(&wire), patience),
+            changes: Group::new(Grouped::new(&wire), patience),
+            wire,
+        }
+    }
+
+    fn has(&self, mutant: Mutant) -> bool {
+        self.wire.world.setup.mutant == mutant
+    }
+}
+
+/// Writes of one kind, as the group commit makes them.
+#[derive(Debug)]
+struct Grouped<S> {
+    wire: Wire,
+    of: PhantomData<fn() -> S>,
+}
+
+impl<S> Grouped<S> {
+    fn new(wire: &Wire) -> Self {
+        Self {
+            wire: wire.clone(),
+            of: PhantomData,
+        }
+    }
+}
+
+#[async_trait]
+impl<S: Statement> Writes for Grouped<S> {
+    type Write = S;
+    type Answer = S::Answer;
+    type Failure = Failed;
+
+    fn size(_: &S) -> usize {
+        500
+    }
+
+    fn carried_out_within(&self) -> Duration {
+        if self.wire.world.setup.mutant == Mutant::BelievesRefusals {
+            return Duration::ZERO;
+        }
+        self.wire.world.setup.answered_within()
+    }
+
+    fn outlasts_late_commands(answer: &S::Answer) -> bool {
+        S::outlasts(answer)
+    }
+
+    async fn write(&self, batch: &[Arc<S>], send_by: Instant) -> Verdicts<Self> {
+        let made = self.wire.command(batch, send_by).await?;
+        let tried = made.iter().filter(|made| !matches!(made, Made::Before(_)));
+        let tried: Vec<&Made<S::Answer>> = tried.collect();
+        let done = |made: &Made<S::Answer>| match made {
+            Made::Done(answer) => Some(answer.clone()),
+            _ => None,
+        };
+        let matched = tried.iter().filter_map(|made| done(made)).count();
+        let refused = tried.iter().enumerate();
+        let refused = refused.filter(|(_, made)| S::REFUSED_BY_INDEX && done(made).is_none());
+        let refused: Vec<_> = refused
+            .map(|(place, _)| (place, Failed::Duplicate))
+            .collect();
+        let count = tried.len();
+        let mut told = verdicts(matched, refused, count, |place| done(tried[place])).into_iter();
+        let mut verdict = |made: &Made<S::Answer>| match made {
+            Made::Before(answer) => Verdict::Unless(answer.clone()),
+            _ => match told.next().expect("one for each that was tried") {
+                Verdict::Settled(Some(answer)) => Verdict::Settled(answer),
+                Verdict::Refused(failed) => Verdict::Refused(failed),
+                _ => Verdict::Open,
+            },
+        };
+        Ok(made.iter().map(&mut verdict).collect())
+    }
+
+    async fn look(&self, batch: &[Arc<S>]) -> Result<Vec<Seen<S::Answer>>, Failed> {
+        let (world, batch) = (Arc::clone(&self.wire.world), batch.to_vec());
+        let looked = self.wire.call("look", String::new, async move {
+            let look = |statement: &Arc<S>| statement.look(&world);
+            Ok(Looked(batch.iter().map(look).collect()))
+        });
+        match looked.await {
+            Ok(Looked(seen)) => Ok(seen.into_iter().map(|seen| seen.map(Ok)).collect()),
+            Err(StoreError::Unavailable(_)) => Err(Failed::NotSent),
+            Err(_) => Err(Failed::Lost),
+        }
+    }
+}
+
+/// What a look says of each write.
+struct Looked<A>(Vec<Option<A>>);
 
 /// A page of a search, if there was one, and where the search goes on.
 struct DuePage(Option<Vec<Span>>, DuePages);
@@ -33,7 +155,66 @@ trait Brief {
     fn brief(&self) -> String;
 }
 
-impl Link {
+impl Wire {
+    /// Sends a command of some writes, and waits for its answer.
+    async fn command<S: Statement>(
+        &self,
+        batch: &[Arc<S>],
+        send_by: Instant,
+    ) -> Result<Vec<Made<S::Answer>>, Failed> {
+        self.life.pass().await;
+        if Instant::now() >= send_by {
+            return Err(Failed::NotSent);
+        }
+        Tally::add(&self.world.tally.calls);
+        let setup = &self.world.setup;
+        let mut dice = self.fates.of(S::KIND, self.world.now());
+        let course = self.world.store_weather().call(&mut dice, setup.scale.slow);
+        let times = Timetable::draw(&self.world, &mut dice, course.fate, batch.len());
+        let sent = self.carry_out(batch, course.there, times);
+        let made = match course.fate {
+            CallFate::Unavailable => {
+                pause(course.there).await;
+                Err(Failed::NotSent)
+            }
+            CallFate::NotDone => {
+                pause(course.there).await;
+                Err(Failed::Lost)
+            }
+            CallFate::Done => {
+                pause(course.there).await;
+                self.life.pass().await;
+                tokio::spawn(sent).await.expect("the store does not panic")
+            }
+            CallFate::Sent => tokio::spawn(sent).await.expect("the store does not panic"),
+            CallFate::Unanswered | CallFate::Late => {
+                tokio::spawn(sent);
+                // What is lost was there before anybody could know.
+                pause(course.there).await;
+                Err(Failed::Lost)
+            }
+        };
+        pause(course.back).await;
+        self.life.pass().await;
+        made
+    }
+
+    /// What the server does with a command that is under way to it for so long.
+    fn carry_out<S: Statement>(
+        &self,
+        batch: &[Arc<S>],
+        there: Duration,
+        times: Timetable,
+    ) -> impl Future<Output = Result<Vec<Made<S::Answer>>, Failed>> + use<S> {
+        let (world, name, batch) = (Arc::clone(&self.world), self.name.clone(), batch.to_vec());
+        async move {
+            pause(there).await;
+            let made = world.carry_out(&batch, times).await;
+            world.log(&name, || format!("{} {batch:?} -> {made:?}", S::KIND));
+            made.ok_or(Failed::Lost)
+        }
+    }
+
     /// Makes a call: `work` is what the store does, `what` describes it in the log.
     async fn call<T: Brief + Send + 'static>(
         &self,
@@ -43,7 +224,7 @@ impl Link {
     ) -> Result<T, StoreError> {
         self.life.pass().await;
         Tally::add(&self.world.tally.calls);
-        let slow = self.world.setup.scale.tick;
+        let slow = self.world.setup.scale.slow;
         let mut dice = self.fates.of(kind, self.world.now());
         let course = self.world.store_weather().call(&mut dice, slow);
         let (world, name) = (Arc::clone(&self.world), self.name.clone());
@@ -91,182 +272,121 @@ impl Link {
         }
         result
     }
-
-    fn has(&self, mutant: Mutant) -> bool {
-        self.world.setup.mutant == mutant
-    }
-}
-
-/// The span as it is now, which is what a change is based on that does not ask for the version.
-async fn as_it_is(world: &World, span: &Span) -> Span {
-    let found = world.store.find(&span.id).await;
-    found.ok().flatten().unwrap_or_else(|| span.clone())
 }
 
 #[async_trait]
-impl SpanStore for Link {
+impl Events for Link {
     async fn start(&self, new: NewSpan) -> Result<Started, StoreError> {
-        let world = Arc::clone(&self.world);
-        let (id, start) = (new.span.id.clone(), new.span.start);
-        let what = move || format!(" {id} at {start}");
-        let answer = self.call("start", what, async move {
-            let started = world.store.start(new.clone()).await?;
-            if started == Started::Opened {
-                world.note_opened(&new.span, 0);
+        let id = format!("{:?}", new.span.id);
+        let answer = self.starts.submit(Opening(new)).await;
+        match &answer {
+            Err(_) if self.has(Mutant::AnswersTooEarly) => return Ok(Started::Opened),
+            Ok(started) if !Opening::outlasts(started) => self.wire.world.note_refused(id),
+            Err(StoreError::Unavailable(_) | StoreError::Refused(_)) => {
+                self.wire.world.note_refused(id);
             }
-            Ok(started)
-        });
-        match answer.await {
-            Err(_) if self.has(Mutant::AnswersTooEarly) => Ok(Started::Opened),
-            answer => answer,
+            _ => {}
         }
+        answer
     }
 
     async fn stop(&self, new: NewStop) -> Result<Stopped, StoreError> {
-        let world = Arc::clone(&self.world);
-        let end = new.event.timestamp;
-        let what = move || format!(" at {end}");
-        let answer = self.call("stop", what, async move { world.store.stop(new).await });
-        match answer.await {
-            Err(_) if self.has(Mutant::AnswersTooEarly) => Ok(Stopped::Ended),
-            answer => answer,
+        let id = new.correlation_id.to_string();
+        let answer = self.stops.submit(Ending(new)).await;
+        match &answer {
+            Err(_) if self.has(Mutant::AnswersTooEarly) => return Ok(Stopped::Ended),
+            Ok(stopped) if !Ending::outlasts(stopped) => self.wire.world.note_refused(id),
+            Err(StoreError::Unavailable(_) | StoreError::Refused(_)) => {
+                self.wire.world.note_refused(id);
+            }
+            _ => {}
         }
+        answer
     }
 
     async fn started_by(&self, id: &EventId) -> Result<Option<Span>, StoreError> {
-        let (world, id) = (Arc::clone(&self.world), id.clone());
-        self.call("started_by", String::new, async move {
-            world.store.started_by(&id).await
-        })
-        .await
+        let (world, id) = (Arc::clone(&self.wire.world), id.clone());
+        self.wire
+            .call("started_by", String::new, async move {
+                world.store.started_by(&id).await
+            })
+            .await
     }
 
     async fn stopped_by(&self, id: &EventId) -> Result<Option<Span>, StoreError> {
-        let (world, id) = (Arc::clone(&self.world), id.clone());
-        self.call("stopped_by", String::new, async move {
-            world.store.stopped_by(&id).await
-        })
-        .await
+        let (world, id) = (Arc::clone(&self.wire.world), id.clone());
+        self.wire
+            .call("stopped_by", String::new, async move {
+                world.store.stopped_by(&id).await
+            })
+            .await
     }
 
-    fn due(&self, query: DueQuery) -> DuePages {
+    async fn announce_slack(&self, past: i64) -> Result<(), StoreError> {
+        let world = Arc::clone(&self.wire.world);
+        let what = move || format!(" {past}");
+        let work = async move { world.store.announce_slack(past).await };
+        self.wire.call("announce_slack", what, work).await
+    }
+}
+
+#[async_trait]
+impl Work for Link {
+    fn due(&self, mut query: DueQuery) -> DuePages {
+        if self.has(Mutant::IgnoresTheClosingMonth) {
+            query.closing = None;
+        }
         let now = query.now;
-        let search = (self.clone(), self.world.store.due(query));
+        let search = (self.clone(), self.wire.world.store.due(query));
         stream::try_unfold(search, move |(link, mut pages)| async move {
             let what = move || format!(" by {now}");
             let work = async move { Ok(DuePage(pages.next().await.transpose()?, pages)) };
-            let DuePage(page, pages) = link.call("due", what, work).await?;
+            let DuePage(page, pages) = link.wire.call("due", what, work).await?;
             Ok(page.map(|page| (page, (link, pages))))
         })
         .boxed()
     }
 
     async fn find(&self, id: &SpanId) -> Result<Option<Span>, StoreError> {
-        let (world, id) = (Arc::clone(&self.world), id.clone());
-        self.call(
-            "find",
-            String::new,
-            async move { world.store.find(&id).await },
-        )
-        .await
+        let (world, id) = (Arc::clone(&self.wire.world), id.clone());
+        self.wire
+            .call(
+                "find",
+                String::new,
+                async move { world.store.find(&id).await },
+            )
+            .await
     }
 
-    async fn plan(
+    async fn change(
         &self,
         span: &Span,
-        planned: Planned,
-        now: Timestamp,
-        due_at: Timestamp,
+        change: &Change,
+        _now: Timestamp,
     ) -> Result<Changed, StoreError> {
-        let (world, span) = (Arc::clone(&self.world), span.clone());
-        let (id, interval) = (span.id.clone(), planned.interval);
-        let what = move || format!(" {interval:?} of {id}");
-        let blind = self.has(Mutant::PlanIgnoresVersion);
-        let work = async move {
-            let span = if blind {
-                as_it_is(&world, &span).await
-            } else {
-                span
-            };
-            let changed = world.store.plan(&span, planned, now, due_at).await?;
-            world.note_planned(&changed);
-            Ok(changed)
-        };
-        self.call("plan", what, work).await
+        let mut change = change.clone();
+        if self.has(Mutant::RetriesByItsOwnClock)
+            && let Change::Failed { failure, .. } = &mut change
+        {
+            let error = self.wire.clock_error.load(Ordering::Relaxed);
+            failure.retry_at = failure.retry_at.plus(error);
+        }
+        let changing = Changing::new(&self.wire.world, span, &change);
+        self.changes.submit(changing).await
     }
+}
 
-    async fn executed(
-        &self,
-        span: &Span,
-        next: Next,
-        now: Timestamp,
-        due_at: Timestamp,
-    ) -> Result<Changed, StoreError> {
-        let (world, span) = (Arc::clone(&self.world), span.clone());
-        let (id, then) = (span.id.clone(), next.clone());
-        let what = move || format!(" {id}, then {then:?}");
-        let blind = self.has(Mutant::ExecutedIgnoresVersion);
-        let next = match next {
-            Next::Wait | Next::Planned(_)
-                if self.has(Mutant::CompletesTooEarly) && span.end.is_some() =>
-            {
-                Next::Complete
-            }
-            next => next,
-        };
-        let work = async move {
-            let span = if blind {
-                as_it_is(&world, &span).await
-            } else {
-                span
-            };
-            if span.processing.planned.is_none() {
-                return Ok(Changed::Lost);
-            }
-            let changed = world.store.executed(&span, next, now, due_at).await?;
-            world.note_executed(&span, &changed);
-            Ok(changed)
-        };
-        self.call("executed", what, work).await
-    }
-
-    async fn complete(&self, span: &Span, now: Timestamp) -> Result<Changed, StoreError> {
-        let (world, span) = (Arc::clone(&self.world), span.clone());
-        let id = span.id.clone();
-        let what = move || format!(" {id}");
-        let work = async move {
-            let changed = world.store.complete(&span, now).await?;
-            world.note_complete(&changed);
-            Ok(changed)
-        };
-        self.call("complete", what, work).await
-    }
-
-    async fn postpone(&self, span: &Span, due_at: Timestamp) -> Result<Changed, StoreError> {
-        let (world, span) = (Arc::clone(&self.world), span.clone());
-        let id = span.id.clone();
-        let what = move || format!(" {id} to {due_at}");
-        let work = async move { world.store.postpone(&span, due_at).await };
-        self.call("postpone", what, work).await
-    }
-
-    async fn failed(&self, span: &Span, failure: Failure) -> Result<Changed, StoreError> {
-        let (world, span) = (Arc::clone(&self.world), span.clone());
-        let (id, until) = (span.id.clone(), failure.retry_at);
-        let what = move || format!(" {id} until {until}");
-        let work = async move { world.store.failed(&span, failure).await };
-        self.call("failed", what, work).await
-    }
-
+#[async_trait]
+impl Upkeep for Link {
     async fn adopt(
         &self,
         policy: &Policy,
         now: Timestamp,
         limit: usize,
     ) -> Result<Adopted, StoreError> {
-        let (world, policy) = (Arc::clone(&self.world), policy.clone());
+        let (world, policy) = (Arc::clone(&self.wire.world), policy.clone());
         let work = async move { world.store.adopt(&policy, now, limit).await };
-        self.call("adopt", String::new, work).await
+        self.wire.call("adopt", String::new, work).await
     }
 
     async fn completed_before(
@@ -274,14 +394,14 @@ impl SpanStore for Link {
         cutoff: Timestamp,
         limit: usize,
     ) -> Result<Vec<SpanId>, StoreError> {
-        let world = Arc::clone(&self.world);
+        let world = Arc::clone(&self.wire.world);
         let what = move || format!(" {cutoff}");
         let work = async move { world.store.completed_before(cutoff, limit).await };
-        self.call("completed_before", what, work).await
+        self.wire.call("completed_before", what, work).await
     }
 
     async fn remove(&self, ids: &[SpanId]) -> Result<u64, StoreError> {
-        let (world, ids) = (Arc::clone(&self.world), ids.to_vec());
+        let (world, ids) = (Arc::clone(&self.wire.world), ids.to_vec());
         let named = ids.clone();
         let what = move || format!(" {named:?}");
         let work = async move {
@@ -297,41 +417,40 @@ impl SpanStore for Link {
             }
             Ok(removed)
         };
-        self.call("remove", what, work).await
+        self.wire.call("remove", what, work).await
     }
 
+    async fn largest_slack(&self) -> Result<Option<i64>, StoreError> {
+        let world = Arc::clone(&self.wire.world);
+        let work = async move { world.store.largest_slack().await };
+        self.wire.call("largest_slack", String::new, work).await
+    }
+}
+
+#[async_trait]
+impl Membership for Link {
     async fn heartbeat(&self, worker: &str) -> Result<Vec<String>, StoreError> {
-        let (world, worker) = (Arc::clone(&self.world), worker.to_owned());
-        self.call("heartbeat", String::new, async move {
-            world.store.heartbeat(&worker).await
-        })
-        .await
+        let (world, worker) = (Arc::clone(&self.wire.world), worker.to_owned());
+        self.wire
+            .call("heartbeat", String::new, async move {
+                world.store.heartbeat(&worker).await
+            })
+            .await
     }
 
     async fn leave(&self, worker: &str) -> Result<(), StoreError> {
-        let (world, worker) = (Arc::clone(&self.world), worker.to_owned());
-        self.call("leave", String::new, async move {
-            world.store.leave(&worker).await
-        })
-        .await
-    }
-
-    async fn ping(&self) -> Result<(), StoreError> {
-        let world = Arc::clone(&self.world);
-        self.call("ping", String::new, async move { world.store.ping().await })
+        let (world, worker) = (Arc::clone(&self.wire.world), worker.to_owned());
+        self.wire
+            .call("leave", String::new, async move {
+                world.store.leave(&worker).await
+            })
             .await
     }
 }
 
-impl Brief for Started {
+impl<A: fmt::Debug> Brief for Looked<A> {
     fn brief(&self) -> String {
-        format!("{self:?}")
-    }
-}
-
-impl Brief for Stopped {
-    fn brief(&self) -> String {
-        format!("{self:?}")
+        format!("{:?}", self.0)
     }
 }
 
@@ -341,12 +460,9 @@ impl Brief for Adopted {
     }
 }
 
-impl Brief for Changed {
+impl Brief for Option<i64> {
     fn brief(&self) -> String {
-        match self {
-            Self::Done(after) => format!("version {}", after.processing.version),
-            Self::Lost => "lost".to_owned(),
-        }
+        format!("{self:?}")
     }
 }
 

@@ -22,6 +22,7 @@ mod panics;
 mod process;
 mod provider;
 mod run;
+mod server;
 mod setup;
 mod shrink;
 mod truth;

@@ -1,5 +1,7 @@
 //! Planted bugs, to see that the simulation finds them.
 
+use sampler_domain::{Change, Next, Span};
+
 /// A bug that is planted between the programs and their store, or Abacus.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mutant {
@@ -22,11 +24,23 @@ pub enum Mutant {
     AnswersTooEarly,
     /// A span is complete with the first execution after its stop.
     CompletesTooEarly,
+    /// A refusal counts as final though an earlier command with the same write may come later.
+    BelievesRefusals,
+    /// The server carries out a command however long ago it was sent.
+    NoTimeLimit,
+    /// A stop that is carried out twice carries something else each time.
+    StopsWithoutCorrelationId,
+    /// A single date of Abacus decides what time it is.
+    OneDateDecides,
+    /// Retries are set by the worker's own clock, and looked for by Abacus's.
+    RetriesByItsOwnClock,
+    /// Spans of a month that is about to be closed do not come first.
+    IgnoresTheClosingMonth,
 }
 
 impl Mutant {
     /// All bugs.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 14] = [
         Self::ExecutedIgnoresVersion,
         Self::PlanIgnoresVersion,
         Self::GuidPerAttempt,
@@ -35,5 +49,26 @@ impl Mutant {
         Self::ForgetsTooEarly,
         Self::AnswersTooEarly,
         Self::CompletesTooEarly,
+        Self::BelievesRefusals,
+        Self::NoTimeLimit,
+        Self::StopsWithoutCorrelationId,
+        Self::OneDateDecides,
+        Self::RetriesByItsOwnClock,
+        Self::IgnoresTheClosingMonth,
     ];
+
+    /// A change as it is made; by a planted bug the end comes too early.
+    pub(crate) fn change(self, change: &Change, span: &Span) -> Change {
+        match change {
+            Change::Executed { due_at, .. }
+                if self == Self::CompletesTooEarly && span.end.is_some() =>
+            {
+                Change::Executed {
+                    next: Next::Complete,
+                    due_at: *due_at,
+                }
+            }
+            change => change.clone(),
+        }
+    }
 }

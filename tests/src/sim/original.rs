@@ -19,6 +19,11 @@ impl World {
         self.log("original", || format!("leaves {span:?}"));
         self.store.insert_original(span.clone());
         self.note_opened(&span, span.sampled_to().since(span.start));
+        let name = format!("original-{}", original.number);
+        self.note_kept(name.clone(), self.now(), &span, false);
+        if span.end.is_some() {
+            self.note_kept(name, self.now(), &span, true);
+        }
         if let (Some((_, true)), Some(planned)) = (original.planned, &span.processing.planned)
             && !planned.interval.is_empty()
         {

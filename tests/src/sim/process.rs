@@ -22,7 +22,7 @@ use tower::ServiceExt;
 use super::abacus::Line;
 use super::dice::{Dice, Fates, SeededRandom};
 use super::life::{Life, Stage};
-use super::link::Link;
+use super::link::{Link, Wire};
 use super::op::{Fate, Process};
 use super::world::{Tally, World};
 
@@ -127,12 +127,13 @@ impl Node {
             Dice::new(self.world.setup.seed, name)
         };
         self.world.log(&name, || "starts".to_owned());
-        let link = Arc::new(Link {
+        let link = Arc::new(Link::new(Wire {
             world: Arc::clone(&self.world),
             name: name.clone(),
             life: Arc::clone(&life),
             fates: Arc::new(Fates::new(row(0))),
-        });
+            clock_error: Arc::clone(&self.clock_error),
+        }));
         let clock = Arc::new(ProcessClock {
             world: Arc::clone(&self.world),
             error: Arc::clone(&self.clock_error),
@@ -156,10 +157,12 @@ impl Node {
                     name: name.clone(),
                     life: Arc::clone(&life),
                     fates: Fates::new(row(3)),
-                    ahead: AtomicI64::new(0),
+                    wrong_date: Mutex::default(),
                 };
                 let parts = Parts {
-                    store: link,
+                    work: link.clone(),
+                    upkeep: link.clone(),
+                    membership: link,
                     collector: Arc::new(collector),
                     clock,
                     random,
@@ -178,6 +181,9 @@ impl Node {
 
     /// Something befalls the process.
     pub(crate) fn befall(self: &Arc<Self>, fate: Fate) {
+        if self.world.spares() {
+            return;
+        }
         let running = self
             .state()
             .running
@@ -211,7 +217,7 @@ impl Node {
                 life.set_after(passes, Stage::Frozen);
                 tokio::spawn(async move {
                     let _ = timeout(soon, life.is(Stage::Frozen)).await;
-                    if !node.world.is_over() {
+                    if !node.world.spares() {
                         life.set(Stage::Frozen);
                         node.world.pass(length).await;
                     }
@@ -225,7 +231,7 @@ impl Node {
     /// well none goes any more that is not dead already.
     fn crash(&self, life: &Arc<Life>) -> bool {
         let mut state = self.state();
-        let spared = self.world.is_over() && life.stage() != Stage::Dead;
+        let spared = self.world.spares() && life.stage() != Stage::Dead;
         let Some(running) = state
             .running
             .take_if(|one| !spared && Arc::ptr_eq(&one.life, life))
@@ -291,6 +297,11 @@ impl Node {
     /// Makes all well: a process runs here, is awake and knows the time.
     pub(crate) fn heal(&self) {
         self.set_clock(0);
+        self.revive();
+    }
+
+    /// Sees to it that a process runs here and is awake.
+    pub(crate) fn revive(&self) {
         let running = self
             .state()
             .running

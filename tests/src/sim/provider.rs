@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
+use sampler_domain::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -34,6 +35,8 @@ pub(crate) struct Sent {
     pub(crate) event: Event,
     pub(crate) fit: bool,
     pub(crate) replies: Vec<Reply>,
+    /// When it was sent, and when each reply came.
+    pub(crate) times: Vec<(Timestamp, Timestamp)>,
 }
 
 /// All that was sent.
@@ -51,13 +54,15 @@ impl History {
             event: event.clone(),
             fit,
             replies: Vec::new(),
+            times: Vec::new(),
         });
         sent.len() - 1
     }
 
-    fn note(&self, index: usize, reply: Reply) {
+    fn note(&self, index: usize, reply: Reply, times: (Timestamp, Timestamp)) {
         let mut sent = self.sent.lock().expect("nobody panics with it");
         sent[index].replies.push(reply);
+        sent[index].times.push(times);
     }
 
     pub(crate) fn all(&self) -> Vec<Sent> {
@@ -87,12 +92,13 @@ pub(crate) async fn send(world: Arc<World>, receivers: Vec<Arc<Node>>, sending: 
         for attempt in 1.. {
             let receiver = dice.pick(&receivers);
             let stays = dice.percent(50);
+            let began = world.now();
             let reply = attempt_once(&world, receiver, event, sending.patience, stays).await;
             world.log("provider", || {
                 format!("{event}, attempt {attempt}: {reply:?}")
             });
             let is_final = matches!(reply, Reply::Kept | Reply::Replayed | Reply::Refused(_));
-            world.history.note(index, reply);
+            world.history.note(index, reply, (began, world.now()));
             if is_final || !sending.again {
                 break;
             }

@@ -45,6 +45,10 @@ pub struct Stats {
     pub requests: u64,
     /// Processes that died at once.
     pub deaths: u64,
+    /// Usages that counted for a month that had ended, and was not closed.
+    pub closing: u64,
+    /// Usages for a month that was closed before they could be delivered.
+    pub excused: u64,
 }
 
 impl Stats {
@@ -57,6 +61,8 @@ impl Stats {
         self.calls += other.calls;
         self.requests += other.requests;
         self.deaths += other.deaths;
+        self.closing += other.closing;
+        self.excused += other.excused;
     }
 }
 
@@ -122,6 +128,7 @@ impl Run {
     }
 
     async fn play(mut self, ops: Vec<Op>) -> Outcome {
+        self.revive_before_the_close();
         for op in ops {
             self.world.until(op.at).await;
             self.world.log("op", || op.to_string());
@@ -140,12 +147,34 @@ impl Run {
             calls: count(&tally.calls),
             requests: count(&tally.requests),
             deaths: count(&tally.deaths),
+            closing: count(&tally.closing),
+            excused: count(&tally.excused),
         };
         Outcome {
             violations,
             log,
             stats,
         }
+    }
+
+    /// When a month is about to be closed, all processes run.
+    fn revive_before_the_close(&self) {
+        let Some(closing) = self.world.setup.closing else {
+            return;
+        };
+        let world = Arc::clone(&self.world);
+        let nodes: Vec<Arc<Node>> = self.nodes().cloned().collect();
+        tokio::spawn(async move {
+            world
+                .until(closing.quiet_from().since(world.setup.base))
+                .await;
+            world.log("op", || {
+                "few things go wrong until the month is closed".to_owned()
+            });
+            for node in &nodes {
+                node.revive();
+            }
+        });
     }
 
     fn nodes(&self) -> impl Iterator<Item = &Arc<Node>> {

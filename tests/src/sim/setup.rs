@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use sampler_domain::granularity::GranularityOverride;
-use sampler_domain::{Backoff, Granularities, Granularity, Policy, Slack, Timestamp};
+use sampler_domain::{Granularities, Granularity, Policy, Slack, Timestamp};
+use sampler_settings::receiver::{EventsSettings, LimitsSettings};
+use sampler_settings::worker::{AbacusSettings, CleanupSettings, ProcessingSettings};
 
 use super::dice::Dice;
 use super::mutant::Mutant;
@@ -33,6 +35,8 @@ pub(crate) struct Scale {
     pub(crate) length: i64,
     /// How often workers look, ms.
     pub(crate) tick: i64,
+    /// How long a call takes that is slow, ms.
+    pub(crate) slow: i64,
     /// For how long things happen, ms.
     pub(crate) horizon: i64,
     /// How far a clock may be wrong, ms.
@@ -40,12 +44,32 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
+    /// Of a run in which a month closes: minutes count, so workers look often.
+    fn draw_closing(dice: &mut Dice) -> Self {
+        let (unit, coarse, length) = match dice.below(10) {
+            0..=4 => (Granularity::Minute, Granularity::Hour, MINUTE),
+            5..=6 => (Granularity::Hour, Granularity::Day, 5 * MINUTE),
+            7..=8 => (Granularity::Day, Granularity::Month, 5 * MINUTE),
+            _ => (Granularity::Month, Granularity::Month, 5 * MINUTE),
+        };
+        Self {
+            unit,
+            coarse,
+            length,
+            tick: 10_000,
+            slow: 2_000,
+            horizon: 40 * MINUTE,
+            clock_error: 2 * MINUTE,
+        }
+    }
+
     fn draw(dice: &mut Dice) -> Self {
         let scale = |unit, coarse, length: i64, windows, clock_error| Self {
             unit,
             coarse,
             length,
             tick: length / 3,
+            slow: length / 3,
             horizon: length * windows,
             clock_error,
         };
@@ -70,6 +94,32 @@ impl Scale {
     }
 }
 
+/// The month that Abacus closes during a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Closing {
+    /// The first moment of the next month.
+    pub(crate) month_end: Timestamp,
+}
+
+impl Closing {
+    /// How long into the next month Abacus takes usages for this one, ms.
+    const SLACK: i64 = 10 * MINUTE;
+
+    /// How long into it things may go badly wrong, ms. What is known by then is to be delivered in
+    /// the rest of the slack, in which few calls fail and no process dies or freezes.
+    const TROUBLE: i64 = 3 * MINUTE;
+
+    /// From when on nothing goes badly wrong, until the month is closed.
+    pub(crate) fn quiet_from(self) -> Timestamp {
+        self.month_end.plus(Self::TROUBLE)
+    }
+
+    /// The last moment at which Abacus takes usages for the month.
+    pub(crate) fn closes_at(self) -> Timestamp {
+        self.month_end.plus(Self::SLACK)
+    }
+}
+
 /// What stays the same throughout a run.
 #[expect(
     clippy::struct_excessive_bools,
@@ -80,6 +130,8 @@ pub(crate) struct Setup {
     pub(crate) seed: u64,
     pub(crate) mutant: Mutant,
     pub(crate) scale: Scale,
+    /// The month that Abacus closes, if it closes one.
+    pub(crate) closing: Option<Closing>,
     /// When the run begins.
     pub(crate) base: Timestamp,
     pub(crate) receivers: usize,
@@ -93,10 +145,13 @@ pub(crate) struct Setup {
     pub(crate) tight: bool,
     pub(crate) allow_overlap: bool,
     pub(crate) max_inflight: usize,
-    /// Abacus puts aside what lies after today; the workers' clocks are never ahead then.
+    /// Abacus puts aside what lies after today. The workers' clocks are never ahead then, unless it
+    /// dates its answers.
     pub(crate) strict: bool,
     /// Abacus dates its answers, so that workers can tell that their clocks are ahead.
     pub(crate) dated: bool,
+    /// How long the server may take for a command, ms.
+    pub(crate) time_limit: i64,
     /// How much slower than time the store's own clock goes, by which heartbeats grow old: its
     /// lifetime of 20 s is meant for beats every few seconds, and here they are far apart.
     pub(crate) heart_rate: i64,
@@ -106,10 +161,18 @@ impl Setup {
     pub(crate) fn new(seed: u64, mutant: Mutant) -> Self {
         let mut dice = Dice::new(seed, 0);
         let dice = &mut dice;
-        let scale = Scale::draw(dice);
+        let closes = dice.percent(35);
+        let scale = if closes {
+            Scale::draw_closing(dice)
+        } else {
+            Scale::draw(dice)
+        };
         let tight = dice.percent(25) || mutant == Mutant::ForgetsTooEarly;
         let past = if tight {
             4 * scale.length
+        } else if closes {
+            // A start may be dated at the beginning of its month.
+            62 * DAY
         } else {
             4 * scale.horizon
         };
@@ -118,12 +181,20 @@ impl Setup {
         // a repeat the span must be there, whatever the clocks say and however long a request that
         // was let in before was held up.
         let retention = past + 2 * scale.clock_error + 4 * scale.length;
-        let shared = dice.percent(50);
+        let shared = !closes && dice.percent(50);
+        let (base, closing) = if closes {
+            let month_end = month_end(dice);
+            let base = month_end.plus(-dice.between(6 * MINUTE, 20 * MINUTE));
+            (base, Some(Closing { month_end }))
+        } else {
+            (base(dice, scale), None)
+        };
         Self {
             seed,
             mutant,
             scale,
-            base: base(dice, scale),
+            closing,
+            base,
             receivers: 1 + dice.below(3),
             workers: 1 + dice.below(3),
             tidy: (0..=dice.below(4)).map(|_| dice.percent(50)).collect(),
@@ -137,7 +208,8 @@ impl Setup {
             allow_overlap: dice.percent(15),
             max_inflight: if dice.percent(15) { 2 } else { 200 },
             strict: dice.percent(40),
-            dated: dice.percent(50),
+            dated: dice.percent(75),
+            time_limit: scale.slow / 2,
             heart_rate: if shared {
                 (scale.horizon / 6 * 5 / 2 / 20_000).max(1)
             } else {
@@ -147,7 +219,23 @@ impl Setup {
     }
 
     pub(crate) fn heartbeat(&self) -> i64 {
-        self.scale.horizon / 6
+        match self.closing {
+            Some(_) => 5_000,
+            None => self.scale.horizon / 6,
+        }
+    }
+
+    /// How often clocks are compared with Abacus, ms.
+    fn clock_interval(&self) -> i64 {
+        match self.closing {
+            Some(_) => 20_000,
+            None => (4 * self.scale.tick).max(20_000),
+        }
+    }
+
+    /// How long a worker holds the dates of answers against each other, ms.
+    pub(crate) fn dates_held_for(&self) -> i64 {
+        15 * self.clock_interval()
     }
 
     /// A policy as one process may have it: most have the same one.
@@ -167,8 +255,17 @@ impl Setup {
         let granularities = Granularities::new(default, vec![exception]);
         Policy {
             granularities: granularities.expect("there is only one exception"),
-            grace: *dice.pick(&[0, 0, length / 4, length]),
+            grace: match self.closing {
+                Some(_) => *dice.pick(&[0, 0, MINUTE / 2, MINUTE]),
+                None => *dice.pick(&[0, 0, length / 4, length]),
+            },
         }
+    }
+
+    /// How long after it was sent a command is answered or, where it is not, can no longer be
+    /// carried out; as the store for MongoDB has it, with a margin.
+    pub(crate) fn answered_within(&self) -> Duration {
+        Duration::from_millis((self.time_limit + self.time_limit / 8).unsigned_abs())
     }
 
     /// The options of a worker.
@@ -178,34 +275,46 @@ impl Setup {
         sampler_worker::Options {
             name,
             policy: self.policy(dice),
-            backoff: Backoff {
-                first: tick / 8,
-                limit: 4 * tick,
+            abacus: AbacusSettings {
+                retry_first: millis(tick / 8),
+                retry_limit: millis(4 * tick),
+                month_slack: millis(*dice.pick(&[600_000, 3 * DAY])),
+                concurrency: 1 + dice.below(4),
+                ..AbacusSettings::default()
             },
-            month_slack: *dice.pick(&[600_000, 3 * DAY]),
-            posts: 1 + dice.below(4),
-            spans: 1 + dice.below(6),
-            process_batch: 2 + dice.below(8),
-            process_interval: millis(tick),
-            cleanup_batch: 1 + dice.below(4),
-            cleanup_interval: millis(4 * tick),
-            retention: self.retention,
-            adopt_interval: millis(4 * tick),
-            heartbeat_interval: millis(self.heartbeat()),
+            processing: ProcessingSettings {
+                concurrency: 1 + dice.below(6),
+                batch_size: 2 + dice.below(8),
+                interval: millis(tick),
+                adopt_interval: millis(4 * tick),
+                heartbeat_interval: millis(self.heartbeat()),
+                ..ProcessingSettings::default()
+            },
+            cleanup: CleanupSettings {
+                batch_size: 1 + dice.below(4),
+                interval: millis(4 * tick),
+                retention: millis(self.retention),
+                ..CleanupSettings::default()
+            },
+            clock_interval: millis(self.clock_interval()),
         }
     }
 
     /// The options of a receiver.
     pub(crate) fn receiver(&self, dice: &mut Dice) -> sampler_receiver::Options {
         sampler_receiver::Options {
-            max_payload: 10_000,
-            body_timeout: Duration::from_secs(30),
-            max_inflight: self.max_inflight,
+            limits: LimitsSettings {
+                payload: 10_000,
+                inflight: self.max_inflight,
+                ..LimitsSettings::default()
+            },
+            events: EventsSettings {
+                // It answers 201 to what was not kept, which is its purpose.
+                lenient_repeats: false,
+                allow_overlap: self.allow_overlap,
+            },
             slack: self.slack,
             policy: self.policy(dice),
-            // It answers 201 to what was not kept, which is its purpose.
-            lenient_repeats: false,
-            allow_overlap: self.allow_overlap,
             unknown_for: Duration::from_secs(16),
         }
     }
@@ -220,4 +329,10 @@ fn base(dice: &mut Dice, scale: Scale) -> Timestamp {
     let (year, month, day) = *dice.pick(&STUMBLING_BLOCKS);
     let before = dice.between(0, scale.horizon.min(50 * DAY));
     Timestamp::clamped(midnight(year, month, day)).plus(-before)
+}
+
+/// Where a month ends that is closed during the run: every month has the same chance.
+fn month_end(dice: &mut Dice) -> Timestamp {
+    let year = *dice.pick(&[1970, 2000, 2023, 2024, 2026, 2100]);
+    Timestamp::clamped(midnight(year, dice.between(2, 12), 1))
 }

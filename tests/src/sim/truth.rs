@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 
-use sampler_domain::{Interval, Span, SpanId, Timestamp, Usage};
-use sampler_store::Changed;
+use sampler_domain::{Change, Interval, Span, SpanId, Target, Timestamp, Usage};
 
+use super::op::Kind;
 use super::world::World;
 
 /// All that happened so far.
@@ -22,6 +22,24 @@ pub(crate) struct Facts {
     incomplete: BTreeSet<SpanId>,
     /// Spans that were cleaned up.
     pub(crate) removed: Vec<Span>,
+    /// Every start and stop that was kept.
+    pub(crate) kept: Vec<KeptEvent>,
+    /// Writes that were refused, by what they carry.
+    refused: BTreeSet<String>,
+    /// Targets of which a start was inserted while another span of the target came between the
+    /// look for it and the insert.
+    pub(crate) gaps: BTreeSet<Target>,
+}
+
+/// A start or a stop that was kept.
+pub(crate) struct KeptEvent {
+    pub(crate) span: SpanId,
+    pub(crate) kind: Kind,
+    /// When the command arrived at the store that kept it, and when it was carried out.
+    pub(crate) arrived_at: Timestamp,
+    pub(crate) kept_at: Timestamp,
+    /// What the write carries.
+    write: String,
 }
 
 /// An interval that was planned.
@@ -55,10 +73,59 @@ impl World {
         self.note_plan(span);
     }
 
-    /// A plan was kept.
-    pub(crate) fn note_planned(&self, changed: &Changed) {
-        if let Changed::Done(after) = changed {
-            self.note_plan(after);
+    /// A start or stop was kept.
+    pub(crate) fn note_kept(
+        &self,
+        write: String,
+        arrived_at: Timestamp,
+        span: &Span,
+        is_stop: bool,
+    ) {
+        let kind = if is_stop { Kind::Stop } else { Kind::Start };
+        if self.truth.facts().refused.contains(&write) {
+            let id = &span.id;
+            self.blame(format!(
+                "a {kind:?} of span {id} was refused, and is kept now"
+            ));
+        }
+        self.truth.facts().kept.push(KeptEvent {
+            span: span.id.clone(),
+            kind,
+            arrived_at,
+            kept_at: self.now(),
+            write,
+        });
+    }
+
+    /// A start or stop was refused: nothing was kept of it, nor will be.
+    pub(crate) fn note_refused(&self, write: String) {
+        let is_kept = self
+            .truth
+            .facts()
+            .kept
+            .iter()
+            .any(|kept| kept.write == write);
+        if is_kept {
+            self.blame(format!(
+                "what {write} asks for is kept, and was refused now"
+            ));
+        }
+        self.truth.facts().refused.insert(write);
+    }
+
+    /// A span that was inserted may overlap another one of its target: see
+    /// `docs/adr/004-looking-before-the-insert.md`.
+    pub(crate) fn note_gap(&self, target: &Target) {
+        self.truth.facts().gaps.insert(target.clone());
+    }
+
+    /// A change was made of a span; `before` is the span as the change found it.
+    pub(crate) fn note_change(&self, before: &Span, change: &Change, after: &Span) {
+        match change {
+            Change::Plan { .. } => self.note_plan(after),
+            Change::Executed { .. } => self.note_executed(before, after),
+            Change::Complete => self.note_complete(after),
+            Change::Postpone { .. } | Change::Failed { .. } => {}
         }
     }
 
@@ -83,11 +150,8 @@ impl World {
         }
     }
 
-    /// An execution was noted; `before` is the span as the change found it.
-    pub(crate) fn note_executed(&self, before: &Span, changed: &Changed) {
-        let Changed::Done(after) = changed else {
-            return;
-        };
+    /// An execution was noted.
+    fn note_executed(&self, before: &Span, after: &Span) {
         let planned = before
             .processing
             .planned
@@ -110,14 +174,11 @@ impl World {
         }
         self.note_plan(after);
         self.check_sum(after, after.sampled_to());
-        self.note_complete(changed);
+        self.note_complete(after);
     }
 
     /// A span may have been completed.
-    pub(crate) fn note_complete(&self, changed: &Changed) {
-        let Changed::Done(after) = changed else {
-            return;
-        };
+    fn note_complete(&self, after: &Span) {
         if !after.processing.complete {
             return;
         }

@@ -11,7 +11,8 @@ use tokio::time::Instant;
 
 use super::abacus::StandIn;
 use super::provider::History;
-use super::setup::Setup;
+use super::server::Server;
+use super::setup::{Closing, Setup};
 use super::truth::Truth;
 use super::weather::Weather;
 
@@ -23,6 +24,7 @@ pub(crate) struct World {
     pub(crate) setup: Setup,
     began: Instant,
     pub(crate) store: MemoryStore,
+    pub(crate) server: Server,
     pub(crate) truth: Truth,
     pub(crate) abacus: StandIn,
     pub(crate) history: History,
@@ -41,6 +43,8 @@ pub(crate) struct Tally {
     pub(crate) posts: AtomicU64,
     pub(crate) requests: AtomicU64,
     pub(crate) deaths: AtomicU64,
+    pub(crate) closing: AtomicU64,
+    pub(crate) excused: AtomicU64,
 }
 
 impl Tally {
@@ -58,6 +62,7 @@ impl World {
             setup,
             began,
             store,
+            server: Server::default(),
             truth: Truth::default(),
             abacus: StandIn::default(),
             history: History::default(),
@@ -99,11 +104,25 @@ impl World {
     }
 
     pub(crate) fn store_weather(&self) -> Weather {
-        self.weather.lock().expect("nobody panics with it").0
+        self.as_allowed(self.weather.lock().expect("nobody panics with it").0)
     }
 
     pub(crate) fn abacus_weather(&self) -> Weather {
-        self.weather.lock().expect("nobody panics with it").1
+        self.as_allowed(self.weather.lock().expect("nobody panics with it").1)
+    }
+
+    fn as_allowed(&self, weather: Weather) -> Weather {
+        if weather != Weather::Calm && self.is_quiet() {
+            return Weather::Breezy;
+        }
+        weather
+    }
+
+    /// Whether a month is about to be closed, so that nothing goes badly wrong.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let now = self.now();
+        let quiet = |closing: Closing| closing.quiet_from() <= now && now <= closing.closes_at();
+        self.setup.closing.is_some_and(quiet)
     }
 
     /// Nothing goes wrong any more.
@@ -117,6 +136,11 @@ impl World {
     /// Whether nothing goes wrong any more.
     pub(crate) fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
+    }
+
+    /// Whether no process dies or freezes that has not already.
+    pub(crate) fn spares(&self) -> bool {
+        self.is_over() || self.is_quiet()
     }
 
     /// Writes a line to the log, if one is kept.
@@ -188,7 +212,7 @@ pub(crate) fn measures_json(number: usize) -> Value {
         2 => json!([{"measure": "memory", "quantity": 1024.5}]),
         _ => json!([
             {"measure": "instances", "quantity": {"small": 2, "large": [1, "x"]}},
-            {"measure": "memory", "quantity": 9_007_199_254_740_993_i64},
+            {"measure": "memory", "quantity": 9_007_199_254_740_991_i64},
         ]),
     }
 }

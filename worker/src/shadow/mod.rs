@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use sampler_domain::{Policy, Span, SpanId};
 use sampler_service::environment::Clock;
-use sampler_store::{Page, SpanPages, StoreError};
+use sampler_store::{Page, Reading, StoreError};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -24,7 +24,7 @@ const TOLD_MAX: usize = 1_000;
 /// A worker that only looks; run it until it is told to stop.
 pub struct Shadow {
     /// Where the spans are.
-    pub pages: Arc<dyn SpanPages>,
+    pub pages: Arc<dyn Reading>,
     /// What time it is.
     pub clock: Arc<dyn Clock>,
     /// Told of each page.

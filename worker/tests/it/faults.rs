@@ -8,12 +8,10 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use futures_util::StreamExt;
 use sampler_abacus::Answer;
-use sampler_domain::{EventId, Planned, Policy, Span, SpanId, Timestamp};
+use sampler_domain::{Change, Changed, Policy, Span, SpanId, Timestamp};
 use sampler_store::memory::MemoryStore;
-use sampler_store::{
-    Adopted, Changed, DuePages, DueQuery, Failure, NewSpan, NewStop, Next, SpanStore, Started,
-    Stopped, StoreError,
-};
+use sampler_store::{Adopted, DuePages, DueQuery, Membership, StoreError, Upkeep, Work};
+use sampler_worker::Parts;
 
 use crate::world::{HOUR, MINUTE, World, run_with, stop_in};
 
@@ -88,19 +86,7 @@ impl Faults {
 }
 
 #[async_trait]
-impl SpanStore for Faulty {
-    async fn start(&self, new: NewSpan) -> Result<Started, StoreError> {
-        self.inner.start(new).await
-    }
-    async fn stop(&self, new: NewStop) -> Result<Stopped, StoreError> {
-        self.inner.stop(new).await
-    }
-    async fn started_by(&self, id: &EventId) -> Result<Option<Span>, StoreError> {
-        self.inner.started_by(id).await
-    }
-    async fn stopped_by(&self, id: &EventId) -> Result<Option<Span>, StoreError> {
-        self.inner.stopped_by(id).await
-    }
+impl Work for Faulty {
     fn due(&self, query: DueQuery) -> DuePages {
         let faults = Arc::clone(&self.faults);
         let pages = self.inner.due(query);
@@ -114,43 +100,20 @@ impl SpanStore for Faulty {
     async fn find(&self, id: &SpanId) -> Result<Option<Span>, StoreError> {
         self.faults.call("find", self.inner.find(id)).await
     }
-    async fn plan(
+    async fn change(
         &self,
         span: &Span,
-        planned: Planned,
+        change: &Change,
         now: Timestamp,
-        due_at: Timestamp,
     ) -> Result<Changed, StoreError> {
         self.faults
-            .call("plan", self.inner.plan(span, planned, now, due_at))
+            .call(name(change), self.inner.change(span, change, now))
             .await
     }
-    async fn executed(
-        &self,
-        span: &Span,
-        next: Next,
-        now: Timestamp,
-        due_at: Timestamp,
-    ) -> Result<Changed, StoreError> {
-        self.faults
-            .call("executed", self.inner.executed(span, next, now, due_at))
-            .await
-    }
-    async fn complete(&self, span: &Span, now: Timestamp) -> Result<Changed, StoreError> {
-        self.faults
-            .call("complete", self.inner.complete(span, now))
-            .await
-    }
-    async fn postpone(&self, span: &Span, due_at: Timestamp) -> Result<Changed, StoreError> {
-        self.faults
-            .call("postpone", self.inner.postpone(span, due_at))
-            .await
-    }
-    async fn failed(&self, span: &Span, failure: Failure) -> Result<Changed, StoreError> {
-        self.faults
-            .call("failed", self.inner.failed(span, failure))
-            .await
-    }
+}
+
+#[async_trait]
+impl Upkeep for Faulty {
     async fn adopt(
         &self,
         policy: &Policy,
@@ -176,6 +139,15 @@ impl SpanStore for Faulty {
     async fn remove(&self, ids: &[SpanId]) -> Result<u64, StoreError> {
         self.faults.call("remove", self.inner.remove(ids)).await
     }
+    async fn largest_slack(&self) -> Result<Option<i64>, StoreError> {
+        self.faults
+            .call("largest_slack", self.inner.largest_slack())
+            .await
+    }
+}
+
+#[async_trait]
+impl Membership for Faulty {
     async fn heartbeat(&self, worker: &str) -> Result<Vec<String>, StoreError> {
         self.faults
             .call("heartbeat", self.inner.heartbeat(worker))
@@ -184,8 +156,26 @@ impl SpanStore for Faulty {
     async fn leave(&self, worker: &str) -> Result<(), StoreError> {
         self.inner.leave(worker).await
     }
-    async fn ping(&self) -> Result<(), StoreError> {
-        self.inner.ping().await
+}
+
+/// What a change is called where calls are counted.
+fn name(change: &Change) -> &'static str {
+    match change {
+        Change::Plan { .. } => "plan",
+        Change::Executed { .. } => "executed",
+        Change::Complete => "complete",
+        Change::Postpone { .. } => "postpone",
+        Change::Failed { .. } => "failed",
+    }
+}
+
+/// The parts of a worker over this store.
+fn over(store: &Arc<Faulty>, parts: Parts) -> Parts {
+    Parts {
+        work: store.clone(),
+        upkeep: store.clone(),
+        membership: store.clone(),
+        ..parts
     }
 }
 
@@ -210,7 +200,7 @@ async fn a_store_that_fails_every_few_calls_costs_time_but_no_bill() {
     for every in [2, 3, 5, 7] {
         let world = World::new();
         let mut parts = world.parts();
-        parts.store = Faulty::new(world.store.clone(), every);
+        parts = over(&Faulty::new(world.store.clone(), every), parts);
         let worker = run_with(parts, crate::world::options("w"));
         assert_all_is_billed_once(&world, 12).await;
         worker.stop().await;
@@ -272,7 +262,7 @@ async fn a_stop_between_post_and_note_is_seen_at_once() {
         let faulty = Faulty::new(world.store.clone(), usize::MAX);
         let store = world.store.clone();
         let mut parts = world.parts();
-        parts.store = faulty.clone();
+        parts = over(&faulty, parts);
         let stopped = AtomicUsize::new(0);
         *faulty.faults.hook.lock().unwrap() = Some(Box::new(move |name| {
             if name == call && stopped.fetch_add(1, Ordering::Relaxed) == 0 {
@@ -290,8 +280,9 @@ async fn a_stop_between_post_and_note_is_seen_at_once() {
             world.pass(MINUTE).await;
             let span = world.store.all().remove(0).span;
             let now = world.parts().clock.now();
-            let changed = world.store.postpone(&span, now).await.unwrap();
-            assert!(matches!(changed, Changed::Done(_)), "{changed:?}");
+            let change = Change::Postpone { due_at: now };
+            let changed = world.store.change(&span, &change, now).await.unwrap();
+            assert_eq!(changed, Changed::Made);
         }
         world
             .until("it is complete", || world.is_complete("i"))

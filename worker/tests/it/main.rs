@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may end with a panic")]
 
+mod clocks;
 mod delivery;
 mod faults;
 mod sampling;
 mod sharing;
+mod turns;
 mod world;

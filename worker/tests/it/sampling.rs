@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sampler_abacus::Answer;
 use sampler_domain::{Interval, Planned, Span, SpanId, StartEvent};
-use sampler_worker::Options;
+use sampler_store::Events;
 
 use crate::world::{DAY, HOUR, MINUTE, NOON, World, options, run_with, target};
 
@@ -155,12 +155,52 @@ async fn completed_spans_are_removed_after_the_retention_and_no_others() {
     }
     world.start("open", -2 * HOUR).await;
     let mut options = options("w");
-    options.retention = 3 * HOUR;
+    options.cleanup.retention = Duration::from_hours(3);
     let worker = run_with(world.parts(), options);
     world.pass(2 * HOUR - MINUTE).await;
     assert_eq!(world.store.all().len(), 26);
     world.pass(2 * MINUTE).await;
     assert_eq!(world.store.all().len(), 1);
+    worker.stop().await;
+}
+
+/// The worker's own settings fit each other, but another receiver's slack does not.
+#[tokio::test(start_paused = true)]
+async fn spans_are_kept_while_any_receiver_may_take_their_events_again() {
+    let world = World::new();
+    for (instance, end) in [("older", -10 * HOUR), ("newer", -4 * HOUR)] {
+        world.start(instance, end - HOUR).await;
+        world.stop(instance, end).await;
+    }
+    for slack in [2 * HOUR, 8 * HOUR, 3 * HOUR] {
+        world.store.announce_slack(slack).await.unwrap();
+    }
+    let mut options = options("w");
+    options.cleanup.retention = Duration::from_hours(3);
+    let worker = run_with(world.parts(), options);
+    world.pass(5 * HOUR - MINUTE).await;
+    let left: Vec<_> = world.store.all();
+    assert_eq!(left.len(), 1, "eight hours, and one on top of them");
+    assert_eq!(left[0].span.target, world.kept("newer").span.target);
+    world.pass(2 * MINUTE).await;
+    assert_eq!(world.store.all().len(), 0);
+    worker.stop().await;
+}
+
+/// A receiver that is gone may come back; after a week nobody expects it any more.
+#[tokio::test(start_paused = true)]
+async fn the_slack_of_a_receiver_that_is_gone_counts_for_a_week() {
+    let world = World::new();
+    world.start("i", -2 * HOUR).await;
+    world.stop("i", -HOUR).await;
+    world.store.announce_slack(100 * DAY).await.unwrap();
+    let mut options = options("w");
+    options.cleanup.retention = Duration::from_hours(1);
+    let worker = run_with(world.parts(), options);
+    world.pass(7 * DAY - MINUTE).await;
+    assert_eq!(world.store.all().len(), 1);
+    world.pass(2 * MINUTE).await;
+    assert_eq!(world.store.all().len(), 0);
     worker.stop().await;
 }
 
@@ -189,10 +229,8 @@ async fn a_change_of_granularity_moves_nothing_that_was_billed() {
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_is_ahead_of_abacus_bills_nothing_before_its_time() {
     let world = World::new();
-    world
-        .abacus
-        .behind
-        .store(10 * MINUTE, std::sync::atomic::Ordering::Relaxed);
+    let relaxed = std::sync::atomic::Ordering::Relaxed;
+    world.abacus.behind.store(10 * MINUTE, relaxed);
     world.start("i", -HOUR / 2).await;
     world.stop("i", HOUR / 2).await;
     let worker = world.run("w");
@@ -215,10 +253,8 @@ async fn a_clock_that_is_ahead_of_abacus_bills_nothing_before_its_time() {
 async fn a_month_that_closes_does_not_wait_for_a_search_to_end() {
     let world = World::new();
     // Until noon of the tenth, February can still be billed.
-    let options = Options {
-        month_slack: 30 * DAY,
-        ..options("w")
-    };
+    let mut options = options("w");
+    options.abacus.month_slack = Duration::from_hours(30 * 24);
     world.start("february", -10 * DAY).await;
     for number in 0..400 {
         world.start(&format!("march {number}"), -HOUR).await;

@@ -1,20 +1,21 @@
 //! A store, a clock, an Abacus and any number of workers, all in virtual time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sampler_abacus::{Answer, Collector};
+use sampler_abacus::{Answer, Collector, Dated, Posted};
 use sampler_domain::{
-    Backoff, Granularities, Granularity, Id, Measures, Policy, Span, SpanId, StartEvent, StopEvent,
-    Target, Timestamp, Usage,
+    Granularities, Granularity, Id, Measures, Policy, Span, SpanId, StartEvent, StopEvent, Target,
+    Timestamp, Usage,
 };
 use sampler_service::environment::{Clock, Random};
+use sampler_settings::worker::{AbacusSettings, CleanupSettings, ProcessingSettings};
 use sampler_store::memory::{Kept, MemoryStore};
-use sampler_store::{NewSpan, NewStop, SpanStore, Started, Stopped};
-use sampler_worker::{NoBeat, Options, Parts, Worker};
+use sampler_store::{Events, NewSpan, NewStop, Started, Stopped};
+use sampler_worker::{NoBeat, Options, Parts, Time, Worker};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -26,13 +27,32 @@ pub(crate) const DAY: i64 = 24 * HOUR;
 /// When the world begins: 2026-03-10T12:00:00 UTC.
 pub(crate) const NOON: Timestamp = Timestamp::clamped(1_773_144_000_000);
 
-/// Runs with tokio's paused clock.
-pub(crate) struct VirtualClock(Instant);
+/// Runs with tokio's paused clock, and may be set wrong.
+pub(crate) struct VirtualClock {
+    began: Instant,
+    ahead: AtomicI64,
+}
+
+impl VirtualClock {
+    fn new(began: Instant) -> Self {
+        let ahead = AtomicI64::new(0);
+        Self { began, ahead }
+    }
+
+    /// From now on it is ahead by so many ms; behind where that is negative.
+    pub(crate) fn step(&self, ahead: i64) {
+        self.ahead.store(ahead, Ordering::Relaxed);
+    }
+}
 
 impl Clock for VirtualClock {
     fn now(&self) -> Timestamp {
-        NOON.plus(i64::try_from(self.0.elapsed().as_millis()).unwrap())
+        NOON.plus(elapsed(self.began) + self.ahead.load(Ordering::Relaxed))
     }
+}
+
+fn elapsed(began: Instant) -> i64 {
+    i64::try_from(began.elapsed().as_millis()).unwrap()
 }
 
 /// A row of numbers, the same every time (splitmix64).
@@ -52,11 +72,14 @@ impl Random for Counting {
     }
 }
 
+/// How an answer is dated, given what time it is there; none where it has no date.
+type Dates = Box<dyn FnMut(Timestamp) -> Option<Timestamp> + Send>;
+
 type Script = Box<dyn FnMut(&Usage) -> Option<Answer> + Send>;
 
 /// An Abacus that counts each usage once, and answers as it is told.
-#[derive(Default)]
 pub(crate) struct Abacus {
+    began: Instant,
     /// Each post: when, and what.
     pub(crate) posts: Mutex<Vec<(Instant, String)>>,
     counted: Mutex<BTreeMap<(String, i64), Usage>>,
@@ -66,11 +89,57 @@ pub(crate) struct Abacus {
     pub(crate) most_in_flight: Mutex<usize>,
     /// How long each post takes.
     pub(crate) latency: Mutex<Duration>,
-    /// How far the clock of the workers is ahead of this one's, ms.
+    /// How far its clock is behind, ms.
     pub(crate) behind: AtomicI64,
+    dates: Mutex<Option<Dates>>,
+    /// Nothing is answered.
+    pub(crate) is_away: AtomicBool,
+    /// How often it was only asked what time it is.
+    pub(crate) probes: AtomicU64,
 }
 
 impl Abacus {
+    fn new(began: Instant) -> Self {
+        Self {
+            began,
+            posts: Mutex::default(),
+            counted: Mutex::default(),
+            script: Mutex::default(),
+            in_flight: Mutex::default(),
+            most_in_flight: Mutex::default(),
+            latency: Mutex::default(),
+            behind: AtomicI64::default(),
+            dates: Mutex::default(),
+            is_away: AtomicBool::default(),
+            probes: AtomicU64::default(),
+        }
+    }
+
+    /// What time it is there.
+    pub(crate) fn now(&self) -> Timestamp {
+        NOON.plus(elapsed(self.began) - self.behind.load(Ordering::Relaxed))
+    }
+
+    /// Dates its answers so from now on.
+    pub(crate) fn date(&self, dates: impl FnMut(Timestamp) -> Option<Timestamp> + Send + 'static) {
+        *self.dates.lock().unwrap() = Some(Box::new(dates));
+    }
+
+    fn dated(&self) -> Dated {
+        if self.is_away.load(Ordering::Relaxed) {
+            return Dated::NoAnswer;
+        }
+        let now = self.now();
+        let date = match self.dates.lock().unwrap().as_mut() {
+            Some(dates) => dates(now),
+            None => Some(now),
+        };
+        let second = |date: Timestamp| date.as_millis().div_euclid(1_000) * 1_000;
+        date.map_or(Dated::Undated, |date| {
+            Dated::At(Timestamp::clamped(second(date)))
+        })
+    }
+
     /// Asks `script` before each usage; it is taken and counted where that answers none.
     pub(crate) fn answer(&self, script: impl FnMut(&Usage) -> Option<Answer> + Send + 'static) {
         *self.script.lock().unwrap() = Some(Box::new(script));
@@ -93,6 +162,13 @@ impl Abacus {
         self.durations(instance).iter().sum()
     }
 
+    /// How many posts were made for instances whose name holds this, after the first `skipped`.
+    pub(crate) fn posts_of(&self, name: &str, skipped: usize) -> usize {
+        let posts = self.posts.lock().unwrap();
+        let of = |post: &&(Instant, String)| post.1.contains(name);
+        posts.iter().skip(skipped).filter(of).count()
+    }
+
     pub(crate) fn post_count(&self) -> usize {
         self.posts.lock().unwrap().len()
     }
@@ -106,7 +182,20 @@ fn duration(usage: &Usage) -> i64 {
 
 #[async_trait]
 impl Collector for Abacus {
-    async fn post(&self, usage: &Usage, _now: Timestamp) -> Answer {
+    async fn post(&self, usage: &Usage, _now: Timestamp) -> Posted {
+        let answer = self.take(usage).await;
+        let dated = self.dated();
+        Posted { answer, dated }
+    }
+
+    async fn probe(&self) -> Dated {
+        self.probes.fetch_add(1, Ordering::Relaxed);
+        self.dated()
+    }
+}
+
+impl Abacus {
+    async fn take(&self, usage: &Usage) -> Answer {
         let body = serde_json::to_string(usage).unwrap();
         self.posts.lock().unwrap().push((Instant::now(), body));
         self.in_flight
@@ -130,14 +219,14 @@ impl Collector for Abacus {
         if let Some(answer) = told {
             return answer;
         }
+        if self.is_away.load(Ordering::Relaxed) {
+            let error = "connection refused".into();
+            return Answer::TryAgain { after: None, error };
+        }
         assert_ne!(duration(usage), 0, "a usage of no length");
         let key = (usage.dedup_id.clone(), usage.end.as_millis());
         self.counted.lock().unwrap().insert(key, usage.clone());
         Answer::Accepted
-    }
-
-    fn clock_ahead(&self) -> i64 {
-        self.behind.load(Ordering::Relaxed)
     }
 }
 
@@ -152,6 +241,7 @@ pub(crate) struct World {
 /// A worker that runs.
 pub(crate) struct Running {
     pub(crate) stop: CancellationToken,
+    pub(crate) time: Arc<Time>,
     task: JoinHandle<()>,
 }
 
@@ -175,20 +265,21 @@ pub(crate) fn options(name: &str) -> Options {
             granularities: Granularities::all(Granularity::Hour),
             grace: 0,
         },
-        backoff: Backoff {
-            first: 1_000,
-            limit: 60_000,
+        abacus: AbacusSettings {
+            concurrency: 4,
+            retry_limit: Duration::from_mins(1),
+            ..AbacusSettings::default()
         },
-        month_slack: 600_000,
-        posts: 4,
-        spans: 8,
-        process_batch: 10,
-        process_interval: Duration::from_secs(1),
-        cleanup_batch: 10,
-        cleanup_interval: Duration::from_secs(1),
-        retention: 62 * DAY,
-        adopt_interval: Duration::from_secs(5),
-        heartbeat_interval: Duration::from_secs(5),
+        processing: ProcessingSettings {
+            concurrency: 8,
+            batch_size: 10,
+            ..ProcessingSettings::default()
+        },
+        cleanup: CleanupSettings {
+            batch_size: 10,
+            ..CleanupSettings::default()
+        },
+        clock_interval: Duration::from_secs(20),
     }
 }
 
@@ -207,12 +298,12 @@ pub(crate) fn target(instance: &str) -> Target {
 impl World {
     pub(crate) fn new() -> Self {
         let began = Instant::now();
-        let clock = Arc::new(VirtualClock(began));
-        let own = VirtualClock(began);
+        let clock = Arc::new(VirtualClock::new(began));
+        let own = VirtualClock::new(began);
         let store = Arc::new(MemoryStore::new(move || own.now()));
         Self {
             store,
-            abacus: Arc::default(),
+            abacus: Arc::new(Abacus::new(began)),
             clock,
             began,
             random: Arc::default(),
@@ -221,7 +312,9 @@ impl World {
 
     pub(crate) fn parts(&self) -> Parts {
         Parts {
-            store: self.store.clone(),
+            work: self.store.clone(),
+            upkeep: self.store.clone(),
+            membership: self.store.clone(),
             collector: self.abacus.clone(),
             clock: self.clock.clone(),
             random: self.random.clone(),
@@ -262,6 +355,10 @@ impl World {
         );
     }
 
+    pub(crate) fn clock_now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
     pub(crate) fn kept(&self, instance: &str) -> Kept {
         let of = |kept: &Kept| kept.span.target.resource_instance_id.as_str() == instance;
         self.store.all().into_iter().find(of).unwrap()
@@ -286,7 +383,7 @@ impl World {
     }
 }
 
-pub(crate) async fn stop_in(store: &dyn SpanStore, instance: &str, millis: i64) -> Stopped {
+pub(crate) async fn stop_in(store: &dyn Events, instance: &str, millis: i64) -> Stopped {
     let event = StopEvent {
         id: None,
         timestamp: NOON.plus(millis),
@@ -306,6 +403,7 @@ pub(crate) async fn stop_in(store: &dyn SpanStore, instance: &str, millis: i64) 
 pub(crate) fn run_with(parts: Parts, options: Options) -> Running {
     let stop = CancellationToken::new();
     let worker = Worker::new(parts, options, stop.clone());
+    let time = worker.time();
     let task = tokio::spawn(async move { worker.run().await });
-    Running { stop, task }
+    Running { stop, time, task }
 }

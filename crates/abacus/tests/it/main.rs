@@ -13,7 +13,7 @@ use axum::extract::{ConnectInfo, Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
 use sampler_abacus::{
-    AbacusOptions, Answer, Collector, HttpCollector, Mapped, Mapping, Provisioning,
+    AbacusOptions, Answer, Collector, Dated, HttpCollector, Mapped, Mapping, Provisioning,
 };
 use sampler_domain::{
     Granularities, Granularity, Id, Interval, Measures, Planned, Policy, Span, SpanId, StartEvent,
@@ -89,7 +89,7 @@ async fn usages_are_posted_as_json_over_connections_that_are_kept() {
     );
     let collector = HttpCollector::new(&serve(router).await).unwrap();
     for _ in 0..20 {
-        assert_eq!(collector.post(&usage(), NOW).await, Answer::Accepted);
+        assert_eq!(collector.post(&usage(), NOW).await.answer, Answer::Accepted);
     }
     assert_eq!(ports.lock().unwrap().len(), 1, "one connection for all");
 }
@@ -104,41 +104,89 @@ async fn an_answer_is_read_with_its_headers_and_the_start_of_its_body() {
                 [("retry-after", "17")],
                 String::new(),
             ),
-            1 => (StatusCode::BAD_REQUEST, [("x", "y")], "x".repeat(100_000)),
-            _ => (
-                StatusCode::FOUND,
-                [("location", "/elsewhere")],
-                String::new(),
-            ),
+            _ => (StatusCode::BAD_REQUEST, [("x", "y")], "x".repeat(100_000)),
         }
     });
     let collector = HttpCollector::new(&serve(router).await).unwrap();
     let after = Duration::from_secs(17);
-    assert_eq!(collector.post(&usage(), NOW).await, Answer::Wait { after });
-    match collector.post(&usage(), NOW).await {
+    let answer = collector.post(&usage(), NOW).await.answer;
+    assert_eq!(answer, Answer::Wait { after });
+    match collector.post(&usage(), NOW).await.answer {
         Answer::Refused { error } => assert_eq!(error.len(), "Abacus answered 400: ".len() + 512),
         other => panic!("{other:?}"),
     }
-    assert!(matches!(
-        collector.post(&usage(), NOW).await,
-        Answer::Refused { .. }
-    ));
+}
+
+/// A POST that a redirect turns into a GET would be answered 200 by any page, and "bill".
+#[tokio::test]
+async fn no_redirect_is_followed_and_a_page_is_not_a_collector() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&asked);
+    let login = move || async move {
+        seen.fetch_add(1, Ordering::Relaxed);
+        (StatusCode::OK, "Log in")
+    };
+    let away = || async { (StatusCode::FOUND, [("location", "/login")], "") };
+    let router = Router::new()
+        .route("/login", axum::routing::any(login))
+        .fallback(away);
+    let collector = HttpCollector::new(&serve(router).await).unwrap();
+    match collector.post(&usage(), NOW).await.answer {
+        Answer::TryAgain { error, .. } => assert!(error.contains("COLLECTOR_URL"), "{error}"),
+        other => panic!("{other:?}"),
+    }
+    assert!(matches!(collector.probe().await, Dated::At(_)));
+    assert_eq!(asked.load(Ordering::Relaxed), 0, "neither is followed");
 }
 
 #[tokio::test]
-async fn a_clock_that_is_ahead_of_abacus_is_noticed_and_so_is_its_return() {
+async fn a_409_is_accepted_where_a_setting_says_so() {
+    let router = Router::new().fallback(|| async { StatusCode::CONFLICT });
+    let collector = HttpCollector::new(&serve(router).await).unwrap();
+    let answer = collector.post(&usage(), NOW).await.answer;
+    assert!(matches!(answer, Answer::Refused { .. }), "{answer:?}");
+    let collector = collector.accept_conflict(true);
+    let answer = collector.post(&usage(), NOW).await.answer;
+    assert_eq!(answer, Answer::Accepted);
+}
+
+#[tokio::test]
+async fn every_answer_tells_the_time_and_dates_in_it_are_held_against_that() {
     let router = Router::new().fallback(|| async {
         (
-            StatusCode::ACCEPTED,
-            [("date", "Tue, 10 Mar 2026 11:50:00 GMT")],
+            StatusCode::TOO_MANY_REQUESTS,
+            [
+                ("date", "Tue, 10 Mar 2026 11:50:00 GMT"),
+                ("retry-after", "Tue, 10 Mar 2026 11:50:20 GMT"),
+            ],
         )
     });
     let collector = HttpCollector::new(&serve(router).await).unwrap();
-    assert_eq!(collector.clock_ahead(), 0);
-    collector.post(&usage(), NOW).await;
-    assert_eq!(collector.clock_ahead(), 599_000);
-    collector.post(&usage(), NOW.plus(-600_000)).await;
-    assert_eq!(collector.clock_ahead(), 0);
+    let posted = collector.post(&usage(), NOW).await;
+    let ten_to = Dated::At(NOW.plus(-600_000));
+    assert_eq!(posted.dated, ten_to);
+    let after = Duration::from_secs(20);
+    assert_eq!(posted.answer, Answer::Wait { after });
+    assert_eq!(collector.probe().await, ten_to);
+}
+
+/// A connection that is kept would ask the same gateway for ever.
+#[tokio::test]
+async fn each_probe_has_a_connection_of_its_own() {
+    let ports = Arc::new(std::sync::Mutex::new(std::collections::BTreeSet::new()));
+    let seen = Arc::clone(&ports);
+    let router = Router::new().fallback(
+        move |ConnectInfo(peer): ConnectInfo<std::net::SocketAddr>, headers: HeaderMap| async move {
+            assert!(!headers.contains_key("authorization"));
+            seen.lock().unwrap().insert(peer.port());
+            StatusCode::NOT_FOUND
+        },
+    );
+    let collector = HttpCollector::new(&serve(router).await).unwrap();
+    for _ in 0..5 {
+        assert!(matches!(collector.probe().await, Dated::At(_)));
+    }
+    assert_eq!(ports.lock().unwrap().len(), 5);
 }
 
 /// Fault 2 of the original: there was no time limit on posts.
@@ -147,7 +195,10 @@ async fn fault_2_an_abacus_that_hangs_is_left_after_the_time_limit() {
     let router = Router::new().fallback(std::future::pending::<StatusCode>);
     let collector = HttpCollector::new(&serve(router).await).unwrap();
     let began = Instant::now();
-    let answer = collector.post(&usage(), NOW).await;
+    let posted = collector.post(&usage(), NOW).await;
+    assert_eq!(posted.dated, Dated::NoAnswer);
+    assert_eq!(collector.probe().await, Dated::NoAnswer);
+    let answer = posted.answer;
     assert!(
         matches!(answer, Answer::TryAgain { after: None, .. }),
         "{answer:?}"
@@ -161,7 +212,7 @@ async fn an_abacus_that_is_away_is_tried_again() {
     let options = options(listener.local_addr().unwrap());
     drop(listener);
     let collector = HttpCollector::new(&options).unwrap();
-    match collector.post(&usage(), NOW).await {
+    match collector.post(&usage(), NOW).await.answer {
         Answer::TryAgain { error, .. } => assert!(!error.contains("http://"), "{error}"),
         other => panic!("{other:?}"),
     }

@@ -61,7 +61,7 @@ async fn a_usage_carries_the_token_of_the_moment() {
     uaa.give_out("one");
     let (collector, posts) = collector_for("one", tokens).await;
     for _ in 0..10 {
-        assert_eq!(collector.post(&usage(), NOW).await, Answer::Accepted);
+        assert_eq!(collector.post(&usage(), NOW).await.answer, Answer::Accepted);
     }
     assert_eq!(
         (posts.load(Ordering::Relaxed), uaa.asked(Offer::Token)),
@@ -76,7 +76,7 @@ async fn fault_16_a_token_that_is_refused_is_replaced_and_the_usage_sent_once_mo
     uaa.give_out("one");
     let (collector, posts) = collector_for("two", tokens).await;
     // A young token is not replaced: its successor would be no better.
-    let refused = collector.post(&usage(), NOW).await;
+    let refused = collector.post(&usage(), NOW).await.answer;
     assert!(matches!(refused, Answer::TryAgain { .. }), "{refused:?}");
     assert_eq!(
         (posts.load(Ordering::Relaxed), uaa.asked(Offer::Token)),
@@ -86,7 +86,7 @@ async fn fault_16_a_token_that_is_refused_is_replaced_and_the_usage_sent_once_mo
     sampler_testkit::wait_until(
         "it is older",
         std::time::Duration::from_secs(30),
-        async || collector.post(&usage(), NOW).await == Answer::Accepted,
+        async || collector.post(&usage(), NOW).await.answer == Answer::Accepted,
     )
     .await;
     assert_eq!(uaa.asked(Offer::Token), 2);
@@ -98,7 +98,7 @@ async fn without_a_token_nothing_is_posted_and_nothing_lost() {
     uaa.trouble(Some(Trouble::Status(503)));
     let (collector, posts) = collector_for("one", tokens).await;
     for _ in 0..20 {
-        match collector.post(&usage(), NOW).await {
+        match collector.post(&usage(), NOW).await.answer {
             Answer::TryAgain { error, .. } => assert!(error.contains("503"), "{error}"),
             other => panic!("{other:?}"),
         }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use futures_util::StreamExt;
 use sampler_domain::Timestamp;
 use sampler_domain::partition::PARTITIONS;
-use sampler_store::{DueQuery, SpanStore};
+use sampler_store::{DueQuery, Work};
 use sampler_testkit::now_millis;
 
 use super::events::EventRun;

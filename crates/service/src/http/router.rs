@@ -11,7 +11,7 @@ use tower::ServiceExt;
 use tracing::Instrument;
 
 use super::trace;
-use crate::problem::{Problem, ProblemType};
+use crate::problem::{Problem, kinds};
 
 /// The same router, complete: paths it does not know and methods it does not offer are answered
 /// with problem documents, too.
@@ -42,7 +42,7 @@ where
 
 pub(crate) async fn not_found() -> Problem {
     Problem::new(
-        ProblemType::NotFound,
+        &kinds::NOT_FOUND,
         "None of the addresses that are served here is this one.",
     )
 }
@@ -50,7 +50,7 @@ pub(crate) async fn not_found() -> Problem {
 /// The router adds `Allow`: it knows what the path offers.
 pub(crate) async fn method_not_allowed() -> Problem {
     let detail = "This address does not offer the method; the header Allow names those it does.";
-    Problem::new(ProblemType::MethodNotAllowed, detail)
+    Problem::new(&kinds::METHOD_NOT_ALLOWED, detail)
 }
 
 #[cfg(test)]

@@ -1,17 +1,18 @@
 //! Errors as a client gets them: problem documents after RFC 9457.
 
 mod catalogue;
-mod kinds;
+pub mod kinds;
 mod pointer;
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
+use http::Method;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::{Method, StatusCode};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 pub use catalogue::catalogue;
+pub use http::StatusCode;
 pub use kinds::ProblemType;
 pub use pointer::Pointer;
 
@@ -43,7 +44,7 @@ impl FieldError {
 /// An error, as an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
-    kind: ProblemType,
+    kind: &'static ProblemType,
     /// Boxed, because a problem is what functions return that usually return something small.
     rest: Box<Rest>,
 }
@@ -72,7 +73,7 @@ struct Document<'a> {
 
 impl Problem {
     /// A problem of this kind; `detail` says in full sentences what is the matter this time.
-    pub fn new(kind: ProblemType, detail: impl Into<String>) -> Self {
+    pub fn new(kind: &'static ProblemType, detail: impl Into<String>) -> Self {
         let detail = detail.into();
         debug_assert!(detail.ends_with('.'), "not a full sentence: {detail:?}");
         let (errors, members, headers) = (Vec::new(), Map::new(), HeaderMap::new());
@@ -91,7 +92,7 @@ impl Problem {
     /// Something went wrong in here. The client learns nothing more; what it was is for the log.
     pub fn internal() -> Self {
         Self::new(
-            ProblemType::Internal,
+            &kinds::INTERNAL,
             "The request could not be served because of an error in the service.",
         )
     }
@@ -136,7 +137,7 @@ impl Problem {
     }
 
     /// What kind of problem it is.
-    pub fn kind(&self) -> ProblemType {
+    pub fn kind(&self) -> &'static ProblemType {
         self.kind
     }
 
@@ -147,7 +148,7 @@ impl Problem {
 
     /// The status of the answer.
     pub fn status(&self) -> StatusCode {
-        self.kind.status()
+        self.kind.status
     }
 }
 
@@ -160,7 +161,7 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let document = Document {
             r#type: self.kind.uri(),
-            title: self.kind.title(),
+            title: self.kind.title,
             status: self.status().as_u16(),
             detail: &self.rest.detail,
             errors: &self.rest.errors,
@@ -180,6 +181,7 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
+    use kinds::{FORBIDDEN, METHOD_NOT_ALLOWED, UNAUTHORIZED, UNHEALTHY};
 
     async fn body(response: Response) -> String {
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
@@ -192,11 +194,11 @@ mod tests {
             .field("measured_usage")
             .index(0)
             .field("quantity");
-        let response = Problem::new(ProblemType::InvalidEvent, "One field is wrong.")
+        let response = Problem::new(&FORBIDDEN, "One field is wrong.")
             .errors([FieldError::new(pointer, "It must not be null.")])
             .member("limit", 5)
             .into_response();
-        assert_eq!(response.status(), 400);
+        assert_eq!(response.status(), 403);
         assert_eq!(
             response.headers()["content-type"],
             "application/problem+json"
@@ -204,8 +206,8 @@ mod tests {
         assert_eq!(
             body(response).await,
             concat!(
-                r#"{"type":"urn:sampler:problem:invalid-event","title":"The event is not valid","#,
-                r#""status":400,"detail":"One field is wrong.","#,
+                r#"{"type":"urn:sampler:problem:forbidden","title":"The token does not allow this","#,
+                r#""status":403,"detail":"One field is wrong.","#,
                 r##""errors":[{"pointer":"#/measured_usage/0/quantity","##,
                 r#""detail":"It must not be null."}],"limit":5}"#
             ),
@@ -220,14 +222,14 @@ mod tests {
 
     #[test]
     fn has_the_headers_it_was_given() {
-        let problem = Problem::new(ProblemType::Overloaded, "There is too much to do.");
+        let problem = Problem::new(&UNHEALTHY, "There is too much to do.");
         let response = problem.retry_after(7).into_response();
         assert_eq!(response.status(), 503);
         assert_eq!(response.headers()["retry-after"], "7");
-        let problem = Problem::new(ProblemType::MethodNotAllowed, "PUT is not offered here.");
+        let problem = Problem::new(&METHOD_NOT_ALLOWED, "PUT is not offered here.");
         let response = problem.allow(&[Method::GET, Method::HEAD]).into_response();
         assert_eq!(response.headers()["allow"], "GET,HEAD");
-        let problem = Problem::new(ProblemType::Unauthorized, "There is no token.");
+        let problem = Problem::new(&UNAUTHORIZED, "There is no token.");
         let challenge = HeaderValue::from_static("Bearer realm=\"cf\"");
         let response = problem
             .header(header::WWW_AUTHENTICATE, challenge)
@@ -242,7 +244,7 @@ mod tests {
     fn names_a_limited_number_of_fields() {
         let error = || FieldError::new(Pointer::root(), "It is wrong.");
         let many = || (0..ERRORS_MAX - 1).map(|_| error());
-        let problem = Problem::new(ProblemType::InvalidEvent, "Much is wrong.");
+        let problem = Problem::new(&FORBIDDEN, "Much is wrong.");
         let problem = problem.errors(many()).errors(many());
         assert_eq!(problem.rest.errors.len(), ERRORS_MAX);
     }

@@ -7,7 +7,7 @@ use http::header::{self, HeaderValue};
 use sampler_oauth::{BasicCheck, Verdict};
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::problem::{Problem, ProblemType};
+use crate::problem::{Problem, kinds};
 
 /// What tells a client how to introduce itself.
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Basic realm=\"cf\"");
@@ -30,14 +30,14 @@ pub(crate) async fn credentials(headers: &HeaderMap, check: &BasicCheck) -> Resu
         )),
         Verdict::Unknown => {
             let detail = "The token server could not be asked about the credentials.";
-            let problem = Problem::new(ProblemType::TokenServerUnavailable, detail);
+            let problem = Problem::new(&kinds::TOKEN_SERVER_UNAVAILABLE, detail);
             Err(problem.retry_after(RETRY_AFTER))
         }
     }
 }
 
 fn refused(detail: &str) -> Problem {
-    Problem::new(ProblemType::Unauthorized, detail).header(header::WWW_AUTHENTICATE, CHALLENGE)
+    Problem::new(&kinds::UNAUTHORIZED, detail).header(header::WWW_AUTHENTICATE, CHALLENGE)
 }
 
 /// The id and the secret of the one `Authorization` header.

@@ -14,7 +14,7 @@ use tracing::info;
 use super::grant::Grant;
 use crate::environment::Clock;
 use crate::http::{method_not_allowed, not_found};
-use crate::problem::{Problem, ProblemType};
+use crate::problem::{Problem, kinds};
 
 /// Who has shown no token is only told that one is needed (RFC 6750, section 3.1).
 const NO_TOKEN: HeaderValue = HeaderValue::from_static("Bearer realm=\"cf\"");
@@ -161,20 +161,19 @@ fn token(headers: &HeaderMap) -> Result<&str, Problem> {
 
 fn missing() -> Problem {
     let detail = "A token is needed here, in the header Authorization: Bearer.";
-    Problem::new(ProblemType::Unauthorized, detail).header(header::WWW_AUTHENTICATE, NO_TOKEN)
+    Problem::new(&kinds::UNAUTHORIZED, detail).header(header::WWW_AUTHENTICATE, NO_TOKEN)
 }
 
 fn invalid(detail: &str) -> Problem {
-    Problem::new(ProblemType::Unauthorized, detail).header(header::WWW_AUTHENTICATE, INVALID_TOKEN)
+    Problem::new(&kinds::UNAUTHORIZED, detail).header(header::WWW_AUTHENTICATE, INVALID_TOKEN)
 }
 
 /// The token is believed, but does not allow this.
 pub(super) fn forbidden(detail: &str) -> Problem {
-    Problem::new(ProblemType::Forbidden, detail)
-        .header(header::WWW_AUTHENTICATE, INSUFFICIENT_SCOPE)
+    Problem::new(&kinds::FORBIDDEN, detail).header(header::WWW_AUTHENTICATE, INSUFFICIENT_SCOPE)
 }
 
 fn no_keys() -> Problem {
     let detail = "The token cannot be checked: the token server does not give its keys.";
-    Problem::new(ProblemType::TokenServerUnavailable, detail).retry_after(RETRY_AFTER)
+    Problem::new(&kinds::TOKEN_SERVER_UNAVAILABLE, detail).retry_after(RETRY_AFTER)
 }

@@ -13,4 +13,4 @@ pub(crate) use basic::credentials;
 pub use door::Door;
 pub use grant::Grant;
 pub use sampler_oauth::{Algorithm, BasicCheck};
-pub use settings::{SECURITY, SecuritySettings};
+pub use settings::SecuritySettings;

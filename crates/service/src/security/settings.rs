@@ -1,7 +1,6 @@
 //! What an operator can say of who may call and as whom a program calls others, and the one place
 //! that refuses what could not be honoured.
 
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +16,8 @@ use url::Url;
 
 use super::door::Door;
 use crate::environment::Clock;
-use crate::settings::{HIDDEN, Kind, Reader, Setting};
+use crate::metrics::Readers;
+use crate::settings::{Kind, Reader};
 
 /// The scope that somebody needs who wants to know how the program is.
 const HEALTH_SCOPE: &str = "abacus.system.read";
@@ -25,169 +25,77 @@ const HEALTH_SCOPE: &str = "abacus.system.read";
 /// How long one request to the token server may take.
 const TOKEN_SERVER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Who may call, and as whom a program calls others.
-pub const SECURITY: [Setting; 14] = [
-    Setting::new(
-        "security.secured",
-        "SECURED",
-        Kind::Boolean,
-        "Whether requests need a token, and requests to Abacus carry one.",
-    )
-    .or("false"),
-    Setting::new(
-        "security.healthcheck_secured",
-        "HEALTHCHECK_SECURED",
-        Kind::Boolean,
-        "Whether GET /healthcheck needs credentials.",
-    )
-    .or("false"),
-    Setting::new(
-        "security.skip_ssl_validation",
-        "SKIP_SSL_VALIDATION",
-        Kind::Boolean,
-        "Whether to trust any certificate of the systems that are called. Not for production.",
-    )
-    .or("false"),
-    Setting::new(
-        "security.auth_server",
-        "AUTH_SERVER",
-        Kind::Url,
-        "The Cloud Foundry API that names the token server.",
-    ),
-    Setting::new(
-        "security.api",
-        "API",
-        Kind::Url,
-        "The Cloud Foundry API, where it is not the one that names the token server.",
-    ),
-    Setting::new(
-        "security.client_id",
-        "CLIENT_ID",
-        Kind::Text,
-        "The client of the token server as which the program calls others.",
-    ),
-    Setting::new(
-        "security.client_secret",
-        "CLIENT_SECRET",
-        Kind::Text,
-        "The secret of that client.",
-    )
-    .secret(),
-    Setting::new(
-        "security.jwt_key",
-        "JWTKEY",
-        Kind::Text,
-        "The key that tokens are checked with: a shared one for HS256, HS384 and HS512, a public \
-         one as PEM for the others. Without it the keys of the token server are fetched.",
-    )
-    .secret(),
-    Setting::new(
-        "security.jwt_algorithm",
-        "JWTALGO",
-        Kind::Choice(&Algorithm::NAMES),
-        "The one algorithm that tokens may be signed with. Without it HS256 where JWTKEY is set, \
-         and RS256 where keys are fetched, which are never shared ones.",
-    ),
-    Setting::new(
-        "security.oidc_issuer",
-        "SAMPLER_OIDC_ISSUER",
-        Kind::Url,
-        "The token server, where it is not the UAA of a Cloud Foundry: an issuer that describes \
-         itself at /.well-known/openid-configuration. Counts before AUTH_SERVER.",
-    ),
-    Setting::new(
-        "security.token_issuer",
-        "SAMPLER_TOKEN_ISSUER",
-        Kind::Text,
-        "The issuer (iss) that tokens must name. Without it SAMPLER_OIDC_ISSUER, if that is set.",
-    ),
-    Setting::new(
-        "security.token_audience",
-        "SAMPLER_TOKEN_AUDIENCE",
-        Kind::Text,
-        "The audience (aud) that tokens must be meant for.",
-    ),
-    Setting::new(
-        "security.token_leeway",
-        "SAMPLER_TOKEN_LEEWAY",
-        Kind::Duration {
-            min: Duration::ZERO,
-            max: LEEWAY_MAX,
-        },
-        "By how much the clock of the token server may differ.",
-    )
-    .or("10s"),
-    Setting::new(
-        "security.ca_file",
-        "SAMPLER_CA_FILE",
-        Kind::Text,
-        "A file of certificates (PEM) of authorities to trust besides those of the system, for all \
-         that is called over HTTPS. For the database, tlsCAFile in DB_URI does the same.",
-    ),
-];
+crate::settings! {
+    /// Who may call, and as whom a program calls others.
+    pub struct SecuritySettings("security", checked by SecuritySettings::check) {
+        /// Whether requests need a token, and requests to Abacus carry one.
+        secured: bool = "SECURED", Kind::Boolean, or("false");
+        /// Whether GET /healthcheck needs credentials. Without it they are needed where SECURED is
+        /// true.
+        healthcheck_secured: Option<bool> = "HEALTHCHECK_SECURED", Kind::Boolean;
+        /// Whether to trust any certificate of the systems that are called. Not for production.
+        skip_ssl_validation: bool = "SKIP_SSL_VALIDATION", Kind::Boolean, or("false");
+        /// The Cloud Foundry API that names the token server.
+        auth_server: Option<Url> = "AUTH_SERVER", Kind::Url;
+        /// The Cloud Foundry API, where it is not the one that names the token server.
+        api: Option<Url> = "API", Kind::Url;
+        /// The client of the token server as which the program calls others.
+        client_id: Option<String> = "CLIENT_ID", Kind::Text;
+        /// The secret of that client.
+        client_secret: Option<SecretString> = "CLIENT_SECRET", Kind::Text, secret();
+        /// The key that tokens are checked with: a shared one for HS256, HS384 and HS512, a public
+        /// one as PEM for the others. Without it the keys of the token server are fetched.
+        jwt_key: Option<SecretString> = "JWTKEY", Kind::Text, secret();
+        /// The one algorithm that tokens may be signed with. Without it HS256 where JWTKEY is set,
+        /// and RS256 where keys are fetched, which are never shared ones.
+        jwt_algorithm: Option<Algorithm> = "JWTALGO", Kind::Choice(&Algorithm::NAMES) => algorithm;
+        /// The token server, where it is not the UAA of a Cloud Foundry: an issuer that describes
+        /// itself at /.well-known/openid-configuration. Counts before AUTH_SERVER.
+        oidc_issuer: Option<Url> = "SAMPLER_OIDC_ISSUER", Kind::Url;
+        /// The issuer (iss) that tokens must name. Without it SAMPLER_OIDC_ISSUER, if that is set.
+        token_issuer: Option<String> = "SAMPLER_TOKEN_ISSUER", Kind::Text;
+        /// The audience (aud) that tokens must be meant for.
+        token_audience: Option<String> = "SAMPLER_TOKEN_AUDIENCE", Kind::Text;
+        /// By how much the clock of the token server may differ.
+        token_leeway: Duration = "SAMPLER_TOKEN_LEEWAY", Kind::time(Duration::ZERO, LEEWAY_MAX),
+            or("10s");
+        /// A file of certificates (PEM) of authorities to trust besides those of the system, for all
+        /// that is called over HTTPS. For the database, tlsCAFile in DB_URI does the same.
+        ca_file: Option<CaBundle> = "SAMPLER_CA_FILE", Kind::Text => authorities;
+    }
+}
 
-/// Who may call, and as whom a program calls others.
-#[derive(Clone)]
-pub struct SecuritySettings {
-    /// Whether tokens are needed.
-    pub secured: bool,
-    /// Whether the health check needs credentials.
-    pub healthcheck_secured: bool,
-    /// Whether any certificate is trusted.
-    pub skip_ssl_validation: bool,
-    /// The Cloud Foundry API that names the token server.
-    pub auth_server: Option<Url>,
-    /// The Cloud Foundry API.
-    pub api: Option<Url>,
-    /// The client as which the program calls others.
-    pub client_id: Option<String>,
-    /// Its secret.
-    pub client_secret: Option<SecretString>,
-    /// The key that tokens are checked with.
-    pub jwt_key: Option<SecretString>,
-    /// How tokens must be signed, if that is said.
-    pub jwt_algorithm: Option<Algorithm>,
-    /// The token server, where it is no UAA.
-    pub oidc_issuer: Option<Url>,
-    /// Who must have issued a token.
-    pub token_issuer: Option<String>,
-    /// Whom a token must be meant for.
-    pub token_audience: Option<String>,
-    /// By how much clocks may differ.
-    pub token_leeway: Duration,
-    /// Whom to trust besides the system's authorities.
-    pub authorities: CaBundle,
+fn algorithm(name: &str) -> Result<Algorithm, String> {
+    let named = Algorithm::ALL.iter().find(|(known, _)| *known == name);
+    named
+        .map(|(_, it)| *it)
+        .ok_or_else(|| Algorithm::NAMES.join(", "))
+}
+
+fn authorities(path: &str) -> Result<CaBundle, String> {
+    CaBundle::read(Path::new(path)).map_err(|error| format!("certificates: {error}"))
 }
 
 impl SecuritySettings {
-    /// Reads the group [`SECURITY`], and refuses a health check that could not be secured.
-    pub fn read(reader: &mut Reader<'_>) -> Self {
-        let authorities = reader.parse_with("security.ca_file", |path| {
-            CaBundle::read(Path::new(path)).map_err(|error| format!("certificates: {error}"))
-        });
-        let algorithm = reader.optional_text("security.jwt_algorithm");
-        let named = |name: &String| Algorithm::ALL.iter().find(|(known, _)| known == name);
-        let settings = Self {
-            secured: reader.boolean("security.secured"),
-            healthcheck_secured: reader.boolean("security.healthcheck_secured"),
-            skip_ssl_validation: reader.boolean("security.skip_ssl_validation"),
-            auth_server: reader.optional_url("security.auth_server"),
-            api: reader.optional_url("security.api"),
-            client_id: reader.optional_text("security.client_id"),
-            client_secret: reader.secret("security.client_secret"),
-            jwt_key: reader.secret("security.jwt_key"),
-            jwt_algorithm: algorithm.as_ref().and_then(named).map(|(_, it)| *it),
-            oidc_issuer: reader.optional_url("security.oidc_issuer"),
-            token_issuer: reader.optional_text("security.token_issuer"),
-            token_audience: reader.optional_text("security.token_audience"),
-            token_leeway: reader.duration("security.token_leeway"),
-            authorities: authorities.unwrap_or_default(),
-        };
-        if settings.healthcheck_secured && settings.token_server().is_none() {
-            let expected = "the address of the token server, because HEALTHCHECK_SECURED is true";
+    /// Refuses a health check that could not be secured.
+    fn check(&self, reader: &mut Reader<'_>) {
+        if self.is_healthcheck_secured() && self.token_server().is_none() {
+            let expected = "the address of the token server, because GET /healthcheck needs \
+                            credentials: so it is where SECURED is true, unless \
+                            HEALTHCHECK_SECURED is false";
             reader.reject("security.auth_server", expected);
         }
-        settings
+    }
+
+    /// Whether the health check needs credentials. As an original has it: its manifests say
+    /// `SECURED` alone.
+    pub fn is_healthcheck_secured(&self) -> bool {
+        self.healthcheck_secured.unwrap_or(self.secured)
+    }
+
+    /// The authorities to trust besides those of the system.
+    pub fn authorities(&self) -> CaBundle {
+        self.ca_file.clone().unwrap_or_default()
     }
 
     /// For a program with an API: refuses `SECURED=true` without a key that could tell a good
@@ -266,7 +174,7 @@ impl SecuritySettings {
         HttpOptions {
             timeout,
             skip_ssl_validation: self.skip_ssl_validation,
-            authorities: self.authorities.clone(),
+            authorities: self.authorities(),
         }
     }
 
@@ -321,30 +229,28 @@ impl SecuritySettings {
     /// # Errors
     /// Where a client cannot be set up.
     pub fn health_check(&self) -> anyhow::Result<Option<BasicCheck>> {
-        if !self.healthcheck_secured {
+        if !self.is_healthcheck_secured() {
             return Ok(None);
         }
         Ok(Some(BasicCheck::new(self.discoverer()?, HEALTH_SCOPE)))
     }
-}
 
-impl fmt::Debug for SecuritySettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hidden = |secret: &Option<SecretString>| secret.as_ref().map(|_| HIDDEN);
-        f.debug_struct("SecuritySettings")
-            .field("secured", &self.secured)
-            .field("healthcheck_secured", &self.healthcheck_secured)
-            .field("skip_ssl_validation", &self.skip_ssl_validation)
-            .field("auth_server", &self.auth_server.as_ref().map(Url::as_str))
-            .field("api", &self.api.as_ref().map(Url::as_str))
-            .field("client_id", &self.client_id)
-            .field("client_secret", &hidden(&self.client_secret))
-            .field("jwt_key", &hidden(&self.jwt_key))
-            .field("jwt_algorithm", &self.jwt_algorithm)
-            .field("oidc_issuer", &self.oidc_issuer.as_ref().map(Url::as_str))
-            .field("token_issuer", &self.token_issuer)
-            .field("token_audience", &self.token_audience)
-            .field("token_leeway", &self.token_leeway)
-            .finish_non_exhaustive()
+    /// Who may read the metrics: those who may read the health, where either `SECURED` or
+    /// `HEALTHCHECK_SECURED` is true.
+    ///
+    /// # Errors
+    /// Where a client cannot be set up.
+    pub fn metrics(&self) -> anyhow::Result<Readers> {
+        if !self.secured && !self.is_healthcheck_secured() {
+            return Ok(Readers::Anybody);
+        }
+        if self.token_server().is_none() {
+            tracing::warn!(
+                "no token server is known that could check credentials: there is no /metrics"
+            );
+            return Ok(Readers::Nobody);
+        }
+        let check = BasicCheck::new(self.discoverer()?, HEALTH_SCOPE);
+        Ok(Readers::Checked(Arc::new(check)))
     }
 }

@@ -1,14 +1,17 @@
 //! The layers that values come from, and what of them counts.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::path::Path;
+
+use config::{Config, ConfigError, File, FileFormat, Map, Source as _, ValueKind};
 
 use super::bindings::{self, Binding};
 use super::file;
-use super::mistake::{Mistake, Source};
+use super::mistake::Mistake;
 use super::program::Program;
-use super::setting::{Setting, Value};
+use super::setting::Value;
 
 /// The environment variable that names the file.
 pub(super) const FILE_VARIABLE: &str = "SAMPLER_CONFIG";
@@ -65,7 +68,8 @@ impl<N: Into<String>, V: Into<OsString>> FromIterator<(N, V)> for Variables {
 /// A value, as it was written and as it was understood.
 pub(super) struct Resolved {
     pub(super) text: String,
-    pub(super) source: Source,
+    /// Where it came from, in words.
+    pub(super) origin: String,
     /// None where the text is not of the setting's kind; then there is a mistake, too.
     pub(super) value: Option<Value>,
 }
@@ -79,134 +83,178 @@ pub(super) struct Layers {
 /// Lays the file and the environment over the defaults of `program`. `file` is the one named on
 /// the command line, which counts before the one named in the environment.
 pub(super) fn lay(program: &Program, file: Option<&Path>, variables: &Variables) -> Layers {
-    let mut layers = Layers {
-        resolved: BTreeMap::new(),
-        mistakes: Vec::new(),
-    };
-    for setting in program.settings() {
-        if let Some(default) = setting.default {
-            layers.put(setting, default.to_owned(), Source::Default);
-        }
-    }
+    let mut mistakes = Vec::new();
+    let mut layers = vec![Layer::of_defaults(program)];
     let named = variables.get(FILE_VARIABLE).map(Path::new);
     if let Some(path) = file.or(named) {
-        layers.lay_file(program, path);
+        layers.push(Layer::of_file(program, path, &mut mistakes));
     }
-    layers.lay_environment(program, variables);
-    if let Some(setting) = program.setting(DATABASE_URI) {
-        layers.lay_bindings(setting, variables);
+    layers.push(Layer::of_environment(program, variables, &mut mistakes));
+    if program.setting(DATABASE_URI).is_some() {
+        let merged = merge(&layers);
+        let wanted = merged.get(DATABASE_SERVICE).map(text_and_origin);
+        let wanted = wanted.as_ref().map(|(name, _)| name.as_str());
+        layers.push(Layer::of_bindings(wanted, variables, &mut mistakes));
     }
-    layers.check(program);
-    layers
+    let resolved = resolve(program, &merge(&layers), &mut mistakes);
+    Layers { resolved, mistakes }
 }
 
-impl Layers {
+/// Values by key, of one origin or several.
+#[derive(Clone, Default)]
+struct Layer(Map<String, config::Value>);
+
+/// What is in it may be secret.
+impl fmt::Debug for Layer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Layer").finish_non_exhaustive()
+    }
+}
+
+impl config::Source for Layer {
+    fn clone_into_box(&self) -> Box<dyn config::Source + Send + Sync> {
+        Box::new(self.clone())
+    }
+
+    fn collect(&self) -> Result<Map<String, config::Value>, ConfigError> {
+        Ok(self.0.clone())
+    }
+}
+
+impl Layer {
     /// Text that is empty counts as not set.
-    fn put(&mut self, setting: &Setting, text: String, source: Source) {
+    fn put(&mut self, key: &str, text: String, origin: &str) {
         if !text.is_empty() {
-            let value = setting.kind.parse(&text);
-            self.resolved.insert(
+            let value = config::Value::new(Some(&origin.to_owned()), text);
+            self.0.insert(key.to_owned(), value);
+        }
+    }
+
+    fn of_defaults(program: &Program) -> Self {
+        let mut layer = Self::default();
+        for setting in program.settings() {
+            layer.put(
                 setting.key,
-                Resolved {
-                    text,
-                    source,
-                    value,
-                },
+                setting.default.unwrap_or_default().to_owned(),
+                "the default",
             );
         }
+        layer
     }
 
-    fn lay_file(&mut self, program: &Program, path: &Path) {
-        let shown = path.display().to_string();
-        let table = match file::read(path).and_then(|text| parse(&text)) {
-            Ok(table) => table,
+    fn of_file(program: &Program, path: &Path, mistakes: &mut Vec<Mistake>) -> Self {
+        let mut layer = Self::default();
+        let origin = format!("the file {}", path.display());
+        let values = match file::read(path).and_then(|text| parse(&text)) {
+            Ok(values) => values,
             Err(why) => {
-                return self
-                    .mistakes
-                    .push(Mistake::new(format!("the file {shown} {why}")));
+                mistakes.push(Mistake::new(format!("{origin} {why}")));
+                return layer;
             }
         };
-        let mut values = Vec::new();
-        flatten("", table, &mut values);
         for (key, value) in values {
             match (program.setting(&key), scalar(value)) {
-                (Some(setting), Some(text)) => {
-                    self.put(setting, text, Source::File(shown.clone()));
-                }
-                (Some(setting), None) => self.mistakes.push(Mistake::new(format!(
-                    "{key} in the file {shown} holds several values: expected {}",
+                (Some(_), Some(text)) => layer.put(&key, text, &origin),
+                (Some(setting), None) => mistakes.push(Mistake::new(format!(
+                    "{key} in {origin} holds several values: expected {}",
                     setting.kind
                 ))),
-                (None, _) if program.foreign.contains(&key.as_str()) => {}
+                (None, _) if program.is_of_the_other(&key) => {}
                 (None, _) => {
-                    self.mistakes.push(Mistake::new(format!(
-                        "{key} in the file {shown} is no setting"
-                    )));
+                    mistakes.push(Mistake::new(format!("{key} in {origin} is no setting")));
                 }
             }
         }
+        layer
     }
 
-    fn lay_environment(&mut self, program: &Program, variables: &Variables) {
+    fn of_environment(
+        program: &Program,
+        variables: &Variables,
+        mistakes: &mut Vec<Mistake>,
+    ) -> Self {
+        let mut layer = Self::default();
         for setting in program.settings() {
+            let origin = format!("the environment variable {}", setting.env);
             match variables.get(setting.env).map(OsStr::to_str) {
-                Some(Some(text)) => {
-                    let source = Source::Environment(setting.env.to_owned());
-                    self.put(setting, text.to_owned(), source);
-                }
-                Some(None) => self.mistakes.push(Mistake::new(format!(
-                    "the environment variable {} is not UTF-8",
-                    setting.env
-                ))),
+                Some(Some(text)) => layer.put(setting.key, text.to_owned(), &origin),
+                Some(None) => mistakes.push(Mistake::new(format!("{origin} is not UTF-8"))),
                 None => {}
             }
         }
-        let known: BTreeSet<_> = program.settings().map(|setting| setting.env).collect();
         for name in variables.names() {
             let ours = name.starts_with("SAMPLER_") && name != FILE_VARIABLE;
-            if ours && !known.contains(name) && !program.foreign.contains(&name) {
+            let known = program.settings().any(|setting| setting.env == name);
+            if ours && !known && !program.is_of_the_other(name) {
                 let text = format!("the environment variable {name} is an unknown setting");
-                self.mistakes.push(Mistake::new(text));
+                mistakes.push(Mistake::new(text));
             }
         }
+        layer
     }
 
     /// A bound database counts before anything that is written down: its credentials are made anew
     /// with each binding.
-    fn lay_bindings(&mut self, uri: &Setting, variables: &Variables) {
-        let wanted = self
-            .resolved
-            .get(DATABASE_SERVICE)
-            .map(|resolved| resolved.text.as_str());
+    fn of_bindings(
+        wanted: Option<&str>,
+        variables: &Variables,
+        mistakes: &mut Vec<Mistake>,
+    ) -> Self {
+        let mut layer = Self::default();
         match bound(variables).and_then(|bound| bindings::choose(bound, wanted)) {
-            Ok(Some(Binding {
-                origin,
-                name,
-                uri: text,
-                ..
-            })) => self.put(uri, text, Source::Binding { origin, name }),
-            Ok(None) => {}
-            Err(why) => self.mistakes.push(Mistake::new(why)),
-        }
-    }
-
-    fn check(&mut self, program: &Program) {
-        for setting in program.settings() {
-            match self.resolved.get(setting.key) {
-                Some(Resolved {
-                    text,
-                    source,
-                    value: None,
-                }) => {
-                    let expected = setting.kind.to_string();
-                    self.mistakes
-                        .push(Mistake::value(setting, text, source, &expected));
-                }
-                None if setting.required => self.mistakes.push(Mistake::missing(setting)),
-                Some(_) | None => {}
+            Ok(Some(binding)) => {
+                let origin = format!("{} (service '{}')", binding.origin, binding.name);
+                layer.put(DATABASE_URI, binding.uri, &origin);
             }
+            Ok(None) => {}
+            Err(why) => mistakes.push(Mistake::new(why)),
         }
+        layer
     }
+}
+
+/// Each layer over the one before, by key.
+fn merge(layers: &[Layer]) -> BTreeMap<String, config::Value> {
+    let layers = layers.iter().cloned();
+    let merged = layers.fold(Config::builder(), |builder, layer| {
+        builder.add_source(layer)
+    });
+    let merged = merged.build().and_then(|merged| merged.collect());
+    flatten(merged.expect("layers that are in memory can be read"))
+}
+
+/// What is in force of each setting.
+fn resolve(
+    program: &Program,
+    merged: &BTreeMap<String, config::Value>,
+    mistakes: &mut Vec<Mistake>,
+) -> BTreeMap<&'static str, Resolved> {
+    let mut resolved = BTreeMap::new();
+    for setting in program.settings() {
+        let expected = setting.kind.to_string();
+        let Some((text, origin)) = merged.get(setting.key).map(text_and_origin) else {
+            if setting.required {
+                mistakes.push(Mistake::missing(setting, &expected));
+            }
+            continue;
+        };
+        let value = setting.kind.parse(&text);
+        if value.is_none() {
+            mistakes.push(Mistake::value(setting, &text, &origin, &expected));
+        }
+        let in_force = Resolved {
+            text,
+            origin,
+            value,
+        };
+        resolved.insert(setting.key, in_force);
+    }
+    resolved
+}
+
+fn text_and_origin(value: &config::Value) -> (String, String) {
+    let origin = value.origin().unwrap_or_default().to_owned();
+    (scalar(value.clone()).unwrap_or_default(), origin)
 }
 
 /// All that is bound, in each of the ways in which a platform says so: in the environment; in a file
@@ -231,38 +279,47 @@ fn bound(variables: &Variables) -> Result<Vec<Binding>, String> {
     Ok(bound)
 }
 
-/// The parser's own display would repeat the line, which may hold a secret.
-fn parse(text: &str) -> Result<toml::Table, String> {
-    text.parse().map_err(|error: toml::de::Error| {
-        let before = error
-            .span()
-            .and_then(|span| text.get(..span.start))
-            .unwrap_or_default();
-        let line = before.matches('\n').count() + 1;
-        format!("is no TOML: line {line}: {}", error.message())
+/// The values of a TOML file by their dotted keys. The parser's own display would repeat the line,
+/// which may hold a secret.
+fn parse(text: &str) -> Result<BTreeMap<String, config::Value>, String> {
+    let values = File::from_str(text, FileFormat::Toml).collect();
+    values.map(flatten).map_err(|error| match error {
+        ConfigError::FileParse { cause, .. } => match cause.downcast_ref::<toml::de::Error>() {
+            Some(error) => {
+                let before = error.span().and_then(|span| text.get(..span.start));
+                let line = before.unwrap_or_default().matches('\n').count() + 1;
+                format!("is no TOML: line {line}: {}", error.message())
+            }
+            // A number that is too large for any setting.
+            None => format!("is no TOML: {cause}"),
+        },
+        _ => "is no TOML".to_owned(),
     })
 }
 
 /// Every value that is no table, by its dotted key.
-fn flatten(prefix: &str, table: toml::Table, values: &mut Vec<(String, toml::Value)>) {
+fn flatten(table: Map<String, config::Value>) -> BTreeMap<String, config::Value> {
+    let mut values = BTreeMap::new();
     for (name, value) in table {
-        let key = if prefix.is_empty() {
-            name
-        } else {
-            format!("{prefix}.{name}")
-        };
-        match value {
-            toml::Value::Table(table) => flatten(&key, table, values),
-            value => values.push((key, value)),
+        match value.kind {
+            ValueKind::Table(table) => {
+                let inner = flatten(table).into_iter();
+                values.extend(inner.map(|(key, value)| (format!("{name}.{key}"), value)));
+            }
+            _ => {
+                values.insert(name, value);
+            }
         }
     }
+    values
 }
 
 /// A single value as the text that the environment would hold.
-fn scalar(value: toml::Value) -> Option<String> {
-    match value {
-        toml::Value::String(text) => Some(text),
-        toml::Value::Array(_) | toml::Value::Table(_) => None,
-        other => Some(other.to_string()),
+fn scalar(value: config::Value) -> Option<String> {
+    match value.kind {
+        ValueKind::Nil | ValueKind::Array(_) | ValueKind::Table(_) => None,
+        // With its point, or 1.0 would be taken for a whole number.
+        ValueKind::Float(number) => Some(format!("{number:?}")),
+        _ => value.into_string().ok(),
     }
 }

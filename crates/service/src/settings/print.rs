@@ -37,7 +37,7 @@ pub(super) fn in_force(program: &Program, layers: &Layers) -> String {
         let _ = match layers.resolved.get(setting.key) {
             Some(resolved) => {
                 let shown = quoted(setting, &setting.shown(&resolved.text));
-                writeln!(text, "{} = {shown} # {}", setting.name(), resolved.source)
+                writeln!(text, "{} = {shown} # {}", setting.name(), resolved.origin)
             }
             None => writeln!(text, "# {} is not set", setting.name()),
         };

@@ -23,6 +23,9 @@ const CHECK_CONFIG: &str = "check-config";
 const PRINT_DEFAULTS: &str = "print-defaults";
 const HELP_SETTINGS: &str = "help-settings";
 
+/// Groups of settings.
+pub type Groups = &'static [&'static [Setting]];
+
 /// What makes a program one of ours: its name and its settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
@@ -33,10 +36,10 @@ pub struct Program {
     /// Its version.
     pub version: &'static str,
     /// Its table, in groups: shared ones and its own.
-    pub settings: &'static [&'static [Setting]],
-    /// Settings of the other program, by environment variable and by key, which may stand beside
-    /// ours: one manifest, or one file, can serve both.
-    pub foreign: &'static [&'static str],
+    pub settings: Groups,
+    /// The table of the other program, whose settings may stand beside ours: one manifest, or one
+    /// file, can serve both.
+    pub other: Groups,
     /// Documents of its own that it can print.
     pub printouts: &'static [Printout],
 }
@@ -61,6 +64,12 @@ impl Program {
     /// The setting of this key.
     pub fn setting(&self, key: &str) -> Option<&'static Setting> {
         self.settings().find(|setting| setting.key == key)
+    }
+
+    /// Whether the other program has a setting of this key or environment variable.
+    pub(super) fn is_of_the_other(&self, name: &str) -> bool {
+        let mut settings = self.other.iter().flat_map(|group| group.iter());
+        settings.any(|setting| setting.key == name || setting.env == name)
     }
 
     /// What is wrong with the table itself; for the tests of a program.
@@ -100,11 +109,6 @@ impl Program {
                 !setting.doc.ends_with('.'),
                 "the description is no sentence",
             );
-            let foreign = self
-                .foreign
-                .iter()
-                .any(|other| *other == name || *other == setting.env);
-            slip(foreign, "is listed as the other program's, too");
         }
         slips
     }

@@ -1,25 +1,21 @@
 //! Reading typed values without stopping at the first mistake.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
-use secrecy::SecretString;
-use url::Url;
-
+use super::declare::{Given, Holds};
 use super::layers::{Layers, Resolved};
-use super::mistake::{Mistake, Source};
-use super::parse;
+use super::mistake::Mistake;
 use super::program::Program;
 use super::setting::{Setting, Value};
 
-/// Hands out the values of a program's settings, by their keys.
+/// Hands out the values of settings, by their keys.
 ///
 /// Reading always yields a value, so that all of them can be read and every mistake found: where
 /// one is wrong or missing it yields some stand-in, and [`load`](super::load) throws everything
 /// away in the end. Asking for a key that is not in the table, or for the wrong type, is a slip
 /// of the program and panics.
 pub struct Reader<'a> {
-    program: &'a Program,
+    settings: Vec<&'a Setting>,
     resolved: BTreeMap<&'static str, Resolved>,
     mistakes: Vec<Mistake>,
     /// Settings that were already found wrong: one mistake each is enough.
@@ -27,124 +23,73 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(program: &'a Program, layers: Layers) -> Self {
+    pub(super) fn new(program: &Program, layers: Layers) -> Self {
         let Layers { resolved, mistakes } = layers;
         let is_wrong =
             |(key, resolved): (&&'static str, &Resolved)| resolved.value.is_none().then_some(*key);
         let wrong = resolved.iter().filter_map(is_wrong).collect();
         Self {
-            program,
+            settings: program.settings().collect(),
             resolved,
             mistakes,
             wrong,
         }
     }
 
-    /// A whole number. It must have a default, and its limits must fit the type.
-    pub fn integer<T: TryFrom<u64>>(&self, key: &str) -> T {
-        let number = match self.value_or_default(key) {
-            Some(Value::Number(number)) => T::try_from(number).ok(),
-            _ => None,
-        };
-        number.unwrap_or_else(|| self.slip(key, "is no number of this type with a default"))
-    }
-
-    /// A size in bytes. It must have a default.
-    pub fn size(&self, key: &str) -> usize {
-        self.integer(key)
-    }
-
-    /// True or false. It must have a default.
-    pub fn boolean(&self, key: &str) -> bool {
-        match self.value_or_default(key) {
-            Some(Value::Boolean(value)) => value,
-            _ => self.slip(key, "is no boolean with a default"),
+    /// Hands out the defaults of a table.
+    pub fn of_defaults(table: &'a [Setting]) -> Self {
+        Self {
+            settings: table.iter().collect(),
+            resolved: BTreeMap::new(),
+            mistakes: Vec::new(),
+            wrong: BTreeSet::new(),
         }
     }
 
-    /// A length of time. It must have a default.
-    pub fn duration(&self, key: &str) -> Duration {
-        match self.value_or_default(key) {
-            Some(Value::Duration(value)) => value,
-            _ => self.slip(key, "is no duration with a default"),
+    /// The value of a setting.
+    pub fn value<T: Given>(&self, key: &str) -> T {
+        let setting = self.setting(key);
+        if T::SECRET != setting.secret {
+            slip(key, "is a secret, or its type is one, but not both");
         }
+        let value = self.in_force(setting);
+        let value = value.or_else(|| setting.required.then(|| setting.kind.stand_in()));
+        let given = value.map_or_else(T::absent, T::given);
+        given.unwrap_or_else(|| {
+            slip(
+                key,
+                "is of another type, or neither has a default nor must be",
+            )
+        })
     }
 
-    /// What the chosen word stands for. `meanings` must give one for each word of the table.
-    pub fn choice<T: Clone>(&self, key: &str, meanings: &[(&str, T)]) -> T {
-        let word = self.text(key);
-        let meaning = meanings.iter().find(|(name, _)| *name == word);
-        meaning.map_or_else(
-            || self.slip(key, "has a word without a meaning"),
-            |(_, it)| it.clone(),
-        )
-    }
-
-    /// Some text. It must have a default or be required.
-    pub fn text(&self, key: &str) -> String {
-        match self.optional_text(key) {
-            Some(text) => text,
-            None if self.setting(key).required => String::new(),
-            None => self.slip(key, "has no default and is not required"),
-        }
-    }
-
-    /// Some text that may be left out.
-    pub fn optional_text(&self, key: &str) -> Option<String> {
-        match self.value_or_default(key)? {
-            Value::Text(text) => Some(text),
-            _ => self.slip(key, "is no text"),
-        }
-    }
-
-    /// A secret that may be left out.
-    pub fn secret(&self, key: &str) -> Option<SecretString> {
-        if !self.setting(key).secret {
-            self.slip(key, "is no secret")
-        }
-        self.optional_text(key).map(SecretString::from)
-    }
-
-    /// The address of an HTTP server that may be left out.
-    pub fn optional_url(&self, key: &str) -> Option<Url> {
-        match self.value_or_default(key)? {
-            Value::Url(url) => Some(url),
-            _ => self.slip(key, "is no address"),
-        }
-    }
-
-    /// The address of an HTTP server. It must have a default or be required.
-    pub fn url(&self, key: &str) -> Url {
-        match self.optional_url(key) {
-            Some(url) => url,
-            None if self.setting(key).required => parse::no_url(),
-            None => self.slip(key, "has no default and is not required"),
-        }
-    }
-
-    /// Text that something else can read: `parse` yields the value, or what it expected instead.
-    /// None where the setting is left out or wrong.
-    pub fn parse_with<T>(
+    /// The value of a setting whose text something else can read: `parse` yields it, or what it
+    /// expected instead.
+    pub fn parsed<T, F: Holds<T>>(
         &mut self,
         key: &str,
-        parse: impl FnOnce(&str) -> Result<T, String>,
-    ) -> Option<T> {
-        let text = self.optional_text(key)?;
-        match parse(&text) {
-            Ok(value) => Some(value),
-            Err(expected) => {
-                self.reject(key, &expected);
-                None
-            }
-        }
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> F {
+        let setting = self.setting(key);
+        let default = setting.default;
+        let parsed = match self.in_force(setting) {
+            Some(Value::Text(text)) => match parse(&text) {
+                Ok(value) => Some(value),
+                Err(expected) => {
+                    self.reject(key, &expected);
+                    default.and_then(|text| parse(text).ok())
+                }
+            },
+            Some(_) => slip(key, "is no text"),
+            None => None,
+        };
+        F::hold(parsed).unwrap_or_else(|| slip(key, "has no default that can be read"))
     }
 
-    /// Where the value came from; none where there is none.
-    pub fn source(&self, key: &str) -> Option<&Source> {
-        let setting = self.setting(key);
-        self.resolved
-            .get(setting.key)
-            .map(|resolved| &resolved.source)
+    /// Where the value came from, in words; none where there is none.
+    pub fn origin(&self, key: &str) -> Option<&str> {
+        let resolved = self.resolved.get(self.setting(key).key)?;
+        Some(&resolved.origin)
     }
 
     /// Adds the mistake that the value of `key` is not what is `expected`, as checks of several
@@ -155,11 +100,8 @@ impl<'a> Reader<'a> {
             return;
         }
         let mistake = match self.resolved.get(setting.key) {
-            Some(Resolved { text, source, .. }) => Mistake::value(setting, text, source, expected),
-            None => Mistake::new(format!(
-                "{} ({}) is not set: expected {expected}",
-                setting.env, setting.key
-            )),
+            Some(Resolved { text, origin, .. }) => Mistake::value(setting, text, origin, expected),
+            None => Mistake::missing(setting, expected),
         };
         self.mistakes.push(mistake);
     }
@@ -173,22 +115,19 @@ impl<'a> Reader<'a> {
         self.mistakes
     }
 
-    fn setting(&self, key: &str) -> &'static Setting {
-        let setting = self.program.setting(key);
-        setting.unwrap_or_else(|| self.slip(key, "is not in the table"))
-    }
-
-    fn slip(&self, key: &str, what: &str) -> ! {
-        panic!("the setting {key} of {} {what}", self.program.name)
+    fn setting(&self, key: &str) -> &'a Setting {
+        let setting = self.settings.iter().find(|setting| setting.key == key);
+        setting.unwrap_or_else(|| slip(key, "is not in the table"))
     }
 
     /// A value that is wrong gives way to the default, so that reading can go on.
-    fn value_or_default(&self, key: &str) -> Option<Value> {
-        let setting = self.setting(key);
-        let value = self
-            .resolved
-            .get(setting.key)
-            .and_then(|resolved| resolved.value.clone());
+    fn in_force(&self, setting: &Setting) -> Option<Value> {
+        let resolved = self.resolved.get(setting.key);
+        let value = resolved.and_then(|resolved| resolved.value.clone());
         value.or_else(|| setting.kind.parse(setting.default?))
     }
+}
+
+fn slip(key: &str, what: &str) -> ! {
+    panic!("the setting {key} {what}")
 }

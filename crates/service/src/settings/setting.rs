@@ -121,6 +121,32 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Whole numbers from `min` to `max`.
+    pub const fn integer(min: u64, max: u64) -> Self {
+        Self::Integer { min, max }
+    }
+
+    /// Lengths of time from `min` to `max`.
+    pub const fn time(min: Duration, max: Duration) -> Self {
+        Self::Duration { min, max }
+    }
+
+    /// Numbers of bytes from `min` to `max`.
+    pub const fn size(min: u64, max: u64) -> Self {
+        Self::Size { min, max }
+    }
+
+    /// A value to go on with where one is missing that must be set.
+    pub(super) fn stand_in(self) -> Value {
+        match self {
+            Self::Integer { min, .. } | Self::Size { min, .. } => Value::Number(min),
+            Self::Boolean => Value::Boolean(false),
+            Self::Duration { min, .. } => Value::Duration(min),
+            Self::Url => Value::Url(parse::no_url()),
+            Self::Choice(_) | Self::Text => Value::Text(String::new()),
+        }
+    }
+
     /// Reads `text`; none where it is not of this kind.
     pub(super) fn parse(self, text: &str) -> Option<Value> {
         match self {
@@ -182,11 +208,16 @@ impl fmt::Display for Kind {
 
 /// A value that has passed the check of its kind.
 #[derive(Clone)]
-pub(super) enum Value {
+pub enum Value {
+    /// A whole number, or a number of bytes.
     Number(u64),
+    /// True or false.
     Boolean(bool),
+    /// A length of time.
     Duration(Duration),
+    /// The address of an HTTP server.
     Url(Url),
+    /// Any text, or one of several words.
     Text(String),
 }
 

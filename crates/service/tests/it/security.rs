@@ -24,6 +24,7 @@ fn refused(variables: &[(&str, &str)]) -> (String, String) {
 
 const SECURED: (&str, &str) = ("SECURED", "true");
 const API: (&str, &str) = ("AUTH_SERVER", "https://api.example");
+const OPEN_HEALTH: (&str, &str) = ("HEALTHCHECK_SECURED", "false");
 
 #[test]
 fn secured_without_a_usable_key_is_refused() {
@@ -37,7 +38,7 @@ fn secured_without_a_usable_key_is_refused() {
         keys(&[("SAMPLER_OIDC_ISSUER", "https://issuer.example")]),
         ""
     );
-    assert_eq!(keys(&[("JWTKEY", "shared")]), "");
+    assert_eq!(keys(&[OPEN_HEALTH, ("JWTKEY", "shared")]), "");
     assert!(keys(&[API, ("JWTALGO", "HS256")]).contains("JWTALGO (security.jwt_algorithm)"));
     let pem = (
         "JWTKEY",
@@ -82,6 +83,29 @@ fn a_health_check_is_not_secured_without_a_token_server() {
             .contains("AUTH_SERVER (security.auth_server) is not set")
     );
     assert_eq!(refused(&[secured, API]).0, "");
+}
+
+/// As an original has it: its manifests say `SECURED` alone.
+#[test]
+fn a_health_check_is_secured_with_the_rest_unless_it_is_said_not_to_be() {
+    let is_secured = |variables: &[(&str, &str)]| {
+        let key = [("JWTKEY", "shared"), API];
+        let variables = || [URL].iter().chain(&key).chain(variables).copied().collect();
+        let loaded = load(&PROGRAM, ["example"], &variables(), |reader| {
+            Some(SecuritySettings::read(reader).is_healthcheck_secured())
+        });
+        loaded.ok().unwrap()
+    };
+    assert!(!is_secured(&[]));
+    assert!(is_secured(&[SECURED]));
+    assert!(!is_secured(&[SECURED, OPEN_HEALTH]));
+    assert!(is_secured(&[("HEALTHCHECK_SECURED", "true")]));
+    let said = refused(&[SECURED, ("JWTKEY", "shared")]).0;
+    assert!(
+        said.contains("AUTH_SERVER (security.auth_server) is not set"),
+        "{said}"
+    );
+    assert!(said.contains("HEALTHCHECK_SECURED is false"), "{said}");
 }
 
 #[test]

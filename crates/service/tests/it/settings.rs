@@ -4,60 +4,77 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::time::Duration;
 
-use sampler_service::security::{Algorithm, SECURITY, SecuritySettings};
+use sampler_service::security::SecuritySettings;
 use sampler_service::settings::{
-    self, DATABASE, DatabaseSettings, EXIT_SETTINGS, ExitPlan, HEALTH, HealthSettings,
-    HttpSettings, Kind, LOG, LogFormat, LogSettings, Printout, Program, Reader, SAMPLING, SLACK,
-    SamplingSettings, Setting, SlackSettings, Variables, load,
+    EXIT_SETTINGS, ExitPlan, HealthSettings, HttpSettings, Kind, LogFormat, LogSettings, Printout,
+    Program, Reader, Setting, Variables, load,
 };
-use secrecy::ExposeSecret;
+use secrecy::SecretString;
 use tempfile::NamedTempFile;
+use url::Url;
 
-static HTTP: [Setting; 2] = settings::http("7070");
+sampler_service::settings! {
+    /// A database that the platform can bind.
+    pub(crate) struct DatabaseSettings("database") {
+        /// Where it is.
+        uri: SecretString = "DB_URI", Kind::Text, or("mongodb://localhost/db"), secret();
+        /// Which of several it is.
+        service: Option<String> = "SAMPLER_DB_SERVICE", Kind::Text;
+        /// How large the pool is.
+        pool_size: u32 = "SAMPLER_DB_POOL_SIZE", Kind::integer(1, 1000), or("64");
+    }
 
-static OWN: [Setting; 5] = [
-    Setting::new("own.url", "COLLECTOR_URL", Kind::Url, "Where usages go.").required(),
-    Setting::new(
-        "own.size",
-        "MAX_PAYLOAD",
-        Kind::Size {
-            min: 1,
-            max: 1 << 30,
-        },
-        "The most.",
-    )
-    .or("500kb"),
-    Setting::new(
-        "own.flag",
-        "SAMPLER_FLAG",
-        Kind::Boolean,
-        "Whether | or not.",
-    )
-    .or("true"),
-    Setting::new(
-        "own.low",
-        "SAMPLER_LOW",
-        Kind::Integer { min: 0, max: 9 },
-        "The lower.",
-    )
-    .or("2"),
-    Setting::new(
-        "own.high",
-        "SAMPLER_HIGH",
-        Kind::Integer { min: 0, max: 9 },
-        "The upper.",
-    )
-    .or("5"),
-];
+    /// Settings of this program alone.
+    pub(crate) struct OwnSettings("own", checked by OwnSettings::check) {
+        /// Where usages go.
+        url: Url = "COLLECTOR_URL", Kind::Url, required();
+        /// The most.
+        size: usize = "MAX_PAYLOAD", Kind::size(1, 1 << 30), or("500kb");
+        /// How long it takes.
+        past: Duration = "SAMPLER_PAST", Kind::time(Duration::ZERO, Duration::from_hours(24)), or("1h");
+        /// Whether | or not.
+        flag: bool = "SAMPLER_FLAG", Kind::Boolean, or("true");
+        /// The lower.
+        low: u8 = "SAMPLER_LOW", Kind::integer(0, 9), or("2");
+        /// The upper.
+        high: u8 = "SAMPLER_HIGH", Kind::integer(0, 9), or("5");
+        /// What begins
+        /// with a letter.
+        initial: char = "SAMPLER_WORD", Kind::Choice(&["day", "hour"]), or("day") => initial;
+    }
+
+    /// A setting of another program.
+    struct OtherSettings("other") {
+        /// It is.
+        setting: u8 = "SAMPLER_OF_THE_OTHER", Kind::integer(0, 9), or("1");
+    }
+}
+
+impl OwnSettings {
+    fn check(&self, reader: &mut Reader<'_>) {
+        if self.low > self.high {
+            reader.reject("own.low", "no more than SAMPLER_HIGH");
+        }
+    }
+}
+
+fn initial(text: &str) -> Result<char, String> {
+    text.chars().next().ok_or_else(|| "a word".to_owned())
+}
 
 pub(crate) static PROGRAM: Program = Program {
     name: "example",
     about: "Shows how settings are read.",
     version: "1.2.3",
     settings: &[
-        &HTTP, &DATABASE, &SAMPLING, &SLACK, &SECURITY, &HEALTH, &LOG, &OWN,
+        &HttpSettings::table("7070"),
+        &DatabaseSettings::TABLE,
+        &SecuritySettings::TABLE,
+        &HealthSettings::TABLE,
+        &LogSettings::TABLE,
+        &OwnSettings::TABLE,
     ],
-    foreign: &["SAMPLER_OF_THE_OTHER", "other.setting"],
+    other: &[&HttpSettings::TABLE, &OtherSettings::TABLE],
     printouts: &[Printout {
         flag: "help-poem",
         about: "Prints a poem",
@@ -69,37 +86,21 @@ pub(crate) static PROGRAM: Program = Program {
 pub(crate) struct Settings {
     http: HttpSettings,
     pub(crate) database: DatabaseSettings,
-    sampling: SamplingSettings,
-    slack: SlackSettings,
     security: SecuritySettings,
     health: HealthSettings,
     log: LogSettings,
-    url: String,
-    size: usize,
-    flag: bool,
-    initial: char,
+    own: OwnSettings,
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "it is what load asks for")]
 fn read(reader: &mut Reader<'_>) -> Option<Settings> {
-    let (low, high): (u8, u8) = (reader.integer("own.low"), reader.integer("own.high"));
-    if low > high {
-        reader.reject("own.low", "no more than SAMPLER_HIGH");
-    }
-    let initial = reader.parse_with("sampling.dimension", |text| {
-        text.chars().next().ok_or_else(|| "a word".to_owned())
-    });
     Some(Settings {
         http: HttpSettings::read(reader),
         database: DatabaseSettings::read(reader),
-        sampling: SamplingSettings::read(reader),
-        slack: SlackSettings::read(reader),
         security: SecuritySettings::read(reader),
         health: HealthSettings::read(reader),
         log: LogSettings::read(reader),
-        url: reader.url("own.url").to_string(),
-        size: reader.size("own.size"),
-        flag: reader.boolean("own.flag"),
-        initial: initial?,
+        own: OwnSettings::read(reader),
     })
 }
 
@@ -149,7 +150,6 @@ fn slips_of_a_table_are_found() {
     static BAD_TABLE: &[&[Setting]] = &[&BAD];
     let program = Program {
         settings: BAD_TABLE,
-        foreign: &["OTHER"],
         ..PROGRAM
     };
     let slips = program.slips();
@@ -161,141 +161,63 @@ fn slips_of_a_table_are_found() {
         "a.b: the variable is there twice",
         "a.b: its section stands in two places",
         "none: the key is not section.name",
-        "none: is listed as the other program's, too",
     ] {
         assert!(
             slips.iter().any(|found| found == slip),
             "{slip} is not in {slips:?}"
         );
     }
-    assert_eq!(slips.len(), 8);
+    assert_eq!(slips.len(), 7);
 }
 
 #[test]
-fn defaults_are_those_of_the_original() {
+fn defaults_are_those_of_the_table() {
     let settings = run(&[], &[]).unwrap();
     assert_eq!(
-        settings.http,
-        HttpSettings {
-            host: "0.0.0.0".to_owned(),
-            port: 7070
-        }
-    );
-    assert_eq!(
-        settings.database.uri.expose_secret(),
-        "mongodb://localhost:27017/sampler"
-    );
-    assert_eq!(settings.database.database, "sampler");
-    assert_eq!(settings.database.collection, "spans");
-    assert_eq!(settings.database.pool_size, 64);
-    assert_eq!(
-        settings.database.server_selection_timeout,
-        Duration::from_secs(5)
-    );
-    assert_eq!(settings.database.operation_timeout, Duration::from_secs(10));
-    assert_eq!(settings.sampling.dimension, "day");
-    assert_eq!(settings.sampling.dimension_overrides, None);
-    assert_eq!(settings.sampling.stop_grace, Duration::ZERO);
-    let slack = Duration::from_hours(61 * 24);
-    assert_eq!(
-        settings.slack,
-        SlackSettings {
-            past: slack,
-            future: slack
-        }
+        (settings.http.host.as_str(), settings.http.port),
+        ("0.0.0.0", 7070)
     );
     assert_eq!(settings.health.threshold, Duration::from_mins(1));
     assert_eq!(
-        settings.log,
-        LogSettings {
-            format: LogFormat::Auto,
-            level: "info".to_owned()
-        }
+        (settings.log.format, settings.log.level.as_str()),
+        (LogFormat::Auto, "info")
     );
+    assert_eq!((settings.own.size, settings.own.initial), (512_000, 'd'));
     assert_eq!(settings.security.jwt_algorithm, None);
-    assert!(!settings.security.secured && !settings.security.skip_ssl_validation);
-    assert_eq!(settings.size, 512_000);
+    let group = OwnSettings::default();
+    assert_eq!(
+        format!("{group:?}").replace("missing.invalid", "collector"),
+        format!("{:?}", settings.own)
+    );
 }
 
 #[test]
-fn a_manifest_of_the_original_works() {
-    let settings = run(
-        &[],
-        &[
-            ("PORT", "8080"),
-            ("HOST", "localhost"),
-            ("SECURED", "false"),
-            ("SKIP_SSL_VALIDATION", "true"),
-            ("DB_URI", "mongodb://u:p@a:1,b:2/abacus?replicaSet=rs"),
-            ("AUTH_SERVER", "https://api.example"),
-            ("API", "https://api2.example"),
-            ("SPANS_COLLECTION_NAME", "my-spans"),
-            ("CLIENT_ID", "sampler"),
-            ("CLIENT_SECRET", "hush"),
-            (
-                "JWTKEY",
-                "-----BEGIN PUBLIC KEY-----\nabc\n-----END PUBLIC KEY-----",
-            ),
-            ("JWTALGO", "RS256"),
-            ("HEALTHCHECK_SECURED", "false"),
-            ("HEALTHCHECK_THRESHOLD", "60000"),
-            ("MAX_PAYLOAD", "100kb"),
-            ("SAMPLER_SLACK_PAST_INTERVAL", "172800000"),
-            ("SAMPLER_SLACK_FUTURE_INTERVAL", "1000"),
-            ("SAMPLER_DIMENSION", "hour"),
-            ("NODE_MODULES_CACHE", "false"),
-        ],
-    )
-    .unwrap();
+fn a_declaration_makes_the_row_of_the_table() {
+    let row = OwnSettings::TABLE[6];
     assert_eq!(
-        settings.http,
-        HttpSettings {
-            host: "localhost".to_owned(),
-            port: 8080
-        }
+        (row.key, row.env, row.default),
+        ("own.initial", "SAMPLER_WORD", Some("day"))
     );
-    assert_eq!(settings.database.database, "abacus");
-    assert_eq!(settings.database.collection, "my-spans");
-    assert_eq!(settings.slack.past, Duration::from_hours(48));
-    assert_eq!(settings.slack.future, Duration::from_secs(1));
-    assert_eq!(
-        (settings.sampling.dimension.as_str(), settings.initial),
-        ("hour", 'h')
-    );
-    assert_eq!(settings.size, 102_400);
-    let security = settings.security;
-    assert!(security.skip_ssl_validation);
-    assert_eq!(
-        security.auth_server.unwrap().as_str(),
-        "https://api.example/"
-    );
-    assert_eq!(security.api.unwrap().host_str(), Some("api2.example"));
-    assert_eq!(security.client_id.as_deref(), Some("sampler"));
-    assert_eq!(security.client_secret.unwrap().expose_secret(), "hush");
-    assert!(security.jwt_key.unwrap().expose_secret().contains('\n'));
-    assert_eq!(security.jwt_algorithm, Some(Algorithm::Rs256));
+    assert_eq!(row.doc, "What begins with a letter.");
+    assert!(DatabaseSettings::TABLE[0].secret && OwnSettings::TABLE[0].required);
 }
 
 #[test]
 fn the_environment_counts_before_the_file_and_the_file_before_the_defaults() {
     let (_file, path) = file(
         "[http]\nport = 1111\nhost = '::1'\n[own]\nurl = 'http://from-the-file'\nsize = 7\n\
-         flag = false\n[slack]\npast = '2h'\nfuture = 5000\n[log]\nlevel = ''\n",
+         flag = false\npast = '2h'\n[log]\nlevel = ''\n",
     );
     let variables = [("PORT", "2222"), ("MAX_PAYLOAD", "")];
     let settings = run(&["--config", &path], &variables).unwrap();
     assert_eq!(
-        settings.http,
-        HttpSettings {
-            host: "::1".to_owned(),
-            port: 2222
-        }
+        (settings.http.host.as_str(), settings.http.port),
+        ("::1", 2222)
     );
-    assert_eq!(settings.url, "http://collector/");
-    assert_eq!(settings.size, 7, "an empty variable is not set");
-    assert!(!settings.flag);
-    let (past, future) = (Duration::from_hours(2), Duration::from_secs(5));
-    assert_eq!(settings.slack, SlackSettings { past, future });
+    assert_eq!(settings.own.url.as_str(), "http://collector/");
+    assert_eq!(settings.own.size, 7, "an empty variable is not set");
+    assert!(!settings.own.flag);
+    assert_eq!(settings.own.past, Duration::from_hours(2));
     assert_eq!(settings.log.level, "info", "an empty value is not set");
 }
 
@@ -313,22 +235,22 @@ fn the_file_is_named_by_the_environment_or_rather_by_the_command_line() {
 
 #[test]
 fn every_mistake_is_named_at_once() {
-    let (_file, path) = file("[http]\nport = 'x'\n[slack]\npast = [1, 2]\nfutur = 1\n[lgo]\na=1\n");
+    let (_file, path) =
+        file("[http]\nport = 'x'\n[own]\npast = [1, 2]\nlow = 1.0\nfutur = 1\n[lgo]\na=1\n");
     let text = mistakes(
         &["--config", &path],
         &[
             ("COLLECTOR_URL", ""),
             ("SAMPLER_DB_POOL_SIZE", "0"),
-            ("DB_URI", "mongodb://localhost"),
             ("LOG_LEVEL", "info,,=="),
-            ("SAMPLER_LOW", "7"),
+            ("SAMPLER_HIGH", "1"),
             ("SAMPLER_DIMENTION", "hour"),
             ("JWTALGO", "none"),
         ],
     );
     let expected = [
         "example: mistakes in the settings, not starting:".to_owned(),
-        format!("  slack.futur in the file {path} is no setting"),
+        format!("  own.futur in the file {path} is no setting"),
         format!("  lgo.a in the file {path} is no setting"),
         "  the environment variable SAMPLER_DIMENTION is an unknown setting".to_owned(),
         format!(
@@ -341,12 +263,10 @@ fn every_mistake_is_named_at_once() {
         "  JWTALGO (security.jwt_algorithm) is \"none\", from the environment variable JWTALGO: \
          expected HS256, HS384, HS512, RS256, RS384, RS512 or ES256"
             .to_owned(),
-        "  SAMPLER_LOW (own.low) is \"7\", from the environment variable SAMPLER_LOW: expected no \
-         more than SAMPLER_HIGH"
-            .to_owned(),
-        "  DB_URI (database.uri) is <hidden>, from the environment variable DB_URI: expected the \
-         name of the database in the path, as in mongodb://host/name"
-            .to_owned(),
+        format!(
+            "  SAMPLER_LOW (own.low) is \"1.0\", from the file {path}: expected a whole number from \
+             0 to 9"
+        ),
     ];
     for line in &expected {
         assert!(
@@ -355,7 +275,7 @@ fn every_mistake_is_named_at_once() {
         );
     }
     for part in [
-        format!("slack.past in the file {path} holds several values: expected a duration"),
+        format!("own.past in the file {path} holds several values: expected a duration"),
         "COLLECTOR_URL (own.url) is not set: expected an http or https address".to_owned(),
         "LOG_LEVEL (log.level) is \"info,,==\"".to_owned(),
     ] {
@@ -402,6 +322,9 @@ fn a_file_that_is_none_is_a_mistake_that_repeats_nothing_of_it() {
     let text = mistakes(&["--config", &path], &[]);
     assert!(text.contains("is no TOML: line 3: "), "{text}");
     assert!(!text.contains("s3cr3t"), "{text}");
+    let (_file, path) = file("own.size = 99999999999999999999");
+    let text = mistakes(&["--config", &path], &[]);
+    assert!(text.contains("is no TOML: number too large"), "{text}");
     let (_file, path) = file(&"#".repeat((1 << 20) + 1));
     let text = mistakes(&["--config", &path], &[]);
     assert!(
@@ -429,15 +352,14 @@ fn a_variable_that_is_not_utf_8_is_a_mistake() {
 
 #[test]
 fn where_a_value_comes_from_can_be_asked() {
-    let source = |reader: &Reader<'_>, key: &str| reader.source(key).map(ToString::to_string);
     let variables = [("PORT", "1"), URL].into_iter().collect();
     load(&PROGRAM, ["example"], &variables, |reader| {
         assert_eq!(
-            source(reader, "http.port").unwrap(),
+            reader.origin("http.port").unwrap(),
             "the environment variable PORT"
         );
-        assert_eq!(source(reader, "http.host").unwrap(), "the default");
-        assert_eq!(source(reader, "security.api"), None);
+        assert_eq!(reader.origin("http.host").unwrap(), "the default");
+        assert_eq!(reader.origin("security.api"), None);
         Some(())
     })
     .unwrap();
@@ -449,7 +371,7 @@ fn a_program_can_find_mistakes_of_its_own() {
     let plan = load(&PROGRAM, ["example"], &variables, |reader| {
         reader.complain("the moon is full");
         let parsed: Option<u8> =
-            reader.parse_with("sampling.dimension", |_| Err("the other one".to_owned()));
+            reader.parsed("own.initial", |_| Err::<u8, _>("the other one".to_owned()));
         assert_eq!(parsed, None);
         reader.reject("security.api", "an address where SECURED is true");
         None::<()>
@@ -458,7 +380,7 @@ fn a_program_can_find_mistakes_of_its_own() {
     assert_eq!(
         plan.stderr,
         "example: mistakes in the settings, not starting:\n  the moon is full\n  \
-         SAMPLER_DIMENSION (sampling.dimension) is \"day\", from the default: expected the other \
+         SAMPLER_WORD (own.initial) is \"day\", from the default: expected the other \
          one\n  API (security.api) is not set: expected an address where SECURED is true\n",
     );
 }

@@ -4,7 +4,7 @@ use bson::{Bson, Document, doc};
 use mongodb::Collection;
 use sampler_domain::{ClosingMonth, Granularity, Timestamp};
 use sampler_store::contract::support::{at, everything, next_page, start, stop};
-use sampler_store::{DueQuery, SpanStore, Started, Stopped};
+use sampler_store::{DueQuery, Started, Stopped, Upkeep, Work};
 
 use crate::support::store_and_spans;
 

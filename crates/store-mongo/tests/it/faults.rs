@@ -5,9 +5,11 @@ use std::time::Duration;
 use bson::{Document, doc};
 use futures_util::future::join_all;
 use mongodb::{Client, Collection};
+use sampler_domain::Next;
 use sampler_store::contract::support as contract;
+use sampler_store::contract::support::Changing;
 use sampler_store::contract::support::{at, done, kept, plan_to, start, stop};
-use sampler_store::{Changed, Next, SpanStore, Started, Stopped, StoreError};
+use sampler_store::{Events, Started, Stopped, StoreError, Work};
 use sampler_store_mongo::{MongoOptions, MongoStore};
 use sampler_testkit::mongod::{Options, ReplicaSet};
 
@@ -186,7 +188,7 @@ async fn changes_are_made_once_whatever_becomes_of_their_command() {
             let planned = done(store.plan(span, plan, at(1), at(1_000)).await);
             // A second one, based on what the first one was.
             let late = store.plan(span, plan_to(span, 500), at(1), at(1_000)).await;
-            assert_eq!(late.unwrap(), Changed::Lost);
+            assert_eq!(late.unwrap(), None);
             done(store.executed(&planned, Next::Wait, at(2), at(9_000)).await)
         }));
         let changed = changed.await;

@@ -1,19 +1,21 @@
 //! A collection as an original Sampler leaves it: doubles, nulls and all.
 
 use bson::{Bson, Document, doc, oid::ObjectId};
+use sampler_domain::Next;
 use sampler_domain::{Granularities, Granularity, Interval, Policy, Span};
+use sampler_store::contract::support::Changing;
 use sampler_store::contract::support::{
     NOW, at, done, due, id, kept, lost, new_span, start, start_event, stop,
 };
-use sampler_store::{Adopted, Next, SpanPages, SpanStore, Started, Stopped};
+use sampler_store::{Adopted, Events, Reading, Started, Stopped, Upkeep};
 
 use crate::support::store_and_spans;
 
-const HOUR: f64 = 3_600_000.0;
+pub(crate) const HOUR: f64 = 3_600_000.0;
 #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
-const NOW_DOUBLE: f64 = NOW as f64;
+pub(crate) const NOW_DOUBLE: f64 = NOW as f64;
 
-fn policy() -> Policy {
+pub(crate) fn policy() -> Policy {
     Policy {
         granularities: Granularities::all(Granularity::Hour),
         grace: 0,
@@ -21,7 +23,7 @@ fn policy() -> Policy {
 }
 
 /// An open span as the original's receiver inserts it, `hours` from now.
-fn original(name: &str, hours: f64) -> Document {
+pub(crate) fn original(name: &str, hours: f64) -> Document {
     let start = NOW_DOUBLE + hours * HOUR;
     doc! {
         "_id": ObjectId::new(),
@@ -49,7 +51,7 @@ fn original(name: &str, hours: f64) -> Document {
 }
 
 /// What the original's receiver sets when a stop comes, `hours` from now.
-fn stopped_by_original(name: &str, hours: f64) -> Document {
+pub(crate) fn stopped_by_original(name: &str, hours: f64) -> Document {
     doc! { "$set": {
         "end": NOW_DOUBLE + hours * HOUR,
         "end_is_set": true,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use sampler_store::{SpanStore, StoreError};
+use sampler_store::StoreError;
 use sampler_store_mongo::{MongoOptions, MongoStore};
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use sampler_store::contract::support::{new_span, new_stop, start, start_event, stop};
-use sampler_store::{SpanStore, Started, Stopped};
+use sampler_store::{Events, Membership, Started, Stopped};
 use sampler_store_mongo::{MongoOptions, MongoStore};
 use sampler_testkit::mongod::{Options, ReplicaSet};
 

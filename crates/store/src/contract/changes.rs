@@ -70,7 +70,10 @@ fn change(read: &Span, kind: u8, millis: i64) -> Change {
             planned: plan_to(read, millis),
             due_at,
         },
-        (Some(_), 1) => Change::Failed(failure),
+        (Some(_), 1) => Change::Failed {
+            failure,
+            attempts: read.processing.attempts + 1,
+        },
         (Some(_), following) => Change::Executed {
             next: match following {
                 2 => Next::Wait,

@@ -57,6 +57,7 @@ macro_rules! store_contract_tests {
             a_complete_span_stays_complete
             completed_spans_go_after_the_cutoff
             workers_know_of_each_other
+            the_largest_slack_of_all_receivers_counts
         );
     };
     (@cases $store:expr; $($case:ident)*) => {

@@ -87,6 +87,15 @@ pub async fn the_closing_month_comes_before_all_else(store: &Shared) {
     started(store, "february", "b", offset(-DAY)).await;
     started(store, "midnight", "c", offset(0)).await;
     started(store, "midnight and grace", "d", offset(50_000)).await;
+    for (name, instance, goes_on_within) in [
+        ("february, put back", "h", true),
+        ("january, put back", "i", false),
+    ] {
+        let span = started(store, name, instance, offset(-3 * DAY)).await;
+        let closing = closing.expect("February is closing");
+        let due_at = closing.put_back_at(now, goes_on_within);
+        done(store.postpone(&span, due_at).await);
+    }
     for (name, instance, start) in [
         ("february, retried", "e", -2 * DAY),
         ("march, retried", "f", 5),
@@ -104,10 +113,12 @@ pub async fn the_closing_month_comes_before_all_else(store: &Shared) {
         "february",
         "midnight",
         "midnight and grace",
+        "february, put back",
         "february, retried",
         "january",
         "march",
         "march, retried",
+        "january, put back",
     ];
     for page in [1, 2, 10] {
         let query = DueQuery {
@@ -389,6 +400,20 @@ pub async fn workers_know_of_each_other(store: &Shared) {
     );
     store.leave("b").await.expect("an answer");
     assert_eq!(store.heartbeat("a").await.expect("an answer"), ["a"]);
+}
+
+pub async fn the_largest_slack_of_all_receivers_counts(store: &Shared) {
+    let store = &**store;
+    assert_eq!(store.largest_slack().await.expect("an answer"), None);
+    for past in [5 * DAY, 9 * DAY, 7 * DAY, 9 * DAY, 5 * DAY] {
+        store.announce_slack(past).await.expect("an answer");
+    }
+    for _ in 0..2 {
+        assert_eq!(
+            store.largest_slack().await.expect("an answer"),
+            Some(9 * DAY)
+        );
+    }
 }
 
 /// Outside the list of cases: not everything that stores spans can be paged through.

@@ -65,7 +65,9 @@ pub trait Changing: Work {
     /// Notes a failure.
     async fn failed(&self, span: &Span, failure: Failure) -> Result<Option<Span>, StoreError> {
         let now = failure.at;
-        self.make(span, Change::Failed(failure), now).await
+        let attempts = span.processing.attempts + 1;
+        self.make(span, Change::Failed { failure, attempts }, now)
+            .await
     }
 
     /// Makes a change.

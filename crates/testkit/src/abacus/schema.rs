@@ -49,8 +49,8 @@ pub(super) enum Refusal {
 impl Refusal {
     pub(super) fn name(self) -> &'static str {
         match self {
-            Self::Schema => "invalid schema",
-            Self::Instance => "invalid resource instance",
+            Self::Schema => "Invalid usage: invalid schema",
+            Self::Instance => "Invalid usage: invalid resource instance",
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use std::future::pending;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming as IncomingBody;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, DATE, HeaderValue, LOCATION, RETRY_AFTER};
 use hyper::http::request::Parts;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -19,6 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use super::fault::{Endpoint, Misdeed, Orders};
+use super::schema::Refusal;
 use super::stand_in::Shared;
 use super::state::{Incoming, Mapping, Reply};
 
@@ -28,6 +29,9 @@ const USAGE_PATH: &str = "/v1/metering/collected/usage";
 const MAPPINGS_PATH: &str = "/v1/provisioning/mappings/";
 /// Larger bodies are answered with 413.
 const BODY_MAX: usize = 1_000_000;
+
+/// What a 429 comes with.
+const BUSY: &str = "<!DOCTYPE html>\n<html><body><pre>Too Many Requests</pre></body></html>\n";
 
 /// Serves until it is aborted, and all connections with it.
 pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
@@ -44,11 +48,26 @@ pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
 
 async fn connection(stream: TcpStream, shared: Arc<Shared>) {
     let _ = stream.set_nodelay(true);
-    let service = service_fn(move |request| answer(Arc::clone(&shared), request));
+    let service = service_fn(move |request| {
+        let shared = Arc::clone(&shared);
+        async move {
+            let mut response = answer(Arc::clone(&shared), request).await?;
+            if let Some(date) = shared.date().and_then(date) {
+                response.headers_mut().insert(DATE, date);
+            }
+            Ok::<_, Lost>(response)
+        }
+    });
     // An error is a client that has gone, or a connection that is to be lost on purpose.
     let _ = http1::Builder::new()
+        .auto_date_header(false)
         .serve_connection(TokioIo::new(stream), service)
         .await;
+}
+
+fn date(millis: i64) -> Option<HeaderValue> {
+    let date = UNIX_EPOCH + Duration::from_millis(u64::try_from(millis).ok()?);
+    HeaderValue::from_str(&httpdate::fmt_http_date(date)).ok()
 }
 
 /// The connection is to be closed without an answer: hyper does so when the service fails.
@@ -144,7 +163,7 @@ fn judge(shared: &Shared, incoming: Incoming, misdeed: Option<Misdeed>) -> Optio
             retry_after,
         }) => {
             state.turn_away(incoming, Some(status));
-            Ok(failure(status, retry_after.as_deref()))
+            Ok(with_body(failure(status, retry_after.as_deref())))
         }
     };
     Some(answer)
@@ -258,6 +277,22 @@ fn failure(status: u16, retry_after: Option<&str>) -> Response<Full<Bytes>> {
     if let Some(retry_after) = retry_after {
         response.headers_mut().insert(RETRY_AFTER, retry_after);
     }
+    response
+}
+
+/// The body that the collector has for such a status.
+fn with_body(mut response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
+    let (kind, body) = match response.status() {
+        StatusCode::BAD_REQUEST => {
+            let body = json!({ "name": Refusal::Instance.name() }).to_string();
+            ("application/json", body)
+        }
+        StatusCode::TOO_MANY_REQUESTS => ("text/html; charset=utf-8", BUSY.to_owned()),
+        _ => return response,
+    };
+    let kind = HeaderValue::from_static(kind);
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    *response.body_mut() = Full::new(Bytes::from(body));
     response
 }
 

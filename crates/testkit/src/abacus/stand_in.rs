@@ -15,6 +15,19 @@ use super::server::serve;
 use super::state::{Counted, Mapping, Post, State, Tokens};
 use super::sums::{Amounts, add_amounts};
 use super::{Clock, Options};
+use crate::now_millis;
+
+/// How answers are dated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dates {
+    /// By the clock of the machine.
+    #[default]
+    Right,
+    /// By a clock that is ahead of it by so many ms, or behind.
+    Off(i64),
+    /// Not at all.
+    Missing,
+}
 
 /// A running stand-in. It goes when this value goes.
 #[derive(Debug)]
@@ -28,6 +41,7 @@ pub struct StandInAbacus {
 pub(super) struct Shared {
     pub(super) clock: Clock,
     pub(super) address: SocketAddr,
+    dates: Mutex<Dates>,
     state: Mutex<State>,
 }
 
@@ -43,6 +57,16 @@ impl Shared {
     /// A test that has panicked while it held the lock has said all there is to say.
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When an answer is said to be given, ms since epoch.
+    pub(super) fn date(&self) -> Option<i64> {
+        let dates = *self.dates.lock().unwrap_or_else(PoisonError::into_inner);
+        match dates {
+            Dates::Right => Some(now_millis()),
+            Dates::Off(ahead) => Some(now_millis() + ahead),
+            Dates::Missing => None,
+        }
     }
 }
 
@@ -61,6 +85,7 @@ impl StandInAbacus {
         let shared = Arc::new(Shared {
             clock,
             address,
+            dates: Mutex::default(),
             state,
         });
         let serving = tokio::spawn(serve(listener, Arc::clone(&shared)));
@@ -112,6 +137,15 @@ impl StandInAbacus {
         let serving = tokio::spawn(serve(listener, Arc::clone(&self.shared)));
         *self.serving.lock().unwrap_or_else(PoisonError::into_inner) = Some(serving);
         Ok(())
+    }
+
+    /// Dates its answers so from now on.
+    pub fn date_answers(&self, dates: Dates) {
+        *self
+            .shared
+            .dates
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = dates;
     }
 
     /// Changes the token it wants to see.

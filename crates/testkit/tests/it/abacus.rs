@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use reqwest::{Client, Response, StatusCode};
-use sampler_testkit::abacus::{Fault, Keep, Options, Outcome, StandInAbacus};
+use sampler_testkit::abacus::{Dates, Fault, Keep, Options, Outcome, StandInAbacus};
 use sampler_testkit::build::with;
+use sampler_testkit::now_millis;
 use serde_json::{Value, json};
 
 const DAY: i64 = 86_400_000;
@@ -116,13 +117,16 @@ async fn refuses_what_does_not_fit_the_schema() {
         .unwrap();
     assert_eq!(response.status(), StatusCode::BAD_REQUEST);
     let body: Value = response.json().await.unwrap();
-    assert_eq!(body, json!({ "name": "invalid schema" }));
+    assert_eq!(body, json!({ "name": "Invalid usage: invalid schema" }));
     let response = post(&abacus, &with(usage("1", 7), "space_id", ""))
         .await
         .unwrap();
     assert_eq!(response.status(), StatusCode::BAD_REQUEST);
     let body: Value = response.json().await.unwrap();
-    assert_eq!(body, json!({ "name": "invalid resource instance" }));
+    assert_eq!(
+        body,
+        json!({ "name": "Invalid usage: invalid resource instance" })
+    );
     assert_eq!(abacus.counted_count(), 0);
     assert_eq!(abacus.posts()[0].status, Some(400));
 }
@@ -203,6 +207,58 @@ async fn gives_the_ordered_answers() {
         202
     );
     assert_eq!(abacus.counted_count(), 2);
+}
+
+#[tokio::test]
+async fn ordered_answers_have_the_bodies_of_the_real_one() {
+    let abacus = start().await;
+    let name = r#"{"name":"Invalid usage: invalid resource instance"}"#;
+    for (fault, kind, body) in [
+        (Fault::status(400), Some("application/json"), name),
+        (Fault::status(451), None, ""),
+    ] {
+        abacus.fault(fault.times(1));
+        let response = post(&abacus, &usage("1", 7)).await.unwrap();
+        let given = response.headers().get("content-type").cloned();
+        assert_eq!(given.as_ref().map(|it| it.to_str().unwrap()), kind);
+        assert_eq!(response.text().await.unwrap(), body);
+    }
+    abacus.fault(Fault::status_retry_after(429, "60").times(1));
+    let response = post(&abacus, &usage("1", 7)).await.unwrap();
+    assert!(
+        response.headers()["content-type"]
+            .to_str()
+            .unwrap()
+            .starts_with("text/html")
+    );
+    assert!(
+        response
+            .text()
+            .await
+            .unwrap()
+            .starts_with("<!DOCTYPE html>")
+    );
+}
+
+#[tokio::test]
+async fn dates_its_answers_as_it_is_told() {
+    let abacus = start().await;
+    let date = async || {
+        let response = post(&abacus, &usage("1", 7)).await.unwrap();
+        let date = response.headers().get("date").cloned()?;
+        let date = date
+            .to_str()
+            .unwrap()
+            .parse::<httpdate::HttpDate>()
+            .unwrap();
+        let since_epoch = std::time::SystemTime::from(date).duration_since(std::time::UNIX_EPOCH);
+        Some(i64::try_from(since_epoch.unwrap().as_millis()).unwrap())
+    };
+    assert!((now_millis() - date().await.unwrap()).abs() < 10_000);
+    abacus.date_answers(Dates::Off(-3_600_000));
+    assert!((now_millis() - 3_600_000 - date().await.unwrap()).abs() < 10_000);
+    abacus.date_answers(Dates::Missing);
+    assert_eq!(date().await, None);
 }
 
 #[tokio::test]

@@ -1,0 +1,401 @@
+//! Abacus's clock, as estimated from the dates of several of its answers. Pure: readings go in,
+//! and what Abacus's clock says at a moment comes out.
+//!
+//! Moments are durations since any fixed one, by a clock that no step moves. A sample is where
+//! Abacus's clock stands relative to that one, so a step of the machine's own clock changes
+//! nothing in what is estimated already.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use sampler_domain::Timestamp;
+
+/// So many samples make an estimate: with fewer, one wrong answer could decide.
+const SAMPLES_LEAST: usize = 3;
+
+/// So many samples are kept.
+const SAMPLES_MOST: usize = 9;
+
+/// `Date` counts whole seconds, ms.
+const DATE_RESOLUTION: i64 = 1_000;
+
+/// What the intervals of two samples may lie apart before the samples disagree, ms.
+const NOISE: i64 = 1_000;
+
+/// The most that our clock is corrected forwards, ms. Too late costs time, too early costs money:
+/// Abacus puts aside what lies after its today.
+const FORWARDS_MAX: i64 = 10 * 60_000;
+
+/// A date that is further away from our clock is no clock at all, ms.
+const APART_MAX: i64 = 366 * 86_400_000;
+
+/// How often to compare clocks. All else follows from how often that is while all is well.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// From one comparison to the next while nothing else is known of Abacus.
+    pub usual: Duration,
+}
+
+impl Pace {
+    /// How long a sample counts: 5 minutes with a usual pace of 20 s.
+    pub fn life(self) -> Duration {
+        self.usual * 15
+    }
+
+    /// The least from one sample to the next, so that a burst of answers through one gateway
+    /// counts once: 1 s.
+    pub fn spacing(self) -> Duration {
+        self.usual / 20
+    }
+
+    /// The same while there is no estimate yet and nothing is posted: 250 ms.
+    pub fn first_spacing(self) -> Duration {
+        self.usual / 80
+    }
+
+    /// How often to compare while the samples disagree: 5 s.
+    pub fn in_doubt(self) -> Duration {
+        self.usual / 4
+    }
+}
+
+/// An answer with a date.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    /// When the request was sent.
+    pub sent: Duration,
+    /// When the answer came.
+    pub received: Duration,
+    /// What our clock said when it came.
+    pub ours: Timestamp,
+    /// What the answer said.
+    pub date: Timestamp,
+}
+
+/// What became of a reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Noted {
+    /// It is a sample.
+    Taken,
+    /// It came so soon after the last sample that it counts as the same.
+    TooSoon,
+    /// It lies more than a year behind our clock: either clock is none.
+    FarBehind,
+    /// It lies more than a year ahead of our clock: either clock is none.
+    FarAhead,
+}
+
+/// The estimate.
+#[derive(Clone, Debug)]
+pub struct ClockEstimate {
+    pace: Pace,
+    samples: VecDeque<Sample>,
+    /// What was estimated last, for when the samples have grown old.
+    last: Option<i64>,
+}
+
+/// Where Abacus's clock stood, in ms since the epoch at the moment from which moments count.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    at: Duration,
+    earliest: i64,
+    latest: i64,
+    /// What lies nearest to our clock between those two.
+    nearest: i64,
+    /// The same, but not further ahead of our clock than it is corrected.
+    bounded: i64,
+}
+
+impl Sample {
+    fn new(reading: &Reading) -> Self {
+        let ours = reading.ours.as_millis() - millis(reading.received);
+        // The date was written between the sending and the receipt, at any moment of its second.
+        let earliest = reading.date.as_millis() - millis(reading.received);
+        let latest = reading.date.as_millis() + DATE_RESOLUTION - millis(reading.sent);
+        let nearest = ours.clamp(earliest, latest.max(earliest));
+        Self {
+            at: reading.received,
+            earliest,
+            latest,
+            nearest,
+            bounded: nearest.min(ours + FORWARDS_MAX),
+        }
+    }
+}
+
+impl ClockEstimate {
+    /// Nothing is known yet.
+    pub fn new(pace: Pace) -> Self {
+        Self {
+            pace,
+            samples: VecDeque::new(),
+            last: None,
+        }
+    }
+
+    /// Takes note of an answer with a date.
+    pub fn note(&mut self, reading: &Reading) -> Noted {
+        let apart = reading.date.since(reading.ours);
+        if apart > APART_MAX {
+            return Noted::FarAhead;
+        }
+        if apart < -APART_MAX {
+            return Noted::FarBehind;
+        }
+        let spacing = match self.estimate(reading.received) {
+            Some(_) => self.pace.spacing(),
+            None => self.pace.first_spacing(),
+        };
+        let last = self.samples.back().map(|sample| sample.at);
+        if last.is_some_and(|last| reading.received < last + spacing) {
+            return Noted::TooSoon;
+        }
+        if self.samples.len() == SAMPLES_MOST {
+            self.samples.pop_front();
+        }
+        self.samples.push_back(Sample::new(reading));
+        self.last = self.estimate(reading.received).or(self.last);
+        Noted::Taken
+    }
+
+    /// What Abacus's clock says at `moment`; none without enough samples of late.
+    pub fn at(&self, moment: Duration) -> Option<Timestamp> {
+        self.estimate(moment).map(|stand| timestamp(stand, moment))
+    }
+
+    /// What Abacus's clock says at `moment`, also by an estimate that has grown old.
+    pub fn at_by_last(&self, moment: Duration) -> Option<Timestamp> {
+        self.estimate(moment)
+            .or(self.last)
+            .map(|stand| timestamp(stand, moment))
+    }
+
+    /// How far our clock, which says `ours` at `moment`, is ahead of Abacus's, in ms; negative
+    /// where it is behind. Not bounded: this is for people.
+    pub fn ahead(&self, moment: Duration, ours: Timestamp) -> Option<i64> {
+        let stand = self.median(moment, |sample| sample.nearest)?;
+        Some(ours.as_millis() - millis(moment) - stand)
+    }
+
+    /// Whether the samples cannot all be right.
+    pub fn is_in_doubt(&self, moment: Duration) -> bool {
+        let earliest = self.fresh(moment).map(|sample| sample.earliest).max();
+        let latest = self.fresh(moment).map(|sample| sample.latest).min();
+        let (Some(earliest), Some(latest)) = (earliest, latest) else {
+            return false;
+        };
+        earliest > latest + NOISE
+    }
+
+    /// When the last sample was taken.
+    pub fn last_at(&self) -> Option<Duration> {
+        self.samples.back().map(|sample| sample.at)
+    }
+
+    fn estimate(&self, moment: Duration) -> Option<i64> {
+        self.median(moment, |sample| sample.bounded)
+    }
+
+    /// Between two in the middle it is the earlier: too late costs time, too early costs money.
+    fn median(&self, moment: Duration, stand: impl Fn(&Sample) -> i64) -> Option<i64> {
+        let mut stands: Vec<i64> = self.fresh(moment).map(stand).collect();
+        if stands.len() < SAMPLES_LEAST {
+            return None;
+        }
+        stands.sort_unstable();
+        Some(stands[(stands.len() - 1) / 2])
+    }
+
+    fn fresh(&self, moment: Duration) -> impl Iterator<Item = &Sample> {
+        let life = self.pace.life();
+        let is_fresh = move |sample: &&Sample| moment.saturating_sub(sample.at) <= life;
+        self.samples.iter().filter(is_fresh)
+    }
+}
+
+fn timestamp(stand: i64, moment: Duration) -> Timestamp {
+    Timestamp::clamped(stand.saturating_add(millis(moment)))
+}
+
+fn millis(length: Duration) -> i64 {
+    i64::try_from(length.as_millis()).unwrap_or(i64::MAX / 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOON: Timestamp = Timestamp::clamped(1_773_144_000_000);
+    const MINUTE: i64 = 60_000;
+    const DAY: i64 = 1_440 * MINUTE;
+
+    fn pace() -> Pace {
+        Pace {
+            usual: Duration::from_secs(20),
+        }
+    }
+
+    /// An estimate that hears an answer each second. Abacus's clock says noon at the first moment.
+    struct Hearing {
+        estimate: ClockEstimate,
+        moment: Duration,
+        /// How far our clock is ahead, ms.
+        ahead: i64,
+    }
+
+    impl Hearing {
+        fn new(ahead: i64) -> Self {
+            Self {
+                estimate: ClockEstimate::new(pace()),
+                moment: Duration::ZERO,
+                ahead,
+            }
+        }
+
+        fn theirs(&self) -> Timestamp {
+            NOON.plus(millis(self.moment))
+        }
+
+        /// A second passes, and an answer comes whose date is wrong by `wrong` ms.
+        fn hear(&mut self, wrong: i64) -> Noted {
+            self.moment += Duration::from_secs(1);
+            let theirs = self.theirs();
+            let seconds = theirs.plus(wrong).as_millis().div_euclid(1_000);
+            self.estimate.note(&Reading {
+                sent: self.moment.saturating_sub(Duration::from_millis(20)),
+                received: self.moment,
+                ours: theirs.plus(self.ahead),
+                date: Timestamp::clamped(seconds * 1_000),
+            })
+        }
+
+        /// How far what is estimated is ahead of the truth, ms.
+        fn error(&self) -> Option<i64> {
+            let now = self.estimate.at(self.moment)?;
+            Some(now.since(self.theirs()))
+        }
+
+        fn heard(ahead: i64, wrong: &[i64]) -> Self {
+            let mut hearing = Self::new(ahead);
+            for wrong in wrong {
+                hearing.hear(*wrong);
+            }
+            hearing
+        }
+    }
+
+    #[test]
+    fn three_samples_make_an_estimate_and_the_right_clock_stays_as_it_is() {
+        assert_eq!(Hearing::heard(0, &[0, 0]).error(), None);
+        assert_eq!(Hearing::heard(0, &[0, 0, 0]).error(), Some(0));
+        // Within the second that a date leaves open, our clock is as good.
+        assert_eq!(Hearing::heard(700, &[0, 0, 0]).error(), Some(700));
+    }
+
+    #[test]
+    fn a_clock_that_is_ahead_is_taken_back_as_far_as_it_is_beyond_doubt() {
+        for ahead in [30 * MINUTE, 63 * DAY] {
+            let hearing = Hearing::heard(ahead, &[0, 0, 0]);
+            assert_eq!(hearing.error(), Some(1_020), "the second and the way");
+            let ours = hearing.theirs().plus(ahead);
+            let told = hearing.estimate.ahead(hearing.moment, ours);
+            assert_eq!(told, Some(ahead - 1_020));
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_behind_is_put_forward_by_ten_minutes_at_the_most() {
+        assert_eq!(Hearing::heard(-5 * MINUTE, &[0, 0, 0]).error(), Some(0));
+        let hearing = Hearing::heard(-60 * MINUTE, &[0, 0, 0]);
+        assert_eq!(hearing.error(), Some(-50 * MINUTE));
+        let ours = hearing.theirs().plus(-60 * MINUTE);
+        let told = hearing.estimate.ahead(hearing.moment, ours);
+        assert_eq!(told, Some(-60 * MINUTE), "people are told all of it");
+    }
+
+    #[test]
+    fn no_single_answer_decides_and_a_majority_is_outvoted_again() {
+        for wrong in [-DAY, DAY, -300 * DAY] {
+            let mut hearing = Hearing::heard(0, &[0, wrong, 0]);
+            assert_eq!(hearing.error(), Some(0), "{wrong}");
+            assert!(hearing.estimate.is_in_doubt(hearing.moment));
+            for _ in 0..8 {
+                hearing.hear(0);
+            }
+            assert!(!hearing.estimate.is_in_doubt(hearing.moment), "forgotten");
+        }
+        let mut hearing = Hearing::heard(0, &[-DAY; 9]);
+        assert!(hearing.error() < Some(-DAY + 2_000));
+        for _ in 0..4 {
+            hearing.hear(0);
+        }
+        assert!(hearing.error() < Some(-DAY + 2_000));
+        hearing.hear(0);
+        assert_eq!(hearing.error(), Some(0));
+    }
+
+    #[test]
+    fn a_step_of_our_clock_changes_nothing() {
+        for step in [3 * 60 * MINUTE, -3 * 60 * MINUTE] {
+            let mut hearing = Hearing::heard(0, &[0; 9]);
+            hearing.ahead = step;
+            assert_eq!(hearing.error(), Some(0));
+            hearing.hear(0);
+            assert_eq!(hearing.error(), Some(0));
+        }
+        // What is heard after it is held against the clock as it is by then.
+        let mut hearing = Hearing::heard(0, &[0; 9]);
+        hearing.ahead = 3 * 60 * MINUTE;
+        for _ in 0..20 {
+            hearing.hear(0);
+            assert!(hearing.error() <= Some(1_020), "{:?}", hearing.error());
+        }
+    }
+
+    #[test]
+    fn what_is_a_year_away_is_no_clock() {
+        let mut hearing = Hearing::new(0);
+        assert_eq!(hearing.hear(-367 * DAY), Noted::FarBehind);
+        assert_eq!(hearing.hear(367 * DAY), Noted::FarAhead);
+        assert_eq!(hearing.estimate.last_at(), None);
+    }
+
+    #[test]
+    fn answers_that_come_at_once_count_once() {
+        let mut hearing = Hearing::heard(0, &[0, 0, 0]);
+        for _ in 0..20 {
+            hearing.moment -= Duration::from_millis(999);
+            assert_eq!(hearing.hear(-DAY), Noted::TooSoon);
+            hearing.moment -= Duration::from_millis(1);
+        }
+        assert_eq!(hearing.error(), Some(0));
+    }
+
+    #[test]
+    fn an_estimate_expires_but_the_last_one_goes_on_for_notes() {
+        let mut hearing = Hearing::heard(DAY, &[0, 0, 0]);
+        hearing.moment += Duration::from_mins(5) - Duration::from_secs(2);
+        assert!(hearing.error().is_some());
+        hearing.moment += Duration::from_secs(1);
+        assert_eq!(hearing.error(), None, "one of three is too old");
+        let last = hearing.estimate.at_by_last(hearing.moment).unwrap();
+        assert_eq!(last.since(hearing.theirs()), 1_020);
+    }
+
+    #[test]
+    fn an_answer_that_takes_long_leaves_more_in_doubt() {
+        let mut estimate = ClockEstimate::new(pace());
+        for second in [30, 31, 32] {
+            let received = Duration::from_secs(second);
+            estimate.note(&Reading {
+                sent: received.saturating_sub(Duration::from_secs(25)),
+                received,
+                ours: NOON.plus(millis(received)).plus(20_000),
+                date: NOON.plus(millis(received)).plus(-4_000),
+            });
+        }
+        let moment = Duration::from_secs(32);
+        let now = estimate.at(moment).unwrap();
+        assert_eq!(now.since(NOON.plus(32_000)), 20_000, "it may be right");
+    }
+}

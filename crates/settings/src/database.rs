@@ -1,0 +1,211 @@
+//! The settings of the database that the programs share.
+
+use std::time::Duration;
+
+use percent_encoding::percent_decode_str;
+use sampler_service::settings::{Kind, Reader};
+use sampler_store_mongo::MongoOptions;
+use secrecy::{ExposeSecret, SecretString};
+use tracing::warn;
+
+use crate::uri_options::{Finding, ReplacedOption, findings};
+use crate::{BRIEF, MINUTES};
+
+/// The longest name of a MongoDB database, in bytes.
+const DATABASE_NAME_MAX: usize = 63;
+
+/// The longest name of a MongoDB collection that leaves room for the database's, in bytes.
+const COLLECTION_NAME_MAX: usize = 128;
+
+sampler_service::settings! {
+    /// The database that the programs share.
+    pub struct DatabaseSettings("database", checked by check_options) {
+        /// The address of the MongoDB, with the name of the database in its path. A MongoDB service
+        /// that the platform has bound (VCAP_SERVICES, SERVICE_BINDING_ROOT) counts before it.
+        /// Options that would weaken what is kept or read (readPreference, readConcernLevel, w,
+        /// journal, retryWrites, directConnection beside replicaSet) must not be set to that.
+        uri: DatabaseUri = "DB_URI", Kind::Text, or("mongodb://localhost:27017/sampler"), secret()
+            => DatabaseUri::parse;
+        /// The name of the bound MongoDB service to use. Needed only where several are bound.
+        service: Option<String> = "SAMPLER_DB_SERVICE", Kind::Text;
+        /// The collection that holds the spans.
+        collection: String = "SPANS_COLLECTION_NAME", Kind::Text, or("spans") => collection_name;
+        /// The most connections that are open to one server of the database.
+        pool_size: u32 = "SAMPLER_DB_POOL_SIZE", Kind::integer(1, 1000), or("64");
+        /// How long to look for a server of the database that can take an operation.
+        server_selection_timeout: Duration = "SAMPLER_DB_SERVER_SELECTION_TIMEOUT",
+            Kind::time(BRIEF, MINUTES), or("5s");
+        /// How long one operation of the database may take.
+        operation_timeout: Duration = "SAMPLER_DB_OPERATION_TIMEOUT",
+            Kind::time(BRIEF, MINUTES), or("10s");
+    }
+}
+
+impl DatabaseSettings {
+    /// What the driver is told; `app_name` is what the server calls the program.
+    pub fn options(&self, app_name: &str) -> MongoOptions {
+        MongoOptions {
+            uri: self.uri.address.expose_secret().to_owned(),
+            database: self.uri.database.clone(),
+            collection: self.collection.clone(),
+            pool_size: self.pool_size,
+            server_selection_timeout: self.server_selection_timeout,
+            operation_timeout: self.operation_timeout,
+            app_name: app_name.to_owned(),
+        }
+    }
+
+    /// Logs each option in the address that does not count, once the log is there.
+    pub fn announce(&self) {
+        for ReplacedOption { name, by } in &self.uri.replaced {
+            warn!(
+                option = name,
+                instead = by,
+                "an option in the address of the database does not count"
+            );
+        }
+    }
+}
+
+/// Complains of each option in the address that would weaken what Sampler promises.
+fn check_options(_: &DatabaseSettings, reader: &mut Reader<'_>) {
+    let origin = reader.origin("database.uri").unwrap_or_default().to_owned();
+    let findings: Vec<Finding> = reader.parsed("database.uri", |uri| Ok(findings(uri)));
+    for finding in findings {
+        if let Finding::Weakens(why) = finding {
+            reader.complain(format!(
+                "DB_URI (database.uri), from {origin}, {why}: remove the option"
+            ));
+        }
+    }
+}
+
+/// Where the database is.
+#[derive(Clone, Debug)]
+pub struct DatabaseUri {
+    /// The address, with credentials.
+    pub address: SecretString,
+    /// The name of the database, out of the address.
+    pub database: String,
+    /// Options in the address that do not count.
+    pub replaced: Vec<ReplacedOption>,
+}
+
+impl DatabaseUri {
+    fn parse(uri: &str) -> Result<Self, String> {
+        let replaced = findings(uri)
+            .into_iter()
+            .filter_map(|finding| match finding {
+                Finding::Replaced(option) => Some(option),
+                Finding::Weakens(_) => None,
+            });
+        Ok(Self {
+            database: database_name(uri)?,
+            replaced: replaced.collect(),
+            address: uri.into(),
+        })
+    }
+}
+
+/// The name of the database in the path of its address. Several hosts make it an address that no
+/// URL parser takes, so it is taken apart by hand; the driver looks at the rest.
+fn database_name(uri: &str) -> Result<String, String> {
+    let schemes = ["mongodb://", "mongodb+srv://"];
+    let rest = schemes.iter().find_map(|scheme| uri.strip_prefix(scheme));
+    let rest = rest.ok_or("an address that begins with mongodb:// or mongodb+srv://")?;
+    let (hosts_and_path, _options) = rest.split_once('?').unwrap_or((rest, ""));
+    let (hosts, path) = hosts_and_path
+        .split_once('/')
+        .unwrap_or((hosts_and_path, ""));
+    let hosts = hosts
+        .rsplit_once('@')
+        .map_or(hosts, |(_credentials, hosts)| hosts);
+    if hosts.split(',').any(str::is_empty) {
+        return Err("a host in the address".to_owned());
+    }
+    let name = percent_decode_str(path)
+        .decode_utf8()
+        .map_err(|_| "UTF-8 in the path")?;
+    if name.is_empty() {
+        return Err("the name of the database in the path, as in mongodb://host/name".to_owned());
+    }
+    let forbidden = |c: char| c.is_control() || r#"/\. "$*<>:|?"#.contains(c);
+    if name.len() > DATABASE_NAME_MAX || name.contains(forbidden) {
+        return Err(format!(
+            "the name of the database in the path: at most {DATABASE_NAME_MAX} bytes, without \
+             spaces and any of / \\ . \" $ * < > : | ?"
+        ));
+    }
+    Ok(name.into_owned())
+}
+
+fn collection_name(name: &str) -> Result<String, String> {
+    let forbidden = |c: char| c.is_control() || c == '$';
+    let odd = name.starts_with("system.") || name.starts_with('.') || name.ends_with('.');
+    if odd || name.len() > COLLECTION_NAME_MAX || name.contains(forbidden) {
+        return Err(format!(
+            "a name of a collection: at most {COLLECTION_NAME_MAX} bytes, without $, not \
+             beginning with system. and neither beginning nor ending with a dot"
+        ));
+    }
+    Ok(name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_database_in_the_address() {
+        for (uri, name) in [
+            ("mongodb://localhost:27017/sampler", "sampler"),
+            (
+                "mongodb://me:p%2Fss@a:1,b:2,c:3/spans?replicaSet=rs0&w=majority",
+                "spans",
+            ),
+            ("mongodb+srv://cluster.example/my%2Dspans", "my-spans"),
+            ("mongodb://me:p@ss@host/spans", "spans"),
+        ] {
+            assert_eq!(database_name(uri).as_deref(), Ok(name), "{uri}");
+        }
+    }
+
+    #[test]
+    fn an_address_without_a_database_is_refused_without_repeating_it() {
+        for uri in [
+            "mongodb://me:s3cr3t@host",
+            "mongodb://me:s3cr3t@host/",
+            "mongodb://host/?s3cr3t=1",
+            "http://s3cr3t/name",
+            "s3cr3t",
+            "mongodb:///s3cr3t",
+            "mongodb://host,/s3cr3t",
+            "mongodb://host/s3cr3t/more",
+            "mongodb://host/s3cr3t.spans",
+            "mongodb://host/%ff",
+        ] {
+            let mistake = database_name(uri).unwrap_err();
+            assert!(!mistake.contains("s3cr3t"), "{uri}: {mistake}");
+        }
+        assert!(database_name(&format!("mongodb://host/{}", "x".repeat(63))).is_ok());
+        assert!(database_name(&format!("mongodb://host/{}", "x".repeat(64))).is_err());
+    }
+
+    #[test]
+    fn collections_have_the_names_that_mongodb_takes() {
+        for name in ["spans", "abacus-spans", "billing.spans"] {
+            assert_eq!(collection_name(name).as_deref(), Ok(name));
+        }
+        let long = "x".repeat(COLLECTION_NAME_MAX + 1);
+        for name in [
+            "system.spans",
+            "a$b",
+            ".spans",
+            "spans.",
+            "a\0b",
+            long.as_str(),
+        ] {
+            assert!(collection_name(name).is_err(), "{name:?}");
+        }
+    }
+}

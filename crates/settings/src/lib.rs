@@ -1,0 +1,32 @@
+//! What an operator can set of the two programs: each setting is declared once, in the group that
+//! arrives where it is used, and each program is a list of groups.
+//!
+//! Both tables are here because each program takes the other's settings beside its own. How they are
+//! read, checked and printed is `sampler_service::settings`, which knows no span.
+
+mod database;
+pub mod receiver;
+mod sampling;
+mod uri_options;
+pub mod worker;
+
+use std::time::Duration;
+
+pub use database::{DatabaseSettings, DatabaseUri};
+pub use sampling::{SamplingSettings, SlackSettings};
+pub use uri_options::ReplacedOption;
+
+const MOMENT: Duration = Duration::from_millis(10);
+const BRIEF: Duration = Duration::from_millis(100);
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTES: Duration = Duration::from_mins(10);
+const HOUR: Duration = Duration::from_hours(1);
+const DAY: Duration = Duration::from_hours(24);
+
+/// A year: nothing that is waited for or looked back on is longer.
+const LONGEST: Duration = Duration::from_hours(366 * 24);
+
+/// Whole milliseconds; no setting takes more than fit.
+pub fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}

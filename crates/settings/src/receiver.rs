@@ -1,0 +1,56 @@
+//! The settings of the receiver alone, and its table.
+
+use std::time::Duration;
+
+use sampler_service::security::SecuritySettings;
+use sampler_service::settings::{
+    Groups, HealthSettings, HttpSettings, Kind, LogSettings, TlsSettings,
+};
+use url::Url;
+
+use crate::{BRIEF, DatabaseSettings, MINUTES, SamplingSettings, SlackSettings};
+
+sampler_service::settings! {
+    /// How much a receiver takes in.
+    pub struct LimitsSettings("limits") {
+        /// The most requests in flight at once; a quarter of the room is for stops alone.
+        inflight: usize = "MAX_INFLIGHT", Kind::integer(1, 100_000), or("200");
+        /// The largest body, packed and unpacked.
+        payload: usize = "MAX_PAYLOAD", Kind::size(1 << 10, 8 << 20), or("500kb");
+        /// How long a client may take to send a body.
+        body_timeout: Duration = "SAMPLER_BODY_TIMEOUT", Kind::time(BRIEF, MINUTES), or("30s");
+    }
+
+    /// Where mappings go.
+    pub struct ProvisioningSettings("provisioning") {
+        /// Where Abacus's provisioning service is. Without it, mappings are answered 502.
+        url: Option<Url> = "PROVISIONING_URL", Kind::Url;
+        /// How long one of the three calls for a mapping may take.
+        timeout: Duration = "SAMPLER_PROVISIONING_TIMEOUT", Kind::time(BRIEF, MINUTES), or("10s");
+    }
+
+    /// What events may be like.
+    pub struct EventsSettings("events") {
+        /// Whether an id that was seen before, with another timestamp or other measures of the same
+        /// target, is answered 201 as an original Sampler does. The first event stays.
+        lenient_repeats: bool = "SAMPLER_LENIENT_REPEATS", Kind::Boolean, or("false");
+        /// Whether a span may begin before the end of the target's previous one, as an original
+        /// Sampler lets it. What overlaps is billed twice.
+        allow_overlap: bool = "SAMPLER_ALLOW_OVERLAP", Kind::Boolean, or("false");
+    }
+}
+
+/// All settings of the receiver.
+pub const TABLE: Groups = &[
+    &HttpSettings::table("7070"),
+    &TlsSettings::TABLE,
+    &LimitsSettings::TABLE,
+    &DatabaseSettings::TABLE,
+    &ProvisioningSettings::TABLE,
+    &EventsSettings::TABLE,
+    &SlackSettings::TABLE,
+    &SamplingSettings::TABLE_OF_THE_RECEIVER,
+    &HealthSettings::TABLE,
+    &SecuritySettings::TABLE,
+    &LogSettings::TABLE,
+];

@@ -1,0 +1,184 @@
+use std::time::Duration;
+
+use sampler_domain::Granularity;
+use sampler_service::security::{Algorithm, SecuritySettings};
+use sampler_service::settings::{ExitPlan, HttpSettings, Program, Reader, load};
+use sampler_settings::receiver::{self, LimitsSettings};
+use sampler_settings::worker::{self, AbacusSettings, CleanupSettings, ProcessingSettings};
+use sampler_settings::{DatabaseSettings, SamplingSettings, SlackSettings};
+use secrecy::ExposeSecret;
+
+const RECEIVER: Program = Program {
+    name: "receiver",
+    about: "Takes events.",
+    version: "1.2.3",
+    settings: receiver::TABLE,
+    other: worker::TABLE,
+    printouts: &[],
+};
+
+const WORKER: Program = Program {
+    name: "worker",
+    settings: worker::TABLE,
+    other: receiver::TABLE,
+    ..RECEIVER
+};
+
+fn read<S>(
+    program: &Program,
+    variables: &[(&str, &str)],
+    read: impl FnOnce(&mut Reader<'_>) -> S,
+) -> Result<S, ExitPlan> {
+    let variables = variables.iter().copied().collect();
+    load(program, ["it"], &variables, |reader| Some(read(reader)))
+}
+
+#[test]
+fn the_tables_have_no_slips() {
+    assert_eq!(RECEIVER.slips(), Vec::<String>::new());
+    assert_eq!(WORKER.slips(), Vec::<String>::new());
+}
+
+/// What both have is the same setting, but for its default and its words.
+#[test]
+fn no_name_means_two_things() {
+    for setting in RECEIVER.settings() {
+        let is_it = |other: &&_| -> bool {
+            let other: &sampler_service::settings::Setting = other;
+            other.key == setting.key || other.env == setting.env
+        };
+        if let Some(other) = WORKER.settings().find(is_it) {
+            assert_eq!((other.key, other.env), (setting.key, setting.env));
+            assert_eq!((other.kind, other.secret), (setting.kind, setting.secret));
+        }
+    }
+}
+
+#[test]
+fn defaults_are_those_of_the_original() {
+    let database = DatabaseSettings::default().options("it");
+    assert_eq!(database.uri, "mongodb://localhost:27017/sampler");
+    assert_eq!(database.database, "sampler");
+    assert_eq!(database.collection, "spans");
+    assert_eq!(database.pool_size, 64);
+    assert_eq!(database.server_selection_timeout, Duration::from_secs(5));
+    assert_eq!(database.operation_timeout, Duration::from_secs(10));
+    let sampling = SamplingSettings::default();
+    assert_eq!(sampling.dimension, Some(Granularity::Day));
+    assert_eq!(sampling.stop_grace, Duration::ZERO);
+    let slack = SlackSettings::default().slack();
+    assert_eq!((slack.past, slack.future), (5_270_400_000, 5_270_400_000));
+    assert_eq!(LimitsSettings::default().payload, 512_000);
+    assert_eq!(ProcessingSettings::default().batch_size, 100);
+    assert_eq!(CleanupSettings::default().batch_size, 100);
+    let backoff = AbacusSettings::default().backoff();
+    assert_eq!((backoff.first, backoff.limit), (1_000, 120_000));
+}
+
+#[test]
+fn a_manifest_of_the_original_works() {
+    let key = "-----BEGIN PUBLIC KEY-----\nabc\n-----END PUBLIC KEY-----";
+    let variables = [
+        ("PORT", "8080"),
+        ("HOST", "localhost"),
+        ("SECURED", "false"),
+        ("SKIP_SSL_VALIDATION", "true"),
+        ("DB_URI", "mongodb://u:p@a:1,b:2/abacus?replicaSet=rs"),
+        ("AUTH_SERVER", "https://api.example"),
+        ("API", "https://api2.example"),
+        ("SPANS_COLLECTION_NAME", "my-spans"),
+        ("CLIENT_ID", "sampler"),
+        ("CLIENT_SECRET", "hush"),
+        ("JWTKEY", key),
+        ("JWTALGO", "RS256"),
+        ("HEALTHCHECK_SECURED", "false"),
+        ("HEALTHCHECK_THRESHOLD", "60000"),
+        ("MAX_PAYLOAD", "100kb"),
+        ("SAMPLER_SLACK_PAST_INTERVAL", "172800000"),
+        ("SAMPLER_SLACK_FUTURE_INTERVAL", "1000"),
+        ("SAMPLER_DIMENSION", "hour"),
+        ("NODE_MODULES_CACHE", "false"),
+    ];
+    let read = read(&RECEIVER, &variables, |reader| {
+        let http = HttpSettings::read(reader);
+        assert_eq!((http.host.as_str(), http.port), ("localhost", 8080));
+        let database = DatabaseSettings::read(reader).options("it");
+        assert_eq!(
+            (&*database.database, &*database.collection),
+            ("abacus", "my-spans")
+        );
+        let slack = SlackSettings::read(reader);
+        assert_eq!(slack.past, Duration::from_hours(48));
+        assert_eq!(slack.future, Duration::from_secs(1));
+        let sampling = SamplingSettings::read(reader);
+        assert_eq!(sampling.dimension, Some(Granularity::Hour));
+        assert_eq!(LimitsSettings::read(reader).payload, 102_400);
+        let security = SecuritySettings::read(reader);
+        assert!(security.skip_ssl_validation);
+        assert_eq!(
+            security.auth_server.unwrap().as_str(),
+            "https://api.example/"
+        );
+        assert_eq!(security.api.unwrap().host_str(), Some("api2.example"));
+        assert_eq!(security.client_id.as_deref(), Some("sampler"));
+        assert_eq!(security.client_secret.unwrap().expose_secret(), "hush");
+        assert_eq!(security.jwt_key.unwrap().expose_secret(), key);
+        assert_eq!(security.jwt_algorithm, Some(Algorithm::Rs256));
+    });
+    read.unwrap();
+}
+
+#[test]
+fn a_receiver_that_is_not_told_the_dimension_does_not_know_it() {
+    let dimension = |program, variables: &[_]| {
+        read(program, variables, |reader| {
+            SamplingSettings::read(reader).dimension
+        })
+        .unwrap()
+    };
+    assert_eq!(dimension(&RECEIVER, &[]), None);
+    assert_eq!(
+        dimension(&WORKER, &[("COLLECTOR_URL", "http://collector")]),
+        Some(Granularity::Day)
+    );
+}
+
+#[test]
+fn overrides_are_read_and_none_may_be_there_twice() {
+    let read = |text: &str| {
+        read(
+            &RECEIVER,
+            &[("SAMPLER_DIMENSION_OVERRIDES", text)],
+            SamplingSettings::read,
+        )
+    };
+    let one = r#"{"resource_id":"postgres","granularity":"hour"}"#;
+    let sampling = read(&format!("[{one}]")).unwrap();
+    assert_eq!(sampling.dimension_overrides.unwrap().len(), 1);
+    for (text, expected) in [
+        (format!("[{one},{one}]"), "is there twice"),
+        ("hour".to_owned(), "expected a list such as"),
+    ] {
+        let said = read(&text).unwrap_err().stderr;
+        assert!(said.contains(expected), "{said}");
+        assert!(
+            said.contains("SAMPLER_DIMENSION_OVERRIDES (sampling.dimension_overrides)"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn an_address_without_a_database_is_a_mistake_that_says_where_it_is_from() {
+    let services = r#"{"x": [{"name": "db", "credentials": {"uri": "mongodb://u:s3cr3t@bound"}}]}"#;
+    let plan = read(
+        &RECEIVER,
+        &[("VCAP_SERVICES", services)],
+        DatabaseSettings::read,
+    );
+    let said = plan.unwrap_err().stderr;
+    let expected = "DB_URI (database.uri) is <hidden>, from VCAP_SERVICES (service 'db'): \
+                    expected the name of the database in the path, as in mongodb://host/name";
+    assert!(said.contains(expected), "{said}");
+    assert!(!said.contains("s3cr3t"), "{said}");
+}

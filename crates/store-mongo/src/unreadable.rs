@@ -1,0 +1,287 @@
+//! Documents that are no spans: they are told of, set aside where the server can do that, and stand
+//! in nobody's way.
+//!
+//! The driver would end a search at the first document that it cannot decode. So documents are taken
+//! as the server sends them, and decoded one by one.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bson::raw::{RawDocument, RawDocumentBuf};
+use bson::{Bson, Document, doc, rawdoc};
+use sampler_domain::{Span, Timestamp};
+use sampler_store::StoreError;
+use sampler_store::group::{CommandFailure, Outcome};
+use tokio::time::Instant;
+use tracing::{error, warn};
+
+use crate::call::{Fault, Link, Written};
+use crate::document::{Unreadable, moment, read, unreadable};
+
+/// How long a document that cannot be read is left alone, ms.
+const WAIT: i64 = 3_600_000;
+
+/// How long nothing more is told of a document. A little shorter than [`WAIT`], so that one which
+/// was set aside is told of whenever it comes back.
+const TOLD_FOR: Duration = Duration::from_mins(55);
+
+/// So many documents are remembered at the most. What comes on top of that is not told of one by one.
+const TOLD_MAX: usize = 10_000;
+
+/// Bytes of a document beside its members: its length, and the zero at its end.
+const FRAME_BYTES: usize = 5;
+
+/// Decodes a document, member by member, to say which of them cannot be.
+pub(crate) fn decoded(raw: &RawDocument) -> Result<Document, Unreadable> {
+    let mut document = Document::new();
+    for (number, element) in (1..).zip(raw.iter_elements()) {
+        let element = element.map_err(|error| {
+            unreadable(&format!("number {number}"), format!("is broken: {error}"))
+        })?;
+        let name = element.key().as_str();
+        let value = Bson::try_from(element.clone())
+            .map_err(|error| unreadable(name, format!("cannot be decoded: {error}")))?;
+        document.insert(name, value);
+    }
+    Ok(document)
+}
+
+/// The span that a document holds.
+pub(crate) fn span_in(raw: &RawDocument) -> Result<Span, Unreadable> {
+    read(&decoded(raw)?)
+}
+
+/// The `_id` of a document, as `{ "_id": … }`. It is taken over byte by byte, so that a document can
+/// be named by whatever its `_id` is.
+#[derive(Clone, Debug)]
+pub(crate) struct Identity(RawDocumentBuf);
+
+impl Identity {
+    /// The server keeps `_id` in front of all others.
+    pub(crate) fn of(raw: &RawDocument) -> Option<Self> {
+        let first = raw.iter_elements().next()?.ok()?;
+        let name = first.key().as_str();
+        if name != "_id" {
+            return None;
+        }
+        // Its type, its name, the zero behind that, its value.
+        let size = 1 + name.len() + 1 + first.size();
+        let element = raw.as_bytes().get(4..4 + size)?;
+        let mut bytes = i32::try_from(size + FRAME_BYTES)
+            .ok()?
+            .to_le_bytes()
+            .to_vec();
+        bytes.extend_from_slice(element);
+        bytes.push(0);
+        RawDocumentBuf::from_bytes(bytes).ok().map(Self)
+    }
+
+    /// A condition that only this document meets.
+    pub(crate) fn filter(&self) -> RawDocumentBuf {
+        self.0.clone()
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let element = self.0.iter_elements().next();
+        let value = element.and_then(|element| element.ok()?.value_utf8_lossy().ok());
+        match value.map(Bson::try_from) {
+            Some(Ok(value)) => write!(f, "{value}"),
+            _ => write!(f, "{:?}", self.0),
+        }
+    }
+}
+
+/// The `_id` of a document, in words.
+pub(crate) fn name_of(raw: &RawDocument) -> String {
+    Identity::of(raw).map_or_else(|| "none".to_owned(), |id| id.to_string())
+}
+
+/// Documents that were told of lately, by what they were in the way of and their `_id`. They are
+/// found at each look, and are to be told of once in a while.
+#[derive(Debug, Default)]
+pub(crate) struct Told(Mutex<HashMap<(&'static str, String), Instant>>);
+
+impl Told {
+    /// Whether it was told of lately.
+    pub(crate) fn knows(&self, of: &'static str, name: &str) -> bool {
+        let told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = told.get(&(of, name.to_owned()));
+        at.is_some_and(|at| at.elapsed() < TOLD_FOR)
+    }
+
+    /// Whether it is to be told of now. That counts as having told it.
+    pub(crate) fn is_news(&self, of: &'static str, name: &str) -> bool {
+        if self.knows(of, name) {
+            return false;
+        }
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.len() >= TOLD_MAX {
+            told.retain(|_, at| at.elapsed() < TOLD_FOR);
+        }
+        let has_room = told.len() < TOLD_MAX;
+        if has_room {
+            told.insert((of, name.to_owned()), Instant::now());
+        }
+        has_room
+    }
+}
+
+/// A change of one document: what it is called, and the statement.
+#[derive(Debug)]
+pub(crate) struct Statement {
+    pub(crate) name: String,
+    pub(crate) statement: RawDocumentBuf,
+}
+
+/// Makes changes with one command; each alone where the command as a whole is refused, so that one
+/// of them cannot stand in the way of the others. It can: what the server says of a change that it
+/// refuses may quote the document, and be no UTF-8 either.
+pub(crate) async fn change_each(link: &Link, changes: &[Statement]) -> Result<Written, Fault> {
+    let statements = changes.iter().map(|change| change.statement.clone());
+    let refused = match update(link, statements.collect()).await {
+        Err(fault) if fault.outcome() == Outcome::Refused => fault,
+        written => return written,
+    };
+    if changes.len() == 1 {
+        return Ok(Written {
+            failed: vec![(0, refused)],
+            ..Written::default()
+        });
+    }
+    let mut all = Written::default();
+    for (place, change) in changes.iter().enumerate() {
+        match update(link, vec![change.statement.clone()]).await {
+            Ok(written) => {
+                all.matched += written.matched;
+                // The first command may have made it, though nobody can say so.
+                all.modified += u64::from(written.failed.is_empty());
+                let failed = written.failed.into_iter();
+                all.failed.extend(failed.map(|(_, fault)| (place, fault)));
+            }
+            Err(fault) if fault.outcome() == Outcome::Refused => all.failed.push((place, fault)),
+            Err(fault) => return Err(fault),
+        }
+    }
+    Ok(all)
+}
+
+async fn update(link: &Link, statements: Vec<RawDocumentBuf>) -> Result<Written, Fault> {
+    let calling = link.clone();
+    let send_by = Instant::now() + link.patience();
+    let call = async move { calling.update(&statements, send_by).await };
+    link.run(call).await
+}
+
+/// Sets documents aside for a while, which a search has found and nobody can read. They stay as they
+/// are but for the moment at which they are due, and say why. Where that fails they are passed over
+/// each time: the search goes on either way.
+pub(crate) async fn set_aside(
+    link: &Link,
+    found: Vec<(RawDocumentBuf, Unreadable)>,
+    now: Timestamp,
+) {
+    let (mut changes, mut problems) = (Vec::new(), Vec::new());
+    for (raw, problem) in found {
+        let name = name_of(&raw);
+        if link.told.knows(SEARCH, &name) {
+            continue;
+        }
+        match setting_aside(&raw, &problem, now) {
+            Ok(statement) => {
+                changes.push(Statement { name, statement });
+                problems.push(problem);
+            }
+            Err(error) => pass_over(link, &name, &problem, &error),
+        }
+    }
+    if changes.is_empty() {
+        return;
+    }
+    let written = match change_each(link, &changes).await {
+        Ok(written) => written,
+        Err(error) => {
+            let error = StoreError::from(error);
+            warn!(spans = changes.len(), error = %error, "setting spans aside failed");
+            return;
+        }
+    };
+    for (place, (change, problem)) in changes.iter().zip(&problems).enumerate() {
+        let failed = written.failed.iter().find(|(failed, _)| *failed == place);
+        if let Some((_, fault)) = failed {
+            pass_over(link, &change.name, problem, fault);
+        } else {
+            error!(span.id = %change.name, error = %problem,
+                "a span cannot be read and is not sampled");
+        }
+    }
+}
+
+/// What documents are told of as that are in the way of a search.
+const SEARCH: &str = "search";
+
+fn setting_aside(
+    raw: &RawDocument,
+    problem: &Unreadable,
+    now: Timestamp,
+) -> Result<RawDocumentBuf, Box<dyn std::error::Error + Send + Sync>> {
+    let id = Identity::of(raw).ok_or("it has no _id")?;
+    let update = doc! { "$set": {
+        "processing.due_at": moment(now.plus(WAIT)),
+        "processing.last_error": { "at": moment(now), "message": problem.to_string() },
+    } };
+    Ok(rawdoc! { "q": id.filter(), "u": RawDocumentBuf::try_from(&update)? })
+}
+
+fn pass_over(link: &Link, name: &str, problem: &Unreadable, cause: &dyn fmt::Display) {
+    if link.told.is_news(SEARCH, name) {
+        error!(span.id = %name, error = %problem, cause = %cause,
+            "a span cannot be read and is not sampled; it cannot be set aside either, and is \
+             passed over at each look");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_document_is_told_of_once_an_hour() {
+        let told = Told::default();
+        assert!(told.is_news("a", "x"));
+        assert!(!told.is_news("a", "x"));
+        assert!(told.is_news("b", "x"));
+        assert!(told.is_news("a", "y"));
+        tokio::time::advance(TOLD_FOR).await;
+        assert!(!told.knows("a", "x"));
+        assert!(told.is_news("a", "x"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_documents_are_remembered_than_there_is_room_for() {
+        let told = Told::default();
+        let names = |range: std::ops::Range<usize>| range.map(|number| number.to_string());
+        assert!(names(0..TOLD_MAX).all(|name| told.is_news("a", &name)));
+        assert!(!told.is_news("a", "one more"));
+        tokio::time::advance(TOLD_FOR).await;
+        assert!(told.is_news("a", "one more"));
+        assert_eq!(told.0.lock().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn what_cannot_be_decoded_is_named() {
+        let mut bytes = doc! { "_id": 1, "a": ["BROKEN"], "b": 2 }.to_vec().unwrap();
+        let place = bytes.windows(6).position(|six| six == b"BROKEN").unwrap();
+        bytes[place] = 0xff;
+        let raw = RawDocumentBuf::from_bytes(bytes).unwrap();
+        let problem = decoded(&raw).unwrap_err().to_string();
+        assert!(
+            problem.starts_with("the member a cannot be decoded"),
+            "{problem}"
+        );
+        assert_eq!(name_of(&raw), "1");
+    }
+}

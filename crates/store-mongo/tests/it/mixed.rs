@@ -1,0 +1,208 @@
+//! An original and we at work on the same spans, and receivers beside workers.
+
+use bson::{Bson, Document, doc};
+use sampler_domain::ClosingMonth;
+use sampler_domain::{Failure, Next};
+use sampler_store::contract::support::Changing;
+use sampler_store::contract::support::{
+    at, done, due, due_ids, everything, id, kept, new_span, plan_to, start, start_event, stop,
+};
+use sampler_store::{DueQuery, Events, Started, Stopped, Upkeep};
+
+use crate::original::{HOUR, NOW_DOUBLE, original, policy, stopped_by_original};
+use crate::support::store_and_spans;
+
+/// A failure of ours, then an execution by an original, which knows nothing of failures.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_counts_no_more_once_an_original_has_executed() {
+    let (store, spans) = store_and_spans("stale_failure").await;
+    let by_name = |name: &str| doc! { "start_dedup_id": name };
+    for name in ["executed", "waiting", "older"] {
+        assert_eq!(
+            start(&store, Some(name), name, -5 * 3_600_000).await,
+            Started::Opened
+        );
+        let span = kept(&store, name).await;
+        let plan = plan_to(&span, -4 * 3_600_000);
+        let mut span = done(store.plan(&span, plan, at(0), at(0)).await);
+        for attempts in 1..=2 {
+            let failure = Failure {
+                at: at(0),
+                retry_at: at(24 * 3_600_000),
+                error: "full".into(),
+            };
+            span = done(store.failed(&span, failure).await);
+            assert_eq!(span.processing.attempts, attempts);
+        }
+    }
+    // What failed before the version was kept counts as it always did.
+    let forget = doc! { "$unset": { "processing.failed_version": "" } };
+    spans.update_one(by_name("older"), forget).await.unwrap();
+    let last = doc! { "start": NOW_DOUBLE - 5.0 * HOUR, "end": NOW_DOUBLE - 4.0 * HOUR };
+    let execution = doc! {
+        "$set": { "processing.last_interval": last, "processing.planned_interval": Bson::Null },
+        "$inc": { "processing.version": 1 },
+    };
+    spans
+        .update_one(by_name("executed"), execution)
+        .await
+        .unwrap();
+    for name in ["executed", "waiting", "older"] {
+        let stop = stopped_by_original(name, -1.0);
+        spans.update_one(by_name(name), stop).await.unwrap();
+    }
+    let adopted = store.adopt(&policy(), at(0), 100).await.unwrap();
+    assert_eq!(adopted.stops, 1);
+    assert_eq!(due(&store, 0).await, ["executed"]);
+    let attempts = async |name| kept(&store, name).await.processing.attempts;
+    assert_eq!(attempts("executed").await, 0);
+    assert_eq!(attempts("waiting").await, 2);
+    assert_eq!(attempts("older").await, 2);
+
+    // The next failure begins to count anew, and an execution of ours leaves nothing behind.
+    let span = kept(&store, "executed").await;
+    let plan = plan_to(&span, -3_600_000);
+    let span = done(store.plan(&span, plan, at(0), at(0)).await);
+    let failure = Failure {
+        at: at(0),
+        retry_at: at(1),
+        error: "full".into(),
+    };
+    let span = done(store.failed(&span, failure).await);
+    assert_eq!(span.processing.attempts, 1);
+    assert_eq!(kept(&store, "executed").await, span);
+    done(store.executed(&span, Next::Wait, at(0), at(0)).await);
+    let document = spans.find_one(by_name("executed")).await.unwrap().unwrap();
+    let processing = document.get_document("processing").unwrap();
+    for field in ["attempts", "failed_version", "last_error"] {
+        assert!(!processing.contains_key(field), "{field}");
+    }
+}
+
+/// A failure that somebody else's execution has made good is not urgent when a month closes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_that_an_original_has_made_good_is_not_urgent() {
+    let (store, spans) = store_and_spans("stale_urgency").await;
+    let closing = ClosingMonth::at(at(0), 40 * 24 * 3_600_000, 0).unwrap();
+    for (name, due_at) in [("failed", -10), ("made-good", -20), ("other", -15)] {
+        let began = closing.end.since(at(0)) - 3_600_000;
+        assert_eq!(
+            start(&store, Some(name), name, began).await,
+            Started::Opened
+        );
+        let span = kept(&store, name).await;
+        let failure = Failure {
+            at: at(0),
+            retry_at: at(due_at),
+            error: "full".into(),
+        };
+        if name == "other" {
+            done(store.postpone(&span, at(due_at)).await);
+        } else {
+            done(store.failed(&span, failure).await);
+        }
+    }
+    let made_good = doc! { "$inc": { "processing.version": 1 } };
+    let filter = doc! { "start_dedup_id": "made-good" };
+    spans.update_one(filter, made_good).await.unwrap();
+    let query = DueQuery {
+        partitions: everything(),
+        now: at(0),
+        page: 10,
+        closing: Some(closing),
+    };
+    let found = due_ids(&store, query).await;
+    assert_eq!(found, ["failed", "made-good", "other"]);
+}
+
+const UUID: &str = "1f9b525c-6a15-4e73-b9ba-72963436334f";
+
+fn binary(uuid: &str) -> Bson {
+    bson::Uuid::parse_str(uuid).unwrap().into()
+}
+
+/// Ids as some drivers keep them. No unique index tells them from the texts that we are sent.
+#[tokio::test(flavor = "multi_thread")]
+async fn ids_that_are_kept_as_binaries_are_recognised() {
+    let (store, spans) = store_and_spans("binary_ids").await;
+    // It has no length, so that a repeat of its start stands in nobody's way but by its id.
+    let mut ended = original("i", -5.0);
+    ended.insert("start_dedup_id", binary(UUID));
+    ended.insert("measured_usage", Bson::Array(Vec::new()));
+    ended.extend(doc! { "end": NOW_DOUBLE - 5.0 * HOUR, "end_is_set": true });
+    ended.insert("end_dedup_id", binary(UUID));
+    let target = ended.get_document_mut("target").unwrap();
+    target.insert("correlation_id", "ended");
+    spans.insert_one(ended).await.unwrap();
+    store.look_for_uuids().await.unwrap();
+
+    let found = store.started_by(&id(UUID)).await.unwrap().unwrap();
+    assert_eq!(found.start_id, Some(id(UUID)));
+    assert!(store.stopped_by(&id(UUID)).await.unwrap().is_some());
+    let repeat = |instance: &str, hours: i64| {
+        let mut event = start_event(Some(UUID), instance, hours * 3_600_000);
+        event.measures = sampler_domain::Measures::default();
+        store.start(new_span(event))
+    };
+    assert_eq!(repeat("i", -5).await.unwrap(), Started::Repeated);
+    let taken = Started::IdTaken(vec![sampler_domain::Field::Timestamp]);
+    assert_eq!(repeat("i", 0).await.unwrap(), taken);
+    // With others in one command, too.
+    let (first, other, second) = tokio::join!(
+        repeat("i", -5),
+        start(&store, Some("other"), "j", 0),
+        repeat("i", -5)
+    );
+    assert_eq!(first.unwrap(), Started::Repeated);
+    assert_eq!(other, Started::Opened);
+    assert_eq!(second.unwrap(), Started::Repeated);
+
+    // A repeated stop must not end the next span, which begins where the repeated one ended.
+    assert_eq!(
+        start(&store, None, "i", -5 * 3_600_000).await,
+        Started::Opened
+    );
+    assert_eq!(
+        stop(&store, Some(UUID), "i", -5 * 3_600_000).await,
+        Stopped::Repeated
+    );
+    let (repeated, ended) = tokio::join!(
+        stop(&store, Some(UUID), "i", -5 * 3_600_000),
+        stop(&store, Some("end"), "j", 0),
+    );
+    assert_eq!((repeated, ended), (Stopped::Repeated, Stopped::Ended));
+    let open = doc! { "end": Bson::Null };
+    assert_eq!(spans.count_documents(open).await.unwrap(), 1);
+
+    // Once they are texts, or gone, nothing is looked up any more; other ids never were.
+    spans
+        .delete_one(doc! { "start_dedup_id": binary(UUID) })
+        .await
+        .unwrap();
+    store.look_for_uuids().await.unwrap();
+    assert_eq!(stop(&store, Some(UUID), "i", 0).await, Stopped::Ended);
+}
+
+/// A slack counts for a week after it was announced last, by the server's clock.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slack_that_was_announced_long_ago_is_removed() {
+    let (store, spans) = store_and_spans("slacks").await;
+    let database = spans.client().database(&spans.namespace().db);
+    let receivers = database.collection::<Document>("spans_receivers");
+    for past in [5, 9] {
+        store.announce_slack(past).await.unwrap();
+    }
+    let set_back = async |past: i64, days: i64| {
+        let ago = doc! { "$subtract": ["$$NOW", days * 24 * 3_600_000] };
+        let update = vec![doc! { "$set": { "seen_at": ago } }];
+        receivers
+            .update_one(doc! { "_id": past }, update)
+            .await
+            .unwrap();
+    };
+    set_back(9, 6).await;
+    assert_eq!(store.largest_slack().await.unwrap(), Some(9));
+    set_back(9, 8).await;
+    assert_eq!(store.largest_slack().await.unwrap(), Some(5));
+    assert_eq!(receivers.count_documents(doc! {}).await.unwrap(), 1);
+}

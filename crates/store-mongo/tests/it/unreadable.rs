@@ -1,0 +1,382 @@
+//! Documents that are no spans stand in nobody's way: each test puts them in front of good ones.
+
+use bson::raw::{RawArrayBuf, RawDocumentBuf};
+use bson::{Bson, Document, doc, oid::ObjectId, rawdoc};
+use futures_util::future::join_all;
+use mongodb::Collection;
+use sampler_domain::{Granularities, Granularity, Policy, SpanId};
+use sampler_store::contract::support::Changing;
+use sampler_store::contract::support::{
+    NOW, at, done, due, everything, id, kept, lost, new_stop, next_page, plan_to, start, started,
+    stop,
+};
+use sampler_store::{DueQuery, Events, Reading, Started, Stopped, StoreError, Upkeep, Work};
+use sampler_store_mongo::MongoStore;
+
+use crate::support::store_and_spans;
+
+const HOUR: i64 = 3_600_000;
+const OPEN: &str = "00000000-0000-0000-0000-000000000000";
+
+/// What becomes bytes that are no UTF-8.
+const BROKEN: &str = "BROKEN";
+
+fn policy() -> Policy {
+    Policy {
+        granularities: Granularities::all(Granularity::Hour),
+        grace: 0,
+    }
+}
+
+/// An open span as an original's receiver inserts it, an hour ago.
+fn original(name: &str) -> Document {
+    let start = NOW - HOUR;
+    doc! {
+        "_id": ObjectId::new(),
+        "target": {
+            "organization_id": "organization", "space_id": "space", "consumer_id": "consumer",
+            "resource_id": "resource", "plan_id": "plan", "resource_instance_id": name,
+            "correlation_id": OPEN,
+        },
+        "measured_usage": [{ "measure": "memory", "quantity": 512 }],
+        "start": start,
+        "start_dedup_id": name,
+        "end": Bson::Null,
+        "processing": {
+            "complete": false,
+            "last_interval": { "start": start, "end": start },
+            "planned_interval": Bson::Null,
+            "last_change_at": start,
+            "version": 1,
+        },
+    }
+}
+
+/// The same, as it is once it was taken in: due `millis` after now.
+fn taken_in(name: &str, millis: i64) -> Document {
+    let mut span = original(name);
+    set(&mut span, "processing.due_at", NOW + millis);
+    set(&mut span, "processing.partition", 0);
+    span
+}
+
+fn set(document: &mut Document, path: &str, value: impl Into<Bson>) {
+    match path.split_once('.') {
+        Some((member, rest)) => set(document.get_document_mut(member).unwrap(), rest, value),
+        None => drop(document.insert(path, value)),
+    }
+}
+
+/// The document, with bytes that are no UTF-8 for each [`BROKEN`].
+fn broken(document: &Document) -> RawDocumentBuf {
+    let mut bytes = document.to_vec().unwrap();
+    let mut is_broken = false;
+    for place in 0..bytes.len() - BROKEN.len() {
+        if bytes[place..].starts_with(BROKEN.as_bytes()) {
+            bytes[place] = 0xff;
+            is_broken = true;
+        }
+    }
+    assert!(is_broken, "nothing to break in {document}");
+    RawDocumentBuf::from_bytes(bytes).unwrap()
+}
+
+/// A value that is no UTF-8, once [`broken`].
+fn with_broken_usage(mut span: Document) -> Document {
+    set(
+        &mut span,
+        "measured_usage",
+        [doc! { "measure": BROKEN, "quantity": 1 }],
+    );
+    span
+}
+
+/// What is under `processing` becomes the only member of a list, beside what is no UTF-8.
+fn with_listed_processing(mut span: Document) -> Document {
+    let mut processing = span.get_document("processing").unwrap().clone();
+    processing.insert("note", BROKEN);
+    span.insert("processing", [processing]);
+    span
+}
+
+/// Documents of each kind that cannot be read, made of such as `make` gives for a name.
+fn of_each_kind(make: impl Fn(&str) -> Document) -> Vec<RawDocumentBuf> {
+    let mut with_broken_id = make("with-broken-id");
+    with_broken_id.insert("_id", BROKEN);
+    let mut with_broken_name = make("with-broken-name");
+    with_broken_name.insert(BROKEN, 1);
+    let mut with_a_number = with_broken_usage(make("with-a-number"));
+    with_a_number.insert("_id", 7);
+    let mut with_a_document = with_broken_usage(make("with-a-document"));
+    with_a_document.insert("_id", doc! { "a": BROKEN });
+    [
+        with_broken_id,
+        with_broken_name,
+        with_a_number,
+        with_a_document,
+        with_broken_usage(make("with-broken-usage")),
+        with_listed_processing(make("with-listed-processing")),
+    ]
+    .iter()
+    .map(broken)
+    .collect()
+}
+
+/// The driver's own `insert_many` reads each `_id`.
+async fn put(spans: &Collection<Document>, documents: impl IntoIterator<Item = RawDocumentBuf>) {
+    let mut list = RawArrayBuf::new();
+    documents
+        .into_iter()
+        .for_each(|document| list.push(document));
+    let command = rawdoc! { "insert": spans.name(), "documents": list, "ordered": false };
+    let database = spans.client().database(&spans.namespace().db);
+    let answer = database.run_raw_command(command).await.unwrap();
+    assert!(!answer.contains_key("writeErrors"), "{answer}");
+}
+
+fn good(span: &Document) -> RawDocumentBuf {
+    RawDocumentBuf::try_from(span).unwrap()
+}
+
+/// All documents, byte by byte.
+async fn bytes(spans: &Collection<Document>) -> Vec<Vec<u8>> {
+    let mut cursor = spans.find(doc! {}).sort(doc! { "_id": 1 }).await.unwrap();
+    let mut all = Vec::new();
+    while cursor.advance().await.unwrap() {
+        all.push(cursor.current().as_bytes().to_vec());
+    }
+    all
+}
+
+/// The sizes of the pages of a search, and the start ids on them.
+async fn pages(store: &MongoStore, page: usize) -> (usize, Vec<String>) {
+    let mut pages = store.due(DueQuery {
+        partitions: everything(),
+        now: at(0),
+        page,
+        closing: None,
+    });
+    let (mut count, mut ids) = (0, Vec::new());
+    while let Some(page) = next_page(&mut pages).await {
+        count += 1;
+        ids.extend(page);
+    }
+    (count, ids)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_search_goes_on_behind_them_and_sets_them_aside() {
+    let (store, spans) = store_and_spans("unreadable_due").await;
+    put(&spans, of_each_kind(|name| taken_in(name, -10))).await;
+    put(&spans, [good(&taken_in("good", -5))]).await;
+    // Each page is a sign of life, also where nothing on it can be read.
+    assert_eq!(pages(&store, 2).await, (4, vec!["good".to_owned()]));
+    // All but the one whose `processing` takes no member have been set aside for an hour.
+    assert_eq!(pages(&store, 2).await, (1, vec!["good".to_owned()]));
+    let set_aside = doc! {
+        "processing.due_at": NOW + HOUR, "processing.last_error.message": { "$exists": true },
+    };
+    assert_eq!(spans.count_documents(set_aside).await.unwrap(), 5);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_original_started_behind_them_is_taken_in() {
+    let (store, spans) = store_and_spans("unreadable_adopt").await;
+    put(&spans, of_each_kind(original)).await;
+    let listed = |number| {
+        broken(&with_listed_processing(original(&format!(
+            "listed-{number}"
+        ))))
+    };
+    put(&spans, (0..5).map(listed)).await;
+    put(&spans, ["a", "b", "c"].map(|name| good(&original(name)))).await;
+    let mut adopted = Vec::new();
+    for _ in 0..5 {
+        adopted.push(store.adopt(&policy(), at(0), 2).await.unwrap().starts);
+    }
+    // Five that cannot be read are looked after from now on, with the three that can.
+    assert_eq!(adopted, [2, 2, 2, 2, 0]);
+    // All of them are due at the same moment.
+    let mut names = due(&store, 0).await;
+    names.sort();
+    assert_eq!(names, ["a", "b", "c"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stops_of_an_original_behind_them_are_noticed_and_they_stay_as_they_are() {
+    let (store, spans) = store_and_spans("unreadable_stops").await;
+    let stopped = |name: &str| {
+        let mut span = taken_in(name, 24 * HOUR);
+        set(&mut span, "end", NOW - 1);
+        set(&mut span, "end_is_set", true);
+        set(&mut span, "target.correlation_id", name);
+        span
+    };
+    let with_end = |name: &str, end: Bson| {
+        let mut span = stopped(name);
+        set(&mut span, "end", end);
+        good(&span)
+    };
+    put(
+        &spans,
+        [
+            with_end("text", "yesterday".into()),
+            with_end("null", Bson::Null),
+            with_end("nan", f64::NAN.into()),
+            with_end("fraction", 1.5.into()),
+            with_end("list", vec![Bson::Int64(NOW - 1)].into()),
+            with_end("date", bson::DateTime::from_millis(NOW - 1).into()),
+            broken(&with_listed_processing(stopped("listed"))),
+            broken(&with_listed_processing(stopped("listed-too"))),
+        ],
+    )
+    .await;
+    let before = bytes(&spans).await;
+    put(&spans, ["a", "b", "c"].map(|name| good(&stopped(name)))).await;
+    let mut noticed = Vec::new();
+    for _ in 0..3 {
+        noticed.push(store.adopt(&policy(), at(0), 2).await.unwrap().stops);
+    }
+    assert_eq!(noticed, [2, 1, 0]);
+    assert_eq!(due(&store, 0).await, ["a", "b", "c"]);
+    let after = bytes(&spans).await;
+    assert!(before.iter().all(|document| after.contains(document)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_clean_up_removes_what_is_behind_them() {
+    let (store, spans) = store_and_spans("unreadable_clean_up").await;
+    let complete = |name: &str, millis: i64| {
+        let mut span = original(name);
+        set(&mut span, "target.correlation_id", name);
+        set(&mut span, "processing.complete", true);
+        set(&mut span, "processing.last_interval.end", NOW + millis);
+        span
+    };
+    put(&spans, of_each_kind(|name| complete(name, -10))).await;
+    put(&spans, ["a", "b"].map(|name| good(&complete(name, -5)))).await;
+    let mut removed = Vec::new();
+    for _ in 0..4 {
+        let ids = store.completed_before(at(0), 1).await.unwrap();
+        removed.push(store.remove(&ids).await.unwrap());
+    }
+    // Two of them have ids like ours, and are complete beyond doubt.
+    assert_eq!(removed, [1, 1, 1, 1]);
+    assert_eq!(store.completed_before(at(0), 1).await.unwrap(), []);
+    let listed = doc! { "start_dedup_id": "with-listed-processing" };
+    assert_eq!(spans.count_documents(listed).await.unwrap(), 1);
+    assert_eq!(spans.count_documents(doc! {}).await.unwrap(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_the_shadow_go_on_behind_them() {
+    let (store, spans) = store_and_spans("unreadable_pages").await;
+    put(&spans, of_each_kind(|name| taken_in(name, 0))).await;
+    for (number, name) in ["a", "b", "c"].into_iter().enumerate() {
+        let mut span = taken_in(name, 0);
+        // Texts lie before and behind one that is no UTF-8.
+        span.insert("_id", ["AAA", "\u{10ffff}", "zzz"][number]);
+        put(&spans, [good(&span)]).await;
+    }
+    for limit in [1, 2, 10] {
+        let (mut names, mut unreadable, mut after): (Vec<_>, _, Option<SpanId>) =
+            (Vec::new(), 0, None);
+        loop {
+            let page = store.page(after.as_ref(), limit).await.unwrap();
+            names.extend(page.spans.into_iter().map(|span| span.start_id.unwrap()));
+            unreadable += page.unreadable;
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        names.sort();
+        assert_eq!(names, ["a", "b", "c"].map(id), "{limit} at a time");
+        // Other types of ids than ours are somebody else's documents.
+        assert_eq!(unreadable, 4, "{limit} at a time");
+    }
+}
+
+/// How many events come at once; more than go out alone.
+const EVENTS: usize = 40;
+
+/// On one thread, all of them share one command.
+#[tokio::test]
+async fn events_that_do_not_concern_them_have_their_answers() {
+    let (store, spans) = store_and_spans("unreadable_look").await;
+    let name = |number: usize| format!("instance-{number}");
+    for number in 0..EVENTS {
+        if number == 7 {
+            let span = with_broken_usage(taken_in(&name(number), 0));
+            put(&spans, [broken(&span)]).await;
+        } else {
+            assert_eq!(
+                start(&store, Some(&name(number)), &name(number), 0).await,
+                Started::Opened
+            );
+        }
+    }
+    let starts = (0..EVENTS).map(|number| {
+        let event =
+            sampler_store::contract::support::start_event(Some(&name(number)), &name(number), 0);
+        store.start(sampler_store::contract::support::new_span(event))
+    });
+    for (number, answer) in join_all(starts).await.into_iter().enumerate() {
+        match answer {
+            Err(StoreError::Refused(_)) => assert_eq!(number, 7),
+            answer => assert_eq!(answer.unwrap(), Started::Repeated, "{number}"),
+        }
+    }
+    // Too early for all of them, so that each is looked at.
+    let stops = (0..EVENTS).map(|number| store.stop(new_stop(None, &name(number), -2 * HOUR)));
+    for (number, answer) in join_all(stops).await.into_iter().enumerate() {
+        match answer {
+            Err(StoreError::Refused(_)) => assert_eq!(number, 7),
+            answer => assert_eq!(answer.unwrap(), Stopped::BeforeStart { start: at(0) }),
+        }
+    }
+    assert!(store.started_by(&id(&name(7))).await.is_err());
+    // It can still be ended: nothing of it need be read for that.
+    assert_eq!(stop(&store, Some("end"), &name(7), 1).await, Stopped::Ended);
+    assert!(store.stopped_by(&id("end")).await.is_err());
+}
+
+/// On one thread, all of them share one command.
+#[tokio::test]
+async fn changes_of_other_spans_are_made_or_lost_as_ever() {
+    let (store, spans) = store_and_spans("unreadable_changes").await;
+    let mut read = Vec::new();
+    for number in 0..EVENTS {
+        let name = number.to_string();
+        read.push(started(&store, &name, &name, -HOUR).await);
+    }
+    for span in &read {
+        done(store.plan(span, plan_to(span, 0), at(0), at(0)).await);
+    }
+    let broken_one = doc! { "start_dedup_id": "7" };
+    let mut document = spans.find_one(broken_one.clone()).await.unwrap().unwrap();
+    document.insert("measured_usage", [doc! { "measure": BROKEN }]);
+    spans.delete_one(broken_one).await.unwrap();
+    put(&spans, [broken(&document)]).await;
+    let changes = read.iter().map(|span| store.postpone(span, at(5)));
+    for (number, answer) in join_all(changes).await.into_iter().enumerate() {
+        match answer {
+            Err(StoreError::Refused(_)) => assert_eq!(number, 7),
+            answer => assert!(lost(answer), "{number}"),
+        }
+    }
+    assert!(store.find(&read[7].id).await.is_err());
+    assert_eq!(kept(&store, "8").await.processing.version, 2);
+}
+
+/// A start is compared with the ends of other spans of its instance alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_is_refused_inside_a_previous_span_that_cannot_be_read() {
+    let (store, spans) = store_and_spans("unreadable_previous").await;
+    let mut ended = with_broken_usage(original("i"));
+    set(&mut ended, "end", NOW + HOUR);
+    set(&mut ended, "target.correlation_id", "ended");
+    put(&spans, [broken(&ended)]).await;
+    let answer = start(&store, Some("a"), "i", 0).await;
+    assert_eq!(answer, Started::Overlaps { until: at(HOUR) });
+}

@@ -1,0 +1,204 @@
+//! What a receiver answers where it keeps nothing, besides what every program can answer.
+
+use sampler_service::problem::kinds::{NOTHING, RETRY};
+use sampler_service::problem::{self, ProblemType, kinds};
+
+sampler_service::problem_types! {
+    MALFORMED_JSON {
+        slug: "malformed-json",
+        status: BAD_REQUEST,
+        title: "The body is not JSON",
+        when: "The body is empty, is no JSON, nests too deeply, or names a member twice.",
+        provider: "Mends what it sends. The same body will be refused again.",
+        operator: NOTHING,
+    }
+    INVALID_EVENT {
+        slug: "invalid-event",
+        status: BAD_REQUEST,
+        title: "The event is not valid",
+        when: "The body is JSON, but not what this address takes. `errors` names each field that \
+            is missing, unknown or wrong, by its JSON Pointer.",
+        provider: "Mends the fields that are named. The same body will be refused again.",
+        operator: NOTHING,
+    }
+    REQUEST_TIMEOUT {
+        slug: "request-timeout",
+        status: REQUEST_TIMEOUT,
+        title: "The request took too long to arrive",
+        when: "The body was not there in time. Nothing was kept.",
+        provider: "Sends the event again.",
+        operator: "Where it happens often: looks at the network in front of the program.",
+    }
+    OPEN_SPAN {
+        slug: "open-span",
+        status: CONFLICT,
+        title: "The target has been started already",
+        when: "A start for a target whose usage has started and not stopped.",
+        provider: "Stops the usage first. To change a quantity, it sends a stop and a start with \
+            the same timestamp.",
+        operator: NOTHING,
+    }
+    ID_TAKEN {
+        slug: "id-taken",
+        status: CONFLICT,
+        title: "The id belongs to another event",
+        when: "An `id` that was used before for an event that says something else. `errors` names \
+            the fields that differ. The event was not kept.",
+        provider: "Uses a new `id` for each event, and the same one only to repeat an event \
+            unchanged.",
+        operator: NOTHING,
+    }
+    MAPPING_EXISTS {
+        slug: "mapping-exists",
+        status: CONFLICT,
+        title: "The plan is mapped already",
+        when: "All three mappings of the plan were there before. They have not been changed, and \
+            need not be the same.",
+        provider: "Nothing, if the plan was mapped before as it should be.",
+        operator: "Changes a mapping that is wrong in Abacus itself.",
+    }
+    PAYLOAD_TOO_LARGE {
+        slug: "payload-too-large",
+        status: PAYLOAD_TOO_LARGE,
+        title: "The body is too large",
+        when: "The body, after decompression, is larger than `MAX_PAYLOAD`.",
+        provider: "Sends less in one event.",
+        operator: "Raises `MAX_PAYLOAD`, if events of this size are meant.",
+    }
+    UNSUPPORTED_MEDIA_TYPE {
+        slug: "unsupported-media-type",
+        status: UNSUPPORTED_MEDIA_TYPE,
+        title: "The body is of a type that is not taken",
+        when: "The body is not `application/json` in UTF-8, or is compressed with something other \
+            than gzip.",
+        provider: "Sends `Content-Type: application/json`, as it is or as gzip.",
+        operator: NOTHING,
+    }
+    NO_OPEN_SPAN {
+        slug: "no-open-span",
+        status: UNPROCESSABLE_ENTITY,
+        title: "The target has not been started",
+        when: "A stop for a target whose usage has not started, or has stopped already.",
+        provider: "Sends the start first. Where the usage was stopped by another event, there is \
+            nothing to do.",
+        operator: NOTHING,
+    }
+    STOP_BEFORE_START {
+        slug: "stop-before-start",
+        status: UNPROCESSABLE_ENTITY,
+        title: "The stop lies before the start",
+        when: "A stop whose timestamp is earlier than that of the start it would end.",
+        provider: "Corrects the timestamp. It may be equal to that of the start.",
+        operator: NOTHING,
+    }
+    OVERLAPPING_START {
+        slug: "overlapping-start",
+        status: UNPROCESSABLE_ENTITY,
+        title: "The start lies within an earlier usage",
+        when: "A start whose timestamp is earlier than the stop of the previous usage of the same \
+            target: the time between would be billed twice.",
+        provider: "Corrects the timestamp. It may be equal to that of the stop.",
+        operator: "Lets such starts in by a setting, if billing twice is meant.",
+    }
+    OUTSIDE_SLACK {
+        slug: "outside-slack",
+        status: UNPROCESSABLE_ENTITY,
+        title: "The timestamp is too far from now",
+        when: "The timestamp lies further in the past or in the future than is allowed.",
+        provider: "Corrects the timestamp: whole milliseconds since 1970, in UTC.",
+        operator: "Compares the clocks. Widens `SAMPLER_SLACK_PAST_INTERVAL` or \
+            `SAMPLER_SLACK_FUTURE_INTERVAL`, if such events are meant.",
+    }
+    PROVISIONING_FAILED {
+        slug: "provisioning-failed",
+        status: BAD_GATEWAY,
+        title: "Abacus did not take the mapping",
+        when: "The provisioning service of Abacus refused a mapping, failed, or did not answer. \
+            Some of the three mappings may have been made.",
+        provider: "Sends the mapping again: what was made is recognised.",
+        operator: "Looks at the provisioning service, and whether the plans exist there.",
+    }
+    OVERLOADED {
+        slug: "overloaded",
+        status: SERVICE_UNAVAILABLE,
+        title: "There is more to do than can be done",
+        when: "As many requests as are let in are being served, or as many events as one instance \
+            takes wait for the database. Nothing was kept.",
+        provider: RETRY,
+        operator: "Adds an instance, or raises `MAX_INFLIGHT` where the database has room.",
+    }
+    DATABASE_UNAVAILABLE {
+        slug: "database-unavailable",
+        status: SERVICE_UNAVAILABLE,
+        title: "The database is away",
+        when: "The database cannot be reached, or gave no final answer. `detail` says whether the \
+            event may have been kept. Where it may, `Retry-After` is as long as the database may \
+            still work on it: until then the same event could be refused, and be kept after that.",
+        provider: RETRY,
+        operator: "Looks at the database. The program takes up its work again by itself.",
+    }
+    PROVISIONING_BUSY {
+        slug: "provisioning-busy",
+        status: SERVICE_UNAVAILABLE,
+        title: "Abacus asks to wait with mappings",
+        when: "The provisioning service of Abacus takes no more requests for now. Some of the \
+            three mappings may have been made.",
+        provider: "Sends the mapping again after the seconds in `Retry-After`.",
+        operator: NOTHING,
+    }
+}
+
+/// All kinds that a client of a receiver can meet, in the order of their status.
+pub fn all() -> Vec<&'static ProblemType> {
+    let mut all: Vec<_> = ALL.iter().chain(kinds::ALL).collect();
+    all.sort_by_key(|kind| kind.status);
+    all
+}
+
+/// All of them in Markdown.
+pub fn catalogue() -> String {
+    problem::catalogue(all())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn slugs_are_words_and_each_there_once() {
+        let mut seen = HashSet::new();
+        for kind in all() {
+            let slug = kind.slug;
+            let is_of_words = |byte| byte == b'-' || u8::is_ascii_lowercase(&byte);
+            assert!(slug.bytes().all(is_of_words), "{slug}");
+            assert!(seen.insert(slug), "{slug} is there twice");
+            assert_eq!(kind.uri(), format!("urn:sampler:problem:{slug}"));
+        }
+    }
+
+    #[test]
+    fn each_is_an_error_and_told_in_sentences() {
+        for kind in all() {
+            assert!(kind.status.is_client_error() || kind.status.is_server_error());
+            for text in [kind.when, kind.provider, kind.operator] {
+                assert!(text.ends_with('.'), "{text}");
+            }
+            assert!(!kind.title.ends_with('.'), "{}", kind.title);
+        }
+    }
+
+    #[test]
+    fn the_catalogue_has_one_heading_for_each_and_tells_what_everyone_does() {
+        let text = catalogue();
+        let headings = text.lines().filter_map(|line| line.strip_prefix("## "));
+        let slugs = all().into_iter().map(|kind| kind.slug);
+        assert!(headings.eq(slugs), "{text}");
+        let expected = "\n## open-span\n\n\
+            **The target has been started already** (409, `urn:sampler:problem:open-span`)\n\n\
+            - When: A start for a target whose usage has started and not stopped.\n\
+            - Resource provider: Stops the usage first.";
+        assert!(text.contains(expected), "{text}");
+    }
+}

@@ -1,0 +1,95 @@
+//! Clocks that disagree.
+
+use sampler_testkit::abacus::{Dates, Fault};
+use sampler_testkit::build::{start_event, stop_event};
+use sampler_testkit::{Program, now_millis, wait_until};
+use serde_json::{Value, json};
+
+use crate::landscape::{HOUR, Landscape, MINUTE, PATIENCE, until_ready};
+
+async fn text(world: &Landscape, program: &Program, path: &str) -> String {
+    let url = format!("{}{path}", program.base_url());
+    world
+        .http
+        .get(url)
+        .send()
+        .await
+        .unwrap()
+        .text()
+        .await
+        .unwrap()
+}
+
+async fn health(world: &Landscape, program: &Program) -> Value {
+    serde_json::from_str(&text(world, program, "/healthcheck").await).unwrap()
+}
+
+/// The value of a metric, if it is there.
+async fn metric(world: &Landscape, program: &Program, name: &str) -> Option<f64> {
+    let metrics = text(world, program, "/metrics").await;
+    let value = |line: &str| line.strip_prefix(name)?.trim().parse().ok();
+    metrics.lines().find_map(value)
+}
+
+/// A worker goes by Abacus's clock from its first decision on, and says that its own is ahead.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_over_by_abacus_clock_waits_and_health_and_a_metric_say_why() {
+    let world = Landscape::new("clocks").await;
+    let receiver = world.receiver().start().await.unwrap();
+    until_ready(&world.http, &receiver).await;
+    let start = now_millis() - 40 * MINUTE;
+    for (path, event) in [
+        ("/v1/events/start", start_event(1, start)),
+        ("/v1/events/stop", stop_event(1, start + 20 * MINUTE)),
+    ] {
+        world.take(&receiver, path, &event).await;
+    }
+    world.abacus.date_answers(Dates::Off(-HOUR));
+    let worker = world.worker().start().await.unwrap();
+    let told = json!({"healthy": true, "warnings": ["clock"]});
+    wait_until("it is told", PATIENCE, async || {
+        health(&world, &worker).await == told
+    })
+    .await;
+    let offset = metric(&world, &worker, "sampler_clock_offset_seconds").await;
+    let offset = offset.expect("it is known");
+    assert!((3_590.0..=3_600.0).contains(&offset), "{offset} s");
+    let line = &worker.logs_of("the clock of this machine is ahead of Abacus's")[0];
+    assert!(line["ahead_ms"].as_i64().unwrap() > 3_590_000, "{line}");
+    assert_eq!(world.abacus.post_count(), 0);
+    drop(worker);
+    // The clocks agree: it is over.
+    world.abacus.date_answers(Dates::Right);
+    let worker = world.worker().start().await.unwrap();
+    world.until_complete(1).await;
+    assert_eq!(world.billed("instance-1"), i128::from(20 * MINUTE));
+    assert_eq!(health(&world, &worker).await, json!({"healthy": true}));
+    for program in [&receiver, &worker] {
+        let metrics = text(&world, program, "/metrics").await;
+        assert!(metrics.contains("sampler_build_info{"), "{metrics}");
+        assert!(metrics.ends_with("# EOF\n"), "{metrics}");
+    }
+}
+
+/// A catch-all route or a login page "billed" everything.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_answers_200_is_not_the_collector() {
+    let world = Landscape::new("not_the_collector").await;
+    let receiver = world.receiver().start().await.unwrap();
+    until_ready(&world.http, &receiver).await;
+    let start = now_millis() - 5 * HOUR;
+    for (path, event) in [
+        ("/v1/events/start", start_event(1, start)),
+        ("/v1/events/stop", stop_event(1, start + HOUR)),
+    ] {
+        world.take(&receiver, path, &event).await;
+    }
+    world.abacus.fault(Fault::status(200).times(2));
+    let worker = world.worker().start().await.unwrap();
+    world.until_complete(1).await;
+    assert_eq!(world.billed("instance-1"), i128::from(HOUR));
+    let failures = worker.logs_of("a usage could not be delivered");
+    assert_eq!(failures.len(), 2);
+    let error = failures[0]["error"].as_str().unwrap();
+    assert!(error.contains("COLLECTOR_URL"), "{error}");
+}

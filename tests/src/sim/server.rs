@@ -1,0 +1,344 @@
+//! The server behind the store: it carries out the statements of a command one by one, each at its
+//! own moment, whatever has become of the process that sent it, and within a time limit.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Debug};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use sampler_domain::{Change, Changed, Span, SpanId, Timestamp};
+use sampler_store::group::{CommandFailure, Outcome};
+use sampler_store::{NewSpan, NewStop, Started, Stopped};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::dice::Dice;
+use super::mutant::Mutant;
+use super::weather::CallFate;
+use super::world::{World, pause};
+
+/// What the server keeps beside the spans.
+#[derive(Default)]
+pub(crate) struct Server {
+    /// The last change that workers made of each span.
+    last_changes: Mutex<BTreeMap<SpanId, u64>>,
+    /// How many changes there were, to give each an id of its own.
+    changes: AtomicU64,
+}
+
+/// How a command fails, or one of its statements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failed {
+    NotSent,
+    Lost,
+    Duplicate,
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotSent => "nothing was sent",
+            Self::Lost => "the answer was lost",
+            Self::Duplicate => "a unique index refused it",
+        })
+    }
+}
+
+impl std::error::Error for Failed {}
+
+impl CommandFailure for Failed {
+    fn outcome(&self) -> Outcome {
+        match self {
+            Self::NotSent => Outcome::Unavailable,
+            Self::Lost => Outcome::Unknown,
+            Self::Duplicate => Outcome::Refused,
+        }
+    }
+
+    fn is_duplicate_key(&self) -> bool {
+        *self == Self::Duplicate
+    }
+
+    fn may_come_later(&self) -> bool {
+        *self == Self::Lost
+    }
+}
+
+/// One write of a command.
+pub(crate) trait Statement: Debug + Send + Sync + 'static {
+    type Answer: Clone + PartialEq + Debug + Send + 'static;
+
+    /// Of what kind the command is, for the log.
+    const KIND: &'static str;
+
+    /// How one that finds nothing to change counts: as refused by an index, or as no match.
+    const REFUSED_BY_INDEX: bool;
+
+    /// What is found before the command that it must not be carried out for.
+    fn found_before(&self, _world: &World) -> Option<Self::Answer> {
+        None
+    }
+
+    /// Carries it out, if it finds what it is to change. `alone`: nothing was looked for before.
+    fn carry_out(&self, world: &World, alone: bool, arrived_at: Timestamp) -> Option<Self::Answer>;
+
+    /// What a look says; nothing where it can be tried again.
+    fn look(&self, world: &World) -> Option<Self::Answer>;
+
+    /// Whether the answer stays true if the same statement is carried out after all.
+    fn outlasts(answer: &Self::Answer) -> bool;
+}
+
+/// What became of a statement.
+#[derive(Clone, Debug)]
+pub(crate) enum Made<A> {
+    Done(A),
+    /// It was not carried out, because of this.
+    Before(A),
+    Nothing,
+}
+
+/// When a command is carried out.
+#[derive(Clone, Debug)]
+pub(crate) struct Timetable {
+    /// How long it waits at the server before it begins.
+    pub(crate) held: Duration,
+    /// How long each of its statements waits for its turn.
+    pub(crate) gaps: Vec<Duration>,
+    /// After so long at the server it is interrupted.
+    pub(crate) limit: Option<Duration>,
+}
+
+impl Timetable {
+    /// For a command of so many statements that is sent now.
+    pub(crate) fn draw(world: &World, dice: &mut Dice, fate: CallFate, statements: usize) -> Self {
+        let setup = &world.setup;
+        let limit = setup.time_limit;
+        let is_endless = setup.mutant == Mutant::NoTimeLimit;
+        let (held, gap) = match fate {
+            CallFate::Late if is_endless => (dice.between(0, 16 * limit), limit / 4),
+            CallFate::Late => (dice.between(0, limit), limit / 4),
+            _ => (0, 10),
+        };
+        let millis = |length: i64| Duration::from_millis(length.unsigned_abs());
+        Self {
+            held: millis(held),
+            gaps: (0..statements).map(|_| dice.wait(gap)).collect(),
+            limit: (!is_endless).then(|| millis(limit)),
+        }
+    }
+}
+
+impl World {
+    /// Carries out a command; nothing where it was interrupted.
+    pub(crate) async fn carry_out<S: Statement>(
+        &self,
+        batch: &[Arc<S>],
+        times: Timetable,
+    ) -> Option<Vec<Made<S::Answer>>> {
+        let arrived_at = self.now();
+        let until = times.limit.map(|limit| Instant::now() + limit);
+        pause(times.held).await;
+        let alone = batch.len() == 1;
+        let mut found: Vec<Option<S::Answer>> = vec![None; batch.len()];
+        if !alone {
+            let before = batch.iter().map(|statement| statement.found_before(self));
+            found = before.collect();
+        }
+        let mut made = Vec::new();
+        for ((statement, found), gap) in batch.iter().zip(found).zip(times.gaps) {
+            pause(gap).await;
+            if until.is_some_and(|until| Instant::now() > until) {
+                self.log("store", || format!("interrupts {}", S::KIND));
+                return None;
+            }
+            made.push(match found {
+                Some(answer) => Made::Before(answer),
+                None => match statement.carry_out(self, alone, arrived_at) {
+                    Some(answer) => Made::Done(answer),
+                    None => Made::Nothing,
+                },
+            });
+        }
+        Some(made)
+    }
+}
+
+/// Inserts a span.
+#[derive(Debug)]
+pub(crate) struct Opening(pub(crate) NewSpan);
+
+impl Statement for Opening {
+    type Answer = Started;
+
+    const KIND: &'static str = "start";
+    const REFUSED_BY_INDEX: bool = true;
+
+    fn found_before(&self, world: &World) -> Option<Started> {
+        let until = world.store.with(|table| table.previous_end(&self.0))?;
+        Some(Started::Overlaps { until })
+    }
+
+    fn carry_out(&self, world: &World, alone: bool, arrived_at: Timestamp) -> Option<Started> {
+        let new = self.0.clone();
+        if world.store.with(|table| table.previous_end(&new)).is_some() {
+            if alone {
+                return None;
+            }
+            world.note_gap(&new.span.target);
+        }
+        let span = new.span.clone();
+        if !world.store.with(|table| table.insert(new)) {
+            return None;
+        }
+        world.note_opened(&span, 0);
+        world.note_kept(format!("{:?}", span.id), arrived_at, &span, false);
+        Some(Started::Opened)
+    }
+
+    fn look(&self, world: &World) -> Option<Started> {
+        let seen = world.store.with(|table| table.look_for_start(&self.0));
+        // A start that is alone is looked up for what it may overlap before it is tried again.
+        seen.or_else(|| self.found_before(world))
+    }
+
+    fn outlasts(answer: &Started) -> bool {
+        match answer {
+            Started::Opened | Started::Repeated => true,
+            Started::IdTaken(_) | Started::AlreadyOpen | Started::Overlaps { .. } => false,
+        }
+    }
+}
+
+/// Sets the end of a span.
+#[derive(Debug)]
+pub(crate) struct Ending(pub(crate) NewStop);
+
+impl Statement for Ending {
+    type Answer = Stopped;
+
+    const KIND: &'static str = "stop";
+    const REFUSED_BY_INDEX: bool = false;
+
+    fn carry_out(&self, world: &World, _alone: bool, arrived_at: Timestamp) -> Option<Stopped> {
+        let mut stop = self.0.clone();
+        if world.setup.mutant == Mutant::StopsWithoutCorrelationId {
+            stop.correlation_id = Uuid::from_u128(u128::from(world.server.next_id()));
+        }
+        if !world.store.with(|table| table.end(&stop)) {
+            return None;
+        }
+        let ended = world.store.all().into_iter();
+        let ended = ended.filter(|kept| kept.correlation_id == stop.correlation_id);
+        let of_target = |span: &Span| span.target == stop.event.target;
+        for span in ended.map(|kept| kept.span).filter(of_target) {
+            world.note_kept(self.0.correlation_id.to_string(), arrived_at, &span, true);
+        }
+        Some(Stopped::Ended)
+    }
+
+    fn look(&self, world: &World) -> Option<Stopped> {
+        world.store.with(|table| table.look_for_stop(&self.0))
+    }
+
+    fn outlasts(answer: &Stopped) -> bool {
+        match answer {
+            Stopped::Ended | Stopped::Repeated => true,
+            Stopped::IdTaken(_) | Stopped::NotOpen | Stopped::BeforeStart { .. } => false,
+        }
+    }
+}
+
+/// A change of a span that workers make.
+#[derive(Debug)]
+pub(crate) struct Changing {
+    id: u64,
+    span: Span,
+    change: Change,
+}
+
+impl Changing {
+    pub(crate) fn new(world: &World, span: &Span, change: &Change) -> Self {
+        Self {
+            id: world.server.next_id(),
+            span: span.clone(),
+            change: change.clone(),
+        }
+    }
+
+    /// The span that the change is based on: as it is now, where a planted bug says so.
+    fn basis(&self, world: &World) -> Span {
+        let is_blind = match self.change {
+            Change::Plan { .. } => world.setup.mutant == Mutant::PlanIgnoresVersion,
+            Change::Executed { .. } => world.setup.mutant == Mutant::ExecutedIgnoresVersion,
+            _ => false,
+        };
+        let now = world.store.with(|table| table.find(&self.span.id).cloned());
+        now.filter(|_| is_blind)
+            .unwrap_or_else(|| self.span.clone())
+    }
+
+    /// Makes the change; the span after it, if it was made.
+    fn apply(&self, world: &World) -> Option<Span> {
+        let span = self.basis(world);
+        let is_execution = matches!(self.change, Change::Executed { .. });
+        if is_execution && span.processing.planned.is_none() {
+            return None;
+        }
+        let change = world.setup.mutant.change(&self.change, &span);
+        if world.store.with(|table| table.change(&span, &change)) == Changed::Lost {
+            return None;
+        }
+        let after = world.store.with(|table| table.find(&span.id).cloned());
+        let after = after.expect("it was changed");
+        world.note_change(&span, &change, &after);
+        Some(after)
+    }
+}
+
+impl Statement for Changing {
+    type Answer = Changed;
+
+    const KIND: &'static str = "change";
+    const REFUSED_BY_INDEX: bool = false;
+
+    fn carry_out(&self, world: &World, _alone: bool, _arrived_at: Timestamp) -> Option<Changed> {
+        if world.server.made(self) {
+            return None;
+        }
+        self.apply(world)?;
+        world.server.note(self);
+        Some(Changed::Made)
+    }
+
+    fn look(&self, world: &World) -> Option<Changed> {
+        if world.server.made(self) {
+            return Some(Changed::Made);
+        }
+        let now = world.store.with(|table| table.find(&self.span.id).cloned());
+        let untouched = now.is_some_and(|now| self.span.admits_change_of(&now));
+        (!untouched).then_some(Changed::Lost)
+    }
+
+    fn outlasts(_: &Changed) -> bool {
+        true
+    }
+}
+
+impl Server {
+    pub(crate) fn next_id(&self) -> u64 {
+        self.changes.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Whether the change was made, and no other change of its span after it.
+    fn made(&self, changing: &Changing) -> bool {
+        let last = self.last_changes.lock().expect("nobody panics with it");
+        last.get(&changing.span.id) == Some(&changing.id)
+    }
+
+    fn note(&self, changing: &Changing) {
+        let mut last = self.last_changes.lock().expect("nobody panics with it");
+        last.insert(changing.span.id.clone(), changing.id);
+    }
+}
