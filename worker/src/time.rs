@@ -22,6 +22,9 @@ const TOLERATED: i64 = 5_000;
 /// After so many answers in a row without a date, Abacus counts as one that does not date them.
 const UNDATED_MOST: u32 = 3;
 
+/// How often it is told that Abacus does not answer.
+const SILENCE_TOLD_EVERY: Duration = Duration::from_mins(1);
+
 /// How long a wait goes without a sign of life: waiting for an Abacus that is away is no
 /// standstill.
 const BEAT_INTERVAL: Duration = Duration::from_secs(5);
@@ -45,6 +48,8 @@ struct State {
     probed_at: Option<Duration>,
     /// Whether the last probe had an answer.
     is_answered: bool,
+    /// When it was told last that none comes.
+    silence_told_at: Option<Duration>,
     told: Told,
 }
 
@@ -76,6 +81,7 @@ impl Time {
                 is_far_ahead: false,
                 probed_at: None,
                 is_answered: false,
+                silence_told_at: None,
                 told: Told::default(),
             }),
             known: Notify::new(),
@@ -179,11 +185,32 @@ impl Time {
         (last + interval).saturating_sub(moment)
     }
 
-    fn probed(&self, dated: Dated) {
+    /// Takes note of what came of a probe.
+    fn probed(&self, asked: Asked, answer: Result<Dated, String>) {
         let moment = self.moment();
         let mut state = self.state();
         state.probed_at = Some(moment);
-        state.is_answered = dated != Dated::NoAnswer;
+        state.is_answered = answer.is_ok();
+        drop(state);
+        match answer {
+            Ok(dated) => self.heard(asked, dated),
+            Err(error) if !self.is_known() => self.tell_silence(&error),
+            // Something is posted, and says what is wrong; or it was there a moment ago.
+            Err(_) => {}
+        }
+    }
+
+    /// Says, once in a while, why nothing is sampled.
+    fn tell_silence(&self, error: &str) {
+        let (moment, mut state) = (self.moment(), self.state());
+        let is_recent = |told_at: Duration| moment.saturating_sub(told_at) < SILENCE_TOLD_EVERY;
+        if !state.silence_told_at.is_some_and(is_recent) {
+            state.silence_told_at = Some(moment);
+            warn!(
+                error,
+                "Abacus does not answer: nothing is sampled before it does"
+            );
+        }
     }
 
     fn moment(&self) -> Duration {
@@ -243,9 +270,8 @@ impl Worker {
             }
             let asked = self.time.asked();
             let probe = self.parts.collector.probe();
-            if let Some(dated) = self.stop.run_until_cancelled(probe).await {
-                self.time.probed(dated);
-                self.time.heard(asked, dated);
+            if let Some(answer) = self.stop.run_until_cancelled(probe).await {
+                self.time.probed(asked, answer);
             }
         }
     }

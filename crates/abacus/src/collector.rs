@@ -45,7 +45,10 @@ pub trait Collector: Send + Sync + 'static {
     async fn post(&self, usage: &Usage, now: Timestamp) -> Posted;
 
     /// Asks for nothing but the time, within a time limit.
-    async fn probe(&self) -> Dated;
+    ///
+    /// # Errors
+    /// Where there was no answer: why, in words for the operator.
+    async fn probe(&self) -> Result<Dated, String>;
 }
 
 /// The collector over HTTP.
@@ -110,16 +113,17 @@ impl Collector for HttpCollector {
 
     /// Any answer will do, so no token is needed. The connection is closed afterwards: one that is
     /// kept would ask the same gateway again and again, and that one may be the one that is wrong.
-    async fn probe(&self) -> Dated {
+    async fn probe(&self) -> Result<Dated, String> {
         let request = self
             .caller
             .get(self.base.clone())
             .timeout(self.probe_timeout)
             .header(CONNECTION, "close");
-        match request.send().await {
-            Ok(response) => dated(&response),
-            Err(_) => Dated::NoAnswer,
-        }
+        let response = request
+            .send()
+            .await
+            .map_err(sampler_oauth::http::describe)?;
+        Ok(dated(&response))
     }
 }
 

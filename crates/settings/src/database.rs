@@ -8,7 +8,7 @@ use sampler_store_mongo::MongoOptions;
 use secrecy::{ExposeSecret, SecretString};
 use tracing::warn;
 
-use crate::uri_options::{Finding, ReplacedOption, findings};
+use crate::uri_options::{Finding, ReplacedOption, findings, without_replaced};
 use crate::{BRIEF, MINUTES};
 
 /// The longest name of a MongoDB database, in bytes.
@@ -102,7 +102,7 @@ impl DatabaseUri {
         Ok(Self {
             database: database_name(uri)?,
             replaced: replaced.collect(),
-            address: uri.into(),
+            address: without_replaced(uri).into(),
         })
     }
 }

@@ -76,6 +76,26 @@ pub(super) fn findings(uri: &str) -> Vec<Finding> {
     options.iter().filter_map(finding).collect()
 }
 
+/// The address without the options that do not count. The driver refuses some of them, and values
+/// that it cannot use.
+pub(super) fn without_replaced(uri: &str) -> String {
+    let Some((address, query)) = uri.split_once('?') else {
+        return uri.to_owned();
+    };
+    let counts = |option: &&str| {
+        let name = option.split_once('=').map_or(*option, |(name, _)| name);
+        let name = percent_decode_str(name).decode_utf8_lossy();
+        !REPLACED
+            .iter()
+            .any(|replaced| replaced.name.eq_ignore_ascii_case(&name))
+    };
+    let options: Vec<&str> = query.split(['&', ';']).filter(counts).collect();
+    if options.is_empty() {
+        return address.to_owned();
+    }
+    format!("{address}?{}", options.join("&"))
+}
+
 /// The names and values of the options, decoded.
 fn options(uri: &str) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
     let query = uri.split_once('?').map_or("", |(_, query)| query);
@@ -123,6 +143,20 @@ mod tests {
 
     fn of(query: &str) -> Vec<Finding> {
         findings(&format!("mongodb://me:hush@a:1,b:2/spans?{query}"))
+    }
+
+    #[test]
+    fn what_does_not_count_is_not_shown_to_the_driver() {
+        for (given, left) in [
+            ("mongodb://a/b", "mongodb://a/b"),
+            ("mongodb://a/b?socketTimeoutMS=1", "mongodb://a/b"),
+            (
+                "mongodb://u:p%3F@a,c/b?w=majority&SOCKETtimeoutms=1;replicaSet=rs0&maxPoolSize=0",
+                "mongodb://u:p%3F@a,c/b?w=majority&replicaSet=rs0",
+            ),
+        ] {
+            assert_eq!(without_replaced(given), left);
+        }
     }
 
     #[test]

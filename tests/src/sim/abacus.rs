@@ -263,7 +263,7 @@ impl Collector for Line {
         Posted { answer, dated }
     }
 
-    async fn probe(&self) -> Dated {
+    async fn probe(&self) -> Result<Dated, String> {
         self.life.pass().await;
         let mut dice = self.fates.of("probe", self.world.now());
         let slow = self.world.setup.scale.slow;
@@ -272,6 +272,9 @@ impl Collector for Line {
         let dated = self.dated(course.fate, &mut dice);
         pause(course.back).await;
         self.life.pass().await;
-        dated
+        match dated {
+            Dated::NoAnswer => Err("no answer".to_owned()),
+            dated => Ok(dated),
+        }
     }
 }

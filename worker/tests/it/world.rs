@@ -188,9 +188,12 @@ impl Collector for Abacus {
         Posted { answer, dated }
     }
 
-    async fn probe(&self) -> Dated {
+    async fn probe(&self) -> Result<Dated, String> {
         self.probes.fetch_add(1, Ordering::Relaxed);
-        self.dated()
+        match self.dated() {
+            Dated::NoAnswer => Err("it is away".to_owned()),
+            dated => Ok(dated),
+        }
     }
 }
 
