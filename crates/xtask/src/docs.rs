@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use sampler_testkit::program::{RECEIVER, WORKER, build};
 use sampler_testkit::workspace_dir;
+use similar::TextDiff;
 
 /// A document: its path, and the program and argument whose output it is.
 struct Generated {
@@ -67,7 +68,11 @@ pub(crate) fn run(check: bool) -> Result<()> {
         }
         let present = fs::read_to_string(&path).unwrap_or_default();
         if present != text {
-            eprintln!("{}", diff(document.path, &present, &text));
+            let diff = TextDiff::from_lines(&present, &text);
+            eprintln!(
+                "{}",
+                diff.unified_diff().header(document.path, "as it is to be")
+            );
             stale.push(document.path);
         }
     }
@@ -109,42 +114,9 @@ fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| format!("writing {}", path.display()))
 }
 
-/// The lines between what both texts begin with and what both end with.
-fn diff(path: &str, old: &str, new: &str) -> String {
-    let (mut old, mut new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
-    while old.last().is_some_and(|line| new.last() == Some(line)) {
-        old.pop();
-        new.pop();
-    }
-    let same = old
-        .iter()
-        .zip(&new)
-        .take_while(|(old, new)| old == new)
-        .count();
-    let mut lines = vec![format!("--- {path}, from line {}", same + 1)];
-    lines.extend(old[same..].iter().map(|line| format!("-{line}")));
-    lines.extend(new[same..].iter().map(|line| format!("+{line}")));
-    lines.join("\n")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn shows_the_lines_that_differ() {
-        let diff = diff("a.md", "one\ntwo\nthree\nend\n", "one\n2\n2b\nthree\nend\n");
-        assert_eq!(diff, "--- a.md, from line 2\n-two\n+2\n+2b");
-    }
-
-    #[test]
-    fn shows_what_is_new_or_gone() {
-        assert_eq!(diff("a.md", "", "one\n"), "--- a.md, from line 1\n+one");
-        assert_eq!(
-            diff("a.md", "one\none\n", "one\n"),
-            "--- a.md, from line 1\n-one"
-        );
-    }
 
     /// Whoever is woken by a line of the log finds it in the document for operators.
     #[test]
