@@ -139,10 +139,7 @@ mod tests {
         }
     }
 
-    const TIMING: Timing = Timing {
-        warm_up: Duration::ZERO,
-        measured: Duration::from_millis(500),
-    };
+    const TIMING: Timing = Timing::millis(0, 500);
 
     #[tokio::test]
     async fn a_stall_counts_against_all_that_it_kept_waiting() {

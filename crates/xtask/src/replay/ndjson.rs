@@ -73,10 +73,7 @@ mod tests {
             (events[0].after_sampled, events[1].after_sampled),
             (false, true)
         );
-        assert_eq!(
-            events[0].target.0,
-            ["o", "s", "c", "r", "p", "i"]
-        );
+        assert_eq!(events[0].target.0, ["o", "s", "c", "r", "p", "i"]);
         let body = events[0].body();
         assert_eq!((&body["timestamp"], &body["id"]), (&json!(5), &json!("1")));
         assert_eq!(body.as_object().unwrap().len(), 9, "{body}");

@@ -28,7 +28,7 @@ pub(super) fn of_receiver(figures: &Receiver) -> String {
     )
 }
 
-fn is_shown(run: &&Run) -> bool {
+fn is_shown(run: &Run) -> bool {
     run.mix != Mix::Both
 }
 
@@ -60,7 +60,7 @@ fn rates(figures: &Receiver) -> String {
     let mut rows = Vec::new();
     for (runs, followed) in [(&figures.closed, ""), (&figures.followed, ", log followed")] {
         let ours = runs.iter().filter(|run| run.system == System::Sampler);
-        for ours in ours.filter(is_shown) {
+        for ours in ours.filter(|run| is_shown(run)) {
             let mut row = vec![
                 format!("{}{followed}", title(ours.mix)),
                 ours.connections.to_string(),
@@ -112,7 +112,11 @@ fn each<'a>(runs: impl IntoIterator<Item = &'a Run>) -> String {
             number(run.memory_mb),
         ]
     };
-    let rows: Vec<Vec<String>> = runs.into_iter().filter(is_shown).map(row).collect();
+    let rows: Vec<Vec<String>> = runs
+        .into_iter()
+        .filter(|run| is_shown(run))
+        .map(row)
+        .collect();
     let header = [
         "Events",
         "System",
