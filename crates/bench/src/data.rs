@@ -201,6 +201,21 @@ pub(crate) struct Look {
     pub(crate) p99_ms: f64,
 }
 
+/// The run of a system, among these runs.
+pub(crate) fn find(runs: &[Run], system: System, mix: Mix, connections: usize) -> Option<&Run> {
+    let key = (system, mix, connections);
+    let mut runs = runs.iter();
+    runs.find(|run| (run.system, run.mix, run.connections) == key)
+}
+
+impl Receiver {
+    /// The most that the server takes, in batches and without HTTP.
+    pub(crate) fn ceiling(&self, mix: Mix) -> Option<&Run> {
+        let mut runs = self.closed.iter();
+        runs.find(|run| (run.system, run.mix) == (System::Ceiling, mix))
+    }
+}
+
 impl Run {
     /// What came of a run.
     pub(crate) fn new(
@@ -211,7 +226,7 @@ impl Run {
     ) -> Self {
         let spent = &outcome.spent;
         let each = |seconds: f64| tenths(seconds * 1e6 / outcome.events.max(1) as f64);
-        let millis_at = |per_mille| thousandths(outcome.latencies.millis_at(per_mille));
+        let millis_at = |quantile| thousandths(outcome.latencies.millis_at(quantile));
         let has_program = !matches!(system, System::OneWrite | System::Ceiling);
         Self {
             system,
@@ -219,9 +234,9 @@ impl Run {
             connections,
             offered_per_second: offered_per_second.map(tenths),
             per_second: tenths(outcome.events as f64 / outcome.seconds),
-            p50_ms: millis_at(500),
-            p99_ms: millis_at(990),
-            p999_ms: millis_at(999),
+            p50_ms: millis_at(0.5),
+            p99_ms: millis_at(0.99),
+            p999_ms: millis_at(0.999),
             longest_ms: thousandths(outcome.latencies.longest_millis()),
             server_us: each(spent.server),
             program_us: has_program.then(|| each(spent.programs)),

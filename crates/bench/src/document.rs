@@ -9,9 +9,11 @@ use sampler_domain::{
 };
 use sampler_store::{Events, NewSpan, Started};
 use sampler_store_mongo::MongoStore;
+use serde::Deserialize;
+use serde::de::value::{Error as ValueError, MapDeserializer};
 use serde_json::Value;
 
-use crate::event::{START_ID, STOP_ID, STOPPED, TARGET};
+use crate::event::{START_ID, STOP_ID, STOPPED, target};
 use crate::template::{DUE_AT, NOW, OBJECT_ID, START, STOP, Template};
 
 /// Documents with holes.
@@ -45,16 +47,7 @@ impl Documents {
 }
 
 fn event() -> Result<StartEvent> {
-    let [organization, space, consumer, resource, plan, instance] =
-        TARGET.map(|(_, value)| Id::new(value));
-    let target = Target {
-        organization_id: organization?,
-        space_id: space?,
-        consumer_id: consumer?,
-        resource_id: resource?,
-        plan_id: plan?,
-        resource_instance_id: instance?,
-    };
+    let target = Target::deserialize(MapDeserializer::<_, ValueError>::new(target()))?;
     let memory = Measure::new("memory", Quantity::new(Value::from(512))?)?;
     Ok(StartEvent {
         id: Some(Id::new(START_ID)?),

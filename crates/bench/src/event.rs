@@ -3,23 +3,28 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bson::{Bson, Document, doc};
+use sampler_domain::Target;
+use sampler_testkit::build::Kind;
 use serde::{Deserialize, Serialize};
 
 use crate::template::{START_TEXT, STOP, STOP_TEXT, Template, Values};
 
-/// The parts of a target, and their values; the signs are filled in (see [`Template`]). They are
-/// as long as the ids of Cloud Foundry are.
-pub(crate) const TARGET: [(&str, &str); 6] = [
-    ("organization_id", "6f2d4b8a-1c3e-4d5f-8a9b-0000000000##"),
-    ("space_id", "1b7e9c20-5a64-4f0d-b3c8-000000000###"),
-    ("consumer_id", "d94a0f6e-82b1-4c75-a1e6-############"),
-    ("resource_id", "postgresql"),
-    ("plan_id", "v9.6-large"),
-    (
-        "resource_instance_id",
-        "8a5c1f0e-3b7d-4c2e-9f61-############",
-    ),
+/// The fields of a target; the signs are filled in (see [`Template`]). They are as long as the ids of
+/// Cloud Foundry are.
+const TARGET: [&str; 6] = [
+    "6f2d4b8a-1c3e-4d5f-8a9b-0000000000##",
+    "1b7e9c20-5a64-4f0d-b3c8-000000000###",
+    "d94a0f6e-82b1-4c75-a1e6-############",
+    "postgresql",
+    "v9.6-large",
+    "8a5c1f0e-3b7d-4c2e-9f61-############",
 ];
+
+/// The fields of the target by name.
+pub(crate) fn target() -> impl Iterator<Item = (&'static str, &'static str)> {
+    Target::FIELDS.into_iter().zip(TARGET)
+}
+
 /// The id of a start event.
 pub(crate) const START_ID: &str = "3c0b7a91-64de-4a1f-8f25-############";
 /// The id of a stop event.
@@ -33,15 +38,6 @@ pub(crate) const OPEN: &str = "00000000-0000-0000-0000-000000000000";
 pub(crate) const DAY: i64 = 86_400_000;
 /// How long spans last in ms; also how long before now the first one starts.
 const LENGTH: i64 = 3_600_000;
-
-/// What an event says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// A target is used from now on.
-    Start,
-    /// It is not any more.
-    Stop,
-}
 
 /// One event, about the target of that number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,21 +119,13 @@ impl Feed {
         if index >= self.limit {
             return None;
         }
-        let start = |number| Event {
-            kind: Kind::Start,
-            number,
+        let (kind, number) = match self.mix {
+            Mix::Starts => (Kind::Start, self.first_start + index),
+            Mix::Stops => (Kind::Stop, self.first_stop + index),
+            Mix::Both if index.is_multiple_of(2) => (Kind::Start, self.first_start + index / 2),
+            Mix::Both => (Kind::Stop, self.first_stop + index / 2),
         };
-        let stop = |number| Event {
-            kind: Kind::Stop,
-            number,
-        };
-        let event = match self.mix {
-            Mix::Starts => start(self.first_start + index),
-            Mix::Stops => stop(self.first_stop + index),
-            Mix::Both if index.is_multiple_of(2) => start(self.first_start + index / 2),
-            Mix::Both => stop(self.first_stop + index / 2),
-        };
-        Some((index, event))
+        Some((index, Event { kind, number }))
     }
 }
 
@@ -189,8 +177,8 @@ impl Requests {
             target_json()
         );
         Self {
-            start: request(address, "/v1/events/start", &start),
-            stop: request(address, "/v1/events/stop", &stop),
+            start: request(address, Kind::Start, &start),
+            stop: request(address, Kind::Stop, &stop),
         }
     }
 
@@ -204,15 +192,12 @@ impl Requests {
 }
 
 fn target_json() -> String {
-    let members: Vec<String> = TARGET
-        .iter()
-        .map(|(name, value)| format!(r#""{name}":"{value}""#))
-        .collect();
-    members.join(",")
+    let members = target().map(|(name, value)| format!(r#""{name}":"{value}""#));
+    members.collect::<Vec<_>>().join(",")
 }
 
-fn request(address: &str, path: &str, body: &str) -> Template {
-    let length = body.len();
+fn request(address: &str, kind: Kind, body: &str) -> Template {
+    let (path, length) = (kind.path(), body.len());
     let request = format!(
         "POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n\
          content-length: {length}\r\n\r\n{body}"
@@ -223,10 +208,8 @@ fn request(address: &str, path: &str, body: &str) -> Template {
 /// What a stop of one write matches and changes, with holes: the open span of the target, by its
 /// dotted fields.
 pub(crate) fn stop_write() -> (Document, Document) {
-    let mut filter: Document = TARGET
-        .iter()
-        .map(|(name, value)| (format!("target.{name}"), Bson::from(*value)))
-        .collect();
+    let target = target().map(|(name, value)| (format!("target.{name}"), Bson::from(value)));
+    let mut filter: Document = target.collect();
     filter.insert("target.correlation_id", OPEN);
     filter.insert("end", Bson::Null);
     let update = doc! {

@@ -40,6 +40,16 @@ pub(crate) struct Timing {
     pub(crate) measured: Duration,
 }
 
+impl Timing {
+    /// Both in ms.
+    pub(crate) const fn millis(warm_up: u64, measured: u64) -> Self {
+        Self {
+            warm_up: Duration::from_millis(warm_up),
+            measured: Duration::from_millis(measured),
+        }
+    }
+}
+
 /// What came of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {

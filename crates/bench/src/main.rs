@@ -15,7 +15,6 @@ mod scale;
 mod scenario;
 mod template;
 
-use std::fs;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
@@ -38,8 +37,8 @@ struct Cli {
     command: Option<Hidden>,
     #[command(flatten)]
     scale: ScaleArguments,
-    /// Writes the figures into the documents, too: the data, the charts and the generated section
-    /// of docs/performance.md. Parts that are not run stay what they were.
+    /// Writes the figures into the documents, too: the data and the generated section of
+    /// docs/performance.md. Parts that are not run stay what they were.
     #[arg(long)]
     write_docs: bool,
     /// Measures nothing; makes the documents anew from the figures that are committed.
@@ -101,38 +100,30 @@ async fn measure(cli: &Cli) -> Result<()> {
 }
 
 async fn run(server: &Server, scale: &Scale) -> Result<Data> {
-    let mut data = Data::default();
-    for part in &scale.parts {
-        let taken = taken(server, scale)?;
-        match part {
-            Part::Receiver => {
-                eprintln!("receiver");
-                let figures = scenario::receiver::run(server, scale).await?;
-                data.receiver = Some(data::Part { taken, figures });
-            }
-            Part::Worker => {
-                eprintln!("worker");
-                let figures = scenario::worker::run(server, scale).await?;
-                data.worker = Some(data::Part { taken, figures });
-            }
-            Part::Midnight => {
-                eprintln!("midnight");
-                let figures = scenario::midnight::run(server, scale).await?;
-                data.midnight = Some(data::Part { taken, figures });
-            }
-            Part::Growth => {
-                eprintln!("growth");
-                let figures = scenario::growth::run(server, scale).await?;
-                data.growth = Some(data::Part { taken, figures });
-            }
-            Part::Memory => {
-                eprintln!("memory");
-                let figures = scenario::memory::run(server, scale).await?;
-                data.memory = Some(data::Part { taken, figures });
-            }
-        }
+    use scenario::{growth, memory, midnight, receiver, worker};
+    Ok(Data {
+        receiver: part(Part::Receiver, server, scale, receiver::run(server, scale)).await?,
+        worker: part(Part::Worker, server, scale, worker::run(server, scale)).await?,
+        midnight: part(Part::Midnight, server, scale, midnight::run(server, scale)).await?,
+        growth: part(Part::Growth, server, scale, growth::run(server, scale)).await?,
+        memory: part(Part::Memory, server, scale, memory::run(server, scale)).await?,
+    })
+}
+
+/// The figures of a part, if it is to be run.
+async fn part<T>(
+    part: Part,
+    server: &Server,
+    scale: &Scale,
+    run: impl Future<Output = Result<T>>,
+) -> Result<Option<data::Part<T>>> {
+    if !scale.parts.contains(&part) {
+        return Ok(None);
     }
-    Ok(data)
+    eprintln!("{part:?}");
+    let taken = taken(server, scale)?;
+    let figures = run.await?;
+    Ok(Some(data::Part { taken, figures }))
 }
 
 /// A thousand connections are two thousand files, and more than some systems give unasked.
@@ -148,7 +139,7 @@ fn taken(server: &Server, scale: &Scale) -> Result<Taken> {
         commit: commit(),
         scale: scale.name.to_owned(),
         server: server.version.clone(),
-        machine: machine(),
+        machine: process::machine(),
     })
 }
 
@@ -161,25 +152,4 @@ fn commit() -> String {
     let text = output.ok().filter(|output| output.status.success());
     let text = text.and_then(|output| String::from_utf8(output.stdout).ok());
     text.map_or("unknown".to_owned(), |text| text.trim().to_owned())
-}
-
-/// What the machine is, as far as it says.
-fn machine() -> String {
-    let about = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = about.lines().find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        (name.trim() == "model name").then(|| value.trim().to_owned())
-    });
-    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let memory = memory.lines().find_map(|line| {
-        let kilobytes = line.strip_prefix("MemTotal:")?.trim();
-        let kilobytes: u64 = kilobytes.strip_suffix("kB")?.trim().parse().ok()?;
-        Some(kilobytes / 1024 / 1024)
-    });
-    format!(
-        "{} processors ({}), {} GB of memory",
-        process::cores(),
-        model.unwrap_or_else(|| "of an unknown kind".to_owned()),
-        memory.map_or("unknown".to_owned(), |gigabytes| gigabytes.to_string()),
-    )
 }

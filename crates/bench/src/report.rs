@@ -1,6 +1,5 @@
-//! What is made of the figures: tables, charts, and whether the targets are reached.
+//! What is made of the figures: tables, and whether the targets are reached.
 
-pub(crate) mod chart;
 pub(crate) mod markdown;
 pub(crate) mod output;
 pub(crate) mod targets;

@@ -153,17 +153,11 @@ fn usual() -> Scale {
         again: true,
         mixes: Mix::ALL.to_vec(),
         connections: vec![1, 16, 64, 256, 1024],
-        timing: Timing {
-            warm_up: millis(500),
-            measured: millis(2_000),
-        },
+        timing: Timing::millis(500, 2_000),
         rounds: 3,
         workers: vec![1, 2, 4],
         answers: [0, 20, 200].map(millis).to_vec(),
-        worker_timing: Timing {
-            warm_up: millis(3_000),
-            measured: millis(8_000),
-        },
+        worker_timing: Timing::millis(3_000, 8_000),
         catch_up: (1_000, 30),
         midnight: 100_000,
         growth: vec![10_000, 100_000],
@@ -176,17 +170,11 @@ fn quick() -> Scale {
     Scale {
         name: "quick",
         connections: vec![1, 64, 256],
-        timing: Timing {
-            warm_up: millis(500),
-            measured: millis(1_500),
-        },
+        timing: Timing::millis(500, 1_500),
         rounds: 1,
         workers: vec![1, 2],
         answers: [0, 20].map(millis).to_vec(),
-        worker_timing: Timing {
-            warm_up: millis(2_000),
-            measured: millis(4_000),
-        },
+        worker_timing: Timing::millis(2_000, 4_000),
         catch_up: (1_000, 1),
         midnight: 20_000,
         memory: 20_000,
@@ -195,23 +183,16 @@ fn quick() -> Scale {
 }
 
 fn smoke() -> Scale {
-    let millis = Duration::from_millis;
     Scale {
         name: "smoke",
         again: false,
         mixes: vec![Mix::Starts, Mix::Both],
         connections: vec![2],
-        timing: Timing {
-            warm_up: millis(100),
-            measured: millis(200),
-        },
+        timing: Timing::millis(100, 200),
         rounds: 1,
         workers: vec![1],
         answers: vec![Duration::ZERO],
-        worker_timing: Timing {
-            warm_up: millis(100),
-            measured: millis(300),
-        },
+        worker_timing: Timing::millis(100, 300),
         catch_up: (5, 1),
         midnight: 100,
         growth: vec![500],

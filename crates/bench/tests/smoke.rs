@@ -23,8 +23,8 @@ fn measures_a_little_of_everything() {
     for title in [
         "## Targets",
         "## Receiver",
-        "HTTP alone, over",
-        "Sampler that looks for no previous spans",
+        "HTTP that writes nothing",
+        "SAMPLER_ALLOW_OVERLAP",
         "## Worker",
         "## Midnight",
         "## With many spans",

@@ -4,19 +4,22 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use sampler_testkit::build::without;
 use sampler_testkit::now_millis;
 use serde_json::{Value, json};
 
-use crate::dice::Dice;
-use crate::event::{Kind, Target, start_body, stop_body};
+use crate::event::{Kind, Target, start_body, stop_body, target};
 use crate::history::Event;
 use crate::life::{Intent, Life, Move, Outcome};
 use crate::sender::{Manner, Sender};
+use sampler_testkit::rng::Rng;
 
 /// How many targets a client has at once.
 const TARGETS: usize = 3;
 /// How many accepted events it remembers, to say them again.
 const REMEMBERED: usize = 60;
+/// The field that malformed events lack.
+const LACKING: &str = "plan_id";
 /// The longest pause between two events, ms.
 const PAUSE_MAX: i64 = 400;
 
@@ -24,7 +27,7 @@ const PAUSE_MAX: i64 = 400;
 #[derive(Debug)]
 pub(crate) struct Client {
     number: usize,
-    dice: Dice,
+    rng: Rng,
     sender: Arc<Sender>,
     lives: Vec<Life>,
     /// Targets with nothing more to come but, perhaps, a last stop.
@@ -36,10 +39,10 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(number: usize, seed: u64, sender: Arc<Sender>) -> Self {
-        let dice = Dice::new(seed, 1_000 + number as u64);
+        let rng = Rng::new(seed, 1_000 + number as u64);
         let mut client = Self {
             number,
-            dice,
+            rng,
             sender,
             lives: Vec::new(),
             over: Vec::new(),
@@ -55,29 +58,29 @@ impl Client {
     }
 
     fn new_life(&mut self) -> Life {
-        let target = Target::new(self.number, self.targets);
+        let target = target(self.number, self.targets);
         self.targets += 1;
-        Life::new(target, &mut self.dice, now_millis())
+        Life::new(target, &mut self.rng, now_millis())
     }
 
     /// Says what happens until the time is over.
     pub(crate) async fn run(&mut self, until: Instant) {
         while Instant::now() < until {
             self.sender.breathe(until).await;
-            if !self.accepted.is_empty() && self.dice.percent(12) {
-                let event = &self.accepted[self.dice.place(self.accepted.len())];
-                self.sender.repeat(event, &mut self.dice).await;
+            if !self.accepted.is_empty() && self.rng.percent(12) {
+                let event = &self.accepted[self.rng.below(self.accepted.len())];
+                self.sender.repeat(event, &mut self.rng).await;
             } else {
                 self.go_on().await;
             }
-            let pause = self.dice.between(0, PAUSE_MAX).unsigned_abs();
+            let pause = self.rng.between(0, PAUSE_MAX).unsigned_abs();
             tokio::time::sleep(Duration::from_millis(pause)).await;
         }
     }
 
     /// The next event of one of the targets.
     async fn go_on(&mut self) {
-        let (place, now) = (self.dice.place(self.lives.len()), now_millis());
+        let (place, now) = (self.rng.below(self.lives.len()), now_millis());
         if self.lives[place].is_over(now) {
             let fresh = self.new_life();
             self.over
@@ -86,15 +89,15 @@ impl Client {
         if self.lives[place].rests(now) {
             return;
         }
-        let step = self.lives[place].next(&mut self.dice, now);
-        let manner = match self.dice.between(0, 99) {
+        let step = self.lives[place].next(&mut self.rng, now);
+        let manner = match self.rng.between(0, 99) {
             0..=1 => Manner::GivesUp,
             2..=7 => Manner::Twice,
             _ => Manner::Patient,
         };
         let target = self.lives[place].target.clone();
         let outcome = self.say(&target, &step, manner).await;
-        self.lives[place].note(&step, outcome, &mut self.dice, now_millis());
+        self.lives[place].note(&step, outcome, &mut self.rng, now_millis());
     }
 
     async fn say(&mut self, target: &Target, step: &Move, manner: Manner) -> Outcome {
@@ -108,7 +111,7 @@ impl Client {
             body: self.body(&name, target, step),
             name,
         };
-        let outcome = self.sender.deliver(&event, manner, &mut self.dice).await;
+        let outcome = self.sender.deliver(&event, manner, &mut self.rng).await;
         if outcome == Outcome::Accepted {
             self.accepted.push_back(event);
             if self.accepted.len() > REMEMBERED {
@@ -119,38 +122,38 @@ impl Client {
     }
 
     fn body(&mut self, name: &str, target: &Target, step: &Move) -> Value {
-        let mut body = match step.kind {
+        let body = match step.kind {
             Kind::Start => {
-                let memory = self.dice.between(1, 4_096);
+                let memory = self.rng.between(1, 4_096);
                 start_body(name, step.timestamp, target, memory, name)
             }
             Kind::Stop => stop_body(name, step.timestamp, target),
         };
         match step.intent {
-            Intent::IdOfAnother => self.take_id_of_another(&mut body, step.kind),
-            Intent::Malformed => lack_a_field(&mut body),
-            _ => {}
+            Intent::IdOfAnother => self.take_id_of_another(body, step.kind),
+            Intent::Malformed => without(body, LACKING),
+            _ => body,
         }
-        body
     }
 
     /// Gives a body the `id` of an event that was accepted. Without one it is malformed instead.
-    fn take_id_of_another(&mut self, body: &mut Value, kind: Kind) {
+    fn take_id_of_another(&mut self, mut body: Value, kind: Kind) -> Value {
         let others: Vec<&Event> = self
             .accepted
             .iter()
             .filter(|event| event.kind == kind)
             .collect();
         if others.is_empty() {
-            return lack_a_field(body);
+            return without(body, LACKING);
         }
-        let other = &others[self.dice.place(others.len())].body;
+        let other = &others[self.rng.below(others.len())].body;
         body["id"] = other["id"].clone();
         if kind == Kind::Stop && body["timestamp"] == other["timestamp"] {
             // A start differs by its tag; a stop is to differ too, even one of the same target.
             let earlier = other["timestamp"].as_i64().unwrap_or_default() - 1;
             body["timestamp"] = json!(earlier);
         }
+        body
     }
 
     /// Stops what may be open, and those of the instances given that are its own.
@@ -164,16 +167,10 @@ impl Client {
                 continue;
             }
             let now = now_millis();
-            let step = self.over[place].last(&mut self.dice, now);
+            let step = self.over[place].last(&mut self.rng, now);
             let target = self.over[place].target.clone();
             let outcome = self.say(&target, &step, Manner::Patient).await;
-            self.over[place].note(&step, outcome, &mut self.dice, now);
+            self.over[place].note(&step, outcome, &mut self.rng, now);
         }
-    }
-}
-
-fn lack_a_field(body: &mut Value) {
-    if let Some(fields) = body.as_object_mut() {
-        fields.shift_remove("plan_id");
     }
 }

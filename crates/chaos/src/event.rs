@@ -1,5 +1,7 @@
 //! Events as they are sent, and read back from the history.
 
+use sampler_testkit::build::with;
+pub use sampler_testkit::build::{Kind, Target};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -10,63 +12,21 @@ pub(crate) const TAG: &str = "span";
 /// What the sampler appends to each usage.
 pub(crate) const DURATION: &str = "duration";
 
-/// The fields of a target, in order.
-const TARGET_FIELDS: [&str; 6] = [
-    "organization_id",
-    "space_id",
-    "consumer_id",
-    "resource_id",
-    "plan_id",
-    "resource_instance_id",
-];
-
-/// What an event says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// The usage of something starts.
-    Start,
-    /// It stops.
-    Stop,
-}
-
-impl Kind {
-    /// Where such events are posted.
-    pub fn path(self) -> &'static str {
-        match self {
-            Self::Start => "/v1/events/start",
-            Self::Stop => "/v1/events/stop",
-        }
-    }
-}
-
-/// What is used, and by whom: organization, space, consumer, resource, plan and instance.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Target(pub [String; 6]);
-
-impl Target {
-    /// The target of that number among those of a client.
-    pub(crate) fn new(client: usize, number: usize) -> Self {
-        Self([
-            format!("organization-{}", client % 7),
-            format!("space-{}", client % 13),
-            format!("consumer-{client}"),
-            "postgres".to_owned(),
-            if number.is_multiple_of(2) {
-                "small"
-            } else {
-                "large"
-            }
-            .to_owned(),
-            format!("c{client}-t{number}"),
-        ])
-    }
-
-    /// The instance alone, which names a target of a run.
-    pub fn instance(&self) -> &str {
-        let [.., instance] = &self.0;
-        instance
-    }
+/// The target of that number among those of a client.
+pub(crate) fn target(client: usize, number: usize) -> Target {
+    let plan = if number.is_multiple_of(2) {
+        "small"
+    } else {
+        "large"
+    };
+    Target([
+        format!("organization-{}", client % 7),
+        format!("space-{}", client % 13),
+        format!("consumer-{client}"),
+        "postgres".to_owned(),
+        plan.to_owned(),
+        format!("c{client}-t{number}"),
+    ])
 }
 
 /// One measure of an event or a usage.
@@ -80,11 +40,7 @@ pub struct Measure {
 
 /// The body of a stop.
 pub(crate) fn stop_body(id: &str, timestamp: i64, target: &Target) -> Value {
-    let mut body = json!({ "id": id, "timestamp": timestamp });
-    for (field, text) in TARGET_FIELDS.iter().zip(&target.0) {
-        body[*field] = json!(text);
-    }
-    body
+    with(target.body(timestamp), "id", id)
 }
 
 /// The body of a start. `tag` names the event.
@@ -120,8 +76,6 @@ pub(crate) struct Said {
 impl Said {
     /// Reads a body; `None` where it lacks something, and so must be refused.
     pub(crate) fn read(kind: Kind, body: &Value) -> Option<Self> {
-        let text = |field: &&str| body[*field].as_str().map(str::to_owned);
-        let fields: Option<Vec<String>> = TARGET_FIELDS.iter().map(text).collect();
         let measures = match kind {
             Kind::Start => serde_json::from_value(body["measured_usage"].clone()).ok()?,
             Kind::Stop => Vec::new(),
@@ -129,7 +83,7 @@ impl Said {
         Some(Self {
             id: body["id"].as_str()?.to_owned(),
             timestamp: body["timestamp"].as_i64()?,
-            target: Target(fields?.try_into().ok()?),
+            target: Target::read(|field| body[field].as_str()).ok()?,
             measures,
         })
     }
@@ -137,11 +91,13 @@ impl Said {
 
 #[cfg(test)]
 mod tests {
+    use sampler_testkit::build::without;
+
     use super::*;
 
     #[test]
     fn reads_what_it_writes() {
-        let target = Target::new(3, 4);
+        let target = target(3, 4);
         let start = start_body("a", 5, &target, 6, "tag");
         let said = Said::read(Kind::Start, &start).unwrap();
         assert_eq!(
@@ -156,10 +112,9 @@ mod tests {
 
     #[test]
     fn what_lacks_a_field_says_nothing() {
-        let body = stop_body("a", 5, &Target::new(3, 4));
+        let body = stop_body("a", 5, &target(3, 4));
         for field in ["id", "timestamp", "plan_id", "resource_instance_id"] {
-            let mut lacking = body.clone();
-            lacking.as_object_mut().unwrap().shift_remove(field);
+            let lacking = without(body.clone(), field);
             assert_eq!(Said::read(Kind::Stop, &lacking), None, "{field}");
         }
     }

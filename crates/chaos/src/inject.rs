@@ -9,8 +9,8 @@ use sampler_testkit::abacus::{Fault as Order, StandInAbacus};
 
 use crate::cluster::Cluster;
 use crate::fleet::{Fleet, WORKERS, Who};
-use crate::proxy::{Conditions, Link};
-use crate::schedule::{Commands, Failure, Fault, Impairment, Misdeed};
+use crate::proxy::Conditions;
+use crate::schedule::{Commands, Failure, Fault, Misdeed};
 
 /// What there is that can go wrong.
 pub(crate) struct Stage {
@@ -32,27 +32,17 @@ impl Stage {
                 self.suffer_commands(fail_point(commands, failure, percent), until)
                     .await
             }
-            Fault::ProgramsToPrimary(how) => {
-                let programs = link(how);
-                let conditions = Conditions {
-                    programs,
-                    ..Conditions::default()
-                };
+            Fault::ProgramsToPrimary(link) => {
+                self.suffer_primary_link(Conditions::of_programs(link), until)
+                    .await
+            }
+            Fault::AllToPrimary(link) => {
+                let (programs, others) = (link, link);
+                let conditions = Conditions { programs, others };
                 self.suffer_primary_link(conditions, until).await
             }
-            Fault::AllToPrimary(how) => {
-                let conditions = Conditions {
-                    programs: link(how),
-                    others: link(how),
-                };
-                self.suffer_primary_link(conditions, until).await
-            }
-            Fault::ProgramsToAll(how) => {
-                let programs = link(how);
-                self.cluster.set_links(Conditions {
-                    programs,
-                    ..Conditions::default()
-                });
+            Fault::ProgramsToAll(link) => {
+                self.cluster.set_links(Conditions::of_programs(link));
                 lasts(until).await;
                 self.cluster.set_links(Conditions::default());
                 Ok(())
@@ -164,15 +154,6 @@ impl Stage {
 
 async fn lasts(until: Instant) {
     tokio::time::sleep_until(until.into()).await;
-}
-
-fn link(impairment: Impairment) -> Link {
-    match impairment {
-        Impairment::Cut => Link::Cut,
-        Impairment::Held => Link::Held,
-        Impairment::Delayed(millis) => Link::Delayed(Duration::from_millis(millis.into())),
-        Impairment::WithoutReplies => Link::WithoutReplies,
-    }
 }
 
 /// The server's command that makes commands fail. Only those of clients: the set itself stays well.

@@ -9,7 +9,6 @@
 mod check;
 mod client;
 mod cluster;
-mod dice;
 mod event;
 mod evidence;
 mod fleet;

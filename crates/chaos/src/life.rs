@@ -1,8 +1,8 @@
 //! What happens to one target, one event after the other: starts, stops, late stops and updates,
 //! and now and then something that is wrong.
 
-use crate::dice::Dice;
 use crate::event::{Kind, Target};
+use sampler_testkit::rng::Rng;
 
 /// An hour in ms.
 const HOUR: i64 = 3_600_000;
@@ -105,11 +105,11 @@ pub(crate) struct Life {
 
 impl Life {
     /// A target whose first event will be dated hours or days ago.
-    pub(crate) fn new(target: Target, dice: &mut Dice, now: i64) -> Self {
-        let age = match dice.between(0, 9) {
-            0..=6 => dice.between(2 * HOUR, 12 * HOUR),
-            7..=8 => dice.between(12 * HOUR, 30 * HOUR),
-            _ => dice.between(30 * HOUR, 100 * HOUR),
+    pub(crate) fn new(target: Target, rng: &mut Rng, now: i64) -> Self {
+        let age = match rng.between(0, 9) {
+            0..=6 => rng.between(2 * HOUR, 12 * HOUR),
+            7..=8 => rng.between(12 * HOUR, 30 * HOUR),
+            _ => rng.between(30 * HOUR, 100 * HOUR),
         };
         let cursor = now - age;
         Self {
@@ -143,31 +143,31 @@ impl Life {
     }
 
     /// What comes next.
-    pub(crate) fn next(&self, dice: &mut Dice, now: i64) -> Move {
+    pub(crate) fn next(&self, rng: &mut Rng, now: i64) -> Move {
         let latest = now - LATEST;
         match self.state {
-            State::Closed => self.next_when_closed(dice, latest),
-            State::Open(start) => Self::next_when_open(start, dice, latest),
+            State::Closed => self.next_when_closed(rng, latest),
+            State::Open(start) => Self::next_when_open(start, rng, latest),
             State::Updating => step(Kind::Start, self.cursor, Intent::UpdateStart),
-            State::Uncertain => self.last(dice, now),
+            State::Uncertain => self.last(rng, now),
         }
     }
 
-    fn next_when_closed(&self, dice: &mut Dice, latest: i64) -> Move {
-        let gap = match dice.between(0, 2) {
+    fn next_when_closed(&self, rng: &mut Rng, latest: i64) -> Move {
+        let gap = match rng.between(0, 2) {
             0 => 0,
-            1 => dice.between(1, MINUTE),
-            _ => dice.between(MINUTE, 2 * HOUR),
+            1 => rng.between(1, MINUTE),
+            _ => rng.between(MINUTE, 2 * HOUR),
         };
         let timestamp = (self.cursor + gap).min(latest);
-        match dice.between(0, 99) {
+        match rng.between(0, 99) {
             0..=4 => {
                 // Later than what is to come, so that it would end that if it counted too late.
-                let timestamp = (self.cursor + dice.between(0, 3 * HOUR)).min(latest);
+                let timestamp = (self.cursor + rng.between(0, 3 * HOUR)).min(latest);
                 step(Kind::Stop, timestamp, Intent::StopWhileClosed)
             }
             5..=9 if self.previous < self.cursor => {
-                let timestamp = dice.between(self.previous, self.cursor - 1);
+                let timestamp = rng.between(self.previous, self.cursor - 1);
                 step(Kind::Start, timestamp, Intent::StartInside)
             }
             10..=13 => step(Kind::Start, timestamp, Intent::IdOfAnother),
@@ -176,17 +176,17 @@ impl Life {
         }
     }
 
-    fn next_when_open(start: i64, dice: &mut Dice, latest: i64) -> Move {
-        let length = match dice.between(0, 9) {
+    fn next_when_open(start: i64, rng: &mut Rng, latest: i64) -> Move {
+        let length = match rng.between(0, 9) {
             0 => 0,
-            1 => dice.between(1, 1000),
-            2..=3 => dice.between(1000, HOUR),
-            _ => dice.between(HOUR / 2, 6 * HOUR),
+            1 => rng.between(1, 1000),
+            2..=3 => rng.between(1000, HOUR),
+            _ => rng.between(HOUR / 2, 6 * HOUR),
         };
         let timestamp = (start + length).min(latest.max(start));
-        match dice.between(0, 99) {
+        match rng.between(0, 99) {
             0..=4 => {
-                let timestamp = start - dice.between(1, 3 * HOUR);
+                let timestamp = start - rng.between(1, 3 * HOUR);
                 step(Kind::Stop, timestamp, Intent::StopBeforeStart)
             }
             5..=9 => step(Kind::Start, timestamp, Intent::StartWhileOpen),
@@ -198,10 +198,10 @@ impl Life {
     }
 
     /// The stop at the end of the run.
-    pub(crate) fn last(&self, dice: &mut Dice, now: i64) -> Move {
+    pub(crate) fn last(&self, rng: &mut Rng, now: i64) -> Move {
         let latest = now - LATEST;
         let timestamp = match self.state {
-            State::Open(start) => dice.between(start, latest.max(start)),
+            State::Open(start) => rng.between(start, latest.max(start)),
             // Later than whatever was given up.
             _ => latest.max(self.cursor),
         };
@@ -209,9 +209,9 @@ impl Life {
     }
 
     /// Notes what became of an event.
-    pub(crate) fn note(&mut self, step: &Move, outcome: Outcome, dice: &mut Dice, now: i64) {
+    pub(crate) fn note(&mut self, step: &Move, outcome: Outcome, rng: &mut Rng, now: i64) {
         match (outcome, step.intent.is_right()) {
-            (Outcome::Accepted, true) => self.advance(step, dice, now),
+            (Outcome::Accepted, true) => self.advance(step, rng, now),
             // What is wrong has no effect, or the checker will say so.
             (Outcome::Refused, false) => {}
             // The last stop of a target that nobody knows about: it was closed.
@@ -226,7 +226,7 @@ impl Life {
         }
     }
 
-    fn advance(&mut self, step: &Move, dice: &mut Dice, now: i64) {
+    fn advance(&mut self, step: &Move, rng: &mut Rng, now: i64) {
         self.previous = self.cursor;
         self.cursor = step.timestamp;
         self.state = match (step.kind, step.intent) {
@@ -234,8 +234,8 @@ impl Life {
             (Kind::Stop, Intent::UpdateStop) => State::Updating,
             (Kind::Stop, _) => State::Closed,
         };
-        if step.kind == Kind::Start && dice.percent(30) {
-            self.rests_until = now + dice.between(2_000, 10_000);
+        if step.kind == Kind::Start && rng.percent(30) {
+            self.rests_until = now + rng.between(2_000, 10_000);
         }
     }
 }
@@ -251,21 +251,22 @@ fn step(kind: Kind, timestamp: i64, intent: Intent) -> Move {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::target;
 
     const NOW: i64 = 1_700_000_000_000;
 
-    fn dice_and_life() -> (Dice, Life) {
-        let mut dice = Dice::new(1, 1);
-        let life = Life::new(Target::new(0, 0), &mut dice, NOW);
-        (dice, life)
+    fn rng_and_life() -> (Rng, Life) {
+        let mut rng = Rng::new(1, 1);
+        let life = Life::new(target(0, 0), &mut rng, NOW);
+        (rng, life)
     }
 
     #[test]
     fn what_is_right_goes_on_in_time_and_never_into_the_future() {
-        let (mut dice, mut life) = dice_and_life();
+        let (mut rng, mut life) = rng_and_life();
         let mut moves = 0;
         while !life.is_over(NOW) && moves < 10_000 {
-            let next = life.next(&mut dice, NOW);
+            let next = life.next(&mut rng, NOW);
             assert!(next.timestamp <= NOW - LATEST, "{next:?}");
             let right = next.intent.is_right();
             assert!(
@@ -277,7 +278,7 @@ mod tests {
             } else {
                 Outcome::Refused
             };
-            life.note(&next, outcome, &mut dice, NOW);
+            life.note(&next, outcome, &mut rng, NOW);
             moves += 1;
         }
         assert!(life.is_over(NOW));
@@ -285,25 +286,25 @@ mod tests {
 
     #[test]
     fn an_update_starts_where_it_stopped() {
-        let (mut dice, mut life) = dice_and_life();
+        let (mut rng, mut life) = rng_and_life();
         let start = step(Kind::Start, NOW - HOUR, Intent::Start);
-        life.note(&start, Outcome::Accepted, &mut dice, NOW);
+        life.note(&start, Outcome::Accepted, &mut rng, NOW);
         assert!(life.may_be_open());
         let stop = step(Kind::Stop, NOW - HOUR / 2, Intent::UpdateStop);
-        life.note(&stop, Outcome::Accepted, &mut dice, NOW);
-        let next = life.next(&mut dice, NOW);
+        life.note(&stop, Outcome::Accepted, &mut rng, NOW);
+        let next = life.next(&mut rng, NOW);
         assert_eq!(next, step(Kind::Start, NOW - HOUR / 2, Intent::UpdateStart));
     }
 
     #[test]
     fn what_was_given_up_ends_a_target_but_for_its_last_stop() {
-        let (mut dice, mut life) = dice_and_life();
+        let (mut rng, mut life) = rng_and_life();
         let start = step(Kind::Start, NOW - HOUR, Intent::Start);
-        life.note(&start, Outcome::Unknown, &mut dice, NOW);
+        life.note(&start, Outcome::Unknown, &mut rng, NOW);
         assert!(life.is_over(NOW) && life.may_be_open());
-        let last = life.last(&mut dice, NOW);
+        let last = life.last(&mut rng, NOW);
         assert_eq!((last.kind, last.intent), (Kind::Stop, Intent::LastStop));
-        life.note(&last, Outcome::Refused, &mut dice, NOW);
+        life.note(&last, Outcome::Refused, &mut rng, NOW);
         assert!(!life.may_be_open());
     }
 }

@@ -40,6 +40,12 @@ pub struct Conditions {
 }
 
 impl Conditions {
+    /// Only the programs' links are like that.
+    pub fn of_programs(programs: Link) -> Self {
+        let others = Link::default();
+        Self { programs, others }
+    }
+
     fn of(self, caller: Caller) -> Link {
         match caller {
             Caller::Program => self.programs,
@@ -251,10 +257,7 @@ mod tests {
         let proxy = Proxy::start(echo().await).await.unwrap();
         let mut program = connected(&proxy, "I am sampler-worker").await;
         let mut other = connected(&proxy, "I am a server").await;
-        proxy.set(Conditions {
-            programs: Link::Cut,
-            others: Link::Fair,
-        });
+        proxy.set(Conditions::of_programs(Link::Cut));
         assert!(say(&mut program, "still there?").await.is_err());
         assert_eq!(
             say(&mut other, "still there?").await.unwrap(),
@@ -272,10 +275,7 @@ mod tests {
     async fn what_is_held_goes_on_later() {
         let proxy = Proxy::start(echo().await).await.unwrap();
         let mut stream = connected(&proxy, "sampler-worker").await;
-        proxy.set(Conditions {
-            programs: Link::Held,
-            ..Conditions::default()
-        });
+        proxy.set(Conditions::of_programs(Link::Held));
         let waits = tokio::time::timeout(SHORT, say(&mut stream, "hello")).await;
         assert!(waits.is_err());
         proxy.set(Conditions::default());
@@ -288,11 +288,7 @@ mod tests {
     async fn what_is_delayed_comes_later_each_way() {
         let proxy = Proxy::start(echo().await).await.unwrap();
         let mut stream = connected(&proxy, "sampler-worker").await;
-        let programs = Link::Delayed(SHORT / 2);
-        proxy.set(Conditions {
-            programs,
-            ..Conditions::default()
-        });
+        proxy.set(Conditions::of_programs(Link::Delayed(SHORT / 2)));
         let began = Instant::now();
         say(&mut stream, "hello").await.unwrap();
         assert!(began.elapsed() >= SHORT);

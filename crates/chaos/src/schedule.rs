@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use crate::dice::Dice;
 use crate::fleet::Who;
+use crate::proxy::Link;
+use sampler_testkit::rng::Rng;
 
 /// What faults do not come at the same time: each lane has one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,11 +34,11 @@ pub enum Fault {
     /// Commands of that kind fail on the primary, with this chance in percent.
     Commands(Commands, Failure, u8),
     /// The programs' links to the primary are like that; the servers see each other.
-    ProgramsToPrimary(Impairment),
+    ProgramsToPrimary(Link),
     /// All links to the primary are like that, so that another is elected.
-    AllToPrimary(Impairment),
+    AllToPrimary(Link),
     /// The programs' links to all servers are like that.
-    ProgramsToAll(Impairment),
+    ProgramsToAll(Link),
     /// A program is killed, and started again.
     Kill(Who),
     /// A program is asked to stop, and started again.
@@ -72,19 +73,6 @@ pub enum Failure {
     WriteConcern(i32),
     /// They are done after so many ms.
     Block(i32),
-}
-
-/// How a link is impaired.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Impairment {
-    /// Cut.
-    Cut,
-    /// What is sent waits until the link is well again.
-    Held,
-    /// Each message takes so many ms longer.
-    Delayed(u16),
-    /// Requests arrive, answers do not.
-    WithoutReplies,
 }
 
 /// What Abacus does wrong.
@@ -126,23 +114,23 @@ impl Lane {
 
     /// The faults of this lane that follow from a seed, in order, for a run of that length.
     pub fn plan(self, seed: u64, length: Duration) -> Vec<Planned> {
-        let mut dice = Dice::new(seed, 10 + self as u64);
+        let mut rng = Rng::new(seed, 10 + self as u64);
         let mut plan = Vec::new();
-        let mut at = Duration::from_millis(dice.between(500, 2_500).unsigned_abs());
+        let mut at = Duration::from_millis(rng.between(500, 2_500).unsigned_abs());
         // The essentials come first, so that a short run has met them; nothing comes again before
         // everything has come.
         let mut deck = self.essentials();
-        dice.shuffle(&mut deck);
+        rng.shuffle(&mut deck);
         while at < length {
             let Some((fault, low, high)) = deck.pop() else {
                 deck = self.deck();
-                dice.shuffle(&mut deck);
+                rng.shuffle(&mut deck);
                 continue;
             };
-            let lasts = Duration::from_millis(dice.between(low, high).unsigned_abs());
+            let lasts = Duration::from_millis(rng.between(low, high).unsigned_abs());
             let lasts = lasts.min(length.saturating_sub(at));
             plan.push(Planned { at, lasts, fault });
-            at += lasts + Duration::from_millis(dice.between(300, 3_000).unsigned_abs());
+            at += lasts + Duration::from_millis(rng.between(300, 3_000).unsigned_abs());
         }
         plan
     }
@@ -157,11 +145,7 @@ impl Lane {
                     2_000,
                     4_000,
                 ),
-                (
-                    Fault::ProgramsToPrimary(Impairment::WithoutReplies),
-                    1_000,
-                    3_000,
-                ),
+                (Fault::ProgramsToPrimary(Link::WithoutReplies), 1_000, 3_000),
                 (
                     Fault::Commands(Commands::All, Failure::Code(91), 30),
                     2_000,
@@ -195,7 +179,7 @@ impl Lane {
 fn database_deck() -> Vec<Card> {
     use Failure::{Block, Close, Code, WriteConcern};
     use Fault::{AllToPrimary, ProgramsToAll, ProgramsToPrimary};
-    use Impairment::{Cut, Delayed, Held, WithoutReplies};
+    use Link::{Cut, Delayed, Held, WithoutReplies};
     let mut deck = vec![
         (Fault::KillPrimary, 1_000, 6_000),
         (Fault::KillPrimary, 3_000, 12_000),
@@ -212,8 +196,16 @@ fn database_deck() -> Vec<Card> {
         (AllToPrimary(Cut), 4_000, 10_000),
         (AllToPrimary(Held), 6_000, 14_000),
         (ProgramsToAll(Cut), 1_000, 6_000),
-        (ProgramsToAll(Delayed(40)), 3_000, 8_000),
-        (ProgramsToAll(Delayed(300)), 3_000, 6_000),
+        (
+            ProgramsToAll(Delayed(Duration::from_millis(40))),
+            3_000,
+            8_000,
+        ),
+        (
+            ProgramsToAll(Delayed(Duration::from_millis(300))),
+            3_000,
+            6_000,
+        ),
     ];
     let commands = [
         (Commands::Writes, Close, 30),
@@ -307,22 +299,7 @@ impl Fault {
 
     /// All about it, in short.
     pub fn text(self) -> String {
-        match self {
-            Self::Commands(commands, failure, percent) => {
-                format!("{}: {commands:?} {failure:?} {percent}%", self.kind())
-            }
-            Self::ProgramsToPrimary(impairment)
-            | Self::AllToPrimary(impairment)
-            | Self::ProgramsToAll(impairment) => format!("{}: {impairment:?}", self.kind()),
-            Self::Kill(who) | Self::Restart(who) | Self::Freeze(who) => {
-                format!("{}: {who:?}", self.kind())
-            }
-            Self::Abacus(misdeed, percent) => {
-                format!("{}: {misdeed:?} {percent}%", self.kind())
-            }
-            Self::KillAllWorkers => format!("{}: all", self.kind()),
-            _ => self.kind().to_owned(),
-        }
+        format!("{}: {self:?}", self.kind())
     }
 }
 

@@ -9,11 +9,11 @@ use reqwest::header::RETRY_AFTER;
 use sampler_testkit::now_millis;
 use serde_json::Value;
 
-use crate::dice::Dice;
 use crate::fleet::Addresses;
 use crate::history::{Answer, Attempt, Event, History, Record};
 use crate::life::Outcome;
 use crate::stats::Stats;
+use sampler_testkit::rng::Rng;
 
 /// How patient clients are with one request, from the hasty to the patient. A receiver's own limits
 /// lie in between, so that some clients see its answer and others come again before it.
@@ -79,18 +79,18 @@ impl Sender {
     }
 
     /// Sends an event for the first time, and then as often as its manner says.
-    pub(crate) async fn deliver(&self, event: &Event, manner: Manner, dice: &mut Dice) -> Outcome {
+    pub(crate) async fn deliver(&self, event: &Event, manner: Manner, rng: &mut Rng) -> Outcome {
         self.history.note(&Record::Event(event.clone()));
         let began = Instant::now();
         let mut answer = if manner == Manner::Twice {
-            self.twice(event, dice).await
+            self.twice(event, rng).await
         } else {
-            self.attempt(event, dice).await
+            self.attempt(event, rng).await
         };
         while !answer.is_definite() && manner != Manner::GivesUp && Instant::now() < self.give_up {
-            self.pause(&answer, dice).await;
+            self.pause(&answer, rng).await;
             self.stats.retries.add();
-            answer = self.attempt(event, dice).await;
+            answer = self.attempt(event, rng).await;
         }
         if answer.is_definite() {
             self.stats.note_wait(began.elapsed());
@@ -111,24 +111,24 @@ impl Sender {
     }
 
     /// Sends an event again that was accepted before.
-    pub(crate) async fn repeat(&self, event: &Event, dice: &mut Dice) {
+    pub(crate) async fn repeat(&self, event: &Event, rng: &mut Rng) {
         self.stats.repeats.add();
-        self.attempt(event, dice).await;
+        self.attempt(event, rng).await;
     }
 
     /// Sends an event twice at the same time; of two answers the definite one counts.
-    async fn twice(&self, event: &Event, dice: &mut Dice) -> Answer {
+    async fn twice(&self, event: &Event, rng: &mut Rng) -> Answer {
         self.stats.repeats.add();
-        let mut other = dice.clone();
+        let mut other = rng.clone();
         // Or both would go the same way.
         other.percent(1);
-        let (one, other) = tokio::join!(self.attempt(event, dice), self.attempt(event, &mut other));
+        let (one, other) = tokio::join!(self.attempt(event, rng), self.attempt(event, &mut other));
         if one.is_definite() { one } else { other }
     }
 
-    async fn attempt(&self, event: &Event, dice: &mut Dice) -> Answer {
-        let receiver = dice.place(self.receivers.count());
-        let client = &self.clients[dice.place(self.clients.len())];
+    async fn attempt(&self, event: &Event, rng: &mut Rng) -> Answer {
+        let receiver = rng.below(self.receivers.count());
+        let client = &self.clients[rng.below(self.clients.len())];
         let (at, began) = (now_millis(), Instant::now());
         let url = format!("{}{}", self.receivers.get(receiver), event.kind.path());
         let answer = post(client, &url, &event.body).await;
@@ -145,7 +145,7 @@ impl Sender {
         answer
     }
 
-    async fn pause(&self, answer: &Answer, dice: &mut Dice) {
+    async fn pause(&self, answer: &Answer, rng: &mut Rng) {
         let asked = match answer {
             Answer::Status {
                 retry_after: Some(seconds),
@@ -155,7 +155,7 @@ impl Sender {
                 .saturating_mul(1_000),
             _ => 100,
         };
-        let pause = dice.between(50, asked.min(PAUSE_MAX));
+        let pause = rng.between(50, asked.min(PAUSE_MAX));
         tokio::time::sleep(Duration::from_millis(pause.unsigned_abs())).await;
     }
 }

@@ -22,16 +22,27 @@ pub struct Target {
 }
 
 impl Target {
-    /// The fields by name, in the order of the paper's table 6.2.
+    /// The names of the fields, in the order of the paper's table 6.2.
+    pub const FIELDS: [&'static str; 6] = [
+        "organization_id",
+        "space_id",
+        "consumer_id",
+        "resource_id",
+        "plan_id",
+        "resource_instance_id",
+    ];
+
+    /// The fields by name.
     pub fn fields(&self) -> [(&'static str, &Id); 6] {
-        [
-            ("organization_id", &self.organization_id),
-            ("space_id", &self.space_id),
-            ("consumer_id", &self.consumer_id),
-            ("resource_id", &self.resource_id),
-            ("plan_id", &self.plan_id),
-            ("resource_instance_id", &self.resource_instance_id),
-        ]
+        let ids = [
+            &self.organization_id,
+            &self.space_id,
+            &self.consumer_id,
+            &self.resource_id,
+            &self.plan_id,
+            &self.resource_instance_id,
+        ];
+        std::array::from_fn(|field| (Self::FIELDS[field], ids[field]))
     }
 
     /// Bytes that differ for any two different targets: each field behind its length.

@@ -7,7 +7,7 @@
 //! - [`oidc`]: a certified `OpenID` provider, which is not ours.
 //! - [`manifest`]: what an operator pushes to Cloud Foundry.
 //! - [`program`]: the real receiver and worker as child processes.
-//! - [`build`]: bodies of events; [`wait_until`]: waiting without sleeping.
+//! - [`build`]: events; [`rng`]: numbers from a seed; [`wait_until`]: waiting without sleeping.
 
 pub mod abacus;
 pub mod build;
@@ -16,6 +16,7 @@ pub mod manifest;
 pub mod mongod;
 pub mod oidc;
 pub mod program;
+pub mod rng;
 pub mod tls;
 pub mod uaa;
 mod unique;

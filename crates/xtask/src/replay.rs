@@ -33,39 +33,10 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::{Value, json};
+use sampler_testkit::build::{Kind, Target, with};
+use serde_json::Value;
 
 pub(crate) use moment::parse_duration;
-
-/// The fields of a target, in the order of the paper's table 6.2.
-pub(crate) const TARGET_FIELDS: [&str; 6] = [
-    "organization_id",
-    "space_id",
-    "consumer_id",
-    "resource_id",
-    "plan_id",
-    "resource_instance_id",
-];
-
-/// The values of a target's fields.
-pub(crate) type Target = [String; 6];
-
-/// What an event says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Start,
-    Stop,
-}
-
-impl Kind {
-    /// The last part of the path that such events are posted to.
-    pub(crate) fn path(self) -> &'static str {
-        match self {
-            Self::Start => "start",
-            Self::Stop => "stop",
-        }
-    }
-}
 
 /// An event to send.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,7 +44,7 @@ pub(crate) struct Event {
     pub(crate) kind: Kind,
     pub(crate) timestamp: i64,
     pub(crate) target: Target,
-    /// The body, but for the timestamp.
+    /// The body; its timestamp does not count.
     fields: Value,
     /// Whether it is held back until usages reach beyond it.
     pub(crate) after_sampled: bool,
@@ -82,11 +53,7 @@ pub(crate) struct Event {
 impl Event {
     /// Its body as the receiver takes it.
     pub(crate) fn body(&self) -> Value {
-        let mut body = json!({ "timestamp": self.timestamp });
-        if let (Some(body), Some(fields)) = (body.as_object_mut(), self.fields.as_object()) {
-            body.extend(fields.clone());
-        }
-        body
+        with(self.fields.clone(), "timestamp", self.timestamp)
     }
 
     /// The measures of a start; null for a stop.
@@ -152,11 +119,13 @@ pub(crate) fn earliest(queues: &[Queue]) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn event(instance: &str, timestamp: i64) -> Event {
         let mut target = Target::default();
-        target[5] = instance.to_owned();
+        target.0[5] = instance.to_owned();
         let fields = json!({ "resource_instance_id": instance });
         Event {
             kind: Kind::Start,

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use bson::{Document, RawArrayBuf, RawDocumentBuf, doc, rawdoc};
 use mongodb::{Collection, Database};
+use sampler_testkit::build::Kind;
 
-use crate::event::{Event, Kind, Mix, Times, stop_write};
+use crate::event::{Event, Mix, Times, stop_write};
 use crate::load::Sender;
 use crate::mongo::{POOL_SIZE, Spans, client, durable, raw};
 use crate::template::Template;

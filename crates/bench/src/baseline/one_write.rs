@@ -7,8 +7,9 @@ use anyhow::{Context, Result, ensure};
 use bson::{Document, RawDocumentBuf, doc};
 use mongodb::Collection;
 use mongodb::options::Hint;
+use sampler_testkit::build::Kind;
 
-use crate::event::{Event, Kind, Times, stop_write};
+use crate::event::{Event, Times, stop_write};
 use crate::load::Sender;
 use crate::mongo::{POOL_SIZE, Spans, client, durable, raw};
 use crate::template::{Template, Values};

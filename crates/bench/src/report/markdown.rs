@@ -4,46 +4,48 @@ mod receiver;
 
 use std::fmt::Write as _;
 
-use crate::data::{Data, Growth, Memory, Midnight, Sampled, Taken, Worker};
+use crate::data::{Data, Growth, Look, Memory, Midnight, Part, Sampled, Taken, Worker};
 
 use super::targets::targets;
 use super::{grouped, rounded};
 
 /// All figures as Markdown, with headings below `level`.
 pub(crate) fn markdown(data: &Data, level: usize) -> String {
-    let mut text = String::new();
-    let mut section = |title: &str, taken: Option<&Taken>, body: String| {
-        let signs = "#".repeat(level);
-        let _ = writeln!(text, "{signs} {title}\n");
-        if let Some(taken) = taken {
-            text.push_str(&origin(taken));
-        }
-        text.push_str(&body);
-    };
-    section("Targets", None, of_targets(data));
-    if let Some(part) = &data.receiver {
+    let receiver = data.receiver.as_ref();
+    let sections = [
+        Some(("Targets", None, of_targets(data))),
+        section("Receiver", receiver, receiver::of_receiver),
+        section("Worker", data.worker.as_ref(), of_worker),
         section(
-            "Receiver",
-            Some(&part.taken),
-            receiver::of_receiver(&part.figures),
-        );
-    }
-    if let Some(part) = &data.worker {
-        section("Worker", Some(&part.taken), of_worker(&part.figures));
-    }
-    if let Some(part) = &data.midnight {
-        let title = "Midnight on the first of a month";
-        section(title, Some(&part.taken), of_midnight(&part.figures));
-    }
-    if let Some(part) = &data.growth {
-        let title = "With many spans in the collection";
-        section(title, Some(&part.taken), of_growth(&part.figures));
-    }
-    if let Some(part) = &data.memory {
-        let title = "Memory over many events";
-        section(title, Some(&part.taken), of_memory(&part.figures));
+            "Midnight on the first of a month",
+            data.midnight.as_ref(),
+            of_midnight,
+        ),
+        section(
+            "With many spans in the collection",
+            data.growth.as_ref(),
+            |rows| of_growth(rows),
+        ),
+        section("Memory over many events", data.memory.as_ref(), of_memory),
+    ];
+    let mut text = String::new();
+    for (title, taken, body) in sections.into_iter().flatten() {
+        let origin = taken.map_or(String::new(), origin);
+        let _ = write!(text, "{} {title}\n\n{origin}{body}", "#".repeat(level));
     }
     text
+}
+
+/// A title, where the figures come from, and what is told of them.
+type Section<'a> = (&'static str, Option<&'a Taken>, String);
+
+fn section<'a, T>(
+    title: &'static str,
+    part: Option<&'a Part<T>>,
+    body: impl Fn(&T) -> String,
+) -> Option<Section<'a>> {
+    let part = part?;
+    Some((title, Some(&part.taken), body(&part.figures)))
 }
 
 fn origin(taken: &Taken) -> String {
@@ -77,69 +79,62 @@ fn of_targets(data: &Data) -> String {
     table(&["Wanted", "Found", ""], 3, &rows)
 }
 
-const SAMPLED: [&str; 12] = [
-    "Workers",
-    "Abacus answers after",
-    "Intervals",
-    "Seconds",
-    "Intervals /s",
-    "Commands each",
-    "of which reads",
-    "MongoDB µs",
-    "Workers µs",
-    "Stand-in µs",
-    "share of others",
-    "Peak memory of a worker, MB",
-];
-
-fn sampled_row(run: &Sampled) -> Vec<String> {
-    vec![
-        run.workers.to_string(),
-        format!("{} ms", run.answer_ms),
-        grouped(run.intervals as f64),
-        rounded(run.seconds),
-        format!("**{}**", grouped(run.per_second)),
-        format!("{:.3}", run.commands_each),
-        format!("{:.3}", run.reads_each),
-        rounded(run.server_us),
-        rounded(run.worker_us),
-        rounded(run.stand_in_us),
-        format!("{} %", rounded(run.others_share)),
-        rounded(run.memory_mb),
-    ]
+fn sampled<'a>(runs: impl IntoIterator<Item = &'a Sampled>) -> String {
+    let header = [
+        "Workers",
+        "Abacus answers after",
+        "Intervals",
+        "Seconds",
+        "Intervals /s",
+        "Commands each",
+        "MongoDB µs",
+        "Workers µs",
+        "Others",
+        "Peak MB of a worker",
+    ];
+    let row = |run: &Sampled| {
+        vec![
+            run.workers.to_string(),
+            format!("{} ms", run.answer_ms),
+            grouped(run.intervals as f64),
+            rounded(run.seconds),
+            grouped(run.per_second),
+            format!("{:.3}", run.commands_each),
+            rounded(run.server_us),
+            rounded(run.worker_us),
+            format!("{} %", rounded(run.others_share)),
+            rounded(run.memory_mb),
+        ]
+    };
+    let rows: Vec<Vec<String>> = runs.into_iter().map(row).collect();
+    table(&header, 0, &rows)
 }
 
+/// The last row is that of catching up.
 fn of_worker(figures: &Worker) -> String {
-    let rows: Vec<Vec<String>> = figures.rates.iter().map(sampled_row).collect();
     let catch_up = &figures.catch_up;
     format!(
-        "With more to do than can be done, day by day:\n\n{}Catching up: {} spans that are {} days \
-         behind, hour by hour, until the last one is through:\n\n{}",
-        table(&SAMPLED, 0, &rows),
+        "More work than the workers can do, day by day. In the last row, {} spans that are {} days \
+         behind catch up hour by hour:\n\n{}",
         grouped(catch_up.spans as f64),
         figures.catch_up_days,
-        table(&SAMPLED, 0, &[sampled_row(catch_up)]),
+        sampled(figures.rates.iter().chain([catch_up])),
     )
 }
 
 fn of_midnight(figures: &Midnight) -> String {
-    let order = if figures.closing {
-        "The month before counts as about to be closed."
-    } else {
-        "The month before does not count as about to be closed: the run was made too late in a \
-         month for that."
-    };
+    let closing = if figures.closing { "yes" } else { "no" };
     format!(
-        "{} open spans due at once, until the last one is through: **{} s**. Usages that were \
-         posted twice: {}. {order}\n\n{}",
+        "{} open spans due at once, until the last one is complete. Usages that were posted twice: \
+         {}. The month before counts as about to be closed: {closing}.\n\n{}",
         grouped(figures.sampled.spans as f64),
-        rounded(figures.sampled.seconds),
         figures.repeats,
-        table(&SAMPLED, 0, &[sampled_row(&figures.sampled)]),
+        sampled([&figures.sampled]),
     )
 }
 
 fn of_growth(rows: &[Growth]) -> String {
+    let look = |look: &Look| format!("{} / {}", rounded(look.p50_ms), rounded(look.p99_ms));
     let row = |growth: &Growth| {
         let [document, storage, indexes] = growth.bytes;
         vec![
@@ -148,16 +143,8 @@ fn of_growth(rows: &[Growth]) -> String {
             rounded(growth.starts.p99_ms),
             grouped(growth.stops.per_second),
             rounded(growth.stops.p99_ms),
-            format!(
-                "{} / {}",
-                rounded(growth.idle_look.p50_ms),
-                rounded(growth.idle_look.p99_ms)
-            ),
-            format!(
-                "{} / {}",
-                rounded(growth.busy_look.p50_ms),
-                rounded(growth.busy_look.p99_ms)
-            ),
+            look(&growth.idle_look),
+            look(&growth.busy_look),
             grouped(growth.sampled.per_second),
             grouped(document),
             grouped(storage),
@@ -202,31 +189,6 @@ fn of_memory(figures: &Memory) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::{Part, Receiver};
-
-    #[test]
-    fn a_table_has_as_many_columns_in_each_row() {
-        let rows = [vec!["a".to_owned(), "1".to_owned()]];
-        let expected = "| Name | Number |\n| --- | ---: |\n| a | 1 |\n\n";
-        assert_eq!(table(&["Name", "Number"], 1, &rows), expected);
-    }
-
-    #[test]
-    fn memory_stands_below_the_events_after_which_it_was_read() {
-        let text = of_memory(&Memory {
-            events: 20_000,
-            receiver_mb: vec![20.0, 21.0],
-            worker_mb: vec![30.0, 31.0],
-        });
-        assert!(
-            text.starts_with("| MB after | 10,000 | 20,000 |\n"),
-            "{text}"
-        );
-        assert!(
-            text.contains("| Worker, intervals | 30.0 | 31.0 |\n"),
-            "{text}"
-        );
-    }
 
     #[test]
     fn says_where_figures_come_from() {
@@ -237,16 +199,24 @@ mod tests {
             server: "6.0".to_owned(),
             machine: "2 processors".to_owned(),
         };
-        let receiver = Part {
-            taken,
-            figures: Receiver::default(),
+        let figures = Memory {
+            events: 20_000,
+            receiver_mb: vec![20.0, 21.0],
+            worker_mb: vec![30.0, 31.0],
         };
         let data = Data {
-            receiver: Some(receiver),
+            memory: Some(Part { taken, figures }),
             ..Data::default()
         };
         let text = markdown(&data, 3);
-        assert!(text.starts_with("### Targets\n\n"), "{text}");
-        assert!(text.contains("commit `abc`, scale quick, MongoDB 6.0, 2 processors"));
+        assert!(
+            text.starts_with("### Targets\n\n| Wanted | Found |  |\n"),
+            "{text}"
+        );
+        let memory = "### Memory over many events\n\nTaken 2026-01-01 00:00 UTC at commit `abc`, \
+                      scale quick, MongoDB 6.0, 2 processors.\n\n\
+                      | MB after | 10,000 | 20,000 |\n| --- | ---: | ---: |\n\
+                      | Receiver, starts | 20.0 | 21.0 |\n| Worker, intervals | 30.0 | 31.0 |\n\n";
+        assert!(text.ends_with(memory), "{text}");
     }
 }

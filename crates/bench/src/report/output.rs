@@ -1,36 +1,26 @@
 //! Where figures are written.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use sampler_testkit::{target_dir, workspace_dir};
 
-use super::{chart, markdown::markdown};
+use super::markdown::markdown;
 use crate::data::Data;
 
 /// What is committed.
 const DATA: &str = "docs/performance-data.json";
 const PAGE: &str = "docs/performance.md";
-const RECEIVER_CHART: &str = "docs/images/bench-receiver.svg";
-const WORKER_CHART: &str = "docs/images/bench-worker.svg";
 /// Between these lines of the page, everything is generated.
 const BEGIN: &str = "<!-- bench:begin -->";
 const END: &str = "<!-- bench:end -->";
 
-/// A file and its text.
-type Document = (&'static str, String);
-
-/// Writes the figures under the target folder: `data.json`, `report.md` and the charts.
+/// Writes the figures under the target folder: `data.json` and `report.md`.
 pub(crate) fn keep(data: &Data) -> Result<PathBuf> {
     let folder = target_dir().join("bench");
     write(&folder.join("data.json"), &json(data)?)?;
     write(&folder.join("report.md"), &markdown(data, 2))?;
-    for (path, text) in charts(data) {
-        let name = Path::new(path).file_name().context("a file name")?;
-        write(&folder.join(name), &text)?;
-    }
     Ok(folder)
 }
 
@@ -46,18 +36,14 @@ pub(crate) fn publish(data: Data) -> Result<()> {
     render(&all)
 }
 
-/// Writes the documents that are made from the figures that are committed.
+/// Writes the page anew from the figures that are committed.
 pub(crate) fn render_published() -> Result<()> {
     let data = published()?.context("there are no figures yet")?;
     render(&data)
 }
 
 fn render(data: &Data) -> Result<()> {
-    for (path, text) in documents(data)? {
-        write(&workspace_dir().join(path), &text)?;
-        eprintln!("wrote {path}");
-    }
-    Ok(())
+    write(&workspace_dir().join(PAGE), &page_with(data)?.1)
 }
 
 /// The figures that are committed.
@@ -70,47 +56,17 @@ fn published() -> Result<Option<Data>> {
     serde_json::from_str(&text).context(DATA)
 }
 
-fn documents(data: &Data) -> Result<Vec<Document>> {
+/// The page as it is, and as it is with these figures.
+fn page_with(data: &Data) -> Result<(String, String)> {
     let page = fs::read_to_string(workspace_dir().join(PAGE)).context(PAGE)?;
-    let mut documents = charts(data);
-    documents.push((PAGE, with_generated(&page, &section(data))?));
-    Ok(documents)
-}
-
-fn charts(data: &Data) -> Vec<Document> {
-    let mut charts = Vec::new();
-    if let Some(part) = &data.receiver {
-        charts.push((RECEIVER_CHART, chart::receiver(&part.figures)));
-    }
-    if let Some(part) = &data.worker {
-        charts.push((WORKER_CHART, chart::worker(&part.figures)));
-    }
-    charts
-}
-
-/// What stands between the lines of the page.
-fn section(data: &Data) -> String {
-    let mut text = String::new();
-    for (path, _) in charts(data) {
-        let path = path.trim_start_matches("docs/");
-        let about = if path.contains("receiver") {
-            "Durable events a second, by connections"
-        } else {
-            "Intervals a second, by how fast Abacus is"
-        };
-        let _ = writeln!(text, "![{about}]({path})\n");
-    }
-    text + &markdown(data, 3)
+    let generated = with_generated(&page, &markdown(data, 3))?;
+    Ok((page, generated))
 }
 
 fn with_generated(page: &str, generated: &str) -> Result<String> {
-    let lines = "lacks the lines between which figures belong";
-    let (before, rest) = page
-        .split_once(BEGIN)
-        .with_context(|| format!("{PAGE} {lines}"))?;
-    let (_, after) = rest
-        .split_once(END)
-        .with_context(|| format!("{PAGE} {lines}"))?;
+    let missing = || format!("{PAGE} lacks the lines between which figures belong");
+    let (before, rest) = page.split_once(BEGIN).with_context(missing)?;
+    let (_, after) = rest.split_once(END).with_context(missing)?;
     ensure!(!after.contains(BEGIN), "{PAGE} has them twice");
     let generated = generated.trim();
     Ok(format!("{before}{BEGIN}\n\n{generated}\n\n{END}{after}"))
@@ -145,12 +101,10 @@ mod tests {
         let Some(data) = published().unwrap() else {
             return;
         };
-        for (path, text) in documents(&data).unwrap() {
-            let present = fs::read_to_string(workspace_dir().join(path)).unwrap_or_default();
-            assert!(
-                present == text,
-                "{path} is not up to date: run `cargo xtask bench --render`"
-            );
-        }
+        let (page, generated) = page_with(&data).unwrap();
+        assert!(
+            page == generated,
+            "{PAGE} is not up to date: run `cargo xtask bench --render`"
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! The targets, each a ratio against what was measured in the same run, or a figure.
 
-use crate::data::{Data, Receiver, Run, Sampled, System};
+use crate::data::{Data, Receiver, Run, Sampled, System, find};
 use crate::event::Mix;
 
 use super::{rounded, workers};
@@ -36,21 +36,15 @@ pub(crate) fn targets(data: &Data) -> Vec<Target> {
 }
 
 fn of_receiver(figures: &Receiver) -> Vec<Target> {
-    let found = [
+    let mut targets = vec![
         times(figures, Mix::Starts, 4.0),
         of_ceiling(figures),
         times(figures, Mix::Stops, 3.0),
-        slowest(figures, Mix::Starts),
-        slowest(figures, Mix::Stops),
-        lone(figures, Mix::Starts),
-        lone(figures, Mix::Stops),
     ];
-    found.into_iter().flatten().collect()
-}
-
-fn find(runs: &[Run], system: System, mix: Mix, connections: usize) -> Option<&Run> {
-    let mut runs = runs.iter();
-    runs.find(|run| (run.system, run.mix, run.connections) == (system, mix, connections))
+    for target in [slowest, lone] {
+        targets.extend([Mix::Starts, Mix::Stops].map(|mix| target(figures, mix)));
+    }
+    targets.into_iter().flatten().collect()
 }
 
 fn name(mix: Mix) -> &'static str {
@@ -61,11 +55,24 @@ fn name(mix: Mix) -> &'static str {
     }
 }
 
+/// A figure of Sampler, and of one write per event: behind HTTP, and by the driver alone.
+fn beside(
+    runs: &[Run],
+    mix: Mix,
+    connections: usize,
+    figure: impl Fn(&Run) -> f64,
+) -> Option<[f64; 3]> {
+    let of = |system| find(runs, system, mix, connections).map(&figure);
+    Some([
+        of(System::Sampler)?,
+        of(System::OneWriteHttp)?,
+        of(System::OneWrite)?,
+    ])
+}
+
 /// So many times the rate of one write per event, with 256 connections.
 fn times(figures: &Receiver, mix: Mix, factor: f64) -> Option<Target> {
-    let rate = |system| Some(find(&figures.closed, system, mix, 256)?.per_second);
-    let (ours, http) = (rate(System::Sampler)?, rate(System::OneWriteHttp)?);
-    let driver = rate(System::OneWrite)?;
+    let [ours, http, driver] = beside(&figures.closed, mix, 256, |run| run.per_second)?;
     Some(Target {
         wanted: format!(
             "{} a second with 256 connections at least {factor} times those of one write per event",
@@ -85,9 +92,8 @@ fn times(figures: &Receiver, mix: Mix, factor: f64) -> Option<Target> {
 
 fn of_ceiling(figures: &Receiver) -> Option<Target> {
     let ours = find(&figures.closed, System::Sampler, Mix::Starts, 256)?.per_second;
-    let mut runs = figures.closed.iter();
-    let ceiling = runs.find(|run| (run.system, run.mix) == (System::Ceiling, Mix::Starts))?;
-    let share = 100.0 * ours / ceiling.per_second;
+    let ceiling = figures.ceiling(Mix::Starts)?.per_second;
+    let share = 100.0 * ours / ceiling;
     Some(Target {
         wanted: "starts a second with 256 connections at least 60 % of what the server takes in \
                  batches without HTTP"
@@ -95,7 +101,7 @@ fn of_ceiling(figures: &Receiver) -> Option<Target> {
         found: format!(
             "{} of {}: {} %",
             rounded(ours),
-            rounded(ceiling.per_second),
+            rounded(ceiling),
             rounded(share)
         ),
         reached: share >= 60.0,
@@ -103,9 +109,7 @@ fn of_ceiling(figures: &Receiver) -> Option<Target> {
 }
 
 fn slowest(figures: &Receiver, mix: Mix) -> Option<Target> {
-    let p99 = |system| Some(find(&figures.closed, system, mix, 64)?.p99_ms);
-    let (ours, http) = (p99(System::Sampler)?, p99(System::OneWriteHttp)?);
-    let driver = p99(System::OneWrite)?;
+    let [ours, http, driver] = beside(&figures.closed, mix, 64, |run| run.p99_ms)?;
     Some(Target {
         wanted: format!(
             "99 of 100 {} with 64 connections answered sooner than with one write per event",
@@ -123,15 +127,8 @@ fn slowest(figures: &Receiver, mix: Mix) -> Option<Target> {
 
 /// Where the server's log is read, as it is in any set with more than one member.
 fn lone(figures: &Receiver, mix: Mix) -> Option<Target> {
-    let p50 = |runs, system| Some(find(runs, system, mix, 1)?.p50_ms);
-    let both = |runs| {
-        Some((
-            p50(runs, System::Sampler)?,
-            p50(runs, System::OneWriteHttp)?,
-        ))
-    };
-    let (ours, http) = both(&figures.followed)?;
-    let unread = both(&figures.closed)?;
+    let [ours, http, _] = beside(&figures.followed, mix, 1, |run| run.p50_ms)?;
+    let [unread_ours, unread_http, _] = beside(&figures.closed, mix, 1, |run| run.p50_ms)?;
     Some(Target {
         wanted: format!(
             "one lone connection waits no longer for its {} than with one write per event \
@@ -142,8 +139,8 @@ fn lone(figures: &Receiver, mix: Mix) -> Option<Target> {
             "{} ms against {} ms ({} ms against {} ms where nobody reads the server's log)",
             rounded(ours),
             rounded(http),
-            rounded(unread.0),
-            rounded(unread.1),
+            rounded(unread_ours),
+            rounded(unread_http),
         ),
         reached: ours <= http * NOISE,
     })
@@ -170,26 +167,30 @@ fn of_worker(rates: &[Sampled]) -> Vec<Target> {
 
 /// The greatest peaks of all runs.
 fn memory(data: &Data) -> Vec<Target> {
-    let runs = data.receiver.iter().flat_map(|part| {
-        let Receiver {
-            closed,
-            open,
-            followed,
-        } = &part.figures;
-        closed.iter().chain(open).chain(followed)
+    let receiver = data.receiver.iter().flat_map(|part| {
+        let runs = [
+            &part.figures.closed,
+            &part.figures.open,
+            &part.figures.followed,
+        ];
+        let ours = runs
+            .into_iter()
+            .flatten()
+            .filter(|run| run.system == System::Sampler);
+        ours.filter_map(|run| run.memory_mb)
     });
-    let receiver = runs
-        .filter(|run| run.system == System::Sampler)
-        .filter_map(|run| run.memory_mb);
-    let worker = data.worker.iter().flat_map(|part| {
-        let catch_up = std::iter::once(&part.figures.catch_up);
-        part.figures.rates.iter().chain(catch_up)
-    });
+    let worker = data.worker.iter().map(|part| &part.figures);
+    let worker = worker.flat_map(|worker| worker.rates.iter().chain([&worker.catch_up]));
     let midnight = data.midnight.iter().map(|part| &part.figures.sampled);
-    let worker = worker.chain(midnight).map(|run| run.memory_mb);
     let peaks = [
         ("receiver", receiver.reduce(f64::max)),
-        ("worker", worker.reduce(f64::max)),
+        (
+            "worker",
+            worker
+                .chain(midnight)
+                .map(|run| run.memory_mb)
+                .reduce(f64::max),
+        ),
     ];
     let target = |(program, peak): (&str, Option<f64>)| {
         let peak = peak?;
@@ -263,11 +264,8 @@ pub(crate) mod tests {
     #[test]
     fn ratios_decide() {
         let reached = |ours, http| {
-            let targets = of_receiver(&receiver(ours, http));
-            targets
-                .iter()
-                .map(|target| target.reached)
-                .collect::<Vec<_>>()
+            let targets = of_receiver(&receiver(ours, http)).into_iter();
+            targets.map(|target| target.reached).collect::<Vec<_>>()
         };
         assert_eq!(reached(18_000.0, 4_500.0), [true; 7]);
         let (starts, stops) = (false, true);

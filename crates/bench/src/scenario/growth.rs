@@ -112,7 +112,7 @@ async fn look(spans: &Spans, expects_work: bool) -> Result<Look> {
         );
     }
     Ok(Look {
-        p50_ms: thousandths(latencies.millis_at(500)),
-        p99_ms: thousandths(latencies.millis_at(990)),
+        p50_ms: thousandths(latencies.millis_at(0.5)),
+        p99_ms: thousandths(latencies.millis_at(0.99)),
     })
 }

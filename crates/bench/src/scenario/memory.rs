@@ -25,10 +25,7 @@ const CONNECTIONS: usize = 256;
 /// How often the count is looked at.
 const POLL: Duration = Duration::from_millis(5);
 /// No run ends by the clock.
-const NO_LIMIT: Timing = Timing {
-    warm_up: Duration::ZERO,
-    measured: Duration::from_hours(1),
-};
+const NO_LIMIT: Timing = Timing::millis(0, 3_600_000);
 
 /// Runs everything.
 pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Memory> {

@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::events::EventRun;
 use super::least_disturbed;
 use crate::baseline::ceiling::IN_FLIGHT;
-use crate::data::{Receiver, Run, System};
+use crate::data::{Receiver, Run, System, find};
 use crate::event::Mix;
 use crate::mongo::Server;
 use crate::scale::Scale;
@@ -63,9 +63,7 @@ pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Receiver> {
 fn open_runs(scale: &Scale, closed: &[Run], mix: Mix) -> Vec<EventRun> {
     let connections = nearest(scale, OPEN_CONNECTIONS);
     let half_of = |system| {
-        let run = closed
-            .iter()
-            .find(|run| (run.system, run.mix, run.connections) == (system, mix, connections))?;
+        let run = find(closed, system, mix, connections)?;
         Some(run.per_second * OPEN_SHARE)
     };
     let runs = [

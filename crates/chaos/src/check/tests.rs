@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::event::{DURATION, Measure, start_body, stop_body};
+use crate::event::{DURATION, Measure, start_body, stop_body, target};
 use crate::evidence::{Aside, Usage};
 use crate::history::{Answer, Attempt, Death};
 
@@ -20,7 +20,7 @@ struct Scene {
 
 impl Scene {
     fn target() -> Target {
-        Target::new(0, 0)
+        target(0, 0)
     }
 
     fn event(&mut self, name: &str, kind: Kind, body: serde_json::Value) {
@@ -278,7 +278,7 @@ fn a_usage_of_nobody_is_noticed() {
 
 #[test]
 fn a_usage_of_another_target_or_measure_is_noticed() {
-    let broken = spoilt(|scene| scene.evidence.counted[0].target = Target::new(0, 1));
+    let broken = spoilt(|scene| scene.evidence.counted[0].target = target(0, 1));
     assert_eq!(broken, [Rule::TargetKept]);
     let broken = spoilt(|scene| scene.evidence.counted[0].measures[2].quantity = json!(0.5));
     assert_eq!(broken, [Rule::MeasuresBilled]);

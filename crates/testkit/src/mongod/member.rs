@@ -86,28 +86,20 @@ impl Member {
 
     fn arguments(&self, data: &Path, log: &Path) -> Vec<OsString> {
         let options = &self.options;
+        let mut line = format!(
+            "--port {} --bind_ip 127.0.0.1 --nounixsocket --oplogSize 64 \
+             --wiredTigerCacheSizeGB {} --setParameter diagnosticDataCollectionEnabled=false",
+            self.port, options.cache_gb
+        );
+        if options.test_commands {
+            line += " --setParameter enableTestCommands=1";
+        }
         let mut arguments: Vec<OsString> = vec!["--dbpath".into(), data.into()];
         arguments.extend(["--logpath".into(), log.into()]);
-        let port = self.port.to_string();
-        let cache = options.cache_gb.to_string();
         if let Some(set_name) = &options.set_name {
             arguments.extend(["--replSet", set_name].map(OsString::from));
         }
-        let flags = ["--port", &port, "--bind_ip", "127.0.0.1"];
-        arguments.extend(flags.map(OsString::from));
-        let flags = [
-            "--nounixsocket",
-            "--wiredTigerCacheSizeGB",
-            &cache,
-            "--oplogSize",
-            "64",
-        ];
-        arguments.extend(flags.map(OsString::from));
-        let quiet = ["--setParameter", "diagnosticDataCollectionEnabled=false"];
-        arguments.extend(quiet.map(OsString::from));
-        if options.test_commands {
-            arguments.extend(["--setParameter", "enableTestCommands=1"].map(OsString::from));
-        }
+        arguments.extend(line.split(' ').map(OsString::from));
         arguments.extend(options.arguments.iter().map(OsString::from));
         arguments
     }

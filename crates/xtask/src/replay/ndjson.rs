@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value};
 
 use super::moment::take_moment;
-use super::{Event, Kind, TARGET_FIELDS, Target};
+use super::{Event, Kind, Target};
 
 pub(super) fn parse(text: &str, now: i64) -> Result<Vec<Event>> {
     let mut events = Vec::new();
@@ -34,7 +34,7 @@ fn parse_line(line: &str, now: i64) -> Result<Event> {
         Some((Kind::Stop, Some("sampled"))) => true,
         Some(_) => bail!("\"after\" can only be \"sampled\", and only of a stop"),
     };
-    let target = target(&fields)?;
+    let target = Target::read(|name| fields.get(name).and_then(Value::as_str))?;
     Ok(Event {
         kind,
         timestamp,
@@ -42,17 +42,6 @@ fn parse_line(line: &str, now: i64) -> Result<Event> {
         fields: Value::Object(fields),
         after_sampled,
     })
-}
-
-fn target(fields: &Map<String, Value>) -> Result<Target> {
-    let mut target = Target::default();
-    for (place, name) in target.iter_mut().zip(TARGET_FIELDS) {
-        let value = fields.get(name).and_then(Value::as_str);
-        value
-            .with_context(|| format!("{name:?} is missing or not a text"))?
-            .clone_into(place);
-    }
-    Ok(target)
 }
 
 #[cfg(test)]
@@ -84,10 +73,7 @@ mod tests {
             (events[0].after_sampled, events[1].after_sampled),
             (false, true)
         );
-        assert_eq!(
-            events[0].target,
-            ["o", "s", "c", "r", "p", "i"].map(str::to_owned)
-        );
+        assert_eq!(events[0].target.0, ["o", "s", "c", "r", "p", "i"]);
         let body = events[0].body();
         assert_eq!((&body["timestamp"], &body["id"]), (&json!(5), &json!("1")));
         assert_eq!(body.as_object().unwrap().len(), 9, "{body}");

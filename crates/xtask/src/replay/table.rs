@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use csv::StringRecord;
 use serde_json::{Value, json};
 
-use super::{Event, Kind, TARGET_FIELDS, Target};
+use super::{Event, Kind, Target};
 
 /// Which columns mean what.
 struct Columns {
@@ -56,7 +56,7 @@ impl Columns {
             )
         } else {
             let mut fields = [0; 6];
-            for (field, name) in fields.iter_mut().zip(TARGET_FIELDS) {
+            for (field, name) in fields.iter_mut().zip(Target::FIELDS) {
                 *field = column(name)?;
             }
             (
@@ -91,26 +91,19 @@ impl Columns {
         let start = self
             .moment(row, self.start)?
             .context("a span without start")?;
-        let mut fields = json!({});
-        for (name, value) in TARGET_FIELDS.iter().zip(&target) {
-            fields[*name] = json!(value);
-        }
-        let mut start_fields = fields.clone();
-        start_fields["measured_usage"] = self.measured_usage(row)?;
-        let event = |kind, timestamp, fields| {
-            let target = target.clone();
-            Event {
-                kind,
-                timestamp,
-                target,
-                fields,
-                after_sampled: false,
-            }
+        let measures = self.measured_usage(row)?;
+        let event = |kind, timestamp| Event {
+            kind,
+            timestamp,
+            target: target.clone(),
+            fields: target.body(timestamp),
+            after_sampled: false,
         };
-        let mut events = vec![event(Kind::Start, start, start_fields)];
+        let mut events = vec![event(Kind::Start, start)];
+        events[0].fields["measured_usage"] = measures;
         if let Some(end) = self.moment(row, self.end)? {
             ensure!(start <= end, "a span that ends before it starts");
-            events.push(event(Kind::Stop, end, fields));
+            events.push(event(Kind::Stop, end));
         }
         Ok(events)
     }
@@ -150,10 +143,10 @@ impl TargetColumns {
 
     fn read(&self, row: &StringRecord) -> Target {
         match self {
-            Self::Fields(fields) => fields.map(|column| row[column].to_owned()),
+            Self::Fields(fields) => Target(fields.map(|column| row[column].to_owned())),
             Self::Name(name) => {
                 let name = &row[*name];
-                ["cluster", "default", name, "pod", "standard", name].map(str::to_owned)
+                Target(["cluster", "default", name, "pod", "standard", name].map(str::to_owned))
             }
         }
     }
@@ -179,7 +172,7 @@ mod tests {
         assert_eq!((events[0].timestamp, events[0].measures()), (5000, &cpu));
         assert_eq!((events[1].kind, events[1].timestamp), (Kind::Stop, 7000));
         assert_eq!(events[1].measures(), &Value::Null);
-        assert_eq!(events[2].target[5], "pod-2");
+        assert_eq!(events[2].target.instance(), "pod-2");
     }
 
     #[test]
@@ -192,10 +185,7 @@ mod tests {
         assert_eq!(events.len(), 3);
         let memory = json!([{ "measure": "memory", "quantity": 6 }]);
         assert_eq!((events[2].timestamp, events[2].measures()), (100, &memory));
-        assert_eq!(
-            events[1].target,
-            ["o", "s", "c", "r", "p", "1"].map(str::to_owned)
-        );
+        assert_eq!(events[1].target.0, ["o", "s", "c", "r", "p", "1"]);
     }
 
     #[test]

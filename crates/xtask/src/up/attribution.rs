@@ -8,9 +8,10 @@
 use std::collections::HashMap;
 
 use sampler_testkit::abacus::{Amounts, Counted, Usage, add_amounts};
+use sampler_testkit::build::Target;
 use serde_json::Value;
 
-use crate::replay::{Event, Target};
+use crate::replay::Event;
 
 /// A span as the events tell it.
 #[derive(Clone, Debug)]
@@ -59,7 +60,7 @@ pub(super) fn attribute(rows: &[Row], counted: &[Counted]) -> (Vec<Bill>, usize)
     let mut of_target: HashMap<[&str; 6], Vec<usize>> = HashMap::new();
     for (number, row) in rows.iter().enumerate() {
         of_target
-            .entry(row.target.each_ref().map(String::as_str))
+            .entry(row.target.0.each_ref().map(String::as_str))
             .or_default()
             .push(number);
     }

@@ -1,9 +1,11 @@
 //! The table: what was used, what was billed, and the difference.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt::{self, Write};
+use std::fmt;
 
 use chrono::DateTime;
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, Table};
 use sampler_testkit::abacus::StandInAbacus;
 
 use super::attribution::{Bill, Row, attribute};
@@ -98,7 +100,7 @@ impl Line {
             ) => "not complete",
             _ => "",
         };
-        let [.., resource, plan, instance] = &row.target;
+        let [.., resource, plan, instance] = &row.target.0;
         Self {
             target: format!("{resource}/{plan}/{instance}"),
             start: moment(row.start),
@@ -176,9 +178,8 @@ impl fmt::Display for Report {
         let shown: Vec<usize> = (0..self.lines.len())
             .filter(|line| self.is_shown(*line))
             .collect();
-        let mut table = vec![header.map(str::to_owned)];
-        table.extend(shown.iter().map(|line| self.lines[*line].cells()));
-        write_table(f, &table, &[0, 1, 2, 8])?;
+        let rows = shown.iter().map(|line| self.lines[*line].cells());
+        writeln!(f, "{}", table(header, rows, &[0, 1, 2, 8]))?;
         let rest = self.lines.len() - shown.len();
         if rest > 0 {
             let wrong = self.lines.iter().filter(|line| !line.is_right()).count();
@@ -189,7 +190,7 @@ impl fmt::Display for Report {
             )?;
         }
         writeln!(f)?;
-        let header = ["over all spans", "used", "billed", "difference"].map(str::to_owned);
+        let header = ["over all spans", "used", "billed", "difference"];
         let total = |(name, Total { used, billed }): (&String, &Total)| {
             [
                 name.clone(),
@@ -198,11 +199,7 @@ impl fmt::Display for Report {
                 (billed - used).to_string(),
             ]
         };
-        let totals: Vec<_> = [header]
-            .into_iter()
-            .chain(self.totals.iter().map(total))
-            .collect();
-        write_table(f, &totals, &[0])?;
+        writeln!(f, "{}", table(header, self.totals.iter().map(total), &[0]))?;
         self.write_faults(f)
     }
 }
@@ -225,29 +222,21 @@ impl Report {
     }
 }
 
-/// Writes cells in columns; those of the given numbers to the left, the others to the right.
-fn write_table<const N: usize>(
-    f: &mut fmt::Formatter<'_>,
-    table: &[[String; N]],
+/// Cells in columns; those of the given numbers to the left, the others to the right.
+fn table<const N: usize>(
+    header: [&str; N],
+    rows: impl Iterator<Item = [String; N]>,
     left: &[usize],
-) -> fmt::Result {
-    let width = |column: usize| table.iter().map(|row| row[column].chars().count()).max();
-    let widths: Vec<usize> = (0..N)
-        .map(|column| width(column).unwrap_or_default())
-        .collect();
-    for row in table {
-        let mut line = String::new();
-        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            let padding = " ".repeat(width - cell.chars().count());
-            if left.contains(&column) {
-                write!(line, "{cell}{padding}  ")?;
-            } else {
-                write!(line, "{padding}{cell}  ")?;
-            }
+) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_header(header).add_rows(rows);
+    for (number, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 2));
+        if !left.contains(&number) {
+            column.set_cell_alignment(CellAlignment::Right);
         }
-        writeln!(f, "{}", line.trim_end())?;
     }
-    Ok(())
+    table.trim_fmt()
 }
 
 #[cfg(test)]

@@ -7,13 +7,14 @@ use futures_util::stream::{self, StreamExt};
 use reqwest::header::RETRY_AFTER;
 use reqwest::{Client, StatusCode};
 use sampler_testkit::abacus::StandInAbacus;
+use sampler_testkit::build::Kind;
 use sampler_testkit::now_millis;
 use serde_json::Value;
 
 use super::attribution::{Row, reach};
 use super::progress::Progress;
 use super::stage::Stage;
-use crate::replay::{Event, Kind, Queue};
+use crate::replay::{Event, Queue};
 
 /// How many targets are sent for at once.
 const IN_FLIGHT: usize = 64;
@@ -86,8 +87,8 @@ impl Sender<'_> {
                         target,
                         ..
                     } = &event;
-                    let target = target.join("/");
-                    let line = format!("{} of {target} at {timestamp}: {error:#}", kind.path());
+                    let target = target.0.join("/");
+                    let line = format!("{kind:?} of {target} at {timestamp}: {error:#}");
                     sent.refused.push(line);
                 }
             }
@@ -101,7 +102,7 @@ impl Sender<'_> {
         let begin = Instant::now();
         let reaches_beyond = || {
             self.abacus.counted().iter().any(|counted| {
-                counted.usage.target() == event.target.each_ref().map(String::as_str)
+                counted.usage.target() == event.target.0.each_ref().map(String::as_str)
                     && reach(&counted.usage).1 > event.timestamp
             })
         };
@@ -133,7 +134,7 @@ impl Sender<'_> {
     }
 
     async fn post(&self, kind: Kind, body: &Value) -> Result<Answer> {
-        let url = format!("{}/v1/events/{}", self.base_url, kind.path());
+        let url = format!("{}{}", self.base_url, kind.path());
         let response = match self.client.post(url).json(body).send().await {
             Ok(response) => response,
             // Events carry ids, or at least moments: a repeat is recognised.

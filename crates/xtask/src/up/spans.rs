@@ -6,8 +6,7 @@ use anyhow::{Context, Result};
 use futures_util::TryStreamExt;
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::{Collection, Database};
-
-use crate::replay::{TARGET_FIELDS, Target};
+use sampler_testkit::build::Target;
 
 /// By what a span of the database is found again: target, start and end.
 pub(super) type Key = (Target, i64, Option<i64>);
@@ -42,10 +41,7 @@ pub(super) async fn read(database: &Database) -> Result<HashMap<Key, State>> {
 
 fn parse(document: &Document) -> Result<(Key, State)> {
     let fields = document.get_document("target")?;
-    let mut target = Target::default();
-    for (place, name) in target.iter_mut().zip(TARGET_FIELDS) {
-        fields.get_str(name)?.clone_into(place);
-    }
+    let target = Target::read(|name| fields.get_str(name).ok())?;
     let start = document.get("start").and_then(millis).context("no start")?;
     let end = document.get("end").and_then(millis);
     let processing = document.get_document("processing")?;
@@ -96,7 +92,7 @@ mod tests {
         };
         let (key, state) = parse(&document).unwrap();
         assert_eq!((key.1, key.2), (1_540_211_419_000, Some(1_540_215_019_000)));
-        assert_eq!(key.0[5], "i");
+        assert_eq!(key.0.instance(), "i");
         assert_eq!(
             state,
             State {
