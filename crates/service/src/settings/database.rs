@@ -151,6 +151,7 @@ impl fmt::Debug for DatabaseSettings {
             .field("pool_size", &self.pool_size)
             .field("server_selection_timeout", &self.server_selection_timeout)
             .field("operation_timeout", &self.operation_timeout)
+            .field("replaced", &self.replaced)
             .finish()
     }
 }
