@@ -62,13 +62,12 @@ async fn run(settings: Settings, stop: Stop) -> anyhow::Result<()> {
         health.require_credentials(check);
     }
     let mut metrics = Metrics::new(PROGRAM.name, PROGRAM.version, settings.security.metrics()?);
-    let work = match settings.shadow {
-        Some(interval) => Work::Look(shadow(&settings, interval, &store, clock, &mut health)),
-        None => {
-            let worker = sampling(&settings, &store, clock, &mut health, &stop)?;
-            tell_of_clocks(&worker.time(), &mut health, &mut metrics);
-            Work::Sample(worker)
-        }
+    let work = if let Some(interval) = settings.shadow {
+        Work::Look(shadow(&settings, interval, &store, clock, &mut health))
+    } else {
+        let worker = sampling(&settings, &store, clock, &mut health, &stop)?;
+        tell_of_clocks(&worker.time(), &mut health, &mut metrics);
+        Work::Sample(worker)
     };
     let asked = Arc::clone(&store);
     health.check("database", move || {

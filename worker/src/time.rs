@@ -223,7 +223,9 @@ impl State {
                  nothing is sampled before either is set right"
             ),
             Told::Undated => {
-                warn!("Abacus's answers have no date: the worker goes by the clock of this machine")
+                warn!(
+                    "Abacus's answers have no date: the worker goes by the clock of this machine"
+                );
             }
             Told::Agrees => info!("the clock of this machine agrees with Abacus's again"),
         }

@@ -262,7 +262,7 @@ mod tests {
             let theirs = self.theirs();
             let seconds = theirs.plus(wrong).as_millis().div_euclid(1_000);
             self.estimate.note(&Reading {
-                sent: self.moment - Duration::from_millis(20),
+                sent: self.moment.saturating_sub(Duration::from_millis(20)),
                 received: self.moment,
                 ours: theirs.plus(self.ahead),
                 date: Timestamp::clamped(seconds * 1_000),
@@ -388,7 +388,7 @@ mod tests {
         for second in [30, 31, 32] {
             let received = Duration::from_secs(second);
             estimate.note(&Reading {
-                sent: received - Duration::from_secs(25),
+                sent: received.saturating_sub(Duration::from_secs(25)),
                 received,
                 ours: NOON.plus(millis(received)).plus(20_000),
                 date: NOON.plus(millis(received)).plus(-4_000),

@@ -1,4 +1,4 @@
-//! `GET /metrics`: what a program measures, as OpenMetrics.
+//! `GET /metrics`: what a program measures, as `OpenMetrics`.
 //!
 //! Metrics are read when somebody asks. Where tokens are needed ([`Readers`]), they are for those
 //! who may read the health.
@@ -21,7 +21,7 @@ use sampler_oauth::BasicCheck;
 
 use crate::security::credentials;
 
-/// The media type of OpenMetrics.
+/// The media type of `OpenMetrics`.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Who may read the metrics.
