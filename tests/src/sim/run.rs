@@ -171,7 +171,9 @@ impl Run {
             world.log("op", || {
                 "few things go wrong until the month is closed".to_owned()
             });
-            nodes.iter().for_each(|node| node.revive());
+            for node in nodes {
+                node.revive();
+            }
         });
     }
 
