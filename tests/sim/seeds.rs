@@ -32,7 +32,7 @@ fn the_law_holds_on_these_seeds_too() {
 /// Seeds that have failed once, each with what was wrong: all of them faults of the simulation.
 #[test]
 fn the_law_holds_on_seeds_that_have_failed() {
-    run_all([25, 109, 364, 635].into_iter());
+    run_all([25, 109, 364, 635, 347, 1_280].into_iter());
 }
 
 /// Seeds that nobody has run before.

@@ -71,7 +71,7 @@ impl Worker {
             error!(
                 retention_ms = set,
                 kept_ms = needed,
-                "SAMPLER_RETENTION (cleanup.retention) is not an hour longer than the                  SAMPLER_SLACK_PAST_INTERVAL (slack.past) of a receiver: complete spans are kept for                  longer than is set, so that no repeat is billed twice"
+                "complete spans are kept for longer than SAMPLER_RETENTION, because a receiver takes older events"
             );
         }
         Ok(needed)

@@ -246,8 +246,7 @@ impl State {
             Told::Ahead => warn!(ahead_ms, "the clock of this machine is ahead of Abacus's"),
             Told::Behind => warn!(ahead_ms, "the clock of this machine is behind Abacus's"),
             Told::FarAhead => error!(
-                "the clock of this machine is more than a year ahead of Abacus's: \
-                 nothing is sampled before either is set right"
+                "nothing is sampled: the clock of this machine is more than a year ahead of Abacus's"
             ),
             Told::Undated => {
                 warn!(

@@ -108,7 +108,7 @@ impl MongoStore {
     /// Tells, once in a while, of a document that is left as it is.
     fn leave(&self, of: &'static str, name: &str, problem: &dyn std::fmt::Display) {
         if self.link.told.is_news(of, name) {
-            error!(span.id = %name, error = %problem, "a document is left out of the {of}");
+            error!(span.id = %name, error = %problem, of, "a document of an original is left as it is");
         }
     }
 }

@@ -1,7 +1,5 @@
 //! Noting what became of spans, and removing them (sections 6.3, 6.5 and 6.6 of the paper).
 
-use std::fmt::Display;
-
 use bson::raw::RawDocument;
 use bson::{Bson, Document, doc};
 use mongodb::Cursor;
@@ -64,28 +62,17 @@ impl MongoStore {
             Ok(span) => page.spans.push(span),
             Err(problem) => {
                 page.unreadable += 1;
-                self.tell(
-                    "page",
-                    raw,
-                    &problem,
-                    "a document is no span that can be read",
-                );
+                if self.is_news("page", raw) {
+                    let name = name_of(raw);
+                    error!(span.id = %name, error = %problem, "a document is no span that can be read");
+                }
             }
         }
     }
 
-    /// Tells of a document that cannot be read, once in a while.
-    pub(crate) fn tell(
-        &self,
-        of: &'static str,
-        raw: &RawDocument,
-        problem: &dyn Display,
-        what: &str,
-    ) {
-        let name = name_of(raw);
-        if self.link.told.is_news(of, &name) {
-            error!(span.id = %name, error = %problem, "{what}");
-        }
+    /// Whether something is to be told of a document now.
+    pub(crate) fn is_news(&self, of: &'static str, raw: &RawDocument) -> bool {
+        self.link.told.is_news(of, &name_of(raw))
     }
 
     pub(crate) async fn find_span(&self, id: &SpanId) -> Result<Option<Span>, StoreError> {
@@ -127,7 +114,10 @@ impl MongoStore {
                 match completed(raw, cutoff) {
                     Ok(id) => ids.push(id),
                     Err(problem) => {
-                        self.tell("clean-up", raw, &problem, "a document is not removed");
+                        if self.is_news("clean-up", raw) {
+                            let name = name_of(raw);
+                            error!(span.id = %name, error = %problem, "a document is not removed");
+                        }
                     }
                 }
             }

@@ -239,8 +239,7 @@ fn setting_aside(
 fn pass_over(link: &Link, name: &str, problem: &Unreadable, cause: &dyn fmt::Display) {
     if link.told.is_news(SEARCH, name) {
         error!(span.id = %name, error = %problem, cause = %cause,
-            "a span cannot be read and is not sampled; it cannot be set aside either, and is \
-             passed over at each look");
+            "a span cannot be read and cannot be set aside");
     }
 }
 

@@ -114,7 +114,7 @@ impl World {
     }
 
     /// Whether the store learned too late what the usage is for: of the start, or of the stop that
-    /// its interval leads to.
+    /// its interval leads to. Or an original Sampler has planned an interval that ends too late.
     fn is_known_late(&self, usage: &Usage, closing: Closing) -> bool {
         let facts = self.truth.facts();
         let Some(plan) = facts.plans.get(&usage.dedup_id) else {
@@ -125,7 +125,8 @@ impl World {
         let end = self.store.with(|table| table.find(&plan.span)?.end);
         let Interval { start, end: until } = plan.interval;
         let by_stop = until < start || Some(until) == end;
-        late.any(|kept| kept.kind == Kind::Start || by_stop)
+        facts.late_plans.contains(&plan.span)
+            || late.any(|kept| kept.kind == Kind::Start || by_stop)
     }
 }
 

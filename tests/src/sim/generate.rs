@@ -31,6 +31,9 @@ pub(crate) fn operations(setup: &Setup) -> Vec<Op> {
     if draft.dice.percent(20) {
         draft.original();
     }
+    if draft.dice.percent(60) {
+        draft.rush();
+    }
     for _ in 0..draft.dice.below(12) {
         draft.trouble();
     }
@@ -218,6 +221,29 @@ impl Draft<'_> {
         self.send(at, vec![event], false, false);
     }
 
+    /// Starts and stops of one target that come one upon the other, while the store loses answers:
+    /// so a command that is carried out late finds all that may have changed meanwhile.
+    fn rush(&mut self) {
+        let target = self.dice.below(2) + 24;
+        let length = 2 * self.setup.time_limit;
+        let from = self.dice.between(0, self.horizon() - length);
+        self.ops.push(Op {
+            at: from,
+            act: Act::Store(Weather::Lagging),
+        });
+        for _ in 0..self.dice.between(8, 20) {
+            let at = from + self.dice.between(0, length);
+            let kind = *self.dice.pick(&[Kind::Start, Kind::Stop]);
+            let with_id = self.dice.percent(50);
+            let event = self.event(kind, target, self.moment(at), with_id);
+            self.send(at, vec![event], false, false);
+        }
+        self.ops.push(Op {
+            at: from + length,
+            act: Act::Store(Weather::Breezy),
+        });
+    }
+
     /// A span that an original Sampler leaves behind: fresh, planned, posted, stopped or all.
     fn original(&mut self) {
         let at = self.dice.between(0, self.horizon());
@@ -245,7 +271,9 @@ impl Draft<'_> {
             _ => unit.boundary_after(sampled_to).unwrap_or(sampled_to),
         };
         let posted = self.dice.percent(50) && goal <= self.moment(at);
-        let planned = self.dice.percent(60).then_some((goal, posted));
+        // What is planned so far ahead is waited for, poll by poll.
+        let is_near = self.setup.closing.is_none() || goal <= self.moment(self.horizon());
+        let planned = (self.dice.percent(60) && is_near).then_some((goal, posted));
         let original = Original {
             number: self.serial,
             target,

@@ -93,9 +93,6 @@ impl<S: Statement> Writes for Grouped<S> {
     }
 
     fn carried_out_within(&self) -> Duration {
-        if self.wire.world.setup.mutant == Mutant::BelievesRefusals {
-            return Duration::ZERO;
-        }
         self.wire.world.setup.answered_within()
     }
 
@@ -104,7 +101,13 @@ impl<S: Statement> Writes for Grouped<S> {
     }
 
     async fn write(&self, batch: &[Arc<S>], send_by: Instant) -> Verdicts<Self> {
-        let made = self.wire.command(batch, send_by).await?;
+        let made = self.wire.command(batch, send_by).await;
+        let made = made.map_err(|failed| match failed {
+            Failed::Lost if self.wire.world.setup.mutant == Mutant::BelievesRefusals => {
+                Failed::Over
+            }
+            failed => failed,
+        })?;
         let tried = made.iter().filter(|made| !matches!(made, Made::Before(_)));
         let tried: Vec<&Made<S::Answer>> = tried.collect();
         let done = |made: &Made<S::Answer>| match made {
@@ -332,10 +335,7 @@ impl Events for Link {
 
 #[async_trait]
 impl Work for Link {
-    fn due(&self, mut query: DueQuery) -> DuePages {
-        if self.has(Mutant::IgnoresTheClosingMonth) {
-            query.closing = None;
-        }
+    fn due(&self, query: DueQuery) -> DuePages {
         let now = query.now;
         let search = (self.clone(), self.wire.world.store.due(query));
         stream::try_unfold(search, move |(link, mut pages)| async move {

@@ -34,13 +34,11 @@ pub enum Mutant {
     OneDateDecides,
     /// Retries are set by the worker's own clock, and looked for by Abacus's.
     RetriesByItsOwnClock,
-    /// Spans of a month that is about to be closed do not come first.
-    IgnoresTheClosingMonth,
 }
 
 impl Mutant {
     /// All bugs.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 13] = [
         Self::ExecutedIgnoresVersion,
         Self::PlanIgnoresVersion,
         Self::GuidPerAttempt,
@@ -54,7 +52,6 @@ impl Mutant {
         Self::StopsWithoutCorrelationId,
         Self::OneDateDecides,
         Self::RetriesByItsOwnClock,
-        Self::IgnoresTheClosingMonth,
     ];
 
     /// A change as it is made; by a planted bug the end comes too early.

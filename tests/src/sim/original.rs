@@ -21,6 +21,12 @@ impl World {
         self.note_opened(&span, span.sampled_to().since(span.start));
         let name = format!("original-{}", original.number);
         self.note_kept(name.clone(), self.now(), &span, false);
+        let planned = span.processing.planned.as_ref();
+        if let (Some(planned), Some(closing)) = (planned, self.setup.closing)
+            && planned.interval.end > closing.quiet_from()
+        {
+            self.truth.facts().late_plans.insert(span.id.clone());
+        }
         if span.end.is_some() {
             self.note_kept(name, self.now(), &span, true);
         }

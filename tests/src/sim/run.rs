@@ -171,7 +171,7 @@ impl Run {
             world.log("op", || {
                 "few things go wrong until the month is closed".to_owned()
             });
-            for node in &nodes {
+            for node in nodes {
                 node.revive();
             }
         });

@@ -32,6 +32,8 @@ pub(crate) struct Server {
 pub(crate) enum Failed {
     NotSent,
     Lost,
+    /// The answer was lost; by a planted bug nothing is thought to come of it any more.
+    Over,
     Duplicate,
 }
 
@@ -39,7 +41,7 @@ impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NotSent => "nothing was sent",
-            Self::Lost => "the answer was lost",
+            Self::Lost | Self::Over => "the answer was lost",
             Self::Duplicate => "a unique index refused it",
         })
     }
@@ -51,7 +53,7 @@ impl CommandFailure for Failed {
     fn outcome(&self) -> Outcome {
         match self {
             Self::NotSent => Outcome::Unavailable,
-            Self::Lost => Outcome::Unknown,
+            Self::Lost | Self::Over => Outcome::Unknown,
             Self::Duplicate => Outcome::Refused,
         }
     }

@@ -24,6 +24,9 @@ pub(crate) struct Facts {
     pub(crate) removed: Vec<Span>,
     /// Every start and stop that was kept.
     pub(crate) kept: Vec<KeptEvent>,
+    /// Spans of which an original Sampler had planned an interval that ends too late for the month
+    /// that closes.
+    pub(crate) late_plans: BTreeSet<SpanId>,
     /// Writes that were refused, by what they carry.
     refused: BTreeSet<String>,
     /// Targets of which a start was inserted while another span of the target came between the

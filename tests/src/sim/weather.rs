@@ -17,6 +17,8 @@ pub(crate) enum Weather {
     Out,
     /// Only of Abacus: it refuses what it is given. For the store the same as breezy.
     Refusing,
+    /// Only of the store: many answers are lost, and much is carried out late.
+    Lagging,
 }
 
 /// What becomes of a call of the store.
@@ -79,7 +81,7 @@ impl Weather {
         match self {
             Self::Calm => 0,
             Self::Breezy | Self::Refusing => 5,
-            Self::Stormy => 35,
+            Self::Stormy | Self::Lagging => 35,
             Self::Out => 95,
         }
     }
@@ -95,7 +97,9 @@ impl Weather {
 
     /// The course of a call of the store.
     pub(crate) fn call(self, dice: &mut Dice, slow: i64) -> Course<CallFate> {
-        let fate = if dice.percent(self.faults()) {
+        let fate = if self == Self::Lagging && dice.percent(40) {
+            *dice.pick(&[CallFate::Late, CallFate::Unanswered])
+        } else if dice.percent(self.faults()) {
             *dice.pick(&[
                 CallFate::Unavailable,
                 CallFate::NotDone,
