@@ -100,8 +100,8 @@ fn start(scenario: &Scenario, state: &mut State, event: &StartEvent) -> Answer {
 fn stop(state: &mut State, number: usize, event: &StopEvent) -> Answer {
     let new = NewStop {
         event: event.clone(),
-        // Drawn anew each time; a stop that was kept is never kept again, so one of each is enough.
-        correlation_id: Uuid::from_u128(number as u128 + 1),
+        // Each request draws its own. Only those that are kept differ here, so that states do not.
+        correlation_id: Uuid::from_u64_pair(number as u64 + 1, state.history.kept[number].into()),
     };
     match Arc::make_mut(&mut state.table).stop(&new) {
         Stopped::Ended => Answer::Kept,

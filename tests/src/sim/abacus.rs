@@ -114,13 +114,24 @@ impl World {
     }
 
     /// Whether the store learned too late what the usage is for: of the start, or of the stop that
-    /// its interval leads to. Or an original Sampler has planned an interval that ends too late.
+    /// its interval leads to. Or the start was reported so late that its backlog is too long, or an
+    /// original Sampler has planned an interval that ends too late.
     fn is_known_late(&self, usage: &Usage, closing: Closing) -> bool {
         let facts = self.truth.facts();
         let Some(plan) = facts.plans.get(&usage.dedup_id) else {
             return false;
         };
         let kept = facts.kept.iter().filter(|kept| kept.span == plan.span);
+        let span_start = self.store.with(|table| Some(table.find(&plan.span)?.start));
+        let backlog = kept
+            .clone()
+            .find(|kept| kept.kind == Kind::Start)
+            .map_or(0, |kept| {
+                kept.kept_at.since(span_start.unwrap_or(kept.kept_at))
+            });
+        if backlog > closing.backlog_most {
+            return true;
+        }
         let mut late = kept.filter(|kept| kept.kept_at > closing.quiet_from());
         let end = self.store.with(|table| table.find(&plan.span)?.end);
         let Interval { start, end: until } = plan.interval;

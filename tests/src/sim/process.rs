@@ -205,7 +205,10 @@ impl Node {
                     let _ = timeout(soon, life.is(Stage::Dead)).await;
                     if node.crash(&life) {
                         node.world.pass(down).await;
-                        node.start(renamed);
+                        // Once all is well each has been started, and is told to stop in its time.
+                        if !node.world.is_over() {
+                            node.start(renamed);
+                        }
                     }
                 });
             }

@@ -43,7 +43,20 @@ pub(crate) struct Scale {
     pub(crate) clock_error: i64,
 }
 
+/// So many intervals of one span are delivered in the slack of a month in any case.
+const BACKLOG_MOST: i64 = 60;
+
 impl Scale {
+    /// The length of an interval at the least, ms.
+    fn window(self) -> i64 {
+        match self.unit {
+            Granularity::Minute => MINUTE,
+            Granularity::Hour => HOUR,
+            Granularity::Day => DAY,
+            Granularity::Month => 28 * DAY,
+        }
+    }
+
     /// Of a run in which a month closes: minutes count, so workers look often.
     fn draw_closing(dice: &mut Dice) -> Self {
         let (unit, coarse, length) = match dice.below(10) {
@@ -99,6 +112,9 @@ impl Scale {
 pub(crate) struct Closing {
     /// The first moment of the next month.
     pub(crate) month_end: Timestamp,
+    /// The longest that may lie between a start and its report, so that all its intervals can be
+    /// delivered in the slack, ms.
+    pub(crate) backlog_most: i64,
 }
 
 impl Closing {
@@ -192,7 +208,11 @@ impl Setup {
         let (base, closing) = if closes {
             let month_end = month_end(dice);
             let base = month_end.plus(-dice.between(5 * MINUTE, 13 * MINUTE));
-            (base, Some(Closing { month_end }))
+            let closing = Closing {
+                month_end,
+                backlog_most: BACKLOG_MOST * scale.window(),
+            };
+            (base, Some(closing))
         } else {
             (base(dice, scale), None)
         };
