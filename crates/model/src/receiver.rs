@@ -50,7 +50,7 @@ pub(crate) fn outcome(scenario: &Scenario, state: &State, event: usize) -> Optio
 pub(crate) fn take_to_store(scenario: &Scenario, state: &mut State, request: &Request) {
     let kept = match &scenario.events[request.event] {
         Event::Start(event) if request.admitted => start(scenario, state, event),
-        Event::Stop(event) if request.admitted => stop(state, request.event, event),
+        Event::Stop(event) if request.admitted => stop(state, event),
         Event::Start(event) => old_start(state, event),
         Event::Stop(event) => old_stop(state, event),
     };
@@ -97,11 +97,12 @@ fn start(scenario: &Scenario, state: &mut State, event: &StartEvent) -> Answer {
     }
 }
 
-fn stop(state: &mut State, number: usize, event: &StopEvent) -> Answer {
+fn stop(state: &mut State, event: &StopEvent) -> Answer {
+    // Drawn anew each time: it only matters that no event that was kept has the same one.
+    let drawn: u32 = state.history.kept.iter().map(|times| u32::from(*times)).sum();
     let new = NewStop {
         event: event.clone(),
-        // Drawn anew each time; a stop that was kept is never kept again, so one of each is enough.
-        correlation_id: Uuid::from_u128(number as u128 + 1),
+        correlation_id: Uuid::from_u128(u128::from(drawn) + 1),
     };
     match Arc::make_mut(&mut state.table).stop(&new) {
         Stopped::Ended => Answer::Kept,
