@@ -56,7 +56,7 @@ impl Scale {
             length,
             tick: 10_000,
             slow: 2_000,
-            horizon: 40 * MINUTE,
+            horizon: 27 * MINUTE,
             clock_error: 2 * MINUTE,
         }
     }
@@ -174,7 +174,14 @@ impl Setup {
         } else {
             4 * scale.horizon
         };
-        let future = if tight { 2 * scale.length } else { past };
+        // What ends so far ahead is waited for.
+        let future = if tight {
+            2 * scale.length
+        } else if closes {
+            scale.horizon
+        } else {
+            4 * scale.horizon
+        };
         // A start may be sent again until its timestamp falls out of the slack. To see that it is
         // a repeat the span must be there, whatever the clocks say and however long a request that
         // was let in before was held up.
@@ -182,7 +189,7 @@ impl Setup {
         let shared = !closes && dice.percent(50);
         let (base, closing) = if closes {
             let month_end = month_end(dice);
-            let base = month_end.plus(-dice.between(6 * MINUTE, 20 * MINUTE));
+            let base = month_end.plus(-dice.between(5 * MINUTE, 13 * MINUTE));
             (base, Some(Closing { month_end }))
         } else {
             (base(dice, scale), None)
@@ -218,7 +225,7 @@ impl Setup {
 
     pub(crate) fn heartbeat(&self) -> i64 {
         match self.closing {
-            Some(_) => 5_000,
+            Some(_) => 10_000,
             None => self.scale.horizon / 6,
         }
     }
