@@ -119,7 +119,7 @@ pub fn target(instance: &str) -> Target {
 
 /// Measures of every kind of quantity.
 pub fn measures() -> Measures {
-    let json = r#"[8, 0.5, 9007199254740993, -1e300, "text", [1, [null, true]], {"b": {"a.b": 2.0}, "a": []}]"#;
+    let json = r#"[8, 0.5, 9007199254740992, 9007199254740994, -1e300, "text", [1, [null, true]], {"b": {"a.b": 2.0}, "a": []}]"#;
     let values: Vec<serde_json::Value> = serde_json::from_str(json).expect("valid JSON");
     let measure = |(number, value)| {
         let quantity = Quantity::new(value).expect("a fit quantity");
