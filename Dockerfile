@@ -7,9 +7,9 @@
 #
 # compose.yaml starts them with a MongoDB and a stand-in for Abacus.
 #
-# This file was written on a machine without a container engine: the programs, their flags, ports
-# and settings were checked, the building of images was not. Names and tags of base images are those
-# of their publishers; pin them by digest where builds must be reproducible.
+# Not tried yet with a container engine: what was checked is that the programs run in a folder with
+# just these files, and take these settings. Pin the base image by digest where builds must be
+# reproducible.
 
 # The same as in rust-toolchain.toml.
 ARG RUST=1.95.0
@@ -28,9 +28,18 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
     cargo build --locked --profile cloud --package sampler-receiver --package sampler-worker \
     && install -D --target-directory=/out target/cloud/sampler-receiver target/cloud/sampler-worker
 
-# glibc, libgcc and the certificates of public authorities, and nothing else. Debian 12, as the
-# image that it was built in: the programs need no newer glibc than that one has. Its user is 65532.
-FROM gcr.io/distroless/cc-debian12:nonroot AS runtime
+# What the programs need of the system: the libraries that they are linked with, and the certificates
+# of public authorities.
+FROM build AS system
+RUN mkdir /system \
+    && ldd /out/* | grep --only-matching '/lib[^ ]*' | sort --unique \
+        | xargs cp --dereference --parents --target-directory=/system \
+    && cp --dereference --parents --target-directory=/system /etc/ssl/certs/ca-certificates.crt
+
+# Nothing else is in the images: no shell, no package manager, nobody to log in as.
+FROM scratch AS runtime
+COPY --from=system /system /
+USER 65532:65532
 LABEL org.opencontainers.image.licenses="Apache-2.0"
 COPY LICENSE /
 # SIGTERM, and 10 s until the program is killed: it ends within 8 s.

@@ -79,6 +79,15 @@ impl StandInAbacus {
     pub async fn start(options: Options) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", options.port)).await;
         let listener = listener.with_context(|| format!("listening on port {}", options.port))?;
+        Self::start_on(listener, options)
+    }
+
+    /// Starts serving on a listener that is there.
+    ///
+    /// # Errors
+    ///
+    /// When the listener has no address.
+    pub fn start_on(listener: TcpListener, options: Options) -> Result<Self> {
         let address = listener.local_addr().context("the address")?;
         let clock = Arc::clone(&options.clock);
         let state = Mutex::new(State::new(options));
