@@ -169,7 +169,7 @@ fn call(
     match changed {
         Changed::Made => {
             hands.made(change);
-            note_plan(state, hands.span());
+            note_plan(state, &hands.span().id);
         }
         Changed::Lost => hands.lost(),
     }
@@ -210,8 +210,12 @@ fn reread(scenario: &Scenario, state: &mut State, mut driver: Arc<Driver>) -> Wo
     decide(scenario, state, driver)
 }
 
-/// Writes down what is planned.
-fn note_plan(state: &mut State, span: &Span) {
+/// Writes down what is planned, as it is kept: a broken store may know of an end that the worker did
+/// not.
+fn note_plan(state: &mut State, id: &SpanId) {
+    let Some(span) = state.table.find(id) else {
+        return;
+    };
     let Some(planned) = &span.processing.planned else {
         return;
     };

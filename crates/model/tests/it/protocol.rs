@@ -27,5 +27,5 @@ fn events_in_any_order() {
 
 #[test]
 fn a_late_stop_while_abacus_fails() {
-    assert_holds(Scenario::outage(), 250_000);
+    assert_holds(Scenario::outage(), 220_000);
 }
