@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 /// The folder of the workspace's `Cargo.toml`.
 pub fn workspace_dir() -> PathBuf {
     let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
-    // The crate lies two levels below it.
+    // The crate lies two levels below it (`tests/kit`).
     crate_dir
         .ancestors()
         .nth(2)
