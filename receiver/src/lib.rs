@@ -1,10 +1,9 @@
 //! The receiver: takes start and stop events from resource providers and keeps them as spans
 //! (sections 3, 6.1 and 6.2 of the paper). It is stateless; any number of instances share a store.
 //!
-//! A request goes through these, in this order: the door of `sampler_service::security` (who is
-//! it?), [`admission`] (is there room?), [`body`] (is it of a fit size?), [`json`] (is it JSON?),
-//! [`event`] (are the fields what they should be?), the slack, the store. What it is answered is
-//! decided in [`controllers`].
+//! A request passes these, in this order: `sampler_service::security` (its token), [`admission`]
+//! (whether the receiver can take it now), [`body`] (its size), [`json`] (its syntax), [`event`] (its
+//! fields), the slack (its timestamp), the store. [`controllers`] decide the answer.
 
 pub mod admission;
 mod announce;
@@ -25,7 +24,7 @@ use axum::routing::post;
 use sampler_abacus::Provisioning;
 use sampler_domain::{Policy, Slack};
 use sampler_service::environment::{Clock, Random};
-use sampler_service::security::Door;
+use sampler_service::security::Authenticator;
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_store::Events;
 
@@ -98,9 +97,8 @@ impl Receiver {
         self.prepared.load(Ordering::Acquire)
     }
 
-    /// The routes of the API, behind `door`: whoever is to be kept out is kept out there, before a
-    /// body is read.
-    pub fn routes(self: Arc<Self>, door: Door) -> Router {
+    /// The routes of the API. `authenticator` checks the token of a request before its body is read.
+    pub fn routes(self: Arc<Self>, authenticator: Authenticator) -> Router {
         // An original takes a slash behind each, too, so clients may send one. These are addresses
         // of their own: no path is rewritten, so what a router in front decided by it holds.
         let routes = Router::new()
@@ -111,7 +109,10 @@ impl Receiver {
             .route("/v1/mappings", post(controllers::map))
             .route("/v1/mappings/", post(controllers::map));
         let receiver = self;
-        Door::guard(routes).with_state(Api { receiver, door })
+        Authenticator::protect(routes).with_state(Api {
+            receiver,
+            authenticator,
+        })
     }
 }
 
@@ -119,7 +120,7 @@ impl Receiver {
 #[derive(Clone)]
 struct Api {
     receiver: Arc<Receiver>,
-    door: Door,
+    authenticator: Authenticator,
 }
 
 impl FromRef<Api> for Arc<Receiver> {
@@ -128,8 +129,8 @@ impl FromRef<Api> for Arc<Receiver> {
     }
 }
 
-impl FromRef<Api> for Door {
+impl FromRef<Api> for Authenticator {
     fn from_ref(api: &Api) -> Self {
-        api.door.clone()
+        api.authenticator.clone()
     }
 }

@@ -11,7 +11,7 @@ use sampler_receiver::{Options, Receiver};
 use sampler_service::environment::{Clock, SystemClock, SystemRandom};
 use sampler_service::health::{Health, Progress};
 use sampler_service::http::{Port, bind, serve};
-use sampler_service::lifecycle::{Stop, run_until_stopped};
+use sampler_service::lifecycle::{Shutdown, run_until_stopped};
 use sampler_service::metrics::Metrics;
 use sampler_service::platform::Identity;
 use sampler_service::settings::load_from_process;
@@ -33,11 +33,11 @@ fn main() -> ExitCode {
     }
     identity.announce(PROGRAM.name, PROGRAM.version);
     settings.database.announce();
-    run_until_stopped(|stop| run(settings, stop)).into()
+    run_until_stopped(|shutdown| run(settings, shutdown)).into()
 }
 
 /// Sets everything up, then serves until told to stop, while the database is looked after.
-async fn run(settings: Settings, stop: Stop) -> anyhow::Result<()> {
+async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let database = settings.database.options(PROGRAM.name);
     let unknown_for = database.unknown_for();
@@ -55,8 +55,8 @@ async fn run(settings: Settings, stop: Stop) -> anyhow::Result<()> {
             unknown_for,
         },
     );
-    let door = settings.security.door(clock)?;
-    let mut health = Health::new(stop.clone());
+    let authenticator = settings.security.authenticator(clock)?;
+    let mut health = Health::new(shutdown.clone());
     if let Some(check) = settings.security.health_check()? {
         health.require_credentials(check);
     }
@@ -64,7 +64,7 @@ async fn run(settings: Settings, stop: Stop) -> anyhow::Result<()> {
     let reachable = health.progress("database", settings.health.threshold);
     let asked = Arc::clone(&receiver);
     health.check("indexes", move || std::future::ready(asked.is_prepared()));
-    let guarded = door.clone();
+    let guarded = authenticator.clone();
     health.check("token keys", move || std::future::ready(guarded.is_ready()));
     // Health is told from the beginning; a large collection takes its time to be indexed.
     let port = Port {
@@ -72,27 +72,34 @@ async fn run(settings: Settings, stop: Stop) -> anyhow::Result<()> {
         tls: settings.tls,
     };
     let router = Arc::clone(&receiver)
-        .routes(door.clone())
+        .routes(authenticator.clone())
         .merge(health.routes())
         .merge(metrics.routes());
-    let serving = serve(port, router, &stop);
+    let serving = serve(port, router, &shutdown);
     let preparing = async {
-        match store.migrate_when_possible(stop.soft().cancelled()).await {
+        match store
+            .migrate_when_possible(shutdown.soft().cancelled())
+            .await
+        {
             Ok(true) => look_for_uuids(&store).await,
             Ok(false) => return Ok(()),
             Err(error) => {
-                stop.begin();
+                shutdown.begin();
                 return Err(error).context("preparing the database");
             }
         }
-        if receiver.prepare(stop.soft().cancelled()).await {
-            let announcing = stop.soft().run_until_cancelled(receiver.stay_announced());
-            let watching = watch(&store, &reachable, settings.health.threshold, &stop);
+        if receiver.prepare(shutdown.soft().cancelled()).await {
+            let announcing = shutdown
+                .soft()
+                .run_until_cancelled(receiver.stay_announced());
+            let watching = watch(&store, &reachable, settings.health.threshold, &shutdown);
             tokio::join!(announcing, watching);
         }
         Ok(())
     };
-    let refreshing = stop.soft().run_until_cancelled(door.keep_fresh());
+    let refreshing = shutdown
+        .soft()
+        .run_until_cancelled(authenticator.keep_fresh());
     let (served, prepared, _) = tokio::join!(serving, preparing, refreshing);
     served.context("serving HTTP").and(prepared)
 }
@@ -100,8 +107,8 @@ async fn run(settings: Settings, stop: Stop) -> anyhow::Result<()> {
 /// Asks the database again and again whether it is there. A short absence is told to the clients
 /// that meet it; only one as long as the threshold makes the instance unhealthy, so that an
 /// election does not take all instances away at once.
-async fn watch(store: &MongoStore, reachable: &Progress, threshold: Duration, stop: &Stop) {
-    while !stop.is_stopping() {
+async fn watch(store: &MongoStore, reachable: &Progress, threshold: Duration, shutdown: &Shutdown) {
+    while !shutdown.is_stopping() {
         match store.ping().await {
             Ok(()) => {
                 reachable.beat();
@@ -113,7 +120,7 @@ async fn watch(store: &MongoStore, reachable: &Progress, threshold: Duration, st
             }
         }
         let pause = tokio::time::sleep((threshold / 10).min(Duration::from_secs(5)));
-        stop.soft().run_until_cancelled(pause).await;
+        shutdown.soft().run_until_cancelled(pause).await;
     }
 }
 

@@ -9,7 +9,7 @@ use sampler_abacus::{AbacusOptions, HttpCollector};
 use sampler_service::environment::{Clock, Random, SystemClock, SystemRandom};
 use sampler_service::health::Health;
 use sampler_service::http::{bind, serve};
-use sampler_service::lifecycle::{Stop, run_until_stopped};
+use sampler_service::lifecycle::{Shutdown, run_until_stopped};
 use sampler_service::metrics::Metrics;
 use sampler_service::platform::Identity;
 use sampler_service::settings::load_from_process;
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     }
     identity.announce(PROGRAM.name, PROGRAM.version);
     settings.database.announce();
-    run_until_stopped(|stop| run(settings, stop)).into()
+    run_until_stopped(|shutdown| run(settings, shutdown)).into()
 }
 
 /// What this worker does.
@@ -52,10 +52,10 @@ enum Work {
 }
 
 /// Sets everything up, then serves and works side by side until told to stop.
-async fn run(settings: Settings, stop: Stop) -> anyhow::Result<()> {
+async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let store = Arc::new(MongoStore::connect(settings.database.options(PROGRAM.name)).await?);
-    let mut health = Health::new(stop.clone());
+    let mut health = Health::new(shutdown.clone());
     if let Some(check) = settings.security.health_check()? {
         health.require_credentials(check);
     }
@@ -63,7 +63,7 @@ async fn run(settings: Settings, stop: Stop) -> anyhow::Result<()> {
     let work = if settings.shadow.enabled {
         Work::Look(shadow(&settings, &store, clock, &mut health))
     } else {
-        let worker = sampling(&settings, &store, clock, &mut health, &stop)?;
+        let worker = sampling(&settings, &store, clock, &mut health, &shutdown)?;
         tell_of_clocks(&worker.time(), &mut health, &mut metrics);
         Work::Sample(worker)
     };
@@ -74,22 +74,24 @@ async fn run(settings: Settings, stop: Stop) -> anyhow::Result<()> {
     });
     // Health is told from the beginning; a large collection takes its time to be indexed.
     let listener = bind(&settings.http).await?;
-    let serving = serve(listener, health.routes().merge(metrics.routes()), &stop);
+    let serving = serve(listener, health.routes().merge(metrics.routes()), &shutdown);
     let working = async {
-        let ended = carry_out(work, &store, &stop).await;
-        stop.begin();
+        let ended = carry_out(work, &store, &shutdown).await;
+        shutdown.begin();
         ended
     };
     let (served, worked) = tokio::join!(serving, working);
     served.context("serving HTTP").and(worked)
 }
 
-async fn carry_out(work: Work, store: &MongoStore, stop: &Stop) -> anyhow::Result<()> {
+async fn carry_out(work: Work, store: &MongoStore, shutdown: &Shutdown) -> anyhow::Result<()> {
     match work {
         // Not even the indexes are made: the database stays as the original has it.
-        Work::Look(shadow) => shadow.run(stop.soft()).await,
+        Work::Look(shadow) => shadow.run(shutdown.soft()).await,
         Work::Sample(worker) => {
-            let prepared = store.migrate_when_possible(stop.soft().cancelled()).await;
+            let prepared = store
+                .migrate_when_possible(shutdown.soft().cancelled())
+                .await;
             if prepared.context("preparing the database")? {
                 worker.run().await;
             }
@@ -103,7 +105,7 @@ fn sampling(
     store: &Arc<MongoStore>,
     clock: Arc<dyn Clock>,
     health: &mut Health,
-    stop: &Stop,
+    shutdown: &Shutdown,
 ) -> anyhow::Result<Arc<Worker>> {
     let random: Arc<dyn Random> = Arc::new(SystemRandom);
     let options = Options {
@@ -132,7 +134,7 @@ fn sampling(
         clock,
         random,
     };
-    Ok(Worker::new(parts, options, stop.soft().clone()))
+    Ok(Worker::new(parts, options, shutdown.soft().clone()))
 }
 
 /// Says how the clock of this machine stands to Abacus's. A worker that corrects its clock samples

@@ -31,7 +31,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use crate::lifecycle::Stop;
+use crate::lifecycle::Shutdown;
 use crate::problem::{Problem, kinds};
 use crate::security::credentials;
 
@@ -41,10 +41,10 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 /// All probes of a program. Clones are the same, as of the moment of cloning.
 #[derive(Clone)]
 pub struct Health {
-    stop: Stop,
+    shutdown: Shutdown,
     probes: Vec<(&'static str, Probe)>,
     warnings: Vec<(&'static str, Warning)>,
-    door: Option<Arc<BasicCheck>>,
+    basic: Option<Arc<BasicCheck>>,
 }
 
 /// Says whether there is something to look after.
@@ -59,18 +59,18 @@ enum Probe {
 
 impl Health {
     /// A program that is well as long as nothing else is said.
-    pub fn new(stop: Stop) -> Self {
+    pub fn new(shutdown: Shutdown) -> Self {
         Self {
-            stop,
+            shutdown,
             probes: Vec::new(),
             warnings: Vec::new(),
-            door: None,
+            basic: None,
         }
     }
 
     /// From now on `GET /healthcheck` is only for those who show credentials that pass `check`.
     pub fn require_credentials(&mut self, check: BasicCheck) {
-        self.door = Some(Arc::new(check));
+        self.basic = Some(Arc::new(check));
     }
 
     /// Adds a probe that is well for `threshold` after each beat of what is returned, and after
@@ -191,8 +191,8 @@ impl Check {
 }
 
 async fn healthcheck(State(health): State<Health>, headers: HeaderMap) -> Response {
-    if let Some(door) = &health.door
-        && let Err(problem) = credentials(&headers, door).await
+    if let Some(basic) = &health.basic
+        && let Err(problem) = credentials(&headers, basic).await
     {
         return problem.into_response();
     }
@@ -215,7 +215,7 @@ async fn live() -> Response {
 }
 
 async fn ready(State(health): State<Health>) -> Response {
-    if health.stop.is_stopping() {
+    if health.shutdown.is_stopping() {
         let detail = "The program was asked to stop and takes in nothing new.";
         return Problem::new(&kinds::SHUTTING_DOWN, detail).into_response();
     }
@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     fn healthy() -> Health {
-        Health::new(Stop::new())
+        Health::new(Shutdown::new())
     }
 
     async fn ask(health: &Health, path: &str) -> (u16, Value) {
@@ -367,7 +367,7 @@ mod tests {
     #[tokio::test]
     async fn who_was_asked_to_stop_is_not_ready_but_well() {
         let health = healthy();
-        health.stop.begin();
+        health.shutdown.begin();
         let (status, problem) = ask(&health, "/healthz/ready").await;
         assert_eq!(status, 503);
         assert_eq!(problem["type"], "urn:sampler:problem:shutting-down");

@@ -28,20 +28,20 @@ pub const STOP_BUDGET: Duration = Duration::from_secs(8);
 /// How much of [`STOP_BUDGET`] there is to finish what was taken in.
 pub const DRAIN_BUDGET: Duration = Duration::from_secs(7);
 
-/// For those who are told to let go. The rest of the budget is for getting out of the door, on a
+/// For tasks that are told to let go. The rest of the budget is for ending the program itself, on a
 /// machine that is busy with other things.
 const LETTING_GO: Duration = Duration::from_millis(300);
 
 /// A request to stop, and all that has to hear of it. Clones are the same.
 #[derive(Clone, Debug, Default)]
-pub struct Stop {
+pub struct Shutdown {
     soft: CancellationToken,
     hard: CancellationToken,
     tasks: TaskTracker,
     names: Arc<Mutex<BTreeMap<&'static str, usize>>>,
 }
 
-impl Stop {
+impl Shutdown {
     /// Nobody has asked to stop yet.
     pub fn new() -> Self {
         Self::default()
@@ -163,13 +163,13 @@ impl From<End> for ExitCode {
 
 /// Runs a whole program: a runtime with all its threads, the signals, and `body`, which shall
 /// return once the soft token is cancelled and it has finished. Returns when all tasks that were
-/// spawned on [`Stop`] have ended, or the budget has run out, or a second signal has come; the
+/// spawned on [`Shutdown`] have ended, or the budget has run out, or a second signal has come; the
 /// program shall then end with the code of what is returned.
 ///
 /// An error of `body` is logged here, the other tasks are asked to stop, and the code is 1.
 pub fn run_until_stopped<F, B>(body: B) -> End
 where
-    B: FnOnce(Stop) -> F,
+    B: FnOnce(Shutdown) -> F,
     F: Future<Output = anyhow::Result<()>> + Send + 'static,
 {
     let runtime = match Builder::new_multi_thread().enable_all().build() {
@@ -180,9 +180,9 @@ where
         }
     };
     let end = runtime.block_on(async {
-        let stop = Stop::new();
+        let shutdown = Shutdown::new();
         match signals() {
-            Ok(signals) => drive(body(stop.clone()), signals, &stop).await,
+            Ok(signals) => drive(body(shutdown.clone()), signals, &shutdown).await,
             Err(error) => {
                 tracing::error!(error = format!("{error:#}"), "could not listen for signals");
                 End::Failed
@@ -214,19 +214,19 @@ fn signals() -> anyhow::Result<mpsc::Receiver<Signal>> {
 }
 
 /// The same with signals from anywhere, for tests.
-async fn drive<F>(body: F, mut signals: mpsc::Receiver<Signal>, stop: &Stop) -> End
+async fn drive<F>(body: F, mut signals: mpsc::Receiver<Signal>, shutdown: &Shutdown) -> End
 where
     F: Future<Output = anyhow::Result<()>> + Send + 'static,
 {
-    let mut body = Body::new(stop.spawn("program", body));
+    let mut body = Body::new(shutdown.spawn("program", body));
     tokio::select! {
         () = body.finished() => {}
-        () = stop.soft.cancelled() => tracing::info!("stopping"),
+        () = shutdown.soft.cancelled() => tracing::info!("stopping"),
         signal = next(&mut signals) => tracing::info!(signal = ?signal, "stopping"),
     }
-    stop.begin();
+    shutdown.begin();
     tokio::select! {
-        end = drain(&mut body, stop) => end,
+        end = drain(&mut body, shutdown) => end,
         signal = next(&mut signals) => {
             tracing::warn!(signal = ?signal, "a second signal: ending at once");
             End::Forced(signal)
@@ -235,21 +235,21 @@ where
 }
 
 /// Finishes within the budget, or lets go.
-async fn drain(body: &mut Body, stop: &Stop) -> End {
+async fn drain(body: &mut Body, shutdown: &Shutdown) -> End {
     {
         let finish = async {
             body.finished().await;
-            stop.drained().await;
+            shutdown.drained().await;
         };
         tokio::pin!(finish);
         if timeout(DRAIN_BUDGET, &mut finish).await.is_err() {
-            let left = stop.running();
+            let left = shutdown.running();
             let left: Vec<_> = left
                 .iter()
                 .map(|(name, count)| format!("{count} {name}"))
                 .collect();
             tracing::warn!(left = left.join(", "), "the time to stop is over");
-            stop.hard.cancel();
+            shutdown.hard.cancel();
             let _ = timeout(LETTING_GO, finish).await;
         }
     }
@@ -308,67 +308,69 @@ mod tests {
     use super::*;
 
     /// Drives `body`, with a sender for signals.
-    fn driven<F>(body: impl FnOnce(Stop) -> F) -> (mpsc::Sender<Signal>, Stop, JoinHandle<End>)
+    fn driven<F>(
+        body: impl FnOnce(Shutdown) -> F,
+    ) -> (mpsc::Sender<Signal>, Shutdown, JoinHandle<End>)
     where
         F: Future<Output = anyhow::Result<()>> + Send + 'static,
     {
         let (sender, signals) = mpsc::channel(2);
-        let stop = Stop::new();
-        let (body, of_program) = (body(stop.clone()), stop.clone());
+        let shutdown = Shutdown::new();
+        let (body, of_program) = (body(shutdown.clone()), shutdown.clone());
         let end = tokio::spawn(async move { drive(body, signals, &of_program).await });
-        (sender, stop, end)
+        (sender, shutdown, end)
     }
 
-    async fn until_stopped(stop: Stop) -> anyhow::Result<()> {
-        stop.soft().cancelled().await;
+    async fn until_stopped(shutdown: Shutdown) -> anyhow::Result<()> {
+        shutdown.soft().cancelled().await;
         Ok(())
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_first_signal_asks_and_what_was_taken_in_is_finished() {
-        let (signals, stop, end) = driven(until_stopped);
+        let (signals, shutdown, end) = driven(until_stopped);
         let (finished, seen) = oneshot::channel();
-        stop.spawn("slow task", async move {
+        shutdown.spawn("slow task", async move {
             sleep(Duration::from_secs(6)).await;
             finished.send(()).unwrap();
         });
-        assert!(!stop.is_stopping());
+        assert!(!shutdown.is_stopping());
         signals.send(Signal::Terminate).await.unwrap();
         assert_eq!(end.await.unwrap(), End::Orderly);
-        assert!(stop.is_stopping());
-        assert!(!stop.hard().is_cancelled());
+        assert!(shutdown.is_stopping());
+        assert!(!shutdown.hard().is_cancelled());
         seen.await.expect("the task was finished");
-        assert!(stop.running().is_empty());
+        assert!(shutdown.running().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_left_after_the_budget_is_let_go_and_the_end_is_orderly() {
-        let (signals, stop, end) = driven(until_stopped);
-        stop.spawn("stuck task", std::future::pending::<()>());
+        let (signals, shutdown, end) = driven(until_stopped);
+        shutdown.spawn("stuck task", std::future::pending::<()>());
         let before = Instant::now();
         signals.send(Signal::Terminate).await.unwrap();
         assert_eq!(end.await.unwrap(), End::Orderly);
-        assert!(stop.hard().is_cancelled());
+        assert!(shutdown.hard().is_cancelled());
         let took = before.elapsed();
         assert!(took >= DRAIN_BUDGET && took < STOP_BUDGET, "{took:?}");
-        assert_eq!(stop.running(), BTreeMap::from([("stuck task", 1)]));
+        assert_eq!(shutdown.running(), BTreeMap::from([("stuck task", 1)]));
     }
 
     #[tokio::test(start_paused = true)]
     async fn those_who_heed_the_hard_token_end_before_the_program_does() {
-        let (signals, stop, end) = driven(until_stopped);
-        let hard = stop.hard().clone();
-        stop.spawn("obedient task", async move { hard.cancelled().await });
+        let (signals, shutdown, end) = driven(until_stopped);
+        let hard = shutdown.hard().clone();
+        shutdown.spawn("obedient task", async move { hard.cancelled().await });
         signals.send(Signal::Interrupt).await.unwrap();
         assert_eq!(end.await.unwrap(), End::Orderly);
-        assert!(stop.running().is_empty());
+        assert!(shutdown.running().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_second_signal_ends_at_once() {
         for (signal, code) in [(Signal::Interrupt, 130), (Signal::Terminate, 143)] {
-            let (signals, stop, end) = driven(until_stopped);
-            stop.spawn("stuck task", std::future::pending::<()>());
+            let (signals, shutdown, end) = driven(until_stopped);
+            shutdown.spawn("stuck task", std::future::pending::<()>());
             let before = Instant::now();
             signals.send(Signal::Terminate).await.unwrap();
             signals.send(signal).await.unwrap();
@@ -380,12 +382,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_failure_stops_the_rest_and_is_told() {
-        let (_signals, stop, end) = driven(|_| async { anyhow::bail!("no port") });
-        let soft = stop.soft().clone();
-        stop.spawn("other task", async move { soft.cancelled().await });
+        let (_signals, shutdown, end) = driven(|_| async { anyhow::bail!("no port") });
+        let soft = shutdown.soft().clone();
+        shutdown.spawn("other task", async move { soft.cancelled().await });
         let end = end.await.unwrap();
         assert_eq!((end, end.code()), (End::Failed, 1));
-        assert!(stop.running().is_empty());
+        assert!(shutdown.running().is_empty());
     }
 
     #[tokio::test(start_paused = true)]
@@ -396,10 +398,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_program_can_ask_itself_and_has_the_same_budget() {
-        let (_signals, stop, end) = driven(|_| std::future::pending());
-        stop.begin();
+        let (_signals, shutdown, end) = driven(|_| std::future::pending());
+        shutdown.begin();
         assert_eq!(end.await.unwrap(), End::Orderly);
-        assert_eq!(stop.running(), BTreeMap::from([("program", 1)]));
+        assert_eq!(shutdown.running(), BTreeMap::from([("program", 1)]));
     }
 
     #[tokio::test(start_paused = true)]
@@ -411,14 +413,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_name_goes_from_the_list_however_its_task_ends() {
-        let stop = Stop::new();
+        let shutdown = Shutdown::new();
         let (panicking, aborted) = (
-            stop.spawn("task", async { panic!("on purpose") }),
-            stop.spawn("task", std::future::pending::<()>()),
+            shutdown.spawn("task", async { panic!("on purpose") }),
+            shutdown.spawn("task", std::future::pending::<()>()),
         );
-        assert_eq!(stop.running(), BTreeMap::from([("task", 2)]));
+        assert_eq!(shutdown.running(), BTreeMap::from([("task", 2)]));
         aborted.abort();
         let _ = (panicking.await, aborted.await);
-        assert!(stop.running().is_empty());
+        assert!(shutdown.running().is_empty());
     }
 }

@@ -64,13 +64,13 @@ impl Metrics {
 
     /// The route that tells them.
     pub fn routes(self) -> Router {
-        let door = match self.readers {
+        let basic = match self.readers {
             Readers::Anybody => None,
             Readers::Checked(check) => Some(check),
             Readers::Nobody => return Router::new(),
         };
         let registry = Arc::new(self.registry);
-        let told = Told { registry, door };
+        let told = Told { registry, basic };
         Router::new()
             .route("/metrics", get(metrics))
             .with_state(told)
@@ -87,12 +87,12 @@ impl fmt::Debug for Metrics {
 #[derive(Clone)]
 struct Told {
     registry: Arc<Registry>,
-    door: Option<Arc<BasicCheck>>,
+    basic: Option<Arc<BasicCheck>>,
 }
 
 async fn metrics(State(told): State<Told>, headers: HeaderMap) -> Response {
-    if let Some(door) = &told.door
-        && let Err(problem) = credentials(&headers, door).await
+    if let Some(basic) = &told.basic
+        && let Err(problem) = credentials(&headers, basic).await
     {
         return problem.into_response();
     }

@@ -9,7 +9,7 @@ use sampler_testkit::now_millis;
 use sampler_testkit::uaa::{Discovery, Offer, SigningKey, StandInUaa};
 use serde_json::{Value, json};
 
-use crate::knock::{
+use crate::auth_fixture::{
     Answer, WRITE, ask, ask_with, claims, configured, fetched, router, start, token,
 };
 

@@ -12,9 +12,9 @@ use tokio::runtime::{Builder, Runtime};
 use crate::answer::Answer;
 use crate::bodies::gzip;
 use crate::event;
-use crate::given;
-use crate::near::{Json, near};
+use crate::fuzz_schema::{Json, near};
 use crate::provisioning::StandIn;
+use crate::valid_bodies;
 use crate::world::{ALL, HOUR, MAPPINGS, NOW, START, STOP, World, request};
 
 fn runtime() -> Runtime {
@@ -34,7 +34,7 @@ fn assert_refused(answer: &Answer) {
 
 /// An event as it must be kept, from what was sent.
 fn kept_as(given: &Value) -> Value {
-    let event = given::as_kept(given);
+    let event = valid_bodies::as_kept(given);
     let timestamp = &event["timestamp"];
     #[expect(
         clippy::cast_possible_truncation,
@@ -146,7 +146,7 @@ proptest! {
 
     #[test]
     fn any_usage_is_kept_as_it_was_given_and_known_when_it_comes_again(
-        (start, stop) in given::usage(),
+        (start, stop) in valid_bodies::usage(),
         packed in any::<bool>(),
         spread in any::<bool>(),
     ) {
@@ -157,11 +157,11 @@ proptest! {
         };
         run(async {
             let world = World::new();
-            let (kept, ended) = (given::as_kept(&start), given::as_kept(&stop));
+            let (kept, ended) = (valid_bodies::as_kept(&start), valid_bodies::as_kept(&stop));
             for (path, event, again) in [(START, &start, "open-span"), (STOP, &stop, "no-open-span")] {
                 world.send(sent(path, text(event), packed)).await.is_created();
                 let answer = world.send(sent(path, text(event), !packed)).await;
-                if given::as_kept(event).get("id").is_some() {
+                if valid_bodies::as_kept(event).get("id").is_some() {
                     answer.is_replayed();
                 } else {
                     answer.problem(if path == START { 409 } else { 422 }, again);
@@ -252,7 +252,7 @@ fn any_mapping_is_passed_on_as_it_was_given() {
     let runtime = runtime();
     let (stand_in, options) = runtime.block_on(StandIn::start(&[]));
     let world = World::mapping_to(&options);
-    proptest!(|(mapping in given::mapping())| {
+    proptest!(|(mapping in valid_bodies::mapping())| {
         let json = Json::from(&mapping);
         let status = runtime.block_on(send_mapping(&world, &stand_in, &json));
         assert_eq!(status, 201);

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use sampler_service::http::serve;
-use sampler_service::lifecycle::Stop;
-use sampler_service::security::Door;
+use sampler_service::lifecycle::Shutdown;
+use sampler_service::security::Authenticator;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
@@ -18,8 +18,11 @@ use crate::world::{NOW, World};
 async fn exchange(world: &World, requests: &[&[u8]]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let (stop, router) = (Stop::new(), world.receiver.clone().routes(Door::open()));
-    let of_server = stop.clone();
+    let (shutdown, router) = (
+        Shutdown::new(),
+        world.receiver.clone().routes(Authenticator::none()),
+    );
+    let of_server = shutdown.clone();
     let server = tokio::spawn(async move { serve(listener, router, &of_server).await });
     let mut client = TcpStream::connect(address).await.unwrap();
     let mut answer = Vec::new();
@@ -35,7 +38,7 @@ async fn exchange(world: &World, requests: &[&[u8]]) -> String {
     let _ = timeout(Duration::from_secs(20), exchanging)
         .await
         .unwrap_or_else(|_| panic!("kept open: {requests:?}"));
-    stop.begin();
+    shutdown.begin();
     server.await.unwrap().unwrap();
     String::from_utf8(answer).unwrap()
 }

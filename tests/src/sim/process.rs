@@ -12,7 +12,7 @@ use sampler_domain::Timestamp;
 use sampler_receiver::Receiver;
 use sampler_service::environment::{Clock, Random};
 use sampler_service::http::with_fallbacks;
-use sampler_service::security::Door;
+use sampler_service::security::Authenticator;
 use sampler_worker::{NoBeat, Parts, Worker};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::timeout;
@@ -145,7 +145,7 @@ impl Node {
                 let options = self.world.setup.receiver(options);
                 let receiver = Receiver::new(link, None, clock, random, options);
                 receiver.set_prepared();
-                let router = with_fallbacks(receiver.routes(Door::open()));
+                let router = with_fallbacks(receiver.routes(Authenticator::none()));
                 Program::Receiver {
                     router,
                     requests: Vec::new(),

@@ -1,7 +1,7 @@
 //! Serving HTTP/1.1, with a limit on everything.
 
+mod header_timer;
 mod heads;
-mod patience;
 mod router;
 mod tls;
 mod trace;
@@ -30,9 +30,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::server::TlsStream;
 
-use crate::lifecycle::Stop;
+use crate::lifecycle::Shutdown;
 use crate::settings::HttpSettings;
-use patience::Patience;
+use header_timer::HeaderTimer;
 
 pub use router::{answer, with_fallbacks};
 pub(crate) use router::{method_not_allowed, not_found};
@@ -108,8 +108,8 @@ pub async fn bind(settings: &HttpSettings) -> anyhow::Result<TcpListener> {
 ///
 /// # Errors
 /// Where the listener has no address.
-pub async fn serve(port: impl Into<Port>, router: Router, stop: &Stop) -> io::Result<()> {
-    serve_with(port, router, stop, Limits::default()).await
+pub async fn serve(port: impl Into<Port>, router: Router, shutdown: &Shutdown) -> io::Result<()> {
+    serve_with(port, router, shutdown, Limits::default()).await
 }
 
 /// [`serve`] with other limits.
@@ -119,7 +119,7 @@ pub async fn serve(port: impl Into<Port>, router: Router, stop: &Stop) -> io::Re
 pub async fn serve_with(
     port: impl Into<Port>,
     router: Router,
-    stop: &Stop,
+    shutdown: &Shutdown,
     limits: Limits,
 ) -> io::Result<()> {
     let Port { listener, tls } = port.into();
@@ -127,14 +127,15 @@ pub async fn serve_with(
     tracing::info!(address = %address, tls = tls.is_some(), "listening");
     let server = Server {
         router: with_fallbacks(router),
-        stop: stop.clone(),
+        shutdown: shutdown.clone(),
         limits,
         room: Arc::new(Semaphore::new(limits.connections)),
         tls,
     };
     let refreshing = server.tls.as_ref().map(Tls::keep_fresh);
     let refreshing = OptionFuture::from(refreshing);
-    stop.soft()
+    shutdown
+        .soft()
         .run_until_cancelled(join(server.accept(&listener), refreshing))
         .await;
     server.accept_waiting(&listener);
@@ -144,7 +145,7 @@ pub async fn serve_with(
 /// What is needed to serve a connection.
 struct Server {
     router: Router,
-    stop: Stop,
+    shutdown: Shutdown,
     limits: Limits,
     room: Arc<Semaphore>,
     tls: Option<Tls>,
@@ -184,17 +185,17 @@ impl Server {
     }
 
     fn start(&self, stream: TcpStream, permit: OwnedSemaphorePermit) {
-        let (router, stop, limits) = (self.router.clone(), self.stop.clone(), self.limits);
+        let (router, shutdown, limits) = (self.router.clone(), self.shutdown.clone(), self.limits);
         let tls = self.tls.clone();
-        self.stop.spawn("http connection", async move {
+        self.shutdown.spawn("http connection", async move {
             let _permit = permit;
             // Answers are small and complete; waiting to fill a packet would only delay them.
             let _ = stream.set_nodelay(true);
             let Some(tls) = tls else {
-                return serve_connection(stream, router, &stop, limits).await;
+                return serve_connection(stream, router, &shutdown, limits).await;
             };
-            if let Some(stream) = shake_hands(stream, &tls, &stop, limits.header_read).await {
-                serve_connection(stream, router, &stop, limits).await;
+            if let Some(stream) = shake_hands(stream, &tls, &shutdown, limits.header_read).await {
+                serve_connection(stream, router, &shutdown, limits).await;
             }
         });
     }
@@ -213,26 +214,26 @@ fn is_of_the_client(error: &io::Error) -> bool {
 async fn shake_hands(
     stream: TcpStream,
     tls: &Tls,
-    stop: &Stop,
+    shutdown: &Shutdown,
     limit: Duration,
 ) -> Option<TlsStream<TcpStream>> {
     let mut shaking = pin!(timeout(limit, tls.acceptor().accept(stream)));
     tokio::select! {
         shaken = &mut shaking => return shaken.ok()?.ok(),
-        () = stop.soft().cancelled() => {}
+        () = shutdown.soft().cancelled() => {}
     }
     timeout(LAST_REQUEST, shaking).await.ok()?.ok()?.ok()
 }
 
 /// Serves one connection to its end. Its errors are the client's: it went away, was too slow, or
 /// does not speak HTTP.
-async fn serve_connection<S>(stream: S, router: Router, stop: &Stop, limits: Limits)
+async fn serve_connection<S>(stream: S, router: Router, shutdown: &Shutdown, limits: Limits)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let patience = Patience::new(limits.header_read, limits.idle);
-    let stream = TokioIo::new(patience.watch(stream));
-    let seen = patience.clone();
+    let timer = HeaderTimer::new(limits.header_read, limits.idle);
+    let stream = TokioIo::new(timer.watch(stream));
+    let seen = timer.clone();
     let service = service_fn(move |request: Request<Incoming>| {
         let clear = !seen.is_ambiguous() && has_usual_coding(request.headers());
         let answering = clear.then(|| answer(router.clone(), request));
@@ -243,7 +244,7 @@ where
                 // answers what it cannot understand. What comes behind is not looked at.
                 None => return Ok(last(StatusCode::BAD_REQUEST.into_response())),
             };
-            Ok::<_, Infallible>(if stop.is_stopping() {
+            Ok::<_, Infallible>(if shutdown.is_stopping() {
                 last(answer)
             } else {
                 answer
@@ -251,7 +252,7 @@ where
         }
     });
     let connection = http1::Builder::new()
-        .timer(patience.clone())
+        .timer(timer.clone())
         .header_read_timeout(limits.header_read)
         .max_headers(limits.headers)
         .max_header_size(limits.header_bytes)
@@ -262,14 +263,14 @@ where
     let mut connection = pin!(connection);
     tokio::select! {
         _ = &mut connection => return,
-        () = stop.soft().cancelled() => {}
+        () = shutdown.soft().cancelled() => {}
     }
     let last = timeout(LAST_REQUEST, &mut connection);
-    if let Some(Ok(_)) = stop.hard().run_until_cancelled(last).await {
+    if let Some(Ok(_)) = shutdown.hard().run_until_cancelled(last).await {
         return;
     }
     connection.as_mut().graceful_shutdown();
-    let _ = stop.hard().run_until_cancelled(connection).await;
+    let _ = shutdown.hard().run_until_cancelled(connection).await;
 }
 
 /// Whether the body comes as it is or in chunks. Other codings, and chunks within chunks, are

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use sampler_oauth::Claims;
 
-use super::door::forbidden;
+use super::authenticator::forbidden;
 use crate::problem::Problem;
 
 /// The scope that allows everything.

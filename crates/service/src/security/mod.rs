@@ -1,16 +1,16 @@
 //! What the programs do to be sure whom they talk to.
 //!
 //! [`settings`](SecuritySettings) say what is wanted, and refuse what could not be honoured;
-//! [`Door`] lets those in who show a token that may be believed, each for what it allows
+//! [`Authenticator`] lets those in who show a token that may be believed, each for what it allows
 //! ([`Grant`]); [`basic`](credentials) does the same for the health check.
 
+mod authenticator;
 mod basic;
-mod door;
 mod grant;
 mod settings;
 
+pub use authenticator::Authenticator;
 pub(crate) use basic::credentials;
-pub use door::Door;
 pub use grant::Grant;
 pub use sampler_oauth::{Algorithm, BasicCheck};
 pub use settings::SecuritySettings;

@@ -14,7 +14,7 @@ use sampler_oauth::{
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
-use super::door::Door;
+use super::authenticator::Authenticator;
 use crate::environment::Clock;
 use crate::metrics::Readers;
 use crate::settings::{Kind, Reader};
@@ -184,14 +184,14 @@ impl SecuritySettings {
         Ok(Discoverer::new(server, client))
     }
 
-    /// The door of the API. It stands open where `SECURED` is false, and only then.
+    /// What checks the tokens of the API. None are needed where `SECURED` is false, and only then.
     ///
     /// # Errors
     /// Where [`Self::require_keys`] was not heeded, or a client cannot be set up.
-    pub fn door(&self, clock: Arc<dyn Clock>) -> anyhow::Result<Door> {
+    pub fn authenticator(&self, clock: Arc<dyn Clock>) -> anyhow::Result<Authenticator> {
         if !self.secured {
             tracing::warn!("SECURED is false: anybody who reaches this program may write events");
-            return Ok(Door::open());
+            return Ok(Authenticator::none());
         }
         let algorithm = self.algorithm();
         let keyring = match &self.jwt_key {
@@ -204,7 +204,7 @@ impl SecuritySettings {
             }
             None => Keyring::fetched(self.discoverer()?, algorithm, Pace::default()),
         };
-        Ok(Door::guarded(keyring, self.policy(), clock))
+        Ok(Authenticator::bearer(keyring, self.policy(), clock))
     }
 
     /// Where tokens with this scope come from; none where `SECURED` is false.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::get;
 use sampler_service::http::{Limits, Port, Tls, TlsFiles, bind, serve_with};
-use sampler_service::lifecycle::Stop;
+use sampler_service::lifecycle::Shutdown;
 use sampler_service::platform::Identity;
 use sampler_service::settings::{HttpSettings, LogFormat, LogSettings};
 use sampler_service::telemetry;
@@ -26,7 +26,7 @@ const LONG: Duration = Duration::from_secs(20);
 /// A server whose `/slow` answers once `go` is notified.
 struct Server {
     address: SocketAddr,
-    stop: Stop,
+    shutdown: Shutdown,
     entered: Arc<Notify>,
     go: Arc<Notify>,
     serving: JoinHandle<std::io::Result<()>>,
@@ -41,7 +41,7 @@ async fn listener() -> TcpListener {
     .unwrap()
 }
 
-fn serve_on(port: impl Into<Port>, limits: Limits, stop: Stop) -> Server {
+fn serve_on(port: impl Into<Port>, limits: Limits, shutdown: Shutdown) -> Server {
     let port = port.into();
     let (entered, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (inside, may_go) = (entered.clone(), go.clone());
@@ -54,11 +54,11 @@ fn serve_on(port: impl Into<Port>, limits: Limits, stop: Stop) -> Server {
         .route("/", get(async || "hello"))
         .route("/slow", get(slow));
     let address = port.listener.local_addr().unwrap();
-    let of_server = stop.clone();
+    let of_server = shutdown.clone();
     let serving = tokio::spawn(async move { serve_with(port, router, &of_server, limits).await });
     Server {
         address,
-        stop,
+        shutdown,
         entered,
         go,
         serving,
@@ -66,7 +66,7 @@ fn serve_on(port: impl Into<Port>, limits: Limits, stop: Stop) -> Server {
 }
 
 async fn serve(limits: Limits) -> Server {
-    serve_on(listener().await, limits, Stop::new())
+    serve_on(listener().await, limits, Shutdown::new())
 }
 
 impl Server {
@@ -240,9 +240,9 @@ async fn a_handshake_that_does_not_come_to_its_end_takes_a_place_for_a_while() {
         header_read: Duration::from_millis(500),
         ..Limits::default()
     };
-    let server = serve_on(port, limits, Stop::new());
+    let server = serve_on(port, limits, Shutdown::new());
     let mut silent = server.connect().await;
-    while server.stop.running().is_empty() {
+    while server.shutdown.running().is_empty() {
         tokio::task::yield_now().await;
     }
     let began = Instant::now();
@@ -272,11 +272,11 @@ async fn on_stop_what_is_under_way_is_finished_and_nothing_else_let_in() {
     idle.answer("hello").await;
     busy.ask("/slow").await;
     server.entered.notified().await;
-    server.stop.begin();
+    server.shutdown.begin();
     assert_eq!(idle.rest().await, "");
     server.serving.await.unwrap().unwrap();
     assert!(TcpStream::connect(server.address).await.is_err());
-    assert_eq!(server.stop.running().get("http connection"), Some(&1));
+    assert_eq!(server.shutdown.running().get("http connection"), Some(&1));
     server.go.notify_one();
     let answer = busy.rest().await;
     assert!(
@@ -293,7 +293,7 @@ async fn an_idle_connection_is_good_for_one_more_request_after_the_stop() {
     let mut idle = server.connect().await;
     idle.ask("/").await;
     idle.answer("hello").await;
-    server.stop.begin();
+    server.shutdown.begin();
     server.serving.await.unwrap().unwrap();
     let mut byte = [0];
     let closed = timeout(Duration::from_millis(200), idle.0.read(&mut byte)).await;
@@ -310,10 +310,10 @@ async fn an_idle_connection_is_good_for_one_more_request_after_the_stop() {
 async fn a_client_that_was_let_in_just_before_the_stop_is_still_served() {
     let server = serve(Limits::default()).await;
     let mut fresh = server.connect().await;
-    while server.stop.running().is_empty() {
+    while server.shutdown.running().is_empty() {
         tokio::task::yield_now().await;
     }
-    server.stop.begin();
+    server.shutdown.begin();
     server.serving.await.unwrap().unwrap();
     fresh.ask("/").await;
     let answer = fresh.rest().await;
@@ -327,7 +327,7 @@ async fn a_request_that_arrives_with_the_stop_is_still_served() {
     client.ask("/").await;
     client.answer("hello").await;
     client.ask("/").await;
-    server.stop.begin();
+    server.shutdown.begin();
     let answer = client.rest().await;
     assert!(answer.ends_with("hello"), "{answer:?}");
 }
@@ -338,9 +338,9 @@ async fn clients_in_the_queue_of_the_system_are_still_served() {
     let address = listener.local_addr().unwrap();
     let mut queued = Client(TcpStream::connect(address).await.unwrap());
     queued.ask("/").await;
-    let stop = Stop::new();
-    stop.begin();
-    let server = serve_on(listener, Limits::default(), stop);
+    let shutdown = Shutdown::new();
+    shutdown.begin();
+    let server = serve_on(listener, Limits::default(), shutdown);
     let answer = queued.rest().await;
     assert!(answer.ends_with("hello"), "{answer:?}");
     server.serving.await.unwrap().unwrap();
@@ -352,10 +352,10 @@ async fn what_is_still_under_way_at_the_hard_stop_is_let_go() {
     let mut busy = server.connect().await;
     busy.ask("/slow").await;
     server.entered.notified().await;
-    server.stop.begin();
-    server.stop.hard().cancel();
+    server.shutdown.begin();
+    server.shutdown.hard().cancel();
     assert_eq!(busy.rest().await, "");
-    while !server.stop.running().is_empty() {
+    while !server.shutdown.running().is_empty() {
         tokio::task::yield_now().await;
     }
 }

@@ -1,4 +1,4 @@
-//! A receiver behind a door, and those who knock.
+//! A receiver that needs tokens, and requests with tokens of all kinds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ use sampler_oauth::{
 use sampler_receiver::{Options, Receiver};
 use sampler_service::environment::{Clock, SystemClock, SystemRandom};
 use sampler_service::http::with_fallbacks;
-use sampler_service::security::Door;
+use sampler_service::security::Authenticator;
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_store::memory::MemoryStore;
 use sampler_testkit::build::start_event;
@@ -32,7 +32,7 @@ use tower::ServiceExt;
 pub(crate) const WRITE: &str = "abacus.sampler.write";
 
 /// A router with all that the program puts around it.
-pub(crate) fn router(door: Door) -> Router {
+pub(crate) fn router(authenticator: Authenticator) -> Router {
     let store = Arc::new(MemoryStore::new(|| SystemClock.now()));
     let options = Options {
         limits: LimitsSettings {
@@ -59,17 +59,17 @@ pub(crate) fn router(door: Door) -> Router {
         options,
     );
     receiver.set_prepared();
-    with_fallbacks(receiver.routes(door))
+    with_fallbacks(receiver.routes(authenticator))
 }
 
-/// A door whose one key is configured.
-pub(crate) fn configured(key: &str, algorithm: Algorithm) -> Door {
+/// An authenticator whose one key is configured.
+pub(crate) fn configured(key: &str, algorithm: Algorithm) -> Authenticator {
     let keyring = Keyring::configured(Keys::configured(key, algorithm).unwrap());
-    Door::guarded(keyring, policy(algorithm), Arc::new(SystemClock))
+    Authenticator::bearer(keyring, policy(algorithm), Arc::new(SystemClock))
 }
 
-/// A door whose keys are those of a token server.
-pub(crate) fn fetched(uaa: &StandInUaa, pace: Pace) -> Door {
+/// An authenticator whose keys are those of a token server.
+pub(crate) fn fetched(uaa: &StandInUaa, pace: Pace) -> Authenticator {
     let options = HttpOptions {
         timeout: Duration::from_secs(5),
         skip_ssl_validation: false,
@@ -78,7 +78,7 @@ pub(crate) fn fetched(uaa: &StandInUaa, pace: Pace) -> Door {
     let api = TokenServer::CloudFoundry(uaa.base_url().parse().unwrap());
     let discoverer = Discoverer::new(api, client(&options).unwrap());
     let keyring = Keyring::fetched(discoverer, Algorithm::Rs256, pace);
-    Door::guarded(keyring, policy(Algorithm::Rs256), Arc::new(SystemClock))
+    Authenticator::bearer(keyring, policy(Algorithm::Rs256), Arc::new(SystemClock))
 }
 
 fn policy(algorithm: Algorithm) -> TokenPolicy {

@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use sampler_oauth::{Algorithm, Pace};
-use sampler_service::security::Door;
+use sampler_service::security::Authenticator;
 use sampler_testkit::build::{stop_event, with};
 use sampler_testkit::now_millis;
 use sampler_testkit::uaa::{Discovery, SigningKey, StandInUaa, Trouble};
 use serde_json::{Value, json};
 
-use crate::knock::{WRITE, ask, ask_with, claims, configured, fetched, router, start, token};
+use crate::auth_fixture::{
+    WRITE, ask, ask_with, claims, configured, fetched, router, start, token,
+};
 
 const QUICK: Pace = Pace {
     at_least: Duration::ZERO,
@@ -108,15 +110,15 @@ async fn each_algorithm_opens_the_door_it_was_configured_for() {
 #[tokio::test]
 async fn a_new_key_is_taken_without_a_restart_and_old_ones_through_an_outage() {
     let uaa = StandInUaa::start(Discovery::Root).await.unwrap();
-    let door = fetched(&uaa, QUICK);
-    let router = router(door.clone());
-    assert!(!door.is_ready());
+    let authenticator = fetched(&uaa, QUICK);
+    let router = router(authenticator.clone());
+    assert!(!authenticator.is_ready());
     let old = uaa.token(&[WRITE]);
     assert_eq!(ask_with(&router, &old).await.status, 201);
-    assert!(door.is_ready());
+    assert!(authenticator.is_ready());
     uaa.rotate().unwrap();
     let new = uaa.token(&[WRITE]);
-    // A second start of the target: it gets past the door.
+    // A second start of the target: the token is taken.
     assert_eq!(ask_with(&router, &new).await.status, 409);
     uaa.trouble(Some(Trouble::Status(500)));
     assert_eq!(ask_with(&router, &old).await.status, 409);
@@ -151,7 +153,7 @@ async fn nobody_gets_in_before_there_are_keys() {
 
 #[tokio::test]
 async fn an_open_door_is_open() {
-    let router = router(Door::open());
+    let router = router(Authenticator::none());
     let answer = ask(&router, "/v1/events/start", &[], &start()).await;
     assert_eq!(answer.status, 201);
 }

@@ -1,4 +1,4 @@
-//! The door of an API: who shows a token that may be believed is let in, for what it allows.
+//! Authentication of the API: a request with a valid token gets what the token allows.
 
 use std::sync::Arc;
 
@@ -28,26 +28,26 @@ const INSUFFICIENT_SCOPE: HeaderValue =
 /// Seconds after which keys may be there.
 const RETRY_AFTER: u64 = 10;
 
-/// The door of an API. Clones are the same.
+/// Checks the tokens of an API. Clones are the same.
 #[derive(Clone)]
-pub struct Door(Option<Arc<Guard>>);
+pub struct Authenticator(Option<Arc<BearerCheck>>);
 
 /// What a guard goes by.
-struct Guard {
+struct BearerCheck {
     keyring: Arc<Keyring>,
     policy: Policy,
     clock: Arc<dyn Clock>,
 }
 
-impl Door {
-    /// A door that stands open: for tests, and for an operator who has said `SECURED=false`.
-    pub fn open() -> Self {
+impl Authenticator {
+    /// Needs no token: for tests, and where `SECURED` is false.
+    pub fn none() -> Self {
         Self(None)
     }
 
-    /// A door that opens for tokens only.
-    pub fn guarded(keyring: Arc<Keyring>, policy: Policy, clock: Arc<dyn Clock>) -> Self {
-        Self(Some(Arc::new(Guard {
+    /// Needs a bearer token.
+    pub fn bearer(keyring: Arc<Keyring>, policy: Policy, clock: Arc<dyn Clock>) -> Self {
+        Self(Some(Arc::new(BearerCheck {
             keyring,
             policy,
             clock,
@@ -56,20 +56,20 @@ impl Door {
 
     /// Whether tokens can be checked: keys are there, or none are needed.
     pub fn is_ready(&self) -> bool {
-        let Some(guard) = &self.0 else { return true };
-        guard.keyring.current().is_some()
+        let Some(check) = &self.0 else { return true };
+        check.keyring.current().is_some()
     }
 
     /// Keeps the keys fresh, for as long as it is let.
     pub async fn keep_fresh(&self) {
-        if let Some(guard) = &self.0 {
-            guard.keyring.keep_fresh().await;
+        if let Some(check) = &self.0 {
+            check.keyring.keep_fresh().await;
         }
     }
 
-    /// Puts all else that begins with `/v1/` behind the door of `routes`: who has no token does not
-    /// learn what is there. A route is behind it by itself, because it asks for a [`Grant`].
-    pub fn guard<S>(routes: Router<S>) -> Router<S>
+    /// Needs a token for each other path below `/v1/` as well: without one, nobody learns which paths
+    /// exist. A route of `routes` needs one already, because it asks for a [`Grant`].
+    pub fn protect<S>(routes: Router<S>) -> Router<S>
     where
         S: Clone + Send + Sync + 'static,
         Self: FromRef<S>,
@@ -80,27 +80,26 @@ impl Door {
     }
 }
 
-/// Comes past the door. It looks at nothing but the headers: the body is not read before the token
-/// is believed.
+/// Reads nothing but the headers: the body is not read before the token is verified.
 impl<S> FromRequestParts<S> for Grant
 where
     S: Send + Sync,
-    Door: FromRef<S>,
+    Authenticator: FromRef<S>,
 {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        match Door::from_ref(state).0 {
+        match Authenticator::from_ref(state).0 {
             None => Ok(Self::Everything),
-            Some(guard) => guard.admit(&parts.headers).await,
+            Some(check) => check.admit(&parts.headers).await,
         }
     }
 }
 
-impl Guard {
+impl BearerCheck {
     async fn admit(&self, headers: &HeaderMap) -> Result<Grant, Problem> {
         let token = token(headers)?;
-        let claims = self.believe(token).await?;
+        let claims = self.claims(token).await?;
         let Some(grant) = Grant::of_claims(&claims) else {
             let client = claims.client.unwrap_or_default();
             info!(client, "a token without a scope for this was refused");
@@ -112,22 +111,22 @@ impl Guard {
     }
 
     /// What the token says, where it may be believed. A key that is not known may be a new one.
-    async fn believe(&self, token: &str) -> Result<Claims, Problem> {
+    async fn claims(&self, token: &str) -> Result<Claims, Problem> {
         let now = self.clock.now();
         let mut refreshed = None;
         if self.keyring.current().is_none() {
             refreshed = Some(self.keyring.refresh().await);
         }
         let keys = self.keyring.current().ok_or_else(no_keys)?;
-        let believed = match verify(token, &keys, now, &self.policy) {
+        let verified = match verify(token, &keys, now, &self.policy) {
             Err(TokenError::UnknownKey) if refreshed.is_none() => {
                 refreshed = Some(self.keyring.refresh().await);
                 let keys = self.keyring.current().ok_or_else(no_keys)?;
                 verify(token, &keys, now, &self.policy)
             }
-            believed => believed,
+            verified => verified,
         };
-        match (believed, refreshed) {
+        match (verified, refreshed) {
             (Ok(claims), _) => Ok(claims),
             // Whether there is such a key by now, only the token server knows.
             (Err(TokenError::UnknownKey), Some(Refreshed::Failed)) => Err(no_keys()),

@@ -20,7 +20,7 @@ use super::heads::Head;
 
 /// The timer of one connection. Clones are the same.
 #[derive(Clone)]
-pub(super) struct Patience {
+pub(super) struct HeaderTimer {
     header_read: Duration,
     idle: Duration,
     state: Arc<Mutex<State>>,
@@ -38,7 +38,7 @@ struct State {
     sleep: Pin<Box<tokio::time::Sleep>>,
 }
 
-impl Patience {
+impl HeaderTimer {
     pub(super) fn new(header_read: Duration, idle: Duration) -> Self {
         Self {
             header_read,
@@ -61,7 +61,7 @@ impl Patience {
     pub(super) fn watch<S>(&self, stream: S) -> Watched<S> {
         Watched {
             stream,
-            patience: self.clone(),
+            timer: self.clone(),
         }
     }
 
@@ -87,13 +87,13 @@ impl Patience {
         drop(state);
         Box::pin(Wait {
             since,
-            patience: self.clone(),
+            timer: self.clone(),
         })
     }
 }
 
 /// The library asks for nothing but the wait for headers, and its length is ours to say.
-impl Timer for Patience {
+impl Timer for HeaderTimer {
     fn sleep(&self, _duration: Duration) -> Pin<Box<dyn Sleep>> {
         self.wait(self.now())
     }
@@ -110,7 +110,7 @@ impl Timer for Patience {
 /// The wait for the headers of one request.
 struct Wait {
     since: Instant,
-    patience: Patience,
+    timer: HeaderTimer,
 }
 
 impl Sleep for Wait {}
@@ -119,8 +119,8 @@ impl Future for Wait {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let mut state = self.patience.state();
-        let deadline = self.patience.deadline(&state, self.since).into();
+        let mut state = self.timer.state();
+        let deadline = self.timer.deadline(&state, self.since).into();
         if state.sleep.deadline() != deadline {
             state.sleep.as_mut().reset(deadline);
         }
@@ -131,7 +131,7 @@ impl Future for Wait {
 /// A stream whose first byte since the last request is noticed.
 pub(super) struct Watched<S> {
     stream: S,
-    patience: Patience,
+    timer: HeaderTimer,
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
@@ -143,8 +143,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
         if buffer.filled().len() > before {
-            let now = self.patience.now();
-            let mut state = self.patience.state();
+            let now = self.timer.now();
+            let mut state = self.timer.state();
             state.first_byte.get_or_insert(now);
             state.head.look(&buffer.filled()[before..]);
         }
