@@ -12,7 +12,7 @@ fn run_all(seeds: impl Iterator<Item = u64>) {
         }
         let shrunk = shrink(seed, Mutant::None);
         panic!(
-            "seed {seed} fails: {:#?}\nwith {:#?}\nto run it again: \
+            "seed {seed} fails: {:#?}\nwith {:#?}\nto run it retried: \
              cargo xtask sim --seeds 1 --from {seed}",
             shrunk.outcome.violations, shrunk.operations
         );

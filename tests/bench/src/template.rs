@@ -184,14 +184,6 @@ fn write_object_id(room: &mut [u8], values: &Values) {
     room[4..].copy_from_slice(&mix(values.number).to_be_bytes());
 }
 
-/// The finalizer of splitmix64: another number for each number, without visible order.
-fn mix(number: u64) -> u64 {
-    let mut mixed = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    mixed ^ (mixed >> 31)
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;

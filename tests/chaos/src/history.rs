@@ -21,9 +21,9 @@ pub enum Record {
     /// A client has said it, and was answered or not.
     Attempt(Attempt),
     /// A fault begins or ends.
-    Fault(Weather),
+    Fault(FaultRecord),
     /// A program has ended by itself.
-    Died(Death),
+    ProgramEnded(ProgramEnd),
 }
 
 /// Something that a client has to say.
@@ -106,7 +106,7 @@ impl Answer {
 
 /// A fault that begins or ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Weather {
+pub struct FaultRecord {
     /// When, ms since epoch.
     pub at: i64,
     /// Which.
@@ -117,7 +117,7 @@ pub struct Weather {
 
 /// A program that has ended by itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Death {
+pub struct ProgramEnd {
     /// When it was noticed, ms since epoch.
     pub at: i64,
     /// Which.

@@ -8,7 +8,7 @@ use mongodb::bson::{Document, doc};
 use sampler_testkit::abacus::{Fault as Order, StandInAbacus};
 
 use crate::cluster::Cluster;
-use crate::fleet::{Fleet, WORKERS, Who};
+use crate::fleet::{Fleet, WORKERS, ProgramId};
 use crate::proxy::Conditions;
 use crate::schedule::{Commands, Failure, Fault, Misdeed};
 
@@ -21,25 +21,25 @@ pub(crate) struct Stage {
 
 impl Stage {
     /// Has a fault happen, lets it last until then, and undoes it.
-    pub(crate) async fn suffer(&self, fault: Fault, until: Instant) -> Result<()> {
+    pub(crate) async fn inject(&self, fault: Fault, until: Instant) -> Result<()> {
         match fault {
             Fault::KillPrimary
             | Fault::KillSecondary
             | Fault::KillMajority
             | Fault::FreezePrimary
-            | Fault::StepDown => self.suffer_server(fault, until).await,
+            | Fault::StepDown => self.inject_server_fault(fault, until).await,
             Fault::Commands(commands, failure, percent) => {
-                self.suffer_commands(fail_point(commands, failure, percent), until)
+                self.inject_command_failures(fail_point(commands, failure, percent), until)
                     .await
             }
             Fault::ProgramsToPrimary(link) => {
-                self.suffer_primary_link(Conditions::of_programs(link), until)
+                self.impair_primary_link(Conditions::of_programs(link), until)
                     .await
             }
             Fault::AllToPrimary(link) => {
                 let (programs, others) = (link, link);
                 let conditions = Conditions { programs, others };
-                self.suffer_primary_link(conditions, until).await
+                self.impair_primary_link(conditions, until).await
             }
             Fault::ProgramsToAll(link) => {
                 self.cluster.set_links(Conditions::of_programs(link));
@@ -48,7 +48,7 @@ impl Stage {
                 Ok(())
             }
             Fault::Kill(_) | Fault::Restart(_) | Fault::Freeze(_) | Fault::KillAllWorkers => {
-                self.suffer_program(fault, until).await
+                self.inject_program_fault(fault, until).await
             }
             Fault::Abacus(Misdeed::Away, _) => {
                 self.abacus.go_away().await;
@@ -64,7 +64,7 @@ impl Stage {
         }
     }
 
-    async fn suffer_server(&self, fault: Fault, until: Instant) -> Result<()> {
+    async fn inject_server_fault(&self, fault: Fault, until: Instant) -> Result<()> {
         let cluster = &self.cluster;
         let primary = cluster.set.wait_for_primary().await?;
         let other = cluster.other_than(primary);
@@ -95,7 +95,7 @@ impl Stage {
         Ok(())
     }
 
-    async fn suffer_commands(&self, fail_point: Document, until: Instant) -> Result<()> {
+    async fn inject_command_failures(&self, fail_point: Document, until: Instant) -> Result<()> {
         let set = &self.cluster.set;
         let primary = set.wait_for_primary().await?;
         set.command(primary, fail_point).await?;
@@ -107,7 +107,7 @@ impl Stage {
         Ok(())
     }
 
-    async fn suffer_primary_link(&self, conditions: Conditions, until: Instant) -> Result<()> {
+    async fn impair_primary_link(&self, conditions: Conditions, until: Instant) -> Result<()> {
         let primary = self.cluster.set.wait_for_primary().await?;
         self.cluster.set_link(primary, conditions);
         lasts(until).await;
@@ -116,24 +116,24 @@ impl Stage {
         Ok(())
     }
 
-    async fn suffer_program(&self, fault: Fault, until: Instant) -> Result<()> {
+    async fn inject_program_fault(&self, fault: Fault, until: Instant) -> Result<()> {
         let fleet = &self.fleet;
-        let who = match fault {
-            Fault::Kill(who) | Fault::Restart(who) | Fault::Freeze(who) => vec![who],
-            _ => (0..WORKERS).map(Who::Worker).collect(),
+        let id = match fault {
+            Fault::Kill(id) | Fault::Restart(id) | Fault::Freeze(id) => vec![id],
+            _ => (0..WORKERS).map(ProgramId::Worker).collect(),
         };
-        for who in &who {
+        for id in &id {
             match fault {
-                Fault::Restart(_) => fleet.stop(*who).await?,
-                Fault::Freeze(_) => fleet.freeze(*who).await?,
-                _ => fleet.kill(*who).await?,
+                Fault::Restart(_) => fleet.stop(*id).await?,
+                Fault::Freeze(_) => fleet.freeze(*id).await?,
+                _ => fleet.kill(*id).await?,
             }
         }
         lasts(until).await;
-        for who in &who {
+        for id in &id {
             match fault {
-                Fault::Freeze(_) => fleet.thaw(*who).await?,
-                _ => fleet.back(*who).await?,
+                Fault::Freeze(_) => fleet.thaw(*id).await?,
+                _ => fleet.back(*id).await?,
             }
         }
         Ok(())
@@ -145,8 +145,8 @@ impl Stage {
         self.abacus.come_back().await?;
         self.cluster.heal().await?;
         for number in 0..WORKERS {
-            self.fleet.thaw(Who::Worker(number)).await?;
-            self.fleet.thaw(Who::Receiver(number)).await?;
+            self.fleet.thaw(ProgramId::Worker(number)).await?;
+            self.fleet.thaw(ProgramId::Receiver(number)).await?;
         }
         self.fleet.start_all().await
     }
@@ -186,7 +186,7 @@ fn order(misdeed: Misdeed, percent: u8) -> Order {
         Misdeed::Slow(millis) => Order::delay(Duration::from_millis(millis.into())),
         Misdeed::Busy => Order::status_retry_after(429, "1"),
         Misdeed::Status(status) => Order::status(status),
-        // Being away has no order: see `suffer`.
+        // Being away has no order: see `inject`.
         Misdeed::Closes | Misdeed::Away => Order::close_before(),
         Misdeed::Hangs => Order::hang(),
     };

@@ -17,7 +17,7 @@ use crate::client::Client;
 use crate::cluster::Cluster;
 use crate::evidence::{self, Evidence, HISTORY};
 use crate::fleet::Fleet;
-use crate::history::{History, Record, Weather};
+use crate::history::{History, Record, FaultRecord};
 use crate::inject::Stage;
 use crate::observer::Observer;
 use crate::report::Report;
@@ -36,7 +36,7 @@ const STALL_LIMIT: Duration = Duration::from_secs(90);
 /// been on its way still.
 const CLOSING_ROUNDS: usize = 5;
 /// How often the programs are looked after, and spans counted.
-const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// What kind of run.
 #[derive(Clone, Debug)]
@@ -80,7 +80,7 @@ pub async fn run(options: Options) -> Result<Report> {
     ));
     view.say(&format!("mongod: {}", find()?));
     let run = Arc::new(Run::start(&folder, stats, view).await?);
-    let outcome = run.suffer_and_calm(&options).await;
+    let outcome = run.inject_and_settle(&options).await;
     run.view.finish();
     outcome?;
     let spans = run.observer.all().await.context("reading the spans")?;
@@ -125,13 +125,13 @@ impl Run {
         })
     }
 
-    async fn suffer_and_calm(self: &Arc<Self>, options: &Options) -> Result<()> {
+    async fn inject_and_settle(self: &Arc<Self>, options: &Options) -> Result<()> {
         let began = Instant::now();
         let until = began + options.length;
-        let looking = self.look_on();
+        let looking = self.watch();
         let outcome = self.load(options, began, until).await;
         let outcome = match outcome {
-            Ok(clients) => self.calm(clients).await,
+            Ok(clients) => self.settle(clients).await,
             Err(error) => Err(error),
         };
         looking.abort();
@@ -141,7 +141,7 @@ impl Run {
     }
 
     /// Counts spans, looks after the programs and draws, until it is aborted.
-    fn look_on(self: &Arc<Self>) -> JoinHandle<()> {
+    fn watch(self: &Arc<Self>) -> JoinHandle<()> {
         let run = Arc::clone(self);
         tokio::spawn(async move {
             loop {
@@ -149,11 +149,11 @@ impl Run {
                 if let Ok(spans) = run.observer.count().await {
                     run.stats.set_spans(spans);
                 }
-                if let Err(error) = run.stage.fleet.look_after().await {
+                if let Err(error) = run.stage.fleet.restart_ended().await {
                     run.stats.error(&format!("{error:#}"));
                 }
                 run.view.draw(run.stage.abacus.counted_count());
-                tokio::time::sleep(LOOK_INTERVAL).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         })
     }
@@ -206,7 +206,7 @@ impl Run {
             self.note(&text, "begins");
             self.stats.fault_begins(lane, kind, text.clone());
             let ends = (begins + planned.lasts).min(until);
-            if let Err(error) = self.stage.suffer(planned.fault, ends).await {
+            if let Err(error) = self.stage.inject(planned.fault, ends).await {
                 // It may have met the remains of another: nothing is to be left of either.
                 self.note(&text, &format!("failed: {error:#}"));
                 self.stats.error(&format!("{text}: {error:#}"));
@@ -221,7 +221,7 @@ impl Run {
 
     fn note(&self, fault: &str, phase: &str) {
         let (fault, phase) = (fault.to_owned(), phase.to_owned());
-        self.history.note(&Record::Fault(Weather {
+        self.history.note(&Record::Fault(FaultRecord {
             at: now_millis(),
             fault,
             phase,
@@ -229,7 +229,7 @@ impl Run {
     }
 
     /// Has the clients stop what is open, and waits until all spans are complete.
-    async fn calm(self: &Arc<Self>, mut clients: Vec<Client>) -> Result<()> {
+    async fn settle(self: &Arc<Self>, mut clients: Vec<Client>) -> Result<()> {
         let mut open = BTreeSet::new();
         for round in 0..CLOSING_ROUNDS {
             self.view
@@ -255,7 +255,7 @@ impl Run {
         let began = Instant::now();
         let (mut before, mut moved_at) = (None, began);
         while began.elapsed() < QUIET_LIMIT && moved_at.elapsed() < STALL_LIMIT {
-            tokio::time::sleep(LOOK_INTERVAL).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
             let Ok(spans) = self.observer.count().await else {
                 continue;
             };

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::fleet::Who;
+use crate::fleet::ProgramId;
 use crate::proxy::Link;
 use sampler_testkit::rng::Rng;
 
@@ -40,11 +40,11 @@ pub enum Fault {
     /// The programs' links to all servers are like that.
     ProgramsToAll(Link),
     /// A program is killed, and started again.
-    Kill(Who),
+    Kill(ProgramId),
     /// A program is asked to stop, and started again.
-    Restart(Who),
+    Restart(ProgramId),
     /// A program is frozen for a while.
-    Freeze(Who),
+    Freeze(ProgramId),
     /// All workers are killed at once.
     KillAllWorkers,
     /// Abacus misbehaves, for so many of a hundred usages.
@@ -106,7 +106,7 @@ pub struct Planned {
 }
 
 /// A fault and how long it lasts, from and to so many ms.
-type Card = (Fault, i64, i64);
+type FaultTemplate = (Fault, i64, i64);
 
 impl Lane {
     /// All lanes.
@@ -119,12 +119,12 @@ impl Lane {
         let mut at = Duration::from_millis(rng.between(500, 2_500).unsigned_abs());
         // The essentials come first, so that a short run has met them; nothing comes again before
         // everything has come.
-        let mut deck = self.essentials();
-        rng.shuffle(&mut deck);
+        let mut pool = self.essentials();
+        rng.shuffle(&mut pool);
         while at < length {
-            let Some((fault, low, high)) = deck.pop() else {
-                deck = self.deck();
-                rng.shuffle(&mut deck);
+            let Some((fault, low, high)) = pool.pop() else {
+                pool = self.pool();
+                rng.shuffle(&mut pool);
                 continue;
             };
             let lasts = Duration::from_millis(rng.between(low, high).unsigned_abs());
@@ -135,7 +135,7 @@ impl Lane {
         plan
     }
 
-    fn essentials(self) -> Vec<Card> {
+    fn essentials(self) -> Vec<FaultTemplate> {
         match self {
             Self::Database => vec![
                 (Fault::KillPrimary, 2_000, 5_000),
@@ -153,10 +153,10 @@ impl Lane {
                 ),
             ],
             Self::Programs => vec![
-                (Fault::Kill(Who::Receiver(0)), 500, 3_000),
-                (Fault::Kill(Who::Worker(0)), 500, 3_000),
-                (Fault::Kill(Who::Receiver(1)), 500, 3_000),
-                (Fault::Kill(Who::Worker(1)), 500, 3_000),
+                (Fault::Kill(ProgramId::Receiver(0)), 500, 3_000),
+                (Fault::Kill(ProgramId::Worker(0)), 500, 3_000),
+                (Fault::Kill(ProgramId::Receiver(1)), 500, 3_000),
+                (Fault::Kill(ProgramId::Worker(1)), 500, 3_000),
             ],
             Self::Abacus => vec![
                 (Fault::Abacus(Misdeed::LosesAnswers, 60), 2_000, 5_000),
@@ -167,20 +167,20 @@ impl Lane {
         }
     }
 
-    fn deck(self) -> Vec<Card> {
+    fn pool(self) -> Vec<FaultTemplate> {
         match self {
-            Self::Database => database_deck(),
-            Self::Programs => programs_deck(),
-            Self::Abacus => abacus_deck(),
+            Self::Database => database_pool(),
+            Self::Programs => programs_pool(),
+            Self::Abacus => abacus_pool(),
         }
     }
 }
 
-fn database_deck() -> Vec<Card> {
+fn database_pool() -> Vec<FaultTemplate> {
     use Failure::{Block, Close, Code, WriteConcern};
     use Fault::{AllToPrimary, ProgramsToAll, ProgramsToPrimary};
     use Link::{Cut, Delayed, Held, WithoutReplies};
-    let mut deck = vec![
+    let mut pool = vec![
         (Fault::KillPrimary, 1_000, 6_000),
         (Fault::KillPrimary, 3_000, 12_000),
         (Fault::KillSecondary, 1_000, 6_000),
@@ -224,14 +224,14 @@ fn database_deck() -> Vec<Card> {
         (Commands::All, Block(700), 50),
         (Commands::Writes, Block(6_000), 20),
     ];
-    let card =
+    let template =
         |(commands, failure, percent)| (Fault::Commands(commands, failure, percent), 1_500, 4_000);
-    deck.extend(commands.map(card));
-    deck
+    pool.extend(commands.map(template));
+    pool
 }
 
-fn programs_deck() -> Vec<Card> {
-    use Who::{Receiver, Worker};
+fn programs_pool() -> Vec<FaultTemplate> {
+    use ProgramId::{Receiver, Worker};
     vec![
         (Fault::Kill(Receiver(0)), 200, 3_000),
         (Fault::Kill(Receiver(1)), 200, 3_000),
@@ -248,7 +248,7 @@ fn programs_deck() -> Vec<Card> {
     ]
 }
 
-fn abacus_deck() -> Vec<Card> {
+fn abacus_pool() -> Vec<FaultTemplate> {
     let misdeeds = [
         (Misdeed::LosesAnswers, 30),
         (Misdeed::LosesAnswers, 100),
@@ -283,8 +283,8 @@ impl Fault {
             Self::ProgramsToPrimary(_) => "link to the primary impaired",
             Self::AllToPrimary(_) => "primary cut off",
             Self::ProgramsToAll(_) => "links to all servers impaired",
-            Self::Kill(Who::Receiver(_)) => "receiver killed",
-            Self::Kill(Who::Worker(_)) | Self::KillAllWorkers => "worker killed",
+            Self::Kill(ProgramId::Receiver(_)) => "receiver killed",
+            Self::Kill(ProgramId::Worker(_)) | Self::KillAllWorkers => "worker killed",
             Self::Restart(_) => "program restarted",
             Self::Freeze(_) => "program frozen",
             Self::Abacus(Misdeed::LosesAnswers, _) => "Abacus loses answers",

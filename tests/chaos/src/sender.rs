@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::fleet::Addresses;
 use crate::history::{Answer, Attempt, Event, History, Record};
-use crate::life::Outcome;
+use crate::timeline::Outcome;
 use crate::stats::Stats;
 use sampler_testkit::rng::Rng;
 
@@ -31,7 +31,7 @@ const BACKLOG_MAX: u64 = 400;
 
 /// How an event is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub(crate) enum SendMode {
     /// Again and again until there is a definite answer.
     Patient,
     /// The same, but the first time twice at once.
@@ -72,22 +72,22 @@ impl Sender {
     }
 
     /// Waits while there is too much to work off.
-    pub(crate) async fn breathe(&self, until: Instant) {
+    pub(crate) async fn wait_for_backlog(&self, until: Instant) {
         while self.stats.spans().stopped > BACKLOG_MAX && Instant::now() < until {
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     }
 
     /// Sends an event for the first time, and then as often as its manner says.
-    pub(crate) async fn deliver(&self, event: &Event, manner: Manner, rng: &mut Rng) -> Outcome {
+    pub(crate) async fn deliver(&self, event: &Event, mode: SendMode, rng: &mut Rng) -> Outcome {
         self.history.note(&Record::Event(event.clone()));
         let began = Instant::now();
-        let mut answer = if manner == Manner::Twice {
+        let mut answer = if mode == SendMode::Twice {
             self.twice(event, rng).await
         } else {
             self.attempt(event, rng).await
         };
-        while !answer.is_definite() && manner != Manner::GivesUp && Instant::now() < self.give_up {
+        while !answer.is_definite() && mode != SendMode::GivesUp && Instant::now() < self.give_up {
             self.pause(&answer, rng).await;
             self.stats.retries.add();
             answer = self.attempt(event, rng).await;

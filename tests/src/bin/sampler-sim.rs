@@ -132,8 +132,8 @@ fn report(done: u64, stats: &Stats, took: Duration) {
         done as f64 / seconds
     );
     println!(
-        "{} spans, {} usages counted in {} posts, {} calls of the store, {} requests, {} deaths",
-        stats.spans, stats.usages, stats.posts, stats.calls, stats.requests, stats.deaths
+        "{} spans, {} usages counted in {} posts, {} calls of the store, {} requests, {} crashes",
+        stats.spans, stats.usages, stats.posts, stats.calls, stats.requests, stats.crashes
     );
     println!(
         "{} usages counted for a month between its end and its close; {} more were known too late",

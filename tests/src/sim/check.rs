@@ -44,13 +44,13 @@ impl World {
         let mut due: BTreeMap<Target, i64> = BTreeMap::new();
         for span in spans.all() {
             let (Some(end), true) = (span.end, span.processing.complete) else {
-                self.blame(format!("span {} is not complete at the end", span.id));
+                self.report_violation(format!("span {} is not complete at the end", span.id));
                 continue;
             };
             let length = end.since(span.start);
             let sum = self.truth.facts().sums.get(&span.id).copied();
             if sum != Some(length) {
-                self.blame(format!(
+                self.report_violation(format!(
                     "{sum:?} ms of span {} count, not {length} ms",
                     span.id
                 ));
@@ -64,7 +64,7 @@ impl World {
         due.retain(|_, sum| *sum != 0);
         counted.retain(|_, sum| *sum != 0);
         if due != counted {
-            self.blame(format!("by target {counted:?} counts, not {due:?}"));
+            self.report_violation(format!("by target {counted:?} counts, not {due:?}"));
         }
     }
 
@@ -87,7 +87,7 @@ impl World {
             let plan = facts.plans.get(&usage.dedup_id);
             let Some((plan, span)) = plan.and_then(|plan| Some((plan, *by_id.get(&plan.span)?)))
             else {
-                self.blame(format!("the usage {} is of no span", usage.dedup_id));
+                self.report_violation(format!("the usage {} is of no span", usage.dedup_id));
                 continue;
             };
             let (low, high) = (
@@ -103,7 +103,7 @@ impl World {
                 && usage.measured_usage[..given.len()] == *given
                 && duration(&usage) == plan.interval.duration();
             if !fits {
-                self.blame(format!("{usage:?} does not stand for {:?}", plan.interval));
+                self.report_violation(format!("{usage:?} does not stand for {:?}", plan.interval));
             }
         }
     }
@@ -133,7 +133,7 @@ impl World {
                     .unwrap_or_default();
                 if sum != until.since(from) {
                     let (id, due) = (&span.id, until.since(from));
-                    self.blame(format!("span {id} has {sum} ms from {from}, not {due} ms"));
+                    self.report_violation(format!("span {id} has {sum} ms from {from}, not {due} ms"));
                 }
                 from = until;
             }
@@ -141,7 +141,7 @@ impl World {
         let ours: BTreeSet<&SpanId> = spans.ours.iter().map(|span| &span.id).collect();
         counted.retain(|(id, _), sum| *sum != 0 && ours.contains(id));
         if !counted.is_empty() {
-            self.blame(format!("{counted:?} lies outside of its span"));
+            self.report_violation(format!("{counted:?} lies outside of its span"));
         }
     }
 
@@ -153,11 +153,11 @@ impl World {
         }
         let mut by_target: BTreeMap<&Target, Vec<&Span>> = BTreeMap::new();
         let gaps = self.truth.facts().gaps.clone();
-        let tidy: BTreeSet<Target> = (0..self.setup.tidy.len())
-            .filter(|number| self.setup.tidy[*number])
+        let well_behaved: BTreeSet<Target> = (0..self.setup.well_behaved.len())
+            .filter(|number| self.setup.well_behaved[*number])
             .map(target)
             .collect();
-        let counts = |span: &&Span| tidy.contains(&span.target) || !gaps.contains(&span.target);
+        let counts = |span: &&Span| well_behaved.contains(&span.target) || !gaps.contains(&span.target);
         for span in spans.ours.iter().filter(counts) {
             by_target.entry(&span.target).or_default().push(span);
         }
@@ -165,7 +165,7 @@ impl World {
             of_target.sort_by_key(|span| (span.start, span.end));
             for pair in of_target.windows(2) {
                 if pair[0].end > Some(pair[1].start) {
-                    self.blame(format!("span {} overlaps span {}", pair[0].id, pair[1].id));
+                    self.report_violation(format!("span {} overlaps span {}", pair[0].id, pair[1].id));
                 }
             }
         }
@@ -189,7 +189,7 @@ impl World {
                 let of_event = |span: &&Span| keeps(span, &one.event);
                 for span in late.filter_map(|kept| of_span(&kept.span)).filter(of_event) {
                     let (event, id) = (&one.event, &span.id);
-                    self.blame(format!(
+                    self.report_violation(format!(
                         "{event} was refused at {answered}, and span {id} has it"
                     ));
                 }
@@ -219,19 +219,19 @@ impl World {
                 (first_kept, first_kept + unknown)
             };
             if kept < least || kept > most {
-                self.blame(format!(
+                self.report_violation(format!(
                     "{event} is kept {kept} times, after {:?}",
                     replies().collect::<Vec<_>>()
                 ));
             }
             if event.id.is_some() && first_kept > 1 {
-                self.blame(format!(
+                self.report_violation(format!(
                     "{event} was said to be kept anew {first_kept} times"
                 ));
             }
-            let fit = all.iter().filter(|one| one.fit);
-            for one in fit.filter(|one| !is_kept(one)) {
-                self.blame(format!(
+            let must_succeed = all.iter().filter(|one| one.must_succeed);
+            for one in must_succeed.filter(|one| !is_kept(one)) {
+                self.report_violation(format!(
                     "{event} is fit, but was answered {:?}",
                     one.replies.last()
                 ));
@@ -242,7 +242,7 @@ impl World {
         }
         if explained != spans.ours.len() {
             let count = spans.ours.len();
-            self.blame(format!(
+            self.report_violation(format!(
                 "there are {count} spans, but only {explained} were started"
             ));
         }

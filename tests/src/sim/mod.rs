@@ -11,10 +11,10 @@
 
 mod abacus;
 mod check;
-mod dice;
+mod rng;
 mod generate;
-mod life;
-mod link;
+mod lifecycle;
+mod store;
 mod mutant;
 mod op;
 mod original;
@@ -26,7 +26,7 @@ mod server;
 mod setup;
 mod shrink;
 mod truth;
-mod weather;
+mod conditions;
 mod world;
 
 pub use mutant::Mutant;

@@ -17,23 +17,23 @@ pub enum Mutant {
     /// Each post of a usage has the time of the post as its timestamps.
     TimestampPerAttempt,
     /// No answer from Abacus counts as its acceptance.
-    SilenceIsConsent,
+    FailureCountsAsAccepted,
     /// Complete spans are removed at once, while their starts may still be repeated.
-    ForgetsTooEarly,
+    RetentionTooShort,
     /// A receiver says 201 to an event whose fate it does not know.
-    AnswersTooEarly,
+    AcceptsUnknownOutcome,
     /// A span is complete with the first execution after its stop.
-    CompletesTooEarly,
+    CompletesBeforeEnd,
     /// A refusal counts as final though an earlier command with the same write may come later.
-    BelievesRefusals,
+    TrustsRefusalAfterLostCommand,
     /// The server carries out a command however long ago it was sent.
-    NoTimeLimit,
+    CommandsWithoutTimeLimit,
     /// A stop that is carried out twice carries something else each time.
     StopsWithoutCorrelationId,
     /// A single date of Abacus decides what time it is.
-    OneDateDecides,
+    SingleDateDecides,
     /// Retries are set by the worker's own clock, and looked for by Abacus's.
-    RetriesByItsOwnClock,
+    RetriesByOwnClock,
 }
 
 impl Mutant {
@@ -43,22 +43,22 @@ impl Mutant {
         Self::PlanIgnoresVersion,
         Self::GuidPerAttempt,
         Self::TimestampPerAttempt,
-        Self::SilenceIsConsent,
-        Self::ForgetsTooEarly,
-        Self::AnswersTooEarly,
-        Self::CompletesTooEarly,
-        Self::BelievesRefusals,
-        Self::NoTimeLimit,
+        Self::FailureCountsAsAccepted,
+        Self::RetentionTooShort,
+        Self::AcceptsUnknownOutcome,
+        Self::CompletesBeforeEnd,
+        Self::TrustsRefusalAfterLostCommand,
+        Self::CommandsWithoutTimeLimit,
         Self::StopsWithoutCorrelationId,
-        Self::OneDateDecides,
-        Self::RetriesByItsOwnClock,
+        Self::SingleDateDecides,
+        Self::RetriesByOwnClock,
     ];
 
     /// A change as it is made; by a planted bug the end comes too early.
     pub(crate) fn change(self, change: &Change, span: &Span) -> Change {
         match change {
             Change::Executed { due_at, .. }
-                if self == Self::CompletesTooEarly && span.end.is_some() =>
+                if self == Self::CompletesBeforeEnd && span.end.is_some() =>
             {
                 Change::Executed {
                     next: Next::Complete,

@@ -10,7 +10,7 @@ thread_local! {
 }
 
 /// Runs something; hands back what it returns, if it does, and every panic in it.
-pub(crate) fn watch<T>(run: impl FnOnce() -> T) -> (Option<T>, Vec<String>) {
+pub(crate) fn catch_panics<T>(run: impl FnOnce() -> T) -> (Option<T>, Vec<String>) {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let previous = take_hook();

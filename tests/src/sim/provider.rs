@@ -9,7 +9,7 @@ use sampler_domain::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::dice::Dice;
+use sampler_testkit::rng::Rng;
 use super::op::{Event, Kind, Sending};
 use super::process::{HttpAnswer, Node};
 use super::world::{Tally, World, measures_json, target_fields};
@@ -33,7 +33,7 @@ pub(crate) enum Reply {
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
     pub(crate) event: Event,
-    pub(crate) fit: bool,
+    pub(crate) must_succeed: bool,
     pub(crate) replies: Vec<Reply>,
     /// When it was sent, and when each reply came.
     pub(crate) times: Vec<(Timestamp, Timestamp)>,
@@ -48,11 +48,11 @@ pub(crate) struct History {
 }
 
 impl History {
-    fn begin(&self, event: &Event, fit: bool) -> usize {
+    fn begin(&self, event: &Event, must_succeed: bool) -> usize {
         let mut sent = self.sent.lock().expect("nobody panics with it");
         sent.push(Sent {
             event: event.clone(),
-            fit,
+            must_succeed,
             replies: Vec::new(),
             times: Vec::new(),
         });
@@ -81,29 +81,29 @@ impl History {
 /// Sends events, one after the other.
 pub(crate) async fn send(world: Arc<World>, receivers: Vec<Arc<Node>>, sending: Sending) {
     let turn = world.history.turn(sending.events[0].target);
-    let turn = if sending.in_turn {
+    let turn = if sending.ordered {
         Some(turn.lock().await)
     } else {
         None
     };
-    let mut dice = Dice::new(sending.seed, 0);
+    let mut rng = Rng::new(sending.seed, 0);
     for event in &sending.events {
-        let index = world.history.begin(event, sending.fit);
+        let index = world.history.begin(event, sending.must_succeed);
         for attempt in 1.. {
-            let receiver = dice.pick(&receivers);
-            let stays = dice.percent(50);
+            let receiver = rng.pick(&receivers);
+            let stays = rng.percent(50);
             let began = world.now();
-            let reply = attempt_once(&world, receiver, event, sending.patience, stays).await;
+            let reply = attempt_once(&world, receiver, event, sending.timeout, stays).await;
             world.log("provider", || {
                 format!("{event}, attempt {attempt}: {reply:?}")
             });
             let is_final = matches!(reply, Reply::Kept | Reply::Replayed | Reply::Refused(_));
             world.history.note(index, reply, (began, world.now()));
-            if is_final || !sending.again {
+            if is_final || !sending.retried {
                 break;
             }
             let tick = world.setup.scale.tick;
-            world.pass(tick / 64 + dice.spread(tick)).await;
+            world.sleep(tick / 64 + rng.log_uniform(tick)).await;
         }
     }
     drop(turn);
@@ -115,14 +115,14 @@ async fn attempt_once(
     world: &World,
     receiver: &Node,
     event: &Event,
-    patience: i64,
+    timeout: i64,
     stays: bool,
 ) -> Reply {
     Tally::add(&world.tally.requests);
     let Some(mut answer) = receiver.request(request(event)) else {
         return Reply::NothingKept("nobody listens".to_owned());
     };
-    match timeout(Duration::from_millis(patience.unsigned_abs()), &mut answer).await {
+    match timeout(Duration::from_millis(timeout.unsigned_abs()), &mut answer).await {
         Ok(Ok(answer)) => reply(&answer),
         Ok(Err(_)) => Reply::Unknown("the connection broke".to_owned()),
         Err(_) => {

@@ -13,9 +13,9 @@ use sampler_store::{NewSpan, NewStop, Started, Stopped};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::dice::Dice;
+use sampler_testkit::rng::Rng;
 use super::mutant::Mutant;
-use super::weather::CallFate;
+use super::conditions::CallOutcome;
 use super::world::{World, pause};
 
 /// What the server keeps beside the spans.
@@ -103,7 +103,7 @@ pub(crate) enum Made<A> {
 
 /// When a command is carried out.
 #[derive(Clone, Debug)]
-pub(crate) struct Timetable {
+pub(crate) struct CommandTiming {
     /// How long it waits at the server before it begins.
     pub(crate) held: Duration,
     /// How long each of its statements waits for its turn.
@@ -112,21 +112,21 @@ pub(crate) struct Timetable {
     pub(crate) limit: Option<Duration>,
 }
 
-impl Timetable {
+impl CommandTiming {
     /// For a command of so many statements that is sent now.
-    pub(crate) fn draw(world: &World, dice: &mut Dice, fate: CallFate, statements: usize) -> Self {
+    pub(crate) fn draw(world: &World, rng: &mut Rng, outcome: CallOutcome, statements: usize) -> Self {
         let setup = &world.setup;
         let limit = setup.time_limit;
-        let is_endless = setup.mutant == Mutant::NoTimeLimit;
-        let (held, gap) = match fate {
-            CallFate::Late if is_endless => (dice.between(0, 16 * limit), limit / 4),
-            CallFate::Late => (dice.between(0, limit), limit / 4),
+        let is_endless = setup.mutant == Mutant::CommandsWithoutTimeLimit;
+        let (held, gap) = match outcome {
+            CallOutcome::Late if is_endless => (rng.between(0, 16 * limit), limit / 4),
+            CallOutcome::Late => (rng.between(0, limit), limit / 4),
             _ => (0, 10),
         };
         let millis = |length: i64| Duration::from_millis(length.unsigned_abs());
         Self {
             held: millis(held),
-            gaps: (0..statements).map(|_| dice.wait(gap)).collect(),
+            gaps: (0..statements).map(|_| rng.wait(gap)).collect(),
             limit: (!is_endless).then(|| millis(limit)),
         }
     }
@@ -137,7 +137,7 @@ impl World {
     pub(crate) async fn carry_out<S: Statement>(
         &self,
         batch: &[Arc<S>],
-        times: Timetable,
+        times: CommandTiming,
     ) -> Option<Vec<Made<S::Answer>>> {
         let arrived_at = self.now();
         let until = times.limit.map(|limit| Instant::now() + limit);

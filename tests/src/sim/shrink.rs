@@ -2,7 +2,7 @@
 
 use super::generate::operations;
 use super::mutant::Mutant;
-use super::op::{Act, Op};
+use super::op::{Action, Op};
 use super::run::{Outcome, run_operations};
 use super::setup::Setup;
 
@@ -65,8 +65,8 @@ pub fn shrink(seed: u64, mutant: Mutant) -> Shrunk {
 fn without_fitness(ops: &[Op]) -> Vec<Op> {
     let mut ops = ops.to_vec();
     for op in &mut ops {
-        if let Act::Send(sending) = &mut op.act {
-            sending.fit = false;
+        if let Action::Send(sending) = &mut op.act {
+            sending.must_succeed = false;
         }
     }
     ops
@@ -75,7 +75,7 @@ fn without_fitness(ops: &[Op]) -> Vec<Op> {
 /// The list without a piece; none where that would leave out what must stay, or nothing.
 fn without(ops: &[Op], from: usize, count: usize) -> Option<Vec<Op>> {
     let until = (from + count).min(ops.len());
-    let must_stay = |op: &Op| matches!(&op.act, Act::Send(sending) if sending.fit);
+    let must_stay = |op: &Op| matches!(&op.act, Action::Send(sending) if sending.must_succeed);
     let piece = ops[from..until].iter().filter(|op| must_stay(op)).cloned();
     let rest: Vec<Op> = ops[..from]
         .iter()

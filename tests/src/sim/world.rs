@@ -14,7 +14,7 @@ use super::provider::History;
 use super::server::Server;
 use super::setup::{Closing, Setup};
 use super::truth::Truth;
-use super::weather::Weather;
+use super::conditions::Conditions;
 
 /// How many different lists of measures events have.
 pub(crate) const MEASURES: usize = 4;
@@ -28,7 +28,7 @@ pub(crate) struct World {
     pub(crate) truth: Truth,
     pub(crate) abacus: StandIn,
     pub(crate) history: History,
-    weather: Mutex<(Weather, Weather)>,
+    conditions: Mutex<(Conditions, Conditions)>,
     over: AtomicBool,
     /// The lines of the log, if one is wanted.
     lines: Option<Mutex<Vec<String>>>,
@@ -42,7 +42,7 @@ pub(crate) struct Tally {
     pub(crate) calls: AtomicU64,
     pub(crate) posts: AtomicU64,
     pub(crate) requests: AtomicU64,
-    pub(crate) deaths: AtomicU64,
+    pub(crate) crashes: AtomicU64,
     pub(crate) closing: AtomicU64,
     pub(crate) excused: AtomicU64,
 }
@@ -56,7 +56,7 @@ impl Tally {
 impl World {
     /// A world at its beginning; to be made within the runtime whose time is its time.
     pub(crate) fn new(setup: Setup, with_log: bool) -> Self {
-        let (began, base, rate) = (Instant::now(), setup.base, setup.heart_rate);
+        let (began, base, rate) = (Instant::now(), setup.base, setup.heartbeat_slowdown);
         let store = MemoryStore::new(move || base.plus(millis(began.elapsed()) / rate));
         Self {
             setup,
@@ -66,7 +66,7 @@ impl World {
             truth: Truth::default(),
             abacus: StandIn::default(),
             history: History::default(),
-            weather: Mutex::new((Weather::Breezy, Weather::Breezy)),
+            conditions: Mutex::new((Conditions::Flaky, Conditions::Flaky)),
             over: AtomicBool::new(false),
             lines: with_log.then(Mutex::default),
             violations: Mutex::default(),
@@ -91,31 +91,31 @@ impl World {
     }
 
     /// Lets time pass.
-    pub(crate) async fn pass(&self, length: i64) {
+    pub(crate) async fn sleep(&self, length: i64) {
         pause(Duration::from_millis(length.unsigned_abs())).await;
     }
 
-    pub(crate) fn set_store(&self, weather: Weather) {
-        self.weather.lock().expect("nobody panics with it").0 = weather;
+    pub(crate) fn set_store(&self, conditions: Conditions) {
+        self.conditions.lock().expect("nobody panics with it").0 = conditions;
     }
 
-    pub(crate) fn set_abacus(&self, weather: Weather) {
-        self.weather.lock().expect("nobody panics with it").1 = weather;
+    pub(crate) fn set_abacus(&self, conditions: Conditions) {
+        self.conditions.lock().expect("nobody panics with it").1 = conditions;
     }
 
-    pub(crate) fn store_weather(&self) -> Weather {
-        self.as_allowed(self.weather.lock().expect("nobody panics with it").0)
+    pub(crate) fn store_conditions(&self) -> Conditions {
+        self.as_allowed(self.conditions.lock().expect("nobody panics with it").0)
     }
 
-    pub(crate) fn abacus_weather(&self) -> Weather {
-        self.as_allowed(self.weather.lock().expect("nobody panics with it").1)
+    pub(crate) fn abacus_conditions(&self) -> Conditions {
+        self.as_allowed(self.conditions.lock().expect("nobody panics with it").1)
     }
 
-    fn as_allowed(&self, weather: Weather) -> Weather {
-        if weather != Weather::Calm && self.is_quiet() {
-            return Weather::Breezy;
+    fn as_allowed(&self, conditions: Conditions) -> Conditions {
+        if conditions != Conditions::Healthy && self.is_quiet() {
+            return Conditions::Flaky;
         }
-        weather
+        conditions
     }
 
     /// Whether a month is about to be closed, so that nothing goes badly wrong.
@@ -126,11 +126,11 @@ impl World {
     }
 
     /// Nothing goes wrong any more.
-    pub(crate) fn end_trouble(&self) {
+    pub(crate) fn end_faults(&self) {
         self.log("op", || "all is well from now on".to_owned());
         self.over.store(true, Ordering::Relaxed);
-        self.set_store(Weather::Calm);
-        self.set_abacus(Weather::Calm);
+        self.set_store(Conditions::Healthy);
+        self.set_abacus(Conditions::Healthy);
     }
 
     /// Whether nothing goes wrong any more.
@@ -139,7 +139,7 @@ impl World {
     }
 
     /// Whether no process dies or freezes that has not already.
-    pub(crate) fn spares(&self) -> bool {
+    pub(crate) fn suppresses_faults(&self) -> bool {
         self.is_over() || self.is_quiet()
     }
 
@@ -152,7 +152,7 @@ impl World {
     }
 
     /// Says that something is as it must never be.
-    pub(crate) fn blame(&self, text: String) {
+    pub(crate) fn report_violation(&self, text: String) {
         self.log("VIOLATION", || text.clone());
         let mut violations = self.violations.lock().expect("nobody panics with it");
         violations.push(text);

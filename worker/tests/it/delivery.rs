@@ -83,7 +83,7 @@ async fn a_failing_span_waits_longer_each_time_with_the_same_bytes() {
         .windows(2)
         .map(|pair| (pair[1].0 - pair[0].0).as_secs())
         .collect();
-    // 1 s, doubled up to 60 s, less up to half, plus up to 1 s until the next look.
+    // 1 s, doubled up to 60 s, less up to half, plus up to 1 s until the next poll.
     for (attempt, wait) in waits.iter().enumerate() {
         let whole = (1_u64 << attempt).min(60);
         assert!(

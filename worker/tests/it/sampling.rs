@@ -10,7 +10,7 @@ use sampler_store::Events;
 use crate::world::{DAY, HOUR, MINUTE, NOON, World, options, run_with, target};
 
 #[tokio::test(start_paused = true)]
-async fn a_backlog_is_worked_off_without_waiting_for_the_next_look() {
+async fn a_backlog_is_worked_off_without_waiting_for_the_next_poll() {
     let world = World::new();
     world.start("i", -30 * DAY).await;
     let worker = world.run("w");

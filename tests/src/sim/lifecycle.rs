@@ -5,32 +5,32 @@ use std::sync::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    Alive,
+pub(crate) enum ProcessState {
+    Running,
     Frozen,
     Dead,
 }
 
 #[derive(Debug)]
 struct State {
-    stage: Stage,
+    stage: ProcessState,
     /// What it becomes, after it has passed so many more times.
-    next: Option<(usize, Stage)>,
+    next: Option<(usize, ProcessState)>,
 }
 
 /// The life of one process. All that it does to the world goes through [`Self::pass`]: one that is
 /// frozen does not come through before it thaws, one that is dead never.
 #[derive(Debug)]
-pub(crate) struct Life {
+pub(crate) struct Lifecycle {
     state: Mutex<State>,
     changed: Notify,
 }
 
-impl Life {
+impl Lifecycle {
     pub(crate) fn new() -> Self {
         Self {
             state: Mutex::new(State {
-                stage: Stage::Alive,
+                stage: ProcessState::Running,
                 next: None,
             }),
             changed: Notify::new(),
@@ -42,9 +42,9 @@ impl Life {
     }
 
     /// Changes the stage, unless the process is dead.
-    pub(crate) fn set(&self, stage: Stage) {
+    pub(crate) fn set(&self, stage: ProcessState) {
         let mut now = self.state();
-        if now.stage != Stage::Dead {
+        if now.stage != ProcessState::Dead {
             now.stage = stage;
             now.next = None;
         }
@@ -54,16 +54,16 @@ impl Life {
 
     /// Changes the stage after the process has passed so many more times: in the middle of what
     /// it does, wherever that is.
-    pub(crate) fn set_after(&self, passes: usize, stage: Stage) {
-        self.state().next = Some((passes, stage));
+    pub(crate) fn set_after(&self, checkpoints: usize, stage: ProcessState) {
+        self.state().next = Some((checkpoints, stage));
     }
 
-    pub(crate) fn stage(&self) -> Stage {
+    pub(crate) fn stage(&self) -> ProcessState {
         self.state().stage
     }
 
     /// Waits until the stage is `stage`.
-    pub(crate) async fn is(&self, stage: Stage) {
+    pub(crate) async fn wait_for(&self, stage: ProcessState) {
         loop {
             let changed = self.changed.notified();
             if self.stage() == stage {
@@ -74,14 +74,14 @@ impl Life {
     }
 
     /// Goes on while the process is alive.
-    pub(crate) async fn pass(&self) {
+    pub(crate) async fn checkpoint(&self) {
         self.count();
         loop {
             let changed = self.changed.notified();
             match self.stage() {
-                Stage::Alive => return,
-                Stage::Frozen => changed.await,
-                Stage::Dead => std::future::pending().await,
+                ProcessState::Running => return,
+                ProcessState::Frozen => changed.await,
+                ProcessState::Dead => std::future::pending().await,
             }
         }
     }
@@ -92,8 +92,8 @@ impl Life {
             match &mut now.next {
                 None => None,
                 Some((0, stage)) => Some(*stage),
-                Some((passes, _)) => {
-                    *passes -= 1;
+                Some((checkpoints, _)) => {
+                    *checkpoints -= 1;
                     None
                 }
             }

@@ -16,25 +16,25 @@ use sampler_store::{
 };
 use tokio::time::Instant;
 
-use super::dice::Fates;
-use super::life::Life;
+use super::rng::CallRng;
+use super::lifecycle::Lifecycle;
 use super::mutant::Mutant;
-use super::server::{Changing, Ending, Failed, Made, Opening, Statement, Timetable};
-use super::weather::CallFate;
+use super::server::{Changing, Ending, Failed, Made, Opening, Statement, CommandTiming};
+use super::conditions::CallOutcome;
 use super::world::{Tally, World, pause};
 
 /// The way from one process to the server behind the store.
 #[derive(Clone)]
-pub(crate) struct Wire {
+pub(crate) struct Connection {
     pub(crate) world: Arc<World>,
     pub(crate) name: String,
-    pub(crate) life: Arc<Life>,
-    pub(crate) fates: Arc<Fates>,
+    pub(crate) life: Arc<Lifecycle>,
+    pub(crate) call_rng: Arc<CallRng>,
     /// How far the clock of the process is ahead, ms.
     pub(crate) clock_error: Arc<AtomicI64>,
 }
 
-impl fmt::Debug for Wire {
+impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)
     }
@@ -43,40 +43,40 @@ impl fmt::Debug for Wire {
 /// The link from one process to the store: starts, stops and changes share commands by the real
 /// group commit.
 #[derive(Clone)]
-pub(crate) struct Link {
-    wire: Wire,
+pub(crate) struct SimStore {
+    connection: Connection,
     starts: Group<Grouped<Opening>>,
     stops: Group<Grouped<Ending>>,
     changes: Group<Grouped<Changing>>,
 }
 
-impl Link {
-    pub(crate) fn new(wire: Wire) -> Self {
-        let patience = wire.world.setup.answered_within();
+impl SimStore {
+    pub(crate) fn new(connection: Connection) -> Self {
+        let timeout = connection.world.setup.answered_within();
         Self {
-            starts: Group::new(Grouped::new(&wire), patience),
-            stops: Group::new(Grouped::new(&wire), patience),
-            changes: Group::new(Grouped::new(&wire), patience),
-            wire,
+            starts: Group::new(Grouped::new(&connection), timeout),
+            stops: Group::new(Grouped::new(&connection), timeout),
+            changes: Group::new(Grouped::new(&connection), timeout),
+            connection,
         }
     }
 
     fn has(&self, mutant: Mutant) -> bool {
-        self.wire.world.setup.mutant == mutant
+        self.connection.world.setup.mutant == mutant
     }
 }
 
 /// Writes of one kind, as the group commit makes them.
 #[derive(Debug)]
 struct Grouped<S> {
-    wire: Wire,
+    connection: Connection,
     of: PhantomData<fn() -> S>,
 }
 
 impl<S> Grouped<S> {
-    fn new(wire: &Wire) -> Self {
+    fn new(connection: &Connection) -> Self {
         Self {
-            wire: wire.clone(),
+            connection: connection.clone(),
             of: PhantomData,
         }
     }
@@ -93,7 +93,7 @@ impl<S: Statement> Writes for Grouped<S> {
     }
 
     fn carried_out_within(&self) -> Duration {
-        self.wire.world.setup.answered_within()
+        self.connection.world.setup.answered_within()
     }
 
     fn outlasts_late_commands(answer: &S::Answer) -> bool {
@@ -101,9 +101,9 @@ impl<S: Statement> Writes for Grouped<S> {
     }
 
     async fn write(&self, batch: &[Arc<S>], send_by: Instant) -> Verdicts<Self> {
-        let made = self.wire.command(batch, send_by).await;
+        let made = self.connection.command(batch, send_by).await;
         let made = made.map_err(|failed| match failed {
-            Failed::Lost if self.wire.world.setup.mutant == Mutant::BelievesRefusals => {
+            Failed::Lost if self.connection.world.setup.mutant == Mutant::TrustsRefusalAfterLostCommand => {
                 Failed::Over
             }
             failed => failed,
@@ -134,8 +134,8 @@ impl<S: Statement> Writes for Grouped<S> {
     }
 
     async fn look(&self, batch: &[Arc<S>]) -> Result<Vec<Seen<S::Answer>>, Failed> {
-        let (world, batch) = (Arc::clone(&self.wire.world), batch.to_vec());
-        let looked = self.wire.call("look", String::new, async move {
+        let (world, batch) = (Arc::clone(&self.connection.world), batch.to_vec());
+        let looked = self.connection.call("look", String::new, async move {
             let look = |statement: &Arc<S>| statement.look(&world);
             Ok(Looked(batch.iter().map(look).collect()))
         });
@@ -158,47 +158,47 @@ trait Brief {
     fn brief(&self) -> String;
 }
 
-impl Wire {
+impl Connection {
     /// Sends a command of some writes, and waits for its answer.
     async fn command<S: Statement>(
         &self,
         batch: &[Arc<S>],
         send_by: Instant,
     ) -> Result<Vec<Made<S::Answer>>, Failed> {
-        self.life.pass().await;
+        self.life.checkpoint().await;
         if Instant::now() >= send_by {
             return Err(Failed::NotSent);
         }
         Tally::add(&self.world.tally.calls);
         let setup = &self.world.setup;
-        let mut dice = self.fates.of(S::KIND, self.world.now());
-        let course = self.world.store_weather().call(&mut dice, setup.scale.slow);
-        let times = Timetable::draw(&self.world, &mut dice, course.fate, batch.len());
-        let sent = self.carry_out(batch, course.there, times);
-        let made = match course.fate {
-            CallFate::Unavailable => {
-                pause(course.there).await;
+        let mut rng = self.call_rng.of(S::KIND, self.world.now());
+        let transfer = self.world.store_conditions().call(&mut rng, setup.scale.slow);
+        let times = CommandTiming::draw(&self.world, &mut rng, transfer.outcome, batch.len());
+        let sent = self.carry_out(batch, transfer.request_delay, times);
+        let made = match transfer.outcome {
+            CallOutcome::Unavailable => {
+                pause(transfer.request_delay).await;
                 Err(Failed::NotSent)
             }
-            CallFate::NotDone => {
-                pause(course.there).await;
+            CallOutcome::NotDone => {
+                pause(transfer.request_delay).await;
                 Err(Failed::Lost)
             }
-            CallFate::Done => {
-                pause(course.there).await;
-                self.life.pass().await;
+            CallOutcome::Done => {
+                pause(transfer.request_delay).await;
+                self.life.checkpoint().await;
                 tokio::spawn(sent).await.expect("the store does not panic")
             }
-            CallFate::Sent => tokio::spawn(sent).await.expect("the store does not panic"),
-            CallFate::Unanswered | CallFate::Late => {
+            CallOutcome::Sent => tokio::spawn(sent).await.expect("the store does not panic"),
+            CallOutcome::Unanswered | CallOutcome::Late => {
                 tokio::spawn(sent);
                 // What is lost was there before anybody could know.
-                pause(course.there).await;
+                pause(transfer.request_delay).await;
                 Err(Failed::Lost)
             }
         };
-        pause(course.back).await;
-        self.life.pass().await;
+        pause(transfer.reply_delay).await;
+        self.life.checkpoint().await;
         made
     }
 
@@ -206,8 +206,8 @@ impl Wire {
     fn carry_out<S: Statement>(
         &self,
         batch: &[Arc<S>],
-        there: Duration,
-        times: Timetable,
+        request_delay: Duration,
+        times: CommandTiming,
     ) -> impl Future<Output = Result<Vec<Made<S::Answer>>, Failed>> + use<S> {
         let (world, name, batch) = (Arc::clone(&self.world), self.name.clone(), batch.to_vec());
         async move {
@@ -225,11 +225,11 @@ impl Wire {
         what: impl Fn() -> String + Send + 'static,
         work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.life.pass().await;
+        self.life.checkpoint().await;
         Tally::add(&self.world.tally.calls);
         let slow = self.world.setup.scale.slow;
-        let mut dice = self.fates.of(kind, self.world.now());
-        let course = self.world.store_weather().call(&mut dice, slow);
+        let mut rng = self.call_rng.of(kind, self.world.now());
+        let transfer = self.world.store_conditions().call(&mut rng, slow);
         let (world, name) = (Arc::clone(&self.world), self.name.clone());
         let done = async move {
             let result = work.await;
@@ -239,38 +239,38 @@ impl Wire {
             });
             result
         };
-        let result = match course.fate {
-            CallFate::Done | CallFate::Unanswered => {
-                pause(course.there).await;
-                self.life.pass().await;
+        let result = match transfer.outcome {
+            CallOutcome::Done | CallOutcome::Unanswered => {
+                pause(transfer.request_delay).await;
+                self.life.checkpoint().await;
                 done.await
             }
-            CallFate::Sent => {
+            CallOutcome::Sent => {
                 let sent = tokio::spawn(async move {
-                    pause(course.there).await;
+                    pause(transfer.request_delay).await;
                     done.await
                 });
                 sent.await.expect("the store does not panic")
             }
-            CallFate::Late => {
+            CallOutcome::Late => {
                 tokio::spawn(async move {
-                    pause(course.there + course.back).await;
+                    pause(transfer.request_delay + transfer.reply_delay).await;
                     done.await
                 });
                 Err(StoreError::Unknown("it may come later".into()))
             }
-            CallFate::Unavailable => {
-                pause(course.there).await;
+            CallOutcome::Unavailable => {
+                pause(transfer.request_delay).await;
                 Err(StoreError::Unavailable("nothing was sent".into()))
             }
-            CallFate::NotDone => {
-                pause(course.there).await;
+            CallOutcome::NotDone => {
+                pause(transfer.request_delay).await;
                 Err(StoreError::Unknown("it was lost".into()))
             }
         };
-        pause(course.back).await;
-        self.life.pass().await;
-        if course.fate == CallFate::Unanswered {
+        pause(transfer.reply_delay).await;
+        self.life.checkpoint().await;
+        if transfer.outcome == CallOutcome::Unanswered {
             return Err(StoreError::Unknown("the answer was lost".into()));
         }
         result
@@ -278,15 +278,15 @@ impl Wire {
 }
 
 #[async_trait]
-impl Events for Link {
+impl Events for SimStore {
     async fn start(&self, new: NewSpan) -> Result<Started, StoreError> {
         let id = format!("{:?}", new.span.id);
         let answer = self.starts.submit(Opening(new)).await;
         match &answer {
-            Err(_) if self.has(Mutant::AnswersTooEarly) => return Ok(Started::Opened),
-            Ok(started) if !Opening::outlasts(started) => self.wire.world.note_refused(id),
+            Err(_) if self.has(Mutant::AcceptsUnknownOutcome) => return Ok(Started::Opened),
+            Ok(started) if !Opening::outlasts(started) => self.connection.world.note_refused(id),
             Err(StoreError::Unavailable(_) | StoreError::Refused(_)) => {
-                self.wire.world.note_refused(id);
+                self.connection.world.note_refused(id);
             }
             _ => {}
         }
@@ -297,10 +297,10 @@ impl Events for Link {
         let id = new.correlation_id.to_string();
         let answer = self.stops.submit(Ending(new)).await;
         match &answer {
-            Err(_) if self.has(Mutant::AnswersTooEarly) => return Ok(Stopped::Ended),
-            Ok(stopped) if !Ending::outlasts(stopped) => self.wire.world.note_refused(id),
+            Err(_) if self.has(Mutant::AcceptsUnknownOutcome) => return Ok(Stopped::Ended),
+            Ok(stopped) if !Ending::outlasts(stopped) => self.connection.world.note_refused(id),
             Err(StoreError::Unavailable(_) | StoreError::Refused(_)) => {
-                self.wire.world.note_refused(id);
+                self.connection.world.note_refused(id);
             }
             _ => {}
         }
@@ -308,8 +308,8 @@ impl Events for Link {
     }
 
     async fn started_by(&self, id: &EventId) -> Result<Option<Span>, StoreError> {
-        let (world, id) = (Arc::clone(&self.wire.world), id.clone());
-        self.wire
+        let (world, id) = (Arc::clone(&self.connection.world), id.clone());
+        self.connection
             .call("started_by", String::new, async move {
                 world.store.started_by(&id).await
             })
@@ -317,8 +317,8 @@ impl Events for Link {
     }
 
     async fn stopped_by(&self, id: &EventId) -> Result<Option<Span>, StoreError> {
-        let (world, id) = (Arc::clone(&self.wire.world), id.clone());
-        self.wire
+        let (world, id) = (Arc::clone(&self.connection.world), id.clone());
+        self.connection
             .call("stopped_by", String::new, async move {
                 world.store.stopped_by(&id).await
             })
@@ -326,30 +326,30 @@ impl Events for Link {
     }
 
     async fn announce_slack(&self, past: i64) -> Result<(), StoreError> {
-        let world = Arc::clone(&self.wire.world);
+        let world = Arc::clone(&self.connection.world);
         let what = move || format!(" {past}");
         let work = async move { world.store.announce_slack(past).await };
-        self.wire.call("announce_slack", what, work).await
+        self.connection.call("announce_slack", what, work).await
     }
 }
 
 #[async_trait]
-impl Work for Link {
+impl Work for SimStore {
     fn due(&self, query: DueQuery) -> DuePages {
         let now = query.now;
-        let search = (self.clone(), self.wire.world.store.due(query));
+        let search = (self.clone(), self.connection.world.store.due(query));
         stream::try_unfold(search, move |(link, mut pages)| async move {
             let what = move || format!(" by {now}");
             let work = async move { Ok(DuePage(pages.next().await.transpose()?, pages)) };
-            let DuePage(page, pages) = link.wire.call("due", what, work).await?;
+            let DuePage(page, pages) = link.connection.call("due", what, work).await?;
             Ok(page.map(|page| (page, (link, pages))))
         })
         .boxed()
     }
 
     async fn find(&self, id: &SpanId) -> Result<Option<Span>, StoreError> {
-        let (world, id) = (Arc::clone(&self.wire.world), id.clone());
-        self.wire
+        let (world, id) = (Arc::clone(&self.connection.world), id.clone());
+        self.connection
             .call(
                 "find",
                 String::new,
@@ -365,28 +365,28 @@ impl Work for Link {
         _now: Timestamp,
     ) -> Result<Changed, StoreError> {
         let mut change = change.clone();
-        if self.has(Mutant::RetriesByItsOwnClock)
+        if self.has(Mutant::RetriesByOwnClock)
             && let Change::Failed { failure, .. } = &mut change
         {
-            let error = self.wire.clock_error.load(Ordering::Relaxed);
+            let error = self.connection.clock_error.load(Ordering::Relaxed);
             failure.retry_at = failure.retry_at.plus(error);
         }
-        let changing = Changing::new(&self.wire.world, span, &change);
+        let changing = Changing::new(&self.connection.world, span, &change);
         self.changes.submit(changing).await
     }
 }
 
 #[async_trait]
-impl Upkeep for Link {
+impl Upkeep for SimStore {
     async fn adopt(
         &self,
         policy: &Policy,
         now: Timestamp,
         limit: usize,
     ) -> Result<Adopted, StoreError> {
-        let (world, policy) = (Arc::clone(&self.wire.world), policy.clone());
+        let (world, policy) = (Arc::clone(&self.connection.world), policy.clone());
         let work = async move { world.store.adopt(&policy, now, limit).await };
-        self.wire.call("adopt", String::new, work).await
+        self.connection.call("adopt", String::new, work).await
     }
 
     async fn completed_before(
@@ -394,14 +394,14 @@ impl Upkeep for Link {
         cutoff: Timestamp,
         limit: usize,
     ) -> Result<Vec<SpanId>, StoreError> {
-        let world = Arc::clone(&self.wire.world);
+        let world = Arc::clone(&self.connection.world);
         let what = move || format!(" {cutoff}");
         let work = async move { world.store.completed_before(cutoff, limit).await };
-        self.wire.call("completed_before", what, work).await
+        self.connection.call("completed_before", what, work).await
     }
 
     async fn remove(&self, ids: &[SpanId]) -> Result<u64, StoreError> {
-        let (world, ids) = (Arc::clone(&self.wire.world), ids.to_vec());
+        let (world, ids) = (Arc::clone(&self.connection.world), ids.to_vec());
         let named = ids.clone();
         let what = move || format!(" {named:?}");
         let work = async move {
@@ -417,21 +417,21 @@ impl Upkeep for Link {
             }
             Ok(removed)
         };
-        self.wire.call("remove", what, work).await
+        self.connection.call("remove", what, work).await
     }
 
     async fn largest_slack(&self) -> Result<Option<i64>, StoreError> {
-        let world = Arc::clone(&self.wire.world);
+        let world = Arc::clone(&self.connection.world);
         let work = async move { world.store.largest_slack().await };
-        self.wire.call("largest_slack", String::new, work).await
+        self.connection.call("largest_slack", String::new, work).await
     }
 }
 
 #[async_trait]
-impl Membership for Link {
+impl Membership for SimStore {
     async fn heartbeat(&self, worker: &str) -> Result<Vec<String>, StoreError> {
-        let (world, worker) = (Arc::clone(&self.wire.world), worker.to_owned());
-        self.wire
+        let (world, worker) = (Arc::clone(&self.connection.world), worker.to_owned());
+        self.connection
             .call("heartbeat", String::new, async move {
                 world.store.heartbeat(&worker).await
             })
@@ -439,8 +439,8 @@ impl Membership for Link {
     }
 
     async fn leave(&self, worker: &str) -> Result<(), StoreError> {
-        let (world, worker) = (Arc::clone(&self.wire.world), worker.to_owned());
-        self.wire
+        let (world, worker) = (Arc::clone(&self.connection.world), worker.to_owned());
+        self.connection
             .call("leave", String::new, async move {
                 world.store.leave(&worker).await
             })
