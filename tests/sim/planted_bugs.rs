@@ -81,7 +81,11 @@ fn believing_a_refusal_after_a_lost_command_is_found() {
 
 #[test]
 fn a_command_that_may_come_at_any_time_is_found() {
-    assert_found(Mutant::CommandsWithoutTimeLimit, 300, &["is kept", "has it"]);
+    assert_found(
+        Mutant::CommandsWithoutTimeLimit,
+        300,
+        &["is kept", "has it"],
+    );
 }
 
 #[test]
@@ -110,7 +114,11 @@ fn retries_by_a_clock_of_its_own_are_found() {
 /// A failing run is made short enough to be read.
 #[test]
 fn a_failing_seed_is_made_short() {
-    let seed = (0..20).find(|seed| !run(*seed, Mutant::FailureCountsAsAccepted).violations.is_empty());
+    let seed = (0..20).find(|seed| {
+        !run(*seed, Mutant::FailureCountsAsAccepted)
+            .violations
+            .is_empty()
+    });
     let shrunk = shrink(seed.unwrap(), Mutant::FailureCountsAsAccepted);
     assert!(!shrunk.outcome.violations.is_empty());
     assert!(shrunk.operations.len() <= 3, "{:#?}", shrunk.operations);

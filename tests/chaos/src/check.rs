@@ -15,7 +15,7 @@ mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::event::{Kind, EventFields, Target};
+use crate::event::{EventFields, Kind, Target};
 use crate::evidence::{Evidence, Span};
 use crate::history::{Event, Record};
 
@@ -78,7 +78,8 @@ pub fn check(evidence: &Evidence) -> Verdict {
         violations.push(Rule::PutAside.broken(&aside.dedup_id, &aside.reason));
     }
     explain(&mut violations, &evidence.spans);
-    let is_span = |case: &&Case<'_>| case.outcome == KnownOutcome::Accepted && case.event.kind == Kind::Start;
+    let is_span =
+        |case: &&Case<'_>| case.outcome == KnownOutcome::Accepted && case.event.kind == Kind::Start;
     let takes_back = |duration: Option<i64>| duration.is_some_and(i64::is_negative);
     Verdict {
         violations,

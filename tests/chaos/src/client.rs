@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use crate::event::{Kind, Target, start_body, stop_body, target};
 use crate::history::Event;
-use crate::timeline::{Intent, Timeline, NextEvent, Outcome};
 use crate::sender::{SendMode, Sender};
+use crate::timeline::{Intent, NextEvent, Outcome, Timeline};
 use sampler_testkit::rng::Rng;
 
 /// How many targets a client has at once.

@@ -11,7 +11,7 @@ use sampler_testkit::program::{Launch, RECEIVER, WORKER, binary};
 use sampler_testkit::{Program, now_millis, within};
 use tokio::sync::Mutex;
 
-use crate::history::{ProgramEnd, History, Record};
+use crate::history::{History, ProgramEnd, Record};
 
 /// How many receivers there are.
 pub(crate) const RECEIVERS: usize = 2;

@@ -1,25 +1,24 @@
 //! Making faults happen, and unhappen.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use mongodb::bson::{Document, doc};
-use sampler_testkit::abacus::{Fault as Order, StandInAbacus};
+use sampler_testkit::abacus::{Fault as AbacusFault, StandInAbacus};
 
 use crate::cluster::Cluster;
-use crate::fleet::{Fleet, WORKERS, ProgramId};
+use crate::fleet::{Fleet, ProgramId, WORKERS};
 use crate::proxy::Conditions;
-use crate::schedule::{Commands, Failure, Fault, Misdeed};
+use crate::schedule::{Commands, Failure, Fault};
 
 /// What there is that can go wrong.
-pub(crate) struct Stage {
+pub(crate) struct System {
     pub(crate) cluster: Cluster,
     pub(crate) fleet: Fleet,
     pub(crate) abacus: StandInAbacus,
 }
 
-impl Stage {
+impl System {
     /// Has a fault happen, lets it last until then, and undoes it.
     pub(crate) async fn inject(&self, fault: Fault, until: Instant) -> Result<()> {
         match fault {
@@ -43,21 +42,21 @@ impl Stage {
             }
             Fault::ProgramsToAll(link) => {
                 self.cluster.set_links(Conditions::of_programs(link));
-                lasts(until).await;
+                wait_until(until).await;
                 self.cluster.set_links(Conditions::default());
                 Ok(())
             }
             Fault::Kill(_) | Fault::Restart(_) | Fault::Freeze(_) | Fault::KillAllWorkers => {
                 self.inject_program_fault(fault, until).await
             }
-            Fault::Abacus(Misdeed::Away, _) => {
+            Fault::AbacusAway => {
                 self.abacus.go_away().await;
-                lasts(until).await;
+                wait_until(until).await;
                 self.abacus.come_back().await
             }
-            Fault::Abacus(misdeed, percent) => {
-                self.abacus.fault(order(misdeed, percent));
-                lasts(until).await;
+            Fault::Abacus(kind, percent) => {
+                self.abacus.fault(AbacusFault::new(kind).percent(percent));
+                wait_until(until).await;
                 self.abacus.clear_faults();
                 Ok(())
             }
@@ -84,7 +83,7 @@ impl Stage {
             let command = doc! { "replSetStepDown": 10, "secondaryCatchUpPeriodSecs": 2 };
             cluster.set.command(primary, command).await?;
         }
-        lasts(until).await;
+        wait_until(until).await;
         if fault == Fault::FreezePrimary {
             cluster.set.thaw(primary).await?;
         }
@@ -99,7 +98,7 @@ impl Stage {
         let set = &self.cluster.set;
         let primary = set.wait_for_primary().await?;
         set.command(primary, fail_point).await?;
-        lasts(until).await;
+        wait_until(until).await;
         let off = doc! { "configureFailPoint": "failCommand", "mode": "off" };
         set.command(primary, off)
             .await
@@ -110,7 +109,7 @@ impl Stage {
     async fn impair_primary_link(&self, conditions: Conditions, until: Instant) -> Result<()> {
         let primary = self.cluster.set.wait_for_primary().await?;
         self.cluster.set_link(primary, conditions);
-        lasts(until).await;
+        wait_until(until).await;
         self.cluster.set_link(primary, Conditions::default());
         self.cluster.set.wait_for_primary().await?;
         Ok(())
@@ -118,19 +117,19 @@ impl Stage {
 
     async fn inject_program_fault(&self, fault: Fault, until: Instant) -> Result<()> {
         let fleet = &self.fleet;
-        let id = match fault {
+        let ids = match fault {
             Fault::Kill(id) | Fault::Restart(id) | Fault::Freeze(id) => vec![id],
             _ => (0..WORKERS).map(ProgramId::Worker).collect(),
         };
-        for id in &id {
+        for id in &ids {
             match fault {
                 Fault::Restart(_) => fleet.stop(*id).await?,
                 Fault::Freeze(_) => fleet.freeze(*id).await?,
                 _ => fleet.kill(*id).await?,
             }
         }
-        lasts(until).await;
-        for id in &id {
+        wait_until(until).await;
+        for id in &ids {
             match fault {
                 Fault::Freeze(_) => fleet.thaw(*id).await?,
                 _ => fleet.back(*id).await?,
@@ -152,7 +151,7 @@ impl Stage {
     }
 }
 
-async fn lasts(until: Instant) {
+async fn wait_until(until: Instant) {
     tokio::time::sleep_until(until.into()).await;
 }
 
@@ -178,21 +177,6 @@ fn fail_point(commands: Commands, failure: Failure, percent: u8) -> Document {
     }
     let mode = doc! { "activationProbability": f64::from(percent) / 100.0 };
     doc! { "configureFailPoint": "failCommand", "mode": mode, "data": data }
-}
-
-fn order(misdeed: Misdeed, percent: u8) -> Order {
-    let order = match misdeed {
-        Misdeed::LosesAnswers => Order::lose_answer(),
-        Misdeed::Slow(millis) => Order::delay(Duration::from_millis(millis.into())),
-        Misdeed::Busy => Order::status_retry_after(429, "1"),
-        Misdeed::Status(status) => Order::status(status),
-        // Being away has no order: see `inject`.
-        Misdeed::Closes | Misdeed::Away => Order::close_before(),
-        Misdeed::Hangs => Order::hang(),
-    };
-    let (percent, seen) = (u64::from(percent), AtomicU64::new(0));
-    // 37 has no divisor in common with 100, so that those it happens to are spread out.
-    order.only(move |_| seen.fetch_add(1, Ordering::Relaxed) * 37 % 100 < percent)
 }
 
 #[cfg(test)]

@@ -17,8 +17,8 @@ use crate::client::Client;
 use crate::cluster::Cluster;
 use crate::evidence::{self, Evidence, HISTORY};
 use crate::fleet::Fleet;
-use crate::history::{History, Record, FaultRecord};
-use crate::inject::Stage;
+use crate::history::{FaultRecord, History, Record};
+use crate::inject::System;
 use crate::observer::Observer;
 use crate::report::Report;
 use crate::schedule::{Lane, Planned};
@@ -53,7 +53,7 @@ pub struct Options {
 
 /// What all tasks of a run share.
 struct Run {
-    stage: Stage,
+    system: System,
     observer: Observer,
     history: Arc<History>,
     stats: Arc<Stats>,
@@ -84,14 +84,14 @@ pub async fn run(options: Options) -> Result<Report> {
     run.view.finish();
     outcome?;
     let spans = run.observer.all().await.context("reading the spans")?;
-    evidence::write(&folder, &run.stage.abacus, &spans)?;
+    evidence::write(&folder, &run.system.abacus, &spans)?;
     let run = Arc::into_inner(run).context("the run is still used")?;
-    run.stage.fleet.stop_all().await?;
+    run.system.fleet.stop_all().await?;
     run.history.flush()?;
     let verdict = check(&Evidence::read(&folder)?);
     // What is wrong can be looked at with the database as it was.
-    run.stage.cluster.stop(!verdict.is_right()).await?;
-    let posts = run.stage.abacus.post_count();
+    run.system.cluster.stop(!verdict.is_right()).await?;
+    let posts = run.system.abacus.post_count();
     Ok(Report::new(&options, folder, &run.stats, posts, verdict))
 }
 
@@ -111,13 +111,13 @@ impl Run {
         view.say("starting the programs");
         let fleet = Fleet::start(&uri, &abacus.base_url(), folder, Arc::clone(&history)).await?;
         let observer = Observer::new(&uri).await?;
-        let stage = Stage {
+        let system = System {
             cluster,
             fleet,
             abacus,
         };
         Ok(Self {
-            stage,
+            system,
             observer,
             history,
             stats,
@@ -149,10 +149,10 @@ impl Run {
                 if let Ok(spans) = run.observer.count().await {
                     run.stats.set_spans(spans);
                 }
-                if let Err(error) = run.stage.fleet.restart_ended().await {
+                if let Err(error) = run.system.fleet.restart_ended().await {
                     run.stats.error(&format!("{error:#}"));
                 }
-                run.view.draw(run.stage.abacus.counted_count());
+                run.view.draw(run.system.abacus.counted_count());
                 tokio::time::sleep(POLL_INTERVAL).await;
             }
         })
@@ -166,7 +166,7 @@ impl Run {
         until: Instant,
     ) -> Result<Vec<Client>> {
         let sender = Arc::new(Sender::new(
-            Arc::clone(&self.stage.fleet.receivers),
+            Arc::clone(&self.system.fleet.receivers),
             Arc::clone(&self.history),
             Arc::clone(&self.stats),
             until + ANSWER_LIMIT,
@@ -185,7 +185,7 @@ impl Run {
         });
         futures_util::future::join_all(lanes).await;
         self.view.say("no more faults");
-        self.stage.heal().await?;
+        self.system.heal().await?;
         Ok(clients.join_all().await)
     }
 
@@ -206,11 +206,11 @@ impl Run {
             self.note(&text, "begins");
             self.stats.fault_begins(lane, kind, text.clone());
             let ends = (begins + planned.lasts).min(until);
-            if let Err(error) = self.stage.inject(planned.fault, ends).await {
+            if let Err(error) = self.system.inject(planned.fault, ends).await {
                 // It may have met the remains of another: nothing is to be left of either.
                 self.note(&text, &format!("failed: {error:#}"));
                 self.stats.error(&format!("{text}: {error:#}"));
-                if let Err(error) = self.stage.heal().await {
+                if let Err(error) = self.system.heal().await {
                     self.note(&text, &format!("healing failed: {error:#}"));
                 }
             }
@@ -262,7 +262,7 @@ impl Run {
             if spans.stopped == 0 {
                 return;
             }
-            let now = Some((spans, self.stage.abacus.counted_count()));
+            let now = Some((spans, self.system.abacus.counted_count()));
             if now != before {
                 (before, moved_at) = (now, Instant::now());
             }

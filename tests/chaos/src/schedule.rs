@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::fleet::ProgramId;
 use crate::proxy::Link;
+use sampler_testkit::abacus::FaultKind;
 use sampler_testkit::rng::Rng;
 
 /// What faults do not come at the same time: each lane has one after the other.
@@ -18,8 +19,8 @@ pub enum Lane {
     Abacus,
 }
 
-/// Something to go wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A fault of one part of the system.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The primary is killed, and started again.
     KillPrimary,
@@ -47,8 +48,10 @@ pub enum Fault {
     Freeze(ProgramId),
     /// All workers are killed at once.
     KillAllWorkers,
-    /// Abacus misbehaves, for so many of a hundred usages.
-    Abacus(Misdeed, u8),
+    /// Abacus has this fault, for so many of a hundred usages.
+    Abacus(FaultKind, u8),
+    /// Abacus is not there.
+    AbacusAway,
 }
 
 /// Which commands fail.
@@ -75,27 +78,8 @@ pub enum Failure {
     Block(i32),
 }
 
-/// What Abacus does wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Misdeed {
-    /// It counts, but the answer is lost.
-    LosesAnswers,
-    /// It counts, and answers after so many ms.
-    Slow(u16),
-    /// It says 429, and to come again after a second.
-    Busy,
-    /// It answers with this status.
-    Status(u16),
-    /// It closes connections, and counts nothing.
-    Closes,
-    /// It never answers, and counts nothing.
-    Hangs,
-    /// It is not there.
-    Away,
-}
-
 /// A fault with its time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
     /// When it begins, from the beginning of the run.
     pub at: Duration,
@@ -159,10 +143,10 @@ impl Lane {
                 (Fault::Kill(ProgramId::Worker(1)), 500, 3_000),
             ],
             Self::Abacus => vec![
-                (Fault::Abacus(Misdeed::LosesAnswers, 60), 2_000, 5_000),
-                (Fault::Abacus(Misdeed::Busy, 100), 1_000, 3_000),
-                (Fault::Abacus(Misdeed::Away, 100), 2_000, 5_000),
-                (Fault::Abacus(Misdeed::Slow(800), 100), 2_000, 5_000),
+                (Fault::Abacus(FaultKind::LoseAnswer, 60), 2_000, 5_000),
+                (Fault::Abacus(status(429), 100), 1_000, 3_000),
+                (Fault::AbacusAway, 2_000, 5_000),
+                (Fault::Abacus(delay(800), 100), 2_000, 5_000),
             ],
         }
     }
@@ -249,27 +233,41 @@ fn programs_pool() -> Vec<FaultTemplate> {
 }
 
 fn abacus_pool() -> Vec<FaultTemplate> {
-    let misdeeds = [
-        (Misdeed::LosesAnswers, 30),
-        (Misdeed::LosesAnswers, 100),
-        (Misdeed::Slow(200), 100),
-        (Misdeed::Slow(1_500), 50),
-        (Misdeed::Busy, 20),
-        (Misdeed::Busy, 100),
-        (Misdeed::Status(500), 50),
-        (Misdeed::Status(503), 100),
-        (Misdeed::Closes, 50),
-        (Misdeed::Hangs, 20),
-        (Misdeed::Away, 100),
+    let faults = [
+        (FaultKind::LoseAnswer, 30),
+        (FaultKind::LoseAnswer, 100),
+        (delay(200), 100),
+        (delay(1_500), 50),
+        (status(429), 20),
+        (status(429), 100),
+        (status(500), 50),
+        (status(503), 100),
+        (FaultKind::CloseBefore, 50),
+        (FaultKind::Hang, 20),
     ];
-    misdeeds
-        .map(|(misdeed, percent)| (Fault::Abacus(misdeed, percent), 1_500, 6_000))
-        .to_vec()
+    let mut pool: Vec<FaultTemplate> = faults
+        .map(|(kind, percent)| (Fault::Abacus(kind, percent), 1_500, 6_000))
+        .to_vec();
+    pool.push((Fault::AbacusAway, 1_500, 6_000));
+    pool
+}
+
+/// An answer of that status; a 429 asks to come again after a second.
+fn status(status: u16) -> FaultKind {
+    let retry_after = (status == 429).then(|| "1".to_owned());
+    FaultKind::Status {
+        status,
+        retry_after,
+    }
+}
+
+fn delay(millis: u64) -> FaultKind {
+    FaultKind::Delay(Duration::from_millis(millis))
 }
 
 impl Fault {
     /// What faults of this kind are counted under.
-    pub fn kind(self) -> &'static str {
+    pub fn kind(&self) -> &'static str {
         match self {
             Self::KillPrimary => "primary killed",
             Self::KillSecondary => "secondary killed",
@@ -287,18 +285,19 @@ impl Fault {
             Self::Kill(ProgramId::Worker(_)) | Self::KillAllWorkers => "worker killed",
             Self::Restart(_) => "program restarted",
             Self::Freeze(_) => "program frozen",
-            Self::Abacus(Misdeed::LosesAnswers, _) => "Abacus loses answers",
-            Self::Abacus(Misdeed::Slow(_), _) => "Abacus is slow",
-            Self::Abacus(Misdeed::Busy, _) => "Abacus says 429",
-            Self::Abacus(Misdeed::Status(_), _) => "Abacus says 5xx",
-            Self::Abacus(Misdeed::Closes, _) => "Abacus closes connections",
-            Self::Abacus(Misdeed::Hangs, _) => "Abacus hangs",
-            Self::Abacus(Misdeed::Away, _) => "Abacus is away",
+            Self::Abacus(FaultKind::LoseAnswer, _) => "Abacus loses answers",
+            Self::Abacus(FaultKind::Delay(_), _) => "Abacus is slow",
+            Self::Abacus(FaultKind::Status { status: 429, .. }, _) => "Abacus says 429",
+            Self::Abacus(FaultKind::Status { .. }, _) => "Abacus says 5xx",
+            Self::Abacus(FaultKind::CloseBefore, _) => "Abacus closes connections",
+            Self::Abacus(FaultKind::Hang, _) => "Abacus hangs",
+            Self::Abacus(FaultKind::PutAside(_), _) => "Abacus puts usages aside",
+            Self::AbacusAway => "Abacus is away",
         }
     }
 
     /// All about it, in short.
-    pub fn text(self) -> String {
+    pub fn text(&self) -> String {
         format!("{}: {self:?}", self.kind())
     }
 }

@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::fleet::Addresses;
 use crate::history::{Answer, Attempt, Event, History, Record};
-use crate::timeline::Outcome;
 use crate::stats::Stats;
+use crate::timeline::Outcome;
 use sampler_testkit::rng::Rng;
 
 /// How patient clients are with one request, from the hasty to the patient. A receiver's own limits

@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use fault::{Endpoint, Fault};
+pub use fault::{Endpoint, Fault, FaultKind};
 pub use schema::{Measure, Usage};
 pub use stand_in::{Dates, StandInAbacus};
 pub use state::{Counted, Mapping, Outcome, Post};

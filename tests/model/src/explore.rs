@@ -32,7 +32,7 @@ pub fn explore(scenario: Scenario) -> Explored {
 }
 
 /// Looks for violations of these properties, the shortest first, until it has one of each.
-pub fn look_for(scenario: Scenario, properties: &[&'static str]) -> Explored {
+pub fn find_violations(scenario: Scenario, properties: &[&'static str]) -> Explored {
     let all: BTreeSet<_> = properties.iter().copied().collect();
     let checker = Protocol(scenario).checker().target_state_count(STATES_MAX);
     let checker = checker.finish_when(HasDiscoveries::AllOf(all));

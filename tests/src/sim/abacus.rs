@@ -5,15 +5,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sampler_abacus::{Answer, Collector, AnswerDate, Posted};
+use sampler_abacus::{Answer, AnswerDate, Collector, Posted};
 use sampler_domain::{Id, Interval, Timestamp, Usage};
 
-use super::rng::CallRng;
+use super::conditions::PostOutcome;
 use super::lifecycle::Lifecycle;
 use super::mutant::Mutant;
 use super::op::Kind;
+use super::rng::CallRng;
 use super::setup::Closing;
-use super::conditions::PostOutcome;
 use super::world::{Tally, World, pause};
 use crate::calendar::{DAY, MINUTE};
 
@@ -168,7 +168,9 @@ impl SimCollector {
     /// Abacus dates its answers, where it does, to the second; now and then wrongly.
     fn date(&self, outcome: PostOutcome, rng: &mut Rng) -> AnswerDate {
         match outcome {
-            PostOutcome::Unanswered | PostOutcome::Late | PostOutcome::Failed => return AnswerDate::NoAnswer,
+            PostOutcome::Unanswered | PostOutcome::Late | PostOutcome::Failed => {
+                return AnswerDate::NoAnswer;
+            }
             _ if !self.world.setup.dates_answers => return AnswerDate::Undated,
             _ => {}
         }
@@ -202,7 +204,9 @@ impl SimCollector {
     /// What the worker hears, by a planted bug perhaps not what was said.
     fn as_heard(&self, answer: Answer) -> Answer {
         match answer {
-            Answer::TryAgain { .. } if self.world.setup.mutant == Mutant::FailureCountsAsAccepted => {
+            Answer::TryAgain { .. }
+                if self.world.setup.mutant == Mutant::FailureCountsAsAccepted =>
+            {
                 Answer::Accepted
             }
             answer => answer,
@@ -262,7 +266,10 @@ impl Collector for SimCollector {
                     world.count(&usage);
                 });
             }
-            PostOutcome::Failed | PostOutcome::Overloaded | PostOutcome::Busy | PostOutcome::Refused => {
+            PostOutcome::Failed
+            | PostOutcome::Overloaded
+            | PostOutcome::Busy
+            | PostOutcome::Refused => {
                 pause(transfer.request_delay).await;
             }
         }

@@ -133,7 +133,9 @@ impl World {
                     .unwrap_or_default();
                 if sum != until.since(from) {
                     let (id, due) = (&span.id, until.since(from));
-                    self.report_violation(format!("span {id} has {sum} ms from {from}, not {due} ms"));
+                    self.report_violation(format!(
+                        "span {id} has {sum} ms from {from}, not {due} ms"
+                    ));
                 }
                 from = until;
             }
@@ -157,7 +159,8 @@ impl World {
             .filter(|number| self.setup.well_behaved[*number])
             .map(target)
             .collect();
-        let counts = |span: &&Span| well_behaved.contains(&span.target) || !gaps.contains(&span.target);
+        let counts =
+            |span: &&Span| well_behaved.contains(&span.target) || !gaps.contains(&span.target);
         for span in spans.ours.iter().filter(counts) {
             by_target.entry(&span.target).or_default().push(span);
         }
@@ -165,7 +168,10 @@ impl World {
             of_target.sort_by_key(|span| (span.start, span.end));
             for pair in of_target.windows(2) {
                 if pair[0].end > Some(pair[1].start) {
-                    self.report_violation(format!("span {} overlaps span {}", pair[0].id, pair[1].id));
+                    self.report_violation(format!(
+                        "span {} overlaps span {}",
+                        pair[0].id, pair[1].id
+                    ));
                 }
             }
         }

@@ -2,12 +2,12 @@
 
 use sampler_domain::Timestamp;
 
-use sampler_testkit::rng::Rng;
-use super::op::{Action, Event, ProcessFault, Kind, Op, Original, Process, Sending};
-use super::setup::Setup;
 use super::conditions::Conditions;
+use super::op::{Action, Event, Kind, Op, Original, Process, ProcessFault, Sending};
+use super::setup::Setup;
 use super::world::MEASURES;
 use crate::calendar::{DAY, MINUTE};
+use sampler_testkit::rng::Rng;
 
 /// All that happens in a run, in its order.
 pub(crate) fn operations(setup: &Setup) -> Vec<Op> {
@@ -122,7 +122,11 @@ impl Generator<'_> {
             match open {
                 None => {
                     let drawn = self.start_moment(at);
-                    let start = if well_behaved { drawn.max(free_from) } else { drawn };
+                    let start = if well_behaved {
+                        drawn.max(free_from)
+                    } else {
+                        drawn
+                    };
                     let event = self.event(Kind::Start, target, start, with_id);
                     self.send(at, vec![event], well_behaved, must_succeed);
                     open = Some(start);
@@ -196,7 +200,11 @@ impl Generator<'_> {
         self.serial += 1;
         match self.rng.below(8) {
             // The same id for something else.
-            2 => event.timestamp = event.timestamp.plus(1 + self.rng.log_uniform(self.length())),
+            2 => {
+                event.timestamp = event
+                    .timestamp
+                    .plus(1 + self.rng.log_uniform(self.length()))
+            }
             3 => event.target = self.rng.below(self.setup.well_behaved.len() + 1) + 8,
             4 if event.kind == Kind::Start => event.measures = (event.measures + 1) % MEASURES,
             // Before what it should follow, or inside another span.
@@ -326,7 +334,10 @@ impl Generator<'_> {
             5..=6 => ProcessFault::Replace { renamed },
             _ => {
                 let length = self.rng.log_uniform(frozen);
-                ProcessFault::Freeze { checkpoints, length }
+                ProcessFault::Freeze {
+                    checkpoints,
+                    length,
+                }
             }
         }
     }

@@ -11,22 +11,22 @@
 
 mod abacus;
 mod check;
-mod rng;
+mod conditions;
 mod generate;
 mod lifecycle;
-mod store;
 mod mutant;
 mod op;
 mod original;
 mod panics;
 mod process;
 mod provider;
+mod rng;
 mod run;
 mod server;
 mod setup;
 mod shrink;
+mod store;
 mod truth;
-mod conditions;
 mod world;
 
 pub use mutant::Mutant;

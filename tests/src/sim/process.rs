@@ -20,10 +20,10 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::abacus::SimCollector;
-use super::rng::{CallRng, SeededRandom};
 use super::lifecycle::{Lifecycle, ProcessState};
-use super::link::{SimStore, Connection};
-use super::op::{ProcessFault, Process};
+use super::link::{Connection, SimStore};
+use super::op::{Process, ProcessFault};
+use super::rng::{CallRng, SeededRandom};
 use super::world::{Tally, World};
 
 /// The clock of one process: it is wrong by as much as the run says.
@@ -216,7 +216,10 @@ impl Node {
                 self.retire();
                 self.start(renamed);
             }
-            ProcessFault::Freeze { checkpoints, length } => {
+            ProcessFault::Freeze {
+                checkpoints,
+                length,
+            } => {
                 life.set_after(checkpoints, ProcessState::Frozen);
                 tokio::spawn(async move {
                     let _ = timeout(soon, life.wait_for(ProcessState::Frozen)).await;

@@ -9,10 +9,10 @@ use sampler_domain::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use sampler_testkit::rng::Rng;
 use super::op::{Event, Kind, Sending};
 use super::process::{HttpAnswer, Node};
 use super::world::{Tally, World, measures_json, target_fields};
+use sampler_testkit::rng::Rng;
 
 /// What a provider knows after it has sent an event once.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -189,7 +189,9 @@ impl Run {
             }
             Action::Receiver(number, fault) => self.receivers[number].inject(fault),
             Action::Worker(number, fault) => self.workers[number].inject(fault),
-            Action::Clock(Process::Receiver(number), error) => self.receivers[number].set_clock(error),
+            Action::Clock(Process::Receiver(number), error) => {
+                self.receivers[number].set_clock(error)
+            }
             Action::Clock(Process::Worker(number), error) => self.workers[number].set_clock(error),
             Action::Store(conditions) => self.world.set_store(conditions),
             Action::Abacus(conditions) => self.world.set_abacus(conditions),
@@ -218,7 +220,8 @@ impl Run {
         let deadline = ends.since(self.world.setup.base) + limit;
         while !self.world.truth.all_complete() {
             if self.world.elapsed() >= deadline {
-                self.world.report_violation("not all spans get complete".to_owned());
+                self.world
+                    .report_violation("not all spans get complete".to_owned());
                 break;
             }
             self.world.sleep(scale.tick).await;
@@ -238,7 +241,8 @@ impl Run {
         let mut ticks_left = 100;
         while !self.providers.is_empty() {
             if ticks_left == 0 {
-                self.world.report_violation("an event was never answered".to_owned());
+                self.world
+                    .report_violation("an event was never answered".to_owned());
                 return;
             }
             ticks_left -= 1;

@@ -13,10 +13,10 @@ use sampler_store::{NewSpan, NewStop, Started, Stopped};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use sampler_testkit::rng::Rng;
-use super::mutant::Mutant;
 use super::conditions::CallOutcome;
+use super::mutant::Mutant;
 use super::world::{World, pause};
+use sampler_testkit::rng::Rng;
 
 /// What the server keeps beside the spans.
 #[derive(Default)]
@@ -114,7 +114,12 @@ pub(crate) struct CommandTiming {
 
 impl CommandTiming {
     /// For a command of so many statements that is sent now.
-    pub(crate) fn draw(world: &World, rng: &mut Rng, outcome: CallOutcome, statements: usize) -> Self {
+    pub(crate) fn draw(
+        world: &World,
+        rng: &mut Rng,
+        outcome: CallOutcome,
+        statements: usize,
+    ) -> Self {
         let setup = &world.setup;
         let limit = setup.time_limit;
         let is_endless = setup.mutant == Mutant::CommandsWithoutTimeLimit;

@@ -7,9 +7,9 @@ use sampler_domain::{Granularities, Granularity, Policy, Slack, Timestamp};
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_settings::worker::{AbacusSettings, CleanupSettings, ProcessingSettings};
 
-use sampler_testkit::rng::Rng;
 use super::mutant::Mutant;
 use crate::calendar::{DAY, HOUR, MINUTE, midnight};
+use sampler_testkit::rng::Rng;
 
 /// Moments around which a calendar may stumble; runs are laid across them.
 const CALENDAR_EDGES: [(i64, i64, i64); 9] = [

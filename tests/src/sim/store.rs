@@ -16,11 +16,11 @@ use sampler_store::{
 };
 use tokio::time::Instant;
 
-use super::rng::CallRng;
+use super::conditions::CallOutcome;
 use super::lifecycle::Lifecycle;
 use super::mutant::Mutant;
-use super::server::{Changing, Ending, Failed, Made, Opening, Statement, CommandTiming};
-use super::conditions::CallOutcome;
+use super::rng::CallRng;
+use super::server::{Changing, CommandTiming, Ending, Failed, Made, Opening, Statement};
 use super::world::{Tally, World, pause};
 
 /// The way from one process to the server behind the store.
@@ -103,7 +103,9 @@ impl<S: Statement> Writes for Grouped<S> {
     async fn write(&self, batch: &[Arc<S>], send_by: Instant) -> Verdicts<Self> {
         let made = self.connection.command(batch, send_by).await;
         let made = made.map_err(|failed| match failed {
-            Failed::Lost if self.connection.world.setup.mutant == Mutant::TrustsRefusalAfterLostCommand => {
+            Failed::Lost
+                if self.connection.world.setup.mutant == Mutant::TrustsRefusalAfterLostCommand =>
+            {
                 Failed::Over
             }
             failed => failed,
@@ -172,7 +174,10 @@ impl Connection {
         Tally::add(&self.world.tally.calls);
         let setup = &self.world.setup;
         let mut rng = self.call_rng.of(S::KIND, self.world.now());
-        let transfer = self.world.store_conditions().call(&mut rng, setup.scale.slow);
+        let transfer = self
+            .world
+            .store_conditions()
+            .call(&mut rng, setup.scale.slow);
         let times = CommandTiming::draw(&self.world, &mut rng, transfer.outcome, batch.len());
         let sent = self.carry_out(batch, transfer.request_delay, times);
         let made = match transfer.outcome {
@@ -423,7 +428,9 @@ impl Upkeep for SimStore {
     async fn largest_slack(&self) -> Result<Option<i64>, StoreError> {
         let world = Arc::clone(&self.connection.world);
         let work = async move { world.store.largest_slack().await };
-        self.connection.call("largest_slack", String::new, work).await
+        self.connection
+            .call("largest_slack", String::new, work)
+            .await
     }
 }
 

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::abacus::StandIn;
+use super::conditions::Conditions;
 use super::provider::History;
 use super::server::Server;
 use super::setup::{Closing, Setup};
 use super::truth::Truth;
-use super::conditions::Conditions;
 
 /// How many different lists of measures events have.
 pub(crate) const MEASURES: usize = 4;

@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 
 use super::{Outcome, Record, Sender, Span, Timing, observe};
 use crate::event::Feed;
-use crate::process::Watch;
+use crate::process::WatchedProcesses;
 
 /// How often the clock is looked at, at the most: more often would cost more than it shows.
 const TICK: Duration = Duration::from_micros(200);
@@ -63,7 +63,7 @@ pub(crate) async fn run<S: Sender>(
     feed: Feed,
     per_second: f64,
     timing: Timing,
-    watch: Watch,
+    watch: WatchedProcesses,
 ) -> Result<Outcome> {
     let span = Span::beginning_now(timing);
     let schedule = Schedule::new(per_second, timing);
@@ -145,7 +145,7 @@ mod tests {
     async fn a_stall_counts_against_all_that_it_kept_waiting() {
         let hang = Duration::from_millis(250);
         let feed = Feed::new(Mix::Starts, 0, 0, 0);
-        let watch = Watch::default();
+        let watch = WatchedProcesses::default();
         let senders = vec![Stutter(Some(hang))];
         let outcome = run(senders, feed, 200.0, TIMING, watch).await.unwrap();
         assert_eq!(outcome.events, 100);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::{Rule, Violation};
-use crate::event::{Kind, EventFields};
+use crate::event::{EventFields, Kind};
 use crate::history::{Answer, Attempt, Event, Record};
 
 /// The answers that the API gives to events.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::answers::KnownOutcome;
 use super::{Case, Rule, Violation};
-use crate::event::{DURATION, Kind, Measure, EventFields};
+use crate::event::{DURATION, EventFields, Kind, Measure};
 use crate::evidence::Usage;
 
 /// An hour in ms: what intervals do not cross a boundary of.

@@ -3,7 +3,7 @@
 use super::answers::KnownOutcome;
 use super::bill::Bills;
 use super::{Case, Rule, Violation};
-use crate::event::{Kind, EventFields};
+use crate::event::{EventFields, Kind};
 
 /// More courses than this are not followed; a client gives up an event of a target only once.
 const HISTORIES_MAX: usize = 256;

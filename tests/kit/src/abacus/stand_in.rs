@@ -110,7 +110,7 @@ impl StandInAbacus {
         format!("http://{}", self.address)
     }
 
-    /// Orders a fault.
+    /// Adds a fault.
     pub fn fault(&self, fault: Fault) {
         self.shared.state().faults.add(fault);
     }
