@@ -209,7 +209,7 @@ impl AbacusTime {
         if !state.no_answer_reported_at.is_some_and(is_recent) {
             state.no_answer_reported_at = Some(moment);
             warn!(
-                code = "clock.no-answer",
+                code = "clock.no_answer",
                 error, "Abacus does not answer: nothing is sampled before it does"
             );
         }
@@ -258,7 +258,7 @@ impl ClockState {
                 ahead_ms, "the clock of this machine is behind Abacus's"
             ),
             Self::FarAhead => error!(
-                code = "clock.far-ahead",
+                code = "clock.far_ahead",
                 "nothing is sampled: the clock of this machine is more than a year ahead of Abacus's"
             ),
             Self::Undated => warn!(

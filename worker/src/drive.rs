@@ -35,7 +35,7 @@ impl Worker {
         let id = span.id.clone();
         if let Err(error) = self.carry_out(Driver::new(span)).await {
             // The span stays as it is, due, and is found again.
-            warn!(code = "span.store-failed", span.id = %id, error = causes(error),
+            warn!(code = "span.store_failed", span.id = %id, error = causes(error),
                 "the store failed on a span");
         }
     }

@@ -71,7 +71,7 @@ impl Worker {
     pub(crate) async fn deregister(&self) {
         if let Err(error) = self.parts.membership.leave(&self.options.name).await {
             warn!(
-                code = "heartbeat.deregister-failed",
+                code = "heartbeat.deregister_failed",
                 error = causes(error),
                 "this worker could not remove its name; others take over when its heartbeat is too old"
             );

@@ -70,7 +70,7 @@ impl Worker {
         if reported.is_none_or(|at| at.elapsed() >= REPORT_INTERVAL) {
             *reported = Some(Instant::now());
             error!(
-                code = "cleanup.retention-too-short",
+                code = "cleanup.retention_too_short",
                 retention_ms = set,
                 kept_ms = needed,
                 "complete spans are kept for longer than SAMPLER_RETENTION, because a receiver takes older events"

@@ -92,7 +92,7 @@ impl Shadow {
                 Ok(Some(tally)) => tally.log(),
                 Ok(None) => return,
                 Err(error) => warn!(
-                    code = "shadow.read-failed",
+                    code = "shadow.read_failed",
                     error = causes(error),
                     "reading the spans failed"
                 ),

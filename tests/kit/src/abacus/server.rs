@@ -139,9 +139,9 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// The answer to a usage; `None` for none, ever.
-fn judge(shared: &Shared, incoming: Incoming, failure: Option<FaultKind>) -> Option<Answer> {
+fn judge(shared: &Shared, incoming: Incoming, fault: Option<FaultKind>) -> Option<Answer> {
     let mut state = shared.state();
-    let answer = match failure {
+    let answer = match fault {
         None | Some(FaultKind::Delay(_)) => Ok(reply(shared, &state.take(incoming, None, true))),
         Some(FaultKind::PutAside(error)) => {
             Ok(reply(shared, &state.take(incoming, Some(error), true)))
