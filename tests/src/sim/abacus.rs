@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sampler_abacus::{Answer, AnswerDate, Collector, Posted};
 use sampler_domain::{Id, Interval, Timestamp, Usage};
+use sampler_testkit::rng::Rng;
 
 use super::conditions::PostOutcome;
 use super::lifecycle::Lifecycle;

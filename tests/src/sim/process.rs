@@ -13,6 +13,7 @@ use sampler_receiver::Receiver;
 use sampler_service::environment::{Clock, Random};
 use sampler_service::http::with_fallbacks;
 use sampler_service::security::Authenticator;
+use sampler_testkit::rng::Rng;
 use sampler_worker::{IgnoreProgress, Parts, Worker};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::timeout;
@@ -21,9 +22,9 @@ use tower::ServiceExt;
 
 use super::abacus::SimCollector;
 use super::lifecycle::{Lifecycle, ProcessState};
-use super::link::{Connection, SimStore};
 use super::op::{Process, ProcessFault};
 use super::rng::{CallRng, SeededRandom};
+use super::store::{Connection, SimStore};
 use super::world::{Tally, World};
 
 /// The clock of one process: it is wrong by as much as the run says.

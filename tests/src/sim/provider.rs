@@ -115,14 +115,14 @@ async fn attempt_once(
     world: &World,
     receiver: &Node,
     event: &Event,
-    timeout: i64,
+    limit: i64,
     stays: bool,
 ) -> Reply {
     Tally::add(&world.tally.requests);
     let Some(mut answer) = receiver.request(request(event)) else {
         return Reply::NothingKept("nobody listens".to_owned());
     };
-    match timeout(Duration::from_millis(timeout.unsigned_abs()), &mut answer).await {
+    match timeout(Duration::from_millis(limit.unsigned_abs()), &mut answer).await {
         Ok(Ok(answer)) => reply(&answer),
         Ok(Err(_)) => Reply::Unknown("the connection broke".to_owned()),
         Err(_) => {

@@ -218,7 +218,7 @@ impl Connection {
     ) -> impl Future<Output = Result<Vec<Made<S::Answer>>, Failed>> + use<S> {
         let (world, name, batch) = (Arc::clone(&self.world), self.name.clone(), batch.to_vec());
         async move {
-            pause(there).await;
+            pause(request_delay).await;
             let made = world.carry_out(&batch, times).await;
             world.log(&name, || format!("{} {batch:?} -> {made:?}", S::KIND));
             made.ok_or(Failed::Lost)
