@@ -147,7 +147,7 @@ async fn a_shadow_knows_the_faults_of_an_original_by_name_and_tells_of_the_rest(
     let round = until_looked(&here, |round| count(round, "ahead_of_time") == 1).await;
     assert_eq!(count(&round, "differences"), 0, "{round}");
     assert!(here.logs_of("an original decided differently").is_empty());
-    // A plan that nobody would make: it leaves out a minute.
+    // A wrong plan: it leaves out a minute.
     original
         .leave_plan(3, (now - HOUR, now - HOUR + MINUTE), "odd")
         .await;

@@ -20,7 +20,7 @@ use crate::{ReportProgress, Worker};
 /// Clocks that differ by less agree, ms.
 const TOLERANCE: i64 = 5_000;
 
-/// After so many answers in a row without a date, Abacus counts as one that does not date them.
+/// After this many answers in a row without a date, Abacus counts as one that never dates them.
 const UNDATED_MOST: u32 = 3;
 
 /// How often the log says that Abacus does not answer.

@@ -1,4 +1,4 @@
-//! Which worker looks after which span.
+//! Which worker owns which partition of the spans.
 //!
 //! Ownership only saves double work. That each usage counts once rests on versions and on
 //! Abacus's duplicate check, never on this.
@@ -16,7 +16,7 @@ pub fn partition_of(target: &Target) -> u32 {
     u32::try_from(hash(&target.to_bytes()) % u128::from(PARTITIONS)).expect("below PARTITIONS")
 }
 
-/// The partitions that `worker` looks after while `workers` (itself among them or not) are alive:
+/// The partitions that `worker` owns while `workers` (with or without itself) are alive:
 /// those for which it has the highest weight of all (rendezvous hashing). When a worker comes or
 /// goes, only the partitions that it gets or had change hands.
 pub fn partitions_of(worker: &str, workers: &[String]) -> Vec<u32> {

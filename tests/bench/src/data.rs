@@ -67,9 +67,9 @@ pub(crate) enum System {
 pub(crate) struct Receiver {
     /// As many as there can be.
     pub(crate) closed: Vec<Run>,
-    /// So many a second.
+    /// At this rate per second.
     pub(crate) open: Vec<Run>,
-    /// As many as there can be over the fewest connections, while somebody reads the server's log.
+    /// The most over the fewest connections, while the server's log is read.
     #[serde(default)]
     pub(crate) followed: Vec<Run>,
 }
@@ -148,7 +148,7 @@ pub(crate) struct Sampled {
     pub(crate) per_second: f64,
     /// Commands to the database for each, those that poll for work included.
     pub(crate) commands_each: f64,
-    /// Of which so many only read.
+    /// The reads among them.
     pub(crate) reads_each: f64,
     /// Processor time of the database server for each, µs.
     pub(crate) server_us: f64,
@@ -162,7 +162,7 @@ pub(crate) struct Sampled {
     pub(crate) memory_mb: f64,
 }
 
-/// With so many spans in the collection.
+/// The figures for a collection of this size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Growth {
     /// How many; three of ten are open, the others complete.
@@ -181,7 +181,7 @@ pub(crate) struct Growth {
     pub(crate) bytes: [f64; 3],
 }
 
-/// The memory of both programs after each tenth of so many events, MB.
+/// The memory of both programs after each tenth of the events, MB.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Memory {
     /// How many starts, and how many intervals.

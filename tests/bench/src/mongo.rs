@@ -185,7 +185,7 @@ impl Server {
     }
 }
 
-/// Somebody who reads the log of a server.
+/// Reads the log of a server, as an operator would.
 #[derive(Debug)]
 pub(crate) struct LogReader(JoinHandle<Result<()>>);
 
@@ -223,7 +223,7 @@ impl Commands {
     }
 }
 
-/// A client with so many connections.
+/// A client with a pool of this size.
 pub(crate) async fn client(uri: &str, pool_size: u32) -> Result<Client> {
     let mut options = ClientOptions::parse(uri)
         .await

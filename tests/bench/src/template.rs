@@ -142,7 +142,7 @@ impl Moment {
     }
 }
 
-/// The hole that begins here, behind so many bytes that stay.
+/// The hole that begins here, and how many bytes before it stay.
 fn hole_at(bytes: &[u8]) -> Option<(usize, Hole)> {
     let digits = bytes.iter().take_while(|byte| **byte == DIGIT).count();
     if digits > 1 {

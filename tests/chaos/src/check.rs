@@ -1,5 +1,5 @@
 //! The checker. It knows what the API promises and what is to be billed, and nothing of how that is
-//! done: it reads what the clients did and were told, and what Abacus counts.
+//! done: it reads what the clients sent, what they were answered, and what Abacus counts.
 //!
 //! Each start names itself in a measure, so each usage says which span it belongs to. Clients send
 //! the events of a target in order, so for each target there is one possible course of things; or
@@ -29,7 +29,7 @@ pub use rule::{Rule, Violation};
 pub struct Verdict {
     /// What is wrong.
     pub violations: Vec<Violation>,
-    /// How many spans were started, as far as clients were told.
+    /// How many starts were accepted.
     pub spans: usize,
     /// How many usages count.
     pub usages: usize,
@@ -46,7 +46,7 @@ impl Verdict {
     }
 }
 
-/// An event with what it says and what its client was told.
+/// An event with its fields and what its client knows of it.
 struct Case<'a> {
     event: &'a Event,
     /// None where the body is not valid.

@@ -260,7 +260,7 @@ impl Fleet {
     }
 }
 
-/// Keeps a program for this run: somebody may build another while it goes on, and all starts of a
+/// Keeps a program for this run: another one may be built meanwhile, and all starts of a
 /// program are to be the same one.
 async fn keep_program(name: &str, folder: &Path) -> Result<()> {
     let (built, kept) = (binary(name).await?, folder.join(name));

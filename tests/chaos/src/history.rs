@@ -1,4 +1,4 @@
-//! What each client did and was told, line by line.
+//! What each client sent, and what it was answered, line by line.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};

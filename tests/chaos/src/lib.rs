@@ -2,8 +2,8 @@
 //! while everything fails that can fail on one machine.
 //!
 //! - [`schedule`]: which fault comes when, from a seed. [`proxy`]: links that fail.
-//! - [`Record`]: what each client did and was told. [`Evidence`]: that, and what Abacus counted.
-//! - [`check()`]: whether that is right, by somebody who knows nothing of how it is done.
+//! - [`Record`]: what each client sent and was answered. [`Evidence`]: that, and what Abacus counted.
+//! - [`check()`]: whether that is right, without knowledge of how it is done.
 //! - [`run()`]: all of it, from starting the servers to the verdict.
 
 mod check;

@@ -1,4 +1,4 @@
-//! Looking into the database, only for the eye and to know when all is quiet.
+//! Reads the database, for the display and to know when all spans are complete.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const SELECTION_LIMIT: Duration = Duration::from_secs(3);
 /// How long one look may take.
 const QUERY_LIMIT: Duration = Duration::from_secs(10);
 
-/// Somebody who looks at the spans.
+/// Reads the spans.
 #[derive(Clone, Debug)]
 pub(crate) struct Observer {
     spans: Collection<Document>,

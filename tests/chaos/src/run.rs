@@ -89,7 +89,7 @@ pub async fn run(options: Options) -> Result<Report> {
     run.system.fleet.stop_all().await?;
     run.history.flush()?;
     let verdict = check(&Evidence::read(&folder)?);
-    // What is wrong can be looked at with the database as it was.
+    // With violations, the database stays for inspection.
     run.system.cluster.stop(!verdict.is_right()).await?;
     let posts = run.system.abacus.post_count();
     Ok(Report::new(&options, folder, &run.stats, posts, verdict))
@@ -140,7 +140,7 @@ impl Run {
         outcome
     }
 
-    /// Counts spans, looks after the programs and draws, until it is aborted.
+    /// Counts spans, restarts programs that have ended, and draws, until it is aborted.
     fn watch(self: &Arc<Self>) -> JoinHandle<()> {
         let run = Arc::clone(self);
         tokio::spawn(async move {

@@ -30,7 +30,7 @@ pub enum Fault {
     KillMajority,
     /// The primary is frozen for longer than an election takes.
     FreezePrimary,
-    /// The primary is told to step down.
+    /// The primary steps down.
     StepDown,
     /// Commands of that kind fail on the primary, with this chance in percent.
     Commands(Commands, Failure, u8),
@@ -48,7 +48,7 @@ pub enum Fault {
     Freeze(ProgramId),
     /// All workers are killed at once.
     KillAllWorkers,
-    /// Abacus has this fault, for so many of a hundred usages.
+    /// Abacus has this fault, for this percentage of usages.
     Abacus(FaultKind, u8),
     /// Abacus is not there.
     AbacusAway,
@@ -74,7 +74,7 @@ pub enum Failure {
     Code(i32),
     /// They are done, and this error of the write concern is answered.
     WriteConcern(i32),
-    /// They are done after so many ms.
+    /// They are carried out after this many ms.
     Block(i32),
 }
 
@@ -89,7 +89,7 @@ pub struct Planned {
     pub fault: Fault,
 }
 
-/// A fault and how long it lasts, from and to so many ms.
+/// A fault, and how long it lasts at least and at most, ms.
 type FaultTemplate = (Fault, i64, i64);
 
 impl Lane {

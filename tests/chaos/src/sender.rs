@@ -1,4 +1,4 @@
-//! Sending events until somebody says what became of them.
+//! Sends events until there is a definite answer.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::stats::Stats;
 use crate::timeline::Outcome;
 use sampler_testkit::rng::Rng;
 
-/// How patient clients are with one request, from the hasty to the patient. A receiver's own limits
+/// The timeouts of clients, from the shortest to the longest. A receiver's own limits
 /// lie in between, so that some clients see its answer and others come again before it.
 const REQUEST_LIMITS: [Duration; 3] = [
     Duration::from_secs(2),

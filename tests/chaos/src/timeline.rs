@@ -74,7 +74,7 @@ impl Intent {
 pub(crate) enum Outcome {
     Accepted,
     Refused,
-    /// Nobody said.
+    /// The client had no definite answer.
     Unknown,
 }
 
@@ -86,7 +86,7 @@ enum State {
     Open(i64),
     /// Closed for an update, which a start goes on with.
     Updating,
-    /// Nobody knows: an event was given up.
+    /// An event was given up, so the client does not know.
     Uncertain,
 }
 
@@ -137,7 +137,7 @@ impl Timeline {
         matches!(self.state, State::Open(_) | State::Uncertain)
     }
 
-    /// Somebody has seen that its usage goes on.
+    /// The database says that its usage goes on.
     pub(crate) fn is_open_after_all(&mut self) {
         self.state = State::Uncertain;
     }
@@ -214,11 +214,11 @@ impl Timeline {
             (Outcome::Accepted, true) => self.advance(step, rng, now),
             // What is wrong has no effect, or the checker will say so.
             (Outcome::Refused, false) => {}
-            // The last stop of a target that nobody knows about: it was closed.
+            // The last stop of a target in an unknown state: it was closed.
             (Outcome::Refused, true) if step.intent == Intent::LastStop => {
                 self.state = State::Closed;
             }
-            // Nobody knows, or the answer is not what it must be: the checker will say so, too.
+            // The outcome is unknown, or the answer is wrong: the checker reports that, too.
             (Outcome::Unknown, _) | (Outcome::Accepted, false) | (Outcome::Refused, true) => {
                 self.cursor = self.cursor.max(step.timestamp);
                 self.state = State::Uncertain;

@@ -29,7 +29,7 @@ pub enum Keep {
     /// Every post and every usage.
     #[default]
     Everything,
-    /// Only how many there were. Bodies are not even looked at: this is the sink of a benchmark.
+    /// Only their number. Bodies are not parsed: this is for benchmarks.
     Count,
 }
 

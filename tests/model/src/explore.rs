@@ -31,7 +31,7 @@ pub fn explore(scenario: Scenario) -> Explored {
     Explored::from(&checker.spawn_dfs().join())
 }
 
-/// Looks for violations of these properties, the shortest first, until it has one of each.
+/// Searches for violations of these properties, the shortest first, until it has one of each.
 pub fn find_violations(scenario: Scenario, properties: &[&'static str]) -> Explored {
     let all: BTreeSet<_> = properties.iter().copied().collect();
     let checker = Protocol(scenario).checker().target_state_count(STATES_MAX);

@@ -11,14 +11,14 @@
 //!   that the worker carries out; the intervals, ids and usages are those of `sampler_domain`.
 //! - What is kept changes by the rules of the store in memory
 //!   ([`Table`](sampler_store::table::Table)), which passes the same contract suite as MongoDB.
-//! - The receiver is the steps of `receiver/src/controllers.rs`, written again: it looks at the
+//! - The receiver is the steps of `receiver/src/controllers.rs`, written again: it reads the
 //!   clock, then calls the store once.
 //!
 //! # What can happen
 //!
 //! - Requests and answers are lost, repeated and reordered: whatever the provider has sent may be
 //!   taken to the store at any later time by any receiver, once, never or again and again.
-//! - A receiver looks at the clock, sleeps, and calls the store later, though not later than
+//! - A receiver reads the clock, sleeps, and calls the store later, though not later than
 //!   [`Scenario::request_limit`]. There are as many receivers as there are requests.
 //! - Each worker is between two steps at any time: it has read, or decided on a change, or posted.
 //!   There it may die, and lose its memory; or sleep while all others go on, and wake up with what

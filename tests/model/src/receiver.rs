@@ -1,4 +1,4 @@
-//! What a receiver does, as `receiver/src/controllers.rs` does it: look at the clock, then one call
+//! What a receiver does, as `receiver/src/controllers.rs` does it: read the clock, then one call
 //! of the store.
 
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Event {
 }
 
 /// What looking at the clock can have come to for an event that a receiver takes to the store
-/// now: within the slack (true) or not. It looked at most [`Scenario::request_limit`] ago, and not before
+/// now: within the slack (true) or not. It read the clock at most [`Scenario::request_limit`] ago, and not before
 /// the event was sent.
 ///
 /// An event outside the slack changes nothing, and an answer to it nobody waits for if the provider

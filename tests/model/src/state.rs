@@ -77,7 +77,7 @@ pub struct Message {
     pub duration: i64,
 }
 
-/// What happened so far. Nothing in the protocol looks at it.
+/// What happened so far. The protocol itself does not use it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct History {
     /// How often each event was kept.

@@ -13,7 +13,7 @@ use sampler_tests::sim::{Mutant, Stats, run, run_with_log, shrink};
 /// Lines of the log that are shown of a failing run.
 const LOG_LINES: usize = 60;
 
-/// After so many failing seeds no more are looked for.
+/// The run stops after this many failing seeds.
 const FAILURES_MAX: usize = 5;
 
 /// Runs the simulation on a row of seeds and checks the law on each.

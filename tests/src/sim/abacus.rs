@@ -1,4 +1,4 @@
-//! The stand-in for Abacus: it counts as the real one does, and answers as the weather is.
+//! The stand-in for Abacus: it counts as the real one does, and fails as its conditions say.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -18,10 +18,10 @@ use super::setup::Closing;
 use super::world::{Tally, World, pause};
 use crate::calendar::{DAY, MINUTE};
 
-/// By what Abacus recognises a repeat: neither the space nor the measures are looked at.
+/// The key by which Abacus recognises a repeat; space and measures are not part of it.
 type Key = (String, Timestamp, Timestamp, [Id; 5]);
 
-/// All that counts.
+/// All usages that count.
 #[derive(Default)]
 pub(crate) struct StandIn {
     counted: Mutex<BTreeMap<Key, Usage>>,
@@ -46,7 +46,7 @@ pub(crate) fn duration(usage: &Usage) -> i64 {
 }
 
 impl World {
-    /// Abacus gets a usage: it counts it, unless it has counted it before.
+    /// Abacus receives a usage, and counts it unless it is a repeat.
     pub(crate) fn count(&self, usage: &Usage) {
         let target = &usage.target;
         let ids = [
@@ -92,9 +92,9 @@ impl World {
 }
 
 impl World {
-    /// Whether Abacus takes a usage for the month in which it lies. A month that is closed takes
-    /// none; but what nobody could deliver in time counts here all the same, so that the law can
-    /// be checked for it as well.
+    /// Whether Abacus takes a usage for its month. A closed month takes none. But a usage that
+    /// nobody could deliver in time counts here all the same, so that the law can be checked for
+    /// it, too.
     fn takes_for_its_month(&self, usage: &Usage) -> bool {
         let Some(closing) = self.setup.closing else {
             return true;
@@ -114,9 +114,9 @@ impl World {
         excused
     }
 
-    /// Whether the store learned too late what the usage is for: of the start, or of the stop that
-    /// its interval leads to. Or the start was reported so late that its backlog is too long, or an
-    /// original Sampler has planned an interval that ends too late.
+    /// Whether the store learned too late of the start, or of the stop that the interval leads to.
+    /// Or the start was reported so late that its backlog is too long, or an original Sampler has
+    /// planned an interval that ends too late.
     fn is_known_late(&self, usage: &Usage, closing: Closing) -> bool {
         let facts = self.truth.facts();
         let Some(plan) = facts.plans.get(&usage.dedup_id) else {
@@ -142,7 +142,7 @@ impl World {
     }
 }
 
-/// The line from one worker to Abacus.
+/// Abacus's collector as one worker sees it.
 pub(crate) struct SimCollector {
     pub(crate) world: Arc<World>,
     pub(crate) name: String,
@@ -153,7 +153,7 @@ pub(crate) struct SimCollector {
 }
 
 impl SimCollector {
-    /// A usage as it is sent, by a planted bug perhaps not as it should be.
+    /// A usage as it is sent; a planted bug may change it.
     fn as_sent(&self, usage: &Usage, now: Timestamp, rng: &mut Rng) -> Usage {
         let mut usage = usage.clone();
         match self.world.setup.mutant {
@@ -166,7 +166,7 @@ impl SimCollector {
         usage
     }
 
-    /// Abacus dates its answers, where it does, to the second; now and then wrongly.
+    /// The date of an answer, to the second, if Abacus dates its answers. Now and then it is wrong.
     fn date(&self, outcome: PostOutcome, rng: &mut Rng) -> AnswerDate {
         match outcome {
             PostOutcome::Unanswered | PostOutcome::Late | PostOutcome::Failed => {
@@ -180,8 +180,8 @@ impl SimCollector {
         AnswerDate::At(Timestamp::clamped(seconds * 1_000))
     }
 
-    /// How wrong the date of an answer is, ms. One is wrong at the most among those that a worker
-    /// holds against each other; by a planted bug all that follow count as much as that one.
+    /// The error of the date of an answer, ms. At most one of those that a worker compares is
+    /// wrong; with a planted bug all later ones are, too.
     fn date_error(&self, rng: &mut Rng) -> i64 {
         let now = self.world.elapsed();
         let mut wrong = self.wrong_date.lock().expect("nobody panics with it");
@@ -202,7 +202,7 @@ impl SimCollector {
         error
     }
 
-    /// What the worker hears, by a planted bug perhaps not what was said.
+    /// The answer as the worker receives it; a planted bug may change it.
     fn as_heard(&self, answer: Answer) -> Answer {
         match answer {
             Answer::TryAgain { .. }

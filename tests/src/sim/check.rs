@@ -9,7 +9,7 @@ use super::op::{Event, Kind};
 use super::provider::{Reply, Sent};
 use super::world::{World, measures, millis, target};
 
-/// All spans there ever were.
+/// All spans of the run, removed ones as well.
 struct Spans {
     /// Those that came in as events.
     ours: Vec<Span>,
@@ -18,8 +18,8 @@ struct Spans {
 }
 
 impl World {
-    /// Blames all that is not as it must be; `originals` are the ids of spans that an original
-    /// Sampler left. Says for how many ms spans went on in all.
+    /// Reports all violations; `originals` are the ids of spans that an original Sampler left.
+    /// Returns the length of all spans, ms.
     pub(crate) fn check(&self, originals: &BTreeSet<SpanId>) -> i64 {
         let kept = self.store.all().into_iter().map(|kept| kept.span);
         let removed = self.truth.facts().removed.clone();
@@ -79,7 +79,7 @@ impl World {
         sum - plans.map(|plan| plan.interval.duration()).sum::<i64>()
     }
 
-    /// Each usage says of its span what the span says of itself.
+    /// Each usage has the target and the measures of its span.
     fn check_usages(&self, spans: &Spans) {
         let by_id: BTreeMap<&SpanId, &Span> = spans.all().map(|span| (&span.id, span)).collect();
         let facts = self.truth.facts();
@@ -108,8 +108,8 @@ impl World {
         }
     }
 
-    /// Each window in which Abacus accumulates has what lies in it, whatever went back and forth:
-    /// no interval crosses a boundary. What an original Sampler has planned may.
+    /// Each window in which Abacus accumulates has the usage of that window, whatever was taken
+    /// back: no interval crosses a boundary. Intervals that an original Sampler has planned may.
     fn check_windows(&self, spans: &Spans) {
         let window = |moment| self.setup.scale.coarse.window_of(moment);
         let mut counted: BTreeMap<(SpanId, _), i64> = BTreeMap::new();
@@ -147,8 +147,8 @@ impl World {
         }
     }
 
-    /// No two spans of a target go on at the same time, but where events of the target were in
-    /// flight at the same moment.
+    /// No two spans of a target overlap, unless events of the target were in flight at the same
+    /// time.
     fn check_overlaps(&self, spans: &Spans) {
         if self.setup.allow_overlap {
             return;
@@ -177,8 +177,8 @@ impl World {
         }
     }
 
-    /// What was refused is not kept afterwards: every command that may have carried it before was
-    /// over by then.
+    /// A refused event is not kept afterwards: every command that may have carried it was over by
+    /// then.
     fn check_refusals(&self, spans: &Spans) {
         let facts = self.truth.facts();
         let bound = millis(self.setup.answered_within());

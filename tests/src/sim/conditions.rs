@@ -1,10 +1,10 @@
-//! How the world behind a process treats its calls.
+//! The conditions of the store and of Abacus: how many calls fail, and how.
 
 use std::time::Duration;
 
 use sampler_testkit::rng::Rng;
 
-/// How bad things are.
+/// How many calls fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Conditions {
     /// Everything works, and quickly.
@@ -15,13 +15,13 @@ pub(crate) enum Conditions {
     Failing,
     /// Nearly nothing works.
     Down,
-    /// Only of Abacus: it refuses what it is given. For the store the same as breezy.
+    /// Only for Abacus: it refuses usages. For the store the same as flaky.
     Refusing,
-    /// Only of the store: many answers are lost, and much is carried out late.
+    /// Only for the store: many answers are lost, and many commands are carried out late.
     Lagging,
 }
 
-/// What becomes of a call of the store.
+/// The outcome of a call of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallOutcome {
     /// Done, and answered.
@@ -38,7 +38,7 @@ pub(crate) enum CallOutcome {
     Late,
 }
 
-/// What becomes of a usage that is posted.
+/// The outcome of a post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PostOutcome {
     /// Counted, and accepted.
@@ -59,7 +59,7 @@ pub(crate) enum PostOutcome {
     Refused,
 }
 
-/// A call: how long it takes to get there, what happens, how long the answer takes.
+/// A call: the delay of the request, the outcome, and the delay of the answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transfer<F> {
     pub(crate) request_delay: Duration,
@@ -95,7 +95,7 @@ impl Conditions {
         }
     }
 
-    /// The course of a call of the store.
+    /// Draws a call of the store.
     pub(crate) fn call(self, rng: &mut Rng, slow: i64) -> Transfer<CallOutcome> {
         let outcome = if self == Self::Lagging && rng.percent(40) {
             *rng.pick(&[CallOutcome::Late, CallOutcome::Unanswered])
@@ -112,7 +112,7 @@ impl Conditions {
         self.transfer(rng, slow, outcome)
     }
 
-    /// The course of a post.
+    /// Draws a post.
     pub(crate) fn post(self, rng: &mut Rng, slow: i64) -> Transfer<PostOutcome> {
         let outcome = if self == Self::Refusing && rng.percent(90) {
             PostOutcome::Refused

@@ -1,4 +1,4 @@
-//! Makes the list of what happens from the seed.
+//! Generates the operations of a run from its seed.
 
 use sampler_domain::Timestamp;
 
@@ -9,7 +9,7 @@ use super::world::MEASURES;
 use crate::calendar::{DAY, MINUTE};
 use sampler_testkit::rng::Rng;
 
-/// All that happens in a run, in its order.
+/// All operations of a run, in order.
 pub(crate) fn operations(setup: &Setup) -> Vec<Op> {
     let mut generator = Generator {
         setup,
@@ -47,7 +47,7 @@ struct Generator<'a> {
     ops: Vec<Op>,
     /// How many events there are so far.
     serial: u64,
-    /// What is sent, and when, for targets that are not tidy.
+    /// What is sent, and when, for targets whose provider is not well behaved.
     unordered: Vec<(i64, Event)>,
 }
 
@@ -64,7 +64,7 @@ impl Generator<'_> {
         self.setup.base.plus(at)
     }
 
-    /// Takes some moments to the boundary below them: edges are where mistakes are.
+    /// Moves some moments to the boundary below them, because mistakes are at the edges.
     fn aligned(&mut self, moment: Timestamp) -> Timestamp {
         if self.rng.percent(25) {
             self.setup.scale.unit.window_of(moment)
@@ -111,7 +111,7 @@ impl Generator<'_> {
         });
     }
 
-    /// What happens to a target: starts, stops and updates, mostly in a sensible order.
+    /// The events of a target: starts, stops and updates, mostly in a sensible order.
     fn timeline(&mut self, target: usize, well_behaved: bool) {
         let must_succeed = well_behaved && !self.setup.narrow_slack;
         let mut at = self.rng.log_uniform(self.horizon() / 2);
@@ -185,7 +185,7 @@ impl Generator<'_> {
         self.aligned(drawn).max(start)
     }
 
-    /// An event that makes no sense, or is sent once more.
+    /// An event that is invalid, or is repeated.
     fn odd_event(&mut self) {
         let at = self.rng.between(0, self.horizon());
         if self.unordered.is_empty() {
@@ -229,8 +229,8 @@ impl Generator<'_> {
         self.send(at, vec![event], false, false);
     }
 
-    /// Starts and stops of one target that come one upon the other, while the store loses answers:
-    /// so a command that is carried out late finds all that may have changed meanwhile.
+    /// A burst of starts and stops of one target while the store loses answers, so that a command
+    /// that is carried out late finds all possible changes.
     fn burst(&mut self) {
         let target = self.rng.below(2) + 24;
         let length = 2 * self.setup.time_limit;
@@ -298,7 +298,7 @@ impl Generator<'_> {
         });
     }
 
-    /// Something goes wrong with the world.
+    /// A fault of a process, a clock, the store or Abacus.
     fn fault(&mut self) {
         let at = self.rng.between(0, self.horizon());
         let act = match self.rng.below(20) {

@@ -1,4 +1,4 @@
-//! Whether a process lives.
+//! The state of a process: running, frozen or dead.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -14,12 +14,12 @@ pub(crate) enum ProcessState {
 #[derive(Debug)]
 struct State {
     stage: ProcessState,
-    /// What it becomes, after it has passed so many more times.
+    /// The next state, and after how many checkpoints it comes.
     next: Option<(usize, ProcessState)>,
 }
 
-/// The life of one process. All that it does to the world goes through [`Self::pass`]: one that is
-/// frozen does not come through before it thaws, one that is dead never.
+/// The lifecycle of one process. Each of its effects on the world goes through
+/// [`Self::checkpoint`]: a frozen process waits there until it thaws, a dead one for ever.
 #[derive(Debug)]
 pub(crate) struct Lifecycle {
     state: Mutex<State>,
@@ -41,7 +41,7 @@ impl Lifecycle {
         self.state.lock().expect("nobody panics with it")
     }
 
-    /// Changes the stage, unless the process is dead.
+    /// Changes the state, unless the process is dead.
     pub(crate) fn set(&self, stage: ProcessState) {
         let mut now = self.state();
         if now.stage != ProcessState::Dead {
@@ -52,8 +52,7 @@ impl Lifecycle {
         self.changed.notify_waiters();
     }
 
-    /// Changes the stage after the process has passed so many more times: in the middle of what
-    /// it does, wherever that is.
+    /// Changes the state after this many checkpoints, in the middle of whatever the process does.
     pub(crate) fn set_after(&self, checkpoints: usize, stage: ProcessState) {
         self.state().next = Some((checkpoints, stage));
     }
@@ -62,7 +61,7 @@ impl Lifecycle {
         self.state().stage
     }
 
-    /// Waits until the stage is `stage`.
+    /// Waits for a state.
     pub(crate) async fn wait_for(&self, stage: ProcessState) {
         loop {
             let changed = self.changed.notified();
@@ -73,7 +72,7 @@ impl Lifecycle {
         }
     }
 
-    /// Goes on while the process is alive.
+    /// Returns while the process runs.
     pub(crate) async fn checkpoint(&self) {
         self.count();
         loop {

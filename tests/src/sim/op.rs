@@ -7,29 +7,29 @@ use sampler_domain::Timestamp;
 
 use super::conditions::Conditions;
 
-/// Something that happens, so many ms after the run began.
+/// An operation, `at` ms after the run began.
 #[derive(Clone, Debug)]
 pub(crate) struct Op {
     pub(crate) at: i64,
     pub(crate) act: Action,
 }
 
-/// What happens.
+/// What an operation does.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     /// A provider sends events.
     Send(Sending),
     /// An original Sampler writes a span.
     Original(Original),
-    /// Something befalls a receiver.
+    /// A fault of a receiver.
     Receiver(usize, ProcessFault),
-    /// Something befalls a worker.
+    /// A fault of a worker.
     Worker(usize, ProcessFault),
-    /// A process's clock is wrong by so many ms from now on.
+    /// The error of a process's clock is this many ms from now on.
     Clock(Process, i64),
-    /// The store gets better or worse.
+    /// The conditions of the store change.
     Store(Conditions),
-    /// Abacus gets better or worse.
+    /// The conditions of Abacus change.
     Abacus(Conditions),
 }
 
@@ -40,36 +40,35 @@ pub(crate) enum Process {
     Worker(usize),
 }
 
-/// What befalls a process; lengths in ms.
+/// A fault of a process; lengths in ms.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ProcessFault {
-    /// It dies as it passes for the next so many times (see [`super::lifecycle`]), or soon, and another
-    /// one takes its place after a while.
+    /// It crashes after this many checkpoints (see [`super::lifecycle`]), or soon, and another
+    /// process replaces it after `down`.
     Crash {
         checkpoints: usize,
         down: i64,
         renamed: bool,
     },
-    /// It is told to stop, and another one takes its place at once.
+    /// It shuts down, and another process replaces it at once.
     Replace { renamed: bool },
-    /// It freezes as it passes for the next so many times, or soon; does nothing for so long, and
-    /// then goes on as if nothing had happened.
+    /// It freezes after this many checkpoints, or soon, for `length`. Then it goes on.
     Freeze { checkpoints: usize, length: i64 },
 }
 
 /// Events that are sent one after the other, each until it has an answer that is final.
 #[derive(Clone, Debug)]
 pub(crate) struct Sending {
-    /// For the waits of this sending, and its choice of receivers.
+    /// The seed of its waits and its choice of receivers.
     pub(crate) seed: u64,
     pub(crate) events: Vec<Event>,
-    /// It waits until what was sent before for the same target has its answer.
+    /// It waits until all earlier ordered sendings for the target are answered.
     pub(crate) ordered: bool,
-    /// It is sent again until it has a final answer; else never.
+    /// It is repeated until it has a final answer; otherwise it is sent once.
     pub(crate) retried: bool,
-    /// Nothing but 201 is right: all that was sent before for this target is fit, too.
+    /// Only 201 is right, as for all earlier events of the target.
     pub(crate) must_succeed: bool,
-    /// How long an answer is waited for, ms.
+    /// How long the provider waits for an answer, ms.
     pub(crate) timeout: i64,
 }
 
@@ -80,7 +79,7 @@ pub(crate) struct Event {
     pub(crate) id: Option<String>,
     pub(crate) timestamp: Timestamp,
     pub(crate) target: usize,
-    /// Which measures it has; a stop has none.
+    /// The number of its measures; a stop has none.
     pub(crate) measures: usize,
     /// It lacks a field.
     pub(crate) broken: bool,

@@ -1,4 +1,4 @@
-//! The processes: receivers and workers that run, die, freeze and come back.
+//! The processes: receivers and workers that run, crash, freeze and are replaced.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -46,7 +46,7 @@ pub(crate) struct HttpAnswer {
     pub(crate) body: Vec<u8>,
 }
 
-/// One place where a process runs, and whichever runs there now.
+/// One place for a process, and the process that runs there now.
 pub(crate) struct Node {
     world: Arc<World>,
     process: Process,
@@ -59,7 +59,7 @@ struct State {
     /// How many processes have run here.
     count: u64,
     running: Option<Running>,
-    /// Workers that were told to stop.
+    /// Workers that are shutting down.
     leaving: Vec<(Arc<Lifecycle>, JoinHandle<()>)>,
 }
 
@@ -95,7 +95,7 @@ impl Node {
         self.state.lock().expect("nobody panics with it")
     }
 
-    /// Sets the clock wrong by so many ms.
+    /// Sets the error of the clock, ms.
     pub(crate) fn set_clock(&self, error: i64) {
         self.clock_error.store(error, Ordering::Relaxed);
     }
@@ -180,7 +180,7 @@ impl Node {
         Running { life, body }
     }
 
-    /// Something befalls the process.
+    /// Injects a fault.
     pub(crate) fn inject(self: &Arc<Self>, fault: ProcessFault) {
         if self.world.suppresses_faults() {
             return;
@@ -206,7 +206,7 @@ impl Node {
                     let _ = timeout(soon, life.wait_for(ProcessState::Dead)).await;
                     if node.crash(&life) {
                         node.world.sleep(down).await;
-                        // Once all is well each has been started, and is told to stop in its time.
+                        // Once faults have ended, each place has a process already.
                         if !node.world.is_over() {
                             node.start(renamed);
                         }
@@ -234,8 +234,8 @@ impl Node {
         }
     }
 
-    /// The process is gone, wherever it was. Says whether it was still there to go; once all is
-    /// well none goes any more that is not dead already.
+    /// The process crashes, whatever it does. Returns whether it was there to crash. Once faults
+    /// have ended, only a process that is dead already crashes.
     fn crash(&self, life: &Arc<Lifecycle>) -> bool {
         let mut state = self.state();
         let spared = self.world.suppresses_faults() && life.stage() != ProcessState::Dead;
@@ -256,7 +256,7 @@ impl Node {
         true
     }
 
-    /// The process takes on nothing new, and ends what it has begun.
+    /// The process shuts down: it finishes what it has begun.
     fn retire(&self) {
         let mut state = self.state();
         if let Some(Running {
@@ -301,13 +301,13 @@ impl Node {
         Some(task)
     }
 
-    /// Makes all well: a process runs here, is awake and knows the time.
+    /// Ends all faults: a process runs here, is not frozen, and has the right time.
     pub(crate) fn heal(&self) {
         self.set_clock(0);
         self.revive();
     }
 
-    /// Sees to it that a process runs here and is awake.
+    /// Makes sure that a process runs here and is not frozen.
     pub(crate) fn revive(&self) {
         let running = self
             .state()
@@ -335,7 +335,7 @@ impl Node {
         self.retire();
     }
 
-    /// Whether every worker that was told to stop has ended, as it should.
+    /// Whether every worker that was asked to shut down has ended.
     pub(crate) fn is_at_rest(&self) -> bool {
         let state = self.state();
         state.running.is_none() && state.leaving.iter().all(|(_, task)| task.is_finished())

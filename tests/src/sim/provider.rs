@@ -43,7 +43,7 @@ pub(crate) struct Sent {
 #[derive(Default)]
 pub(crate) struct History {
     sent: Mutex<Vec<Sent>>,
-    /// One for each target: who sends in turn holds it.
+    /// One lock for each target, held by a provider that sends in order.
     turns: Mutex<Vec<Arc<tokio::sync::Mutex<()>>>>,
 }
 
@@ -109,8 +109,8 @@ pub(crate) async fn send(world: Arc<World>, receivers: Vec<Arc<Node>>, sending: 
     drop(turn);
 }
 
-/// Sends an event once. A client that gives up waiting goes away, or (`stays`) the receiver does
-/// not notice that it did.
+/// Sends an event once. A client that times out disconnects, or (`stays`) the receiver does not
+/// notice it.
 async fn attempt_once(
     world: &World,
     receiver: &Node,
@@ -158,7 +158,7 @@ fn request(event: &Event) -> Request<Body> {
         .expect("a fit request")
 }
 
-/// What an answer tells the provider. A 503 promises that nothing was kept only where it says so.
+/// The meaning of an answer. A 503 promises that nothing was kept only if it says so.
 fn reply(answer: &HttpAnswer) -> Reply {
     if answer.status == 201 {
         return if answer.replayed {

@@ -17,23 +17,23 @@ use super::provider::send;
 use super::setup::Setup;
 use super::world::World;
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// What was not as it must be; empty where all is well.
+    /// All violations; empty if there are none.
     pub violations: Vec<String>,
     /// The log, where one was asked for.
     pub log: Vec<String>,
-    /// What happened how often.
+    /// Counts of what happened.
     pub stats: Stats,
 }
 
-/// What happened how often.
+/// Counts of what happened.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stats {
-    /// Spans there were in all.
+    /// Spans in all.
     pub spans: u64,
-    /// For how many ms they went on in all.
+    /// Their length in all, ms.
     pub span_millis: u64,
     /// Usages that counted.
     pub usages: u64,
@@ -43,7 +43,7 @@ pub struct Stats {
     pub calls: u64,
     /// Requests of providers.
     pub requests: u64,
-    /// Processes that died at once.
+    /// Processes that crashed.
     pub crashes: u64,
     /// Usages that counted for a month that had ended, and was not closed.
     pub closing: u64,
@@ -168,9 +168,7 @@ impl Run {
             world
                 .until(closing.quiet_from().since(world.setup.base))
                 .await;
-            world.log("op", || {
-                "few things go wrong until the month is closed".to_owned()
-            });
+            world.log("op", || "few faults until the month is closed".to_owned());
             for node in nodes {
                 node.revive();
             }
@@ -203,18 +201,18 @@ impl Run {
         self.providers.spawn(send(world, receivers, sending));
     }
 
-    /// All faults end; what is open is stopped; time passes until all is complete.
+    /// Ends all faults, stops open spans, and waits until all spans are complete.
     async fn finish(&mut self) {
         let scale = self.world.setup.scale;
         self.world.until(scale.horizon).await;
         self.world.end_faults();
         self.nodes().for_each(|node| node.heal());
         self.await_providers().await;
-        // What is still on its way to the store arrives.
+        // Commands under way reach the store.
         self.world.sleep(4 * scale.tick).await;
         let ends = self.stop_all();
         self.await_providers().await;
-        // The longest that anything may wait: a retry, a share that moves to another worker, the
+        // The longest possible wait: a retry, a partition that moves to another worker, the
         // grace, a plan that an original Sampler or a fast clock has made ahead.
         let limit = 40 * scale.tick + 4 * self.world.setup.heartbeat() + 4 * scale.length;
         let deadline = ends.since(self.world.setup.base) + limit;
@@ -235,7 +233,7 @@ impl Run {
         }
     }
 
-    /// All that was sent gets its final answer, now that nothing fails any more.
+    /// Waits until all events have their final answer, now that nothing fails any more.
     async fn await_providers(&self) {
         self.providers.close();
         let mut ticks_left = 100;
@@ -251,7 +249,7 @@ impl Run {
         self.providers.reopen();
     }
 
-    /// Stops what is open; says when the last span ends.
+    /// Stops open spans; returns when the last one ends.
     fn stop_all(&self) -> Timestamp {
         let now = self.world.now();
         let mut last = now;

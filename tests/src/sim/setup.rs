@@ -11,7 +11,7 @@ use super::mutant::Mutant;
 use crate::calendar::{DAY, HOUR, MINUTE, midnight};
 use sampler_testkit::rng::Rng;
 
-/// Moments around which a calendar may stumble; runs are laid across them.
+/// Dates at which calendar code may fail; some runs cross them.
 const CALENDAR_EDGES: [(i64, i64, i64); 9] = [
     (1970, 3, 1),
     (2000, 2, 29),
@@ -33,17 +33,17 @@ pub(crate) struct Scale {
     pub(crate) coarse: Granularity,
     /// A window of `unit`, roughly, ms.
     pub(crate) length: i64,
-    /// How often workers look, ms.
+    /// How often workers poll, ms.
     pub(crate) tick: i64,
-    /// How long a call takes that is slow, ms.
+    /// How long a slow call takes, ms.
     pub(crate) slow: i64,
-    /// For how long things happen, ms.
+    /// The length of the run, before all faults end, ms.
     pub(crate) horizon: i64,
-    /// How far a clock may be wrong, ms.
+    /// The largest error of a clock, ms.
     pub(crate) clock_error: i64,
 }
 
-/// So many intervals of one span are delivered in the slack of a month in any case.
+/// How many intervals of one span are delivered in the slack of a month in any case.
 const BACKLOG_MOST: i64 = 60;
 
 impl Scale {
@@ -57,7 +57,7 @@ impl Scale {
         }
     }
 
-    /// Of a run in which a month closes: minutes count, so workers look often.
+    /// Of a run in which a month closes: minutes count, so workers poll often.
     fn draw_closing(rng: &mut Rng) -> Self {
         let (unit, coarse, length) = match rng.below(10) {
             0..=4 => (Granularity::Minute, Granularity::Hour, MINUTE),
@@ -112,8 +112,8 @@ impl Scale {
 pub(crate) struct Closing {
     /// The first moment of the next month.
     pub(crate) month_end: Timestamp,
-    /// The longest that may lie between a start and its report, so that all its intervals can be
-    /// delivered in the slack, ms.
+    /// The longest time from a start to its report that leaves enough of the slack to deliver all
+    /// intervals, ms.
     pub(crate) backlog_most: i64,
 }
 
@@ -121,11 +121,12 @@ impl Closing {
     /// How long into the next month Abacus takes usages for this one, ms.
     const SLACK: i64 = 10 * MINUTE;
 
-    /// How long into it things may go badly wrong, ms. What is known by then is to be delivered in
-    /// the rest of the slack, in which few calls fail and no process dies or freezes.
+    /// How long into the next month there may be severe faults, ms. What is known by then must be
+    /// delivered in the rest of the slack, in which few calls fail and no process crashes or
+    /// freezes.
     const TROUBLE: i64 = 3 * MINUTE;
 
-    /// From when on nothing goes badly wrong, until the month is closed.
+    /// The moment from which there are no severe faults until the month is closed.
     pub(crate) fn quiet_from(self) -> Timestamp {
         self.month_end.plus(Self::TROUBLE)
     }
@@ -152,24 +153,25 @@ pub(crate) struct Setup {
     pub(crate) base: Timestamp,
     pub(crate) receivers: usize,
     pub(crate) workers: usize,
-    /// For each target whether only fit events are sent for it, each until it is answered.
+    /// For each target whether its provider is well behaved: it sends only valid events, each until
+    /// it is answered.
     pub(crate) well_behaved: Vec<bool>,
     pub(crate) slack: Slack,
     /// How long complete spans are kept, ms.
     pub(crate) retention: i64,
-    /// The slack is so narrow that events fall out of it, and complete spans are removed.
+    /// The slack is so narrow that some events lie outside, and complete spans are removed.
     pub(crate) narrow_slack: bool,
     pub(crate) allow_overlap: bool,
     pub(crate) max_inflight: usize,
-    /// Abacus puts aside what lies after today. The workers' clocks are never ahead then, unless it
+    /// Abacus puts usages of the future aside. Then the workers' clocks are never ahead, unless it
     /// dates its answers.
     pub(crate) puts_future_aside: bool,
     /// Abacus dates its answers, so that workers can tell that their clocks are ahead.
     pub(crate) dates_answers: bool,
     /// How long the server may take for a command, ms.
     pub(crate) time_limit: i64,
-    /// How much slower than time the store's own clock goes, by which heartbeats grow old: its
-    /// lifetime of 20 s is meant for beats every few seconds, and here they are far apart.
+    /// The factor by which the store's clock, which ages heartbeats, is slow: a heartbeat lives for
+    /// 20 s, but in a run heartbeats are far apart.
     pub(crate) heartbeat_slowdown: i64,
 }
 
@@ -252,7 +254,7 @@ impl Setup {
         }
     }
 
-    /// How often clocks are compared with Abacus, ms.
+    /// How often workers probe Abacus's clock, ms.
     fn clock_interval(&self) -> i64 {
         match self.closing {
             Some(_) => 20_000,
@@ -260,12 +262,12 @@ impl Setup {
         }
     }
 
-    /// How long a worker holds the dates of answers against each other, ms.
+    /// How long the date of an answer counts for a worker, ms.
     pub(crate) fn dates_held_for(&self) -> i64 {
         15 * self.clock_interval()
     }
 
-    /// A policy as one process may have it: most have the same one.
+    /// The policy of one process; most processes have the same.
     pub(crate) fn policy(&self, rng: &mut Rng) -> Policy {
         let Scale {
             unit,
@@ -289,8 +291,8 @@ impl Setup {
         }
     }
 
-    /// How long after it was sent a command is answered or, where it is not, can no longer be
-    /// carried out; as the store for MongoDB has it, with a margin.
+    /// How long after it was sent a command is answered or can no longer be carried out; with a
+    /// margin, as in the store for MongoDB.
     pub(crate) fn answered_within(&self) -> Duration {
         Duration::from_millis((self.time_limit + self.time_limit / 8).unsigned_abs())
     }
@@ -347,8 +349,8 @@ impl Setup {
     }
 }
 
-/// When a run begins: somewhere in the years 2020 to 2030, or so that it crosses a moment around
-/// which a calendar may stumble.
+/// When a run begins: in the years 2020 to 2030, or so that it crosses one of the dates at which
+/// calendar code may fail.
 fn base(rng: &mut Rng, scale: Scale) -> Timestamp {
     if rng.percent(50) {
         return Timestamp::clamped(rng.between(midnight(2020, 1, 1), midnight(2030, 1, 1)));
@@ -358,7 +360,7 @@ fn base(rng: &mut Rng, scale: Scale) -> Timestamp {
     Timestamp::clamped(midnight(year, month, day)).plus(-before)
 }
 
-/// Where a month ends that is closed during the run: every month has the same chance.
+/// The end of the month that is closed during the run.
 fn month_end(rng: &mut Rng) -> Timestamp {
     let year = *rng.pick(&[1970, 2000, 2023, 2024, 2026, 2100]);
     Timestamp::clamped(midnight(year, rng.between(2, 12), 1))

@@ -1,4 +1,4 @@
-//! Makes a failing run short: leaves out operations as long as it still fails.
+//! Shrinks a failing run: leaves out operations as long as it still fails.
 
 use super::generate::operations;
 use super::mutant::Mutant;
@@ -6,7 +6,7 @@ use super::op::{Action, Op};
 use super::run::{Outcome, run_operations};
 use super::setup::Setup;
 
-/// How often a failing list is run again at the most.
+/// How often a failing list is run again, at most.
 const TRIES: usize = 600;
 
 /// A failing run with as few operations as could be found.
@@ -20,7 +20,7 @@ pub struct Shrunk {
     pub outcome: Outcome,
 }
 
-/// Leaves out operations of a seed that fails, pieces first, then one by one.
+/// Leaves out operations of a failing seed, first in pieces, then one by one.
 pub fn shrink(seed: u64, mutant: Mutant) -> Shrunk {
     let setup = Setup::new(seed, mutant);
     let mut ops = operations(&setup);
@@ -72,7 +72,7 @@ fn without_fitness(ops: &[Op]) -> Vec<Op> {
     ops
 }
 
-/// The list without a piece; none where that would leave out what must stay, or nothing.
+/// The list without a piece; `None` if no operation of it may be left out.
 fn without(ops: &[Op], from: usize, count: usize) -> Option<Vec<Op>> {
     let until = (from + count).min(ops.len());
     let must_stay = |op: &Op| matches!(&op.act, Action::Send(sending) if sending.must_succeed);

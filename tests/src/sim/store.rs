@@ -1,4 +1,4 @@
-//! The link from one process to the store, on which calls get lost, late or slow.
+//! The store as one process sees it: calls get lost, late or slow.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -23,7 +23,7 @@ use super::rng::CallRng;
 use super::server::{Changing, CommandTiming, Ending, Failed, Made, Opening, Statement};
 use super::world::{Tally, World, pause};
 
-/// The way from one process to the server behind the store.
+/// The connection from one process to the server.
 #[derive(Clone)]
 pub(crate) struct Connection {
     pub(crate) world: Arc<World>,
@@ -40,8 +40,7 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// The link from one process to the store: starts, stops and changes share commands by the real
-/// group commit.
+/// The store of one process: starts, stops and changes share commands by the real group commit.
 #[derive(Clone)]
 pub(crate) struct SimStore {
     connection: Connection,
@@ -151,13 +150,13 @@ impl<S: Statement> Writes for Grouped<S> {
     }
 }
 
-/// What became of it of each write.
+/// What became of each write.
 struct Resolved<A>(Vec<Option<A>>);
 
-/// A page of a search, if there was one, and where the search goes on.
+/// A page of a search, if there was one, and the rest of the search.
 struct DuePage(Option<Vec<Span>>, DuePages);
 
-/// What a call comes to, in the log.
+/// The result of a call, for the log.
 trait Brief {
     fn brief(&self) -> String;
 }
@@ -209,7 +208,7 @@ impl Connection {
         made
     }
 
-    /// What the server does with a command that is under way to it for so long.
+    /// The work of the server for a command that reaches it after a delay.
     fn carry_out<S: Statement>(
         &self,
         batch: &[Arc<S>],

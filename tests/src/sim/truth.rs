@@ -1,5 +1,5 @@
-//! What really happened, noted at the very moment: in the store and in the stand-in, behind all
-//! faults. The law is checked here at every change, not only at the end.
+//! What really happened, noted at that moment in the store and in the stand-in, behind all faults.
+//! The law is checked at every change, not only at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
@@ -29,8 +29,8 @@ pub(crate) struct Facts {
     pub(crate) late_plans: BTreeSet<SpanId>,
     /// Writes that were refused, by what they carry.
     refused: BTreeSet<String>,
-    /// Targets of which a start was inserted while another span of the target came between the
-    /// look for it and the insert.
+    /// Targets of which another span was inserted between the overlap query of a start and its
+    /// insert.
     pub(crate) gaps: BTreeSet<Target>,
 }
 
@@ -66,8 +66,8 @@ impl Truth {
 }
 
 impl World {
-    /// A span is in the store; `counted` upstream says how much of it, where an original Sampler
-    /// had sampled it before.
+    /// A span is new in the store; `counted` is how much of it counts already, if an original
+    /// Sampler had sampled it.
     pub(crate) fn note_opened(&self, span: &Span, counted: i64) {
         let mut facts = self.truth.facts();
         facts.sums.insert(span.id.clone(), counted);

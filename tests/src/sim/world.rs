@@ -36,7 +36,7 @@ pub(crate) struct World {
     pub(crate) tally: Tally,
 }
 
-/// What happened how often.
+/// Counts of what happened.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) calls: AtomicU64,
@@ -54,7 +54,7 @@ impl Tally {
 }
 
 impl World {
-    /// A world at its beginning; to be made within the runtime whose time is its time.
+    /// A new world; make it within the runtime whose time it uses.
     pub(crate) fn new(setup: Setup, with_log: bool) -> Self {
         let (began, base, rate) = (Instant::now(), setup.base, setup.heartbeat_slowdown);
         let store = MemoryStore::new(move || base.plus(millis(began.elapsed()) / rate));
@@ -74,7 +74,7 @@ impl World {
         }
     }
 
-    /// For how long the run has gone on, ms.
+    /// The time since the run began, ms.
     pub(crate) fn elapsed(&self) -> i64 {
         millis(self.began.elapsed())
     }
@@ -84,13 +84,13 @@ impl World {
         self.setup.base.plus(self.elapsed())
     }
 
-    /// Lets time pass until so many ms after the run began.
+    /// Waits until `at` ms after the run began.
     pub(crate) async fn until(&self, at: i64) {
         let at = Duration::from_millis(at.unsigned_abs());
         tokio::time::sleep_until(self.began + at).await;
     }
 
-    /// Lets time pass.
+    /// Waits.
     pub(crate) async fn sleep(&self, length: i64) {
         pause(Duration::from_millis(length.unsigned_abs())).await;
     }
@@ -118,27 +118,27 @@ impl World {
         conditions
     }
 
-    /// Whether a month is about to be closed, so that nothing goes badly wrong.
+    /// Whether a month closes soon, so that there are no severe faults.
     pub(crate) fn is_quiet(&self) -> bool {
         let now = self.now();
         let quiet = |closing: Closing| closing.quiet_from() <= now && now <= closing.closes_at();
         self.setup.closing.is_some_and(quiet)
     }
 
-    /// Nothing goes wrong any more.
+    /// Ends all faults.
     pub(crate) fn end_faults(&self) {
-        self.log("op", || "all is well from now on".to_owned());
+        self.log("op", || "no more faults".to_owned());
         self.over.store(true, Ordering::Relaxed);
         self.set_store(Conditions::Healthy);
         self.set_abacus(Conditions::Healthy);
     }
 
-    /// Whether nothing goes wrong any more.
+    /// Whether all faults have ended.
     pub(crate) fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Whether no process dies or freezes that has not already.
+    /// Whether no further process crashes or freezes.
     pub(crate) fn suppresses_faults(&self) -> bool {
         self.is_over() || self.is_quiet()
     }
@@ -151,7 +151,7 @@ impl World {
         }
     }
 
-    /// Says that something is as it must never be.
+    /// Reports a violation.
     pub(crate) fn report_violation(&self, text: String) {
         self.log("VIOLATION", || text.clone());
         let mut violations = self.violations.lock().expect("nobody panics with it");
@@ -168,7 +168,7 @@ impl World {
     }
 }
 
-/// Lets time pass; none at all where the length is zero.
+/// Waits; returns at once if the length is zero.
 pub(crate) async fn pause(length: Duration) {
     if !length.is_zero() {
         tokio::time::sleep(length).await;
@@ -179,7 +179,7 @@ pub(crate) fn millis(length: Duration) -> i64 {
     i64::try_from(length.as_millis()).expect("runs take less than 290 million years")
 }
 
-/// The fields of a target by its number. Each next one differs from the one before in one field.
+/// The fields of a target by its number. Consecutive targets differ in one field.
 pub(crate) fn target_fields(number: usize) -> [(&'static str, String); 6] {
     [
         ("organization_id", "organization".to_owned()),

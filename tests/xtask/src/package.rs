@@ -23,7 +23,7 @@ const PROCFILE: &str = "Procfile";
 /// What the program is made of, as CycloneDX.
 const SBOM: &str = "sbom.cdx.json";
 
-/// Builds both programs for the platform, looks at them, and lays each out with what goes along.
+/// Builds both programs for the platform, checks them, and lays each out with its other files.
 pub(crate) fn run() -> Result<()> {
     let manifest = manifest(&example_variables()?)?;
     let programs: Vec<_> = manifest

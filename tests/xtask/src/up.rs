@@ -1,4 +1,4 @@
-//! `up`: the whole of Sampler on this machine, with events to look at.
+//! `up`: all of Sampler on this machine, with example events.
 
 mod attribution;
 mod progress;

@@ -156,7 +156,7 @@ async fn without_dates_a_worker_goes_by_its_own_clock_and_says_so() {
     worker.stop().await;
 }
 
-/// A date of 1970 is no clock; a clock that is more than a year ahead is none either. Nothing that
+/// A clock in 1970, or more than a year ahead, is not set at all. Nothing that
 /// counts is decided by it.
 #[tokio::test(start_paused = true)]
 async fn with_a_clock_that_is_years_ahead_nothing_is_sampled_before_it_is_set_right() {

@@ -33,7 +33,7 @@ struct Faulty {
 /// Which calls fail.
 struct Faults {
     calls: AtomicUsize,
-    /// Every so many calls one fails.
+    /// One call fails of each `every`.
     every: usize,
     /// Called before each call.
     hook: Mutex<Option<Hook>>,

@@ -187,7 +187,7 @@ async fn spans_are_kept_while_any_receiver_may_take_their_events_again() {
     worker.stop().await;
 }
 
-/// A receiver that is gone may come back; after a week nobody expects it any more.
+/// A receiver that is gone may come back within a week.
 #[tokio::test(start_paused = true)]
 async fn the_slack_of_a_receiver_that_is_gone_counts_for_a_week() {
     let world = World::new();

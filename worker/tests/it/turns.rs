@@ -165,7 +165,7 @@ async fn a_backlog_of_the_month_that_closes_is_through_before_others() {
     assert!(waited <= 1_220 + 24 * 300 * POST / SLOTS, "{waited} ms");
 }
 
-/// Nobody waits: a lone backlog is worked off without a pause.
+/// No span waits: a lone backlog is worked off without a pause.
 #[tokio::test(start_paused = true)]
 async fn backlogs_that_have_all_permits_never_pause() {
     let world = world_before_the_end(10 * DAY).await;

@@ -40,7 +40,7 @@ impl VirtualClock {
         Self { began, ahead }
     }
 
-    /// From now on it is ahead by so many ms; behind where that is negative.
+    /// From now on it is ahead by this many ms; behind if negative.
     pub(crate) fn step(&self, ahead: i64) {
         self.ahead.store(ahead, Ordering::Relaxed);
     }
@@ -71,7 +71,7 @@ type Dates = Box<dyn FnMut(Timestamp) -> Option<Timestamp> + Send>;
 
 type Script = Box<dyn FnMut(&Usage) -> Option<Answer> + Send>;
 
-/// An Abacus that counts each usage once, and answers as it is told.
+/// An Abacus that counts each usage once, and answers as configured.
 pub(crate) struct Abacus {
     began: Instant,
     /// Each post: when, and what.

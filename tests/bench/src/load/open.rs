@@ -10,7 +10,7 @@ use super::{Outcome, Record, Sender, Span, Timing, observe};
 use crate::event::Feed;
 use crate::process::WatchedProcesses;
 
-/// How often the clock is looked at, at the most: more often would cost more than it shows.
+/// The shortest time between two readings of the clock.
 const TICK: Duration = Duration::from_micros(200);
 
 /// When which event is to be sent.
@@ -56,7 +56,7 @@ pub(crate) fn events_of(per_second: f64, timing: Timing) -> u64 {
     Schedule::new(per_second, timing).events
 }
 
-/// Sends so many events a second, each by whichever sender is free first. An event for which none
+/// Sends events at a constant rate, each by the first free sender. An event for which none
 /// is free waits, and the wait is part of its latency.
 pub(crate) async fn run<S: Sender>(
     senders: Vec<S>,

@@ -129,7 +129,7 @@ pub(crate) async fn load_days(spans: &Spans, count: u64) -> Result<()> {
     load_backlog(spans, count, begin, DAY).await
 }
 
-/// Loads spans that started at `begin`, and were not looked at since.
+/// Loads spans that started at `begin` and were never sampled.
 async fn load_backlog(spans: &Spans, count: u64, begin: i64, interval: i64) -> Result<()> {
     let now = now_millis();
     // Numbers that nothing else uses.

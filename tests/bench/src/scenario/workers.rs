@@ -98,7 +98,7 @@ impl<'a> RunningWorkers<'a> {
         self.abacus.counted_count()
     }
 
-    /// Waits until so many usages were posted, but not beyond `limit`; says whether they were.
+    /// Waits until this many usages were posted, but not beyond `limit`; returns whether they were.
     pub(crate) async fn wait_for_posts(&self, posts: u64, limit: Option<Duration>) -> Result<bool> {
         let (begin, mut moved) = (Instant::now(), Instant::now());
         let mut before = self.posts();

@@ -1,4 +1,4 @@
-//! What the clients were told, event by event.
+//! The answers to the clients, event by event.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,11 +16,11 @@ pub(super) enum KnownOutcome {
     Accepted,
     /// It was not.
     Refused,
-    /// Nobody said.
+    /// The client had no definite answer.
     Nothing,
 }
 
-/// What each client was told about each of its events.
+/// What the client of each event knows of it in the end.
 pub(super) fn known_outcomes(records: &[Record]) -> HashMap<&str, KnownOutcome> {
     let mut outcomes = HashMap::new();
     for record in records {
@@ -30,7 +30,7 @@ pub(super) fn known_outcomes(records: &[Record]) -> HashMap<&str, KnownOutcome> 
         let outcome = outcomes
             .entry(attempt.event.as_str())
             .or_insert(KnownOutcome::Nothing);
-        // That a refusal does not go with an acceptance is looked at below.
+        // `check_attempts` reports events that were both accepted and refused.
         if attempt.answer.is_accepted() {
             *outcome = KnownOutcome::Accepted;
         } else if attempt.answer.is_refused() && *outcome == KnownOutcome::Nothing {

@@ -105,7 +105,7 @@ impl<'a> Bills<'a> {
         };
         let detail = format!("{} usages, {} ms", bill.usages.len(), bill.duration());
         let rule = match case.outcome {
-            // Nobody said that it was kept; but what was kept would be billed to its end.
+            // The event may be kept without an answer, but then it would be billed to its end.
             KnownOutcome::Refused | KnownOutcome::Nothing => Rule::RefusedNotBilled,
             KnownOutcome::Accepted => Rule::BilledOnce,
         };

@@ -1,4 +1,4 @@
-//! The possible courses of one target: what its spans are, given what was sent and what was told.
+//! The possible histories of one target: what its spans may be, given events and answers.
 
 use super::answers::KnownOutcome;
 use super::bill::Bills;

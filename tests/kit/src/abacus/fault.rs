@@ -102,7 +102,7 @@ impl Fault {
         Self::new(FaultKind::PutAside(error.into()))
     }
 
-    /// Only for so many of a hundred requests, spread evenly.
+    /// Only for this percentage of requests, spread evenly.
     #[must_use]
     pub fn percent(self, percent: u8) -> Self {
         let (percent, seen) = (u64::from(percent), AtomicU64::new(0));

@@ -25,7 +25,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(15);
 const HOUR: i64 = 3_600_000;
 /// A day in ms.
 const DAY: i64 = 86_400_000;
-/// The receiver's slack unless it is told otherwise, in ms.
+/// The receiver's slack by default, in ms.
 const USUAL_SLACK: i64 = 61 * DAY;
 
 /// How old events may be, when they are older than usual.
@@ -44,7 +44,7 @@ impl Endurance {
         }
     }
 
-    /// Spans must be kept for longer than repeats of their events are let in.
+    /// Spans must be kept for longer than repeats of their events are accepted.
     fn environment(&self) -> Vec<(&'static str, String)> {
         let Some(slack) = self.slack else {
             return Vec::new();
@@ -230,7 +230,7 @@ async fn open_database(uri: &str) -> Result<Database> {
     database.with_context(|| format!("{DB_URI_VARIABLE} names no database in its path"))
 }
 
-/// Begins anew, unless earlier data is to be kept; but never at the cost of somebody else's.
+/// Begins anew, unless earlier data is kept; but never removes data that is not its own.
 async fn prepare_database(database: &Database, is_ours: bool, keep: bool) -> Result<()> {
     if keep {
         return Ok(());
