@@ -44,7 +44,7 @@ impl Worker {
     async fn carry_out(&self, mut driver: Driver) -> Result<(), StoreError> {
         let mut turn = self.turn();
         // What Abacus has answered is noted in any case.
-        while driver.has_news() || (!self.stop.is_cancelled() && self.time.is_known()) {
+        while driver.has_unnoted_outcome() || (!self.stop.is_cancelled() && self.time.is_known()) {
             match driver.next(self.now(), &self.options.policy) {
                 Action::Change(change) => {
                     if self.change(&mut driver, change, &mut turn).await? == TurnState::Yielded {

@@ -283,6 +283,22 @@ impl Connection {
     }
 }
 
+impl SimStore {
+    /// Makes a call without details in the log.
+    async fn call<T, F>(
+        &self,
+        kind: &'static str,
+        work: impl FnOnce(Arc<World>) -> F,
+    ) -> Result<T, StoreError>
+    where
+        T: Brief + Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        let work = work(Arc::clone(&self.connection.world));
+        self.connection.call(kind, String::new, work).await
+    }
+}
+
 #[async_trait]
 impl Events for SimStore {
     async fn start(&self, new: NewSpan) -> Result<Started, StoreError> {
@@ -314,21 +330,19 @@ impl Events for SimStore {
     }
 
     async fn started_by(&self, id: &EventId) -> Result<Option<Span>, StoreError> {
-        let (world, id) = (Arc::clone(&self.connection.world), id.clone());
-        self.connection
-            .call("started_by", String::new, async move {
-                world.store.started_by(&id).await
-            })
-            .await
+        let id = id.clone();
+        self.call("started_by", |world| async move {
+            world.store.started_by(&id).await
+        })
+        .await
     }
 
     async fn stopped_by(&self, id: &EventId) -> Result<Option<Span>, StoreError> {
-        let (world, id) = (Arc::clone(&self.connection.world), id.clone());
-        self.connection
-            .call("stopped_by", String::new, async move {
-                world.store.stopped_by(&id).await
-            })
-            .await
+        let id = id.clone();
+        self.call("stopped_by", |world| async move {
+            world.store.stopped_by(&id).await
+        })
+        .await
     }
 
     async fn announce_slack(&self, past: i64) -> Result<(), StoreError> {
@@ -344,23 +358,18 @@ impl Work for SimStore {
     fn due(&self, query: DueQuery) -> DuePages {
         let now = query.now;
         let search = (self.clone(), self.connection.world.store.due(query));
-        stream::try_unfold(search, move |(link, mut pages)| async move {
+        stream::try_unfold(search, move |(store, mut pages)| async move {
             let what = move || format!(" by {now}");
             let work = async move { Ok(DuePage(pages.next().await.transpose()?, pages)) };
-            let DuePage(page, pages) = link.connection.call("due", what, work).await?;
-            Ok(page.map(|page| (page, (link, pages))))
+            let DuePage(page, pages) = store.connection.call("due", what, work).await?;
+            Ok(page.map(|page| (page, (store, pages))))
         })
         .boxed()
     }
 
     async fn find(&self, id: &SpanId) -> Result<Option<Span>, StoreError> {
-        let (world, id) = (Arc::clone(&self.connection.world), id.clone());
-        self.connection
-            .call(
-                "find",
-                String::new,
-                async move { world.store.find(&id).await },
-            )
+        let id = id.clone();
+        self.call("find", |world| async move { world.store.find(&id).await })
             .await
     }
 
@@ -390,9 +399,11 @@ impl Upkeep for SimStore {
         now: Timestamp,
         limit: usize,
     ) -> Result<Adopted, StoreError> {
-        let (world, policy) = (Arc::clone(&self.connection.world), policy.clone());
-        let work = async move { world.store.adopt(&policy, now, limit).await };
-        self.connection.call("adopt", String::new, work).await
+        let policy = policy.clone();
+        self.call("adopt", |world| async move {
+            world.store.adopt(&policy, now, limit).await
+        })
+        .await
     }
 
     async fn completed_before(
@@ -438,21 +449,20 @@ impl Upkeep for SimStore {
 #[async_trait]
 impl Membership for SimStore {
     async fn heartbeat(&self, worker: &str) -> Result<Vec<String>, StoreError> {
-        let (world, worker) = (Arc::clone(&self.connection.world), worker.to_owned());
-        self.connection
-            .call("heartbeat", String::new, async move {
-                world.store.heartbeat(&worker).await
-            })
-            .await
+        let worker = worker.to_owned();
+        self.call("heartbeat", |world| async move {
+            world.store.heartbeat(&worker).await
+        })
+        .await
     }
 
     async fn leave(&self, worker: &str) -> Result<(), StoreError> {
-        let (world, worker) = (Arc::clone(&self.connection.world), worker.to_owned());
-        self.connection
-            .call("leave", String::new, async move {
-                world.store.leave(&worker).await
-            })
-            .await
+        let worker = worker.to_owned();
+        self.call(
+            "leave",
+            |world| async move { world.store.leave(&worker).await },
+        )
+        .await
     }
 }
 
@@ -462,17 +472,17 @@ impl<A: fmt::Debug> Brief for Resolved<A> {
     }
 }
 
-impl Brief for Adopted {
-    fn brief(&self) -> String {
-        format!("{self:?}")
-    }
+macro_rules! brief_as_debug {
+    ($($result:ty),*) => {
+        $(impl Brief for $result {
+            fn brief(&self) -> String {
+                format!("{self:?}")
+            }
+        })*
+    };
 }
 
-impl Brief for Option<i64> {
-    fn brief(&self) -> String {
-        format!("{self:?}")
-    }
-}
+brief_as_debug!((), u64, Adopted, Option<i64>, Vec<SpanId>, Vec<String>);
 
 impl Brief for Option<Span> {
     fn brief(&self) -> String {
@@ -485,29 +495,5 @@ impl Brief for DuePage {
     fn brief(&self) -> String {
         let ids: Vec<&SpanId> = self.0.iter().flatten().map(|span| &span.id).collect();
         format!("{ids:?}")
-    }
-}
-
-impl Brief for Vec<SpanId> {
-    fn brief(&self) -> String {
-        format!("{self:?}")
-    }
-}
-
-impl Brief for Vec<String> {
-    fn brief(&self) -> String {
-        format!("{self:?}")
-    }
-}
-
-impl Brief for u64 {
-    fn brief(&self) -> String {
-        self.to_string()
-    }
-}
-
-impl Brief for () {
-    fn brief(&self) -> String {
-        "done".to_owned()
     }
 }

@@ -50,7 +50,7 @@ pub(super) struct Bill {
 
 /// The interval of a usage: the moment at which its span was before, and after. The midpoint is
 /// rounded down, whichever way the interval goes.
-pub(super) fn reach(usage: &Usage) -> (i64, i64) {
+pub(super) fn interval_of(usage: &Usage) -> (i64, i64) {
     let duration = i64::try_from(usage.duration()).unwrap_or_default();
     let from = usage.end - duration.div_euclid(2);
     (from, from + duration)
@@ -67,7 +67,7 @@ pub(super) fn attribute(rows: &[Row], counted: &[Counted]) -> (Vec<Bill>, usize)
     }
     let mut bills = vec![Bill::default(); rows.len()];
     let mut sampled_to: Vec<i64> = rows.iter().map(|row| row.start).collect();
-    let mut strays = 0;
+    let mut unattributed = 0;
     for counted in counted {
         let numbers = of_target
             .get(&counted.usage.target())
@@ -77,18 +77,18 @@ pub(super) fn attribute(rows: &[Row], counted: &[Counted]) -> (Vec<Bill>, usize)
             Some((rank, *number))
         });
         let Some((_, number)) = candidates.min() else {
-            strays += 1;
+            unattributed += 1;
             continue;
         };
-        sampled_to[number] = reach(&counted.usage).1;
+        sampled_to[number] = interval_of(&counted.usage).1;
         bills[number].add(&counted.usage);
     }
-    (bills, strays)
+    (bills, unattributed)
 }
 
 /// How well a usage goes on from where a span is: 0 is best, `None` not at all.
 fn rank(row: &Row, sampled_to: i64, counted: &Counted) -> Option<u8> {
-    let (from, to) = reach(&counted.usage);
+    let (from, to) = interval_of(&counted.usage);
     if from != sampled_to || counted.at < row.sent_at || !has_measures(&counted.usage, row) {
         return None;
     }
@@ -180,15 +180,15 @@ mod tests {
     }
 
     fn bills(rows: &[Row], usages: &[Counted]) -> (Vec<(i128, usize, usize)>, usize) {
-        let (bills, strays) = attribute(rows, usages);
+        let (bills, unattributed) = attribute(rows, usages);
         let bill = |bill: &Bill| (bill.duration, bill.forwards, bill.backwards);
-        (bills.iter().map(bill).collect(), strays)
+        (bills.iter().map(bill).collect(), unattributed)
     }
 
     #[test]
     fn an_interval_follows_from_midpoint_and_duration() {
         for (from, to) in [(0, 5), (5, 0), (3, 4), (4, 3), (7, 7), (10, 20), (20, 10)] {
-            assert_eq!(reach(&usage(from, to, 1.0, 0).usage), (from, to));
+            assert_eq!(interval_of(&usage(from, to, 1.0, 0).usage), (from, to));
         }
     }
 
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_nowhere_is_a_stray() {
+    fn a_usage_that_fits_no_span_is_unattributed() {
         let rows = [row(0, Some(10), 1, 5)];
         let usages = [
             usage(1, 10, 1.0, 6),
