@@ -1,4 +1,4 @@
-//! The checker. It knows what the API promises and what is to be billed, and nothing of how that is
+//! The checker. It knows what the API promises and what must be billed, and nothing of how that is
 //! done: it reads what the clients sent, what they were answered, and what Abacus counts.
 //!
 //! Each start names itself in a measure, so each usage says which span it belongs to. Clients send
@@ -24,7 +24,7 @@ use bill::Bills;
 use histories::Histories;
 pub use rule::{Rule, Violation};
 
-/// What the checker has found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// What is wrong.
@@ -56,7 +56,7 @@ struct Case<'a> {
     id_of: Option<&'a str>,
 }
 
-/// Judges a run.
+/// Checks a run.
 pub fn check(evidence: &Evidence) -> Verdict {
     let mut violations = answers::check(&evidence.records);
     let cases = cases(&evidence.records);

@@ -1,4 +1,4 @@
-//! One client: it owns a few targets and says what happens to them, one event at a time.
+//! One client: it owns a few targets and sends their events, one at a time.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use sampler_testkit::rng::Rng;
 
 /// How many targets a client has at once.
 const TARGETS: usize = 3;
-/// How many accepted events it remembers, to say them again.
+/// How many accepted events it remembers, to repeat them.
 const REMEMBERED: usize = 60;
 /// The field that malformed events lack.
 const MISSING_FIELD: &str = "plan_id";
@@ -63,7 +63,7 @@ impl Client {
         Timeline::new(target, &mut self.rng, now_millis())
     }
 
-    /// Says what happens until the time is over.
+    /// Sends events until the time is over.
     pub(crate) async fn run(&mut self, until: Instant) {
         while Instant::now() < until {
             self.sender.wait_for_backlog(until).await;

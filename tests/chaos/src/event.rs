@@ -60,10 +60,10 @@ pub(crate) fn start_body(
     body
 }
 
-/// What a valid body says; what is not valid says nothing.
+/// The fields of a valid event.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct EventFields {
-    /// By which repeats are recognised.
+    /// Its `id`.
     pub(crate) id: String,
     /// When.
     pub(crate) timestamp: i64,
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lacks_a_field_says_nothing() {
+    fn a_body_without_a_field_is_invalid() {
         let body = stop_body("a", 5, &target(3, 4));
         for field in ["id", "timestamp", "plan_id", "resource_instance_id"] {
             let lacking = without(body.clone(), field);

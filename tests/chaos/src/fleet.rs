@@ -47,13 +47,13 @@ impl Addresses {
     }
 }
 
-/// One program, in one start after the other.
+/// One program, which is started again and again.
 #[derive(Debug)]
 struct Managed {
     name: String,
     launch: Launch,
     starts: AtomicU32,
-    /// None while it is meant to be away.
+    /// None while a fault keeps it away.
     program: Mutex<Option<Program>>,
 }
 
@@ -202,7 +202,7 @@ impl Fleet {
         program.kill()
     }
 
-    /// Stops a program's clock, so to say.
+    /// Freezes a program.
     pub(crate) async fn freeze(&self, id: ProgramId) -> Result<()> {
         match &*self.programs[id.place()].program.lock().await {
             Some(program) => program.freeze(),
@@ -210,7 +210,7 @@ impl Fleet {
         }
     }
 
-    /// Lets it go on.
+    /// Thaws it.
     pub(crate) async fn thaw(&self, id: ProgramId) -> Result<()> {
         match &*self.programs[id.place()].program.lock().await {
             Some(program) => program.thaw(),

@@ -16,9 +16,9 @@ use crate::event::Kind;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub enum Record {
-    /// A client has something to say. It comes before the first attempt to say it.
+    /// A client has a new event. The record comes before the first attempt.
     Event(Event),
-    /// A client has said it, and was answered or not.
+    /// A client has sent an event, and was answered or not.
     Attempt(Attempt),
     /// A fault begins or ends.
     Fault(FaultRecord),
@@ -26,19 +26,18 @@ pub enum Record {
     ProgramEnded(ProgramEnd),
 }
 
-/// Something that a client has to say.
+/// An event of a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// What it is called in the history. It is the event's `id` too, unless that is used again.
+    /// Its name in the history, and its `id` unless that is the one of another event.
     pub name: String,
-    /// Who says it.
+    /// The client.
     pub client: usize,
     /// Start or stop.
     pub kind: Kind,
-    /// Why it is said.
+    /// Why it is sent.
     pub intent: String,
-    /// Whether it is given up at the first answer that says nothing; others are repeated until
-    /// there is one that does.
+    /// Whether it is given up without a definite answer; other events are repeated until there is one.
     pub gives_up: bool,
     /// What is sent, each time the same.
     pub body: Value,
@@ -98,7 +97,7 @@ impl Answer {
         )
     }
 
-    /// Whether it says what became of the event. All others do not: it is to be sent again.
+    /// Whether it is definite: the event was kept or refused. Otherwise the event is repeated.
     pub fn is_definite(&self) -> bool {
         self.is_accepted() || self.is_refused()
     }

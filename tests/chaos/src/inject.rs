@@ -1,4 +1,4 @@
-//! Making faults happen, and unhappen.
+//! Injects faults, and ends them.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use crate::fleet::{Fleet, ProgramId, WORKERS};
 use crate::proxy::Conditions;
 use crate::schedule::{Commands, Failure, Fault};
 
-/// What there is that can go wrong.
+/// The parts that can have faults.
 pub(crate) struct System {
     pub(crate) cluster: Cluster,
     pub(crate) fleet: Fleet,
@@ -19,7 +19,7 @@ pub(crate) struct System {
 }
 
 impl System {
-    /// Has a fault happen, lets it last until then, and undoes it.
+    /// Injects a fault, waits until `until`, and ends the fault.
     pub(crate) async fn inject(&self, fault: Fault, until: Instant) -> Result<()> {
         match fault {
             Fault::KillPrimary

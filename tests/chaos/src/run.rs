@@ -1,4 +1,5 @@
-//! A run from beginning to end: start everything, let it suffer, let it calm down, judge.
+//! A run from beginning to end: start everything, inject faults, wait until all spans are complete,
+//! check.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -28,17 +29,17 @@ use crate::view::View;
 
 /// How long after the faults clients go on asking for a definite answer.
 const ANSWER_LIMIT: Duration = Duration::from_mins(2);
-/// How long after the faults it may take until all is quiet.
+/// How long after the faults it may take until all spans are complete.
 const QUIET_LIMIT: Duration = Duration::from_mins(10);
-/// How long nothing may happen on the way there before it is taken that nothing will.
+/// How long there may be no progress before the run gives up.
 const STALL_LIMIT: Duration = Duration::from_secs(90);
-/// How often spans are looked for that are open all the same: an event that was given up may have
-/// been on its way still.
+/// How often open spans are read again and stopped: an event that was given up may have been under
+/// way still.
 const CLOSING_ROUNDS: usize = 5;
-/// How often the programs are looked after, and spans counted.
+/// How often ended programs are restarted, and spans counted.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What kind of run.
+/// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// What the faults and the events follow from.
@@ -135,7 +136,7 @@ impl Run {
             Err(error) => Err(error),
         };
         looking.abort();
-        // Its share of the run is gone then.
+        // Then it holds no reference to the run.
         let _ = looking.await;
         outcome
     }
@@ -145,7 +146,7 @@ impl Run {
         let run = Arc::clone(self);
         tokio::spawn(async move {
             loop {
-                // What fails here fails again, or shows elsewhere: it is only looking.
+                // An error here comes again, or shows elsewhere: this is for the display only.
                 if let Ok(spans) = run.observer.count().await {
                     run.stats.set_spans(spans);
                 }
@@ -207,7 +208,7 @@ impl Run {
             self.stats.fault_begins(lane, kind, text.clone());
             let ends = (begins + planned.lasts).min(until);
             if let Err(error) = self.system.inject(planned.fault, ends).await {
-                // It may have met the remains of another: nothing is to be left of either.
+                // The fault may have met the remains of another one: both are removed.
                 self.note(&text, &format!("failed: {error:#}"));
                 self.stats.error(&format!("{text}: {error:#}"));
                 if let Err(error) = self.system.heal().await {

@@ -1,5 +1,5 @@
-//! Which fault comes when: a list that follows from the seed alone. Who is the primary, and how
-//! long an election takes, is another matter.
+//! The schedule of faults, which follows from the seed alone. Which server is the primary, and how
+//! long an election takes, does not.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use crate::proxy::Link;
 use sampler_testkit::abacus::FaultKind;
 use sampler_testkit::rng::Rng;
 
-/// What faults do not come at the same time: each lane has one after the other.
+/// A lane of faults. Faults of one lane come one after the other, those of different lanes at the
+/// same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lane {
     /// The servers of the database, and the links to them.
@@ -101,8 +102,8 @@ impl Lane {
         let mut rng = Rng::new(seed, 10 + self as u64);
         let mut plan = Vec::new();
         let mut at = Duration::from_millis(rng.between(500, 2_500).unsigned_abs());
-        // The essentials come first, so that a short run has met them; nothing comes again before
-        // everything has come.
+        // The essentials come first, so that a short run meets them. No fault comes twice before all
+        // have come once.
         let mut pool = self.essentials();
         rng.shuffle(&mut pool);
         while at < length {
@@ -266,7 +267,7 @@ fn delay(millis: u64) -> FaultKind {
 }
 
 impl Fault {
-    /// What faults of this kind are counted under.
+    /// The name of the kind, for the counts.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::KillPrimary => "primary killed",
@@ -296,7 +297,7 @@ impl Fault {
         }
     }
 
-    /// All about it, in short.
+    /// The fault with its details.
     pub fn text(&self) -> String {
         format!("{}: {self:?}", self.kind())
     }

@@ -36,7 +36,7 @@ pub(crate) enum SendMode {
     Patient,
     /// The same, but the first time twice at once.
     Twice,
-    /// Until there is an answer that says nothing.
+    /// Until the first answer, definite or not.
     GivesUp,
 }
 
@@ -71,14 +71,14 @@ impl Sender {
         })
     }
 
-    /// Waits while there is too much to work off.
+    /// Waits while the backlog is too long.
     pub(crate) async fn wait_for_backlog(&self, until: Instant) {
         while self.stats.spans().stopped > BACKLOG_MAX && Instant::now() < until {
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     }
 
-    /// Sends an event for the first time, and then as often as its manner says.
+    /// Sends an event, and repeats it as its mode says.
     pub(crate) async fn deliver(&self, event: &Event, mode: SendMode, rng: &mut Rng) -> Outcome {
         self.history.note(&Record::Event(event.clone()));
         let began = Instant::now();

@@ -1,5 +1,5 @@
-//! What happens to one target, one event after the other: starts, stops, late stops and updates,
-//! and now and then something that is wrong.
+//! The events of one target, one after the other: starts, stops, late stops and updates, and now and
+//! then an invalid one.
 
 use crate::event::{Kind, Target};
 use sampler_testkit::rng::Rng;
@@ -13,7 +13,7 @@ const LATEST: i64 = MINUTE;
 /// A target this close to the present has nothing more to come.
 const RECENT: i64 = HOUR / 2;
 
-/// An event that a target's owner wants to send.
+/// The next event of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NextEvent {
     pub(crate) kind: Kind,
@@ -78,7 +78,7 @@ pub(crate) enum Outcome {
     Unknown,
 }
 
-/// Where a target is.
+/// The state of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Closed,
@@ -90,7 +90,7 @@ enum State {
     Uncertain,
 }
 
-/// One target with its owner's knowledge of it.
+/// One target with what its client knows of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Timeline {
     pub(crate) target: Target,

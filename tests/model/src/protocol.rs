@@ -1,4 +1,4 @@
-//! Who may do what in a state, and what becomes of it.
+//! The actions of each state, and their effects.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub struct Protocol(pub Scenario);
 pub enum Action {
     /// The clock goes on to its next moment.
     Tick(Timestamp),
-    /// A receiver takes an event to the store, for the first time or again.
+    /// A receiver calls the store with an event, for the first time or again.
     CallStore(Request),
     /// The provider hears the answer to its event.
     Answered,
@@ -30,7 +30,7 @@ pub enum Action {
     Read(usize, SpanId),
     /// A worker takes the next step with what it has in hand.
     Step(usize),
-    /// A worker waits no longer for the answer to a post.
+    /// A post of a worker times out.
     TimeOut(usize),
     /// A worker dies, or its call was answered and the answer was lost.
     WorkerDies(usize),

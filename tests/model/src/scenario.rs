@@ -1,4 +1,4 @@
-//! What happens in a model: the events, the clock, the settings, and what is broken on purpose.
+//! A scenario of the model: the events, the clock, the settings, and the planted bug.
 
 use sampler_domain::{
     EventId, Granularities, Granularity, Id, Measures, Policy, Slack, StartEvent, StopEvent,
@@ -22,7 +22,7 @@ pub enum Event {
     Stop(StopEvent),
 }
 
-/// A protocol that is broken in one place. The model must find each of these.
+/// A planted bug of the protocol. The model must find each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
     /// Changes do not require the version that the span was read with.

@@ -44,7 +44,7 @@ pub(crate) fn step(scenario: &Scenario, state: &mut State, worker: usize) {
     };
 }
 
-/// The worker gives up waiting for the answer to its post, and notes that.
+/// The worker's post times out, and the worker notes that.
 pub(crate) fn time_out(scenario: &Scenario, state: &mut State, worker: usize) {
     let before = std::mem::replace(&mut state.workers[worker], Worker::Idle);
     if let Worker::Posting(mut driver, _) = before {
@@ -143,7 +143,7 @@ fn post(scenario: &Scenario, state: &mut State, span: &Span, planned: &Planned) 
     message
 }
 
-/// Hears that Abacus has the usage.
+/// The worker receives the answer that Abacus has the usage.
 fn receive_answer(
     scenario: &Scenario,
     state: &mut State,

@@ -25,7 +25,7 @@ pub(super) struct Bills<'a> {
 }
 
 impl<'a> Bills<'a> {
-    /// Deals out the usages. What cannot be dealt out breaks a rule.
+    /// Assigns the usages to starts. A usage that fits none breaks a rule.
     pub(super) fn new(
         usages: &'a [Usage],
         cases: &[Case<'_>],

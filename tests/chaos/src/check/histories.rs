@@ -5,10 +5,10 @@ use super::bill::Bills;
 use super::{Case, Rule, Violation};
 use crate::event::{EventFields, Kind};
 
-/// More courses than this are not followed; a client gives up an event of a target only once.
+/// The most histories that are followed; a client gives up an event of a target only once.
 const HISTORIES_MAX: usize = 256;
 
-/// One way in which things may have gone. Cases are named by their place.
+/// One possible history of the target. Cases are named by their index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct TargetHistory {
     /// Which start began each span, and when it ends. Only the last can be open.
@@ -17,15 +17,15 @@ struct TargetHistory {
     pending: Vec<usize>,
 }
 
-/// All ways in which things may have gone.
+/// All possible histories of the target.
 #[derive(Clone, Debug)]
 pub(super) struct Histories {
     possible: Vec<TargetHistory>,
 }
 
 impl TargetHistory {
-    /// What an event makes of it; `None` if it must be refused. This is the API's promise: one open
-    /// span at a time, none begins before the one before it has ended, none ends before it begins.
+    /// The history with one more event; `None` if the API must refuse it: one open span at a time, none
+    /// begins before the previous one has ended, none ends before it begins.
     fn take(&self, place: usize, cases: &[&Case<'_>]) -> Option<Self> {
         let timestamp = fields(cases[place])?.timestamp;
         let last_end = self.spans.iter().filter_map(|(_, end)| *end).max();
@@ -45,7 +45,7 @@ impl TargetHistory {
         Some(after)
     }
 
-    /// What it becomes when one of the pending events counts now.
+    /// The histories in which one of the pending events counts now.
     fn after_pending(&self, cases: &[&Case<'_>]) -> impl Iterator<Item = Self> {
         self.pending.iter().filter_map(move |place| {
             let mut after = self.take(*place, cases)?;
@@ -81,7 +81,7 @@ impl Histories {
         histories
     }
 
-    /// Adds what may have become of events without a definite answer by now.
+    /// Adds the histories in which events without a definite answer count by now.
     fn branch_on_pending(&mut self, cases: &[&Case<'_>]) {
         let mut place = 0;
         while place < self.possible.len() && self.possible.len() < HISTORIES_MAX {
