@@ -165,13 +165,13 @@ fn call(
     change: &Change,
 ) -> Worker {
     let changed = call_store(scenario, state, driver.span(), change);
-    let driven = Arc::make_mut(&mut driver);
+    let updated = Arc::make_mut(&mut driver);
     match changed {
         Changed::Made => {
-            driven.made(change);
-            note_plan(state, &driven.span().id);
+            updated.made(change);
+            note_plan(state, &updated.span().id);
         }
-        Changed::Lost => driven.lost(),
+        Changed::Lost => updated.lost(),
     }
     decide(scenario, state, driver)
 }

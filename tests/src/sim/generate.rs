@@ -203,7 +203,7 @@ impl Generator<'_> {
             2 => {
                 event.timestamp = event
                     .timestamp
-                    .plus(1 + self.rng.log_uniform(self.length()))
+                    .plus(1 + self.rng.log_uniform(self.length()));
             }
             3 => event.target = self.rng.below(self.setup.well_behaved.len() + 1) + 8,
             4 if event.kind == Kind::Start => event.measures = (event.measures + 1) % MEASURES,

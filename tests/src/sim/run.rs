@@ -188,7 +188,7 @@ impl Run {
             Action::Receiver(number, fault) => self.receivers[number].inject(fault),
             Action::Worker(number, fault) => self.workers[number].inject(fault),
             Action::Clock(Process::Receiver(number), error) => {
-                self.receivers[number].set_clock(error)
+                self.receivers[number].set_clock(error);
             }
             Action::Clock(Process::Worker(number), error) => self.workers[number].set_clock(error),
             Action::Store(conditions) => self.world.set_store(conditions),

@@ -109,7 +109,7 @@ fn slowest(figures: &Receiver, mix: Mix) -> Option<Target> {
             "99 of 100 {} with 64 connections answered sooner than with one write per event",
             name(mix)
         ),
-        found: format!("{} ms against {} ms", rounded(ours), rounded(http),),
+        found: format!("{} ms against {} ms", rounded(ours), rounded(http)),
         reached: ours < http,
     })
 }
