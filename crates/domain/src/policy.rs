@@ -57,7 +57,7 @@ impl ClosingMonth {
         (now.since(end) <= slack).then_some(Self { start, end, due_by })
     }
 
-    /// When a span is due again that gives its slot back at `now`. One that goes on within this
+    /// When a span is due again that yields its permit at `now`. One that goes on within this
     /// month stands behind all that fell due for it and have not had a turn since it ended, and
     /// before everything else; any other stands behind what is due for this month.
     pub fn requeue_due_at(self, now: Timestamp, goes_on_within: bool) -> Timestamp {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_gives_its_slot_back_stands_behind_what_fell_due() {
+    fn a_span_that_yields_stands_behind_what_fell_due() {
         let now = at("2026-03-01T00:05:00Z");
         let closing = ClosingMonth::at(now, 600_000, 30_000).unwrap();
         assert_eq!(
