@@ -12,6 +12,7 @@ mod database;
 mod event;
 mod events;
 mod fuzz_schema;
+mod log;
 mod malformed;
 mod mappings;
 mod overload;
