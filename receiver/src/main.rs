@@ -81,7 +81,7 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
             .migrate_when_possible(shutdown.soft().cancelled())
             .await
         {
-            Ok(true) => look_for_uuids(&store).await,
+            Ok(true) => scan_for_uuid_ids(&store).await,
             Ok(false) => return Ok(()),
             Err(error) => {
                 shutdown.begin();
@@ -112,7 +112,7 @@ async fn watch(store: &MongoStore, reachable: &Progress, threshold: Duration, sh
         match store.ping().await {
             Ok(()) => {
                 reachable.beat();
-                look_for_uuids(store).await;
+                scan_for_uuid_ids(store).await;
             }
             Err(error) => {
                 let error = anyhow::Error::from(error);
@@ -125,8 +125,8 @@ async fn watch(store: &MongoStore, reachable: &Progress, threshold: Duration, sh
 }
 
 /// Where that fails it is tried again with the next look at the database.
-async fn look_for_uuids(store: &MongoStore) {
-    if let Err(error) = store.look_for_uuids().await {
+async fn scan_for_uuid_ids(store: &MongoStore) {
+    if let Err(error) = store.scan_for_uuid_ids().await {
         let error = anyhow::Error::from(error);
         tracing::warn!(
             error = format!("{error:#}"),

@@ -30,11 +30,16 @@ pub struct Pace {
     pub age_max: Duration,
 }
 
+impl Pace {
+    /// [`Pace::at_most`], unless a test says otherwise.
+    pub const AT_MOST: Duration = Duration::from_mins(5);
+}
+
 impl Default for Pace {
     fn default() -> Self {
         Self {
             at_least: Duration::from_secs(10),
-            at_most: Duration::from_mins(5),
+            at_most: Self::AT_MOST,
             age_max: Duration::from_hours(24),
         }
     }

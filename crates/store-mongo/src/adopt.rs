@@ -99,8 +99,8 @@ impl MongoStore {
             return Ok(0);
         }
         let written = change_each(&self.link, statements).await?;
-        for (place, fault) in &written.failed {
-            self.leave(of, &statements[*place].name, fault);
+        for (index, error) in &written.failed {
+            self.leave(of, &statements[*index].name, error);
         }
         Ok(written.modified)
     }
@@ -108,7 +108,7 @@ impl MongoStore {
     /// Tells, once in a while, of a document that is left as it is.
     fn leave(&self, of: &'static str, name: &str, problem: &dyn std::fmt::Display) {
         if self.link.told.is_news(of, name) {
-            error!(span.id = %name, error = %problem, of, "a document of an original is left as it is");
+            error!(code = "adopt.left", span.id = %name, error = %problem, of, "a document of an original is left as it is");
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The driver warns that a call whose future is dropped can leave a connection in a bad state.
 //! A client that goes away drops its request's future, and so does a time limit; so calls run in a
-//! task of their own, to their end ([`Link::run`]; [`sampler_store::group`] for those who share a command),
+//! task of their own, to their end ([`Link::run`]; [`sampler_store::group`] for calls that share a command),
 //! and what is dropped is only the waiting for it.
 
 use std::error::Error as _;
@@ -17,7 +17,7 @@ use mongodb::error::{Error, ErrorKind, WriteFailure};
 use mongodb::options::{FindOptions, Hint};
 use mongodb::{Collection, Cursor, Database};
 use sampler_store::StoreError;
-use sampler_store::group::{CommandFailure, Outcome, Verdict, store_error, verdicts};
+use sampler_store::group::{CommandFailure, Outcome, WriteResult, store_error, write_results};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use tokio::time::Instant;
@@ -26,7 +26,7 @@ use crate::codes::{DUPLICATE_KEY, is_lost_behind_router, is_of_the_moment};
 use crate::document::Unreadable;
 use crate::unreadable::Told;
 
-/// Documents that the server sends at once: all that a look asks for.
+/// Documents that the server sends at once: all that one call of `resolve` asks for.
 const BATCH_SIZE: u32 = 1_024;
 
 /// Bytes of a command beside the list of what is written, and of its own for each item there.
@@ -55,7 +55,7 @@ pub(crate) struct Link {
 
 /// How a call ended that did not succeed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Fault {
+pub(crate) enum CallError {
     /// The driver says why.
     #[error(transparent)]
     Driver(#[from] Error),
@@ -88,8 +88,8 @@ pub(crate) struct Written {
     pub(crate) made: usize,
     /// How many documents changed.
     pub(crate) modified: u64,
-    /// The documents or statements that failed, by their place in the command, and why.
-    pub(crate) failed: Vec<(usize, Fault)>,
+    /// The documents or statements that failed, by their index in the command, and why.
+    pub(crate) failed: Vec<(usize, CallError)>,
 }
 
 /// Names the index that an operation is to use, so that a planner's second thoughts never cost a
@@ -101,7 +101,7 @@ pub(crate) fn hint(index: &str) -> Hint {
 impl Link {
     /// How long a caller waits for a call. The server's own limits, where it has any, come first;
     /// this one is for links that swallow the answer.
-    pub(crate) fn patience(&self) -> Duration {
+    pub(crate) fn call_limit(&self) -> Duration {
         self.time_limit + MARGIN
     }
 
@@ -111,17 +111,17 @@ impl Link {
     }
 
     /// Makes a call in a task of its own, and waits for it as long as an operation may take.
-    pub(crate) async fn run<T, E, F>(&self, call: F) -> Result<T, Fault>
+    pub(crate) async fn run<T, E, F>(&self, call: F) -> Result<T, CallError>
     where
         T: Send + 'static,
-        E: Into<Fault> + Send + 'static,
+        E: Into<CallError> + Send + 'static,
         F: Future<Output = Result<T, E>> + Send + 'static,
     {
-        let patience = self.patience();
-        match tokio::time::timeout(patience, tokio::spawn(call)).await {
+        let call_limit = self.call_limit();
+        match tokio::time::timeout(call_limit, tokio::spawn(call)).await {
             Ok(Ok(answer)) => answer.map_err(Into::into),
-            Ok(Err(ended)) => Err(Fault::Ended(ended)),
-            Err(_) => Err(Fault::TimedOut(patience)),
+            Ok(Err(ended)) => Err(CallError::Ended(ended)),
+            Err(_) => Err(CallError::TimedOut(call_limit)),
         }
     }
 
@@ -142,7 +142,7 @@ impl Link {
         &self,
         filter: Document,
         options: FindOptions,
-    ) -> Result<Vec<RawDocumentBuf>, Fault> {
+    ) -> Result<Vec<RawDocumentBuf>, CallError> {
         let found = self.spans.find(filter).with_options(options).await;
         Ok(all(found?).await?)
     }
@@ -153,7 +153,7 @@ impl Link {
         &self,
         filter: Document,
         index: &str,
-    ) -> Result<Vec<RawDocumentBuf>, Fault> {
+    ) -> Result<Vec<RawDocumentBuf>, CallError> {
         let found = self.linearizable.find(filter).hint(hint(index));
         let found = found.batch_size(BATCH_SIZE).max_time(self.time_limit).await;
         Ok(all(found?).await?)
@@ -164,7 +164,7 @@ impl Link {
         &self,
         documents: impl IntoIterator<Item = &RawDocumentBuf>,
         send_by: Instant,
-    ) -> Result<Written, Fault> {
+    ) -> Result<Written, CallError> {
         self.write("insert", "documents", documents, send_by).await
     }
 
@@ -173,7 +173,7 @@ impl Link {
         &self,
         statements: impl IntoIterator<Item = &RawDocumentBuf>,
         send_by: Instant,
-    ) -> Result<Written, Fault> {
+    ) -> Result<Written, CallError> {
         self.write("update", "updates", statements, send_by).await
     }
 
@@ -190,9 +190,9 @@ impl Link {
         list: &'static str,
         items: impl IntoIterator<Item = &RawDocumentBuf>,
         send_by: Instant,
-    ) -> Result<Written, Fault> {
+    ) -> Result<Written, CallError> {
         if Instant::now() >= send_by {
-            return Err(Fault::TooLate);
+            return Err(CallError::TooLate);
         }
         let command = WriteCommand {
             name,
@@ -207,7 +207,7 @@ impl Link {
     }
 
     /// Whether a primary answers.
-    pub(crate) async fn ping(&self) -> Result<(), Fault> {
+    pub(crate) async fn ping(&self) -> Result<(), CallError> {
         let answer = self.database.run_command(doc! { "ping": 1 }).await;
         Ok(answer.map(drop)?)
     }
@@ -270,27 +270,27 @@ impl Serialize for WriteCommand<'_> {
 }
 
 /// Reads the answer to an `insert` or `update` command.
-fn written(answer: &Document) -> Result<Written, Fault> {
+fn written(answer: &Document) -> Result<Written, CallError> {
     if let Some(unconfirmed) = answer.get("writeConcernError") {
-        return Err(Fault::Unconfirmed(unconfirmed.to_string()));
+        return Err(CallError::Unconfirmed(unconfirmed.to_string()));
     }
     let count = |name| u64::try_from(answer.get_i32(name).unwrap_or(0)).unwrap_or(0);
     let failure = |failure: &Bson| {
         let failure = failure.as_document()?;
-        let fault = Fault::Write {
+        let error = CallError::Write {
             code: failure.get_i32("code").ok()?,
             message: failure.get_str("errmsg").unwrap_or_default().to_owned(),
         };
         let index = usize::try_from(failure.get_i32("index").ok()?).ok()?;
-        Some((index, fault))
+        Some((index, error))
     };
     let failures = answer.get_array("writeErrors");
-    let mut failed: Vec<(usize, Fault)> = failures.map_or_else(
+    let mut failed: Vec<(usize, CallError)> = failures.map_or_else(
         |_| Vec::new(),
         |all| all.iter().filter_map(failure).collect(),
     );
     // A router that lost the server behind it knows no more than if we had lost the router.
-    if let Some(lost) = failed.iter().position(|(_, fault)| fault.may_come_later()) {
+    if let Some(lost) = failed.iter().position(|(_, error)| error.may_come_later()) {
         return Err(failed.swap_remove(lost).1);
     }
     Ok(Written {
@@ -302,17 +302,17 @@ fn written(answer: &Document) -> Result<Written, Fault> {
 }
 
 impl Written {
-    /// The verdicts on so many documents or statements.
-    pub(crate) fn verdicts<A>(
+    /// The results of so many documents or statements.
+    pub(crate) fn write_results<A>(
         self,
         items: usize,
         answer: impl Fn(usize) -> A,
-    ) -> Vec<Verdict<A, Fault>> {
-        verdicts(self.matched, self.failed, items, answer)
+    ) -> Vec<WriteResult<A, CallError>> {
+        write_results(self.matched, self.failed, items, answer)
     }
 }
 
-impl CommandFailure for Fault {
+impl CommandFailure for CallError {
     fn outcome(&self) -> Outcome {
         let error = match self {
             Self::Driver(error) => error,
@@ -362,9 +362,9 @@ impl CommandFailure for Fault {
     }
 }
 
-impl From<Fault> for StoreError {
-    fn from(fault: Fault) -> Self {
-        store_error(&Arc::new(fault))
+impl From<CallError> for StoreError {
+    fn from(error: CallError) -> Self {
+        store_error(&Arc::new(error))
     }
 }
 
@@ -412,7 +412,7 @@ mod tests {
     use super::*;
 
     fn store_error(error: Error) -> StoreError {
-        Fault::Driver(error).into()
+        CallError::Driver(error).into()
     }
 
     #[test]
@@ -421,7 +421,7 @@ mod tests {
         assert!(matches!(store_error(lost), StoreError::Unknown(_)));
         let odd = Error::custom("a mistake of ours");
         assert!(matches!(store_error(odd), StoreError::Refused(_)));
-        let slow = Fault::TimedOut(Duration::from_secs(1));
+        let slow = CallError::TimedOut(Duration::from_secs(1));
         assert!(matches!(StoreError::from(slow), StoreError::Unknown(_)));
     }
 

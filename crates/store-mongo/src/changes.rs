@@ -8,12 +8,12 @@ use bson::oid::ObjectId;
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use sampler_domain::{Change, Changed, Failure, Next, Span, Timestamp};
 use sampler_store::StoreError;
-use sampler_store::group::{Seen, Verdicts, Writes};
+use sampler_store::group::{CommandResult, Resolution, Writes};
 use tokio::time::Instant;
 
-use crate::call::{Fault, Link};
+use crate::call::{CallError, Link};
 use crate::document::{id_to_bson, interval, moment, moment_or_null, planned};
-use crate::look::{by_span_id, readable};
+use crate::resolve::{by_span_id, readable};
 
 /// Makes changes that need the version and the end that a span was read with.
 #[derive(Debug)]
@@ -61,8 +61,8 @@ impl ChangeOfSpan {
         })
     }
 
-    /// What a look at the span says; nothing where the change can still be made.
-    fn seen(&self, document: &RawDocumentBuf) -> Seen<Changed> {
+    /// What the span says of the change; nothing where the change can still be made.
+    fn seen(&self, document: &RawDocumentBuf) -> Resolution<Changed> {
         let processing = document.get_document("processing");
         let last = processing.and_then(|processing| processing.get_object_id("last_change_id"));
         if last.is_ok_and(|last| last == self.id) {
@@ -175,7 +175,7 @@ impl Changes {
 impl Writes for Changes {
     type Write = ChangeOfSpan;
     type Answer = Changed;
-    type Failure = Fault;
+    type Failure = CallError;
 
     fn size(write: &ChangeOfSpan) -> usize {
         write.statement.as_bytes().len()
@@ -192,13 +192,16 @@ impl Writes for Changes {
         true
     }
 
-    async fn write(&self, batch: &[Arc<ChangeOfSpan>], send_by: Instant) -> Verdicts<Self> {
+    async fn write(&self, batch: &[Arc<ChangeOfSpan>], send_by: Instant) -> CommandResult<Self> {
         let statements = batch.iter().map(|change| &change.statement);
         let updated = self.link.update(statements, send_by).await?;
-        Ok(updated.verdicts(batch.len(), |_| Changed::Made))
+        Ok(updated.write_results(batch.len(), |_| Changed::Made))
     }
 
-    async fn look(&self, batch: &[Arc<ChangeOfSpan>]) -> Result<Vec<Seen<Changed>>, Fault> {
+    async fn resolve(
+        &self,
+        batch: &[Arc<ChangeOfSpan>],
+    ) -> Result<Vec<Resolution<Changed>>, CallError> {
         let ids = batch.iter().map(|change| &change.before.id);
         let spans = by_span_id(&self.link, ids).await?;
         let seen = |change: &Arc<ChangeOfSpan>| match spans.get(&change.before.id) {

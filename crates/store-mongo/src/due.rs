@@ -1,8 +1,8 @@
-//! Looking for due spans (section 6.4 of the paper).
+//! Polling for due spans (section 6.4 of the paper).
 //!
-//! What a worker has done leaves its place in the index, but the server keeps the place for minutes
-//! after that, for readers of the past. Whoever began at the front each time would step over all of
-//! them each time. So a search is one cursor, which goes on where it stopped.
+//! A span that is done leaves the index, but the server keeps its key for minutes after that, for
+//! readers of the past. A search that began at the front each time would step over all of these
+//! keys each time. So a search is one cursor, which goes on where it stopped.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use sampler_domain::{Span, Timestamp};
 use sampler_store::{DuePages, DueQuery, StoreError};
 
 use crate::MongoStore;
-use crate::call::{Fault, Link, hint, take};
+use crate::call::{CallError, Link, hint, take};
 use crate::document::{has_failed, moment};
 use crate::unreadable::{set_aside, span_in};
 
@@ -29,20 +29,20 @@ struct Search {
     link: Link,
     now: Timestamp,
     page: usize,
-    /// What is still to be looked through, the most urgent first.
+    /// What is still to be scanned, the most urgent first.
     ranges: VecDeque<Range>,
     /// Where the search is in the range before those.
     cursor: Option<Cursor<Document>>,
 }
 
-/// One range of spans to look through, in the order of `due_at`.
+/// One range of spans to scan, in the order of `due_at`.
 struct Range {
     filter: Document,
     index: &'static str,
 }
 
 impl MongoStore {
-    /// Looks for due spans, one class of urgency after the other; within each the index has them in
+    /// Polls for due spans, one class of urgency after the other; within each the index has them in
     /// their order.
     pub(crate) fn due_spans(&self, query: &DueQuery) -> DuePages {
         let search = Search {
@@ -78,7 +78,7 @@ impl Search {
     }
 
     /// The next documents, of the range that the search is in or of one behind it.
-    async fn documents(&mut self) -> Result<Option<Vec<RawDocumentBuf>>, Fault> {
+    async fn documents(&mut self) -> Result<Option<Vec<RawDocumentBuf>>, CallError> {
         loop {
             let cursor = match self.cursor.take() {
                 Some(cursor) => cursor,
@@ -97,7 +97,7 @@ impl Search {
 }
 
 /// Opens a range; the server sends a page at a time.
-async fn open(link: &Link, range: Range, page: usize) -> Result<Cursor<Document>, Fault> {
+async fn open(link: &Link, range: Range, page: usize) -> Result<Cursor<Document>, CallError> {
     let options = FindOptions::builder()
         .batch_size(u32::try_from(page).unwrap_or(u32::MAX))
         .sort(doc! { "processing.due_at": 1 })
@@ -109,7 +109,7 @@ async fn open(link: &Link, range: Range, page: usize) -> Result<Cursor<Document>
     link.run(find).await
 }
 
-/// The ranges to look through one after the other, by urgency (see [`DueQuery::urgency`]); the
+/// The ranges to scan one after the other, by urgency (see [`DueQuery::urgency`]); the
 /// last class is two ranges.
 fn ranges(query: &DueQuery) -> VecDeque<Range> {
     let number = |partition: &u32| Bson::Int64(i64::from(*partition));

@@ -17,8 +17,8 @@ mod changes;
 mod codes;
 mod document;
 mod due;
-mod look;
 mod migrate;
+mod resolve;
 mod sampling;
 mod slack;
 mod starts;
@@ -47,7 +47,7 @@ use tracing::info;
 
 use call::Link;
 use changes::Changes;
-use look::{by_event_id, readable};
+use resolve::{by_event_id, readable};
 use starts::{Opening, Starts};
 use stops::{Ending, Stops};
 
@@ -137,13 +137,13 @@ impl MongoStore {
             told: Arc::default(),
             has_uuids: Arc::default(),
         };
-        let patience = link.patience();
+        let call_limit = link.call_limit();
         Ok(Self {
             workers: database.collection(&format!("{}_workers", options.collection)),
             receivers: database.collection(&format!("{}_receivers", options.collection)),
-            starts: Group::new(Starts::new(link.clone()), patience),
-            stops: Group::new(Stops::new(link.clone()), patience),
-            changes: Group::new(Changes::new(link.clone()), patience),
+            starts: Group::new(Starts::new(link.clone()), call_limit),
+            stops: Group::new(Stops::new(link.clone()), call_limit),
+            changes: Group::new(Changes::new(link.clone()), call_limit),
             link,
         })
     }
@@ -244,12 +244,12 @@ impl MongoStore {
         Ok(self.link.run(async move { link.ping().await }).await?)
     }
 
-    /// Looks whether ids of events are kept as UUID binaries, which no unique index tells from their
+    /// Finds out whether ids of events are kept as UUID binaries, which no unique index tells from their
     /// texts. As long as there are any, each event whose id is a UUID is looked up before it is kept.
     ///
     /// # Errors
     /// Where the database gave no answer, or has no indexes yet.
-    pub async fn look_for_uuids(&self) -> Result<(), StoreError> {
+    pub async fn scan_for_uuid_ids(&self) -> Result<(), StoreError> {
         let link = self.link.clone();
         let look = async move {
             let mut has_uuids = false;
@@ -261,7 +261,7 @@ impl MongoStore {
                     .await?;
                 has_uuids |= !found.is_empty();
             }
-            Ok::<_, call::Fault>(has_uuids)
+            Ok::<_, call::CallError>(has_uuids)
         };
         let has_uuids = self.link.run(look).await?;
         if self.link.has_uuids.swap(has_uuids, Ordering::AcqRel) != has_uuids {

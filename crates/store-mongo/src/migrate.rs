@@ -15,7 +15,7 @@ use sampler_store::group::CommandFailure;
 use tracing::{info, warn};
 
 use crate::MongoStore;
-use crate::call::Fault;
+use crate::call::CallError;
 
 /// The server's codes for an index that is there already, but not as asked for.
 const CONFLICTS: [i32; 3] = [67, 85, 86];
@@ -154,7 +154,7 @@ impl MongoStore {
         }
         info!(
             collection = self.link.spans.name(),
-            "the indexes are in place"
+            "the indexes are in index"
         );
         Ok(())
     }
@@ -174,7 +174,7 @@ impl MongoStore {
             match self.migrate().await {
                 Err(MigrationError::Store(error)) => {
                     let cause = error.source().map(ToString::to_string);
-                    warn!(error = %error, cause, "the database cannot be prepared yet");
+                    warn!(code = "database.not_prepared", error = %error, cause, "the database cannot be prepared yet");
                 }
                 done => return done.map(|()| true),
             }
@@ -191,7 +191,7 @@ impl MongoStore {
         let database = self.link.database.clone();
         let hello = async move { database.run_command(doc! { "hello": 1 }).await };
         let hello = self.link.run(hello).await;
-        let hello = hello.map_err(|fault| MigrationError::Store(fault.into()))?;
+        let hello = hello.map_err(|error| MigrationError::Store(error.into()))?;
         let is_router = hello.get_str("msg").is_ok_and(|text| text == "isdbgrid");
         let is_member = hello.contains_key("setName") || hello.contains_key("isreplicaset");
         if is_router || is_member {
@@ -213,14 +213,16 @@ impl MongoStore {
         let model = IndexModel::builder().keys(keys).options(options).build();
         let spans = self.link.spans.clone();
         let made = tokio::spawn(async move { spans.create_index(model).await }).await;
-        let fault = match made {
+        let error = match made {
             Ok(Ok(_)) => return Ok(()),
-            Ok(Err(error)) => Fault::Driver(error),
-            Err(ended) => Fault::Ended(ended),
+            Ok(Err(error)) => CallError::Driver(error),
+            Err(ended) => CallError::Ended(ended),
         };
         let collection = self.link.spans.name().to_owned();
-        Err(match &fault {
-            Fault::Driver(error) if code(error).is_some_and(|code| CONFLICTS.contains(&code)) => {
+        Err(match &error {
+            CallError::Driver(error)
+                if code(error).is_some_and(|code| CONFLICTS.contains(&code)) =>
+            {
                 let message = error.kind.to_string();
                 MigrationError::Conflict {
                     collection,
@@ -229,15 +231,15 @@ impl MongoStore {
                     message,
                 }
             }
-            Fault::Driver(error) if fault.is_duplicate_key() => {
-                let message = error.kind.to_string();
+            CallError::Driver(driver) if error.is_duplicate_key() => {
+                let message = driver.kind.to_string();
                 MigrationError::Duplicates {
                     collection,
                     index: name,
                     message,
                 }
             }
-            _ => MigrationError::Store(fault.into()),
+            _ => MigrationError::Store(error.into()),
         })
     }
 }

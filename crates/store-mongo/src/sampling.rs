@@ -9,10 +9,10 @@ use sampler_store::{Page, StoreError};
 use tracing::error;
 
 use crate::MongoStore;
-use crate::call::{Fault, take};
+use crate::call::{CallError, take};
 use crate::changes::ChangeOfSpan;
 use crate::document::{Unreadable, id_from_bson, id_to_bson, moment, read_moment, unreadable};
-use crate::look::readable;
+use crate::resolve::readable;
 use crate::unreadable::{Identity, decoded, name_of, span_in};
 
 impl MongoStore {
@@ -21,7 +21,7 @@ impl MongoStore {
         &self,
         filter: Document,
         options: FindOptions,
-    ) -> Result<Cursor<Document>, Fault> {
+    ) -> Result<Cursor<Document>, CallError> {
         let spans = self.link.spans.clone();
         let find = async move { spans.find(filter).with_options(options).await };
         self.link.run(find).await
@@ -64,7 +64,7 @@ impl MongoStore {
                 page.unreadable += 1;
                 if self.is_news("page", raw) {
                     let name = name_of(raw);
-                    error!(span.id = %name, error = %problem, "a document is no span that can be read");
+                    error!(code = "page.unreadable", span.id = %name, error = %problem, "a document is no span that can be read");
                 }
             }
         }
@@ -116,7 +116,7 @@ impl MongoStore {
                     Err(problem) => {
                         if self.is_news("clean-up", raw) {
                             let name = name_of(raw);
-                            error!(span.id = %name, error = %problem, "a document is not removed");
+                            error!(code = "cleanup.not_removed", span.id = %name, error = %problem, "a document is not removed");
                         }
                     }
                 }

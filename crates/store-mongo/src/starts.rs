@@ -9,20 +9,20 @@ use bson::raw::RawDocumentBuf;
 use bson::{Document, doc, rawdoc};
 use futures_util::stream::{self, StreamExt};
 use sampler_domain::{Span, StartEvent, Timestamp};
-use sampler_store::group::{Seen, Verdict, Verdicts, Writes};
+use sampler_store::group::{CommandResult, Resolution, WriteResult, Writes};
 use sampler_store::{NewSpan, Started, StoreError};
 use tokio::time::Instant;
 
-use crate::call::{Fault, Link};
+use crate::call::{CallError, Link};
 use crate::document::{OPEN, moment, read_moment, started, target_fields};
-use crate::look::{by_event_id, by_span_id, by_target, kept_as_uuids, readable};
+use crate::resolve::{by_event_id, by_span_id, by_target, kept_as_uuids, readable};
 use crate::unreadable::decoded;
 
 /// Ends of spans to look through for each start at the most, before each start is looked at alone.
 const ENDS_EACH: usize = 4;
 
 /// Starts that are looked at alone at the same time. Others need connections, too.
-const LOOKS: usize = 16;
+const SEARCHES_AT_ONCE: usize = 16;
 
 /// The field that the index `previous_end` begins with.
 const INSTANCE: &str = "target.resource_instance_id";
@@ -53,7 +53,7 @@ impl Opening {
 impl Writes for Starts {
     type Write = Opening;
     type Answer = Started;
-    type Failure = Fault;
+    type Failure = CallError;
 
     fn size(write: &Opening) -> usize {
         write.document.as_bytes().len()
@@ -76,7 +76,7 @@ impl Writes for Starts {
     /// span of its target, which is looked at first: two starts of one target that are in flight at
     /// the same moment have no order, so nothing is gained by looking in the same operation. But a
     /// start that is alone saves a command that way.
-    async fn write(&self, batch: &[Arc<Opening>], send_by: Instant) -> Verdicts<Self> {
+    async fn write(&self, batch: &[Arc<Opening>], send_by: Instant) -> CommandResult<Self> {
         let ids = batch
             .iter()
             .filter_map(|opening| opening.new.span.start_id.as_ref());
@@ -84,36 +84,36 @@ impl Writes for Starts {
         if let [opening] = batch
             && !opening.new.may_overlap
             && kept_as_uuids.is_empty()
-            && let Some(verdict) = self.insert_alone(opening, send_by).await?
+            && let Some(result) = self.insert_alone(opening, send_by).await?
         {
-            return Ok(vec![verdict]);
+            return Ok(vec![result]);
         }
-        let mut found: Vec<Verdict<Started, Fault>> = self
-            .previous_ends(batch)
+        let mut found: Vec<WriteResult<Started, CallError>> = self
+            .find_previous_ends(batch)
             .await?
             .into_iter()
             .map(|end| match end {
-                Some(until) => Verdict::Unless(Started::Overlaps { until }),
-                None => Verdict::Settled(Started::Opened),
+                Some(until) => WriteResult::Unless(Started::Overlaps { until }),
+                None => WriteResult::Settled(Started::Opened),
             })
             .collect();
-        for (opening, verdict) in batch.iter().zip(&mut found) {
+        for (opening, result) in batch.iter().zip(&mut found) {
             let id = opening.new.span.start_id.as_ref();
             if id.is_some_and(|id| kept_as_uuids.contains(id.as_str())) {
-                *verdict = Verdict::Open;
+                *result = WriteResult::Unresolved;
             }
         }
         let free: Vec<usize> = (0..batch.len())
-            .filter(|index| matches!(found[*index], Verdict::Settled(_)))
+            .filter(|index| matches!(found[*index], WriteResult::Settled(_)))
             .collect();
         if free.is_empty() {
             return Ok(found);
         }
         let documents = free.iter().map(|index| &batch[*index].document);
         let written = self.link.insert(documents, send_by).await?;
-        let inserted = written.verdicts(free.len(), |_| Started::Opened);
-        for (index, verdict) in free.into_iter().zip(inserted) {
-            found[index] = verdict;
+        let inserted = written.write_results(free.len(), |_| Started::Opened);
+        for (index, result) in free.into_iter().zip(inserted) {
+            found[index] = result;
         }
         Ok(found)
     }
@@ -121,7 +121,7 @@ impl Writes for Starts {
     /// An open span of the target, an earlier event with the same id, or the span itself. Each says
     /// more than the one before, so it is looked for later: what has the id is a repeat, and what has
     /// the `_id` is no repeat, even if it came to be between two looks.
-    async fn look(&self, batch: &[Arc<Opening>]) -> Result<Vec<Seen<Started>>, Fault> {
+    async fn resolve(&self, batch: &[Arc<Opening>]) -> Result<Vec<Resolution<Started>>, CallError> {
         let spans = || batch.iter().map(|opening| &opening.new.span);
         let open = spans().map(|span| (&span.target, vec![OPEN]));
         let open = by_target(&self.link, open).await?;
@@ -171,7 +171,7 @@ impl Starts {
         &self,
         opening: &Opening,
         send_by: Instant,
-    ) -> Result<Option<Verdict<Started, Fault>>, Fault> {
+    ) -> Result<Option<WriteResult<Started, CallError>>, CallError> {
         let span = &opening.new.span;
         let statement = rawdoc! {
             "q": {
@@ -183,10 +183,10 @@ impl Starts {
             "hint": "previous_end",
         };
         let updated = self.link.update([&statement], send_by).await?;
-        if let Some((_, fault)) = updated.failed.into_iter().next() {
-            return Ok(Some(Verdict::failed(fault)));
+        if let Some((_, error)) = updated.failed.into_iter().next() {
+            return Ok(Some(WriteResult::failed(error)));
         }
-        let made = Verdict::Settled(Started::Opened);
+        let made = WriteResult::Settled(Started::Opened);
         Ok((updated.made == 1).then_some(made))
     }
 
@@ -194,29 +194,35 @@ impl Starts {
     ///
     /// One search of the index alone clears the most of them: whose instance has no span that ends
     /// after the earliest of these starts. Each of the others is looked at by itself.
-    async fn previous_ends(&self, batch: &[Arc<Opening>]) -> Result<Vec<Option<Timestamp>>, Fault> {
-        let look = async |place: usize| {
-            let end = self.previous_end(&batch[place].new.span).await;
-            (place, end)
+    async fn find_previous_ends(
+        &self,
+        batch: &[Arc<Opening>],
+    ) -> Result<Vec<Option<Timestamp>>, CallError> {
+        let look = async |index: usize| {
+            let end = self.find_previous_end(&batch[index].new.span).await;
+            (index, end)
         };
         let mut looks = Vec::new();
-        for place in self.suspects(batch).await? {
-            looks.push(look(place));
+        for index in self.suspects(batch).await? {
+            looks.push(look(index));
         }
         // A call that has begun is finished, whatever becomes of the others.
-        let looked: Vec<_> = stream::iter(looks).buffered(LOOKS).collect().await;
+        let looked: Vec<_> = stream::iter(looks)
+            .buffered(SEARCHES_AT_ONCE)
+            .collect()
+            .await;
         let mut ends = vec![None; batch.len()];
-        for (place, end) in looked {
-            ends[place] = end?;
+        for (index, end) in looked {
+            ends[index] = end?;
         }
         Ok(ends)
     }
 
-    /// The places of the starts that may lie before the end of another span of their targets.
-    async fn suspects(&self, batch: &[Arc<Opening>]) -> Result<Vec<usize>, Fault> {
-        let careful = |place: &usize| !batch[*place].new.may_overlap;
-        let places = (0..batch.len()).filter(careful);
-        let spans = || places.clone().map(|place| &batch[place].new.span);
+    /// The indices of the starts that may lie before the end of another span of their targets.
+    async fn suspects(&self, batch: &[Arc<Opening>]) -> Result<Vec<usize>, CallError> {
+        let careful = |index: &usize| !batch[*index].new.may_overlap;
+        let indices = (0..batch.len()).filter(careful);
+        let spans = || indices.clone().map(|index| &batch[index].new.span);
         let Some(earliest) = spans().map(|span| span.start).min() else {
             return Ok(Vec::new());
         };
@@ -227,7 +233,7 @@ impl Starts {
         options.projection = Some(doc! { "_id": 0, INSTANCE: 1, "end": 1 });
         let found = self.link.find(filter, options).await?;
         if found.len() == limit {
-            return Ok(places.collect());
+            return Ok(indices.collect());
         }
         let mut latest: HashMap<String, Timestamp> = HashMap::new();
         for document in found.iter().filter_map(|raw| decoded(raw).ok()) {
@@ -240,22 +246,22 @@ impl Starts {
                 *latest = end.max(*latest);
             }
         }
-        let suspect = |place: &usize| {
-            let span = &batch[*place].new.span;
+        let suspect = |index: &usize| {
+            let span = &batch[*index].new.span;
             let end = latest.get(instance(span));
             end.is_some_and(|end| *end > span.start)
         };
-        Ok(places.filter(suspect).collect())
+        Ok(indices.filter(suspect).collect())
     }
 
     /// The end of a span of the target that ends after this one starts, if there is one.
-    async fn previous_end(&self, span: &Span) -> Result<Option<Timestamp>, Fault> {
+    async fn find_previous_end(&self, span: &Span) -> Result<Option<Timestamp>, CallError> {
         let mut options = self.link.find_options(1, doc! {}, "previous_end");
         options.projection = Some(doc! { "_id": 0, "end": 1 });
         let found = self.link.find(ends_after_start(span), options).await?;
         let end = |raw| decoded(raw).and_then(|found| read_moment(&found, "end"));
         let end = found.first().map(|raw| end(raw));
-        end.transpose().map_err(Fault::Unreadable)
+        end.transpose().map_err(CallError::Unreadable)
     }
 }
 

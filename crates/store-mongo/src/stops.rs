@@ -7,13 +7,13 @@ use async_trait::async_trait;
 use bson::raw::{RawBson, RawDocumentBuf, cstr};
 use bson::rawdoc;
 use sampler_domain::{Span, StopEvent};
-use sampler_store::group::{Seen, Verdict, Verdicts, Writes};
+use sampler_store::group::{CommandResult, Resolution, WriteResult, Writes};
 use sampler_store::{NewStop, Stopped};
 use tokio::time::Instant;
 
-use crate::call::{Fault, Link};
+use crate::call::{CallError, Link};
 use crate::document::OPEN;
-use crate::look::{by_event_id, by_target, kept_as_uuids, readable};
+use crate::resolve::{by_event_id, by_target, kept_as_uuids, readable};
 
 /// Sets the ends of open spans.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl Stops {
 impl Writes for Stops {
     type Write = Ending;
     type Answer = Stopped;
-    type Failure = Fault;
+    type Failure = CallError;
 
     fn size(write: &Ending) -> usize {
         write.statement.as_bytes().len()
@@ -107,7 +107,7 @@ impl Writes for Stops {
         }
     }
 
-    async fn write(&self, batch: &[Arc<Ending>], send_by: Instant) -> Verdicts<Self> {
+    async fn write(&self, batch: &[Arc<Ending>], send_by: Instant) -> CommandResult<Self> {
         let ids = batch.iter().filter_map(|ending| ending.event.id.as_ref());
         let kept_as_uuids = kept_as_uuids(&self.link, "end_dedup_id", ids).await?;
         let is_free = |ending: &&Arc<Ending>| {
@@ -120,21 +120,21 @@ impl Writes for Stops {
             .map(|ending| &ending.statement)
             .collect();
         if free.is_empty() {
-            return Ok(batch.iter().map(|_| Verdict::Open).collect());
+            return Ok(batch.iter().map(|_| WriteResult::Unresolved).collect());
         }
         let count = free.len();
         let updated = self.link.update(free, send_by).await?;
-        let mut updated = updated.verdicts(count, |_| Stopped::Ended).into_iter();
-        let verdict = |ending| {
+        let mut updated = updated.write_results(count, |_| Stopped::Ended).into_iter();
+        let result = |ending| {
             let updated = is_free(&ending).then(|| updated.next()).flatten();
-            updated.unwrap_or(Verdict::Open)
+            updated.unwrap_or(WriteResult::Unresolved)
         };
-        Ok(batch.iter().map(verdict).collect())
+        Ok(batch.iter().map(result).collect())
     }
 
     /// The span that this stop ended, an open span of the target, or an earlier event with the
     /// same id. The id comes last: what has it is a repeat, even if it came between two looks.
-    async fn look(&self, batch: &[Arc<Ending>]) -> Result<Vec<Seen<Stopped>>, Fault> {
+    async fn resolve(&self, batch: &[Arc<Ending>]) -> Result<Vec<Resolution<Stopped>>, CallError> {
         let either = batch.iter().map(|ending| {
             let correlation_ids = vec![OPEN, ending.correlation_id.as_str()];
             (&ending.event.target, correlation_ids)

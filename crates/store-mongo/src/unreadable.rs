@@ -17,7 +17,7 @@ use sampler_store::group::{CommandFailure, Outcome};
 use tokio::time::Instant;
 use tracing::{error, warn};
 
-use crate::call::{Fault, Link, Written};
+use crate::call::{CallError, Link, Written};
 use crate::document::{Unreadable, moment, read, unreadable};
 
 /// How long a document that cannot be read is left alone, ms.
@@ -101,7 +101,7 @@ pub(crate) fn name_of(raw: &RawDocument) -> String {
 }
 
 /// Documents that were told of lately, by what they were in the way of and their `_id`. They are
-/// found at each look, and are to be told of once in a while.
+/// found by each search, and are to be told of once in a while.
 #[derive(Debug, Default)]
 pub(crate) struct Told(Mutex<HashMap<(&'static str, String), Instant>>);
 
@@ -140,10 +140,10 @@ pub(crate) struct Statement {
 /// Makes changes with one command; each alone where the command as a whole is refused, so that one
 /// of them cannot stand in the way of the others. It can: what the server says of a change that it
 /// refuses may quote the document, and be no UTF-8 either.
-pub(crate) async fn change_each(link: &Link, changes: &[Statement]) -> Result<Written, Fault> {
+pub(crate) async fn change_each(link: &Link, changes: &[Statement]) -> Result<Written, CallError> {
     let statements = changes.iter().map(|change| change.statement.clone());
     let refused = match update(link, statements.collect()).await {
-        Err(fault) if fault.outcome() == Outcome::Refused => fault,
+        Err(error) if error.outcome() == Outcome::Refused => error,
         written => return written,
     };
     if changes.len() == 1 {
@@ -153,25 +153,25 @@ pub(crate) async fn change_each(link: &Link, changes: &[Statement]) -> Result<Wr
         });
     }
     let mut all = Written::default();
-    for (place, change) in changes.iter().enumerate() {
+    for (index, change) in changes.iter().enumerate() {
         match update(link, vec![change.statement.clone()]).await {
             Ok(written) => {
                 all.matched += written.matched;
                 // The first command may have made it, though nobody can say so.
                 all.modified += u64::from(written.failed.is_empty());
                 let failed = written.failed.into_iter();
-                all.failed.extend(failed.map(|(_, fault)| (place, fault)));
+                all.failed.extend(failed.map(|(_, error)| (index, error)));
             }
-            Err(fault) if fault.outcome() == Outcome::Refused => all.failed.push((place, fault)),
-            Err(fault) => return Err(fault),
+            Err(error) if error.outcome() == Outcome::Refused => all.failed.push((index, error)),
+            Err(error) => return Err(error),
         }
     }
     Ok(all)
 }
 
-async fn update(link: &Link, statements: Vec<RawDocumentBuf>) -> Result<Written, Fault> {
+async fn update(link: &Link, statements: Vec<RawDocumentBuf>) -> Result<Written, CallError> {
     let calling = link.clone();
-    let send_by = Instant::now() + link.patience();
+    let send_by = Instant::now() + link.call_limit();
     let call = async move { calling.update(&statements, send_by).await };
     link.run(call).await
 }
@@ -205,16 +205,16 @@ pub(crate) async fn set_aside(
         Ok(written) => written,
         Err(error) => {
             let error = StoreError::from(error);
-            warn!(spans = changes.len(), error = %error, "setting spans aside failed");
+            warn!(code = "spans.set_aside_failed", spans = changes.len(), error = %error, "setting spans aside failed");
             return;
         }
     };
-    for (place, (change, problem)) in changes.iter().zip(&problems).enumerate() {
-        let failed = written.failed.iter().find(|(failed, _)| *failed == place);
-        if let Some((_, fault)) = failed {
-            pass_over(link, &change.name, problem, fault);
+    for (index, (change, problem)) in changes.iter().zip(&problems).enumerate() {
+        let failed = written.failed.iter().find(|(failed, _)| *failed == index);
+        if let Some((_, error)) = failed {
+            pass_over(link, &change.name, problem, error);
         } else {
-            error!(span.id = %change.name, error = %problem,
+            error!(code = "span.unreadable", span.id = %change.name, error = %problem,
                 "a span cannot be read and is not sampled");
         }
     }
@@ -238,7 +238,7 @@ fn setting_aside(
 
 fn pass_over(link: &Link, name: &str, problem: &Unreadable, cause: &dyn fmt::Display) {
     if link.told.is_news(SEARCH, name) {
-        error!(span.id = %name, error = %problem, cause = %cause,
+        error!(code = "span.not_set_aside", span.id = %name, error = %problem, cause = %cause,
             "a span cannot be read and cannot be set aside");
     }
 }
@@ -273,8 +273,8 @@ mod tests {
     #[test]
     fn what_cannot_be_decoded_is_named() {
         let mut bytes = doc! { "_id": 1, "a": ["BROKEN"], "b": 2 }.to_vec().unwrap();
-        let place = bytes.windows(6).position(|six| six == b"BROKEN").unwrap();
-        bytes[place] = 0xff;
+        let index = bytes.windows(6).position(|six| six == b"BROKEN").unwrap();
+        bytes[index] = 0xff;
         let raw = RawDocumentBuf::from_bytes(bytes).unwrap();
         let problem = decoded(&raw).unwrap_err().to_string();
         assert!(

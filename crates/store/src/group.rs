@@ -2,12 +2,12 @@
 //!
 //! A write that waits alone for the journals of a majority costs ten times one that shares the
 //! wait. So writes gather while others of their kind are under way, and the moment that one of a
-//! few slots is free, whatever has gathered goes out in one command. There is no timer: a write
-//! that comes alone goes out alone, at once.
+//! few permits for a command is free, whatever has gathered goes out in one command. There is no
+//! timer: a write that comes alone goes out alone, at once.
 //!
-//! Each caller gets its own answer, whatever becomes of the command. What it does not tell (who
-//! lost to a unique index, who found nothing to change, whether it was done at all when its answer
-//! is lost) is looked up; what is still open after that goes into another command. That is safe
+//! Each caller gets its own answer, whatever becomes of the command. What it does not tell (which
+//! writes lost to a unique index, which found nothing to change, whether they were made at all when
+//! the answer is lost) is resolved by reading; what is still open then goes into another command. That is safe
 //! because every write carries an id of its own, by which a second attempt is refused, and by
 //! which it is found.
 
@@ -27,25 +27,28 @@ use tokio::time::{Instant, timeout};
 
 use crate::StoreError;
 
-pub use writes::{CommandFailure, Outcome, Seen, Verdict, Verdicts, Writes, store_error, verdicts};
+pub use writes::{
+    CommandFailure, CommandResult, Outcome, Resolution, WriteResult, Writes, store_error,
+    write_results,
+};
 
 use settle::settle;
 
 /// Commands of one kind in flight: while some wait for the journal, the next one is at work.
-const SLOTS: usize = 4;
+const COMMANDS_IN_FLIGHT: usize = 4;
 
 /// Writes in one command at the most. Beyond that the server gains nothing.
 const BATCH_WRITES: usize = 256;
 
 /// Writes that one command may hold however few there are in all. Beyond that, all that are under way
-/// or wait are shared out evenly among the slots: one that took everything would leave the others
+/// or wait are shared out evenly among the commands: one that took everything would leave the others
 /// idle, and one processor of the server at work for all.
 const BATCH_SHARED: usize = 64;
 
 /// Bytes of one command at the most, but for a single write. The server's limit is 48 MB.
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
-/// Writes that wait for a slot at the most; who comes after that is turned away.
+/// Writes that wait for a permit at the most. The next one is turned away.
 const QUEUE: usize = 2_048;
 
 /// Where writes of one kind gather.
@@ -53,7 +56,7 @@ const QUEUE: usize = 2_048;
 pub struct Group<W: Writes> {
     writes: Arc<W>,
     gathered: Arc<Mutex<Gathered<W>>>,
-    patience: Duration,
+    time_limit: Duration,
 }
 
 impl<W: Writes> Clone for Group<W> {
@@ -61,16 +64,16 @@ impl<W: Writes> Clone for Group<W> {
         Self {
             writes: Arc::clone(&self.writes),
             gathered: Arc::clone(&self.gathered),
-            patience: self.patience,
+            time_limit: self.time_limit,
         }
     }
 }
 
-/// What waits for a slot, how many slots are taken, and with how many writes.
+/// What waits for a permit, how many permits are taken, and with how many writes.
 #[derive(Debug)]
 struct Gathered<W: Writes> {
     waiting: VecDeque<Waiting<W>>,
-    slots: usize,
+    permits_taken: usize,
     under_way: usize,
 }
 
@@ -113,17 +116,17 @@ impl NoAnswer {
 }
 
 impl<W: Writes> Group<W> {
-    /// A group whose callers wait for `patience` at the most.
-    pub fn new(writes: W, patience: Duration) -> Self {
+    /// A group whose callers wait for `time_limit` at the most.
+    pub fn new(writes: W, time_limit: Duration) -> Self {
         let gathered = Gathered {
             waiting: VecDeque::new(),
-            slots: 0,
+            permits_taken: 0,
             under_way: 0,
         };
         Self {
             writes: Arc::new(writes),
             gathered: Arc::new(Mutex::new(gathered)),
-            patience,
+            time_limit,
         }
     }
 
@@ -137,19 +140,19 @@ impl<W: Writes> Group<W> {
         let waiting = Waiting {
             write: Arc::new(write),
             caller,
-            until: Instant::now() + self.patience,
+            until: Instant::now() + self.time_limit,
         };
         if !self.join(waiting) {
             return Err(StoreError::Overloaded);
         }
-        match timeout(self.patience, answer).await {
+        match timeout(self.time_limit, answer).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(NoAnswer::Ended.unknown()),
-            Err(_) => Err(NoAnswer::TimedOut(self.patience).unknown()),
+            Err(_) => Err(NoAnswer::TimedOut(self.time_limit).unknown()),
         }
     }
 
-    /// Lets a write wait with the others, and takes a slot if one is free. Says whether there was
+    /// Lets a write wait with the others, and takes a permit if one is free. Says whether there was
     /// room.
     fn join(&self, waiting: Waiting<W>) -> bool {
         let mut gathered = self.lock();
@@ -157,24 +160,24 @@ impl<W: Writes> Group<W> {
             return false;
         }
         gathered.waiting.push_back(waiting);
-        if gathered.slots < SLOTS {
-            gathered.slots += 1;
-            tokio::spawn(work(Slot::new(self.clone())));
+        if gathered.permits_taken < COMMANDS_IN_FLIGHT {
+            gathered.permits_taken += 1;
+            tokio::spawn(work(CommandPermit::new(self.clone())));
         }
         true
     }
 
-    /// What is to go out next, from a slot that is done with so many. Where that is nothing, the slot
+    /// What is to go out next, from a permit that is done with so many. Where that is nothing, the permit
     /// is given back, while nobody joins.
     fn next(&self, done: usize) -> Option<Vec<Waiting<W>>> {
         let mut gathered = self.lock();
         gathered.under_way -= done;
         gathered.waiting.retain(Waiting::is_awaited);
-        let share = (gathered.waiting.len() + gathered.under_way).div_ceil(SLOTS);
+        let share = (gathered.waiting.len() + gathered.under_way).div_ceil(COMMANDS_IN_FLIGHT);
         let share = share.clamp(BATCH_SHARED, BATCH_WRITES);
         let batch = gather(&mut gathered.waiting, share);
         if batch.is_empty() {
-            gathered.slots -= 1;
+            gathered.permits_taken -= 1;
             return None;
         }
         gathered.under_way += batch.len();
@@ -186,17 +189,17 @@ impl<W: Writes> Group<W> {
     }
 }
 
-/// A slot that is taken, and how many writes have gone out from it last. It is given back when
+/// A permit that is taken, and how many writes have gone out from it last. It is given back when
 /// nothing is left to go out, and whatever else becomes of the task that holds it.
 #[derive(Debug)]
-struct Slot<W: Writes> {
+struct CommandPermit<W: Writes> {
     group: Group<W>,
     under_way: usize,
     is_taken: bool,
 }
 
-impl<W: Writes> Slot<W> {
-    /// A slot that counts as taken already.
+impl<W: Writes> CommandPermit<W> {
+    /// A permit that counts as taken already.
     fn new(group: Group<W>) -> Self {
         Self {
             group,
@@ -213,39 +216,39 @@ impl<W: Writes> Slot<W> {
         batch
     }
 
-    /// Hands the slot over to a task of its own.
-    fn pass_on(&mut self) {
+    /// Hands the permit over to a task of its own.
+    fn hand_over(&mut self) {
         self.is_taken = false;
-        let mut slot = Self::new(self.group.clone());
-        slot.under_way = self.under_way;
-        tokio::spawn(work(slot));
+        let mut permit = Self::new(self.group.clone());
+        permit.under_way = self.under_way;
+        tokio::spawn(work(permit));
     }
 }
 
-impl<W: Writes> Drop for Slot<W> {
+impl<W: Writes> Drop for CommandPermit<W> {
     fn drop(&mut self) {
         if self.is_taken {
             let mut gathered = self.group.lock();
-            gathered.slots -= 1;
+            gathered.permits_taken -= 1;
             gathered.under_way -= self.under_way;
         }
     }
 }
 
 /// Sends out what has gathered, until nothing is left.
-async fn work<W: Writes>(mut slot: Slot<W>) {
-    let (writes, patience) = (Arc::clone(&slot.group.writes), slot.group.patience);
+async fn work<W: Writes>(mut permit: CommandPermit<W>) {
+    let (writes, time_limit) = (Arc::clone(&permit.group.writes), permit.group.time_limit);
     loop {
-        // Who is about to ask, because its request is read already, is to come along.
+        // A caller whose request is read already, and that is about to submit, is to come along.
         tokio::task::yield_now().await;
-        let Some(batch) = slot.next() else {
+        let Some(batch) = permit.next() else {
             return;
         };
         let mut settling = pin!(settle(&*writes, batch));
-        if timeout(patience, &mut settling).await.is_err() {
-            // A link that swallows the answer must not keep the slot. The command goes on: a call
+        if timeout(time_limit, &mut settling).await.is_err() {
+            // A link that swallows the answer must not keep the permit. The command goes on: a call
             // of the driver that is dropped can leave its connection in a bad state.
-            slot.pass_on();
+            permit.hand_over();
             return settling.await;
         }
     }

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt};
 use sampler_domain::{Change, Changed, EventId, Policy, Span, SpanId, Timestamp};
 
-pub use crate::table::Kept;
+pub use crate::table::StoredSpan;
 use crate::table::Table;
 use crate::{
     Adopted, DuePages, DueQuery, Events, Membership, NewSpan, NewStop, Page, Reading,
@@ -42,7 +42,7 @@ impl MemoryStore {
     }
 
     /// All that is kept, by id.
-    pub fn all(&self) -> Vec<Kept> {
+    pub fn all(&self) -> Vec<StoredSpan> {
         self.lock().table.all().cloned().collect()
     }
 
@@ -98,9 +98,9 @@ impl Work for MemoryStore {
         let mut page = move || -> Vec<Span> {
             let state = locked(&state);
             let due = state.table.due(&query).into_iter();
-            let behind = due.filter(|(place, _)| reached.as_ref() < Some(place));
-            let (mut places, spans): (Vec<_>, Vec<_>) = behind.take(query.page).unzip();
-            reached = places.pop();
+            let behind = due.filter(|(key, _)| reached.as_ref() < Some(key));
+            let (mut keys, spans): (Vec<_>, Vec<_>) = behind.take(query.page).unzip();
+            reached = keys.pop();
             spans.into_iter().cloned().collect()
         };
         stream::repeat_with(move || Ok(page()))

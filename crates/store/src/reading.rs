@@ -1,4 +1,4 @@
-//! Looking at spans without changing any.
+//! Reading spans without changing any.
 
 use async_trait::async_trait;
 use sampler_domain::{Span, SpanId};
@@ -12,7 +12,7 @@ pub struct Page {
     pub spans: Vec<Span>,
     /// How many documents are no spans that could be read.
     pub unreadable: u64,
-    /// The last id that was looked at, if there may be more behind it.
+    /// The last id that was read, if there may be more behind it.
     pub next: Option<SpanId>,
 }
 

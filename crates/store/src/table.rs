@@ -15,7 +15,7 @@ use crate::{Adopted, DueQuery, NewSpan, NewStop, Started, Stopped};
 
 /// A span with what only the store knows of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Kept {
+pub struct StoredSpan {
     /// The span.
     pub span: Span,
     /// What the stop that ended it carried; nil while it is open. No two spans of a target have the
@@ -28,23 +28,23 @@ pub struct Kept {
 }
 
 /// Where a span stands among those that are due: how urgent it is, when it fell due, and its id.
-pub type DuePlace = (u8, Timestamp, SpanId);
+pub type DueKey = (u8, Timestamp, SpanId);
 
 /// All spans that are kept. Each function is one method of a port, and as atomic as that.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Table {
-    spans: BTreeMap<SpanId, Kept>,
+    spans: BTreeMap<SpanId, StoredSpan>,
 }
 
 impl Table {
     /// All that is kept, in the order of the ids.
-    pub fn all(&self) -> impl Iterator<Item = &Kept> {
+    pub fn all(&self) -> impl Iterator<Item = &StoredSpan> {
         self.spans.values()
     }
 
     /// Puts a span in as an original Sampler leaves it: without a moment at which it is due.
     pub fn insert_original(&mut self, span: Span) {
-        let kept = Kept {
+        let kept = StoredSpan {
             correlation_id: original_correlation_id(&span),
             span,
             due_at: None,
@@ -55,10 +55,10 @@ impl Table {
 
     /// Opens a span.
     pub fn start(&mut self, new: NewSpan) -> Started {
-        if let Some(seen) = self.look_for_start(&new) {
+        if let Some(seen) = self.resolve_start(&new) {
             return seen;
         }
-        if let Some(until) = self.previous_end(&new) {
+        if let Some(until) = self.find_previous_end(&new) {
             return Started::Overlaps { until };
         }
         let inserted = self.insert(new);
@@ -69,10 +69,10 @@ impl Table {
     /// Inserts a span, unless a unique index refuses it: the id of the document, the id of the
     /// event, or that the target has an open span. Says whether it was inserted.
     pub fn insert(&mut self, new: NewSpan) -> bool {
-        if self.look_for_start(&new).is_some() {
+        if self.resolve_start(&new).is_some() {
             return false;
         }
-        let kept = Kept {
+        let kept = StoredSpan {
             span: new.span,
             correlation_id: Uuid::nil(),
             due_at: Some(new.due_at),
@@ -84,7 +84,7 @@ impl Table {
 
     /// The span itself, an earlier event with the same id, or an open span of the target; nothing
     /// where none of them is kept.
-    pub fn look_for_start(&self, new: &NewSpan) -> Option<Started> {
+    pub fn resolve_start(&self, new: &NewSpan) -> Option<Started> {
         let span = &new.span;
         if self.spans.contains_key(&span.id) {
             return Some(Started::Opened);
@@ -110,7 +110,7 @@ impl Table {
 
     /// The end of a span of the target that ends after this one starts, if there is one and it
     /// matters.
-    pub fn previous_end(&self, new: &NewSpan) -> Option<Timestamp> {
+    pub fn find_previous_end(&self, new: &NewSpan) -> Option<Timestamp> {
         if new.may_overlap {
             return None;
         }
@@ -124,7 +124,7 @@ impl Table {
         if self.end(new) {
             return Stopped::Ended;
         }
-        self.look_for_stop(new)
+        self.resolve_stop(new)
             .expect("what stands in its way is seen")
     }
 
@@ -137,14 +137,14 @@ impl Table {
             client,
             correlation_id,
         } = new;
-        let is_taken = |kept: &Kept| {
+        let is_taken = |kept: &StoredSpan| {
             let has_id = event.id.is_some() && kept.span.end_id == event.id;
             has_id || has_correlation_id(kept, &event.target, *correlation_id)
         };
         if self.spans.values().any(is_taken) {
             return false;
         }
-        let fits = |kept: &&mut Kept| {
+        let fits = |kept: &&mut StoredSpan| {
             is_open(&kept.span, &event.target) && kept.span.start <= event.timestamp
         };
         let Some(kept) = self.spans.values_mut().find(fits) else {
@@ -163,9 +163,10 @@ impl Table {
 
     /// The span that this stop ended, an earlier event with the same id, or why the stop does not
     /// fit; nothing where it can be made.
-    pub fn look_for_stop(&self, new: &NewStop) -> Option<Stopped> {
+    pub fn resolve_stop(&self, new: &NewStop) -> Option<Stopped> {
         let event = &new.event;
-        let is_own = |kept: &Kept| has_correlation_id(kept, &event.target, new.correlation_id);
+        let is_own =
+            |kept: &StoredSpan| has_correlation_id(kept, &event.target, new.correlation_id);
         if self.spans.values().any(is_own) {
             return Some(Stopped::Ended);
         }
@@ -195,17 +196,17 @@ impl Table {
         self.first(|span| span.end_id.as_ref() == Some(id))
     }
 
-    /// Spans that need a worker, each with its place in their order: the most urgent first.
-    pub fn due(&self, query: &DueQuery) -> Vec<(DuePlace, &Span)> {
+    /// Spans that need a worker, each with its sort key: the most urgent first.
+    pub fn due(&self, query: &DueQuery) -> Vec<(DueKey, &Span)> {
         let mut due = Vec::new();
-        for Kept { span, due_at, .. } in self.spans.values() {
+        for StoredSpan { span, due_at, .. } in self.spans.values() {
             let Some(due_at) = due_at.filter(|due_at| *due_at <= query.now) else {
                 continue;
             };
             let mine = query.partitions.contains(&partition_of(&span.target));
             if mine && !span.processing.complete {
-                let place = (query.urgency(span, due_at), due_at, span.id.clone());
-                due.push((place, span));
+                let key = (query.urgency(span, due_at), due_at, span.id.clone());
+                due.push((key, span));
             }
         }
         due.sort_by(|one, other| one.0.cmp(&other.0));
@@ -298,6 +299,6 @@ fn is_open(span: &Span, target: &Target) -> bool {
 }
 
 /// Whether a stop with this correlation id has ended the span.
-fn has_correlation_id(kept: &Kept, target: &Target, correlation_id: Uuid) -> bool {
+fn has_correlation_id(kept: &StoredSpan, target: &Target, correlation_id: Uuid) -> bool {
     kept.correlation_id == correlation_id && kept.span.target == *target
 }

@@ -8,7 +8,7 @@ use sampler_domain::{Change, Changed, ClosingMonth, Span, SpanId, Timestamp};
 
 use crate::StoreError;
 
-/// Which spans to look for (section 6.4).
+/// Which spans to poll for (section 6.4).
 #[derive(Clone, Debug)]
 pub struct DueQuery {
     /// Only spans of these partitions.
@@ -24,7 +24,7 @@ pub struct DueQuery {
 impl DueQuery {
     /// How urgent a span is that is due at `due_at`; the lowest comes first.
     ///
-    /// 0: it fell due for the month that is closing, or gave its slot back in it. 1: it was put off
+    /// 0: it fell due for the month that is closing, or gave its permit back in it. 1: it was put off
     /// after a failure, and still has intervals of that month. 2: all others.
     pub fn urgency(&self, span: &Span, due_at: Timestamp) -> u8 {
         let Some(closing) = self.closing else {

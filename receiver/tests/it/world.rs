@@ -14,7 +14,7 @@ use sampler_service::environment::{Clock, Random};
 use sampler_service::http::{answer, with_fallbacks};
 use sampler_service::security::Authenticator;
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
-use sampler_store::memory::{Kept, MemoryStore};
+use sampler_store::memory::{MemoryStore, StoredSpan};
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
@@ -169,7 +169,7 @@ impl World {
     }
 
     /// The spans with what only the store knows of them.
-    pub(crate) fn documents(&self) -> Vec<Kept> {
+    pub(crate) fn documents(&self) -> Vec<StoredSpan> {
         self.store.memory.all()
     }
 

@@ -1,7 +1,7 @@
 //! What must hold in every state.
 
 use sampler_domain::Span;
-use sampler_store::table::Kept;
+use sampler_store::table::StoredSpan;
 use stateright::Property;
 
 use crate::protocol::Protocol;
@@ -113,8 +113,8 @@ fn counts_what_was_planned(state: &State) -> bool {
     })
 }
 
-fn is_due_by_end(state: &State, kept: &Kept) -> bool {
-    let Kept { span, due_at, .. } = kept;
+fn is_due_by_end(state: &State, kept: &StoredSpan) -> bool {
+    let StoredSpan { span, due_at, .. } = kept;
     let Some(end) = span.end else {
         return true;
     };

@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt};
 use sampler_domain::{Change, Changed, EventId, Policy, Span, SpanId, Timestamp};
-use sampler_store::group::{Group, Seen, Verdict, Verdicts, Writes, verdicts};
+use sampler_store::group::{CommandResult, Group, Resolution, WriteResult, Writes, write_results};
 use sampler_store::{
     Adopted, DuePages, DueQuery, Events, Membership, NewSpan, NewStop, Started, Stopped,
     StoreError, Upkeep, Work,
@@ -100,7 +100,7 @@ impl<S: Statement> Writes for Grouped<S> {
         S::outlasts(answer)
     }
 
-    async fn write(&self, batch: &[Arc<S>], send_by: Instant) -> Verdicts<Self> {
+    async fn write(&self, batch: &[Arc<S>], send_by: Instant) -> CommandResult<Self> {
         let made = self.wire.command(batch, send_by).await;
         let made = made.map_err(|failed| match failed {
             Failed::Lost if self.wire.world.setup.mutant == Mutant::BelievesRefusals => {
@@ -121,22 +121,23 @@ impl<S: Statement> Writes for Grouped<S> {
             .map(|(place, _)| (place, Failed::Duplicate))
             .collect();
         let count = tried.len();
-        let mut told = verdicts(matched, refused, count, |place| done(tried[place])).into_iter();
-        let mut verdict = |made: &Made<S::Answer>| match made {
-            Made::Before(answer) => Verdict::Unless(answer.clone()),
+        let mut told =
+            write_results(matched, refused, count, |index| done(tried[index])).into_iter();
+        let mut result = |made: &Made<S::Answer>| match made {
+            Made::Before(answer) => WriteResult::Unless(answer.clone()),
             _ => match told.next().expect("one for each that was tried") {
-                Verdict::Settled(Some(answer)) => Verdict::Settled(answer),
-                Verdict::Refused(failed) => Verdict::Refused(failed),
-                _ => Verdict::Open,
+                WriteResult::Settled(Some(answer)) => WriteResult::Settled(answer),
+                WriteResult::Refused(failed) => WriteResult::Refused(failed),
+                _ => WriteResult::Unresolved,
             },
         };
-        Ok(made.iter().map(&mut verdict).collect())
+        Ok(made.iter().map(&mut result).collect())
     }
 
-    async fn look(&self, batch: &[Arc<S>]) -> Result<Vec<Seen<S::Answer>>, Failed> {
+    async fn resolve(&self, batch: &[Arc<S>]) -> Result<Vec<Resolution<S::Answer>>, Failed> {
         let (world, batch) = (Arc::clone(&self.wire.world), batch.to_vec());
         let looked = self.wire.call("look", String::new, async move {
-            let look = |statement: &Arc<S>| statement.look(&world);
+            let look = |statement: &Arc<S>| statement.resolve(&world);
             Ok(Looked(batch.iter().map(look).collect()))
         });
         match looked.await {
@@ -147,7 +148,7 @@ impl<S: Statement> Writes for Grouped<S> {
     }
 }
 
-/// What a look says of each write.
+/// What became of it of each write.
 struct Looked<A>(Vec<Option<A>>);
 
 /// A page of a search, if there was one, and where the search goes on.

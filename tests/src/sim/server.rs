@@ -85,8 +85,8 @@ pub(crate) trait Statement: Debug + Send + Sync + 'static {
     /// Carries it out, if it finds what it is to change. `alone`: nothing was looked for before.
     fn carry_out(&self, world: &World, alone: bool, arrived_at: Timestamp) -> Option<Self::Answer>;
 
-    /// What a look says; nothing where it can be tried again.
-    fn look(&self, world: &World) -> Option<Self::Answer>;
+    /// What became of it; nothing where it can be tried again.
+    fn resolve(&self, world: &World) -> Option<Self::Answer>;
 
     /// Whether the answer stays true if the same statement is carried out after all.
     fn outlasts(answer: &Self::Answer) -> bool;
@@ -178,13 +178,17 @@ impl Statement for Opening {
     const REFUSED_BY_INDEX: bool = true;
 
     fn found_before(&self, world: &World) -> Option<Started> {
-        let until = world.store.with(|table| table.previous_end(&self.0))?;
+        let until = world.store.with(|table| table.find_previous_end(&self.0))?;
         Some(Started::Overlaps { until })
     }
 
     fn carry_out(&self, world: &World, alone: bool, arrived_at: Timestamp) -> Option<Started> {
         let new = self.0.clone();
-        if world.store.with(|table| table.previous_end(&new)).is_some() {
+        if world
+            .store
+            .with(|table| table.find_previous_end(&new))
+            .is_some()
+        {
             if alone {
                 return None;
             }
@@ -199,8 +203,8 @@ impl Statement for Opening {
         Some(Started::Opened)
     }
 
-    fn look(&self, world: &World) -> Option<Started> {
-        let seen = world.store.with(|table| table.look_for_start(&self.0));
+    fn resolve(&self, world: &World) -> Option<Started> {
+        let seen = world.store.with(|table| table.resolve_start(&self.0));
         // A start that is alone is looked up for what it may overlap before it is tried again.
         seen.or_else(|| self.found_before(world))
     }
@@ -240,8 +244,8 @@ impl Statement for Ending {
         Some(Stopped::Ended)
     }
 
-    fn look(&self, world: &World) -> Option<Stopped> {
-        world.store.with(|table| table.look_for_stop(&self.0))
+    fn resolve(&self, world: &World) -> Option<Stopped> {
+        world.store.with(|table| table.resolve_stop(&self.0))
     }
 
     fn outlasts(answer: &Stopped) -> bool {
@@ -314,7 +318,7 @@ impl Statement for Changing {
         Some(Changed::Made)
     }
 
-    fn look(&self, world: &World) -> Option<Changed> {
+    fn resolve(&self, world: &World) -> Option<Changed> {
         if world.server.made(self) {
             return Some(Changed::Made);
         }

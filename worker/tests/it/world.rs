@@ -13,7 +13,7 @@ use sampler_domain::{
 };
 use sampler_service::environment::{Clock, Random};
 use sampler_settings::worker::{AbacusSettings, CleanupSettings, ProcessingSettings};
-use sampler_store::memory::{Kept, MemoryStore};
+use sampler_store::memory::{MemoryStore, StoredSpan};
 use sampler_store::{Events, NewSpan, NewStop, Started, Stopped};
 use sampler_worker::{NoBeat, Options, Parts, Time, Worker};
 use tokio::task::JoinHandle;
@@ -362,8 +362,8 @@ impl World {
         self.clock.now()
     }
 
-    pub(crate) fn kept(&self, instance: &str) -> Kept {
-        let of = |kept: &Kept| kept.span.target.resource_instance_id.as_str() == instance;
+    pub(crate) fn kept(&self, instance: &str) -> StoredSpan {
+        let of = |kept: &StoredSpan| kept.span.target.resource_instance_id.as_str() == instance;
         self.store.all().into_iter().find(of).unwrap()
     }
 

@@ -6,6 +6,7 @@ mod contract;
 mod explain;
 mod faults;
 mod late;
+mod measure;
 mod migration;
 mod mixed;
 mod original;

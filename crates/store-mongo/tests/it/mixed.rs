@@ -134,7 +134,7 @@ async fn ids_that_are_kept_as_binaries_are_recognised() {
     let target = ended.get_document_mut("target").unwrap();
     target.insert("correlation_id", "ended");
     spans.insert_one(ended).await.unwrap();
-    store.look_for_uuids().await.unwrap();
+    store.scan_for_uuid_ids().await.unwrap();
 
     let found = store.started_by(&id(UUID)).await.unwrap().unwrap();
     assert_eq!(found.start_id, Some(id(UUID)));
@@ -179,7 +179,7 @@ async fn ids_that_are_kept_as_binaries_are_recognised() {
         .delete_one(doc! { "start_dedup_id": binary(UUID) })
         .await
         .unwrap();
-    store.look_for_uuids().await.unwrap();
+    store.scan_for_uuid_ids().await.unwrap();
     assert_eq!(stop(&store, Some(UUID), "i", 0).await, Stopped::Ended);
 }
 

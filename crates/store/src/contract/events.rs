@@ -1,4 +1,4 @@
-//! Starts and stops: who is told what, and what is kept.
+//! Starts and stops: the answers, and what is kept.
 
 use std::future::Future;
 
@@ -360,8 +360,7 @@ pub async fn of_64_updates_each_start_finds_its_room(store: &Shared) {
     assert_eq!(count(&answers.concat(), &Started::Opened), 256);
 }
 
-/// Whatever becomes of their neighbours: who shares a write with others is told what it would be
-/// told alone.
+/// An event that shares a command with others gets the answer that it would get alone.
 pub async fn of_64_starts_each_has_its_own_answer(store: &Shared) {
     assert_eq!(
         start(&**store, Some("kept"), "open", 0).await,

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::writes::{CommandFailure, Outcome, Verdict, Writes, store_error};
+use super::writes::{CommandFailure, Outcome, WriteResult, Writes, store_error};
 use super::{NoAnswer, Waiting};
 use crate::StoreError;
 
 /// Commands that a write is part of at the most. One is the rule; more where what stood in its way
-/// is gone by the time we look, or where answers are lost.
+/// is gone by the time it is resolved, or where answers are lost.
 pub(super) const TRIES: usize = 5;
 
 /// Why the outcome of an earlier command with the same writes is not known. Nothing that comes
@@ -62,20 +62,20 @@ impl<W: Writes> Settling<'_, W> {
         for _ in 0..TRIES {
             let began = Instant::now();
             let batch = writes_of(&open);
-            let verdicts = match self.writes.write(&batch, send_by(&open)).await {
-                Ok(verdicts) => verdicts,
+            let write_results = match self.writes.write(&batch, send_by(&open)).await {
+                Ok(write_results) => write_results,
                 Err(failure) => match failure.outcome() {
                     // One of them is why; the others must not suffer.
                     Outcome::Refused if open.len() > 1 => return self.run_each(open).await,
                     Outcome::Unknown => {
                         self.doubts(failure);
-                        open.iter().map(|_| Verdict::Open).collect()
+                        open.iter().map(|_| WriteResult::Unresolved).collect()
                     }
                     _ if self.doubt.is_some() => break,
                     _ => return tell_all(open, &Arc::new(failure)),
                 },
             };
-            open = match self.look(began, open, verdicts).await {
+            open = match self.resolve(began, open, write_results).await {
                 Ok(open) => open,
                 Err((open, failure)) => {
                     let failure = self.doubt.map_or(Arc::new(failure), |doubt| doubt.failure);
@@ -135,27 +135,27 @@ impl<W: Writes> Settling<'_, W> {
         });
     }
 
-    /// Gives those their answer of which the verdict or a look says what became; answers with those
-    /// that are to be tried again, or all that were looked for and the reason why none was found.
-    async fn look(
+    /// Gives those their answer of which the command or `resolve` says what became; answers with those
+    /// that are to be tried again, or all that could not be resolved, and why.
+    async fn resolve(
         &self,
         began: Instant,
         open: Vec<Waiting<W>>,
-        verdicts: Vec<Verdict<W::Answer, W::Failure>>,
+        write_results: Vec<WriteResult<W::Answer, W::Failure>>,
     ) -> Result<Vec<Waiting<W>>, (Vec<Waiting<W>>, W::Failure)> {
         let mut asked = Vec::new();
         let mut otherwise = Vec::new();
-        for (waiting, verdict) in open.into_iter().zip(verdicts) {
-            match verdict {
-                Verdict::Settled(answer) => self.tell(began, waiting, Ok(answer)),
-                Verdict::Refused(failure) => {
+        for (waiting, result) in open.into_iter().zip(write_results) {
+            match result {
+                WriteResult::Settled(answer) => self.tell(began, waiting, Ok(answer)),
+                WriteResult::Refused(failure) => {
                     self.tell(began, waiting, Err(store_error(&Arc::new(failure))));
                 }
-                Verdict::Unless(answer) => {
+                WriteResult::Unless(answer) => {
                     asked.push(waiting);
                     otherwise.push(Some(answer));
                 }
-                Verdict::Open => {
+                WriteResult::Unresolved => {
                     asked.push(waiting);
                     otherwise.push(None);
                 }
@@ -164,15 +164,15 @@ impl<W: Writes> Settling<'_, W> {
         if asked.is_empty() {
             return Ok(asked);
         }
-        let looked_at = Instant::now();
-        let seen = match self.writes.look(&writes_of(&asked)).await {
-            Ok(seen) => seen,
+        let resolved_from = Instant::now();
+        let resolution = match self.writes.resolve(&writes_of(&asked)).await {
+            Ok(resolution) => resolution,
             Err(failure) => return Err((asked, failure)),
         };
         let mut open = Vec::new();
-        for ((waiting, seen), otherwise) in asked.into_iter().zip(seen).zip(otherwise) {
-            match (seen, otherwise) {
-                (Some(seen), _) => self.tell(looked_at, waiting, seen),
+        for ((waiting, resolution), otherwise) in asked.into_iter().zip(resolution).zip(otherwise) {
+            match (resolution, otherwise) {
+                (Some(resolution), _) => self.tell(resolved_from, waiting, resolution),
                 (None, Some(answer)) => self.tell(began, waiting, Ok(answer)),
                 (None, None) => open.push(waiting),
             }

@@ -27,7 +27,7 @@ enum End {
     Lost { done: usize },
     /// The server answers that it gave the command up; nothing is done.
     GivenUp,
-    /// The answer is lost; all is done as soon as the next look has been answered.
+    /// The answer is lost; all is done as soon as the next `resolve` has been answered.
     Late,
     /// Nothing is done, and it takes as long as this to say so.
     Slow(Duration),
@@ -50,13 +50,13 @@ struct Script {
     done: Mutex<Vec<u32>>,
     ends: Mutex<VecDeque<End>>,
     blind: AtomicBool,
-    /// A look refuses what it does not find done.
+    /// `resolve` refuses what it does not find done.
     refuses: AtomicBool,
-    /// What comes after the next look.
+    /// What comes after the next `resolve`.
     late: Mutex<Vec<u32>>,
 }
 
-/// What a look says that refuses.
+/// What `resolve` says that refuses.
 const REFUSED: u32 = u32::MAX;
 
 /// How long a command may come late.
@@ -144,7 +144,7 @@ impl Writes for Scripted {
         *answer != REFUSED
     }
 
-    async fn write(&self, batch: &[Arc<Numbered>], _send_by: Instant) -> Verdicts<Self> {
+    async fn write(&self, batch: &[Arc<Numbered>], _send_by: Instant) -> CommandResult<Self> {
         let numbers: Vec<u32> = batch.iter().map(|write| write.0).collect();
         self.script.commands.lock().unwrap().push(numbers.clone());
         self.permits.acquire().await.unwrap().forget();
@@ -156,12 +156,12 @@ impl Writes for Scripted {
         match end {
             End::Silent { done } => {
                 does(done);
-                Ok(numbers.iter().map(|_| Verdict::Open).collect())
+                Ok(numbers.iter().map(|_| WriteResult::Unresolved).collect())
             }
             End::Blind => {
                 does(numbers.len());
                 self.script.blind.store(true, Ordering::Relaxed);
-                Ok(numbers.iter().map(|_| Verdict::Open).collect())
+                Ok(numbers.iter().map(|_| WriteResult::Unresolved).collect())
             }
             End::Lost { done } => {
                 does(done);
@@ -174,23 +174,23 @@ impl Writes for Scripted {
             }
             End::Slow(time) => {
                 tokio::time::sleep(time).await;
-                Ok(numbers.iter().map(|_| Verdict::Open).collect())
+                Ok(numbers.iter().map(|_| WriteResult::Unresolved).collect())
             }
             End::EachRefused => {
-                let refused = |_| Verdict::Refused(Failed::Refused);
+                let refused = |_| WriteResult::Refused(Failed::Refused);
                 Ok(numbers.into_iter().map(refused).collect())
             }
             End::RefusedWith(bad) if numbers.contains(&bad) => Err(Failed::Refused),
             End::Done | End::RefusedWith(_) => {
                 does(numbers.len());
-                Ok(numbers.into_iter().map(Verdict::Settled).collect())
+                Ok(numbers.into_iter().map(WriteResult::Settled).collect())
             }
             End::Unavailable => Err(Failed::Unreachable),
             End::Panic => panic!("on purpose"),
         }
     }
 
-    async fn look(&self, batch: &[Arc<Numbered>]) -> Result<Vec<Seen<u32>>, Failed> {
+    async fn resolve(&self, batch: &[Arc<Numbered>]) -> Result<Vec<Resolution<u32>>, Failed> {
         if self.script.blind.load(Ordering::Relaxed) {
             return Err(Failed::Unreachable);
         }
@@ -229,12 +229,12 @@ impl Company {
         tokio::spawn(async move { group.submit(Numbered(number, size)).await })
     }
 
-    /// Fills every slot with a command of one write, numbered from 1000.
+    /// Fills every permit with a command of one write, numbered from 1000.
     async fn occupied(&self, script: &Script) -> Vec<Task> {
         let mut tasks = Vec::new();
-        for slot in 0..SLOTS {
-            tasks.push(self.submit(1_000 + u32::try_from(slot).unwrap(), 1));
-            while script.commands().len() <= slot {
+        for permit in 0..COMMANDS_IN_FLIGHT {
+            tasks.push(self.submit(1_000 + u32::try_from(permit).unwrap(), 1));
+            while script.commands().len() <= permit {
                 tokio::task::yield_now().await;
             }
         }
@@ -247,7 +247,7 @@ impl Company {
         }
     }
 
-    /// Submits writes while all slots are taken, then lets everything go. The commands that follow,
+    /// Submits writes while all permits are taken, then lets everything go. The commands that follow,
     /// and the answers.
     async fn together(
         &self,
@@ -267,13 +267,13 @@ impl Company {
         }
         let answers = join_all(tasks).await.into_iter().map(Result::unwrap);
         let answers = answers.collect();
-        (script.commands().split_off(SLOTS), answers)
+        (script.commands().split_off(COMMANDS_IN_FLIGHT), answers)
     }
 }
 
-/// An end for each of those that occupy the slots, then these.
+/// An end for each of those that occupy the permits, then these.
 fn then(ends: &[End]) -> Vec<End> {
-    let mut all = vec![End::Done; SLOTS];
+    let mut all = vec![End::Done; COMMANDS_IN_FLIGHT];
     all.extend(ends);
     all
 }
@@ -290,17 +290,17 @@ fn all_done(answers: &[Result<u32, StoreError>]) -> bool {
 }
 
 #[test]
-fn what_the_server_does_not_account_for_is_looked_up() {
+fn what_the_server_does_not_account_for_is_resolved() {
     let told = |matched| {
         let failed = vec![(1, Failed::Duplicate)];
-        let verdicts = verdicts(matched, failed, 3, |place| place);
-        verdicts
+        let write_results = write_results(matched, failed, 3, |index| index);
+        write_results
             .iter()
-            .map(|verdict| format!("{verdict:?}"))
+            .map(|result| format!("{result:?}"))
             .collect::<Vec<_>>()
     };
-    assert_eq!(told(2), ["Settled(0)", "Open", "Settled(2)"]);
-    assert_eq!(told(1), ["Open"; 3]);
+    assert_eq!(told(2), ["Settled(0)", "Unresolved", "Settled(2)"]);
+    assert_eq!(told(1), ["Unresolved"; 3]);
 }
 
 #[tokio::test]
@@ -314,7 +314,7 @@ async fn a_lone_write_goes_out_alone_and_at_once() {
 }
 
 #[tokio::test]
-async fn what_gathers_while_all_slots_are_taken_shares_one_command() {
+async fn what_gathers_while_all_permits_are_taken_shares_one_command() {
     let script = Script::of([]);
     let company = company(&script, 0);
     let (commands, answers) = company.together(&script, &[1; 50]).await;
@@ -323,7 +323,7 @@ async fn what_gathers_while_all_slots_are_taken_shares_one_command() {
 }
 
 #[tokio::test]
-async fn many_writes_are_shared_out_evenly_among_the_slots() {
+async fn many_writes_are_shared_out_evenly_among_the_permits() {
     let script = Script::of([]);
     let (commands, answers) = company(&script, 0).together(&script, &[1; 300]).await;
     assert!(all_done(&answers));
@@ -355,7 +355,7 @@ async fn what_is_known_of_some_is_not_asked_again() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_is_looked_up_and_what_was_not_done_is_done() {
+async fn a_lost_answer_is_resolved_and_what_was_not_done_is_done() {
     let ends = [End::Lost { done: 2 }, End::Lost { done: 0 }, End::Done];
     let script = Script::of(then(&ends));
     let company = company(&script, 0);
@@ -396,15 +396,18 @@ async fn what_nobody_waits_for_is_not_tried_again() {
     let occupants = company.occupied(&script).await;
     let (gone, stays) = (company.submit(0, 1), company.submit(1, 1));
     company.until_waiting(2).await;
-    company.permits.add_permits(SLOTS);
-    while script.commands().len() == SLOTS {
+    company.permits.add_permits(COMMANDS_IN_FLIGHT);
+    while script.commands().len() == COMMANDS_IN_FLIGHT {
         tokio::task::yield_now().await;
     }
     gone.abort();
     assert!(gone.await.unwrap_err().is_cancelled());
     company.permits.add_permits(10);
     assert_eq!(stays.await.unwrap().unwrap(), 1);
-    assert_eq!(script.commands()[SLOTS..], [vec![0, 1], vec![1], vec![1]]);
+    assert_eq!(
+        script.commands()[COMMANDS_IN_FLIGHT..],
+        [vec![0, 1], vec![1], vec![1]]
+    );
     drop(occupants);
 }
 
@@ -448,7 +451,7 @@ async fn what_waited_while_the_program_was_frozen_does_not_go_out() {
 
 /// A link that swallows an answer.
 #[tokio::test(start_paused = true)]
-async fn a_command_that_never_ends_keeps_no_slot() {
+async fn a_command_that_never_ends_keeps_no_permit() {
     let script = Script::of([]);
     let company = company(&script, 0);
     let occupants = company.occupied(&script).await;
@@ -456,16 +459,20 @@ async fn a_command_that_never_ends_keeps_no_slot() {
         let answer = occupant.await.unwrap();
         assert!(matches!(answer, Err(StoreError::Unknown(_))), "{answer:?}");
     }
-    company.permits.add_permits(SLOTS + 1);
+    company.permits.add_permits(COMMANDS_IN_FLIGHT + 1);
     assert_eq!(company.submit(0, 1).await.unwrap().unwrap(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_command_that_panics_keeps_no_slot() {
-    let script = Script::of([End::Panic; SLOTS].into_iter().chain([End::Done]));
+async fn a_command_that_panics_keeps_no_permit() {
+    let script = Script::of(
+        [End::Panic; COMMANDS_IN_FLIGHT]
+            .into_iter()
+            .chain([End::Done]),
+    );
     let company = company(&script, 0);
     let occupants = company.occupied(&script).await;
-    company.permits.add_permits(SLOTS + 1);
+    company.permits.add_permits(COMMANDS_IN_FLIGHT + 1);
     for occupant in occupants {
         let answer = occupant.await.unwrap();
         assert!(matches!(answer, Err(StoreError::Unknown(_))), "{answer:?}");
@@ -475,7 +482,7 @@ async fn a_command_that_panics_keeps_no_slot() {
 
 /// Where a command has gone out, nobody is told that nothing was changed, or that it was refused.
 #[tokio::test]
-async fn what_cannot_be_looked_up_is_unknown() {
+async fn what_cannot_be_resolved_is_unknown() {
     let ends: [&[End]; 3] = [
         &[End::Blind],
         &[End::Lost { done: 0 }, End::RefusedWith(0)],
@@ -515,8 +522,8 @@ async fn a_caller_that_goes_away_takes_nobody_along() {
     drop(occupants);
 }
 
-/// The answers to two writes that a look refuses if it does not find them done.
-async fn refused_by_looks(ends: &[End]) -> Vec<Result<u32, StoreError>> {
+/// The answers to two writes that `resolve` refuses if it does not find them done.
+async fn refused_when_resolved(ends: &[End]) -> Vec<Result<u32, StoreError>> {
     let script = Script::of(then(ends));
     script.refuses.store(true, Ordering::Relaxed);
     company(&script, 0).together(&script, &[1; 2]).await.1
@@ -530,10 +537,10 @@ fn are_unknown(answers: &[Result<u32, StoreError>]) -> bool {
 /// The server goes on with a command whose answer is lost: what is refused now may be kept later.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_refused_while_an_earlier_command_may_still_be_carried_out() {
-    let answers = refused_by_looks(&[End::Late]).await;
+    let answers = refused_when_resolved(&[End::Late]).await;
     assert!(are_unknown(&answers), "{answers:?}");
 
-    let answers = refused_by_looks(&[End::Lost { done: 1 }]).await;
+    let answers = refused_when_resolved(&[End::Lost { done: 1 }]).await;
     assert_eq!(answers[0].as_ref().ok(), Some(&0), "what is kept is kept");
     assert!(are_unknown(&answers[1..]), "{answers:?}");
 
@@ -551,9 +558,9 @@ async fn what_was_asked_after_the_last_moment_of_a_late_command_may_refuse() {
         let occupants = company.occupied(&script).await;
         let task = company.submit(0, 1);
         company.until_waiting(1).await;
-        company.permits.add_permits(SLOTS + 1);
-        // The first look finds nothing and refuses nothing, so that it is tried again.
-        while script.commands().len() < SLOTS + 2 {
+        company.permits.add_permits(COMMANDS_IN_FLIGHT + 1);
+        // The first `resolve` finds nothing and refuses nothing, so that it is tried again.
+        while script.commands().len() < COMMANDS_IN_FLIGHT + 2 {
             tokio::task::yield_now().await;
         }
         script.refuses.store(true, Ordering::Relaxed);
@@ -571,7 +578,7 @@ async fn what_was_asked_after_the_last_moment_of_a_late_command_may_refuse() {
 
 #[tokio::test(start_paused = true)]
 async fn a_command_that_the_server_gave_up_leaves_refusals_as_they_are() {
-    let answers = refused_by_looks(&[End::GivenUp]).await;
+    let answers = refused_when_resolved(&[End::GivenUp]).await;
     let refused = |answer: &Result<u32, StoreError>| answer.as_ref().ok() == Some(&REFUSED);
     assert!(answers.iter().all(refused), "{answers:?}");
 }

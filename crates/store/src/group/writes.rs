@@ -46,57 +46,57 @@ pub fn store_error<F: CommandFailure>(failure: &Arc<F>) -> StoreError {
 
 /// What a command says of one write.
 #[derive(Debug)]
-pub enum Verdict<A, F> {
+pub enum WriteResult<A, F> {
     /// This became of it.
     Settled(A),
-    /// This became of it, unless a look says more: a repeat is told from what it collides with.
+    /// This became of it, unless resolving it says more: a repeat is told from what it collides with.
     Unless(A),
-    /// A look must tell.
-    Open,
+    /// Only resolving it can tell.
+    Unresolved,
     /// It was not done, and this is why.
     Refused(F),
 }
 
-impl<A, F: CommandFailure> Verdict<A, F> {
-    /// The verdict on a write that failed within its command.
+impl<A, F: CommandFailure> WriteResult<A, F> {
+    /// The result of a write that failed within its command.
     pub fn failed(failure: F) -> Self {
         match failure.outcome() {
             Outcome::Refused if !failure.is_duplicate_key() => Self::Refused(failure),
-            _ => Self::Open,
+            _ => Self::Unresolved,
         }
     }
 }
 
-/// The verdicts on so many documents or statements of a command. The server says which `failed`, by
-/// their place, and how many of the others were inserted or found their document (`matched`), not
+/// The results of so many documents or statements of a command. The server says which `failed`, by
+/// their index, and how many of the others were inserted or found their document (`matched`), not
 /// which: where all were, nothing is left to ask, and each has its answer.
-pub fn verdicts<A, F: CommandFailure>(
+pub fn write_results<A, F: CommandFailure>(
     matched: usize,
     failed: Vec<(usize, F)>,
     items: usize,
     answer: impl Fn(usize) -> A,
-) -> Vec<Verdict<A, F>> {
+) -> Vec<WriteResult<A, F>> {
     let all = matched + failed.len() == items;
-    let verdict = |place| {
+    let result = |index| {
         if all {
-            Verdict::Settled(answer(place))
+            WriteResult::Settled(answer(index))
         } else {
-            Verdict::Open
+            WriteResult::Unresolved
         }
     };
-    let mut verdicts: Vec<_> = (0..items).map(verdict).collect();
-    for (place, failure) in failed {
-        verdicts[place] = Verdict::failed(failure);
+    let mut write_results: Vec<_> = (0..items).map(result).collect();
+    for (index, failure) in failed {
+        write_results[index] = WriteResult::failed(failure);
     }
-    verdicts
+    write_results
 }
 
-/// What a look says of one write; nothing where it is to be tried again.
-pub type Seen<A> = Option<Result<A, StoreError>>;
+/// What became of one write; nothing where it is to be tried again.
+pub type Resolution<A> = Option<Result<A, StoreError>>;
 
-/// The verdicts on the writes of a command, in their order; or why the command failed as a whole.
-pub type Verdicts<W> =
-    Result<Vec<Verdict<<W as Writes>::Answer, <W as Writes>::Failure>>, <W as Writes>::Failure>;
+/// The results of the writes of a command, in their order; or why the command failed as a whole.
+pub type CommandResult<W> =
+    Result<Vec<WriteResult<<W as Writes>::Answer, <W as Writes>::Failure>>, <W as Writes>::Failure>;
 
 /// Writes of one kind.
 #[async_trait]
@@ -119,14 +119,14 @@ pub trait Writes: Debug + Send + Sync + Sized + 'static {
     /// the same reason refuses the earlier command, too, whenever it comes.
     fn outlasts_late_commands(answer: &Self::Answer) -> bool;
 
-    /// Makes the writes with one command; a verdict for each, in their order. A failure is of the
+    /// Makes the writes with one command; a result for each, in their order. A failure is of the
     /// command as a whole. Nothing is sent after `send_by`: somebody no longer waits for it then.
-    async fn write(&self, batch: &[Arc<Self::Write>], send_by: Instant) -> Verdicts<Self>;
+    async fn write(&self, batch: &[Arc<Self::Write>], send_by: Instant) -> CommandResult<Self>;
 
-    /// Looks what became of the writes, or stands in their way; an entry for each, in their order.
+    /// Finds out what became of the writes, or what stands in their way; an entry for each, in their order.
     /// What it says must not be rolled back.
-    async fn look(
+    async fn resolve(
         &self,
         batch: &[Arc<Self::Write>],
-    ) -> Result<Vec<Seen<Self::Answer>>, Self::Failure>;
+    ) -> Result<Vec<Resolution<Self::Answer>>, Self::Failure>;
 }

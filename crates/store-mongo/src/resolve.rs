@@ -1,4 +1,4 @@
-//! Looking up what became of many events at once, or what stood in their way.
+//! Reading what became of many events at once, or what stood in their way.
 //!
 //! All that an answer to a provider is based on is read as no other primary can know better.
 
@@ -11,7 +11,7 @@ use sampler_domain::{EventId, Span, SpanId, Target};
 use sampler_store::StoreError;
 use tracing::error;
 
-use crate::call::{Fault, Link};
+use crate::call::{CallError, Link};
 use crate::document::{
     as_uuid, id_from_bson, id_to_bson, read_event_id, read_target, target_fields,
 };
@@ -24,7 +24,7 @@ pub(crate) type ByTarget = HashMap<(Target, String), RawDocumentBuf>;
 pub(crate) async fn by_target<'a>(
     link: &Link,
     targets: impl IntoIterator<Item = (&'a Target, Vec<&'a str>)>,
-) -> Result<ByTarget, Fault> {
+) -> Result<ByTarget, CallError> {
     let branch = |(target, correlation_ids)| {
         let mut branch = target_fields(target, "target.");
         branch.insert("target.correlation_id", doc! { "$in": correlation_ids });
@@ -54,8 +54,8 @@ fn by_key<K: Eq + std::hash::Hash>(
             by_key.insert(key, raw);
         } else {
             let name = name_of(&raw);
-            if link.told.is_news("look", &name) {
-                error!(span.id = %name, "a document in the way of an event cannot be read");
+            if link.told.is_news("resolve", &name) {
+                error!(code = "event.unreadable", span.id = %name, "a document in the way of an event cannot be read");
             }
         }
     }
@@ -68,7 +68,7 @@ pub(crate) async fn by_event_id<'a>(
     link: &Link,
     field: &str,
     ids: impl Iterator<Item = &'a EventId>,
-) -> Result<HashMap<String, RawDocumentBuf>, Fault> {
+) -> Result<HashMap<String, RawDocumentBuf>, CallError> {
     let forms = |id: &EventId| [Some(Bson::from(id.as_str())), as_uuid(id.as_str())];
     let ids: Vec<Bson> = ids.flat_map(forms).flatten().collect();
     if ids.is_empty() {
@@ -95,7 +95,7 @@ pub(crate) async fn kept_as_uuids<'a>(
     link: &Link,
     field: &str,
     ids: impl Iterator<Item = &'a EventId>,
-) -> Result<HashSet<String>, Fault> {
+) -> Result<HashSet<String>, CallError> {
     if !link.has_uuids.load(Ordering::Acquire) {
         return Ok(HashSet::new());
     }
@@ -116,7 +116,7 @@ pub(crate) async fn kept_as_uuids<'a>(
 pub(crate) async fn by_span_id<'a>(
     link: &Link,
     ids: impl Iterator<Item = &'a SpanId>,
-) -> Result<HashMap<SpanId, RawDocumentBuf>, Fault> {
+) -> Result<HashMap<SpanId, RawDocumentBuf>, CallError> {
     let ids: Vec<Bson> = ids.map(id_to_bson).collect();
     let found = link.find_exactly(doc! { "_id": { "$in": ids } }, "_id_");
     let key = |raw: &RawDocument| {

@@ -1,0 +1,257 @@
+//! What starts, changes and stops cost the server in batches of 64, and the room that a span takes.
+//! The figures are in `docs/performance.md`; run it with
+//! `cargo test --release -p sampler-store-mongo --test it -- --ignored --nocapture measure`.
+
+use std::time::Duration;
+
+use bson::{Bson, Document, doc};
+use futures_util::future::join_all;
+use mongodb::Client;
+use sampler_domain::{Change, Changed, Interval, Next, Planned, Span, Target};
+use sampler_store::contract::support::{at, id, new_span, new_stop, start_event};
+use sampler_store::{Events, NewSpan, NewStop, Started, Stopped, Work};
+use sampler_store_mongo::{MongoOptions, MongoStore};
+use sampler_testkit::mongod::{Options, ReplicaSet};
+use uuid::Uuid;
+
+const BATCH: u64 = 64;
+const SPANS: u64 = 500 * BATCH;
+const HOUR: i64 = 3_600_000;
+
+/// A GUID that follows from a number.
+fn guid(kind: u64, number: u64) -> String {
+    let name = format!("{kind}-{number}");
+    Uuid::new_v5(&Uuid::NAMESPACE_OID, name.as_bytes()).to_string()
+}
+
+/// Ids as Cloud Foundry has them: GUIDs for all but service and plan.
+fn target(number: u64) -> Target {
+    Target {
+        organization_id: id(&guid(0, number % 1_000)),
+        space_id: id(&guid(1, number % 3_000)),
+        consumer_id: id(&guid(2, number)),
+        resource_id: id("postgres"),
+        plan_id: id("large"),
+        resource_instance_id: id(&guid(3, number)),
+    }
+}
+
+fn start(number: u64, round: u64) -> NewSpan {
+    let millis = i64::try_from(round).expect("few") * 10 * HOUR;
+    let event_id = guid(4 + round, number);
+    let mut event = start_event(Some(&event_id), "", millis);
+    event.target = target(number);
+    let name =
+        sampler_domain::Measure::new("memory", sampler_domain::Quantity::new(512.into()).unwrap());
+    event.measures = sampler_domain::Measures::new(vec![name.unwrap()]).unwrap();
+    new_span(event)
+}
+
+fn stop(number: u64, round: u64) -> NewStop {
+    let millis = i64::try_from(round).expect("few") * 10 * HOUR + 2 * HOUR;
+    let event_id = guid(14 + round, number);
+    let mut new = new_stop(Some(&event_id), "", millis);
+    new.event.target = target(number);
+    new.correlation_id = Uuid::new_v5(&Uuid::NAMESPACE_URL, event_id.as_bytes());
+    new
+}
+
+/// Processor time of a process, ms.
+fn spent(pid: i32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/schedstat"));
+    drop(stat);
+    let mut nanos = 0;
+    for task in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
+        let path = task.unwrap().path().join("schedstat");
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let first = text
+            .split(' ')
+            .next()
+            .and_then(|text| text.parse::<u64>().ok());
+        nanos += first.unwrap_or(0);
+    }
+    nanos / 1_000
+}
+
+struct World {
+    store: MongoStore,
+    client: Client,
+    pid: i32,
+}
+
+impl World {
+    /// Does something in batches of 64; says what each cost the server, in microseconds.
+    async fn each<F: Future<Output = ()>>(&self, what: &str, act: impl Fn(u64) -> F) {
+        let before = spent(self.pid);
+        for batch in 0..SPANS / BATCH {
+            join_all((0..BATCH).map(|number| act(batch * BATCH + number))).await;
+        }
+        let each = (spent(self.pid) - before) as f64 / SPANS as f64;
+        println!("{what}: {each:.1} µs of the server's processor time each");
+    }
+
+    async fn room(&self, what: &str) {
+        let admin = self.client.database("admin");
+        admin.run_command(doc! { "fsync": 1 }).await.unwrap();
+        let stats = self.client.database("measured");
+        let stats = stats
+            .run_command(doc! { "collStats": "spans" })
+            .await
+            .unwrap();
+        let number = |document: &Document, name: &str| match document.get(name) {
+            Some(Bson::Int32(number)) => f64::from(*number),
+            Some(Bson::Int64(number)) => *number as f64,
+            Some(Bson::Double(number)) => *number,
+            _ => 0.0,
+        };
+        let count = number(&stats, "count");
+        println!(
+            "{what}: {count} spans; bytes each: {:.0} as sent, {:.0} on disk, {:.0} of indexes",
+            number(&stats, "size") / count,
+            number(&stats, "storageSize") / count,
+            number(&stats, "totalIndexSize") / count
+        );
+        for (name, size) in stats.get_document("indexSizes").unwrap() {
+            let size = match size {
+                Bson::Int32(size) => f64::from(*size),
+                Bson::Int64(size) => *size as f64,
+                other => panic!("{other}"),
+            };
+            println!("    {name}: {:.0}", size / count);
+        }
+    }
+}
+
+async fn world(set: &ReplicaSet) -> World {
+    let uri = set.uri_of("measured");
+    let store = MongoStore::connect(MongoOptions {
+        uri: uri.clone(),
+        database: "measured".into(),
+        collection: "spans".into(),
+        pool_size: 16,
+        server_selection_timeout: Duration::from_secs(10),
+        operation_timeout: Duration::from_secs(20),
+        app_name: "sampler-test".into(),
+    })
+    .await
+    .unwrap();
+    store.migrate().await.unwrap();
+    World {
+        store,
+        client: Client::with_uri_str(&uri).await.unwrap(),
+        pid: set.pid(0).await.unwrap(),
+    }
+}
+
+fn plan(span: &Span) -> Change {
+    let start = span.sampled_to();
+    let interval = Interval {
+        start,
+        end: start.plus(HOUR),
+    };
+    Change::Plan {
+        planned: Planned::new(span, interval),
+        due_at: start.plus(HOUR),
+    }
+}
+
+async fn change(store: &MongoStore, span: &Span, change: Change) {
+    assert_eq!(
+        store.change(span, &change, at(0)).await.unwrap(),
+        Changed::Made
+    );
+}
+
+/// On one thread, 64 calls at once share one command.
+#[tokio::test]
+#[ignore = "it measures, and takes its time"]
+async fn measure_what_events_and_changes_cost_the_server() {
+    let set = ReplicaSet::start(Options {
+        test_commands: false,
+        cache_gb: 2.0,
+        ..Options::single()
+    });
+    let set = set.await.unwrap();
+    let world = world(&set).await;
+    let store = &world.store;
+    let spans: Vec<NewSpan> = (0..SPANS).map(|number| start(number, 0)).collect();
+    let span = |number: u64| &spans[usize::try_from(number).unwrap()];
+    world
+        .each("start", async |number| {
+            assert_eq!(
+                store.start(span(number).clone()).await.unwrap(),
+                Started::Opened
+            );
+        })
+        .await;
+    world.room("open").await;
+    world
+        .each("plan", async |number| {
+            let span = &span(number).span;
+            change(store, span, plan(span)).await;
+        })
+        .await;
+    world
+        .each("execution", async |number| {
+            let first = &span(number).span;
+            let span = first.after(&plan(first));
+            let due_at = at(HOUR);
+            change(
+                store,
+                &span,
+                Change::Executed {
+                    next: Next::Wait,
+                    due_at,
+                },
+            )
+            .await;
+        })
+        .await;
+    world
+        .each("stop", async |number| {
+            assert_eq!(store.stop(stop(number, 0)).await.unwrap(), Stopped::Ended);
+        })
+        .await;
+    world.room("ended").await;
+    world
+        .each("second start", async |number| {
+            assert_eq!(
+                store.start(start(number, 1)).await.unwrap(),
+                Started::Opened
+            );
+        })
+        .await;
+    world
+        .each("second stop", async |number| {
+            assert_eq!(store.stop(stop(number, 1)).await.unwrap(), Stopped::Ended);
+        })
+        .await;
+    world.room("two ended of each target").await;
+    let before = spent(world.pid);
+    for number in 0..2_000 {
+        assert_eq!(
+            store.start(start(number, 2)).await.unwrap(),
+            Started::Opened
+        );
+    }
+    println!(
+        "start alone: {:.1} µs",
+        (spent(world.pid) - before) as f64 / 2_000.0
+    );
+    world
+        .each("repeated start", async |number| {
+            assert_eq!(
+                store.start(start(number, 1)).await.unwrap(),
+                Started::Repeated
+            );
+        })
+        .await;
+    world
+        .each("repeated stop", async |number| {
+            let mut repeated_stop = stop(number, 1);
+            repeated_stop.correlation_id =
+                Uuid::new_v5(&Uuid::NAMESPACE_DNS, &number.to_be_bytes());
+            assert_eq!(store.stop(repeated_stop).await.unwrap(), Stopped::Repeated);
+        })
+        .await;
+}
