@@ -21,6 +21,7 @@ use crate::log::Log;
 const QUICK: Pace = Pace {
     at_least: Duration::ZERO,
     at_most: Duration::from_hours(1),
+    age_max: Duration::from_hours(24),
 };
 
 fn pair(key: SigningKey) -> (SigningKey, String) {

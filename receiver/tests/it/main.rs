@@ -23,6 +23,7 @@ mod routes;
 mod schema;
 mod smuggling;
 mod store;
+mod token_floods;
 mod valid_bodies;
 mod wire;
 mod world;

@@ -24,6 +24,8 @@ use crate::settings::{Kind, Reader};
 const HEALTH_SCOPE: &str = "abacus.system.read";
 
 const MINUTE: Duration = Duration::from_mins(1);
+/// Fetched keys are fetched again every [`Pace::AT_MOST`]; they must last until then.
+const KEYS_AGE_MIN: Duration = Duration::from_mins(10);
 const YEAR: Duration = Duration::from_hours(366 * 24);
 
 /// How long one request to the token server may take.
@@ -60,7 +62,7 @@ crate::settings! {
         /// where keys are fetched from a UAA, the issuer that it says it is.
         token_issuer: Option<String> = "SAMPLER_TOKEN_ISSUER", Kind::Text;
         /// The audiences (aud) of which a token must have one, with commas in between. One that ends
-        /// in * stands for all that begin so. For tokens of UAA: abacus.sampler,abacus.sampler.*
+        /// in * stands for all that begin so. For tokens of UAA: abacus.sampler,abacus.sampler.* is right.
         token_audience: Option<Audiences> = "SAMPLER_TOKEN_AUDIENCE", Kind::Text => audiences;
         /// For how long from now a token may be valid. One that is valid for longer is refused.
         token_max_lifetime: Duration = "SAMPLER_TOKEN_MAX_LIFETIME",
@@ -68,7 +70,7 @@ crate::settings! {
         /// How long fetched keys are used while the token server cannot be asked. After that no
         /// token is taken before it can.
         keys_max_age: Duration = "SAMPLER_TOKEN_KEYS_MAX_AGE",
-            Kind::time(2 * Pace::AT_MOST, YEAR), or("24h");
+            Kind::time(KEYS_AGE_MIN, YEAR), or("24h");
         /// Whether JWTKEY may be a shared key that is shorter than RFC 7518 asks for (32 bytes for
         /// HS256, 48 for HS384, 64 for HS512). Such a key may be guessed.
         allow_short_key: bool = "SAMPLER_ALLOW_SHORT_KEY", Kind::Boolean, or("false");
@@ -105,7 +107,8 @@ impl SecuritySettings {
     fn check(&self, reader: &mut Reader<'_>) {
         let server = self.token_server();
         let is_private = |server: &TokenServer| is_private(server.address());
-        if self.secured && !self.allow_http_token_server && !server.as_ref().is_none_or(is_private) {
+        if self.secured && !self.allow_http_token_server && !server.as_ref().is_none_or(is_private)
+        {
             let expected = "an address with https, because SECURED is true; where credentials and \
                             tokens may be read on the way, SAMPLER_ALLOW_HTTP_TOKEN_SERVER allows it";
             reader.reject(self.key_of_token_server(), expected);
@@ -258,9 +261,7 @@ impl SecuritySettings {
         }
         let algorithm = self.algorithm();
         let keyring = match &self.jwt_key {
-            Some(key) => {
-                Keyring::configured(Keys::configured(key.expose_secret(), algorithm)?)
-            }
+            Some(key) => Keyring::configured(Keys::configured(key.expose_secret(), algorithm)?),
             None => self.fetched_keys(algorithm)?,
         };
         Ok(Authenticator::bearer(keyring, self.policy(), clock))

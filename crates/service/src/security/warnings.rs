@@ -32,8 +32,7 @@ impl SecuritySettings {
             warn!(
                 code = "security.proxy",
                 variables = proxies.join(", "),
-                "a proxy of the environment is used for Abacus and the token server: what goes \
-                 there over http can be read and changed by it"
+                "Abacus and the token server are called through a proxy of the environment"
             );
         }
     }
@@ -42,8 +41,7 @@ impl SecuritySettings {
         if self.skip_ssl_validation {
             warn!(
                 code = "security.certificates_unchecked",
-                "SKIP_SSL_VALIDATION is true: the certificates of Abacus and of the token server \
-                 are not checked, so anybody on the way can be them"
+                "SKIP_SSL_VALIDATION is true: certificates of Abacus and of UAA are not checked"
             );
         }
         let is_http = |url: &Url| url.scheme() == "http";
@@ -51,15 +49,16 @@ impl SecuritySettings {
             warn!(
                 code = "security.token_server_http",
                 address = server.address().origin().ascii_serialization(),
-                "the token server is asked over http: credentials and tokens can be read on the way"
+                "the token server is called over http: credentials can be read on the way"
             );
         }
-        let over_http = called.iter().filter(|(_, url)| self.secured && is_http(url));
+        let over_http = called
+            .iter()
+            .filter(|(_, url)| self.secured && is_http(url));
         for (setting, _) in over_http {
             warn!(
                 code = "security.abacus_http",
-                setting,
-                "Abacus is called over http: the tokens for it can be read on the way"
+                setting, "Abacus is called over http: tokens can be read on the way"
             );
         }
     }
@@ -75,8 +74,7 @@ impl SecuritySettings {
         if self.issuer().is_none() {
             warn!(
                 code = "security.issuer_unbound",
-                "JWTKEY is set without SAMPLER_TOKEN_ISSUER: tokens of every issuer, and of every \
-                 identity zone of a UAA, that signs with this key are taken"
+                "JWTKEY is set without SAMPLER_TOKEN_ISSUER: tokens of any issuer are accepted"
             );
         }
     }

@@ -151,7 +151,10 @@ fn a_shared_key_that_is_too_short_is_refused_unless_it_is_said_to_be_allowed() {
             refused(&[&key, more].concat()).0
         };
         let said = keys(&short, &[]);
-        assert!(said.contains("JWTKEY (security.jwt_key) is <hidden>"), "{said}");
+        assert!(
+            said.contains("JWTKEY (security.jwt_key) is <hidden>"),
+            "{said}"
+        );
         assert!(said.contains(&format!("at least {length} bytes")), "{said}");
         assert!(said.contains("SAMPLER_ALLOW_SHORT_KEY") && !said.contains(&short));
         assert_eq!(keys(&short, &[allowed]), "");
@@ -189,7 +192,11 @@ fn a_token_server_over_http_is_refused_unless_it_is_said_to_be_allowed() {
 #[test]
 fn audiences_lifetimes_and_ages_are_bounded() {
     for (name, value, right) in [
-        ("SAMPLER_TOKEN_AUDIENCE", "abacus.sampler,abacus.sampler.*", true),
+        (
+            "SAMPLER_TOKEN_AUDIENCE",
+            "abacus.sampler,abacus.sampler.*",
+            true,
+        ),
         ("SAMPLER_TOKEN_AUDIENCE", "*", false),
         ("SAMPLER_TOKEN_AUDIENCE", ",", false),
         ("SAMPLER_TOKEN_MAX_LIFETIME", "59s", false),
@@ -221,11 +228,16 @@ fn announced(settings: &[(&str, &str)], environment: &[(&str, &str)]) -> Vec<Val
     tracing::subscriber::with_default(subscriber, || {
         let collector = "http://collector.example".parse().unwrap();
         let provisioning = "https://provisioning.example".parse().unwrap();
-        let called = [("COLLECTOR_URL", &collector), ("PROVISIONING_URL", &provisioning)];
+        let called = [
+            ("COLLECTOR_URL", &collector),
+            ("PROVISIONING_URL", &provisioning),
+        ];
         security.announce(&called, &environment.iter().copied().collect());
     });
     let text = std::fs::read_to_string(&path).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 #[test]
@@ -253,10 +265,19 @@ fn what_weakens_security_is_told_at_the_start() {
     assert_eq!(codes(&secured, &[]), ["security.abacus_http"]);
     let key = [SECURED, API, ("JWTKEY", LONG)];
     let issuer = ("SAMPLER_TOKEN_ISSUER", "https://uaa.example/oauth/token");
-    assert_eq!(codes(&key, &[]), ["security.abacus_http", "security.issuer_unbound"]);
-    assert_eq!(codes(&[&key[..], &[issuer]].concat(), &[]), ["security.abacus_http"]);
+    assert_eq!(
+        codes(&key, &[]),
+        ["security.abacus_http", "security.issuer_unbound"]
+    );
+    assert_eq!(
+        codes(&[&key[..], &[issuer]].concat(), &[]),
+        ["security.abacus_http"]
+    );
     for name in ["HTTP_PROXY", "https_proxy", "ALL_PROXY"] {
-        let lines = announced(&[], &[(name, "http://me:s3cr3t@proxy:3128"), ("NO_PROXY", "x")]);
+        let lines = announced(
+            &[],
+            &[(name, "http://me:s3cr3t@proxy:3128"), ("NO_PROXY", "x")],
+        );
         let [line] = lines.as_slice() else {
             panic!("{lines:?}")
         };
@@ -264,5 +285,8 @@ fn what_weakens_security_is_told_at_the_start() {
         assert_eq!(line["variables"], name);
         assert!(!line.to_string().contains("s3cr3t"), "{line}");
     }
-    assert_eq!(codes(&[], &[("NO_PROXY", "x"), ("HTTP_PROXY", "")]), [] as [&str; 0]);
+    assert_eq!(
+        codes(&[], &[("NO_PROXY", "x"), ("HTTP_PROXY", "")]),
+        [] as [&str; 0]
+    );
 }
