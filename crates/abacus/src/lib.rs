@@ -6,6 +6,7 @@
 pub mod answer;
 pub mod clock;
 pub mod collector;
+pub mod error_name;
 mod http;
 pub mod limiter;
 pub mod provisioning;
@@ -13,6 +14,7 @@ pub mod provisioning;
 pub use answer::Answer;
 pub use clock::{ClockEstimate, Noted, Pace, Reading};
 pub use collector::{Collector, Dated, HttpCollector, Posted};
+pub use error_name::ErrorName;
 pub use http::{AbacusOptions, ClientError};
 pub use limiter::{Limiter, Load};
 pub use provisioning::{Mapped, Mapping, Provisioning};
