@@ -12,7 +12,7 @@ use sampler_service::http::{bind, serve};
 use sampler_service::lifecycle::{Shutdown, run_until_stopped};
 use sampler_service::metrics::Metrics;
 use sampler_service::platform::Identity;
-use sampler_service::settings::load_from_process;
+use sampler_service::settings::{Variables, load_from_process};
 use sampler_service::telemetry;
 use sampler_store_mongo::MongoStore;
 use sampler_worker::settings::{PROGRAM, Settings};
@@ -40,6 +40,9 @@ fn main() -> ExitCode {
     }
     identity.announce(PROGRAM.name, PROGRAM.version);
     settings.database.announce();
+    let called = [("COLLECTOR_URL", &settings.abacus.collector_url)];
+    let variables = Variables::of_this_process();
+    settings.security.announce(&called, &variables);
     run_until_stopped(|shutdown| run(settings, shutdown)).into()
 }
 

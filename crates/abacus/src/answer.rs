@@ -4,6 +4,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use sampler_domain::Timestamp;
 
+use crate::error_name::ErrorName;
+
 /// The collector's answer to a usage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -47,8 +49,8 @@ pub struct AnswerParts<'a> {
     pub status: u16,
     /// Its header `Retry-After`.
     pub retry_after: Option<&'a str>,
-    /// The start of its body, for the operator.
-    pub body: &'a str,
+    /// The name of the error in its body, for the operator.
+    pub name: Option<&'a ErrorName>,
 }
 
 /// What a status means. `now` is needed for a `Retry-After` that is a date; it is the date of the
@@ -58,7 +60,7 @@ pub struct AnswerParts<'a> {
 /// and the usage would never be billed. Abacus never answers 409, but a gateway may, for a usage that
 /// it has already; `accept_conflict` says that there is such a gateway.
 pub fn interpret(parts: AnswerParts<'_>, now: Timestamp, accept_conflict: bool) -> Answer {
-    let AnswerParts { status, body, .. } = parts;
+    let AnswerParts { status, name, .. } = parts;
     let after = parts
         .retry_after
         .and_then(|text| parse_retry_after(text, now));
@@ -69,7 +71,7 @@ pub fn interpret(parts: AnswerParts<'_>, now: Timestamp, accept_conflict: bool) 
             error: format!(
                 "{}: Abacus itself never answers so; if a gateway answers repeats with it, set \
                  SAMPLER_ACCEPT_CONFLICT",
-                describe(status, body)
+                describe(status, name)
             ),
         },
         429 => Answer::Wait {
@@ -82,20 +84,18 @@ pub fn interpret(parts: AnswerParts<'_>, now: Timestamp, accept_conflict: bool) 
         // 401 and 403 are about our token, not about the usage.
         401 | 403 | 500..=599 => Answer::TryAgain {
             after,
-            error: describe(status, body),
+            error: describe(status, name),
         },
         _ => Answer::Refused {
-            error: describe(status, body),
+            error: describe(status, name),
         },
     }
 }
 
-fn describe(status: u16, body: &str) -> String {
-    let body = body.trim();
-    if body.is_empty() {
-        format!("Abacus answered {status}")
-    } else {
-        format!("Abacus answered {status}: {body}")
+fn describe(status: u16, name: Option<&ErrorName>) -> String {
+    match name {
+        Some(name) => format!("Abacus answered {status}: {name}"),
+        None => format!("Abacus answered {status}"),
     }
 }
 
@@ -126,10 +126,11 @@ mod tests {
     const NOW: Timestamp = Timestamp::clamped(1_773_144_000_000); // Tue, 10 Mar 2026 12:00:00 GMT
 
     fn answer(status: u16, retry_after: Option<&str>, body: &str) -> Answer {
+        let name = ErrorName::of_body(body.as_bytes());
         let parts = AnswerParts {
             status,
             retry_after,
-            body,
+            name: name.as_ref(),
         };
         interpret(parts, NOW, false)
     }
@@ -195,7 +196,8 @@ mod tests {
     #[test]
     fn fault_9_451_is_refused_and_kept() {
         let error = "Abacus answered 451: licence".to_owned();
-        assert_eq!(answer(451, None, " licence\n"), Answer::Refused { error });
+        let body = r#" {"name":"licence"}"#;
+        assert_eq!(answer(451, None, body), Answer::Refused { error });
     }
 
     /// Fault 16 of the original: a `Retry-After` that is a date was read as 0.

@@ -9,10 +9,11 @@ use sampler_domain::{Timestamp, Usage};
 use url::Url;
 
 use crate::answer::{Answer, AnswerParts, interpret, parse_date};
+use crate::error_name::ErrorName;
 use crate::http::{AbacusClient, AbacusOptions, ClientError, join};
 
-/// How many bytes of the body of an answer are kept.
-const BODY_LEN_MAX: usize = 512;
+/// How many bytes of the body of an answer are read.
+const BODY_LEN_MAX: usize = 8 * 1024;
 
 /// How long a probe waits for an answer.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -132,11 +133,11 @@ impl HttpCollector {
     async fn read(&self, response: Response, now: Timestamp) -> Answer {
         let retry_after = header(&response, &RETRY_AFTER).map(str::to_owned);
         let status = response.status().as_u16();
-        let body = read_start(response).await;
+        let name = ErrorName::of_body(&read_start(response).await);
         let parts = AnswerParts {
             status,
             retry_after: retry_after.as_deref(),
-            body: &body,
+            name: name.as_ref(),
         };
         interpret(parts, now, self.accept_conflict)
     }
@@ -152,7 +153,7 @@ fn header<'a>(response: &'a Response, name: &HeaderName) -> Option<&'a str> {
 }
 
 /// The start of the body. The status alone decides, so a body that breaks off does not matter.
-async fn read_start(mut response: Response) -> String {
+async fn read_start(mut response: Response) -> Vec<u8> {
     let mut start = Vec::new();
     while let Ok(Some(chunk)) = response.chunk().await {
         let room = BODY_LEN_MAX - start.len();
@@ -161,5 +162,5 @@ async fn read_start(mut response: Response) -> String {
             break;
         }
     }
-    String::from_utf8_lossy(&start).into_owned()
+    start
 }

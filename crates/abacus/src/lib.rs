@@ -5,6 +5,7 @@
 pub mod answer;
 pub mod clock;
 pub mod collector;
+pub mod error_name;
 mod http;
 pub mod limiter;
 pub mod provisioning;
@@ -12,6 +13,7 @@ pub mod provisioning;
 pub use answer::Answer;
 pub use clock::{ClockEstimate, Noted, Pace, Reading};
 pub use collector::{AnswerDate, Collector, HttpCollector, Posted};
+pub use error_name::ErrorName;
 pub use http::{AbacusOptions, ClientError};
 pub use limiter::{Limiter, Load};
 pub use provisioning::{Mapped, Mapping, Provisioning};

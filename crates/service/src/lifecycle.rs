@@ -22,6 +22,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::settings::EXIT_SETTINGS;
+
 /// How long a program may take to end once it was asked to.
 pub const STOP_BUDGET: Duration = Duration::from_secs(8);
 
@@ -132,6 +134,19 @@ pub enum Signal {
     Terminate,
 }
 
+/// A setting is wrong, and only showed so when it was used. A program that fails with it ends with
+/// the exit code of wrong settings.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct UnusableSettings(String);
+
+impl UnusableSettings {
+    /// Says what is wrong, and which setting would mend it.
+    pub fn new(mistake: impl ToString) -> Self {
+        Self(mistake.to_string())
+    }
+}
+
 /// How a program has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
@@ -139,6 +154,8 @@ pub enum End {
     Orderly,
     /// The program could not go on; the log says why.
     Failed,
+    /// A setting turned out to be wrong ([`UnusableSettings`]); the log says which.
+    Unusable,
     /// A second signal came.
     Forced(Signal),
 }
@@ -149,6 +166,7 @@ impl End {
         match self {
             Self::Orderly => 0,
             Self::Failed => 1,
+            Self::Unusable => EXIT_SETTINGS,
             Self::Forced(Signal::Interrupt) => 130,
             Self::Forced(Signal::Terminate) => 143,
         }
@@ -253,11 +271,10 @@ async fn drain(body: &mut Body, shutdown: &Shutdown) -> End {
             let _ = timeout(LETTING_GO, finish).await;
         }
     }
-    if body.failed {
-        return End::Failed;
+    if body.end == End::Orderly {
+        tracing::info!("stopped");
     }
-    tracing::info!("stopped");
-    End::Orderly
+    body.end
 }
 
 /// The next signal; never, where no more can come.
@@ -271,14 +288,14 @@ async fn next(signals: &mut mpsc::Receiver<Signal>) -> Signal {
 /// The body of a program, and what became of it.
 struct Body {
     handle: Option<JoinHandle<anyhow::Result<()>>>,
-    failed: bool,
+    end: End,
 }
 
 impl Body {
     fn new(handle: JoinHandle<anyhow::Result<()>>) -> Self {
         Self {
             handle: Some(handle),
-            failed: false,
+            end: End::Orderly,
         }
     }
 
@@ -291,12 +308,21 @@ impl Body {
         self.handle = None;
         let error = match result {
             Ok(Ok(())) => return,
-            Ok(Err(error)) => format!("{error:#}"),
+            Ok(Err(error)) if error.is::<UnusableSettings>() => {
+                self.end = End::Unusable;
+                format!("{error:#}")
+            }
+            Ok(Err(error)) => {
+                self.end = End::Failed;
+                format!("{error:#}")
+            }
             // The hook has logged what the panic said.
-            Err(error) => error.to_string(),
+            Err(error) => {
+                self.end = End::Failed;
+                error.to_string()
+            }
         };
-        tracing::error!(error, "the program failed");
-        self.failed = true;
+        tracing::error!(code = "program.failed", error, "the program failed");
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 use sampler_service::settings::{Kind, Reader};
-use sampler_store_mongo::MongoOptions;
+use sampler_store_mongo::{MongoOptions, check_address};
 use secrecy::{ExposeSecret, SecretString};
 use tracing::warn;
 
@@ -99,10 +99,17 @@ impl DatabaseUri {
                 Finding::Replaced(option) => Some(option),
                 Finding::Weakens(_) => None,
             });
+        let (database, address) = (database_name(uri)?, without_replaced(uri));
+        check_address(&address).map_err(|said| {
+            format!(
+                "an address that the driver can read (mongodb://user:password@host/name, with : / ? \
+                 # @ % in user and password percent-encoded); it says: {said}"
+            )
+        })?;
         Ok(Self {
-            database: database_name(uri)?,
+            database,
             replaced: replaced.collect(),
-            address: without_replaced(uri).into(),
+            address: address.into(),
         })
     }
 }
@@ -129,11 +136,12 @@ fn database_name(uri: &str) -> Result<String, String> {
     if name.is_empty() {
         return Err("the name of the database in the path, as in mongodb://host/name".to_owned());
     }
-    let forbidden = |c: char| c.is_control() || r#"/\. "$*<>:|?"#.contains(c);
+    // An @ is a name like any other to MongoDB. But here it is the rest of a password with a slash.
+    let forbidden = |c: char| c.is_control() || r#"/\. "$*<>:|?@"#.contains(c);
     if name.len() > DATABASE_NAME_MAX || name.contains(forbidden) {
         return Err(format!(
             "the name of the database in the path: at most {DATABASE_NAME_MAX} bytes, without \
-             spaces and any of / \\ . \" $ * < > : | ?"
+             spaces and any of / \\ . \" $ * < > : | ? @"
         ));
     }
     Ok(name.into_owned())
@@ -182,6 +190,7 @@ mod tests {
             "mongodb://host,/s3cr3t",
             "mongodb://host/s3cr3t/more",
             "mongodb://host/s3cr3t.spans",
+            "mongodb://me:1/s3cr3t@host",
             "mongodb://host/%ff",
         ] {
             let mistake = database_name(uri).unwrap_err();

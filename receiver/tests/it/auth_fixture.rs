@@ -13,8 +13,8 @@ use http_body_util::BodyExt;
 use sampler_domain::{Granularities, Granularity, Policy, Slack};
 use sampler_oauth::http::client;
 use sampler_oauth::{
-    Algorithm, CaBundle, Discoverer, HttpOptions, Keyring, Keys, Pace, Policy as TokenPolicy,
-    TokenServer,
+    Algorithm, CaBundle, Discoverer, HttpOptions, Issuer, Keyring, Keys, Pace,
+    Policy as TokenPolicy, TokenServer,
 };
 use sampler_receiver::{Options, Receiver};
 use sampler_service::environment::{Clock, SystemClock, SystemRandom};
@@ -34,6 +34,11 @@ pub(crate) const WRITE: &str = "abacus.sampler.write";
 /// A router with all that the program puts around it.
 pub(crate) fn router(authenticator: Authenticator) -> Router {
     let store = Arc::new(MemoryStore::new(|| SystemClock.now()));
+    router_to(store, authenticator)
+}
+
+/// The same, which keeps its spans in this store.
+pub(crate) fn router_to(store: Arc<MemoryStore>, authenticator: Authenticator) -> Router {
     let options = Options {
         limits: LimitsSettings {
             payload: 100_000,
@@ -77,7 +82,7 @@ pub(crate) fn fetched(uaa: &StandInUaa, pace: Pace) -> Authenticator {
     };
     let api = TokenServer::CloudFoundry(uaa.base_url().parse().unwrap());
     let discoverer = Discoverer::new(api, client(&options).unwrap());
-    let keyring = Keyring::fetched(discoverer, Algorithm::Rs256, pace);
+    let keyring = Keyring::fetched(discoverer, Algorithm::Rs256, Issuer::Discovered, pace);
     Authenticator::bearer(keyring, policy(Algorithm::Rs256), Arc::new(SystemClock))
 }
 
@@ -85,7 +90,8 @@ fn policy(algorithm: Algorithm) -> TokenPolicy {
     TokenPolicy {
         algorithm,
         issuer: None,
-        audience: None,
+        audiences: None,
+        lifetime_max: Duration::from_hours(24),
         leeway: Duration::from_secs(10),
     }
 }

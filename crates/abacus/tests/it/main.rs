@@ -104,16 +104,22 @@ async fn an_answer_is_read_with_its_headers_and_the_start_of_its_body() {
                 [("retry-after", "17")],
                 String::new(),
             ),
-            _ => (StatusCode::BAD_REQUEST, [("x", "y")], "x".repeat(100_000)),
+            1 => (StatusCode::BAD_REQUEST, [("x", "y")], "x".repeat(100_000)),
+            _ => {
+                let body = r#"{"name":"invalid schema","pad":"#.to_owned();
+                let body = body + &format!("\"{}\"}}", "x".repeat(7_000));
+                (StatusCode::BAD_REQUEST, [("x", "y")], body)
+            }
         }
     });
     let collector = HttpCollector::new(&serve(router).await).unwrap();
     let after = Duration::from_secs(17);
     let answer = collector.post(&usage(), NOW).await.answer;
     assert_eq!(answer, Answer::Wait { after });
-    match collector.post(&usage(), NOW).await.answer {
-        Answer::Refused { error } => assert_eq!(error.len(), "Abacus answered 400: ".len() + 512),
-        other => panic!("{other:?}"),
+    for error in ["Abacus answered 400", "Abacus answered 400: invalid schema"] {
+        let error = error.to_owned();
+        let answer = collector.post(&usage(), NOW).await.answer;
+        assert_eq!(answer, Answer::Refused { error });
     }
 }
 
