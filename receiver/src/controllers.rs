@@ -32,19 +32,19 @@ const RETRY_AFTER_OVERLOAD: u64 = 1;
 /// Seconds after which it makes sense to come again when provisioning does not say.
 const RETRY_AFTER_BUSY: u64 = 5;
 
-/// How an event was kept.
-enum Kept {
+/// How an event was accepted.
+enum Accepted {
     /// Just now.
-    Now,
+    New,
     /// Before.
-    Before,
+    Replayed,
 }
 
-impl IntoResponse for Kept {
+impl IntoResponse for Accepted {
     fn into_response(self) -> Response {
         match self {
-            Self::Now => StatusCode::CREATED.into_response(),
-            Self::Before => {
+            Self::New => StatusCode::CREATED.into_response(),
+            Self::Replayed => {
                 let replayed = [(REPLAYED, HeaderValue::from_static("true"))];
                 (StatusCode::CREATED, replayed).into_response()
             }
@@ -113,7 +113,7 @@ impl Receiver {
         read(json)
     }
 
-    async fn start(&self, grant: &Grant, request: Request<Body>) -> Result<Kept, Problem> {
+    async fn start(&self, grant: &Grant, request: Request<Body>) -> Result<Accepted, Problem> {
         let _place = self.admission.other()?;
         let event = self.read(grant, request, event::start).await?;
         self.require_prepared()?;
@@ -135,8 +135,8 @@ impl Receiver {
             .await
             .map_err(|failure| self.no_answer(&failure))?
         {
-            Started::Opened => Ok(Kept::Now),
-            Started::Repeated => Ok(Kept::Before),
+            Started::Opened => Ok(Accepted::New),
+            Started::Repeated => Ok(Accepted::Replayed),
             Started::IdTaken(fields) => self.id_taken(&fields),
             Started::AlreadyOpen => Err(already_open()),
             Started::Overlaps { until } => Err(overlaps(until)),
@@ -144,7 +144,7 @@ impl Receiver {
     }
 
     /// A start outside the slack is taken only where it is the repeat of one that was kept.
-    async fn old_start(&self, event: &StartEvent, now: Timestamp) -> Result<Kept, Problem> {
+    async fn old_start(&self, event: &StartEvent, now: Timestamp) -> Result<Accepted, Problem> {
         let earlier = match &event.id {
             Some(id) => self
                 .store
@@ -155,12 +155,12 @@ impl Receiver {
         };
         match earlier.map(|span| event.differences(&span)) {
             None => Err(self.outside_slack(now)),
-            Some(fields) if fields.is_empty() => Ok(Kept::Before),
+            Some(fields) if fields.is_empty() => Ok(Accepted::Replayed),
             Some(fields) => self.id_taken(&fields),
         }
     }
 
-    async fn stop(&self, grant: &Grant, request: Request<Body>) -> Result<Kept, Problem> {
+    async fn stop(&self, grant: &Grant, request: Request<Body>) -> Result<Accepted, Problem> {
         let _place = self.admission.stop()?;
         let event = self.read(grant, request, event::stop).await?;
         self.require_prepared()?;
@@ -178,8 +178,8 @@ impl Receiver {
             .await
             .map_err(|failure| self.no_answer(&failure))?
         {
-            Stopped::Ended => Ok(Kept::Now),
-            Stopped::Repeated => Ok(Kept::Before),
+            Stopped::Ended => Ok(Accepted::New),
+            Stopped::Repeated => Ok(Accepted::Replayed),
             Stopped::IdTaken(fields) => self.id_taken(&fields),
             Stopped::NotOpen => Err(not_open()),
             Stopped::BeforeStart { start } => Err(before_start(start)),
@@ -187,7 +187,7 @@ impl Receiver {
     }
 
     /// A stop outside the slack is taken only where it is the repeat of one that was kept.
-    async fn old_stop(&self, event: &StopEvent, now: Timestamp) -> Result<Kept, Problem> {
+    async fn old_stop(&self, event: &StopEvent, now: Timestamp) -> Result<Accepted, Problem> {
         let earlier = match &event.id {
             Some(id) => self
                 .store
@@ -198,7 +198,7 @@ impl Receiver {
         };
         match earlier.map(|span| event.differences(&span)) {
             None => Err(self.outside_slack(now)),
-            Some(fields) if fields.is_empty() => Ok(Kept::Before),
+            Some(fields) if fields.is_empty() => Ok(Accepted::Replayed),
             Some(fields) => self.id_taken(&fields),
         }
     }
@@ -223,7 +223,7 @@ impl Receiver {
                 Err(Problem::new(&problems::PROVISIONING_BUSY, detail).retry_after(seconds))
             }
             Mapped::Failed { error } => {
-                warn!(error, "a mapping failed");
+                warn!(code = "mapping.failed", error, "a mapping failed");
                 let detail = "The provisioning service failed. Repeating the request is safe.";
                 Err(Problem::new(&problems::PROVISIONING_FAILED, detail))
             }
@@ -235,26 +235,42 @@ impl Receiver {
         let causes = chain(failure);
         match failure {
             StoreError::Unavailable(_) => {
-                warn!(error = causes, "the database is away");
+                warn!(
+                    code = "database.unavailable",
+                    error = causes,
+                    "the database is away"
+                );
                 let detail = "The database cannot be reached. Nothing was kept.";
                 Problem::new(&problems::DATABASE_UNAVAILABLE, detail)
                     .retry_after(RETRY_AFTER_OUTAGE)
             }
             StoreError::Overloaded => {
-                warn!(error = causes, "more events came than the database takes");
+                warn!(
+                    code = "database.overloaded",
+                    error = causes,
+                    "more events came than the database takes"
+                );
                 let detail = "As many events as this instance takes wait for the database. \
                               Nothing was kept.";
                 Problem::new(&problems::OVERLOADED, detail).retry_after(RETRY_AFTER_OVERLOAD)
             }
             StoreError::Unknown(_) => {
-                warn!(error = causes, "the database gave no final answer");
+                warn!(
+                    code = "database.no_answer",
+                    error = causes,
+                    "the database gave no final answer"
+                );
                 let detail = "The database gave no final answer. The event may or may not have \
                               been kept: repeat it with the same id.";
                 let seconds = whole_seconds(self.options.unknown_for).max(RETRY_AFTER_OUTAGE);
                 Problem::new(&problems::DATABASE_UNAVAILABLE, detail).retry_after(seconds)
             }
             StoreError::Refused(_) => {
-                error!(error = causes, "the database refused");
+                error!(
+                    code = "database.refused",
+                    error = causes,
+                    "the database refused"
+                );
                 Problem::internal()
             }
         }
@@ -271,12 +287,12 @@ impl Receiver {
 
     /// An id was seen before in an event that is not the same. An original answers 201 where only
     /// timestamp or measures differ, and keeps the first; a setting does the same here.
-    fn id_taken(&self, fields: &[Field]) -> Result<Kept, Problem> {
+    fn id_taken(&self, fields: &[Field]) -> Result<Accepted, Problem> {
         let same_target = fields
             .iter()
             .all(|field| !matches!(field, Field::Target(_)));
         if self.options.events.lenient_repeats && same_target {
-            return Ok(Kept::Before);
+            return Ok(Accepted::Replayed);
         }
         let detail = "An event with this id was kept before, and differs in the fields named. \
                       This one was not kept.";

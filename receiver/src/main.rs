@@ -116,7 +116,11 @@ async fn watch(store: &MongoStore, reachable: &Progress, threshold: Duration, sh
             }
             Err(error) => {
                 let error = anyhow::Error::from(error);
-                tracing::warn!(error = format!("{error:#}"), "the database is away");
+                tracing::warn!(
+                    code = "database.unavailable",
+                    error = format!("{error:#}"),
+                    "the database is away"
+                );
             }
         }
         let pause = tokio::time::sleep((threshold / 10).min(Duration::from_secs(5)));
@@ -129,6 +133,7 @@ async fn look_for_uuids(store: &MongoStore) {
     if let Err(error) = store.look_for_uuids().await {
         let error = anyhow::Error::from(error);
         tracing::warn!(
+            code = "database.uuid_scan",
             error = format!("{error:#}"),
             "looking for ids that are UUIDs failed"
         );

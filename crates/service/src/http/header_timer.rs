@@ -146,7 +146,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
             let now = self.timer.now();
             let mut state = self.timer.state();
             state.first_byte.get_or_insert(now);
-            state.head.look(&buffer.filled()[before..]);
+            state.head.scan(&buffer.filled()[before..]);
         }
         polled
     }

@@ -11,13 +11,13 @@
 const LENGTH: &[u8] = b"content-length";
 const CODING: &[u8] = b"transfer-encoding";
 
-/// Looks at one head, byte by byte.
+/// Scans one head, byte by byte.
 #[derive(Debug, Default)]
 pub(super) struct Head {
-    place: Place,
+    position: Position,
     previous: u8,
     /// What stands before the colon, in lower case, as far as it could be a name that counts, and
-    /// how long it is: longer than there is room for, and it is none.
+    /// how long it is: a name that is longer than the array does not count.
     name: [u8; CODING.len()],
     name_length: usize,
     has_length: bool,
@@ -27,7 +27,7 @@ pub(super) struct Head {
 
 /// Where in the head the next byte stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
+enum Position {
     /// Before the first line. Empty lines are passed over, as the library does.
     #[default]
     Before,
@@ -47,30 +47,32 @@ impl Head {
         self.has_bare_line_feed || (self.has_length && self.has_coding)
     }
 
-    /// Looks at what has come.
-    pub(super) fn look(&mut self, bytes: &[u8]) {
+    /// Scans the bytes that have arrived.
+    pub(super) fn scan(&mut self, bytes: &[u8]) {
         for byte in bytes {
-            match (self.place, byte) {
-                (Place::Behind, _) => return,
+            match (self.position, byte) {
+                (Position::Behind, _) => return,
                 (_, b'\n') => self.end_line(),
-                (_, b'\r') | (Place::Value, _) => {}
-                (Place::Name, b':') => self.end_name(),
-                (Place::Before | Place::LineStart | Place::Name, byte) => self.name_goes_on(*byte),
+                (_, b'\r') | (Position::Value, _) => {}
+                (Position::Name, b':') => self.end_name(),
+                (Position::Before | Position::LineStart | Position::Name, byte) => {
+                    self.name_goes_on(*byte)
+                }
             }
             self.previous = *byte;
         }
     }
 
     fn name_goes_on(&mut self, byte: u8) {
-        self.place = Place::Name;
-        if let Some(place) = self.name.get_mut(self.name_length) {
-            *place = byte.to_ascii_lowercase();
+        self.position = Position::Name;
+        if let Some(slot) = self.name.get_mut(self.name_length) {
+            *slot = byte.to_ascii_lowercase();
         }
         self.name_length += 1;
     }
 
     fn end_name(&mut self) {
-        self.place = Place::Value;
+        self.position = Position::Value;
         let name = self.name.get(..self.name_length);
         self.has_length |= name == Some(LENGTH);
         self.has_coding |= name == Some(CODING);
@@ -79,10 +81,10 @@ impl Head {
     fn end_line(&mut self) {
         self.has_bare_line_feed |= self.previous != b'\r';
         self.name_length = 0;
-        self.place = match self.place {
-            Place::Before => Place::Before,
-            Place::LineStart | Place::Behind => Place::Behind,
-            Place::Name | Place::Value => Place::LineStart,
+        self.position = match self.position {
+            Position::Before => Position::Before,
+            Position::LineStart | Position::Behind => Position::Behind,
+            Position::Name | Position::Value => Position::LineStart,
         };
     }
 }
@@ -94,8 +96,8 @@ mod tests {
     /// The same whether it comes at once or byte by byte.
     fn is_ambiguous(text: &str) -> bool {
         let (mut whole, mut pieces) = (Head::default(), Head::default());
-        whole.look(text.as_bytes());
-        text.as_bytes().chunks(1).for_each(|byte| pieces.look(byte));
+        whole.scan(text.as_bytes());
+        text.as_bytes().chunks(1).for_each(|byte| pieces.scan(byte));
         assert_eq!(whole.is_ambiguous(), pieces.is_ambiguous(), "{text:?}");
         whole.is_ambiguous()
     }

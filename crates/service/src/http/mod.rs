@@ -129,7 +129,7 @@ pub async fn serve_with(
         router: with_fallbacks(router),
         shutdown: shutdown.clone(),
         limits,
-        room: Arc::new(Semaphore::new(limits.connections)),
+        connection_permits: Arc::new(Semaphore::new(limits.connections)),
         tls,
     };
     let refreshing = server.tls.as_ref().map(Tls::keep_fresh);
@@ -147,7 +147,7 @@ struct Server {
     router: Router,
     shutdown: Shutdown,
     limits: Limits,
-    room: Arc<Semaphore>,
+    connection_permits: Arc<Semaphore>,
     tls: Option<Tls>,
 }
 
@@ -156,7 +156,7 @@ impl Server {
     async fn accept(&self, listener: &TcpListener) {
         loop {
             let permit = self
-                .room
+                .connection_permits
                 .clone()
                 .acquire_owned()
                 .await
@@ -165,7 +165,7 @@ impl Server {
                 Ok((stream, _)) => self.start(stream, permit),
                 Err(error) if is_of_the_client(&error) => {}
                 Err(error) => {
-                    tracing::warn!(error = %error, "could not take a connection");
+                    tracing::warn!(code = "http.accept", error = %error, "could not take a connection");
                     sleep(NO_ROOM_PAUSE).await;
                 }
             }
@@ -175,7 +175,7 @@ impl Server {
     /// Takes the connections that the system has made already: closing the listener would break
     /// them, and their clients may have sent their requests.
     fn accept_waiting(&self, listener: &TcpListener) {
-        while let Ok(permit) = self.room.clone().try_acquire_owned() {
+        while let Ok(permit) = self.connection_permits.clone().try_acquire_owned() {
             match listener.accept().now_or_never() {
                 Some(Ok((stream, _))) => self.start(stream, permit),
                 Some(Err(error)) if is_of_the_client(&error) => {}
