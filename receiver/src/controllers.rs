@@ -15,6 +15,7 @@ use sampler_service::security::Grant;
 use sampler_store::{NewSpan, NewStop, Started, Stopped, StoreError};
 use tracing::{error, info, warn};
 
+use crate::admission::{self, InFlightPermit, Kind, Lane, ServingPermit, TurnedAway};
 use crate::json::{self, Json};
 use crate::problems;
 use crate::{Receiver, body, event};
@@ -26,11 +27,17 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// some ten of them.
 const RETRY_AFTER_OUTAGE: u64 = 5;
 
-/// Seconds after which it makes sense to come again when too many events wait for the database.
+/// Seconds after which it makes sense to come again when the receiver is overloaded.
 const RETRY_AFTER_OVERLOAD: u64 = 1;
 
 /// Seconds after which it makes sense to come again when provisioning does not say.
 const RETRY_AFTER_BUSY: u64 = 5;
+
+/// The range of the collection that all events are in, as long as there is one.
+const THE_LANE: Lane = Lane(0);
+
+/// Seconds over which clients that were turned away at one moment come back, at the least.
+const SPREAD_MIN: u64 = 4;
 
 /// How an event was accepted.
 enum Accepted {
@@ -97,25 +104,65 @@ fn answer(request: &'static str, outcome: Result<impl IntoResponse, Problem>) ->
     }
 }
 
+/// An event that was read, and the permission to go on with it.
+struct Admitted<T> {
+    event: T,
+    _permit: ServingPermit,
+}
+
 impl Receiver {
-    /// Reads the body as what `read` makes of it, and turns it away where the token is not for its
-    /// resource. That is the first thing to be looked at in it, so that nothing else is told to whom
-    /// it is none of.
-    async fn read<T>(
+    /// Reads the body as what `read` makes of it, and waits for the client's turn.
+    ///
+    /// Whether the token is for the body's resource is checked before all else in it: a client that
+    /// may not write to the resource is told nothing more. A body that takes much memory once it is
+    /// parsed waits before that; any other is parsed and checked first, so that a permit is held by
+    /// valid events alone.
+    async fn admit<T>(
         &self,
+        kind: Kind,
         grant: &Grant,
         request: Request<Body>,
         read: impl FnOnce(Json<'_>) -> Result<T, Problem>,
-    ) -> Result<T, Problem> {
-        let body = body::read(request, &self.options).await?;
-        let json = json::parse(&body)?;
-        grant.require(json.get("resource_id").and_then(Json::as_str))?;
-        read(json)
+    ) -> Result<Admitted<T>, Problem> {
+        let with_token = client_of(grant).map(|id| self.admission.client(id));
+        let unknown = self.admission.client_of_resource("");
+        let sender = with_token.unwrap_or(unknown);
+        let body = body::read(request, self, sender).await?;
+        let weight = admission::weight(&body.bytes);
+        let large = self.admission.large(sender, weight).await;
+        let large = large.map_err(|reason| self.turned_away(reason))?;
+        let json = json::parse(&body.bytes)?;
+        let resource = json.get("resource_id").and_then(Json::as_str);
+        grant.require(resource)?;
+        let of_resource = resource.map(|id| self.admission.client_of_resource(id));
+        let client = with_token.or(of_resource).unwrap_or(unknown);
+        let event = read(json)?;
+        drop(body);
+        let permit = match large {
+            Some(permit) => permit,
+            None => {
+                let serving = self.admission.serve(kind, THE_LANE, client, weight).await;
+                serving.map_err(|reason| self.turned_away(reason))?
+            }
+        };
+        Ok(Admitted {
+            event,
+            _permit: permit,
+        })
+    }
+
+    /// Counts the request against `MAX_INFLIGHT`, where that is set.
+    fn count(&self, kind: Kind) -> Result<Option<InFlightPermit>, Problem> {
+        let counted = self.admission.count(kind);
+        counted.map_err(|reason| self.turned_away(reason))
     }
 
     async fn start(&self, grant: &Grant, request: Request<Body>) -> Result<Accepted, Problem> {
-        let _place = self.admission.other()?;
-        let event = self.read(grant, request, event::start).await?;
+        let _counted = self.count(Kind::Start)?;
+        let admitted = self
+            .admit(Kind::Start, grant, request, event::start)
+            .await?;
+        let Admitted { event, _permit } = admitted;
         self.require_prepared()?;
         let now = self.clock.now();
         if !self.options.slack.admits(event.timestamp, now) {
@@ -161,8 +208,9 @@ impl Receiver {
     }
 
     async fn stop(&self, grant: &Grant, request: Request<Body>) -> Result<Accepted, Problem> {
-        let _place = self.admission.stop()?;
-        let event = self.read(grant, request, event::stop).await?;
+        let _counted = self.count(Kind::Stop)?;
+        let admitted = self.admit(Kind::Stop, grant, request, event::stop).await?;
+        let Admitted { event, _permit } = admitted;
         self.require_prepared()?;
         let now = self.clock.now();
         if !self.options.slack.admits(event.timestamp, now) {
@@ -204,13 +252,16 @@ impl Receiver {
     }
 
     async fn map(&self, grant: &Grant, request: Request<Body>) -> Result<StatusCode, Problem> {
-        let _place = self.admission.other()?;
-        let mapping = self.read(grant, request, event::mapping).await?;
+        let _counted = self.count(Kind::Mapping)?;
+        let admitted = self
+            .admit(Kind::Mapping, grant, request, event::mapping)
+            .await?;
+        let Admitted { event, _permit } = admitted;
         let Some(provisioning) = &self.provisioning else {
             let detail = "This receiver was not told where the provisioning service is.";
             return Err(Problem::new(&problems::PROVISIONING_FAILED, detail));
         };
-        match provisioning.map(&mapping, self.clock.now()).await {
+        match provisioning.map(&event, self.clock.now()).await {
             Mapped::Made => Ok(StatusCode::CREATED),
             Mapped::Existed => {
                 let detail = "Metering, rating and pricing of this plan are mapped already. \
@@ -242,7 +293,7 @@ impl Receiver {
                 );
                 let detail = "The database cannot be reached. Nothing was kept.";
                 Problem::new(&problems::DATABASE_UNAVAILABLE, detail)
-                    .retry_after(RETRY_AFTER_OUTAGE)
+                    .retry_after(self.spread(RETRY_AFTER_OUTAGE))
             }
             StoreError::Overloaded => {
                 warn!(
@@ -252,7 +303,8 @@ impl Receiver {
                 );
                 let detail = "As many events as this instance takes wait for the database. \
                               Nothing was kept.";
-                Problem::new(&problems::OVERLOADED, detail).retry_after(RETRY_AFTER_OVERLOAD)
+                Problem::new(&problems::OVERLOADED, detail)
+                    .retry_after(self.spread(RETRY_AFTER_OVERLOAD))
             }
             StoreError::Unknown(_) => {
                 warn!(
@@ -263,7 +315,8 @@ impl Receiver {
                 let detail = "The database gave no final answer. The event may or may not have \
                               been kept: repeat it with the same id.";
                 let seconds = whole_seconds(self.options.unknown_for).max(RETRY_AFTER_OUTAGE);
-                Problem::new(&problems::DATABASE_UNAVAILABLE, detail).retry_after(seconds)
+                Problem::new(&problems::DATABASE_UNAVAILABLE, detail)
+                    .retry_after(self.spread(seconds))
             }
             StoreError::Refused(_) => {
                 error!(
@@ -276,13 +329,31 @@ impl Receiver {
         }
     }
 
+    /// Why a request was not served: there are too many.
+    pub(crate) fn turned_away(&self, reason: TurnedAway) -> Problem {
+        let detail = match reason {
+            TurnedAway::Limit => "As many requests as MAX_INFLIGHT allows are in flight.",
+            TurnedAway::Queue => "Too many requests of this client wait for their turn.",
+            TurnedAway::Memory => "Bodies of this client take all the memory that it may have.",
+        };
+        let detail = format!("{detail} Nothing was kept.");
+        Problem::new(&problems::OVERLOADED, detail).retry_after(self.spread(RETRY_AFTER_OVERLOAD))
+    }
+
+    /// At least so many seconds, and up to as many more: clients that were turned away together must
+    /// not come back together.
+    fn spread(&self, seconds: u64) -> u64 {
+        seconds + self.random.u64() % seconds.max(SPREAD_MIN)
+    }
+
     /// What is answered rests on the unique indexes; without them nothing may be kept.
     fn require_prepared(&self) -> Result<(), Problem> {
         if self.is_prepared() {
             return Ok(());
         }
         let detail = "The database is being prepared. Nothing was kept.";
-        Err(Problem::new(&problems::DATABASE_UNAVAILABLE, detail).retry_after(RETRY_AFTER_OUTAGE))
+        Err(Problem::new(&problems::DATABASE_UNAVAILABLE, detail)
+            .retry_after(self.spread(RETRY_AFTER_OUTAGE)))
     }
 
     /// An id was seen before in an event that is not the same. An original answers 201 where only
@@ -311,6 +382,11 @@ impl Receiver {
         Problem::new(&problems::OUTSIDE_SLACK, detail)
             .errors([FieldError::new(Pointer::root().field("timestamp"), error)])
     }
+}
+
+/// The client that the token names.
+fn client_of(_grant: &Grant) -> Option<&str> {
+    None
 }
 
 /// Rounded up, so that nobody is sent back too early, and at least one.

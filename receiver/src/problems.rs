@@ -121,16 +121,17 @@ sampler_service::problem_types! {
     OVERLOADED {
         slug: "overloaded",
         status: SERVICE_UNAVAILABLE,
-        title: "There is more to do than can be done",
-        when: "As many requests as are let in are being served, or as many events as one instance \
-            takes wait for the database. Nothing was kept.",
+        title: "Server overloaded",
+        when: "More events of the client wait than the server takes, or they have waited for too \
+            long; its bodies take all the memory that it may have; or the limit `MAX_INFLIGHT` is \
+            set and reached. Other clients are not affected, but by that limit. Nothing was kept.",
         provider: RETRY,
-        operator: "Adds an instance, or raises `MAX_INFLIGHT` where the database has room.",
+        operator: "Looks at the rate of that client and at the database. Adds an instance.",
     }
     DATABASE_UNAVAILABLE {
         slug: "database-unavailable",
         status: SERVICE_UNAVAILABLE,
-        title: "The database is away",
+        title: "The database is unavailable",
         when: "The database cannot be reached, or gave no final answer. `detail` says whether the \
             event may have been kept. Where it may, `Retry-After` is as long as the database may \
             still work on it: until then the same event could be refused, and be kept after that.",

@@ -13,8 +13,9 @@ use crate::{BRIEF, DatabaseSettings, MINUTES, SamplingSettings, SlackSettings};
 sampler_service::settings! {
     /// How much a receiver takes in.
     pub struct LimitsSettings("limits") {
-        /// The most requests in flight at once; a quarter of the room is for stops alone.
-        inflight: usize = "MAX_INFLIGHT", Kind::integer(1, 100_000), or("200");
+        /// The most requests in flight at once, a quarter of them for stops alone. Without it there
+        /// is no such limit: the receiver takes what it can, and shares it out fairly.
+        inflight: Option<usize> = "MAX_INFLIGHT", Kind::integer(1, 100_000);
         /// The largest body, packed and unpacked.
         payload: usize = "MAX_PAYLOAD", Kind::size(1 << 10, 8 << 20), or("500kb");
         /// How long a client may take to send a body.

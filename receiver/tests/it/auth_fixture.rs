@@ -38,7 +38,7 @@ pub(crate) fn router(authenticator: Authenticator) -> Router {
         limits: LimitsSettings {
             payload: 100_000,
             body_timeout: Duration::from_secs(5),
-            inflight: 50,
+            inflight: Some(50),
         },
         events: EventsSettings::default(),
         slack: Slack {

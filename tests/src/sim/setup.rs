@@ -160,7 +160,7 @@ pub(crate) struct Setup {
     /// The slack is so narrow that events fall out of it, and complete spans are removed.
     pub(crate) tight: bool,
     pub(crate) allow_overlap: bool,
-    pub(crate) max_inflight: usize,
+    pub(crate) max_inflight: Option<usize>,
     /// Abacus puts aside what lies after today. The workers' clocks are never ahead then, unless it
     /// dates its answers.
     pub(crate) strict: bool,
@@ -233,7 +233,7 @@ impl Setup {
             },
             tight,
             allow_overlap: dice.percent(15),
-            max_inflight: if dice.percent(15) { 2 } else { 200 },
+            max_inflight: dice.percent(15).then_some(2),
             strict: dice.percent(40),
             dated: dice.percent(75),
             time_limit: scale.slow / 2,
