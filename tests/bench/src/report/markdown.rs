@@ -84,12 +84,10 @@ fn sampled<'a>(runs: impl IntoIterator<Item = &'a Sampled>) -> String {
         "Workers",
         "Abacus answers after",
         "Intervals",
-        "Seconds",
         "Intervals /s",
         "Commands each",
         "MongoDB µs",
         "Workers µs",
-        "Others",
         "Peak MB of a worker",
     ];
     let row = |run: &Sampled| {
@@ -97,12 +95,10 @@ fn sampled<'a>(runs: impl IntoIterator<Item = &'a Sampled>) -> String {
             run.workers.to_string(),
             format!("{} ms", run.answer_ms),
             grouped(run.intervals as f64),
-            rounded(run.seconds),
             grouped(run.per_second),
             format!("{:.3}", run.commands_each),
             rounded(run.server_us),
             rounded(run.worker_us),
-            format!("{} %", rounded(run.others_share)),
             rounded(run.memory_mb),
         ]
     };
@@ -158,8 +154,8 @@ fn of_growth(rows: &[Growth]) -> String {
         "p99 ms",
         "Stops /s",
         "p99 ms",
-        "Look for work, none there, p50 / p99 ms",
-        "100 found, p50 / p99 ms",
+        "Poll for work, none due, p50 / p99 ms",
+        "100 due, p50 / p99 ms",
         "Intervals /s, 1 worker",
         "Bytes of a document",
         "on the disk",
