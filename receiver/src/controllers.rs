@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use sampler_abacus::Mapped;
-use sampler_domain::{Field, Span, SpanId, StartEvent, StopEvent, Timestamp};
+use sampler_domain::{ClientId, Field, Span, SpanId, StartEvent, StopEvent, Timestamp};
 use sampler_service::problem::{FieldError, Pointer, Problem};
 use sampler_service::security::Grant;
 use sampler_store::{NewSpan, NewStop, Started, Stopped, StoreError};
@@ -65,7 +65,7 @@ pub async fn start(
     grant: Grant,
     request: Request<Body>,
 ) -> Response {
-    answer("start", receiver.start(&grant, request).await)
+    answer("start", &grant, receiver.start(&grant, request).await)
 }
 
 /// `POST /v1/events/stop`.
@@ -74,7 +74,7 @@ pub async fn stop(
     grant: Grant,
     request: Request<Body>,
 ) -> Response {
-    answer("stop", receiver.stop(&grant, request).await)
+    answer("stop", &grant, receiver.stop(&grant, request).await)
 }
 
 /// `POST /v1/mappings`.
@@ -83,17 +83,22 @@ pub async fn map(
     grant: Grant,
     request: Request<Body>,
 ) -> Response {
-    answer("mapping", receiver.map(&grant, request).await)
+    answer("mapping", &grant, receiver.map(&grant, request).await)
 }
 
 /// Answers, with one line in the log for what was refused.
-fn answer(request: &'static str, outcome: Result<impl IntoResponse, Problem>) -> Response {
+fn answer(
+    request: &'static str,
+    grant: &Grant,
+    outcome: Result<impl IntoResponse, Problem>,
+) -> Response {
     match outcome {
         Ok(kept) => kept.into_response(),
         Err(problem) => {
             let (kind, status) = (problem.kind().slug, problem.status().as_u16());
             info!(
                 request,
+                client = grant.client().map(ClientId::as_str),
                 problem = kind,
                 status,
                 detail = problem.detail(),
@@ -168,7 +173,8 @@ impl Receiver {
         if !self.options.slack.admits(event.timestamp, now) {
             return self.old_start(&event, now).await;
         }
-        let span = Span::started(SpanId::new(now, self.random.u64()), event);
+        let mut span = Span::started(SpanId::new(now, self.random.u64()), event);
+        span.start_client = grant.client().cloned();
         let due_at = self.options.policy.open_due_at(&span.target, span.start);
         let new = NewSpan {
             span,
@@ -218,6 +224,7 @@ impl Receiver {
         }
         let new = NewStop {
             event,
+            client: grant.client().cloned(),
             correlation_id: self.random.uuid_v4(),
         };
         match self

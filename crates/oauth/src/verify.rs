@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use sampler_domain::Timestamp;
+use sampler_domain::{ClientId, Timestamp};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -43,8 +43,8 @@ pub struct Policy {
 /// What a token that may be believed says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
-    /// Whose it is, for the log: the client, or else the subject.
-    pub client: Option<String>,
+    /// The client that it was given to, or else its subject.
+    pub client: Option<ClientId>,
     /// What it allows.
     pub scopes: BTreeSet<String>,
 }
@@ -148,9 +148,13 @@ pub fn verify(
     let body: Body = parse(body)?;
     check_time(&body, now, policy.leeway.min(LEEWAY_MAX))?;
     check_parties(&body, policy)?;
+    let named = [body.client_id, body.azp, body.sub];
     Ok(Claims {
         scopes: body.scope.map(scopes).unwrap_or_default(),
-        client: body.client_id.or(body.azp).or(body.sub),
+        client: named
+            .into_iter()
+            .flatten()
+            .find_map(|name| ClientId::new(&name)),
     })
 }
 

@@ -34,7 +34,7 @@ impl Ending {
     pub(crate) fn new(new: NewStop) -> Self {
         let correlation_id = new.correlation_id.to_string();
         Self {
-            statement: statement(&new.event, &correlation_id),
+            statement: statement(&new, &correlation_id),
             event: new.event,
             correlation_id,
         }
@@ -46,7 +46,8 @@ impl Ending {
 ///
 /// It leaves `processing.version` alone, and makes the span due by its end; `end_is_set` is what a
 /// worker of the original looks for.
-fn statement(event: &StopEvent, correlation_id: &str) -> RawDocumentBuf {
+fn statement(new: &NewStop, correlation_id: &str) -> RawDocumentBuf {
+    let event = &new.event;
     let target = &event.target;
     let end = event.timestamp.as_millis();
     let mut set = rawdoc! {
@@ -56,6 +57,9 @@ fn statement(event: &StopEvent, correlation_id: &str) -> RawDocumentBuf {
     };
     if let Some(id) = &event.id {
         set.append(cstr!("end_dedup_id"), id.as_str());
+    }
+    if let Some(client) = &new.client {
+        set.append(cstr!("stop_client"), client.as_str());
     }
     rawdoc! {
         // Field by field, not as a sub-document: that is what the index serves.

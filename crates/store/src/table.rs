@@ -134,6 +134,7 @@ impl Table {
     pub fn end(&mut self, new: &NewStop) -> bool {
         let NewStop {
             event,
+            client,
             correlation_id,
         } = new;
         let is_taken = |kept: &Kept| {
@@ -151,6 +152,7 @@ impl Table {
         };
         kept.span.end = Some(event.timestamp);
         kept.span.end_id.clone_from(&event.id);
+        kept.span.stop_client.clone_from(client);
         kept.correlation_id = *correlation_id;
         kept.due_at = Some(
             kept.due_at

@@ -1,17 +1,22 @@
 //! Who gets in, for what, and what becomes of that when the token server is away.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use sampler_domain::ClientId;
 use sampler_oauth::{Algorithm, Pace};
+use sampler_service::environment::{Clock, SystemClock};
 use sampler_service::security::Authenticator;
+use sampler_store::memory::MemoryStore;
 use sampler_testkit::build::{stop_event, with};
 use sampler_testkit::now_millis;
 use sampler_testkit::uaa::{Discovery, SigningKey, StandInUaa, Trouble};
 use serde_json::{Value, json};
 
 use crate::auth_fixture::{
-    WRITE, ask, ask_with, claims, configured, fetched, router, start, token,
+    WRITE, ask, ask_with, claims, configured, fetched, router, router_to, start, token,
 };
+use crate::log::Log;
 
 const QUICK: Pace = Pace {
     at_least: Duration::ZERO,
@@ -156,4 +161,42 @@ async fn an_open_door_is_open() {
     let router = router(Authenticator::none());
     let answer = ask(&router, "/v1/events/start", &[], &start()).await;
     assert_eq!(answer.status, 201);
+}
+
+#[tokio::test]
+async fn a_span_and_the_log_of_refusals_say_which_client_it_was() {
+    let key = SigningKey::rsa("key-1").unwrap();
+    let store = Arc::new(MemoryStore::new(|| SystemClock.now()));
+    let authenticator = configured(&key.public_pem(), Algorithm::Rs256);
+    let router = router_to(Arc::clone(&store), authenticator);
+    let of = |client: &str| {
+        let token = token(&key, &claims(|claims| claims["client_id"] = client.into()));
+        format!("Bearer {token}")
+    };
+    let (start, stop) = (start(), stop_event(1, now_millis() + 1));
+    let log = Log::default();
+    let logging = tracing::subscriber::set_default(log.subscriber());
+    for (path, client, body, status) in [
+        ("/v1/events/start", "broker", &start, 201),
+        ("/v1/events/start", "other-broker", &start, 409),
+        ("/v1/events/stop", "operator", &stop, 201),
+        ("/v1/events/stop", "late-operator", &stop, 422),
+    ] {
+        let answer = ask(&router, path, &[&of(client)], body).await;
+        assert_eq!(answer.status, status, "{client}: {answer:?}");
+    }
+    drop(logging);
+    let spans = store.all();
+    let [kept] = spans.as_slice() else {
+        panic!("{} spans", spans.len());
+    };
+    let span = &kept.span;
+    let clients = [&span.start_client, &span.stop_client].map(|client| client.clone().unwrap());
+    assert_eq!(
+        clients.each_ref().map(ClientId::as_str),
+        ["broker", "operator"]
+    );
+    let refused = log.lines("refused");
+    let clients: Vec<_> = refused.iter().map(|line| line["client"].as_str()).collect();
+    assert_eq!(clients, [Some("other-broker"), Some("late-operator")]);
 }

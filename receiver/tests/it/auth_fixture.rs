@@ -34,6 +34,11 @@ pub(crate) const WRITE: &str = "abacus.sampler.write";
 /// A router with all that the program puts around it.
 pub(crate) fn router(authenticator: Authenticator) -> Router {
     let store = Arc::new(MemoryStore::new(|| SystemClock.now()));
+    router_to(store, authenticator)
+}
+
+/// The same, which keeps its spans in this store.
+pub(crate) fn router_to(store: Arc<MemoryStore>, authenticator: Authenticator) -> Router {
     let options = Options {
         limits: LimitsSettings {
             payload: 100_000,

@@ -13,6 +13,7 @@ mod event;
 mod events;
 mod fairness;
 mod fuzz_schema;
+mod log;
 mod malformed;
 mod mappings;
 mod overload;

@@ -100,6 +100,7 @@ fn start(scenario: &Scenario, state: &mut State, event: &StartEvent) -> Answer {
 fn stop(state: &mut State, number: usize, event: &StopEvent) -> Answer {
     let new = NewStop {
         event: event.clone(),
+        client: None,
         // Each request draws its own. Only those that are kept differ here, so that states do not.
         correlation_id: Uuid::from_u64_pair(number as u64 + 1, state.history.kept[number].into()),
     };

@@ -396,6 +396,7 @@ pub(crate) async fn stop_in(store: &dyn Events, instance: &str, millis: i64) -> 
     store
         .stop(NewStop {
             event,
+            client: None,
             correlation_id,
         })
         .await
