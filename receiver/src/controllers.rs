@@ -129,7 +129,7 @@ impl Receiver {
         request: Request<Body>,
         read: impl FnOnce(Json<'_>) -> Result<T, Problem>,
     ) -> Result<Admitted<T>, Problem> {
-        let with_token = client_of(grant).map(|id| self.admission.client(id));
+        let with_token = grant.client().map(|id| self.admission.client(id.as_str()));
         let unknown = self.admission.client_of_resource("");
         let sender = with_token.unwrap_or(unknown);
         let body = body::read(request, self, sender).await?;
@@ -389,11 +389,6 @@ impl Receiver {
         Problem::new(&problems::OUTSIDE_SLACK, detail)
             .errors([FieldError::new(Pointer::root().field("timestamp"), error)])
     }
-}
-
-/// The client that the token names.
-fn client_of(_grant: &Grant) -> Option<&str> {
-    None
 }
 
 /// Rounded up, so that nobody is sent back too early, and at least one.

@@ -234,9 +234,16 @@ async fn acquire(
 
 /// What a request with this body weighs: about what it takes of memory until it is answered.
 pub(crate) fn weight(body: &[u8]) -> usize {
-    // Each value but the first stands behind one of these. Texts may hold them, too.
-    let is_separator = |byte: &&u8| matches!(byte, b',' | b':' | b'[' | b'{');
-    let values = body.iter().filter(is_separator).count();
+    // Each value but the first stands behind a comma, or is the first of a container that is not
+    // empty. Texts may hold these, too: the weight is no less than it should be.
+    let next = body.iter().skip(1).chain([&0]);
+    let is_value = |&(byte, next): &(&u8, &u8)| match byte {
+        b',' => true,
+        b'[' => *next != b']',
+        b'{' => *next != b'}',
+        _ => false,
+    };
+    let values = body.iter().zip(next).filter(is_value).count();
     REQUEST_WEIGHT + body.len() + VALUE_WEIGHT * values
 }
 

@@ -23,7 +23,7 @@ const CALLS_IN_STEP: usize = 50;
 const CALLS_PER_SECOND: f64 = 5_000.0;
 
 /// For how long the load lasts.
-const LOAD: Duration = Duration::from_secs(4);
+const LOAD: Duration = Duration::from_secs(1);
 
 /// Between two requests of the quiet client.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -154,7 +154,7 @@ async fn starts_of_a_flood_hold_up_no_stops() {
             .is_created();
     }
     let flooding = Arc::clone(&world);
-    let flooding = tokio::spawn(async move { flood(&flooding, 3_000).await });
+    let flooding = tokio::spawn(async move { flood(&flooding, 1_000).await });
     sleep_until(Instant::now() + LOAD / 4).await;
     for instance in 0..20 {
         let began = Instant::now();

@@ -56,7 +56,7 @@ impl Head {
                 (_, b'\r') | (Position::Value, _) => {}
                 (Position::Name, b':') => self.end_name(),
                 (Position::Before | Position::LineStart | Position::Name, byte) => {
-                    self.name_goes_on(*byte)
+                    self.name_goes_on(*byte);
                 }
             }
             self.previous = *byte;

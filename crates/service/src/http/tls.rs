@@ -136,7 +136,7 @@ impl Tls {
             }
             // The other file may be about to follow: it is tried again at the next look.
             Err(error) => {
-                tracing::warn!(code = "http.certificate", %error, "the new certificate cannot be used")
+                tracing::warn!(code = "http.certificate", %error, "the new certificate cannot be used");
             }
         }
     }
