@@ -3,6 +3,8 @@
 use sampler_service::problem::kinds::{NOTHING, RETRY};
 use sampler_service::problem::{self, ProblemType, kinds};
 
+pub use kinds::OVERLOADED;
+
 sampler_service::problem_types! {
     MALFORMED_JSON {
         slug: "malformed-json",
@@ -118,16 +120,6 @@ sampler_service::problem_types! {
             Some of the three mappings may have been made.",
         provider: "Sends the mapping again: what was made is recognised.",
         operator: "Checks the provisioning service, and whether the plans exist there.",
-    }
-    OVERLOADED {
-        slug: "overloaded",
-        status: SERVICE_UNAVAILABLE,
-        title: "The server is overloaded",
-        when: "Too many events of the client wait, or one has waited for too long; its bodies take \
-            all the memory that it may have; or `MAX_INFLIGHT` is set and reached. A client within \
-            its fair share meets the last alone. Nothing was kept.",
-        provider: RETRY,
-        operator: "Looks at the rate of that client and at the database. Adds an instance.",
     }
     DATABASE_UNAVAILABLE {
         slug: "database-unavailable",

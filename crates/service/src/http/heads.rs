@@ -3,9 +3,6 @@
 //! A router in front of us, and we, must see the same requests, or a client could hide one in
 //! another. The library settles two things quietly that another reader may settle otherwise: a
 //! line feed without a carriage return ends a line, and of a length beside chunks nothing is left.
-//! A router waits for an answer before it sends the next request on a connection. So a head begins
-//! with the first byte after one is waited for; what a client sends ahead on a connection of its
-//! own hides from nobody.
 
 /// The names that count, in lower case.
 const LENGTH: &[u8] = b"content-length";
@@ -47,11 +44,11 @@ impl Head {
         self.has_bare_line_feed || (self.has_length && self.has_coding)
     }
 
-    /// Scans the bytes that have arrived.
-    pub(super) fn scan(&mut self, bytes: &[u8]) {
-        for byte in bytes {
+    /// Scans the bytes that have arrived. Says how many of them belong to the head.
+    pub(super) fn scan(&mut self, bytes: &[u8]) -> usize {
+        for (index, byte) in bytes.iter().enumerate() {
             match (self.position, byte) {
-                (Position::Behind, _) => return,
+                (Position::Behind, _) => return index,
                 (_, b'\n') => self.end_line(),
                 (_, b'\r') | (Position::Value, _) => {}
                 (Position::Name, b':') => self.end_name(),
@@ -61,6 +58,12 @@ impl Head {
             }
             self.previous = *byte;
         }
+        bytes.len()
+    }
+
+    /// Whether the head is there to its end.
+    pub(super) fn is_complete(&self) -> bool {
+        self.position == Position::Behind
     }
 
     fn name_goes_on(&mut self, byte: u8) {
@@ -97,7 +100,9 @@ mod tests {
     fn is_ambiguous(text: &str) -> bool {
         let (mut whole, mut pieces) = (Head::default(), Head::default());
         whole.scan(text.as_bytes());
-        text.as_bytes().chunks(1).for_each(|byte| pieces.scan(byte));
+        for byte in text.as_bytes().chunks(1) {
+            pieces.scan(byte);
+        }
         assert_eq!(whole.is_ambiguous(), pieces.is_ambiguous(), "{text:?}");
         whole.is_ambiguous()
     }
@@ -113,6 +118,18 @@ mod tests {
         ] {
             assert!(!is_ambiguous(text), "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_head_ends_behind_its_empty_line() {
+        let (first, behind) = ("\r\nGET / HTTP/1.1\r\nhost: a\r\n\r\n", "GET /b HTTP/1.1\n");
+        let mut head = Head::default();
+        assert_eq!(head.scan(first[..10].as_bytes()), 10);
+        assert!(!head.is_complete());
+        let rest = format!("{}{behind}", &first[10..]);
+        assert_eq!(head.scan(rest.as_bytes()), first.len() - 10);
+        assert!(head.is_complete() && !head.is_ambiguous());
+        assert_eq!(head.scan(behind.as_bytes()), 0);
     }
 
     #[test]
