@@ -43,7 +43,7 @@ pub(crate) fn router_to(store: Arc<MemoryStore>, authenticator: Authenticator) -
         limits: LimitsSettings {
             payload: 100_000,
             body_timeout: Duration::from_secs(5),
-            inflight: 50,
+            inflight: Some(50),
         },
         events: EventsSettings::default(),
         slack: Slack {

@@ -162,7 +162,7 @@ pub(crate) struct Setup {
     /// The slack is so narrow that some events lie outside, and complete spans are removed.
     pub(crate) narrow_slack: bool,
     pub(crate) allow_overlap: bool,
-    pub(crate) max_inflight: usize,
+    pub(crate) max_inflight: Option<usize>,
     /// Abacus puts usages of the future aside. Then the workers' clocks are never ahead, unless it
     /// dates its answers.
     pub(crate) puts_future_aside: bool,
@@ -235,7 +235,7 @@ impl Setup {
             },
             narrow_slack,
             allow_overlap: rng.percent(15),
-            max_inflight: if rng.percent(15) { 2 } else { 200 },
+            max_inflight: rng.percent(15).then_some(2),
             puts_future_aside: rng.percent(40),
             dates_answers: rng.percent(75),
             time_limit: scale.slow / 2,
