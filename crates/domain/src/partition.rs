@@ -51,7 +51,6 @@ fn hash(bytes: &[u8]) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Id;
 
     fn workers(count: usize) -> Vec<String> {
         (0..count)
@@ -62,17 +61,7 @@ mod tests {
     /// Worked out with another program, `uuid5` of Python: what is stored must be found again.
     #[test]
     fn the_partition_of_a_target_never_changes() {
-        let partition = |fields: [&str; 6]| {
-            let [organization, space, consumer, resource, plan, instance] = fields;
-            partition_of(&Target {
-                organization_id: Id::from_store(organization),
-                space_id: Id::from_store(space),
-                consumer_id: Id::from_store(consumer),
-                resource_id: Id::from_store(resource),
-                plan_id: Id::from_store(plan),
-                resource_instance_id: Id::from_store(instance),
-            })
-        };
+        let partition = |fields: [&str; 6]| partition_of(&Target::from_store(fields));
         let of = |instance| partition(["org", "space", "consumer", "postgres", "small", instance]);
         let instances = ["instance-0", "instance-1", "instance-2", "instance-3"];
         assert_eq!(instances.map(of), [3, 49, 50, 15]);

@@ -184,12 +184,5 @@ fn event_id(text: &str) -> EventId {
 }
 
 fn target() -> Target {
-    Target {
-        organization_id: event_id("o"),
-        space_id: event_id("s"),
-        consumer_id: event_id("c"),
-        resource_id: event_id("r"),
-        plan_id: event_id("p"),
-        resource_instance_id: event_id("i"),
-    }
+    Target::from_store(["o", "s", "c", "r", "p", "i"])
 }

@@ -192,16 +192,8 @@ pub(crate) fn target_fields(number: usize) -> [(&'static str, String); 6] {
 }
 
 pub(crate) fn target(number: usize) -> Target {
-    let [organization, space, consumer, resource, plan, instance] =
-        target_fields(number).map(|(_, text)| Id::new(text).expect("a fit id"));
-    Target {
-        organization_id: organization,
-        space_id: space,
-        consumer_id: consumer,
-        resource_id: resource,
-        plan_id: plan,
-        resource_instance_id: instance,
-    }
+    let fields = target_fields(number);
+    Target::from_store(fields.each_ref().map(|(_, text)| text.as_str()))
 }
 
 /// A list of measures by its number, as JSON.

@@ -199,7 +199,7 @@ fn waits_for_a_whole_window(span: &Span, now: Timestamp, policy: &Policy) -> boo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sampler_domain::{Id, Measures, Planned, SpanId, StartEvent, Target};
+    use sampler_domain::{Measures, Planned, SpanId, StartEvent, Target};
 
     const MINUTE: i64 = 60_000;
     const HOUR: i64 = 60 * MINUTE;
@@ -225,15 +225,7 @@ mod tests {
 
     /// A span from `start` that an original has executed `last` and planned `planned` of.
     fn span(start: i64, last: Interval, planned: Option<Interval>) -> Span {
-        let id = |text: &str| Id::from_store(text);
-        let target = Target {
-            organization_id: id("o"),
-            space_id: id("s"),
-            consumer_id: id("c"),
-            resource_id: id("r"),
-            plan_id: id("p"),
-            resource_instance_id: id("i"),
-        };
+        let target = Target::from_store(["o", "s", "c", "r", "p", "i"]);
         let event = StartEvent {
             id: None,
             timestamp: at(start),

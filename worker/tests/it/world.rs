@@ -281,15 +281,14 @@ pub(crate) fn options(name: &str) -> Options {
 }
 
 pub(crate) fn target(instance: &str) -> Target {
-    let id = |text: &str| Id::new(text).unwrap();
-    Target {
-        organization_id: id("organization"),
-        space_id: id("space"),
-        consumer_id: id("consumer"),
-        resource_id: id("resource"),
-        plan_id: id("plan"),
-        resource_instance_id: id(instance),
-    }
+    Target::from_store([
+        "organization",
+        "space",
+        "consumer",
+        "resource",
+        "plan",
+        instance,
+    ])
 }
 
 impl World {

@@ -29,14 +29,7 @@ fn id(text: &str) -> Id {
 }
 
 fn usage() -> Usage {
-    let target = Target {
-        organization_id: id("o"),
-        space_id: id("s"),
-        consumer_id: id("c"),
-        resource_id: id("r"),
-        plan_id: id("p"),
-        resource_instance_id: id("i"),
-    };
+    let target = Target::from_store(["o", "s", "c", "r", "p", "i"]);
     let event = StartEvent {
         id: None,
         timestamp: NOW,
