@@ -29,10 +29,9 @@ impl Timer for HeaderTimer {
     }
 
     fn sleep_until(&self, _deadline: Instant) -> Pin<Box<dyn Sleep>> {
-        let since = self.now();
         self.0.begin_head();
         Box::pin(Wait {
-            since,
+            since: tokio::time::Instant::now(),
             wire: self.0.clone(),
         })
     }
@@ -44,7 +43,7 @@ impl Timer for HeaderTimer {
 
 /// The wait for the headers of one request.
 struct Wait {
-    since: Instant,
+    since: tokio::time::Instant,
     wire: Wire,
 }
 
@@ -54,6 +53,6 @@ impl Future for Wait {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        self.wire.poll_header_timeout(self.since, context)
+        self.wire.poll_waited(self.since, context)
     }
 }

@@ -32,13 +32,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::server::TlsStream;
+use tokio_util::sync::CancellationToken;
 
 use crate::lifecycle::Shutdown;
 use crate::problem::{Problem, kinds};
 use crate::settings::HttpSettings;
 use connections::{Connection, Connections, Phase};
 use header_timer::HeaderTimer;
-use wire::{Times, Wire};
+use wire::{Wire, WireLimits};
 
 pub use router::{answer, with_fallbacks};
 pub(crate) use router::{method_not_allowed, not_found};
@@ -259,65 +260,111 @@ async fn serve_connection<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let times = Times {
+    let closing = CancellationToken::new();
+    let serving = serve_requests(stream, router, shutdown, limits, connection, &closing);
+    let mut serving = pin!(serving);
+    tokio::select! {
+        () = &mut serving => return,
+        () = shutdown.soft().cancelled() => {}
+        () = connection.activity.ended() => {
+            // A request may have arrived in this moment: then it is the last one.
+            if !matches!(connection.activity.phase(), Phase::Idle | Phase::Served) {
+                return;
+            }
+            closing.cancel();
+            let _ = shutdown.hard().run_until_cancelled(serving).await;
+            return;
+        }
+    }
+    let last = timeout(LAST_REQUEST, &mut serving);
+    if let Some(Ok(())) = shutdown.hard().run_until_cancelled(last).await {
+        return;
+    }
+    closing.cancel();
+    let _ = shutdown.hard().run_until_cancelled(serving).await;
+}
+
+/// Serves requests as they come, until the client goes away or takes too long. Once `closing` is
+/// cancelled, the request that is being served is the last one. While it waits for a head, the
+/// connection is parked: it has none of the server library's buffers.
+async fn serve_requests<S>(
+    stream: S,
+    router: Router,
+    shutdown: &Shutdown,
+    limits: Limits,
+    connection: &Connection,
+    closing: &CancellationToken,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let of_wire = WireLimits {
         header_read: limits.header_read,
+        header_bytes: limits.header_bytes,
         idle: limits.idle,
         write: limits.write,
     };
-    let (activity, for_health) = (&connection.activity, connection.is_for_health);
-    let wire = Wire::new(times, Arc::clone(activity));
-    let stream = TokioIo::new(wire.over(stream));
-    let timer = HeaderTimer(wire.clone());
-    let service = service_fn(move |request: Request<Incoming>| {
-        wire.begin_body(request.body().size_hint().exact());
-        let is_clear = !wire.is_ambiguous() && is_clear(&request);
-        let is_served = !for_health || request.uri().path().starts_with(HEALTH);
-        let answering = (is_clear && is_served).then(|| answer(router.clone(), request));
-        async move {
-            let answer = match answering {
-                Some(answering) => answering.await,
-                None if is_clear => return Ok(last(no_connection().into_response())),
-                // What may be two requests for another reader is answered as the server library
-                // answers what it cannot understand. What comes behind is not read.
-                None => return Ok(last(StatusCode::BAD_REQUEST.into_response())),
-            };
-            Ok::<_, Infallible>(if shutdown.is_stopping() {
-                last(answer)
-            } else {
-                answer
-            })
-        }
-    });
-    let serving = http1::Builder::new()
-        .timer(timer)
+    let wire = Wire::new(of_wire, Arc::clone(&connection.activity));
+    let mut stream = wire.over(stream);
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(HeaderTimer(wire.clone()))
         .header_read_timeout(limits.header_read)
         .max_headers(limits.headers)
         .max_header_size(limits.header_bytes)
         .max_buf_size(limits.header_bytes)
         .keep_alive(true)
         // Answers are small: to copy one behind its head is cheaper than to send both as pieces.
-        .writev(false)
-        .serve_connection(stream, service);
-    let mut serving = pin!(serving);
-    tokio::select! {
-        _ = &mut serving => return,
-        () = shutdown.soft().cancelled() => {}
-        () = activity.ended() => {
-            // A request may have arrived in this moment: then it is the last one.
-            if !matches!(activity.phase(), Phase::Idle | Phase::Served) {
+        .writev(false);
+    let for_health = connection.is_for_health;
+    let serve = |request| serve_request(request, &router, shutdown, &wire, for_health);
+    loop {
+        let is_there = closing.run_until_cancelled(stream.head_is_there()).await;
+        if is_there != Some(true) {
+            return;
+        }
+        let serving = builder.serve_connection(TokioIo::new(&mut stream), service_fn(serve));
+        let mut serving = Box::pin(serving);
+        tokio::select! {
+            _ = &mut serving => {}
+            () = closing.cancelled() => {
+                serving.as_mut().graceful_shutdown();
+                let _ = serving.await;
                 return;
             }
-            serving.as_mut().graceful_shutdown();
-            let _ = shutdown.hard().run_until_cancelled(serving).await;
+        }
+        drop(serving);
+        if !wire.was_parked() {
             return;
         }
     }
-    let last = timeout(LAST_REQUEST, &mut serving);
-    if let Some(Ok(_)) = shutdown.hard().run_until_cancelled(last).await {
-        return;
+}
+
+/// Answers one request.
+fn serve_request(
+    request: Request<Incoming>,
+    router: &Router,
+    shutdown: &Shutdown,
+    wire: &Wire,
+    for_health: bool,
+) -> impl Future<Output = Result<Response, Infallible>> {
+    wire.begin_body(request.body().size_hint().exact());
+    let is_clear = !wire.is_ambiguous() && is_clear(&request);
+    let is_served = !for_health || request.uri().path().starts_with(HEALTH);
+    let answering = (is_clear && is_served).then(|| answer(router.clone(), request));
+    async move {
+        let answer = match answering {
+            Some(answering) => answering.await,
+            None if is_clear => return Ok(last(no_connection().into_response())),
+            // What may be two requests for another reader is answered as the server library
+            // answers what it cannot understand. What comes behind is not read.
+            None => return Ok(last(StatusCode::BAD_REQUEST.into_response())),
+        };
+        Ok(if shutdown.is_stopping() {
+            last(answer)
+        } else {
+            answer
+        })
     }
-    serving.as_mut().graceful_shutdown();
-    let _ = shutdown.hard().run_until_cancelled(serving).await;
 }
 
 /// Whether all readers understand the head alike, as far as it tells: for which host it is, and how
