@@ -21,18 +21,18 @@ sampler_service::settings! {
     /// The database that the programs share.
     pub struct DatabaseSettings("database", checked by check_options) {
         /// The address of the MongoDB, with the name of the database in its path. A MongoDB service
-        /// that the platform has bound (VCAP_SERVICES, SERVICE_BINDING_ROOT) counts before it.
-        /// Options that would weaken what is kept or read (readPreference, readConcernLevel, w,
-        /// journal, retryWrites, directConnection beside replicaSet) must not be set to that.
+        /// that the platform has bound (VCAP_SERVICES, SERVICE_BINDING_ROOT) overrides it. Options
+        /// that would weaken reads or writes (readPreference, readConcernLevel, w, journal,
+        /// retryWrites, directConnection beside replicaSet) are mistakes.
         uri: DatabaseUri = "DB_URI", Kind::Text, or("mongodb://localhost:27017/sampler"), secret()
             => DatabaseUri::parse;
-        /// The name of the bound MongoDB service to use. Needed only where several are bound.
+        /// The name of the bound MongoDB service to use. Needed only if several are bound.
         service: Option<String> = "SAMPLER_DB_SERVICE", Kind::Text;
         /// The collection that holds the spans.
         collection: String = "SPANS_COLLECTION_NAME", Kind::Text, or("spans") => collection_name;
-        /// The most connections that are open to one server of the database.
+        /// The maximum number of connections to each server of the database.
         pool_size: u32 = "SAMPLER_DB_POOL_SIZE", Kind::integer(1, 1000), or("64");
-        /// How long to look for a server of the database that can take an operation.
+        /// How long to wait for a suitable server of the database.
         server_selection_timeout: Duration = "SAMPLER_DB_SERVER_SELECTION_TIMEOUT",
             Kind::time(BRIEF, MINUTES), or("5s");
         /// How long one operation of the database may take.

@@ -36,28 +36,28 @@ crate::settings! {
     pub struct SecuritySettings("security", checked by SecuritySettings::check) {
         /// Whether requests need a token, and requests to Abacus carry one.
         secured: bool = "SECURED", Kind::Boolean, or("false");
-        /// Whether GET /healthcheck needs credentials. Without it they are needed where SECURED is
-        /// true.
+        /// Whether GET /healthcheck needs credentials. The default is the value of SECURED.
         healthcheck_secured: Option<bool> = "HEALTHCHECK_SECURED", Kind::Boolean;
-        /// Whether to trust any certificate of the systems that are called. Not for production.
+        /// Whether to trust any server certificate. Not for production.
         skip_ssl_validation: bool = "SKIP_SSL_VALIDATION", Kind::Boolean, or("false");
         /// The Cloud Foundry API that names the token server.
         auth_server: Option<Url> = "AUTH_SERVER", Kind::Url;
-        /// The Cloud Foundry API, where it is not the one that names the token server.
+        /// The Cloud Foundry API; used if AUTH_SERVER is not set.
         api: Option<Url> = "API", Kind::Url;
-        /// The client of the token server as which the program calls others.
+        /// The OAuth client of this program, for its own requests to Abacus.
         client_id: Option<String> = "CLIENT_ID", Kind::Text;
         /// The secret of that client.
         client_secret: Option<SecretString> = "CLIENT_SECRET", Kind::Text, secret();
-        /// The key that tokens are checked with: a shared one for HS256, HS384 and HS512, a public
-        /// one as PEM for the others. Without it the keys of the token server are fetched.
+        /// The key that checks tokens: a shared key for HS256, HS384 and HS512, a public key as PEM
+        /// for the others. Without it, the keys of the token server are fetched.
         jwt_key: Option<SecretString> = "JWTKEY", Kind::Text, secret();
-        /// The one algorithm that tokens may be signed with. Without it HS256 where JWTKEY is set,
-        /// and RS256 where keys are fetched, which are never shared ones.
+        /// The only algorithm that tokens may be signed with. The default is HS256 with JWTKEY, and
+        /// RS256 with fetched keys. Fetched keys are never shared keys.
         jwt_algorithm: Option<Algorithm> = "JWTALGO", Kind::Choice(&Algorithm::NAMES) => algorithm;
-        /// The token server, where it is not the UAA of a Cloud Foundry: an issuer that describes
-        /// itself at /.well-known/openid-configuration. Counts before AUTH_SERVER.
+        /// The token server, if it is not the UAA of a Cloud Foundry: an issuer that serves
+        /// /.well-known/openid-configuration. It overrides AUTH_SERVER.
         oidc_issuer: Option<Url> = "SAMPLER_OIDC_ISSUER", Kind::Url;
+<<<<<<< HEAD
         /// The issuer (iss) that tokens must name. Without it SAMPLER_OIDC_ISSUER, if that is set; or
         /// where keys are fetched from a UAA, the issuer that it says it is.
         token_issuer: Option<String> = "SAMPLER_TOKEN_ISSUER", Kind::Text;
@@ -79,10 +79,17 @@ crate::settings! {
         allow_http_token_server: bool = "SAMPLER_ALLOW_HTTP_TOKEN_SERVER", Kind::Boolean,
             or("false");
         /// By how much the clock of the token server may differ.
+=======
+        /// The issuer (iss) that tokens must name. The default is SAMPLER_OIDC_ISSUER, if it is set.
+        token_issuer: Option<String> = "SAMPLER_TOKEN_ISSUER", Kind::Text;
+        /// The audience (aud) that tokens must be meant for.
+        token_audience: Option<String> = "SAMPLER_TOKEN_AUDIENCE", Kind::Text;
+        /// The tolerated difference between the clocks of this program and the token server.
+>>>>>>> main
         token_leeway: Duration = "SAMPLER_TOKEN_LEEWAY", Kind::time(Duration::ZERO, LEEWAY_MAX),
             or("10s");
-        /// A file of certificates (PEM) of authorities to trust besides those of the system, for all
-        /// that is called over HTTPS. For the database, tlsCAFile in DB_URI does the same.
+        /// A PEM file with certificate authorities to trust for HTTPS, in addition to those of the
+        /// system. For the database, use tlsCAFile in DB_URI.
         ca_file: Option<CaBundle> = "SAMPLER_CA_FILE", Kind::Text => authorities;
     }
 }
