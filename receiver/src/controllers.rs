@@ -211,6 +211,9 @@ impl Receiver {
     }
 
     async fn map(&self, grant: &Grant, request: Request<Body>) -> Result<StatusCode, Problem> {
+        if self.options.mappings_full_scope {
+            grant.require_everything()?;
+        }
         let _place = self.admission.other()?;
         let mapping = self.read(grant, request, event::mapping).await?;
         let Some(provisioning) = &self.provisioning else {

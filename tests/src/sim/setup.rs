@@ -343,6 +343,7 @@ impl Setup {
             slack: self.slack,
             policy: self.policy(dice),
             unknown_for: Duration::from_secs(16),
+            mappings_full_scope: false,
         }
     }
 }
