@@ -239,8 +239,8 @@ impl<'b> Fields<'b> {
         let (indices, measures): (Vec<_>, Vec<_>) = named.unzip();
         let measures = Measures::new(measures);
         for error in measures.as_ref().err().into_iter().flatten() {
-            let (MeasuresError::Duration(place) | MeasuresError::Twice(place, _)) = error;
-            let pointer = pointer().index(indices[*place]).field("measure");
+            let (MeasuresError::Duration(position) | MeasuresError::Twice(position, _)) = error;
+            let pointer = pointer().index(indices[*position]).field("measure");
             self.wrong(pointer, format!("cannot be taken: {error}"));
         }
         measures.ok().filter(|_| self.errors.len() == wrong_before)
@@ -255,8 +255,8 @@ impl<'b> Fields<'b> {
         };
         let member = |name| pointer().field(name);
         let mut take = |name: &str| {
-            let place = members.iter().position(|member| member.0 == name)?;
-            Some(members.remove(place).1)
+            let position = members.iter().position(|member| member.0 == name)?;
+            Some(members.remove(position).1)
         };
         let name = take("measure");
         let quantity = take("quantity");

@@ -135,7 +135,11 @@ async fn watch(store: &MongoStore, reachable: &Progress, threshold: Duration, sh
             }
             Err(error) => {
                 let error = anyhow::Error::from(error);
-                tracing::warn!(error = format!("{error:#}"), "the database is away");
+                tracing::warn!(
+                    code = "database.unavailable",
+                    error = format!("{error:#}"),
+                    "the database is away"
+                );
             }
         }
         let pause = tokio::time::sleep((threshold / 10).min(Duration::from_secs(5)));
@@ -148,6 +152,7 @@ async fn scan_for_uuid_ids(store: &MongoStore) {
     if let Err(error) = store.scan_for_uuid_ids().await {
         let error = anyhow::Error::from(error);
         tracing::warn!(
+            code = "database.uuid_scan",
             error = format!("{error:#}"),
             "looking for ids that are UUIDs failed"
         );

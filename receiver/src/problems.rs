@@ -3,6 +3,8 @@
 use sampler_service::problem::kinds::{NOTHING, RETRY};
 use sampler_service::problem::{self, ProblemType, kinds};
 
+pub use kinds::OVERLOADED;
+
 sampler_service::problem_types! {
     MALFORMED_JSON {
         slug: "malformed-json",
@@ -118,15 +120,6 @@ sampler_service::problem_types! {
             Some of the three mappings may have been made.",
         provider: "Sends the mapping again: what was made is recognised.",
         operator: "Checks the provisioning service, and whether the plans exist there.",
-    }
-    OVERLOADED {
-        slug: "overloaded",
-        status: SERVICE_UNAVAILABLE,
-        title: "The server is overloaded",
-        when: "The instance already serves as many requests, or queues as many events, as it may. \
-            Nothing was kept.",
-        provider: RETRY,
-        operator: "Adds an instance, or raises `MAX_INFLIGHT` where the database has room.",
     }
     DATABASE_UNAVAILABLE {
         slug: "database-unavailable",

@@ -17,15 +17,15 @@ use sampler_service::telemetry;
 use sampler_store_mongo::MongoStore;
 use sampler_worker::settings::{PROGRAM, Settings};
 use sampler_worker::shadow::Shadow;
-use sampler_worker::{Options, Parts, Time, Worker};
+use sampler_worker::{AbacusTime, Options, Parts, Worker};
 
-/// What the collector wants to see in a token that comes with usages of any resource.
+/// The scope that the collector requires in a token for usages of any resource.
 const COLLECTOR_SCOPE: &str = "abacus.usage.sampler.write";
 
 /// How often clocks are compared with Abacus while nothing is posted.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(20);
 
-/// Spans that a look in the shadow reads at once, at least: it does nothing else with them.
+/// Spans on a page in shadow mode, at least. It only reads them.
 const SHADOW_BATCH: usize = 1_000;
 
 fn main() -> ExitCode {
@@ -47,14 +47,14 @@ fn main() -> ExitCode {
 }
 
 /// What this worker does.
-enum Work {
+enum Mode {
     /// It samples.
     Sample(Arc<Worker>),
-    /// It looks at what an original does.
-    Look(Shadow),
+    /// It compares what an original does.
+    Shadow(Shadow),
 }
 
-/// Sets everything up, then serves and works side by side until told to stop.
+/// Sets everything up, then serves HTTP and works until the shutdown.
 async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let store = Arc::new(MongoStore::connect(settings.database.options(PROGRAM.name)).await?);
@@ -63,23 +63,23 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
         health.require_credentials(check);
     }
     let mut metrics = Metrics::new(PROGRAM.name, PROGRAM.version, settings.security.metrics()?);
-    let work = if settings.shadow.enabled {
-        Work::Look(shadow(&settings, &store, clock, &mut health))
+    let mode = if settings.shadow.enabled {
+        Mode::Shadow(shadow(&settings, &store, clock, &mut health))
     } else {
-        let worker = sampling(&settings, &store, clock, &mut health, &shutdown)?;
-        tell_of_clocks(&worker.time(), &mut health, &mut metrics);
-        Work::Sample(worker)
+        let worker = worker(&settings, &store, clock, &mut health, &shutdown)?;
+        report_clocks(&worker.time(), &mut health, &mut metrics);
+        Mode::Sample(worker)
     };
     let asked = Arc::clone(&store);
     health.check("database", move || {
         let store = Arc::clone(&asked);
         async move { store.ping().await.is_ok() }
     });
-    // Health is told from the beginning; a large collection takes its time to be indexed.
+    // Health is served from the beginning: indexing a large collection takes its time.
     let listener = bind(&settings.http).await?;
     let serving = serve(listener, health.routes().merge(metrics.routes()), &shutdown);
     let working = async {
-        let ended = carry_out(work, &store, &shutdown).await;
+        let ended = work(mode, &store, &shutdown).await;
         shutdown.begin();
         ended
     };
@@ -87,11 +87,11 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
     served.context("serving HTTP").and(worked)
 }
 
-async fn carry_out(work: Work, store: &MongoStore, shutdown: &Shutdown) -> anyhow::Result<()> {
-    match work {
+async fn work(mode: Mode, store: &MongoStore, shutdown: &Shutdown) -> anyhow::Result<()> {
+    match mode {
         // Not even the indexes are made: the database stays as the original has it.
-        Work::Look(shadow) => shadow.run(shutdown.soft()).await,
-        Work::Sample(worker) => {
+        Mode::Shadow(shadow) => shadow.run(shutdown.soft()).await,
+        Mode::Sample(worker) => {
             let prepared = store
                 .migrate_when_possible(shutdown.soft().cancelled())
                 .await;
@@ -103,7 +103,7 @@ async fn carry_out(work: Work, store: &MongoStore, shutdown: &Shutdown) -> anyho
     Ok(())
 }
 
-fn sampling(
+fn worker(
     settings: &Settings,
     store: &Arc<MongoStore>,
     clock: Arc<dyn Clock>,
@@ -140,13 +140,13 @@ fn sampling(
     Ok(Worker::new(parts, options, shutdown.soft().clone()))
 }
 
-/// Says how the clock of this machine stands to Abacus's. A worker that corrects its clock samples
-/// as it should, so it is well; somebody should look after the clock all the same.
-fn tell_of_clocks(time: &Arc<Time>, health: &mut Health, metrics: &mut Metrics) {
+/// Reports how the clock of this machine differs from Abacus's. The worker corrects its clock, so a
+/// wrong one is only a warning; somebody should set it right all the same.
+fn report_clocks(time: &Arc<AbacusTime>, health: &mut Health, metrics: &mut Metrics) {
     let asked = Arc::clone(time);
     health.warning("clock", move || asked.disagrees());
     let asked = Arc::clone(time);
-    health.warning("own clock", move || asked.is_own());
+    health.warning("own clock", move || asked.uses_own_clock());
     let asked = Arc::clone(time);
     metrics.gauge(
         "sampler_clock_offset_seconds",
@@ -164,7 +164,7 @@ fn shadow(
     Shadow {
         pages: store.clone(),
         clock,
-        beat: Arc::new(health.progress("processing", settings.processing.threshold)),
+        progress: Arc::new(health.progress("processing", settings.processing.threshold)),
         policy: settings.policy.clone(),
         batch: settings.processing.batch_size.max(SHADOW_BATCH),
         interval: settings.shadow.interval,

@@ -193,7 +193,7 @@ where
     let runtime = match Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            tracing::error!(error = %error, "could not start a runtime");
+            tracing::error!(code = "program.runtime", error = %error, "could not start a runtime");
             return End::Failed;
         }
     };
@@ -202,7 +202,11 @@ where
         match signals() {
             Ok(signals) => drive(body(shutdown.clone()), signals, &shutdown).await,
             Err(error) => {
-                tracing::error!(error = format!("{error:#}"), "could not listen for signals");
+                tracing::error!(
+                    code = "program.signals",
+                    error = format!("{error:#}"),
+                    "could not listen for signals"
+                );
                 End::Failed
             }
         }
@@ -246,7 +250,7 @@ where
     tokio::select! {
         end = drain(&mut body, shutdown) => end,
         signal = next(&mut signals) => {
-            tracing::warn!(signal = ?signal, "a second signal: ending at once");
+            tracing::warn!(code = "program.second_signal", signal = ?signal, "a second signal: ending at once");
             End::Forced(signal)
         }
     }
@@ -266,7 +270,11 @@ async fn drain(body: &mut Body, shutdown: &Shutdown) -> End {
                 .iter()
                 .map(|(name, count)| format!("{count} {name}"))
                 .collect();
-            tracing::warn!(left = left.join(", "), "the time to stop is over");
+            tracing::warn!(
+                code = "program.stop_timeout",
+                left = left.join(", "),
+                "the time to stop is over"
+            );
             shutdown.hard.cancel();
             let _ = timeout(LETTING_GO, finish).await;
         }

@@ -13,8 +13,9 @@ use crate::{BRIEF, DatabaseSettings, MINUTES, SamplingSettings, SlackSettings};
 sampler_service::settings! {
     /// How much a receiver takes in.
     pub struct LimitsSettings("limits") {
-        /// The maximum number of requests in flight. A quarter of the slots is reserved for stops.
-        inflight: usize = "MAX_INFLIGHT", Kind::integer(1, 100_000), or("200");
+        /// The maximum number of requests in flight. A quarter of them is reserved for stops. Without it
+        /// there is no such limit: the receiver divides its capacity fairly among clients.
+        inflight: Option<usize> = "MAX_INFLIGHT", Kind::integer(1, 100_000);
         /// The largest body, before and after decompression.
         payload: usize = "MAX_PAYLOAD", Kind::size(1 << 10, 8 << 20), or("500kb");
         /// How long a client may take to send a body.

@@ -52,7 +52,7 @@ async fn fault_17_a_scope_for_one_resource_is_for_that_resource_alone() {
     };
     let own = bearer(&["abacus.sampler.postgres.write", "openid"]);
     let other = bearer(&["abacus.sampler.redis.write", "abacus.sampler.postgres.read"]);
-    let stop = stop_event(1, now_millis());
+    let stop = stop_event(1, now_millis() + 60_000);
     for (path, body, taken) in [
         ("/v1/events/start", start(), 201),
         ("/v1/events/stop", stop, 201),

@@ -53,7 +53,7 @@ pub(crate) fn options() -> Options {
         limits: LimitsSettings {
             payload: 100_000,
             body_timeout: Duration::from_secs(5),
-            inflight: 50,
+            inflight: Some(50),
         },
         events: EventsSettings::default(),
         slack: Slack {

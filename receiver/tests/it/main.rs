@@ -11,6 +11,7 @@ mod bodies;
 mod database;
 mod event;
 mod events;
+mod fairness;
 mod fuzz_schema;
 mod log;
 mod malformed;

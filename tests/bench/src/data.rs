@@ -50,7 +50,7 @@ pub(crate) struct Taken {
 pub(crate) enum System {
     /// The receiver.
     Sampler,
-    /// The receiver, told to let spans overlap: it looks for no previous spans.
+    /// The receiver with overlapping spans allowed: it reads no previous spans.
     Overlapping,
     /// One write per event, behind the simplest HTTP handler.
     OneWriteHttp,
@@ -67,9 +67,9 @@ pub(crate) enum System {
 pub(crate) struct Receiver {
     /// As many as there can be.
     pub(crate) closed: Vec<Run>,
-    /// So many a second.
+    /// At this rate per second.
     pub(crate) open: Vec<Run>,
-    /// As many as there can be over the fewest connections, while somebody reads the server's log.
+    /// The most over the fewest connections, while the server's log is read.
     #[serde(default)]
     pub(crate) followed: Vec<Run>,
 }
@@ -146,9 +146,9 @@ pub(crate) struct Sampled {
     pub(crate) seconds: f64,
     /// How many a second that is.
     pub(crate) per_second: f64,
-    /// Commands to the database for each, those that look for work included.
+    /// Commands to the database for each, those that poll for work included.
     pub(crate) commands_each: f64,
-    /// Of which so many only read.
+    /// The reads among them.
     pub(crate) reads_each: f64,
     /// Processor time of the database server for each, µs.
     pub(crate) server_us: f64,
@@ -162,7 +162,7 @@ pub(crate) struct Sampled {
     pub(crate) memory_mb: f64,
 }
 
-/// With so many spans in the collection.
+/// The figures for a collection of this size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Growth {
     /// How many; three of ten are open, the others complete.
@@ -171,17 +171,17 @@ pub(crate) struct Growth {
     pub(crate) starts: Run,
     /// Stops.
     pub(crate) stops: Run,
-    /// Looking for work when there is none.
-    pub(crate) idle_look: Look,
-    /// Looking for work when there is more than is asked for.
-    pub(crate) busy_look: Look,
+    /// Polling for work when there is none.
+    pub(crate) idle_poll: Poll,
+    /// Polling for work when there is more than is asked for.
+    pub(crate) busy_poll: Poll,
     /// Intervals.
     pub(crate) sampled: Sampled,
     /// Bytes of each span: as it is sent, on the disk, and in the indexes.
     pub(crate) bytes: [f64; 3],
 }
 
-/// The memory of both programs after each tenth of so many events, MB.
+/// The memory of both programs after each tenth of the events, MB.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Memory {
     /// How many starts, and how many intervals.
@@ -192,9 +192,9 @@ pub(crate) struct Memory {
     pub(crate) worker_mb: Vec<f64>,
 }
 
-/// How long a look for work takes, ms.
+/// How long a poll for work takes, ms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Look {
+pub(crate) struct Poll {
     /// Half of them take no longer.
     pub(crate) p50_ms: f64,
     /// 99 of 100 take no longer.

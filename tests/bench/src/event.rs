@@ -64,7 +64,7 @@ impl Mix {
     /// All there are.
     pub(crate) const ALL: [Self; 3] = [Self::Starts, Self::Stops, Self::Both];
 
-    /// Of so many events, how many are stops.
+    /// How many of these events are stops.
     pub(crate) fn stops_of(self, events: u64) -> u64 {
         match self {
             Self::Starts => 0,
@@ -74,7 +74,7 @@ impl Mix {
     }
 }
 
-/// Hands out events, each once, to whoever sends them.
+/// Hands out events to the senders, each once.
 #[derive(Debug)]
 pub(crate) struct Feed {
     mix: Mix,
@@ -101,7 +101,7 @@ impl Feed {
         }
     }
 
-    /// Not more than so many events.
+    /// At most this many events.
     #[must_use]
     pub(crate) fn at_most(mut self, events: u64) -> Self {
         self.limit = self.limit.min(events);

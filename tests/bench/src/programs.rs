@@ -9,9 +9,9 @@ use sampler_testkit::{Program, target_dir, within, workspace_dir};
 
 use crate::load::http::Connection;
 
-/// What our own program is told to be the server of one write per event.
+/// The argument that makes our own program the server of one write per event.
 pub(crate) const ONE_WRITE: &str = "one-write";
-/// What it is told to be the server that writes nothing.
+/// The argument that makes it the server that writes nothing.
 pub(crate) const HTTP_ALONE: &str = "http-alone";
 /// How long a program may take until it takes events.
 const READY_LIMIT: Duration = Duration::from_secs(30);
@@ -47,7 +47,7 @@ pub(crate) async fn http_alone() -> Result<Program> {
     ready(own(HTTP_ALONE)?).await
 }
 
-/// Our own program as what it is told to be.
+/// Our own program with one of these arguments.
 fn own(name: &str) -> Result<Launch> {
     let own = std::env::current_exe().context("our own program")?;
     Ok(Launch::new(name).path(own).arg(name))

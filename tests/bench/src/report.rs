@@ -13,7 +13,7 @@ fn rounded(number: f64) -> String {
     format!("{number:.places$}")
 }
 
-/// So many workers.
+/// The number of workers, in words.
 pub(crate) fn workers(count: usize) -> String {
     match count {
         1 => "1 worker".to_owned(),

@@ -90,7 +90,7 @@ pub(crate) struct Scale {
     pub(crate) midnight: u64,
     /// Numbers of spans in the collection.
     pub(crate) growth: Vec<u64>,
-    /// Events over which memory is looked at.
+    /// Events over which memory is measured.
     pub(crate) memory: u64,
 }
 

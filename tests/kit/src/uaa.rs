@@ -197,7 +197,7 @@ impl StandInUaa {
     ///
     /// # Errors
     ///
-    /// When somebody else has taken the port.
+    /// If the port is taken.
     pub async fn come_back(&self) -> Result<()> {
         self.go_away().await;
         let listener = TcpListener::bind(self.address).await;

@@ -77,7 +77,7 @@ fn tool() -> Result<PathBuf> {
             .env("CARGO_TARGET_DIR", &build)
             .env("CARGO_PROFILE_DEV_DEBUG", "0");
         run(&mut install)?;
-        // Some hundred megabytes that nobody needs again.
+        // Some hundred megabytes that are not needed again.
         std::fs::remove_dir_all(&build).context("removing what the tool was built of")?;
     }
     Ok(tool)

@@ -124,6 +124,16 @@ problem_types! {
         provider: NOTHING,
         operator: "Checks what `probes` names. The program recovers by itself.",
     }
+    OVERLOADED {
+        slug: "overloaded",
+        status: SERVICE_UNAVAILABLE,
+        title: "The server is overloaded",
+        when: "Too many events of the client wait, or one has waited for too long; its bodies take \
+            all the memory that it may have; `MAX_INFLIGHT` is set and reached; or all connections \
+            are in use. Nothing was kept.",
+        provider: RETRY,
+        operator: "Looks at the rate of that client and at the database. Adds an instance.",
+    }
     SHUTTING_DOWN {
         slug: "shutting-down",
         status: SERVICE_UNAVAILABLE,

@@ -60,9 +60,8 @@ crate::settings! {
         /// The issuer (iss) that tokens must name. The default is SAMPLER_OIDC_ISSUER, if it is set.
         /// With keys of a UAA, the default is the issuer in its /.well-known/openid-configuration.
         token_issuer: Option<String> = "SAMPLER_TOKEN_ISSUER", Kind::Text;
-        /// The accepted audiences (aud) of tokens, separated by commas. A token needs one of them. A
-        /// final * matches any longer audience: tokens of UAA match abacus.sampler,abacus.sampler.*
-        /// and nothing else needs to be set.
+        /// The accepted audiences (aud) of tokens, separated by commas; a token needs one of them. A
+        /// final * matches any longer audience. For a UAA: "abacus.sampler,abacus.sampler.*".
         token_audience: Option<Audiences> = "SAMPLER_TOKEN_AUDIENCE", Kind::Text => audiences;
         /// The longest time that a token may still be valid. A token with a later exp is refused.
         token_max_lifetime: Duration = "SAMPLER_TOKEN_MAX_LIFETIME",

@@ -4,7 +4,7 @@ mod receiver;
 
 use std::fmt::Write as _;
 
-use crate::data::{Data, Growth, Look, Memory, Midnight, Part, Sampled, Taken, Worker};
+use crate::data::{Data, Growth, Memory, Midnight, Part, Poll, Sampled, Taken, Worker};
 
 use super::targets::targets;
 use super::{grouped, rounded};
@@ -130,7 +130,7 @@ fn of_midnight(figures: &Midnight) -> String {
 }
 
 fn of_growth(rows: &[Growth]) -> String {
-    let look = |look: &Look| format!("{} / {}", rounded(look.p50_ms), rounded(look.p99_ms));
+    let poll = |poll: &Poll| format!("{} / {}", rounded(poll.p50_ms), rounded(poll.p99_ms));
     let row = |growth: &Growth| {
         let [document, storage, indexes] = growth.bytes;
         vec![
@@ -139,8 +139,8 @@ fn of_growth(rows: &[Growth]) -> String {
             rounded(growth.starts.p99_ms),
             grouped(growth.stops.per_second),
             rounded(growth.stops.p99_ms),
-            look(&growth.idle_look),
-            look(&growth.busy_look),
+            poll(&growth.idle_poll),
+            poll(&growth.busy_poll),
             grouped(growth.sampled.per_second),
             grouped(document),
             grouped(storage),
@@ -165,8 +165,9 @@ fn of_growth(rows: &[Growth]) -> String {
 }
 
 fn of_memory(figures: &Memory) -> String {
-    let looks = figures.receiver_mb.len();
-    let after = (1..=looks).map(|look| grouped(figures.events as f64 * look as f64 / looks as f64));
+    let samples = figures.receiver_mb.len();
+    let after =
+        (1..=samples).map(|number| grouped(figures.events as f64 * number as f64 / samples as f64));
     let header: Vec<String> = std::iter::once("MB after".to_owned())
         .chain(after)
         .collect();

@@ -66,7 +66,7 @@ fn beside(
     Some([of(System::Sampler)?, of(System::OneWriteHttp)?])
 }
 
-/// So many times the rate of one write per event, with 256 connections.
+/// The target relative to the rate of one write per event, with 256 connections.
 fn times(figures: &Receiver, mix: Mix, factor: f64) -> Option<Target> {
     let [ours, http] = beside(&figures.closed, mix, 256, |run| run.per_second)?;
     Some(Target {
@@ -109,7 +109,7 @@ fn slowest(figures: &Receiver, mix: Mix) -> Option<Target> {
             "99 of 100 {} with 64 connections answered sooner than with one write per event",
             name(mix)
         ),
-        found: format!("{} ms against {} ms", rounded(ours), rounded(http),),
+        found: format!("{} ms against {} ms", rounded(ours), rounded(http)),
         reached: ours < http,
     })
 }

@@ -123,7 +123,7 @@ fn fetch_once(cache: &Path) -> Result<Found> {
     download(folder.path())?;
     let binary = unpack(folder.path())?;
     check(&binary)?;
-    // Renamed last: whoever sees the file sees the whole of it.
+    // Renamed last, so that the file is complete.
     fs::rename(&binary, &path).context("putting the server into its place")?;
     Ok(Found {
         path,

@@ -89,7 +89,7 @@ fn fetch(folder: &Path) -> Result<()> {
         fresh.join("bin/cargo-zigbuild").is_file(),
         "pip has brought no cargo-zigbuild"
     );
-    // Renamed last: whoever sees the folder sees the whole of it.
+    // Renamed last, so that the folder is complete.
     fs::rename(&fresh, folder).context("putting the tools into their place")
 }
 

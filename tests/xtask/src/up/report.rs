@@ -43,13 +43,13 @@ pub(super) struct Report {
     lines: Vec<Line>,
     totals: BTreeMap<String, Total>,
     refused: Vec<String>,
-    strays: usize,
+    unattributed: usize,
     put_aside: usize,
 }
 
 impl Report {
     pub(super) fn new(sent: &Sent, states: &HashMap<Key, State>, abacus: &StandInAbacus) -> Self {
-        let (bills, strays) = attribute(&sent.rows, &abacus.counted());
+        let (bills, unattributed) = attribute(&sent.rows, &abacus.counted());
         let mut totals = BTreeMap::new();
         let mut lines = Vec::with_capacity(bills.len());
         for (row, bill) in sent.rows.iter().zip(bills) {
@@ -63,7 +63,7 @@ impl Report {
             lines,
             totals,
             refused: sent.refused.clone(),
-            strays,
+            unattributed,
             put_aside,
         }
     }
@@ -72,7 +72,7 @@ impl Report {
     pub(super) fn is_right(&self) -> bool {
         let totals_right = self.totals.values().all(|total| total.used == total.billed);
         let lines_right = self.lines.iter().all(Line::is_right);
-        totals_right && lines_right && self.refused.is_empty() && self.strays == 0
+        totals_right && lines_right && self.refused.is_empty() && self.unattributed == 0
     }
 
     fn is_shown(&self, number: usize) -> bool {
@@ -225,8 +225,12 @@ impl Report {
         if self.refused.len() > FAULTS_SHOWN {
             writeln!(f, "not taken: {} in all", self.refused.len())?;
         }
-        if self.strays > 0 {
-            writeln!(f, "{} usages belong to none of these spans", self.strays)?;
+        if self.unattributed > 0 {
+            writeln!(
+                f,
+                "{} usages belong to none of these spans",
+                self.unattributed
+            )?;
         }
         if self.put_aside > 0 {
             writeln!(f, "{} usages were put aside by Abacus", self.put_aside)?;
@@ -280,7 +284,7 @@ mod tests {
             lines,
             totals,
             refused,
-            strays: 0,
+            unattributed: 0,
             put_aside: 0,
         }
     }
@@ -308,7 +312,7 @@ mod tests {
         assert!(!report(vec![line(7, 7, "not complete")]).is_right());
         assert!(
             !Report {
-                strays: 1,
+                unattributed: 1,
                 ..report(Vec::new())
             }
             .is_right()

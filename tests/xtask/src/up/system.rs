@@ -25,16 +25,16 @@ const STOP_LIMIT: Duration = Duration::from_secs(15);
 const HOUR: i64 = 3_600_000;
 /// A day in ms.
 const DAY: i64 = 86_400_000;
-/// The receiver's slack unless it is told otherwise, in ms.
+/// The receiver's slack by default, in ms.
 const USUAL_SLACK: i64 = 61 * DAY;
 
 /// How old events may be, when they are older than usual.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Endurance {
+pub(super) struct ExtendedLimits {
     slack: Option<i64>,
 }
 
-impl Endurance {
+impl ExtendedLimits {
     pub(super) fn for_events(earliest: Option<i64>, now: i64) -> Self {
         let age = earliest.map_or(0, |earliest| now - earliest);
         // A day to spare: the replay takes its time.
@@ -44,7 +44,7 @@ impl Endurance {
         }
     }
 
-    /// Spans must be kept for longer than repeats of their events are let in.
+    /// Spans must be kept for longer than repeats of their events are accepted.
     fn environment(&self) -> Vec<(&'static str, String)> {
         let Some(slack) = self.slack else {
             return Vec::new();
@@ -57,7 +57,7 @@ impl Endurance {
 }
 
 /// What is up.
-pub(super) struct Stage {
+pub(super) struct System {
     /// Held for as long as everything is up.
     _lock: File,
     pub(super) abacus: StandInAbacus,
@@ -68,8 +68,8 @@ pub(super) struct Stage {
     server: Option<ReplicaSet>,
 }
 
-impl Stage {
-    pub(super) async fn start(arguments: &Arguments, endurance: &Endurance) -> Result<Self> {
+impl System {
+    pub(super) async fn start(arguments: &Arguments, limits: &ExtendedLimits) -> Result<Self> {
         let folder = target_dir().join("up");
         fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
         let lock = lock(&folder)?;
@@ -87,7 +87,7 @@ impl Stage {
             launch = launch.env("PROVISIONING_URL", abacus.base_url());
             launch = launch.env("SAMPLER_DIMENSION", arguments.granularity.name());
             launch = launch.env("PROCESS_SCHEDULE_INTERVAL", "100");
-            let more = endurance.environment();
+            let more = limits.environment();
             more.into_iter()
                 .fold(launch, |launch, (name, value)| launch.env(name, value))
         };
@@ -230,7 +230,7 @@ async fn open_database(uri: &str) -> Result<Database> {
     database.with_context(|| format!("{DB_URI_VARIABLE} names no database in its path"))
 }
 
-/// Begins anew, unless earlier data is to be kept; but never at the cost of somebody else's.
+/// Begins anew, unless earlier data is kept; but never removes data that is not its own.
 async fn prepare_database(database: &Database, is_ours: bool, keep: bool) -> Result<()> {
     if keep {
         return Ok(());
@@ -255,16 +255,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_old_events_need_endurance() {
+    fn only_old_events_need_extended_limits() {
         let now = 1000 * DAY;
-        assert_eq!(Endurance::for_events(None, now), Endurance::default());
         assert_eq!(
-            Endurance::for_events(Some(now - 60 * DAY), now),
-            Endurance::default()
+            ExtendedLimits::for_events(None, now),
+            ExtendedLimits::default()
         );
-        let endurance = Endurance::for_events(Some(now - 150 * DAY), now);
-        assert_eq!(endurance.slack, Some(151 * DAY));
-        let retention = endurance.environment()[1].1.parse::<i64>().unwrap();
+        assert_eq!(
+            ExtendedLimits::for_events(Some(now - 60 * DAY), now),
+            ExtendedLimits::default()
+        );
+        let limits = ExtendedLimits::for_events(Some(now - 150 * DAY), now);
+        assert_eq!(limits.slack, Some(151 * DAY));
+        let retention = limits.environment()[1].1.parse::<i64>().unwrap();
         assert!(retention > 151 * DAY);
     }
 
