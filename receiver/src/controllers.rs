@@ -259,6 +259,9 @@ impl Receiver {
     }
 
     async fn map(&self, grant: &Grant, request: Request<Body>) -> Result<StatusCode, Problem> {
+        if self.options.mappings_full_scope {
+            grant.require_everything()?;
+        }
         let _counted = self.count(Kind::Mapping)?;
         let admitted = self
             .admit(Kind::Mapping, grant, request, event::mapping)

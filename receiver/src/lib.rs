@@ -47,6 +47,8 @@ pub struct Options {
     /// How long what the store gave no final answer to may still be carried out. Who comes back
     /// before that may be refused, and then find the event kept.
     pub unknown_for: Duration,
+    /// Whether mappings need the scope for all resources.
+    pub mappings_full_scope: bool,
 }
 
 /// What the receiver works with.

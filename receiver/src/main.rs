@@ -58,6 +58,7 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
             slack: settings.slack,
             policy: settings.policy.clone(),
             unknown_for,
+            mappings_full_scope: settings.provisioning.full_scope,
         },
     );
     let authenticator = settings.security.authenticator(clock)?;

@@ -28,6 +28,9 @@ sampler_service::settings! {
         url: Option<Url> = "PROVISIONING_URL", Kind::Url;
         /// How long one of the three calls for a mapping may take.
         timeout: Duration = "SAMPLER_PROVISIONING_TIMEOUT", Kind::time(BRIEF, MINUTES), or("10s");
+        /// Whether mappings need the scope abacus.sampler.write. Without it, a client with the scope
+        /// of one resource can map the plans of that resource, and Abacus never changes a mapping.
+        full_scope: bool = "SAMPLER_MAPPINGS_FULL_SCOPE", Kind::Boolean, or("false");
     }
 
     /// What events may be like.

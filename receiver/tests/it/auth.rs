@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use sampler_domain::ClientId;
 use sampler_oauth::{Algorithm, Pace};
+use sampler_receiver::Options;
 use sampler_service::environment::{Clock, SystemClock};
 use sampler_service::security::Authenticator;
 use sampler_store::memory::MemoryStore;
@@ -14,7 +15,8 @@ use sampler_testkit::uaa::{Discovery, SigningKey, StandInUaa, Trouble};
 use serde_json::{Value, json};
 
 use crate::auth_fixture::{
-    WRITE, ask, ask_with, claims, configured, fetched, router, router_to, start, token,
+    WRITE, ask, ask_with, claims, configured, fetched, options, router, router_to, router_with,
+    start, token,
 };
 use crate::log::Log;
 
@@ -200,4 +202,41 @@ async fn a_span_and_the_log_of_refusals_say_which_client_it_was() {
     let refused = log.lines("refused");
     let clients: Vec<_> = refused.iter().map(|line| line["client"].as_str()).collect();
     assert_eq!(clients, [Some("other-broker"), Some("late-operator")]);
+}
+
+#[tokio::test]
+async fn mappings_can_be_kept_to_the_full_scope() {
+    let key = SigningKey::rsa("key-1").unwrap();
+    let authenticator = configured(&key.public_pem(), Algorithm::Rs256);
+    let bearer = |scope: &str| {
+        let token = token(&key, &claims(|claims| claims["scope"] = json!([scope])));
+        format!("Bearer {token}")
+    };
+    let (own, full) = (bearer("abacus.sampler.postgres.write"), bearer(WRITE));
+    let options = Options {
+        mappings_full_scope: true,
+        ..options()
+    };
+    let router = router_with(authenticator, options);
+    let refused = ask(&router, "/v1/mappings", &[&own], &mapping()).await;
+    assert_eq!(
+        (refused.status, refused.problem.as_str()),
+        (403, "forbidden")
+    );
+    assert!(refused.challenge.unwrap().contains("insufficient_scope"));
+    assert!(!refused.body_was_read);
+    // It gets as far as a provisioning service that is not there.
+    assert_eq!(
+        ask(&router, "/v1/mappings", &[&full], &mapping())
+            .await
+            .status,
+        502
+    );
+    // Events are as before.
+    assert_eq!(
+        ask(&router, "/v1/events/start", &[&own], &start())
+            .await
+            .status,
+        201
+    );
 }

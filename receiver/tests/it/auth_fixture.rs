@@ -39,7 +39,17 @@ pub(crate) fn router(authenticator: Authenticator) -> Router {
 
 /// The same, which keeps its spans in this store.
 pub(crate) fn router_to(store: Arc<MemoryStore>, authenticator: Authenticator) -> Router {
-    let options = Options {
+    router_of(store, authenticator, options())
+}
+
+/// The same with other options.
+pub(crate) fn router_with(authenticator: Authenticator, options: Options) -> Router {
+    let store = Arc::new(MemoryStore::new(|| SystemClock.now()));
+    router_of(store, authenticator, options)
+}
+
+pub(crate) fn options() -> Options {
+    Options {
         limits: LimitsSettings {
             payload: 100_000,
             body_timeout: Duration::from_secs(5),
@@ -55,7 +65,11 @@ pub(crate) fn router_to(store: Arc<MemoryStore>, authenticator: Authenticator) -
             grace: 0,
         },
         unknown_for: Duration::from_secs(16),
-    };
+        mappings_full_scope: false,
+    }
+}
+
+fn router_of(store: Arc<MemoryStore>, authenticator: Authenticator, options: Options) -> Router {
     let receiver = Receiver::new(
         store,
         None,

@@ -345,6 +345,7 @@ impl Setup {
             slack: self.slack,
             policy: self.policy(rng),
             unknown_for: Duration::from_secs(16),
+            mappings_full_scope: false,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Serving HTTP/1.1, with a limit on everything.
 
+mod browser;
 mod chunks;
 mod connections;
 mod header_timer;

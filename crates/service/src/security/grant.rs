@@ -75,6 +75,19 @@ impl Grant {
         ))
     }
 
+    /// Requires the scope for everything, whatever resource it is about.
+    ///
+    /// # Errors
+    /// 403 where the grant is for single resources.
+    pub fn require_everything(&self) -> Result<(), Problem> {
+        match &self.scope {
+            Scope::Everything => Ok(()),
+            Scope::Resources(_) => Err(forbidden(
+                "This needs the scope abacus.sampler.write. A scope for one resource is not enough.",
+            )),
+        }
+    }
+
     /// Whether it is enough for something that names `resource`, or no resource at all.
     pub fn allows(&self, resource: Option<&str>) -> bool {
         match &self.scope {

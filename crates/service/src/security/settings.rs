@@ -57,24 +57,24 @@ crate::settings! {
         /// The token server, if it is not the UAA of a Cloud Foundry: an issuer that serves
         /// /.well-known/openid-configuration. It overrides AUTH_SERVER.
         oidc_issuer: Option<Url> = "SAMPLER_OIDC_ISSUER", Kind::Url;
-        /// The issuer (iss) that tokens must name. Without it SAMPLER_OIDC_ISSUER, if that is set; or
-        /// where keys are fetched from a UAA, the issuer that it says it is.
+        /// The issuer (iss) that tokens must name. The default is SAMPLER_OIDC_ISSUER, if it is set.
+        /// With keys of a UAA, the default is the issuer in its /.well-known/openid-configuration.
         token_issuer: Option<String> = "SAMPLER_TOKEN_ISSUER", Kind::Text;
-        /// The audiences (aud) of which a token must have one, with commas in between. One that ends
-        /// in * stands for all that begin so. For tokens of UAA: abacus.sampler,abacus.sampler.* is right.
+        /// The accepted audiences (aud) of tokens, separated by commas; a token needs one of them. A
+        /// final * matches any longer audience. For a UAA: "abacus.sampler,abacus.sampler.*".
         token_audience: Option<Audiences> = "SAMPLER_TOKEN_AUDIENCE", Kind::Text => audiences;
-        /// For how long from now a token may be valid. One that is valid for longer is refused.
+        /// The longest time that a token may still be valid. A token with a later exp is refused.
         token_max_lifetime: Duration = "SAMPLER_TOKEN_MAX_LIFETIME",
             Kind::time(MINUTE, YEAR), or("31d");
-        /// How long fetched keys are used while the token server cannot be asked. After that no
-        /// token is taken before it can.
+        /// How long fetched keys stay in use while the token server is unavailable. After that,
+        /// tokens are answered 503 until keys can be fetched.
         keys_max_age: Duration = "SAMPLER_TOKEN_KEYS_MAX_AGE",
             Kind::time(KEYS_AGE_MIN, YEAR), or("24h");
-        /// Whether JWTKEY may be a shared key that is shorter than RFC 7518 asks for (32 bytes for
-        /// HS256, 48 for HS384, 64 for HS512). Such a key may be guessed.
+        /// Whether JWTKEY may be a shared key that is shorter than RFC 7518 demands: 32 bytes for
+        /// HS256, 48 for HS384, 64 for HS512. A short key may be guessed.
         allow_short_key: bool = "SAMPLER_ALLOW_SHORT_KEY", Kind::Boolean, or("false");
-        /// Whether SECURED=true is possible with a token server that is reached over http, so that
-        /// credentials and tokens can be read on the way. For one on the same machine it always is.
+        /// Whether SECURED=true accepts a token server at an http address. Then credentials and
+        /// tokens can be read on the way. An address of the same machine is always accepted.
         allow_http_token_server: bool = "SAMPLER_ALLOW_HTTP_TOKEN_SERVER", Kind::Boolean,
             or("false");
         /// The tolerated difference between the clocks of this program and the token server.
