@@ -2,6 +2,7 @@
 
 pub(crate) mod crew;
 pub(crate) mod events;
+pub(crate) mod fairness;
 pub(crate) mod growth;
 pub(crate) mod memory;
 pub(crate) mod midnight;
