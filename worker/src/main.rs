@@ -9,12 +9,12 @@ use sampler_abacus::{AbacusOptions, HttpCollector};
 use sampler_service::environment::{Clock, Random, SystemClock, SystemRandom};
 use sampler_service::health::Health;
 use sampler_service::http::{bind, serve};
-use sampler_service::lifecycle::{Shutdown, run_until_stopped};
+use sampler_service::lifecycle::{Misconfigured, Shutdown, run_until_stopped};
 use sampler_service::metrics::Metrics;
 use sampler_service::platform::Identity;
 use sampler_service::settings::load_from_process;
 use sampler_service::telemetry;
-use sampler_store_mongo::MongoStore;
+use sampler_store_mongo::{MigrationError, MongoStore, Retired};
 use sampler_worker::settings::{PROGRAM, Settings};
 use sampler_worker::shadow::Shadow;
 use sampler_worker::{Options, Parts, Time, Worker};
@@ -24,6 +24,9 @@ const COLLECTOR_SCOPE: &str = "abacus.usage.sampler.write";
 
 /// How often clocks are compared with Abacus while nothing is posted.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(20);
+
+/// The pause before the indexes of an original are tried to be removed again.
+const RETIRE_PAUSE: Duration = Duration::from_secs(30);
 
 /// Spans that a look in the shadow reads at once, at least: it does nothing else with them.
 const SHADOW_BATCH: usize = 1_000;
@@ -55,6 +58,7 @@ enum Work {
 async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let store = Arc::new(MongoStore::connect(settings.database.options(PROGRAM.name)).await?);
+    let original_gone = settings.processing.original_gone;
     let mut health = Health::new(shutdown.clone());
     if let Some(check) = settings.security.health_check()? {
         health.require_credentials(check);
@@ -76,7 +80,7 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
     let listener = bind(&settings.http).await?;
     let serving = serve(listener, health.routes().merge(metrics.routes()), &shutdown);
     let working = async {
-        let ended = carry_out(work, &store, &shutdown).await;
+        let ended = carry_out(work, original_gone, &store, &shutdown).await;
         shutdown.begin();
         ended
     };
@@ -84,7 +88,12 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
     served.context("serving HTTP").and(worked)
 }
 
-async fn carry_out(work: Work, store: &MongoStore, shutdown: &Shutdown) -> anyhow::Result<()> {
+async fn carry_out(
+    work: Work,
+    original_gone: bool,
+    store: &MongoStore,
+    shutdown: &Shutdown,
+) -> anyhow::Result<()> {
     match work {
         // Not even the indexes are made: the database stays as the original has it.
         Work::Look(shadow) => shadow.run(shutdown.soft()).await,
@@ -92,12 +101,55 @@ async fn carry_out(work: Work, store: &MongoStore, shutdown: &Shutdown) -> anyho
             let prepared = store
                 .migrate_when_possible(shutdown.soft().cancelled())
                 .await;
-            if prepared.context("preparing the database")? {
-                worker.run().await;
+            if prepared.map_err(unprepared)? {
+                let retiring = retire_original(original_gone, store, shutdown);
+                tokio::join!(worker.run(), retiring);
             }
         }
     }
     Ok(())
+}
+
+/// Why the database could not be prepared.
+fn unprepared(error: MigrationError) -> anyhow::Error {
+    let is_misconfiguration = error.is_misconfiguration();
+    let error = anyhow::Error::from(error).context("preparing the database");
+    if is_misconfiguration {
+        error.context(Misconfigured)
+    } else {
+        error
+    }
+}
+
+/// Removes the indexes that only an original needs, once an operator has said that there is none any
+/// more. What is in the way is told, and tried again.
+async fn retire_original(is_gone: bool, store: &MongoStore, shutdown: &Shutdown) {
+    while is_gone && !shutdown.is_stopping() {
+        match store.retire_original_indexes().await {
+            Ok(Retired::Done) => return,
+            Ok(Retired::SpansWithoutPartition) => {
+                let code = "retire.spans_left";
+                tracing::warn!(
+                    code,
+                    "spans of an original are still to be taken in: its indexes stay"
+                );
+            }
+            Ok(Retired::BinaryIds) => {
+                let code = "retire.binary_ids";
+                tracing::warn!(
+                    code,
+                    "ids of events are still UUID binaries: the indexes of an original stay"
+                );
+            }
+            Err(error) => {
+                let (code, error) = ("retire.failed", anyhow::Error::from(error));
+                let error = format!("{error:#}");
+                tracing::warn!(code, error, "removing the indexes of an original failed");
+            }
+        }
+        let pause = tokio::time::sleep(RETIRE_PAUSE);
+        shutdown.soft().run_until_cancelled(pause).await;
+    }
 }
 
 fn sampling(

@@ -123,6 +123,12 @@ impl Drop for Entry {
     }
 }
 
+/// The context of an error by which `body` says that the settings do not fit what it has found: the
+/// code is that of settings that are wrong.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the settings do not fit")]
+pub struct Misconfigured;
+
 /// A signal that asks to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
@@ -139,6 +145,8 @@ pub enum End {
     Orderly,
     /// The program could not go on; the log says why.
     Failed,
+    /// What was found does not fit the settings; the log says why.
+    Misconfigured,
     /// A second signal came.
     Forced(Signal),
 }
@@ -149,6 +157,7 @@ impl End {
         match self {
             Self::Orderly => 0,
             Self::Failed => 1,
+            Self::Misconfigured => 64,
             Self::Forced(Signal::Interrupt) => 130,
             Self::Forced(Signal::Terminate) => 143,
         }
@@ -166,7 +175,8 @@ impl From<End> for ExitCode {
 /// spawned on [`Shutdown`] have ended, or the budget has run out, or a second signal has come; the
 /// program shall then end with the code of what is returned.
 ///
-/// An error of `body` is logged here, the other tasks are asked to stop, and the code is 1.
+/// An error of `body` is logged here, the other tasks are asked to stop, and the code is 1, or 64
+/// where the error has the context [`Misconfigured`].
 pub fn run_until_stopped<F, B>(body: B) -> End
 where
     B: FnOnce(Shutdown) -> F,
@@ -253,8 +263,8 @@ async fn drain(body: &mut Body, shutdown: &Shutdown) -> End {
             let _ = timeout(LETTING_GO, finish).await;
         }
     }
-    if body.failed {
-        return End::Failed;
+    if let Some(end) = body.failed {
+        return end;
     }
     tracing::info!("stopped");
     End::Orderly
@@ -271,14 +281,15 @@ async fn next(signals: &mut mpsc::Receiver<Signal>) -> Signal {
 /// The body of a program, and what became of it.
 struct Body {
     handle: Option<JoinHandle<anyhow::Result<()>>>,
-    failed: bool,
+    /// How it has failed, if it has.
+    failed: Option<End>,
 }
 
 impl Body {
     fn new(handle: JoinHandle<anyhow::Result<()>>) -> Self {
         Self {
             handle: Some(handle),
-            failed: false,
+            failed: None,
         }
     }
 
@@ -289,14 +300,17 @@ impl Body {
         };
         let result = handle.await;
         self.handle = None;
-        let error = match result {
+        let (error, end) = match result {
             Ok(Ok(())) => return,
-            Ok(Err(error)) => format!("{error:#}"),
+            Ok(Err(error)) if error.is::<Misconfigured>() => {
+                (format!("{error:#}"), End::Misconfigured)
+            }
+            Ok(Err(error)) => (format!("{error:#}"), End::Failed),
             // The hook has logged what the panic said.
-            Err(error) => error.to_string(),
+            Err(error) => (error.to_string(), End::Failed),
         };
         tracing::error!(error, "the program failed");
-        self.failed = true;
+        self.failed = Some(end);
     }
 }
 

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt};
-use sampler_domain::{Change, Changed, EventId, Policy, Span, SpanId, Timestamp};
+use sampler_domain::{Change, Changed, EventId, Policy, Span, SpanId, Target, Timestamp};
 use sampler_store::group::{CommandResult, Group, Resolution, WriteResult, Writes, write_results};
 use sampler_store::{
-    Adopted, DuePages, DueQuery, Events, Membership, NewSpan, NewStop, Started, Stopped,
+    Adopted, DuePages, DueQuery, Events, Finished, Membership, NewSpan, NewStop, Started, Stopped,
     StoreError, Upkeep, Work,
 };
 use tokio::time::Instant;
@@ -308,20 +308,20 @@ impl Events for Link {
         answer
     }
 
-    async fn started_by(&self, id: &EventId) -> Result<Option<Span>, StoreError> {
-        let (world, id) = (Arc::clone(&self.wire.world), id.clone());
+    async fn started_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, StoreError> {
+        let (world, target, id) = (Arc::clone(&self.wire.world), target.clone(), id.clone());
         self.wire
             .call("started_by", String::new, async move {
-                world.store.started_by(&id).await
+                world.store.started_by(&target, &id).await
             })
             .await
     }
 
-    async fn stopped_by(&self, id: &EventId) -> Result<Option<Span>, StoreError> {
-        let (world, id) = (Arc::clone(&self.wire.world), id.clone());
+    async fn stopped_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, StoreError> {
+        let (world, target, id) = (Arc::clone(&self.wire.world), target.clone(), id.clone());
         self.wire
             .call("stopped_by", String::new, async move {
-                world.store.stopped_by(&id).await
+                world.store.stopped_by(&target, &id).await
             })
             .await
     }
@@ -348,14 +348,12 @@ impl Work for Link {
         .boxed()
     }
 
-    async fn find(&self, id: &SpanId) -> Result<Option<Span>, StoreError> {
-        let (world, id) = (Arc::clone(&self.wire.world), id.clone());
+    async fn find(&self, id: &SpanId, target: &Target) -> Result<Option<Span>, StoreError> {
+        let (world, id, target) = (Arc::clone(&self.wire.world), id.clone(), target.clone());
         self.wire
-            .call(
-                "find",
-                String::new,
-                async move { world.store.find(&id).await },
-            )
+            .call("find", String::new, async move {
+                world.store.find(&id, &target).await
+            })
             .await
     }
 
@@ -394,25 +392,26 @@ impl Upkeep for Link {
         &self,
         cutoff: Timestamp,
         limit: usize,
-    ) -> Result<Vec<SpanId>, StoreError> {
+    ) -> Result<Vec<Finished>, StoreError> {
         let world = Arc::clone(&self.wire.world);
         let what = move || format!(" {cutoff}");
         let work = async move { world.store.completed_before(cutoff, limit).await };
         self.wire.call("completed_before", what, work).await
     }
 
-    async fn remove(&self, ids: &[SpanId]) -> Result<u64, StoreError> {
-        let (world, ids) = (Arc::clone(&self.wire.world), ids.to_vec());
-        let named = ids.clone();
+    async fn remove(&self, finished: &[Finished]) -> Result<u64, StoreError> {
+        let (world, finished) = (Arc::clone(&self.wire.world), finished.to_vec());
+        let named: Vec<SpanId> = finished.iter().map(|span| span.id.clone()).collect();
         let what = move || format!(" {named:?}");
         let work = async move {
             let mut spans = Vec::new();
-            for id in &ids {
-                spans.extend(world.store.find(id).await?);
+            let find = |id: &SpanId| world.store.with(|table| table.find(id).cloned());
+            for span in &finished {
+                spans.extend(find(&span.id));
             }
-            let removed = world.store.remove(&ids).await?;
+            let removed = world.store.remove(&finished).await?;
             for span in &spans {
-                if world.store.find(&span.id).await?.is_none() {
+                if find(&span.id).is_none() {
                     world.note_removed(span.clone());
                 }
             }

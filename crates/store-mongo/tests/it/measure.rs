@@ -132,6 +132,7 @@ async fn world(set: &ReplicaSet) -> World {
         server_selection_timeout: Duration::from_secs(10),
         operation_timeout: Duration::from_secs(20),
         app_name: "sampler-test".into(),
+        shards: None,
     })
     .await
     .unwrap();
