@@ -14,6 +14,7 @@ mod own_tls;
 mod platform;
 mod secured;
 mod settings;
+mod sharded;
 mod takeover;
 mod tls;
 mod trace;

@@ -7,7 +7,7 @@
 use std::io::Cursor;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bson::{Bson, Document, doc};
+use mongodb::bson::{Bson, Document, doc};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -158,7 +158,7 @@ fn own_answer(command: &Document, state: &Mutex<State>) -> Option<Document> {
             locked(state).key = command.get_document("key").ok().cloned();
             Some(doc! { "ok": 1 })
         }
-        "find" if command.get_str("$db") == Ok("config") => {
+        "find" if command.get_str("$db").is_ok_and(|name| name == "config") => {
             let found = match command.get_str("find").ok()? {
                 "shards" => SHARDS.iter().map(|name| doc! { "_id": *name }).collect(),
                 "collections" => {

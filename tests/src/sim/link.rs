@@ -480,9 +480,10 @@ impl Brief for DuePage {
     }
 }
 
-impl Brief for Vec<SpanId> {
+impl Brief for Vec<Finished> {
     fn brief(&self) -> String {
-        format!("{self:?}")
+        let ids: Vec<&SpanId> = self.iter().map(|span| &span.id).collect();
+        format!("{ids:?}")
     }
 }
 

@@ -47,6 +47,7 @@ impl World {
             server_selection_timeout: Duration::from_secs(10),
             operation_timeout: Duration::from_secs(20),
             app_name: "store".into(),
+            shards: None,
         });
         let store = store.await.unwrap();
         store.migrate().await.unwrap();
