@@ -35,6 +35,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bson::Document;
+use bson::oid::ObjectId;
 use mongodb::options::{
     Acknowledgment, ClientOptions, CollectionOptions, ReadConcern, ReadPreference,
     SelectionCriteria, WriteConcern,
@@ -136,9 +137,19 @@ impl MongoStore {
         let linearizable = CollectionOptions::builder()
             .read_concern(ReadConcern::linearizable())
             .build();
+        let journalled = WriteConcern::builder()
+            .w(Acknowledgment::Nodes(1))
+            .journal(true)
+            .build();
+        let journalled = CollectionOptions::builder()
+            .write_concern(journalled)
+            .build();
+        let receivers = format!("{}_receivers", options.collection);
         let link = Link {
             spans: database.collection(&options.collection),
             linearizable: database.collection_with_options(&options.collection, linearizable),
+            flushes: database.collection_with_options(&receivers, journalled),
+            flush_id: ObjectId::new(),
             time_limit: options.operation_timeout,
             database: database.clone(),
             told: Arc::default(),
@@ -149,7 +160,7 @@ impl MongoStore {
         let links = || std::iter::repeat_n(link.clone(), ranges.max(1));
         Ok(Self {
             workers: database.collection(&format!("{}_workers", options.collection)),
-            receivers: database.collection(&format!("{}_receivers", options.collection)),
+            receivers: database.collection(&receivers),
             starts: Ranges::new(links().map(Starts::new), call_limit),
             stops: Ranges::new(links().map(Stops::new), call_limit),
             changes: Ranges::new(links().map(Changes::new), call_limit),
