@@ -191,6 +191,7 @@ impl Receiver {
             Started::Opened => Ok(Accepted::New),
             Started::Repeated => Ok(Accepted::Replayed),
             Started::IdTaken(fields) => self.id_taken(&fields),
+            Started::IdTakenElsewhere => Err(id_taken_elsewhere()),
             Started::AlreadyOpen => Err(already_open()),
             Started::Overlaps { until } => Err(overlaps(until)),
         }
@@ -201,7 +202,7 @@ impl Receiver {
         let earlier = match &event.id {
             Some(id) => self
                 .store
-                .started_by(id)
+                .started_by(&event.target, id)
                 .await
                 .map_err(|failure| self.no_answer(&failure))?,
             None => None,
@@ -236,6 +237,7 @@ impl Receiver {
             Stopped::Ended => Ok(Accepted::New),
             Stopped::Repeated => Ok(Accepted::Replayed),
             Stopped::IdTaken(fields) => self.id_taken(&fields),
+            Stopped::IdTakenElsewhere => Err(id_taken_elsewhere()),
             Stopped::NotOpen => Err(not_open()),
             Stopped::BeforeStart { start } => Err(before_start(start)),
         }
@@ -246,7 +248,7 @@ impl Receiver {
         let earlier = match &event.id {
             Some(id) => self
                 .store
-                .stopped_by(id)
+                .stopped_by(&event.target, id)
                 .await
                 .map_err(|failure| self.no_answer(&failure))?,
             None => None,
@@ -392,6 +394,15 @@ impl Receiver {
         Problem::new(&problems::OUTSIDE_SLACK, detail)
             .errors([FieldError::new(Pointer::root().field("timestamp"), error)])
     }
+}
+
+/// As long as an original Sampler writes to the same database, its index lets in each id once. The
+/// other target is somebody else's, so nothing of it is told.
+fn id_taken_elsewhere() -> Problem {
+    let detail = "An event with this id was kept before. An original Sampler writes to the same \
+                  database, and as long as it does, each id can be used once. This event was not \
+                  kept: send it with another id.";
+    Problem::new(&problems::ID_TAKEN, detail)
 }
 
 /// Rounded up, so that nobody is sent back too early, and at least one.

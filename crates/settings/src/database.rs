@@ -38,6 +38,12 @@ sampler_service::settings! {
         /// How long one operation of the database may take.
         operation_timeout: Duration = "SAMPLER_DB_OPERATION_TIMEOUT",
             Kind::time(BRIEF, MINUTES), or("10s");
+        /// Whether the collection of spans is sharded. The programs then shard it themselves; the
+        /// address must lead to a router.
+        sharded: bool = "SAMPLER_SHARDED", Kind::Boolean, or("false");
+        /// How many shards there are, where the collection is sharded. Events and changes are
+        /// gathered into commands for each of them, so a slow one holds up its own alone.
+        shards: u32 = "SAMPLER_SHARDS", Kind::integer(1, 64), or("1");
     }
 }
 
@@ -52,6 +58,7 @@ impl DatabaseSettings {
             server_selection_timeout: self.server_selection_timeout,
             operation_timeout: self.operation_timeout,
             app_name: app_name.to_owned(),
+            shards: self.sharded.then_some(self.shards),
         }
     }
 

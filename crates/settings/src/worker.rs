@@ -53,6 +53,10 @@ sampler_service::settings! {
             Kind::time(BRIEF, Duration::from_secs(10)), or("5s");
         /// How often to search the collection for spans and stops of an original Sampler.
         adopt_interval: Duration = "SAMPLER_ADOPT_INTERVAL", Kind::time(MOMENT, HOUR), or("5s");
+        /// Whether no original Sampler and no earlier release writes to the collection any more. The
+        /// worker then removes the indexes that only those need, and the ids of events count within
+        /// their targets.
+        original_gone: bool = "SAMPLER_ORIGINAL_GONE", Kind::Boolean, or("false");
     }
 
     /// How complete spans are removed.
