@@ -59,6 +59,7 @@ impl DatabaseSettings {
     pub fn announce(&self) {
         for ReplacedOption { name, by } in &self.uri.replaced {
             warn!(
+                code = "database.option_replaced",
                 option = name,
                 instead = by,
                 "an option in the address of the database does not count"

@@ -10,6 +10,9 @@ use crate::load::Outcome;
 pub(crate) struct Data {
     /// Events.
     pub(crate) receiver: Option<Part<Receiver>>,
+    /// A flood and a quiet client.
+    #[serde(default)]
+    pub(crate) fairness: Option<Part<Fairness>>,
     /// Intervals.
     pub(crate) worker: Option<Part<Worker>>,
     /// All spans due at once.
@@ -107,6 +110,34 @@ pub(crate) struct Run {
     pub(crate) others_share: f64,
     /// The most memory that the program had at a time, MB.
     pub(crate) memory_mb: Option<f64>,
+}
+
+/// A client that floods the receiver, and a quiet one beside it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Fairness {
+    /// By the limit, then by the load.
+    pub(crate) runs: Vec<FairnessRun>,
+}
+
+/// One run of both.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct FairnessRun {
+    /// `MAX_INFLIGHT`; the default, which is none, where there is none.
+    pub(crate) limit: Option<u64>,
+    /// Over how many connections the flood comes.
+    pub(crate) connections: u64,
+    /// Events of both that were kept each second.
+    pub(crate) kept_per_second: f64,
+    /// How many of the quiet client's events were kept, per cent.
+    pub(crate) quiet_kept_share: f64,
+    /// Half of those took no longer than this, ms.
+    pub(crate) quiet_p50_ms: f64,
+    /// 99 of 100 of those.
+    pub(crate) quiet_p99_ms: f64,
+    /// How many of the flood's events were kept, per cent.
+    pub(crate) flood_kept_share: f64,
+    /// The most memory that the receiver had at a time, MB.
+    pub(crate) memory_mb: f64,
 }
 
 /// What came of all runs of workers.

@@ -1,6 +1,7 @@
 //! What is measured.
 
 pub(crate) mod events;
+pub(crate) mod fairness;
 pub(crate) mod growth;
 pub(crate) mod memory;
 pub(crate) mod midnight;

@@ -5,12 +5,16 @@
 //! connections that are kept for the purpose are for health checks alone.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+/// Bytes that all connections together keep of requests that have not arrived to the end of their
+/// heads, or that were sent ahead. A connection beyond that ends another.
+const KEPT_BYTES: usize = 16 << 20;
 
 /// What a connection is at; those that come first end first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,6 +93,14 @@ pub(super) struct Connections {
     began: Instant,
     open: Mutex<Open>,
     closed: Notify,
+    kept: AtomicUsize,
+}
+
+/// Bytes that one connection keeps.
+#[derive(Debug)]
+pub(super) struct KeptBytes {
+    connections: Arc<Connections>,
+    bytes: usize,
 }
 
 #[derive(Debug, Default)]
@@ -115,6 +127,7 @@ impl Connections {
             began: Instant::now(),
             open: Mutex::default(),
             closed: Notify::new(),
+            kept: AtomicUsize::new(0),
         })
     }
 
@@ -133,7 +146,7 @@ impl Connections {
     pub(super) fn try_open(self: &Arc<Self>) -> Option<Connection> {
         let mut open = self.lock();
         if open.connections.len() >= self.limit {
-            open.end_one();
+            open.end_one(Phase::Idle);
         }
         let is_for_health = open.connections.len() >= self.limit;
         if open.connections.len() >= self.limit + self.for_health {
@@ -154,7 +167,7 @@ impl Connections {
 
     /// Ends one, where the system has no room for another.
     pub(super) fn end_one(&self) {
-        self.lock().end_one();
+        self.lock().end_one(Phase::Idle);
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
@@ -163,16 +176,48 @@ impl Connections {
 }
 
 impl Open {
-    /// Ends the one that is of least use: idle, or slow, for the longest.
-    fn end_one(&mut self) {
+    /// Ends the one that is of least use: idle, or slow, for the longest. One that comes before `from`
+    /// does not end.
+    fn end_one(&mut self, from: Phase) {
         let waiting = self.connections.iter().filter_map(|(number, activity)| {
             let phase = activity.phase();
-            (phase != Phase::Served).then(|| (phase, activity.since(), *number))
+            (from..Phase::Served)
+                .contains(&phase)
+                .then(|| (phase, activity.since(), *number))
         });
         let number = waiting.min().map(|(_, _, number)| number);
         if let Some(activity) = number.and_then(|number| self.connections.remove(&number)) {
             activity.ended.cancel();
         }
+    }
+}
+
+impl Connection {
+    /// A count of what the connection keeps.
+    pub(super) fn kept_bytes(&self) -> KeptBytes {
+        KeptBytes {
+            connections: Arc::clone(&self.connections),
+            bytes: 0,
+        }
+    }
+}
+
+impl KeptBytes {
+    /// The connection keeps so many from now on.
+    pub(super) fn set(&mut self, bytes: usize) {
+        let kept = &self.connections.kept;
+        let before = std::mem::replace(&mut self.bytes, bytes);
+        if bytes <= before {
+            kept.fetch_sub(before - bytes, Ordering::Relaxed);
+        } else if kept.fetch_add(bytes - before, Ordering::Relaxed) > KEPT_BYTES {
+            self.connections.lock().end_one(Phase::Head);
+        }
+    }
+}
+
+impl Drop for KeptBytes {
+    fn drop(&mut self) {
+        self.set(0);
     }
 }
 
@@ -235,6 +280,26 @@ mod tests {
         younger.activity.enter(Phase::Head);
         drop(connections.open().await);
         assert!(is_ended(&younger) && !is_ended(&older));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_heads_take_too_much_memory_the_slowest_ends() {
+        let connections = Connections::new(10, 0);
+        let mut open = Vec::new();
+        for phase in [Phase::Idle, Phase::Head, Phase::Head, Phase::Served] {
+            let connection = connections.open().await;
+            tokio::time::advance(Duration::from_secs(1)).await;
+            connection.activity.enter(phase);
+            open.push((connection.kept_bytes(), connection));
+        }
+        open[1].0.set(KEPT_BYTES);
+        open[2].0.set(1);
+        assert!(open.iter().all(|(_, connection)| !is_ended(connection)));
+        open[2].0.set(2);
+        let ended: Vec<_> = open.iter().map(|(_, one)| is_ended(one)).collect();
+        assert_eq!(ended, [false, true, false, false]);
+        open.clear();
+        assert_eq!(connections.kept.load(Ordering::Relaxed), 0);
     }
 
     #[tokio::test]

@@ -211,16 +211,30 @@ impl Server {
             // Answers are small and complete; waiting to fill a packet would only delay them.
             let _ = stream.set_nodelay(true);
             let Some(tls) = tls else {
-                return serve_connection(stream, router, &shutdown, limits, &connection).await;
+                return Box::pin(serve_connection(
+                    stream,
+                    router,
+                    &shutdown,
+                    limits,
+                    &connection,
+                ))
+                .await;
             };
             connection.activity.enter(Phase::Head);
-            let shaking = shake_hands(stream, &tls, &shutdown, limits.header_read);
+            let shaking = Box::pin(shake_hands(stream, &tls, &shutdown, limits.header_read));
             let shaken = tokio::select! {
                 shaken = shaking => shaken,
                 () = connection.activity.ended() => None,
             };
             if let Some(stream) = shaken {
-                serve_connection(stream, router, &shutdown, limits, &connection).await;
+                Box::pin(serve_connection(
+                    stream,
+                    router,
+                    &shutdown,
+                    limits,
+                    &connection,
+                ))
+                .await;
             }
         });
     }
@@ -304,7 +318,7 @@ async fn serve_requests<S>(
         idle: limits.idle,
         write: limits.write,
     };
-    let wire = Wire::new(of_wire, Arc::clone(&connection.activity));
+    let wire = Wire::new(of_wire, connection);
     let mut stream = wire.over(stream);
     let mut builder = http1::Builder::new();
     builder

@@ -20,7 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
 use super::chunks::Chunks;
-use super::connections::{Activity, Phase};
+use super::connections::{Activity, Connection, KeptBytes, Phase};
 use super::heads::Head;
 
 /// How long a connection waits for the next head until it is parked. A client that sends one request
@@ -63,6 +63,7 @@ struct State {
     is_parked: bool,
     /// What has arrived and may not be handed on yet.
     ahead: Vec<u8>,
+    kept: KeptBytes,
     /// To be woken when there may be something to hand on.
     reader: Option<Waker>,
     /// Until when the answer must be written, once the client has not taken all of it.
@@ -89,7 +90,7 @@ enum Reading {
 }
 
 impl Wire {
-    pub(super) fn new(limits: WireLimits, activity: Arc<Activity>) -> Self {
+    pub(super) fn new(limits: WireLimits, connection: &Connection) -> Self {
         let state = State {
             heads: 1,
             since: Instant::now(),
@@ -99,6 +100,7 @@ impl Wire {
             is_body: false,
             is_parked: false,
             ahead: Vec::new(),
+            kept: connection.kept_bytes(),
             reader: None,
             write: None,
             is_blocked: false,
@@ -106,7 +108,7 @@ impl Wire {
         };
         Self {
             limits,
-            activity,
+            activity: Arc::clone(&connection.activity),
             state: Arc::new(Mutex::new(state)),
         }
     }
@@ -282,6 +284,7 @@ impl State {
         if self.ahead.is_empty() && self.ahead.capacity() > KEPT_CAPACITY {
             self.ahead = Vec::new();
         }
+        self.kept.set(self.ahead.capacity());
         Ok(())
     }
 }
@@ -321,9 +324,10 @@ impl<S: AsyncRead + Unpin> WireStream<S> {
         ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer))?;
         let read = buffer.filled();
         if state.ahead.len() + read.len() > state.ahead.capacity() {
-            state.ahead.reserve_exact(read.len().max(AHEAD));
+            state.ahead.reserve_exact(read.len());
         }
         state.ahead.extend_from_slice(read);
+        state.kept.set(state.ahead.capacity());
         state.scan_head(&self.wire.limits);
         self.wire.activity.enter(state.phase());
         Poll::Ready(Ok(!buffer.filled().is_empty()))

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 
 use crate::data::{Data, Growth, Memory, Midnight, Part, Poll, Sampled, Taken, Worker};
 
+use super::fairness::of_fairness;
 use super::targets::targets;
 use super::{grouped, rounded};
 
@@ -15,6 +16,11 @@ pub(crate) fn markdown(data: &Data, level: usize) -> String {
     let sections = [
         Some(("Targets", None, of_targets(data))),
         section("Receiver", receiver, receiver::of_receiver),
+        section(
+            "A flood and a quiet client",
+            data.fairness.as_ref(),
+            of_fairness,
+        ),
         section("Worker", data.worker.as_ref(), of_worker),
         section(
             "Midnight on the first of a month",
@@ -60,7 +66,7 @@ fn origin(taken: &Taken) -> String {
 }
 
 /// A table; all columns but the first `texts` are numbers.
-fn table(header: &[&str], texts: usize, rows: &[Vec<String>]) -> String {
+pub(super) fn table(header: &[&str], texts: usize, rows: &[Vec<String>]) -> String {
     let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
     let owned: Vec<String> = header.iter().map(|cell| (*cell).to_owned()).collect();
     let rule: Vec<String> = (0..header.len())
