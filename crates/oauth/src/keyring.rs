@@ -58,7 +58,7 @@ pub enum Issuer {
 /// What came of asking for newer keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refreshed {
-    /// The keys are those of this moment.
+    /// The keys were asked for after this was, so they are those of this moment.
     Now,
     /// They were fetched a moment ago, and may be fetched again after so long.
     Lately(Duration),
@@ -102,7 +102,9 @@ struct Source {
 
 #[derive(Clone, Copy, Debug)]
 struct Attempt {
-    at: Instant,
+    /// What the token server shows from then on may not be in it.
+    began: Instant,
+    ended: Instant,
     outcome: Outcome,
 }
 
@@ -182,10 +184,10 @@ impl Keyring {
         };
         let last = Arc::clone(&source.last).lock_owned().await;
         if let Some(attempt) = *last
-            && let Some(left) = source.pace.at_least.checked_sub(attempt.at.elapsed())
+            && let Some(left) = source.pace.at_least.checked_sub(attempt.ended.elapsed())
             && !left.is_zero()
         {
-            return match (attempt.outcome, attempt.at >= asked) {
+            return match (attempt.outcome, attempt.began >= asked) {
                 (Outcome::Fetched, true) => Refreshed::Now,
                 (Outcome::Fetched, false) => Refreshed::Lately(left),
                 (Outcome::Failed | Outcome::NoIssuer, _) => Refreshed::Failed,
@@ -205,17 +207,22 @@ impl Keyring {
             let issuer = known.keys.issuer();
             issuer.map(str::to_owned)
         });
+        let began = Instant::now();
         let fetched = timeout(FETCH_LIMIT, source.fetch(issuer)).await;
         let fetched = fetched.unwrap_or_else(|_| Err(Failure::other("it took too long")));
-        let at = Instant::now();
+        let ended = Instant::now();
         let outcome = match &fetched {
             Ok(_) => Outcome::Fetched,
             Err(failure) => failure.outcome,
         };
-        *last = Some(Attempt { at, outcome });
+        *last = Some(Attempt {
+            began,
+            ended,
+            outcome,
+        });
         match fetched {
             Ok(keys) => {
-                self.replace(keys, at);
+                self.replace(keys, began);
                 Refreshed::Now
             }
             Err(failure) => {
