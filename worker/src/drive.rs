@@ -107,7 +107,7 @@ impl Worker {
         else {
             return None;
         };
-        let requeue = self.executed(turn, &span.executed(), now)?;
+        let requeue = self.yields_after(turn, &span.executed(), now)?;
         *due_at = requeue.due_at;
         Some(requeue)
     }

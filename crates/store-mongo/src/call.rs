@@ -1,4 +1,4 @@
-//! The one place where the driver is called.
+//! How the MongoDB driver is called.
 //!
 //! The driver warns that a call whose future is dropped can leave a connection in a bad state.
 //! A client that goes away drops its request's future, and so does a time limit; so calls run in a
@@ -399,7 +399,7 @@ impl Written {
         self,
         items: usize,
         answer: impl Fn(usize) -> A,
-        elsewhere: Option<A>,
+        elsewhere: Option<&A>,
     ) -> Vec<WriteResult<A, CallError>>
     where
         A: Clone,
@@ -413,7 +413,7 @@ impl Written {
             .collect();
         let mut results = write_results(self.matched, self.failed, items, answer);
         for index in taken {
-            if let Some(elsewhere) = &elsewhere {
+            if let Some(elsewhere) = elsewhere {
                 // An event of the same target may have it as well: then it is a repeat.
                 results[index] = WriteResult::Unless(elsewhere.clone());
             }

@@ -5,8 +5,9 @@
 //! `processing.partition`, which workers look after it; `processing.attempts`,
 //! `processing.failed_version` and `processing.last_error`, why its planned interval could not be
 //! delivered;
-//! `processing.last_change_id`, by which a worker knows its own change. Nothing changes the meaning
-//! of a field of the original.
+//! `processing.last_change_id`, by which a worker knows its own change; `start_client` and
+//! `stop_client`, which OAuth clients reported the events. Nothing changes the meaning of a field of
+//! the original.
 //!
 //! Starts, stops and the changes of workers share commands with others of their kind that are in
 //! flight at the same moment; see [`sampler_store::group`].

@@ -1,4 +1,4 @@
-//! Noting what became of spans, and removing them (sections 6.3, 6.5 and 6.6 of the paper).
+//! Reading spans, and removing complete ones (sections 6.3, 6.5 and 6.6 of the paper).
 
 use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::{Bson, Document, doc};

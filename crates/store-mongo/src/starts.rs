@@ -129,7 +129,7 @@ impl Writes for Starts {
         }
         let documents = free.iter().map(|index| &batch[*index].document);
         let written = self.link.insert(documents, send_by).await?;
-        let elsewhere = Some(Started::IdTakenElsewhere);
+        let elsewhere = Some(&Started::IdTakenElsewhere);
         let inserted = written.write_results(free.len(), |_| Started::Opened, elsewhere);
         for (index, result) in free.into_iter().zip(inserted) {
             results[index] = result;
@@ -207,7 +207,7 @@ impl Starts {
         if !made && updated.failed.is_empty() {
             return Ok(None);
         }
-        let elsewhere = Some(Started::IdTakenElsewhere);
+        let elsewhere = Some(&Started::IdTakenElsewhere);
         let mut results = updated.write_results(1, |_| Started::Opened, elsewhere);
         Ok(results.pop())
     }

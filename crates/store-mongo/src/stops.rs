@@ -154,7 +154,7 @@ impl Writes for Stops {
             return Ok(batch.iter().map(|_| WriteResult::Unresolved).collect());
         }
         let updated = self.link.update(&free, send_by).await?;
-        let elsewhere = Some(Stopped::IdTakenElsewhere);
+        let elsewhere = Some(&Stopped::IdTakenElsewhere);
         let updated = updated.write_results(free.len(), |_| Stopped::Ended, elsewhere);
         let mut updated = updated.into_iter();
         let result = |ending| {
