@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use sampler_abacus::Mapped;
-use sampler_domain::{ClientId, Field, Span, SpanId, StartEvent, StopEvent, Timestamp};
+use sampler_domain::{ClientId, Field, Span, SpanId, StartEvent, StopEvent, Target, Timestamp};
 use sampler_service::problem::{FieldError, Pointer, Problem};
 use sampler_service::security::Grant;
 use sampler_store::{NewSpan, NewStop, Started, Stopped, StoreError};
@@ -32,9 +32,6 @@ const RETRY_AFTER_OVERLOAD: u64 = 1;
 
 /// Seconds after which it makes sense to come again when provisioning does not say.
 const RETRY_AFTER_BUSY: u64 = 5;
-
-/// The range of the collection that all events are in, as long as there is one.
-const THE_LANE: Lane = Lane(0);
 
 /// Seconds over which clients that were turned away at one moment come back, at the least.
 const SPREAD_MIN: u64 = 4;
@@ -128,6 +125,7 @@ impl Receiver {
         grant: &Grant,
         request: Request<Body>,
         read: impl FnOnce(Json<'_>) -> Result<T, Problem>,
+        lane: impl FnOnce(&T) -> Lane,
     ) -> Result<Admitted<T>, Problem> {
         let with_token = grant.client().map(|id| self.admission.client(id.as_str()));
         let unknown = self.admission.client_of_resource("");
@@ -146,7 +144,8 @@ impl Receiver {
         let permit = match large {
             Some(permit) => permit,
             None => {
-                let serving = self.admission.serve(kind, THE_LANE, client, weight).await;
+                let lane = lane(&event);
+                let serving = self.admission.serve(kind, lane, client, weight).await;
                 serving.map_err(|reason| self.turned_away(reason))?
             }
         };
@@ -154,6 +153,11 @@ impl Receiver {
             event,
             _permit: permit,
         })
+    }
+
+    /// The range of the collection that the target is in.
+    fn lane(&self, target: &Target) -> Lane {
+        Lane(self.store.range_of(target))
     }
 
     /// Counts the request against `MAX_INFLIGHT`, where that is set.
@@ -165,7 +169,9 @@ impl Receiver {
     async fn start(&self, grant: &Grant, request: Request<Body>) -> Result<Accepted, Problem> {
         let _counted = self.count(Kind::Start)?;
         let admitted = self
-            .admit(Kind::Start, grant, request, event::start)
+            .admit(Kind::Start, grant, request, event::start, |event| {
+                self.lane(&event.target)
+            })
             .await?;
         let Admitted { event, _permit } = admitted;
         self.require_prepared()?;
@@ -216,7 +222,11 @@ impl Receiver {
 
     async fn stop(&self, grant: &Grant, request: Request<Body>) -> Result<Accepted, Problem> {
         let _counted = self.count(Kind::Stop)?;
-        let admitted = self.admit(Kind::Stop, grant, request, event::stop).await?;
+        let admitted = self
+            .admit(Kind::Stop, grant, request, event::stop, |event| {
+                self.lane(&event.target)
+            })
+            .await?;
         let Admitted { event, _permit } = admitted;
         self.require_prepared()?;
         let now = self.clock.now();
@@ -266,7 +276,9 @@ impl Receiver {
         }
         let _counted = self.count(Kind::Mapping)?;
         let admitted = self
-            .admit(Kind::Mapping, grant, request, event::mapping)
+            .admit(Kind::Mapping, grant, request, event::mapping, |_| {
+                Lane::default()
+            })
             .await?;
         let Admitted { event, _permit } = admitted;
         let Some(provisioning) = &self.provisioning else {

@@ -30,9 +30,6 @@ use sampler_store::Events;
 
 use admission::Admission;
 
-/// Ranges of the collection that answer each for itself.
-const LANES: usize = 1;
-
 /// How the receiver goes about it.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -78,7 +75,7 @@ impl Receiver {
         random: Arc<dyn Random>,
         options: Options,
     ) -> Arc<Self> {
-        let admission = Admission::new(options.limits.inflight, LANES);
+        let admission = Admission::new(options.limits.inflight, store.ranges());
         let prepared = AtomicBool::new(false);
         Arc::new(Self {
             store,
