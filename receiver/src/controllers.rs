@@ -125,7 +125,7 @@ impl Receiver {
         grant: &Grant,
         request: Request<Body>,
         read: impl FnOnce(Json<'_>) -> Result<T, Problem>,
-        target: impl FnOnce(&T) -> Option<&Target>,
+        lane: impl FnOnce(&T) -> Lane,
     ) -> Result<Admitted<T>, Problem> {
         let with_token = grant.client().map(|id| self.admission.client(id.as_str()));
         let unknown = self.admission.client_of_resource("");
@@ -144,8 +144,7 @@ impl Receiver {
         let permit = match large {
             Some(permit) => permit,
             None => {
-                let range = target(&event).map_or(0, |target| self.store.range_of(target));
-                let lane = Lane(range);
+                let lane = lane(&event);
                 let serving = self.admission.serve(kind, lane, client, weight).await;
                 serving.map_err(|reason| self.turned_away(reason))?
             }
@@ -154,6 +153,11 @@ impl Receiver {
             event,
             _permit: permit,
         })
+    }
+
+    /// The range of the collection that the target is in.
+    fn lane(&self, target: &Target) -> Lane {
+        Lane(self.store.range_of(target))
     }
 
     /// Counts the request against `MAX_INFLIGHT`, where that is set.
@@ -166,7 +170,7 @@ impl Receiver {
         let _counted = self.count(Kind::Start)?;
         let admitted = self
             .admit(Kind::Start, grant, request, event::start, |event| {
-                Some(&event.target)
+                self.lane(&event.target)
             })
             .await?;
         let Admitted { event, _permit } = admitted;
@@ -220,7 +224,7 @@ impl Receiver {
         let _counted = self.count(Kind::Stop)?;
         let admitted = self
             .admit(Kind::Stop, grant, request, event::stop, |event| {
-                Some(&event.target)
+                self.lane(&event.target)
             })
             .await?;
         let Admitted { event, _permit } = admitted;
@@ -272,7 +276,9 @@ impl Receiver {
         }
         let _counted = self.count(Kind::Mapping)?;
         let admitted = self
-            .admit(Kind::Mapping, grant, request, event::mapping, |_| None)
+            .admit(Kind::Mapping, grant, request, event::mapping, |_| {
+                Lane::default()
+            })
             .await?;
         let Admitted { event, _permit } = admitted;
         let Some(provisioning) = &self.provisioning else {

@@ -73,7 +73,7 @@ pub enum Kind {
 }
 
 /// A range of the collection, by its number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lane(pub usize);
 
 /// Why a request is turned away.
