@@ -288,7 +288,7 @@ struct Failure {
 }
 
 impl Failure {
-    fn other(error: impl ToString) -> Self {
+    fn other(error: &(impl ToString + ?Sized)) -> Self {
         let (outcome, text) = (Outcome::Failed, error.to_string());
         Self { outcome, text }
     }
@@ -303,17 +303,19 @@ impl Source {
     /// The keys of this moment. The issuer that is `known` from before stays where the server does
     /// not say it now: keys can be withdrawn all the same.
     async fn fetch(&self, known: Option<String>) -> Result<Keys, Failure> {
-        let endpoints = self.discoverer.endpoints().await.map_err(Failure::other)?;
+        let endpoints = self.discoverer.endpoints().await;
+        let endpoints = endpoints.map_err(|error| Failure::other(&error))?;
         let document = fetch(self.discoverer.client().get(endpoints.keys)).await;
-        let document = document.map_err(Failure::other)?;
-        let keys = Keys::fetched(&document, self.algorithm).map_err(Failure::other)?;
+        let document = document.map_err(|error| Failure::other(&error))?;
+        let keys = Keys::fetched(&document, self.algorithm);
+        let keys = keys.map_err(|error| Failure::other(&error))?;
         if self.issuer == Issuer::Configured {
             return Ok(keys);
         }
         let issuer = match (self.discoverer.issuer().await, known) {
             (Ok(Some(issuer)), _) | (Ok(None) | Err(_), Some(issuer)) => issuer,
             (Ok(None), None) => return Err(Failure::no_issuer()),
-            (Err(error), None) => return Err(Failure::other(error)),
+            (Err(error), None) => return Err(Failure::other(&error)),
         };
         Ok(keys.of_issuer(issuer))
     }

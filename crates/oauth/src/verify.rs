@@ -204,7 +204,7 @@ fn check_time(body: &Body, now: Timestamp, policy: &Policy) -> Result<(), TokenE
     }
 }
 
-/// A token that is bound to its sender (RFC 7800; by a certificate RFC 8705, by DPoP RFC 9449) is
+/// A token that is bound to its sender (RFC 7800; by a certificate RFC 8705, by `DPoP` RFC 9449) is
 /// worthless without the proof that is not looked at here: taken as a bearer token, it would serve
 /// whoever has stolen it.
 fn check_kind(body: &Body) -> Result<(), TokenError> {
