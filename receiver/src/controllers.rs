@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use sampler_abacus::Mapped;
-use sampler_domain::{ClientId, Field, Span, SpanId, StartEvent, StopEvent, Timestamp};
+use sampler_domain::{ClientId, Field, Span, SpanId, StartEvent, StopEvent, Target, Timestamp};
 use sampler_service::problem::{FieldError, Pointer, Problem};
 use sampler_service::security::Grant;
 use sampler_store::{NewSpan, NewStop, Started, Stopped, StoreError};
@@ -32,9 +32,6 @@ const RETRY_AFTER_OVERLOAD: u64 = 1;
 
 /// Seconds after which it makes sense to come again when provisioning does not say.
 const RETRY_AFTER_BUSY: u64 = 5;
-
-/// The range of the collection that all events are in, as long as there is one.
-const THE_LANE: Lane = Lane(0);
 
 /// Seconds over which clients that were turned away at one moment come back, at the least.
 const SPREAD_MIN: u64 = 4;
@@ -128,6 +125,7 @@ impl Receiver {
         grant: &Grant,
         request: Request<Body>,
         read: impl FnOnce(Json<'_>) -> Result<T, Problem>,
+        target: impl FnOnce(&T) -> Option<&Target>,
     ) -> Result<Admitted<T>, Problem> {
         let with_token = grant.client().map(|id| self.admission.client(id.as_str()));
         let unknown = self.admission.client_of_resource("");
@@ -146,7 +144,9 @@ impl Receiver {
         let permit = match large {
             Some(permit) => permit,
             None => {
-                let serving = self.admission.serve(kind, THE_LANE, client, weight).await;
+                let range = target(&event).map_or(0, |target| self.store.range_of(target));
+                let lane = Lane(range);
+                let serving = self.admission.serve(kind, lane, client, weight).await;
                 serving.map_err(|reason| self.turned_away(reason))?
             }
         };
@@ -165,7 +165,9 @@ impl Receiver {
     async fn start(&self, grant: &Grant, request: Request<Body>) -> Result<Accepted, Problem> {
         let _counted = self.count(Kind::Start)?;
         let admitted = self
-            .admit(Kind::Start, grant, request, event::start)
+            .admit(Kind::Start, grant, request, event::start, |event| {
+                Some(&event.target)
+            })
             .await?;
         let Admitted { event, _permit } = admitted;
         self.require_prepared()?;
@@ -191,6 +193,7 @@ impl Receiver {
             Started::Opened => Ok(Accepted::New),
             Started::Repeated => Ok(Accepted::Replayed),
             Started::IdTaken(fields) => self.id_taken(&fields),
+            Started::IdTakenElsewhere => Err(id_taken_elsewhere()),
             Started::AlreadyOpen => Err(already_open()),
             Started::Overlaps { until } => Err(overlaps(until)),
         }
@@ -201,7 +204,7 @@ impl Receiver {
         let earlier = match &event.id {
             Some(id) => self
                 .store
-                .started_by(id)
+                .started_by(&event.target, id)
                 .await
                 .map_err(|failure| self.no_answer(&failure))?,
             None => None,
@@ -215,7 +218,11 @@ impl Receiver {
 
     async fn stop(&self, grant: &Grant, request: Request<Body>) -> Result<Accepted, Problem> {
         let _counted = self.count(Kind::Stop)?;
-        let admitted = self.admit(Kind::Stop, grant, request, event::stop).await?;
+        let admitted = self
+            .admit(Kind::Stop, grant, request, event::stop, |event| {
+                Some(&event.target)
+            })
+            .await?;
         let Admitted { event, _permit } = admitted;
         self.require_prepared()?;
         let now = self.clock.now();
@@ -236,6 +243,7 @@ impl Receiver {
             Stopped::Ended => Ok(Accepted::New),
             Stopped::Repeated => Ok(Accepted::Replayed),
             Stopped::IdTaken(fields) => self.id_taken(&fields),
+            Stopped::IdTakenElsewhere => Err(id_taken_elsewhere()),
             Stopped::NotOpen => Err(not_open()),
             Stopped::BeforeStart { start } => Err(before_start(start)),
         }
@@ -246,7 +254,7 @@ impl Receiver {
         let earlier = match &event.id {
             Some(id) => self
                 .store
-                .stopped_by(id)
+                .stopped_by(&event.target, id)
                 .await
                 .map_err(|failure| self.no_answer(&failure))?,
             None => None,
@@ -264,7 +272,7 @@ impl Receiver {
         }
         let _counted = self.count(Kind::Mapping)?;
         let admitted = self
-            .admit(Kind::Mapping, grant, request, event::mapping)
+            .admit(Kind::Mapping, grant, request, event::mapping, |_| None)
             .await?;
         let Admitted { event, _permit } = admitted;
         let Some(provisioning) = &self.provisioning else {
@@ -392,6 +400,15 @@ impl Receiver {
         Problem::new(&problems::OUTSIDE_SLACK, detail)
             .errors([FieldError::new(Pointer::root().field("timestamp"), error)])
     }
+}
+
+/// As long as an original Sampler writes to the same database, its index lets in each id once. The
+/// other target is somebody else's, so nothing of it is told.
+fn id_taken_elsewhere() -> Problem {
+    let detail = "An event with this id was kept before. An original Sampler writes to the same \
+                  database, and as long as it does, each id can be used once. This event was not \
+                  kept: send it with another id.";
+    Problem::new(&problems::ID_TAKEN, detail)
 }
 
 /// Rounded up, so that nobody is sent back too early, and at least one.

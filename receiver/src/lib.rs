@@ -30,10 +30,7 @@ use sampler_store::Events;
 
 use admission::Admission;
 
-/// Ranges of the collection that answer each for itself.
-const LANES: usize = 1;
-
-/// How the receiver goes about it.
+/// The settings of the receiver.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// How much is taken in.
@@ -42,10 +39,10 @@ pub struct Options {
     pub events: EventsSettings,
     /// How far an event's timestamp may lie from now.
     pub slack: Slack,
-    /// By which a span's first due moment is worked out.
+    /// The granularity and the grace, for the first `due_at` of a span.
     pub policy: Policy,
-    /// How long what the store gave no final answer to may still be carried out. Who comes back
-    /// before that may be refused, and then find the event kept.
+    /// How long the server may still execute a write whose outcome is unknown. `Retry-After` is at
+    /// least as long.
     pub unknown_for: Duration,
     /// Whether mappings need the scope for all resources.
     pub mappings_full_scope: bool,
@@ -61,11 +58,11 @@ pub struct Receiver {
     pub clock: Arc<dyn Clock>,
     /// Chance, for ids.
     pub random: Arc<dyn Random>,
-    /// How to go about it.
+    /// The settings.
     pub options: Options,
     /// How many requests are served at a time, and whose turn it is.
     pub admission: Admission,
-    /// Whether that is in place on which the answers rest.
+    /// Whether the indexes exist and the slack is announced.
     prepared: AtomicBool,
 }
 
@@ -78,7 +75,7 @@ impl Receiver {
         random: Arc<dyn Random>,
         options: Options,
     ) -> Arc<Self> {
-        let admission = Admission::new(options.limits.inflight, LANES);
+        let admission = Admission::new(options.limits.inflight, store.ranges());
         let prepared = AtomicBool::new(false);
         Arc::new(Self {
             store,

@@ -87,11 +87,17 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
             .migrate_when_possible(shutdown.soft().cancelled())
             .await
         {
-            Ok(true) => scan_for_uuid_ids(&store).await,
+            Ok(true) => {}
             Ok(false) => return Ok(()),
             Err(error) => {
                 shutdown.begin();
-                return Err(error).context("preparing the database");
+                let is_misconfiguration = error.is_misconfiguration();
+                let error = anyhow::Error::from(error).context("preparing the database");
+                return Err(if is_misconfiguration {
+                    UnusableSettings::new(format!("{error:#}")).into()
+                } else {
+                    error
+                });
             }
         }
         if receiver.prepare(shutdown.soft().cancelled()).await {
@@ -131,7 +137,7 @@ async fn watch(store: &MongoStore, reachable: &Progress, threshold: Duration, sh
         match store.ping().await {
             Ok(()) => {
                 reachable.beat();
-                scan_for_uuid_ids(store).await;
+                observe_original(store).await;
             }
             Err(error) => {
                 let error = anyhow::Error::from(error);
@@ -148,13 +154,13 @@ async fn watch(store: &MongoStore, reachable: &Progress, threshold: Duration, sh
 }
 
 /// Where that fails it is tried again with the next look at the database.
-async fn scan_for_uuid_ids(store: &MongoStore) {
-    if let Err(error) = store.scan_for_uuid_ids().await {
+async fn observe_original(store: &MongoStore) {
+    if let Err(error) = store.observe_original().await {
         let error = anyhow::Error::from(error);
         tracing::warn!(
-            code = "database.uuid_scan",
+            code = "original.not_observed",
             error = format!("{error:#}"),
-            "looking for ids that are UUIDs failed"
+            "looking for an original failed"
         );
     }
 }

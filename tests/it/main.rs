@@ -15,6 +15,7 @@ mod own_tls;
 mod platform;
 mod secured;
 mod settings;
+mod sharded;
 mod takeover;
 mod tls;
 mod trace;

@@ -21,7 +21,7 @@ const MANIFEST: u64 = 128 << 10;
 const LIVE: &[u8] = b"GET /healthz/live HTTP/1.1\r\nhost: test\r\n\r\n";
 
 /// Longer than anything may take.
-const AGES: Duration = Duration::from_secs(60);
+const AGES: Duration = Duration::from_mins(1);
 
 /// The most memory that the program has had, in KB.
 fn peak(program: &Program) -> u64 {

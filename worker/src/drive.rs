@@ -56,7 +56,11 @@ impl Worker {
                     Delivery::Failed(failure) => driver.failed(failure),
                     Delivery::Stopped => break,
                 },
-                Action::Reread => driver.found(self.parts.work.find(&driver.span().id).await?),
+                Action::Reread => {
+                    let span = driver.span();
+                    let found = self.parts.work.find(&span.id, &span.target).await?;
+                    driver.found(found);
+                }
                 Action::Done => break,
             }
         }
@@ -103,7 +107,7 @@ impl Worker {
         else {
             return None;
         };
-        let requeue = self.executed(turn, &span.executed(), now)?;
+        let requeue = self.yields_after(turn, &span.executed(), now)?;
         *due_at = requeue.due_at;
         Some(requeue)
     }

@@ -9,12 +9,12 @@ use sampler_abacus::{AbacusOptions, HttpCollector};
 use sampler_service::environment::{Clock, Random, SystemClock, SystemRandom};
 use sampler_service::health::Health;
 use sampler_service::http::{bind, serve};
-use sampler_service::lifecycle::{Shutdown, run_until_stopped};
+use sampler_service::lifecycle::{Shutdown, UnusableSettings, run_until_stopped};
 use sampler_service::metrics::Metrics;
 use sampler_service::platform::Identity;
 use sampler_service::settings::{Variables, load_from_process};
 use sampler_service::telemetry;
-use sampler_store_mongo::MongoStore;
+use sampler_store_mongo::{MigrationError, MongoStore, Retired};
 use sampler_worker::settings::{PROGRAM, Settings};
 use sampler_worker::shadow::Shadow;
 use sampler_worker::{AbacusTime, Options, Parts, Worker};
@@ -24,6 +24,9 @@ const COLLECTOR_SCOPE: &str = "abacus.usage.sampler.write";
 
 /// How often clocks are compared with Abacus while nothing is posted.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(20);
+
+/// The pause before the indexes of an original are tried to be removed again.
+const RETIRE_PAUSE: Duration = Duration::from_secs(30);
 
 /// Spans on a page in shadow mode, at least. It only reads them.
 const SHADOW_BATCH: usize = 1_000;
@@ -58,6 +61,7 @@ enum Mode {
 async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let store = Arc::new(MongoStore::connect(settings.database.options(PROGRAM.name)).await?);
+    let original_gone = settings.processing.original_gone;
     let mut health = Health::new(shutdown.clone());
     if let Some(check) = settings.security.health_check()? {
         health.require_credentials(check);
@@ -79,7 +83,7 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
     let listener = bind(&settings.http).await?;
     let serving = serve(listener, health.routes().merge(metrics.routes()), &shutdown);
     let working = async {
-        let ended = work(mode, &store, &shutdown).await;
+        let ended = work(mode, original_gone, &store, &shutdown).await;
         shutdown.begin();
         ended
     };
@@ -87,7 +91,12 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
     served.context("serving HTTP").and(worked)
 }
 
-async fn work(mode: Mode, store: &MongoStore, shutdown: &Shutdown) -> anyhow::Result<()> {
+async fn work(
+    mode: Mode,
+    original_gone: bool,
+    store: &MongoStore,
+    shutdown: &Shutdown,
+) -> anyhow::Result<()> {
     match mode {
         // Not even the indexes are made: the database stays as the original has it.
         Mode::Shadow(shadow) => shadow.run(shutdown.soft()).await,
@@ -95,12 +104,56 @@ async fn work(mode: Mode, store: &MongoStore, shutdown: &Shutdown) -> anyhow::Re
             let prepared = store
                 .migrate_when_possible(shutdown.soft().cancelled())
                 .await;
-            if prepared.context("preparing the database")? {
-                worker.run().await;
+            if prepared.map_err(unprepared)? {
+                let retiring = retire_original(original_gone, store, shutdown);
+                tokio::join!(worker.run(), retiring);
             }
         }
     }
     Ok(())
+}
+
+/// Why the database could not be prepared.
+fn unprepared(error: MigrationError) -> anyhow::Error {
+    let is_misconfiguration = error.is_misconfiguration();
+    let error = anyhow::Error::from(error).context("preparing the database");
+    if is_misconfiguration {
+        UnusableSettings::new(format!("{error:#}")).into()
+    } else {
+        error
+    }
+}
+
+/// Removes the indexes that only an original needs, once an operator has said that there is none any
+/// more. What is in the way is told, and tried again.
+async fn retire_original(is_gone: bool, store: &MongoStore, shutdown: &Shutdown) {
+    while is_gone && !shutdown.is_stopping() {
+        match store.retire_original_indexes().await {
+            Ok(Retired::Done) => return,
+            Ok(Retired::SpansWithoutPartition) => {
+                tracing::warn!(
+                    code = "retire.spans_left",
+                    "spans of an original are still to be taken in: its indexes stay"
+                );
+            }
+            Ok(Retired::BinaryIds) => {
+                tracing::warn!(
+                    code = "retire.binary_ids",
+                    "ids of events are still UUID binaries: the indexes of an original stay"
+                );
+            }
+            Err(error) => {
+                let error = format!("{:#}", anyhow::Error::from(error));
+                tracing::warn!(
+                    code = "retire.failed",
+                    error,
+                    "removing the indexes of an original failed"
+                );
+            }
+        }
+        let pause = tokio::time::sleep(RETIRE_PAUSE);
+        shutdown.soft().run_until_cancelled(pause).await;
+    }
 }
 
 fn worker(

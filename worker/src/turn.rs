@@ -141,7 +141,7 @@ impl Worker {
     ///
     /// When a month begins to close, all spans yield. While it closes, an urgent span yields only to
     /// urgent spans, and any other span yields to an urgent one after each interval.
-    pub(crate) fn executed(
+    pub(crate) fn yields_after(
         &self,
         turn: &mut Turn,
         after: &Span,

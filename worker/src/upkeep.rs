@@ -44,17 +44,17 @@ impl Worker {
     async fn remove_batch(&self, reported: &mut Option<Instant>) -> Result<usize, StoreError> {
         let retention = self.retention(reported).await?;
         let cutoff = self.now().plus(-retention);
-        let ids = self
+        let finished = self
             .parts
             .upkeep
             .completed_before(cutoff, self.options.cleanup.batch_size)
             .await?;
-        if ids.is_empty() {
+        if finished.is_empty() {
             return Ok(0);
         }
-        let removed = self.parts.upkeep.remove(&ids).await?;
+        let removed = self.parts.upkeep.remove(&finished).await?;
         info!(spans = removed, "removed complete spans");
-        Ok(ids.len())
+        Ok(finished.len())
     }
 
     /// How long complete spans are kept, ms: as long as the setting says, or longer if a receiver

@@ -209,7 +209,7 @@ impl Keyring {
         });
         let began = Instant::now();
         let fetched = timeout(FETCH_LIMIT, source.fetch(issuer)).await;
-        let fetched = fetched.unwrap_or_else(|_| Err(Failure::other("it took too long")));
+        let fetched = fetched.unwrap_or_else(|_| Err(Failure::other(&"it took too long")));
         let ended = Instant::now();
         let outcome = match &fetched {
             Ok(_) => Outcome::Fetched,
@@ -288,7 +288,7 @@ struct Failure {
 }
 
 impl Failure {
-    fn other(error: &(impl ToString + ?Sized)) -> Self {
+    fn other(error: &impl ToString) -> Self {
         let (outcome, text) = (Outcome::Failed, error.to_string());
         Self { outcome, text }
     }

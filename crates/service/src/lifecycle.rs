@@ -184,7 +184,8 @@ impl From<End> for ExitCode {
 /// spawned on [`Shutdown`] have ended, or the budget has run out, or a second signal has come; the
 /// program shall then end with the code of what is returned.
 ///
-/// An error of `body` is logged here, the other tasks are asked to stop, and the code is 1.
+/// An error of `body` is logged here, the other tasks are asked to stop, and the code is 1, or 64
+/// where the error is [`UnusableSettings`].
 pub fn run_until_stopped<F, B>(body: B) -> End
 where
     B: FnOnce(Shutdown) -> F,

@@ -9,7 +9,7 @@ use secrecy::{ExposeSecret, SecretString};
 use tracing::warn;
 
 use crate::uri_options::{Finding, ReplacedOption, findings, without_replaced};
-use crate::{BRIEF, MINUTES};
+use crate::{TEN_MINUTES, TENTH_OF_A_SECOND};
 
 /// The longest name of a MongoDB database, in bytes.
 const DATABASE_NAME_MAX: usize = 63;
@@ -34,10 +34,16 @@ sampler_service::settings! {
         pool_size: u32 = "SAMPLER_DB_POOL_SIZE", Kind::integer(1, 1000), or("64");
         /// How long to wait for a suitable server of the database.
         server_selection_timeout: Duration = "SAMPLER_DB_SERVER_SELECTION_TIMEOUT",
-            Kind::time(BRIEF, MINUTES), or("5s");
+            Kind::time(TENTH_OF_A_SECOND, TEN_MINUTES), or("5s");
         /// How long one operation of the database may take.
         operation_timeout: Duration = "SAMPLER_DB_OPERATION_TIMEOUT",
-            Kind::time(BRIEF, MINUTES), or("10s");
+            Kind::time(TENTH_OF_A_SECOND, TEN_MINUTES), or("10s");
+        /// Whether the collection of spans is sharded. The programs then shard it themselves; the
+        /// address must lead to a router.
+        sharded: bool = "SAMPLER_SHARDED", Kind::Boolean, or("false");
+        /// How many shards there are, where the collection is sharded. Events and changes are
+        /// gathered into commands for each of them, so a slow one holds up its own alone.
+        shards: u32 = "SAMPLER_SHARDS", Kind::integer(1, 64), or("1");
     }
 }
 
@@ -52,6 +58,7 @@ impl DatabaseSettings {
             server_selection_timeout: self.server_selection_timeout,
             operation_timeout: self.operation_timeout,
             app_name: app_name.to_owned(),
+            shards: self.sharded.then_some(self.shards),
         }
     }
 

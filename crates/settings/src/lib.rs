@@ -16,15 +16,15 @@ pub use database::{DatabaseSettings, DatabaseUri};
 pub use sampling::{SamplingSettings, SlackSettings};
 pub use uri_options::ReplacedOption;
 
-const MOMENT: Duration = Duration::from_millis(10);
-const BRIEF: Duration = Duration::from_millis(100);
+const TEN_MILLIS: Duration = Duration::from_millis(10);
+const TENTH_OF_A_SECOND: Duration = Duration::from_millis(100);
 const SECOND: Duration = Duration::from_secs(1);
-const MINUTES: Duration = Duration::from_mins(10);
+const TEN_MINUTES: Duration = Duration::from_mins(10);
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
 
-/// A year: nothing that is waited for or looked back on is longer.
-const LONGEST: Duration = Duration::from_hours(366 * 24);
+/// The longest slack.
+const YEAR: Duration = Duration::from_hours(366 * 24);
 
 /// Whole milliseconds; no setting takes more than fit.
 pub fn millis(duration: Duration) -> i64 {

@@ -8,7 +8,7 @@ use sampler_service::settings::{
 };
 use url::Url;
 
-use crate::{BRIEF, DatabaseSettings, MINUTES, SamplingSettings, SlackSettings};
+use crate::{DatabaseSettings, SamplingSettings, SlackSettings, TEN_MINUTES, TENTH_OF_A_SECOND};
 
 sampler_service::settings! {
     /// How much a receiver takes in.
@@ -19,7 +19,7 @@ sampler_service::settings! {
         /// The largest body, before and after decompression.
         payload: usize = "MAX_PAYLOAD", Kind::size(1 << 10, 8 << 20), or("500kb");
         /// How long a client may take to send a body.
-        body_timeout: Duration = "SAMPLER_BODY_TIMEOUT", Kind::time(BRIEF, MINUTES), or("30s");
+        body_timeout: Duration = "SAMPLER_BODY_TIMEOUT", Kind::time(TENTH_OF_A_SECOND, TEN_MINUTES), or("30s");
     }
 
     /// Where mappings go.
@@ -27,7 +27,7 @@ sampler_service::settings! {
         /// The address of Abacus's provisioning service. Without it, mappings are answered 502.
         url: Option<Url> = "PROVISIONING_URL", Kind::Url;
         /// How long one of the three calls for a mapping may take.
-        timeout: Duration = "SAMPLER_PROVISIONING_TIMEOUT", Kind::time(BRIEF, MINUTES), or("10s");
+        timeout: Duration = "SAMPLER_PROVISIONING_TIMEOUT", Kind::time(TENTH_OF_A_SECOND, TEN_MINUTES), or("10s");
         /// Whether mappings need the scope abacus.sampler.write. Without it, a client with the scope
         /// of one resource can map the plans of that resource, and Abacus never changes a mapping.
         full_scope: bool = "SAMPLER_MAPPINGS_FULL_SCOPE", Kind::Boolean, or("false");

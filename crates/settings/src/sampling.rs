@@ -6,7 +6,7 @@ use sampler_domain::granularity::GranularityOverride;
 use sampler_domain::{Granularities, Granularity, Policy, Slack};
 use sampler_service::settings::{Kind, Setting};
 
-use crate::{DAY, LONGEST, millis};
+use crate::{DAY, YEAR, millis};
 
 sampler_service::settings! {
     /// How spans are cut into intervals.
@@ -25,10 +25,10 @@ sampler_service::settings! {
     /// How far the timestamp of an event may be from the present.
     pub struct SlackSettings("slack") {
         /// How far in the past an event may be dated.
-        past: Duration = "SAMPLER_SLACK_PAST_INTERVAL", Kind::time(Duration::ZERO, LONGEST),
+        past: Duration = "SAMPLER_SLACK_PAST_INTERVAL", Kind::time(Duration::ZERO, YEAR),
             or("61d");
         /// How far in the future an event may be dated.
-        future: Duration = "SAMPLER_SLACK_FUTURE_INTERVAL", Kind::time(Duration::ZERO, LONGEST),
+        future: Duration = "SAMPLER_SLACK_FUTURE_INTERVAL", Kind::time(Duration::ZERO, YEAR),
             or("61d");
     }
 }

@@ -8,7 +8,8 @@ use sampler_service::settings::{Groups, HttpSettings, Kind, LogSettings};
 use url::Url;
 
 use crate::{
-    BRIEF, DAY, DatabaseSettings, HOUR, MOMENT, SECOND, SamplingSettings, SlackSettings, millis,
+    DAY, DatabaseSettings, HOUR, SECOND, SamplingSettings, SlackSettings, TEN_MILLIS,
+    TENTH_OF_A_SECOND, millis,
 };
 
 sampler_service::settings! {
@@ -17,16 +18,16 @@ sampler_service::settings! {
         /// The address of Abacus's collector; /v1/metering/collected/usage is appended.
         collector_url: Url = "COLLECTOR_URL", Kind::Url, required();
         /// How long one post of a usage may take.
-        timeout: Duration = "SAMPLER_POST_TIMEOUT", Kind::time(BRIEF, HOUR), or("30s");
+        timeout: Duration = "SAMPLER_POST_TIMEOUT", Kind::time(TENTH_OF_A_SECOND, HOUR), or("30s");
         /// The maximum number of usages in flight to Abacus. The worker uses fewer while Abacus is
         /// slow or fails.
         concurrency: usize = "SAMPLER_POST_CONCURRENCY", Kind::integer(1, 10_000), or("128");
         /// How long a span waits after the first failed delivery of its usage. The wait doubles
         /// after each further failure, less a random part of up to half.
-        retry_first: Duration = "SAMPLER_RETRY_FIRST", Kind::time(MOMENT, HOUR), or("1s");
+        retry_first: Duration = "SAMPLER_RETRY_FIRST", Kind::time(TEN_MILLIS, HOUR), or("1s");
         /// The longest wait of a span after a failure. It must be shorter than SAMPLER_MONTH_SLACK:
         /// a usage that is retried after its month has been closed is lost.
-        retry_limit: Duration = "SAMPLER_RETRY_LIMIT", Kind::time(MOMENT, DAY), or("2m");
+        retry_limit: Duration = "SAMPLER_RETRY_LIMIT", Kind::time(TEN_MILLIS, DAY), or("2m");
         /// How long into a month Abacus accepts usages of the previous month (its own SLACK). During
         /// this time, usages of that month have priority.
         month_slack: Duration = "SAMPLER_MONTH_SLACK",
@@ -44,15 +45,19 @@ sampler_service::settings! {
         /// The maximum number of spans that one query for due spans returns.
         batch_size: usize = "PROCESS_BATCH_SIZE", Kind::integer(1, 10_000), or("100");
         /// The pause after a query that found no due span.
-        interval: Duration = "PROCESS_SCHEDULE_INTERVAL", Kind::time(MOMENT, HOUR), or("1s");
+        interval: Duration = "PROCESS_SCHEDULE_INTERVAL", Kind::time(TEN_MILLIS, HOUR), or("1s");
         /// How long the processing loop may be without progress before the worker is not ready.
         threshold: Duration = "PROCESS_SPANS_MONITOR_THRESHOLD", Kind::time(SECOND, DAY), or("60s");
         /// The interval of a worker's heartbeat. After 20 s without a heartbeat, the other workers
         /// take over its spans.
         heartbeat_interval: Duration = "SAMPLER_HEARTBEAT_INTERVAL",
-            Kind::time(BRIEF, Duration::from_secs(10)), or("5s");
+            Kind::time(TENTH_OF_A_SECOND, Duration::from_secs(10)), or("5s");
         /// How often to search the collection for spans and stops of an original Sampler.
-        adopt_interval: Duration = "SAMPLER_ADOPT_INTERVAL", Kind::time(MOMENT, HOUR), or("5s");
+        adopt_interval: Duration = "SAMPLER_ADOPT_INTERVAL", Kind::time(TEN_MILLIS, HOUR), or("5s");
+        /// Whether no original Sampler and no earlier release writes to the collection any more. The
+        /// worker then removes the indexes that only those need, and the ids of events count within
+        /// their targets.
+        original_gone: bool = "SAMPLER_ORIGINAL_GONE", Kind::Boolean, or("false");
     }
 
     /// How complete spans are removed.
@@ -60,7 +65,7 @@ sampler_service::settings! {
         /// The maximum number of complete spans that are removed at once.
         batch_size: usize = "CLEANUP_BATCH_SIZE", Kind::integer(1, 10_000), or("100");
         /// The pause after a clean-up that removed less than a batch.
-        interval: Duration = "CLEANUP_SCHEDULE_INTERVAL", Kind::time(MOMENT, DAY), or("1s");
+        interval: Duration = "CLEANUP_SCHEDULE_INTERVAL", Kind::time(TEN_MILLIS, DAY), or("1s");
         /// How long the clean-up loop may be without progress before the worker is not ready.
         threshold: Duration = "CLEANUP_SPANS_MONITOR_THRESHOLD", Kind::time(SECOND, DAY), or("60s");
         /// How long complete spans are kept after their end, and the ids of their events with them.
@@ -76,7 +81,7 @@ sampler_service::settings! {
         /// its own, writes nothing to the database and posts nothing.
         enabled: bool = "SAMPLER_SHADOW", Kind::Boolean, or("false");
         /// The pause between two comparisons of all spans in shadow mode.
-        interval: Duration = "SAMPLER_SHADOW_INTERVAL", Kind::time(MOMENT, DAY), or("30s");
+        interval: Duration = "SAMPLER_SHADOW_INTERVAL", Kind::time(TEN_MILLIS, DAY), or("30s");
     }
 }
 

@@ -52,8 +52,8 @@ fn secrets(uri: &str) -> BTreeSet<String> {
     };
     let (hosts_and_path, options) = rest.split_once('?').unwrap_or((rest, ""));
     let hosts = hosts_and_path.split('/').next().unwrap_or_default();
-    let with_port = hosts.split(',').filter_map(|host| host.split_once(':'));
-    parts.extend(with_port.map(|(_, port)| port));
+    let after_colons = hosts.split(',').filter_map(|host| host.split_once(':'));
+    parts.extend(after_colons.map(|(_, text)| text));
     let options = options
         .split(['&', ';'])
         .filter(|option| !option.is_empty());

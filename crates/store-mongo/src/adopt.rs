@@ -2,7 +2,7 @@
 //!
 //! Documents that cannot be taken in stay where they are, so each search goes on behind them.
 
-use bson::raw::{RawDocument, RawDocumentBuf};
+use bson::raw::{RawDocument, RawDocumentBuf, cstr};
 use bson::{Bson, Document, doc, rawdoc};
 use sampler_domain::{Policy, Timestamp, next_step};
 use sampler_store::StoreError;
@@ -10,8 +10,9 @@ use tracing::error;
 
 use crate::MongoStore;
 use crate::call::take;
-use crate::document::{has_failed, moment, partition, read_moment};
-use crate::unreadable::{Identity, Statement, change_each, decoded, name_of, span_in};
+use crate::document::{has_failed, moment, partition, read_moment, read_target};
+use crate::index;
+use crate::unreadable::{Statement, change_each, condition_of, decoded, name_of, span_in};
 
 /// What documents are told of as that are in the way.
 const STARTS: &str = "starts of an original";
@@ -26,10 +27,21 @@ impl MongoStore {
         limit: usize,
     ) -> Result<u64, StoreError> {
         // No partition, whatever is due: a stop of ours may have set that already.
-        let filter = doc! { "processing.complete": false, "processing.partition": Bson::Null };
-        let adoption = |raw: &RawDocument| adoption(raw, policy, now);
-        self.change_found(STARTS, (filter, "search_due"), limit, adoption)
-            .await
+        let without = |complete: bool| {
+            doc! { "processing.complete": complete, "processing.partition": Bson::Null }
+        };
+        let open = |raw: &RawDocument| adoption(raw, policy, now);
+        let adopted = self.change_found(STARTS, (without(false), index::DUE), limit, open);
+        let adopted = adopted.await?;
+        // What an original has completed is done, but for the ids of its events: they count within
+        // their target, which is found by its partition.
+        let missing = limit - usize::try_from(adopted).unwrap_or(limit).min(limit);
+        if missing == 0 {
+            return Ok(adopted);
+        }
+        let complete = |raw: &RawDocument| complete_adoption(raw);
+        let found = (without(true), index::COMPLETE);
+        Ok(adopted + self.change_found(STARTS, found, missing, complete).await?)
     }
 
     /// Makes spans due that an original receiver stopped: it sets the end, but does not know that
@@ -40,6 +52,11 @@ impl MongoStore {
         now: Timestamp,
         limit: usize,
     ) -> Result<u64, StoreError> {
+        // Without its index there is no original.
+        let names = self.link.index_names().await?;
+        if !names.contains(index::ORIGINAL_STOPPED) {
+            return Ok(0);
+        }
         let due_by = doc! { "$max": ["$end", moment(now)] };
         let filter = doc! {
             "processing.complete": false,
@@ -51,7 +68,7 @@ impl MongoStore {
                 { "$not": [has_failed()] },
             ] },
         };
-        self.change_found(STOPS, (filter, "search_end_is_set"), limit, notice)
+        self.change_found(STOPS, (filter, index::ORIGINAL_STOPPED), limit, notice)
             .await
     }
 
@@ -115,25 +132,38 @@ impl MongoStore {
 
 /// The statement that takes in one document, unless somebody else did.
 fn adoption(found: &RawDocument, policy: &Policy, now: Timestamp) -> Option<RawDocumentBuf> {
-    let (partition, due_at) = match span_in(found) {
-        Ok(span) => (
-            partition(&span.target),
-            next_step(&span, now, policy).due_at(now),
-        ),
-        // Any partition: the search that finds it there says what is wrong, and sets it aside.
-        Err(_) => (Bson::Int32(0), now),
+    let due_at = match span_in(found) {
+        Ok(span) => next_step(&span, now, policy).due_at(now),
+        // The search that finds it there says what is wrong, and sets it aside.
+        Err(_) => now,
     };
     let update = doc! {
-        "$set": { "processing.partition": partition },
+        "$set": { "processing.partition": partition_in(found) },
         // Not later than a stop of ours has set it to meanwhile.
         "$min": { "processing.due_at": moment(due_at) },
     };
-    let mut condition = Identity::of(found)?.filter();
-    condition.append(
-        bson::raw::cstr!("processing.partition"),
-        bson::RawBson::Null,
-    );
-    Some(rawdoc! { "q": condition, "u": RawDocumentBuf::try_from(&update).ok()? })
+    taking_in(found, &update)
+}
+
+/// The same for a span that is complete.
+fn complete_adoption(found: &RawDocument) -> Option<RawDocumentBuf> {
+    let update = doc! { "$set": { "processing.partition": partition_in(found) } };
+    taking_in(found, &update)
+}
+
+fn taking_in(found: &RawDocument, update: &Document) -> Option<RawDocumentBuf> {
+    let mut condition = condition_of(found)?;
+    condition.append(cstr!("processing.partition"), bson::RawBson::Null);
+    let update = RawDocumentBuf::try_from(update).ok()?;
+    Some(rawdoc! { "q": condition, "u": update, "hint": "_id_" })
+}
+
+/// The partition of a document by its target; any where the target cannot be read.
+fn partition_in(raw: &RawDocument) -> Bson {
+    let target = raw.get_document("target").ok();
+    let target = target.and_then(|target| decoded(target).ok());
+    let target = target.and_then(|target| read_target(&target).ok());
+    target.map_or(Bson::Int32(0), |target| partition(&target))
 }
 
 /// The statement that makes one span due by its end, unless it is due otherwise by now.
@@ -142,11 +172,12 @@ fn notice(found: &RawDocument) -> Option<RawDocumentBuf> {
     let due_at = document.get_document("processing").ok()?.get("due_at")?;
     let end = moment(read_moment(&document, "end").ok()?);
     let condition = doc! { "end": &end, "processing.due_at": due_at };
-    let mut filter = Identity::of(found)?.filter();
+    let mut filter = condition_of(found)?;
     for element in RawDocumentBuf::try_from(&condition).ok()?.iter_elements() {
         let element = element.ok()?;
         filter.append(element.key(), element.value().ok()?);
     }
     let update = doc! { "$set": { "processing.due_at": end } };
-    Some(rawdoc! { "q": filter, "u": RawDocumentBuf::try_from(&update).ok()? })
+    let update = RawDocumentBuf::try_from(&update).ok()?;
+    Some(rawdoc! { "q": filter, "u": update, "hint": "_id_" })
 }

@@ -1,15 +1,16 @@
-//! The one place where the driver is called.
+//! How the MongoDB driver is called.
 //!
 //! The driver warns that a call whose future is dropped can leave a connection in a bad state.
 //! A client that goes away drops its request's future, and so does a time limit; so calls run in a
 //! task of their own, to their end ([`Link::run`]; [`sampler_store::group`] for calls that share a command),
 //! and what is dropped is only the waiting for it.
 
-use std::future::Future;
+use std::future::{Future, IntoFuture};
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use bson::oid::ObjectId;
 use bson::raw::RawDocumentBuf;
 use bson::{Bson, Document, doc};
 use mongodb::error::{Error, ErrorKind, WriteFailure};
@@ -21,12 +22,19 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
-use crate::codes::{DUPLICATE_KEY, is_lost_behind_router, is_of_the_moment};
-use crate::document::Unreadable;
+use crate::beside::Beside;
+use crate::codes::{
+    DUPLICATE_KEY, INDEX_NOT_FOUND, NAMESPACE_NOT_FOUND, is_lost_behind_router, is_of_the_moment,
+};
 use crate::unreadable::Told;
 
 /// Documents that the server sends at once: all that one call of `resolve` asks for.
 const BATCH_SIZE: u32 = 1_024;
+
+/// How often the server is asked for its journal while a read waits, and how long it is left alone
+/// before that each time.
+const FLUSHES: usize = 3;
+const BEFORE_FLUSH: Duration = Duration::from_millis(1);
 
 /// Bytes of a command beside the list of what is written, and of its own for each item there.
 const COMMAND_BYTES: usize = 512;
@@ -44,12 +52,16 @@ pub(crate) struct Link {
     pub(crate) spans: Collection<Document>,
     /// Reads that, after they read, make sure that we still are on the primary.
     pub(crate) linearizable: Collection<Document>,
+    /// Where writes are made that only have the server write its journal.
+    pub(crate) flushes: Collection<Document>,
+    /// The document for those of this program.
+    pub(crate) flush_id: ObjectId,
     /// The longest time that the server may take for one operation.
     pub(crate) time_limit: Duration,
     /// Documents that were told of because nobody can read them.
     pub(crate) told: Arc<Told>,
-    /// Whether ids of events are kept as UUID binaries.
-    pub(crate) has_uuids: Arc<AtomicBool>,
+    /// Whether an original may write beside us.
+    pub(crate) beside: Arc<Beside>,
 }
 
 /// How a call ended that did not succeed.
@@ -60,10 +72,12 @@ pub(crate) enum CallError {
     Driver(#[from] Error),
     /// The server refused one of the writes of a command.
     #[error("{message} (code {code})")]
-    Write { code: i32, message: String },
-    /// A document that is in the way is no span.
-    #[error("a span in the way cannot be read: {0}")]
-    Unreadable(#[source] Unreadable),
+    Write {
+        code: i32,
+        message: String,
+        /// Whether it was a unique index that knows no targets.
+        is_across_targets: bool,
+    },
     /// A majority does not have the write yet.
     #[error("a majority has not confirmed the write: {0}")]
     Unconfirmed(String),
@@ -154,8 +168,38 @@ impl Link {
         index: &str,
     ) -> Result<Vec<RawDocumentBuf>, CallError> {
         let found = self.linearizable.find(filter).hint(hint(index));
-        let found = found.batch_size(BATCH_SIZE).max_time(self.time_limit).await;
+        let found = found.batch_size(BATCH_SIZE).max_time(self.time_limit);
+        let found = self.while_flushing(found.into_future()).await;
         Ok(all(found?).await?)
+    }
+
+    /// Waits for a linearizable read. The server ends one with a write to its log, and waits until a
+    /// majority has that in its journals: on an idle set, up to 100 ms. A write of our own that asks
+    /// for the journal makes that come at once. The read stays what it is, whether or not the write
+    /// comes in time or succeeds.
+    async fn while_flushing<T>(&self, read: impl Future<Output = T>) -> T {
+        let mut read = pin!(read);
+        for _ in 0..FLUSHES {
+            tokio::select! {
+                biased;
+                answer = &mut read => return answer,
+                () = self.flush_journal() => {}
+            }
+        }
+        read.await
+    }
+
+    /// Has the server write its journal. That this was tried is enough.
+    async fn flush_journal(&self) {
+        // By then the read has written to the log; under load it has its answer.
+        tokio::time::sleep(BEFORE_FLUSH).await;
+        let (flushes, id) = (self.flushes.clone(), self.flush_id);
+        let update = vec![doc! { "$set": { "seen_at": "$$NOW" } }];
+        let write = async move {
+            let flush = flushes.update_one(doc! { "_id": id }, update).upsert(true);
+            flush.await
+        };
+        drop(tokio::spawn(write).await);
     }
 
     /// Inserts documents with one command, each whatever becomes of the others.
@@ -174,6 +218,15 @@ impl Link {
         send_by: Instant,
     ) -> Result<Written, CallError> {
         self.write("update", "updates", statements, send_by).await
+    }
+
+    /// Runs delete statements with one command, each whatever becomes of the others.
+    pub(crate) async fn delete(
+        &self,
+        statements: impl IntoIterator<Item = &RawDocumentBuf>,
+        send_by: Instant,
+    ) -> Result<Written, CallError> {
+        self.write("delete", "deletes", statements, send_by).await
     }
 
     /// Writes what is listed with one command. The driver does not repeat it, and the server keeps
@@ -279,6 +332,9 @@ fn written(answer: &Document) -> Result<Written, CallError> {
         let error = CallError::Write {
             code: failure.get_i32("code").ok()?,
             message: failure.get_str("errmsg").unwrap_or_default().to_owned(),
+            is_across_targets: failure
+                .get_document("keyPattern")
+                .is_ok_and(is_across_targets),
         };
         let index = usize::try_from(failure.get_i32("index").ok()?).ok()?;
         Some((index, error))
@@ -300,14 +356,69 @@ fn written(answer: &Document) -> Result<Written, CallError> {
     })
 }
 
+/// Whether a unique index with these keys lets in an event id once in all.
+fn is_across_targets(keys: &Document) -> bool {
+    let id = keys.keys().next().map(String::as_str);
+    keys.len() == 1 && matches!(id, Some("start_dedup_id" | "end_dedup_id"))
+}
+
+impl CallError {
+    /// Whether it was refused because an event of another target has the id.
+    pub(crate) fn is_across_targets(&self) -> bool {
+        matches!(
+            self,
+            Self::Write {
+                is_across_targets: true,
+                ..
+            }
+        )
+    }
+
+    /// Whether there is no such collection yet.
+    pub(crate) fn is_no_collection(&self) -> bool {
+        self.is_refusal(NAMESPACE_NOT_FOUND)
+    }
+
+    /// Whether there is no such index.
+    pub(crate) fn is_no_index(&self) -> bool {
+        self.is_refusal(INDEX_NOT_FOUND)
+    }
+
+    fn is_refusal(&self, code: i32) -> bool {
+        let Self::Driver(error) = self else {
+            return false;
+        };
+        matches!(error.kind.as_ref(), ErrorKind::Command(error) if error.code == code)
+    }
+}
+
 impl Written {
-    /// The results of so many documents or statements.
+    /// The results of so many documents or statements. `elsewhere` is the answer to an event whose
+    /// id another target has, where an index of an original forbids that.
     pub(crate) fn write_results<A>(
         self,
         items: usize,
         answer: impl Fn(usize) -> A,
-    ) -> Vec<WriteResult<A, CallError>> {
-        write_results(self.matched, self.failed, items, answer)
+        elsewhere: Option<&A>,
+    ) -> Vec<WriteResult<A, CallError>>
+    where
+        A: Clone,
+    {
+        let is_elsewhere = |(_, error): &&(usize, CallError)| error.is_across_targets();
+        let taken: Vec<usize> = self
+            .failed
+            .iter()
+            .filter(is_elsewhere)
+            .map(|(index, _)| *index)
+            .collect();
+        let mut results = write_results(self.matched, self.failed, items, answer);
+        for index in taken {
+            if let Some(elsewhere) = elsewhere {
+                // An event of the same target may have it as well: then it is a repeat.
+                results[index] = WriteResult::Unless(elsewhere.clone());
+            }
+        }
+        results
     }
 }
 
@@ -316,7 +427,6 @@ impl CommandFailure for CallError {
         let error = match self {
             Self::Driver(error) => error,
             Self::Write { code, .. } if !is_of_the_moment(*code) => return Outcome::Refused,
-            Self::Unreadable(_) => return Outcome::Refused,
             _ => return Outcome::Unknown,
         };
         match error.kind.as_ref() {
@@ -348,7 +458,7 @@ impl CommandFailure for CallError {
             Self::Driver(error) => error,
             Self::TimedOut(_) | Self::Ended(_) => return true,
             Self::Write { code, .. } => return is_lost_behind_router(*code),
-            Self::Unreadable(_) | Self::Unconfirmed(_) | Self::TooLate => return false,
+            Self::Unconfirmed(_) | Self::TooLate => return false,
         };
         match error.kind.as_ref() {
             ErrorKind::Command(error) => is_lost_behind_router(error.code),

@@ -12,7 +12,7 @@ use sampler_store::group::{CommandResult, Resolution, Writes};
 use tokio::time::Instant;
 
 use crate::call::{CallError, Link};
-use crate::document::{id_to_bson, interval, moment, moment_or_null, planned};
+use crate::document::{id_to_bson, interval, moment, moment_or_null, partition, planned};
 use crate::resolve::{by_span_id, readable};
 
 /// Makes changes that need the version and the end that a span was read with.
@@ -45,6 +45,9 @@ impl ChangeOfSpan {
         let statement = doc! {
             "q": {
                 "_id": id_to_bson(&before.id),
+                // Where it is kept. A change is made of what was taken in, and so has a partition.
+                "processing.partition": partition(&before.target),
+                "target.resource_instance_id": before.target.resource_instance_id.as_str(),
                 "processing.version": before.processing.version,
                 "processing.complete": false,
                 "end": moment_or_null(before.end),
@@ -52,6 +55,7 @@ impl ChangeOfSpan {
                 "processing.last_change_id": { "$ne": id },
             },
             "u": update(before, change, now).with_id(id),
+            "hint": "_id_",
         };
         let statement = RawDocumentBuf::try_from(&statement);
         Ok(Self {
@@ -195,15 +199,15 @@ impl Writes for Changes {
     async fn write(&self, batch: &[Arc<ChangeOfSpan>], send_by: Instant) -> CommandResult<Self> {
         let statements = batch.iter().map(|change| &change.statement);
         let updated = self.link.update(statements, send_by).await?;
-        Ok(updated.write_results(batch.len(), |_| Changed::Made))
+        Ok(updated.write_results(batch.len(), |_| Changed::Made, None))
     }
 
     async fn resolve(
         &self,
         batch: &[Arc<ChangeOfSpan>],
     ) -> Result<Vec<Resolution<Changed>>, CallError> {
-        let ids = batch.iter().map(|change| &change.before.id);
-        let spans = by_span_id(&self.link, ids).await?;
+        let spans = batch.iter().map(|change| &change.before);
+        let spans = by_span_id(&self.link, spans).await?;
         let seen = |change: &Arc<ChangeOfSpan>| match spans.get(&change.before.id) {
             Some(document) => change.seen(document),
             // It is complete, and was removed.

@@ -3,6 +3,12 @@
 /// A unique index has the value already.
 pub(crate) const DUPLICATE_KEY: i32 = 11_000;
 
+/// There is no such collection.
+pub(crate) const NAMESPACE_NOT_FOUND: i32 = 26;
+
+/// There is no such index.
+pub(crate) const INDEX_NOT_FOUND: i32 = 27;
+
 /// Whether the code says something of the moment, not of what was asked: the same command may well
 /// be carried out when it comes again.
 pub(crate) fn is_of_the_moment(code: i32) -> bool {

@@ -7,18 +7,23 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use bson::raw::RawDocumentBuf;
-use bson::{Bson, Document, doc};
+use bson::raw::{RawDocument, RawDocumentBuf};
+use bson::{Bson, Document, doc, rawdoc};
 use futures_util::stream::{self, StreamExt};
 use mongodb::Cursor;
 use mongodb::options::FindOptions;
+use sampler_domain::partition::partition_of;
 use sampler_domain::{Span, Timestamp};
 use sampler_store::{DuePages, DueQuery, StoreError};
+use tracing::info;
 
 use crate::MongoStore;
 use crate::call::{CallError, Link, hint, take};
-use crate::document::{has_failed, moment};
-use crate::unreadable::{set_aside, span_in};
+use crate::document::{has_failed, moment, partition};
+use crate::index;
+use crate::unreadable::{
+    Statement, change_each, condition_of, name_of, set_aside, span_in, where_kept,
+};
 
 /// What the server may spend on all pages of a range. We wait for none of them longer than for any
 /// other operation.
@@ -67,12 +72,15 @@ impl Search {
             return Ok(None);
         };
         let (mut spans, mut unreadable) = (Vec::with_capacity(documents.len()), Vec::new());
+        let mut misplaced = Vec::new();
         for document in documents {
             match span_in(&document) {
+                Ok(span) if is_misplaced(&document, &span) => misplaced.push((document, span)),
                 Ok(span) => spans.push(span),
                 Err(problem) => unreadable.push((document, problem)),
             }
         }
+        move_to_partition(&self.link, &misplaced).await;
         set_aside(&self.link, unreadable, self.now).await;
         Ok(Some(spans))
     }
@@ -94,6 +102,37 @@ impl Search {
             }
         }
     }
+}
+
+/// Whether a span is in another partition than its target says: it was taken in before its target
+/// could be read, and mended since. No statement of ours would find it there.
+fn is_misplaced(document: &RawDocument, span: &Span) -> bool {
+    let (partition, _) = where_kept(document);
+    partition != Some(partition_of(&span.target))
+}
+
+/// Puts spans into the partitions that their targets say. The next search finds them there.
+async fn move_to_partition(link: &Link, misplaced: &[(RawDocumentBuf, Span)]) {
+    let statement = |(document, span): &(RawDocumentBuf, Span)| {
+        let update = doc! { "$set": { "processing.partition": partition(&span.target) } };
+        let update = RawDocumentBuf::try_from(&update).ok()?;
+        let condition = condition_of(document)?;
+        Some(Statement {
+            name: name_of(document),
+            statement: rawdoc! { "q": condition, "u": update, "hint": "_id_" },
+        })
+    };
+    let statements: Vec<Statement> = misplaced.iter().filter_map(statement).collect();
+    if statements.is_empty() {
+        return;
+    }
+    // What fails is found and tried again by the next search.
+    let moved = change_each(link, &statements).await;
+    let moved = moved.map_or(0, |written| written.modified);
+    info!(
+        spans = moved,
+        "spans were put into the partitions of their targets"
+    );
 }
 
 /// Opens a range; the server sends a page at a time.
@@ -123,7 +162,7 @@ fn ranges(query: &DueQuery) -> VecDeque<Range> {
     };
     let by_due_at = |filter| Range {
         filter,
-        index: "search_due",
+        index: index::DUE,
     };
     let now = moment(query.now);
     let Some(closing) = query.closing else {
@@ -145,7 +184,7 @@ fn ranges(query: &DueQuery) -> VecDeque<Range> {
         by_due_at(due(in_time)),
         Range {
             filter: failed,
-            index: "search_failed",
+            index: index::FAILED,
         },
         by_due_at(due(doc! { "$lt": start })),
         by_due_at(others),

@@ -5,22 +5,27 @@
 //! `processing.partition`, which workers look after it; `processing.attempts`,
 //! `processing.failed_version` and `processing.last_error`, why its planned interval could not be
 //! delivered;
-//! `processing.last_change_id`, by which a worker knows its own change. Nothing changes the meaning
-//! of a field of the original.
+//! `processing.last_change_id`, by which a worker knows its own change; `start_client` and
+//! `stop_client`, which OAuth clients reported the events. Nothing changes the meaning of a field of
+//! the original.
 //!
 //! Starts, stops and the changes of workers share commands with others of their kind that are in
 //! flight at the same moment; see [`sampler_store::group`].
 
 mod address;
 mod adopt;
+mod beside;
 mod call;
 mod changes;
 mod codes;
 mod document;
 mod due;
+mod index;
 mod migrate;
 mod resolve;
+mod retire;
 mod sampling;
+mod sharding;
 mod slack;
 mod starts;
 mod stops;
@@ -28,23 +33,23 @@ mod unreadable;
 mod workers;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bson::{Document, doc};
+use bson::Document;
+use bson::oid::ObjectId;
 use mongodb::options::{
     Acknowledgment, ClientOptions, CollectionOptions, ReadConcern, ReadPreference,
     SelectionCriteria, WriteConcern,
 };
 use mongodb::{Client, Collection};
-use sampler_domain::{Change, Changed, EventId, Policy, Span, SpanId, Timestamp};
-use sampler_store::group::Group;
+use sampler_domain::partition::{partition_of, range_of};
+use sampler_domain::{Change, Changed, EventId, Policy, Span, SpanId, Target, Timestamp};
+use sampler_store::group::Ranges;
 use sampler_store::{
-    Adopted, DuePages, DueQuery, Events, Membership, NewSpan, NewStop, Page, Reading, Started,
-    Stopped, StoreError, Upkeep, Work,
+    Adopted, DuePages, DueQuery, Events, Finished, Membership, NewSpan, NewStop, Page, Reading,
+    Started, Stopped, StoreError, Upkeep, Work,
 };
-use tracing::info;
 
 use call::Link;
 use changes::Changes;
@@ -54,6 +59,7 @@ use stops::{Ending, Stops};
 
 pub use address::check_address;
 pub use migrate::MigrationError;
+pub use retire::Retired;
 
 /// How to reach MongoDB, and how long to wait for it.
 #[derive(Clone)]
@@ -70,8 +76,10 @@ pub struct MongoOptions {
     pub server_selection_timeout: Duration,
     /// How long one operation may take.
     pub operation_timeout: Duration,
-    /// Who we are, for the server's logs.
+    /// What the server calls us in its logs.
     pub app_name: String,
+    /// How many shards the collection is divided among; none where it is not sharded.
+    pub shards: Option<u32>,
 }
 
 impl MongoOptions {
@@ -94,9 +102,10 @@ pub struct MongoStore {
     link: Link,
     workers: Collection<Document>,
     receivers: Collection<Document>,
-    starts: Group<Starts>,
-    stops: Group<Stops>,
-    changes: Group<Changes>,
+    starts: Ranges<Starts>,
+    stops: Ranges<Stops>,
+    changes: Ranges<Changes>,
+    shards: Option<u32>,
 }
 
 impl MongoStore {
@@ -131,21 +140,34 @@ impl MongoStore {
         let linearizable = CollectionOptions::builder()
             .read_concern(ReadConcern::linearizable())
             .build();
+        let journalled = WriteConcern::builder()
+            .w(Acknowledgment::Nodes(1))
+            .journal(true)
+            .build();
+        let journalled = CollectionOptions::builder()
+            .write_concern(journalled)
+            .build();
+        let receivers = format!("{}_receivers", options.collection);
         let link = Link {
             spans: database.collection(&options.collection),
             linearizable: database.collection_with_options(&options.collection, linearizable),
+            flushes: database.collection_with_options(&receivers, journalled),
+            flush_id: ObjectId::new(),
             time_limit: options.operation_timeout,
             database: database.clone(),
             told: Arc::default(),
-            has_uuids: Arc::default(),
+            beside: Arc::default(),
         };
         let call_limit = link.call_limit();
+        let ranges = usize::try_from(options.shards.unwrap_or(1)).unwrap_or(1);
+        let links = || std::iter::repeat_n(link.clone(), ranges.max(1));
         Ok(Self {
             workers: database.collection(&format!("{}_workers", options.collection)),
-            receivers: database.collection(&format!("{}_receivers", options.collection)),
-            starts: Group::new(Starts::new(link.clone()), call_limit),
-            stops: Group::new(Stops::new(link.clone()), call_limit),
-            changes: Group::new(Changes::new(link.clone()), call_limit),
+            receivers: database.collection(&receivers),
+            starts: Ranges::new(links().map(Starts::new), call_limit),
+            stops: Ranges::new(links().map(Stops::new), call_limit),
+            changes: Ranges::new(links().map(Changes::new), call_limit),
+            shards: options.shards,
             link,
         })
     }
@@ -154,19 +176,29 @@ impl MongoStore {
 #[async_trait]
 impl Events for MongoStore {
     async fn start(&self, new: NewSpan) -> Result<Started, StoreError> {
-        self.starts.submit(Opening::new(new)?).await
+        let range = self.range_of(&new.span.target);
+        self.starts.submit(range, Opening::new(new)?).await
     }
 
     async fn stop(&self, new: NewStop) -> Result<Stopped, StoreError> {
-        self.stops.submit(Ending::new(new)).await
+        let range = self.range_of(&new.event.target);
+        self.stops.submit(range, Ending::new(new)).await
     }
 
-    async fn started_by(&self, id: &EventId) -> Result<Option<Span>, StoreError> {
-        self.span_with("start_dedup_id", id).await
+    async fn started_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, StoreError> {
+        self.span_with("start_dedup_id", target, id).await
     }
 
-    async fn stopped_by(&self, id: &EventId) -> Result<Option<Span>, StoreError> {
-        self.span_with("end_dedup_id", id).await
+    async fn stopped_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, StoreError> {
+        self.span_with("end_dedup_id", target, id).await
+    }
+
+    fn ranges(&self) -> usize {
+        self.starts.count()
+    }
+
+    fn range_of(&self, target: &Target) -> usize {
+        range_of(partition_of(target), self.starts.count())
     }
 
     async fn announce_slack(&self, past: i64) -> Result<(), StoreError> {
@@ -180,8 +212,8 @@ impl Work for MongoStore {
         self.due_spans(&query)
     }
 
-    async fn find(&self, id: &SpanId) -> Result<Option<Span>, StoreError> {
-        self.find_span(id).await
+    async fn find(&self, id: &SpanId, target: &Target) -> Result<Option<Span>, StoreError> {
+        self.find_span(id, target).await
     }
 
     async fn change(
@@ -212,12 +244,12 @@ impl Upkeep for MongoStore {
         &self,
         cutoff: Timestamp,
         limit: usize,
-    ) -> Result<Vec<SpanId>, StoreError> {
+    ) -> Result<Vec<Finished>, StoreError> {
         self.spans_completed_before(cutoff, limit).await
     }
 
-    async fn remove(&self, ids: &[SpanId]) -> Result<u64, StoreError> {
-        self.remove_spans(ids).await
+    async fn remove(&self, finished: &[Finished]) -> Result<u64, StoreError> {
+        self.remove_spans(finished).await
     }
 
     async fn largest_slack(&self) -> Result<Option<i64>, StoreError> {
@@ -246,42 +278,21 @@ impl MongoStore {
         Ok(self.link.run(async move { link.ping().await }).await?)
     }
 
-    /// Finds out whether ids of events are kept as UUID binaries, which no unique index tells from their
-    /// texts. As long as there are any, each event whose id is a UUID is looked up before it is kept.
-    ///
-    /// # Errors
-    /// Where the database gave no answer, or has no indexes yet.
-    pub async fn scan_for_uuid_ids(&self) -> Result<(), StoreError> {
-        let link = self.link.clone();
-        let look = async move {
-            let mut has_uuids = false;
-            for field in ["start_dedup_id", "end_dedup_id"] {
-                let mut options = link.find_options(1, doc! {}, &format!("unique_{field}"));
-                options.projection = Some(doc! { "_id": 1 });
-                let found = link
-                    .find(doc! { field: { "$type": "binData" } }, options)
-                    .await?;
-                has_uuids |= !found.is_empty();
-            }
-            Ok::<_, call::CallError>(has_uuids)
-        };
-        let has_uuids = self.link.run(look).await?;
-        if self.link.has_uuids.swap(has_uuids, Ordering::AcqRel) != has_uuids {
-            info!(has_uuids, "ids of events that are kept as UUID binaries");
-        }
-        Ok(())
-    }
-
-    /// The span that has this event id in `field`.
+    /// The span of the target that has this event id in `field`.
     async fn span_with(
         &self,
         field: &'static str,
+        target: &Target,
         id: &EventId,
     ) -> Result<Option<Span>, StoreError> {
-        let (link, wanted) = (self.link.clone(), id.clone());
-        let look = async move { by_event_id(&link, field, std::iter::once(&wanted)).await };
-        let found = self.link.run(look).await?;
-        found.get(id.as_str()).map(readable).transpose()
+        let (link, event) = (self.link.clone(), (target.clone(), id.clone()));
+        let key = (target.clone(), id.as_str().to_owned());
+        let read = async move {
+            let event = std::iter::once((&event.0, &event.1));
+            by_event_id(&link, field, event).await
+        };
+        let found = self.link.run(read).await?;
+        found.get(&key).map(readable).transpose()
     }
 }
 

@@ -1,21 +1,22 @@
-//! The indexes: those of the paper's table 6.3 by name, one of the original, and ours.
+//! Making the indexes.
 //!
 //! Migrations only add, so that old and new programs can run side by side. They may be run again
-//! at any time, and by many programs at once.
+//! at any time, and by many programs at once. Those that an original needs are its own to make;
+//! while they are there they stay, until a step of its own removes them (`retire.rs`).
 
 use std::error::Error as _;
 use std::time::Duration;
 
-use bson::{Document, doc};
+use bson::doc;
 use mongodb::IndexModel;
 use mongodb::error::{Error, ErrorKind};
-use mongodb::options::IndexOptions;
 use sampler_store::StoreError;
 use sampler_store::group::CommandFailure;
 use tracing::{info, warn};
 
 use crate::MongoStore;
 use crate::call::CallError;
+use crate::index::{Index, indexes};
 
 /// The server's codes for an index that is there already, but not as asked for.
 const CONFLICTS: [i32; 3] = [67, 85, 86];
@@ -65,80 +66,39 @@ pub enum MigrationError {
          stays as it is"
     )]
     Standalone,
+    /// The collection is to be sharded, but the connection leads to no router.
+    #[error(
+        "SAMPLER_SHARDED is true, but DB_URI does not lead to a router of a sharded cluster (mongos): \
+         its answer to hello has no msg of isdbgrid. Give the addresses of the routers in DB_URI, \
+         or set SAMPLER_SHARDED to false"
+    )]
+    NoRouter,
+    /// The collection has indexes that a sharded one cannot have.
+    #[error(
+        "SAMPLER_SHARDED is true, but the collection has unique indexes of an original Sampler, which \
+         cannot be kept exact across shards. Take the step \"Ids within their target\" of the \
+         migration first (SAMPLER_ORIGINAL_GONE), through the replica set as it is"
+    )]
+    OriginalIndexes,
+    /// The collection is sharded otherwise.
+    #[error(
+        "the collection is sharded by {0}, and not by processing.partition and \
+         target.resource_instance_id"
+    )]
+    OtherShardKey(String),
     /// The store gave no answer.
     #[error("the indexes could not be made")]
     Store(#[source] StoreError),
 }
 
-/// One index: its name, its keys and its options.
-struct Index {
-    name: &'static str,
-    keys: Document,
-    options: IndexOptions,
-}
-
-fn indexes() -> Vec<Index> {
-    let plain = IndexOptions::default;
-    let unique_sparse = || IndexOptions::builder().unique(true).sparse(true).build();
-    let partial = |filter| {
-        IndexOptions::builder()
-            .partial_filter_expression(filter)
-            .build()
-    };
-    vec![
-        Index {
-            name: "unique_target",
-            keys: doc! {
-                "target.organization_id": 1, "target.space_id": 1, "target.consumer_id": 1,
-                "target.resource_id": 1, "target.plan_id": 1, "target.resource_instance_id": 1,
-                "target.correlation_id": 1,
-            },
-            options: IndexOptions::builder().unique(true).build(),
-        },
-        Index {
-            name: "unique_start_dedup_id",
-            keys: doc! { "start_dedup_id": 1 },
-            options: unique_sparse(),
-        },
-        Index {
-            name: "unique_end_dedup_id",
-            keys: doc! { "end_dedup_id": 1 },
-            options: unique_sparse(),
-        },
-        Index {
-            name: "search_processing",
-            keys: doc! { "processing.complete": 1, "processing.last_interval.end": 1 },
-            options: plain(),
-        },
-        // The original's own, beside those of the paper: stopped spans with something left to do.
-        Index {
-            name: "search_end_is_set",
-            keys: doc! { "processing.complete": 1 },
-            options: partial(doc! { "end_is_set": true }),
-        },
-        // Ours: what is due, without what is finished.
-        Index {
-            name: "search_due",
-            keys: doc! { "processing.partition": 1, "processing.due_at": 1 },
-            options: partial(doc! { "processing.complete": false }),
-        },
-        // Ours: what is to be tried again. As a rule, nothing. How far it is sampled tells its month.
-        Index {
-            name: "search_failed",
-            keys: doc! {
-                "processing.partition": 1,
-                "processing.due_at": 1,
-                "processing.last_interval.end": 1,
-            },
-            options: partial(doc! { "processing.attempts": { "$gt": 0 } }),
-        },
-        // Ours: the ends of an instance's spans. Open spans, whose end is null, are not in it.
-        Index {
-            name: "previous_end",
-            keys: doc! { "target.resource_instance_id": 1, "end": 1 },
-            options: partial(doc! { "end": { "$gt": 0 } }),
-        },
-    ]
+impl MigrationError {
+    /// Whether settings and database do not fit each other, so that no waiting helps.
+    pub fn is_misconfiguration(&self) -> bool {
+        matches!(
+            self,
+            Self::NoRouter | Self::OriginalIndexes | Self::OtherShardKey(_)
+        )
+    }
 }
 
 impl MongoStore {
@@ -148,10 +108,15 @@ impl MongoStore {
     /// Where an index is there with other options, the server is no member of a replica set, or the
     /// database is not there.
     pub async fn migrate(&self) -> Result<(), MigrationError> {
-        self.require_replica_set().await?;
+        self.require_deployment().await?;
         for index in indexes() {
             self.make_index(index).await?;
         }
+        if let Some(ranges) = self.shards {
+            self.shard(ranges).await?;
+        }
+        let observed = self.observe_original().await;
+        observed.map_err(MigrationError::Store)?;
         info!(
             collection = self.link.spans.name(),
             "the indexes are in index"
@@ -185,15 +150,19 @@ impl MongoStore {
         }
     }
 
-    /// Refuses a server that is alone. A router is fine, and a member of a set that has yet to be
+    /// Refuses a server that is alone, and one that is no router where the collection is to be
+    /// sharded. Otherwise a router is fine, and a member of a set that has yet to be
     /// initiated is a server to wait for.
-    async fn require_replica_set(&self) -> Result<(), MigrationError> {
+    async fn require_deployment(&self) -> Result<(), MigrationError> {
         let database = self.link.database.clone();
         let hello = async move { database.run_command(doc! { "hello": 1 }).await };
         let hello = self.link.run(hello).await;
         let hello = hello.map_err(|error| MigrationError::Store(error.into()))?;
         let is_router = hello.get_str("msg").is_ok_and(|text| text == "isdbgrid");
         let is_member = hello.contains_key("setName") || hello.contains_key("isreplicaset");
+        if self.shards.is_some() && !is_router {
+            return Err(MigrationError::NoRouter);
+        }
         if is_router || is_member {
             Ok(())
         } else {

@@ -3,7 +3,6 @@
 //! All that an answer to a provider is based on is read as no other primary can know better.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::Ordering;
 
 use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::{Bson, Document, doc};
@@ -13,25 +12,66 @@ use tracing::error;
 
 use crate::call::{CallError, Link};
 use crate::document::{
-    as_uuid, id_from_bson, id_to_bson, read_event_id, read_target, target_fields,
+    OPEN, as_uuid, id_from_bson, id_to_bson, read_event_id, read_target, target_fields,
 };
+use crate::index;
 use crate::unreadable::{Identity, decoded, name_of, span_in};
 
 /// Documents by the target and the `correlation_id` of their spans.
 pub(crate) type ByTarget = HashMap<(Target, String), RawDocumentBuf>;
 
-/// The spans of these targets with these `correlation_id`s.
+/// Documents by their targets and the event id that they were found by.
+pub(crate) type ByEvent = HashMap<(Target, String), RawDocumentBuf>;
+
+impl Link {
+    /// The condition that a span has this target, field by field, as the indexes have them.
+    pub(crate) fn of_target(&self, target: &Target) -> Document {
+        let mut filter = doc! { "processing.partition": self.in_partition(target) };
+        filter.extend(target_fields(target, "target."));
+        filter
+    }
+
+    /// The condition that a span is where spans of this target are kept.
+    pub(crate) fn where_kept(&self, target: &Target) -> Document {
+        doc! {
+            "processing.partition": self.in_partition(target),
+            "target.resource_instance_id": target.resource_instance_id.as_str(),
+        }
+    }
+}
+
+/// A span of a target as the index of spans has it: by its end and its `correlation_id`.
+#[derive(Debug)]
+pub(crate) struct SpanOf<'a> {
+    pub(crate) target: &'a Target,
+    pub(crate) end: Bson,
+    pub(crate) correlation_id: &'a str,
+}
+
+impl<'a> SpanOf<'a> {
+    /// The open span of a target.
+    pub(crate) fn open(target: &'a Target) -> Self {
+        Self {
+            target,
+            end: Bson::Null,
+            correlation_id: OPEN,
+        }
+    }
+}
+
+/// Those of these spans that are there.
 pub(crate) async fn by_target<'a>(
     link: &Link,
-    targets: impl IntoIterator<Item = (&'a Target, Vec<&'a str>)>,
+    spans: impl Iterator<Item = SpanOf<'a>>,
 ) -> Result<ByTarget, CallError> {
-    let branch = |(target, correlation_ids)| {
-        let mut branch = target_fields(target, "target.");
-        branch.insert("target.correlation_id", doc! { "$in": correlation_ids });
+    let branch = |span: SpanOf<'_>| {
+        let mut branch = link.of_target(span.target);
+        branch.insert("end", span.end);
+        branch.insert("target.correlation_id", span.correlation_id);
         branch
     };
-    let branches: Vec<Document> = targets.into_iter().map(branch).collect();
-    let found = link.find_exactly(doc! { "$or": branches }, "unique_target");
+    let branches: Vec<Document> = spans.map(branch).collect();
+    let found = link.find_exactly(doc! { "$or": branches }, index::SPAN);
     let key = |raw: &RawDocument| {
         let target = decoded(raw.get_document("target").ok()?).ok()?;
         let correlation_id = target.get_str("correlation_id").ok()?.to_owned();
@@ -62,63 +102,82 @@ fn by_key<K: Eq + std::hash::Hash>(
     by_key
 }
 
-/// The documents that have one of these event ids in `field`, by that id, be it a text or the UUID
+/// The documents that have one of these event ids of a target in `field`, be it a text or the UUID
 /// binary that some drivers make of a text. One with the text itself comes first.
 pub(crate) async fn by_event_id<'a>(
     link: &Link,
-    field: &str,
-    ids: impl Iterator<Item = &'a EventId>,
-) -> Result<HashMap<String, RawDocumentBuf>, CallError> {
-    let forms = |id: &EventId| [Some(Bson::from(id.as_str())), as_uuid(id.as_str())];
-    let ids: Vec<Bson> = ids.flat_map(forms).flatten().collect();
-    if ids.is_empty() {
+    field: &'static str,
+    events: impl Iterator<Item = (&'a Target, &'a EventId)>,
+) -> Result<ByEvent, CallError> {
+    let branch = |(target, id): (&Target, &EventId)| {
+        let text = Some(Bson::from(id.as_str()));
+        let binary = as_uuid(id.as_str()).filter(|_| link.has_uuids());
+        let forms: Vec<Bson> = [text, binary].into_iter().flatten().collect();
+        let mut branch = link.of_target(target);
+        branch.insert(field, doc! { "$in": forms });
+        branch
+    };
+    let branches: Vec<Document> = events.map(branch).collect();
+    if branches.is_empty() {
         return Ok(HashMap::new());
     }
-    let index = format!("unique_{field}");
-    let mut found = link
-        .find_exactly(doc! { field: { "$in": ids } }, &index)
-        .await?;
+    let index = match field {
+        "start_dedup_id" => index::START,
+        _ => index::STOP,
+    };
+    let mut found = link.find_exactly(doc! { "$or": branches }, index).await?;
     found.sort_by_key(|raw| raw.get_str(field).is_ok());
-    Ok(by_key(link, found, |raw| event_id(raw, field)))
+    Ok(by_key(link, found, |raw| event_of(raw, field)))
 }
 
-/// The event id that a document has in `field`, in either of its forms.
-fn event_id(raw: &RawDocument, field: &str) -> Option<String> {
+/// The target of a document, and the event id that it has in `field`, in either of its forms.
+fn event_of(raw: &RawDocument, field: &str) -> Option<(Target, String)> {
+    let target = decoded(raw.get_document("target").ok()?).ok()?;
     let value = raw.get(field).ok()??;
     let id = doc! { field: Bson::try_from(value).ok()? };
-    read_event_id(&id, field).map(String::from)
+    let id = read_event_id(&id, field).map(String::from)?;
+    Some((read_target(&target).ok()?, id))
 }
 
-/// Those of these event ids that are kept as UUID binaries in `field`: no unique index tells them from
-/// their texts.
+/// Those of these events whose ids are kept as UUID binaries in `field`: no unique index tells them
+/// from their texts. There are binaries only as long as the indexes of an original are there.
 pub(crate) async fn kept_as_uuids<'a>(
     link: &Link,
-    field: &str,
+    field: &'static str,
     ids: impl Iterator<Item = &'a EventId>,
-) -> Result<HashSet<String>, CallError> {
-    if !link.has_uuids.load(Ordering::Acquire) {
+) -> Result<HashSet<(Target, String)>, CallError> {
+    if !link.has_uuids() {
         return Ok(HashSet::new());
     }
     let ids: Vec<Bson> = ids.filter_map(|id| as_uuid(id.as_str())).collect();
-    let mut options = link.find_options(ids.len(), doc! {}, &format!("unique_{field}"));
     if ids.is_empty() {
         return Ok(HashSet::new());
     }
-    options.projection = Some(doc! { "_id": 0, field: 1 });
+    let index = match field {
+        "start_dedup_id" => index::ORIGINAL_START,
+        _ => index::ORIGINAL_STOP,
+    };
+    let mut options = link.find_options(ids.len(), doc! {}, index);
+    options.projection = Some(doc! { "_id": 0, "target": 1, field: 1 });
     let found = link.find(doc! { field: { "$in": ids } }, options).await?;
     Ok(found
         .iter()
-        .filter_map(|raw| event_id(raw, field))
+        .filter_map(|raw| event_of(raw, field))
         .collect())
 }
 
 /// Documents by the ids of their spans.
 pub(crate) async fn by_span_id<'a>(
     link: &Link,
-    ids: impl Iterator<Item = &'a SpanId>,
+    spans: impl Iterator<Item = &'a Span>,
 ) -> Result<HashMap<SpanId, RawDocumentBuf>, CallError> {
-    let ids: Vec<Bson> = ids.map(id_to_bson).collect();
-    let found = link.find_exactly(doc! { "_id": { "$in": ids } }, "_id_");
+    let branch = |span: &Span| {
+        let mut branch = link.where_kept(&span.target);
+        branch.insert("_id", id_to_bson(&span.id));
+        branch
+    };
+    let branches: Vec<Document> = spans.map(branch).collect();
+    let found = link.find_exactly(doc! { "$or": branches }, "_id_");
     let key = |raw: &RawDocument| {
         let id = decoded(&Identity::of(raw)?.filter()).ok()?;
         id_from_bson(id.get("_id")).ok()

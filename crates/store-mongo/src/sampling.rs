@@ -1,19 +1,22 @@
-//! Noting what became of spans, and removing them (sections 6.3, 6.5 and 6.6 of the paper).
+//! Reading spans, and removing complete ones (sections 6.3, 6.5 and 6.6 of the paper).
 
-use bson::raw::RawDocument;
+use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::{Bson, Document, doc};
 use mongodb::Cursor;
 use mongodb::options::FindOptions;
-use sampler_domain::{Change, Changed, Span, SpanId, Timestamp};
-use sampler_store::{Page, StoreError};
+use sampler_domain::partition::PARTITIONS;
+use sampler_domain::{Change, Changed, Span, SpanId, Target, Timestamp};
+use sampler_store::{Events, Finished, Page, StoreError};
+use tokio::time::Instant;
 use tracing::error;
 
 use crate::MongoStore;
 use crate::call::{CallError, take};
 use crate::changes::ChangeOfSpan;
 use crate::document::{Unreadable, id_from_bson, id_to_bson, moment, read_moment, unreadable};
+use crate::index;
 use crate::resolve::readable;
-use crate::unreadable::{Identity, decoded, name_of, span_in};
+use crate::unreadable::{Identity, decoded, name_of, span_in, where_kept};
 
 impl MongoStore {
     /// The documents that match, as a majority has them, to be taken off page by page.
@@ -75,8 +78,13 @@ impl MongoStore {
         self.link.told.is_news(of, &name_of(raw))
     }
 
-    pub(crate) async fn find_span(&self, id: &SpanId) -> Result<Option<Span>, StoreError> {
-        let (link, filter) = (self.link.clone(), doc! { "_id": id_to_bson(id) });
+    pub(crate) async fn find_span(
+        &self,
+        id: &SpanId,
+        target: &Target,
+    ) -> Result<Option<Span>, StoreError> {
+        let (link, mut filter) = (self.link.clone(), self.link.where_kept(target));
+        filter.insert("_id", id_to_bson(id));
         let options = self.link.find_options(1, doc! {}, "_id_");
         let find = async move { link.find(filter, options).await };
         let found = self.link.run(find).await?;
@@ -90,22 +98,30 @@ impl MongoStore {
         now: Timestamp,
     ) -> Result<Changed, StoreError> {
         let change = ChangeOfSpan::new(span, change, now)?;
-        self.changes.submit(change).await
+        self.changes
+            .submit(self.range_of(&span.target), change)
+            .await
     }
 
+    /// In no order: all that it finds is to go.
     pub(crate) async fn spans_completed_before(
         &self,
         cutoff: Timestamp,
         limit: usize,
-    ) -> Result<Vec<SpanId>, StoreError> {
+    ) -> Result<Vec<Finished>, StoreError> {
+        let mut partitions: Vec<Bson> =
+            (0..PARTITIONS).map(|each| i64::from(each).into()).collect();
+        if self.link.is_beside_original() {
+            partitions.push(Bson::Null);
+        }
         let filter = doc! {
             "processing.complete": true,
+            "processing.partition": { "$in": partitions },
             "processing.last_interval.end": { "$lt": moment(cutoff) },
         };
-        let sort = doc! { "processing.last_interval.end": 1 };
-        let mut options = self.link.find_options(limit, sort, "search_processing");
+        let mut options = self.link.find_options(limit, doc! {}, index::COMPLETE);
         options.limit = None;
-        options.projection = Some(doc! { "_id": 1, "processing": 1 });
+        options.projection = Some(doc! { "_id": 1, "processing": 1, "target": 1 });
         let mut ids = Vec::new();
         let mut cursor = Some(self.cursor(filter, options).await?);
         while let Some(open) = cursor.take() {
@@ -126,20 +142,35 @@ impl MongoStore {
         Ok(ids)
     }
 
-    pub(crate) async fn remove_spans(&self, ids: &[SpanId]) -> Result<u64, StoreError> {
-        let ids: Vec<Bson> = ids.iter().map(id_to_bson).collect();
-        // A list that holds what is complete is not what is complete.
-        let is_object = doc! { "$eq": [{ "$type": "$processing" }, "object"] };
-        let filter = doc! {
-            "_id": { "$in": ids }, "processing.complete": true, "$expr": is_object,
-        };
-        let spans = self.link.spans.clone();
-        let result = self
-            .link
-            .run(async move { spans.delete_many(filter).await })
-            .await?;
-        Ok(result.deleted_count)
+    /// Each by a statement of its own, which says where it is kept.
+    pub(crate) async fn remove_spans(&self, finished: &[Finished]) -> Result<u64, StoreError> {
+        let statements: Result<Vec<RawDocumentBuf>, _> = finished.iter().map(removal).collect();
+        let statements = statements.map_err(|error| StoreError::Refused(Box::new(error)))?;
+        let link = self.link.clone();
+        let send_by = Instant::now() + link.call_limit();
+        let removal = async move { link.delete(&statements, send_by).await };
+        let removed = self.link.run(removal).await?;
+        match removed.failed.into_iter().next() {
+            Some((_, error)) => Err(error.into()),
+            None => Ok(removed.matched as u64),
+        }
     }
+}
+
+/// The statement that removes a span if it is complete.
+fn removal(finished: &Finished) -> Result<RawDocumentBuf, bson::error::Error> {
+    let partition = finished.partition.map(i64::from);
+    let mut condition = doc! {
+        "_id": id_to_bson(&finished.id),
+        "processing.partition": partition.map_or(Bson::Null, Bson::from),
+        "processing.complete": true,
+        // A list that holds what is complete is not what is complete.
+        "$expr": { "$eq": [{ "$type": "$processing" }, "object"] },
+    };
+    if let Some(instance) = &finished.instance {
+        condition.insert("target.resource_instance_id", instance.as_str());
+    }
+    RawDocumentBuf::try_from(&doc! { "q": condition, "limit": 1, "hint": "_id_" })
 }
 
 /// The id of a span, whatever else the document holds.
@@ -151,7 +182,7 @@ fn span_id(raw: &RawDocument) -> Result<SpanId, Unreadable> {
 
 /// The id of a span that is complete beyond doubt, and ends before the cutoff. An `_id` of another
 /// type is somebody else's document; it is not ours to remove.
-fn completed(raw: &RawDocument, cutoff: Timestamp) -> Result<SpanId, Unreadable> {
+fn completed(raw: &RawDocument, cutoff: Timestamp) -> Result<Finished, Unreadable> {
     let id = span_id(raw)?;
     let document = decoded(raw)?;
     let processing = document
@@ -166,7 +197,12 @@ fn completed(raw: &RawDocument, cutoff: Timestamp) -> Result<SpanId, Unreadable>
             .get_bool("complete")
             .is_ok_and(|complete| complete)
     {
-        Ok(id)
+        let (partition, instance) = where_kept(raw);
+        Ok(Finished {
+            id,
+            partition,
+            instance,
+        })
     } else {
         Err(unreadable(
             "processing",

@@ -5,27 +5,35 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bson::raw::RawDocumentBuf;
-use bson::{Document, doc, rawdoc};
+use bson::raw::{RawDocumentBuf, cstr};
+use bson::{Bson, Document, doc, rawdoc};
 use futures_util::stream::{self, StreamExt};
-use sampler_domain::{Span, StartEvent, Timestamp};
+use mongodb::error::Error;
+use sampler_domain::{EventId, Span, StartEvent, Target, Timestamp};
 use sampler_store::group::{CommandResult, Resolution, WriteResult, Writes};
 use sampler_store::{NewSpan, Started, StoreError};
 use tokio::time::Instant;
 
 use crate::call::{CallError, Link};
-use crate::document::{OPEN, moment, read_moment, started, target_fields};
-use crate::resolve::{by_event_id, by_span_id, by_target, kept_as_uuids, readable};
+use crate::document::{OPEN, moment, read_moment, read_target, started};
+use crate::index;
+use crate::resolve::{SpanOf, by_event_id, by_span_id, by_target, kept_as_uuids, readable};
 use crate::unreadable::decoded;
 
-/// Ends of spans to look through for each start at the most, before each start is looked at alone.
-const ENDS_EACH: usize = 4;
+/// Spans to read for each start at the most, before each start is checked alone.
+const SPANS_EACH: usize = 4;
 
-/// Starts that are looked at alone at the same time. Others need connections, too.
+/// Starts that are checked alone at the same time. Others need connections, too.
 const SEARCHES_AT_ONCE: usize = 16;
 
-/// The field that the index `previous_end` begins with.
-const INSTANCE: &str = "target.resource_instance_id";
+/// What stands in the way of a start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum InTheWay {
+    /// A span of the target ends then, later than this one starts.
+    EndsAt(Timestamp),
+    /// The target has an open span.
+    Open,
+}
 
 /// Inserts spans.
 #[derive(Debug)]
@@ -46,6 +54,16 @@ impl Opening {
     pub(crate) fn new(new: NewSpan) -> Result<Self, StoreError> {
         let document = started(&new).map_err(|error| StoreError::Refused(Box::new(error)))?;
         Ok(Self { new, document })
+    }
+
+    fn id(&self) -> Option<&EventId> {
+        self.new.span.start_id.as_ref()
+    }
+
+    /// The event as it is found: by its target and its id.
+    fn event(&self) -> Option<(Target, String)> {
+        let id = self.id()?.as_str().to_owned();
+        Some((self.new.span.target.clone(), id))
     }
 }
 
@@ -68,18 +86,19 @@ impl Writes for Starts {
     fn outlasts_late_commands(answer: &Started) -> bool {
         match answer {
             Started::Opened | Started::Repeated => true,
-            Started::IdTaken(_) | Started::AlreadyOpen | Started::Overlaps { .. } => false,
+            Started::IdTaken(_)
+            | Started::IdTakenElsewhere
+            | Started::AlreadyOpen
+            | Started::Overlaps { .. } => false,
         }
     }
 
-    /// Inserts the spans. What can stand in the way of one are the unique indexes, and the previous
-    /// span of its target, which is looked at first: two starts of one target that are in flight at
-    /// the same moment have no order, so nothing is gained by looking in the same operation. But a
-    /// start that is alone saves a command that way.
+    /// Inserts the spans. What can stand in the way of one are the unique indexes, and the open span
+    /// or the previous one of its target, which are searched for first: two starts of one target that
+    /// are in flight at the same moment have no order, so nothing is gained by searching in the same
+    /// operation. But a start that is alone saves a command that way.
     async fn write(&self, batch: &[Arc<Opening>], send_by: Instant) -> CommandResult<Self> {
-        let ids = batch
-            .iter()
-            .filter_map(|opening| opening.new.span.start_id.as_ref());
+        let ids = batch.iter().filter_map(|opening| opening.id());
         let kept_as_uuids = kept_as_uuids(&self.link, "start_dedup_id", ids).await?;
         if let [opening] = batch
             && !opening.new.may_overlap
@@ -88,58 +107,61 @@ impl Writes for Starts {
         {
             return Ok(vec![result]);
         }
-        let mut found: Vec<WriteResult<Started, CallError>> = self
-            .find_previous_ends(batch)
-            .await?
-            .into_iter()
-            .map(|end| match end {
-                Some(until) => WriteResult::Unless(Started::Overlaps { until }),
+        let in_the_way = self.find_in_the_way(batch).await?;
+        let mut results = Vec::with_capacity(batch.len());
+        for (opening, in_the_way) in batch.iter().zip(in_the_way) {
+            let is_kept = opening
+                .event()
+                .is_some_and(|event| kept_as_uuids.contains(&event));
+            results.push(match in_the_way {
+                _ if is_kept => WriteResult::Unresolved,
+                // It may be stopped by now, so only what is read then can refuse.
+                Some(InTheWay::Open) => WriteResult::Unresolved,
+                Some(InTheWay::EndsAt(until)) => WriteResult::Unless(Started::Overlaps { until }),
                 None => WriteResult::Settled(Started::Opened),
-            })
-            .collect();
-        for (opening, result) in batch.iter().zip(&mut found) {
-            let id = opening.new.span.start_id.as_ref();
-            if id.is_some_and(|id| kept_as_uuids.contains(id.as_str())) {
-                *result = WriteResult::Unresolved;
-            }
+            });
         }
         let free: Vec<usize> = (0..batch.len())
-            .filter(|index| matches!(found[*index], WriteResult::Settled(_)))
+            .filter(|index| matches!(results[*index], WriteResult::Settled(_)))
             .collect();
         if free.is_empty() {
-            return Ok(found);
+            return Ok(results);
         }
         let documents = free.iter().map(|index| &batch[*index].document);
         let written = self.link.insert(documents, send_by).await?;
-        let inserted = written.write_results(free.len(), |_| Started::Opened);
+        let elsewhere = Some(&Started::IdTakenElsewhere);
+        let inserted = written.write_results(free.len(), |_| Started::Opened, elsewhere);
         for (index, result) in free.into_iter().zip(inserted) {
-            found[index] = result;
+            results[index] = result;
         }
-        Ok(found)
+        Ok(results)
     }
 
     /// An open span of the target, an earlier event with the same id, or the span itself. Each says
-    /// more than the one before, so it is looked for later: what has the id is a repeat, and what has
-    /// the `_id` is no repeat, even if it came to be between two looks.
+    /// more than the one before, so it is read later: what has the id is a repeat, and what has the
+    /// `_id` is no repeat, even if it came to be between two reads.
     async fn resolve(&self, batch: &[Arc<Opening>]) -> Result<Vec<Resolution<Started>>, CallError> {
         let spans = || batch.iter().map(|opening| &opening.new.span);
-        let open = spans().map(|span| (&span.target, vec![OPEN]));
+        let open = spans().map(|span| SpanOf::open(&span.target));
         let open = by_target(&self.link, open).await?;
-        let ids = spans().filter_map(|span| span.start_id.as_ref());
-        let earlier = by_event_id(&self.link, "start_dedup_id", ids).await?;
-        let own = by_span_id(&self.link, spans().map(|span| &span.id)).await?;
-        let seen = |span: &Span| {
+        let events = batch.iter().filter_map(|opening| {
+            let id = opening.id()?;
+            Some((&opening.new.span.target, id))
+        });
+        let earlier = by_event_id(&self.link, "start_dedup_id", events).await?;
+        let own = by_span_id(&self.link, spans()).await?;
+        let resolution = |opening: &Arc<Opening>| {
+            let span = &opening.new.span;
             if own.contains_key(&span.id) {
                 return Some(Ok(Started::Opened));
             }
-            let id = span.start_id.as_ref();
-            if let Some(earlier) = id.and_then(|id| earlier.get(id.as_str())) {
+            if let Some(earlier) = opening.event().and_then(|event| earlier.get(&event)) {
                 return Some(readable(earlier).map(|earlier| repeated(span, &earlier)));
             }
             let key = (span.target.clone(), OPEN.to_owned());
             open.contains_key(&key).then_some(Ok(Started::AlreadyOpen))
         };
-        Ok(spans().map(seen).collect())
+        Ok(batch.iter().map(resolution).collect())
     }
 }
 
@@ -164,114 +186,122 @@ impl Starts {
         Self { link }
     }
 
-    /// Inserts one span with a single statement: an update of a span of its instance that ends after
-    /// it starts, which changes nothing, or else inserts the new one. Nothing where there is such a
-    /// span: whether it is of the same target takes a closer look.
+    /// Inserts one span with a single statement: an update of an open span of its target, or of one
+    /// that ends after it starts, which changes nothing, or else inserts the new one. Nothing where
+    /// there is such a span: which of them it is takes another read.
     async fn insert_alone(
         &self,
         opening: &Opening,
         send_by: Instant,
     ) -> Result<Option<WriteResult<Started, CallError>>, CallError> {
-        let span = &opening.new.span;
-        let statement = rawdoc! {
-            "q": {
-                "target.resource_instance_id": instance(span),
-                "end": { "$gt": span.start.as_millis() },
-            },
-            "u": { "$setOnInsert": opening.document.clone() },
+        let statement = doc! {
+            "q": self.in_the_way(&opening.new.span),
             "upsert": true,
-            "hint": "previous_end",
+            "hint": index::SPAN,
         };
+        let mut statement = RawDocumentBuf::try_from(&statement).map_err(Error::from)?;
+        let insert = rawdoc! { "$setOnInsert": opening.document.clone() };
+        statement.append(cstr!("u"), insert);
         let updated = self.link.update([&statement], send_by).await?;
-        if let Some((_, error)) = updated.failed.into_iter().next() {
-            return Ok(Some(WriteResult::failed(error)));
+        let made = updated.made == 1;
+        if !made && updated.failed.is_empty() {
+            return Ok(None);
         }
-        let made = WriteResult::Settled(Started::Opened);
-        Ok((updated.made == 1).then_some(made))
+        let elsewhere = Some(&Started::IdTakenElsewhere);
+        let mut results = updated.write_results(1, |_| Started::Opened, elsewhere);
+        Ok(results.pop())
     }
 
-    /// For each start, the end of a span of its target that ends after it, if there is one.
+    /// For each start, what stands in its way: the open span of its target, or one that ends after
+    /// it starts.
     ///
-    /// One search of the index alone clears the most of them: whose instance has no span that ends
-    /// after the earliest of these starts. Each of the others is looked at by itself.
-    async fn find_previous_ends(
+    /// One search clears all of them, unless it finds too much: then each is searched for by itself.
+    async fn find_in_the_way(
         &self,
         batch: &[Arc<Opening>],
-    ) -> Result<Vec<Option<Timestamp>>, CallError> {
-        let look = async |index: usize| {
-            let end = self.find_previous_end(&batch[index].new.span).await;
-            (index, end)
-        };
-        let mut looks = Vec::new();
-        for index in self.suspects(batch).await? {
-            looks.push(look(index));
+    ) -> Result<Vec<Option<InTheWay>>, CallError> {
+        let careful = batch.iter().filter(|opening| !opening.new.may_overlap);
+        let spans: Vec<&Span> = careful.map(|opening| &opening.new.span).collect();
+        if spans.is_empty() {
+            return Ok(vec![None; batch.len()]);
         }
+        let limit = SPANS_EACH * spans.len();
+        let found = self.search(&spans, limit).await?;
+        let found = if found.len() < limit {
+            found
+        } else {
+            self.search_each(&spans).await?
+        };
+        let mut by_target: HashMap<Target, Vec<InTheWay>> = HashMap::new();
+        for document in found.iter().filter_map(|raw| decoded(raw).ok()) {
+            let target = document.get_document("target").ok();
+            let target = target.and_then(|target| read_target(target).ok());
+            if let (Some(target), Some(found)) = (target, in_the_way(&document)) {
+                by_target.entry(target).or_default().push(found);
+            }
+        }
+        let in_the_way = |opening: &Arc<Opening>| {
+            let span = &opening.new.span;
+            let of_target = by_target
+                .get(&span.target)
+                .filter(|_| !opening.new.may_overlap)?;
+            let later = |found: &&InTheWay| **found > InTheWay::EndsAt(span.start);
+            of_target.iter().filter(later).max().copied()
+        };
+        Ok(batch.iter().map(in_the_way).collect())
+    }
+
+    /// What stands in the way of any of the spans.
+    async fn search(
+        &self,
+        spans: &[&Span],
+        limit: usize,
+    ) -> Result<Vec<RawDocumentBuf>, CallError> {
+        let branches: Vec<Document> = spans.iter().map(|span| self.in_the_way(span)).collect();
+        let filter = match <[Document; 1]>::try_from(branches) {
+            Ok([filter]) => filter,
+            Err(branches) => doc! { "$or": branches },
+        };
+        let mut options = self.link.find_options(limit, doc! {}, index::SPAN);
+        options.projection = Some(doc! { "_id": 0, "target": 1, "end": 1 });
+        self.link.find(filter, options).await
+    }
+
+    /// The same, one document for each span at the most.
+    async fn search_each(&self, spans: &[&Span]) -> Result<Vec<RawDocumentBuf>, CallError> {
+        let search = async |span: &Span| self.search(&[span], 1).await;
+        let searches: Vec<_> = spans.iter().map(|span| search(span)).collect();
         // A call that has begun is finished, whatever becomes of the others.
-        let looked: Vec<_> = stream::iter(looks)
+        let found: Vec<_> = stream::iter(searches)
             .buffered(SEARCHES_AT_ONCE)
             .collect()
             .await;
-        let mut ends = vec![None; batch.len()];
-        for (index, end) in looked {
-            ends[index] = end?;
+        let mut all = Vec::new();
+        for found in found {
+            all.extend(found?);
         }
-        Ok(ends)
+        Ok(all)
     }
 
-    /// The indices of the starts that may lie before the end of another span of their targets.
-    async fn suspects(&self, batch: &[Arc<Opening>]) -> Result<Vec<usize>, CallError> {
-        let careful = |index: &usize| !batch[*index].new.may_overlap;
-        let indices = (0..batch.len()).filter(careful);
-        let spans = || indices.clone().map(|index| &batch[index].new.span);
-        let Some(earliest) = spans().map(|span| span.start).min() else {
-            return Ok(Vec::new());
-        };
-        let instances: Vec<&str> = spans().map(instance).collect();
-        let limit = ENDS_EACH * instances.len();
-        let filter = doc! { INSTANCE: { "$in": instances }, "end": { "$gt": moment(earliest) } };
-        let mut options = self.link.find_options(limit, doc! {}, "previous_end");
-        options.projection = Some(doc! { "_id": 0, INSTANCE: 1, "end": 1 });
-        let found = self.link.find(filter, options).await?;
-        if found.len() == limit {
-            return Ok(indices.collect());
-        }
-        let mut latest: HashMap<String, Timestamp> = HashMap::new();
-        for document in found.iter().filter_map(|raw| decoded(raw).ok()) {
-            let instance = document.get_document("target");
-            let instance = instance.and_then(|target| target.get_str("resource_instance_id"));
-            // An end that cannot be read is as late as can be: who looks closer says so.
-            let end = read_moment(&document, "end").unwrap_or(Timestamp::MAX);
-            if let Ok(instance) = instance {
-                let latest = latest.entry(instance.to_owned()).or_insert(end);
-                *latest = end.max(*latest);
-            }
-        }
-        let suspect = |index: &usize| {
-            let span = &batch[*index].new.span;
-            let end = latest.get(instance(span));
-            end.is_some_and(|end| *end > span.start)
-        };
-        Ok(indices.filter(suspect).collect())
-    }
-
-    /// The end of a span of the target that ends after this one starts, if there is one.
-    async fn find_previous_end(&self, span: &Span) -> Result<Option<Timestamp>, CallError> {
-        let mut options = self.link.find_options(1, doc! {}, "previous_end");
-        options.projection = Some(doc! { "_id": 0, "end": 1 });
-        let found = self.link.find(ends_after_start(span), options).await?;
-        let end = |raw| decoded(raw).and_then(|found| read_moment(&found, "end"));
-        let end = found.first().map(|raw| end(raw));
-        end.transpose().map_err(CallError::Unreadable)
+    /// The spans of the target that are open, or end after this one starts: one range of the index,
+    /// but for those that end by then.
+    fn in_the_way(&self, span: &Span) -> Document {
+        let mut filter = self.link.of_target(&span.target);
+        filter.insert("end", doc! { "$not": { "$lte": moment(span.start) } });
+        filter
     }
 }
 
-/// The spans of the target that end after this one starts.
-fn ends_after_start(span: &Span) -> Document {
-    let mut filter = target_fields(&span.target, "target.");
-    filter.insert("end", doc! { "$gt": moment(span.start) });
-    filter
-}
-
-fn instance(span: &Span) -> &str {
-    span.target.resource_instance_id.as_str()
+/// What a span is that stands in the way. One whose end is no number is nothing that could be
+/// compared.
+fn in_the_way(document: &Document) -> Option<InTheWay> {
+    match document.get("end") {
+        None | Some(Bson::Null) => Some(InTheWay::Open),
+        Some(Bson::Double(end)) => {
+            #[expect(clippy::cast_possible_truncation, reason = "it is clamped anyway")]
+            let end = Timestamp::clamped(end.ceil() as i64);
+            Some(InTheWay::EndsAt(end))
+        }
+        Some(_) => read_moment(document, "end").ok().map(InTheWay::EndsAt),
+    }
 }

@@ -6,14 +6,19 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bson::raw::{RawBson, RawDocumentBuf, cstr};
 use bson::rawdoc;
-use sampler_domain::{Span, StopEvent};
+use sampler_domain::partition::partition_of;
+use sampler_domain::{Span, StopEvent, Target};
 use sampler_store::group::{CommandResult, Resolution, WriteResult, Writes};
 use sampler_store::{NewStop, Stopped};
 use tokio::time::Instant;
 
 use crate::call::{CallError, Link};
-use crate::document::OPEN;
-use crate::resolve::{by_event_id, by_target, kept_as_uuids, readable};
+use crate::document::{OPEN, moment};
+use crate::index;
+use crate::resolve::{SpanOf, by_event_id, by_target, kept_as_uuids, readable};
+
+/// Bytes of the condition of a stop beside the ids of its target.
+const CONDITION_BYTES: usize = 400;
 
 /// Sets the ends of open spans.
 #[derive(Debug)]
@@ -21,34 +26,36 @@ pub(crate) struct Stops {
     link: Link,
 }
 
-/// A stop, and the statement that makes it. `unique_target` refuses the same statement a second
-/// time, because the target has a span with this `correlation_id` then.
+/// A stop, and the update that makes it. The index of spans refuses the same update a second time,
+/// because the target has a span with this end and `correlation_id` then.
 #[derive(Debug)]
 pub(crate) struct Ending {
     event: StopEvent,
     correlation_id: String,
-    statement: RawDocumentBuf,
+    update: RawDocumentBuf,
 }
 
 impl Ending {
     pub(crate) fn new(new: NewStop) -> Self {
         let correlation_id = new.correlation_id.to_string();
         Self {
-            statement: statement(&new, &correlation_id),
+            update: update(&new, &correlation_id),
             event: new.event,
             correlation_id,
         }
     }
+
+    /// The event as it is found: by its target and its id.
+    fn event(&self) -> Option<(Target, String)> {
+        let id = self.event.id.as_ref()?.as_str().to_owned();
+        Some((self.event.target.clone(), id))
+    }
 }
 
-/// Ends the open span of the target. Whether the stop lies before the start is part of the
-/// condition, so no race can leave a span that ends before it starts.
-///
 /// It leaves `processing.version` alone, and makes the span due by its end; `end_is_set` is what a
-/// worker of the original looks for.
-fn statement(new: &NewStop, correlation_id: &str) -> RawDocumentBuf {
+/// worker of the original searches for.
+fn update(new: &NewStop, correlation_id: &str) -> RawDocumentBuf {
     let event = &new.event;
-    let target = &event.target;
     let end = event.timestamp.as_millis();
     let mut set = rawdoc! {
         "end": end,
@@ -61,27 +68,42 @@ fn statement(new: &NewStop, correlation_id: &str) -> RawDocumentBuf {
     if let Some(client) = &new.client {
         set.append(cstr!("stop_client"), client.as_str());
     }
-    rawdoc! {
-        // Field by field, not as a sub-document: that is what the index serves.
-        "q": {
-            "target.organization_id": target.organization_id.as_str(),
-            "target.space_id": target.space_id.as_str(),
-            "target.consumer_id": target.consumer_id.as_str(),
-            "target.resource_id": target.resource_id.as_str(),
-            "target.plan_id": target.plan_id.as_str(),
-            "target.resource_instance_id": target.resource_instance_id.as_str(),
-            "target.correlation_id": OPEN,
-            "end": RawBson::Null,
-            "start": { "$lte": end },
-        },
-        "u": { "$set": set, "$min": { "processing.due_at": end } },
-        "hint": "unique_target",
-    }
+    rawdoc! { "$set": set, "$min": { "processing.due_at": end } }
 }
 
 impl Stops {
     pub(crate) fn new(link: Link) -> Self {
         Self { link }
+    }
+
+    /// Ends the open span of the target. Whether the stop lies before the start is part of the
+    /// condition, so no race can leave a span that ends before it starts.
+    fn statement(&self, ending: &Ending) -> RawDocumentBuf {
+        let target = &ending.event.target;
+        let end = ending.event.timestamp.as_millis();
+        let partition = i64::from(partition_of(target));
+        let partition = if self.link.is_beside_original() {
+            RawBson::Document(rawdoc! { "$in": [partition, RawBson::Null] })
+        } else {
+            RawBson::Int64(partition)
+        };
+        rawdoc! {
+            // Field by field, not as a sub-document: that is what the index serves.
+            "q": {
+                "processing.partition": partition,
+                "target.organization_id": target.organization_id.as_str(),
+                "target.space_id": target.space_id.as_str(),
+                "target.consumer_id": target.consumer_id.as_str(),
+                "target.resource_id": target.resource_id.as_str(),
+                "target.plan_id": target.plan_id.as_str(),
+                "target.resource_instance_id": target.resource_instance_id.as_str(),
+                "target.correlation_id": OPEN,
+                "end": RawBson::Null,
+                "start": { "$lte": end },
+            },
+            "u": ending.update.clone(),
+            "hint": index::SPAN,
+        }
     }
 }
 
@@ -92,7 +114,14 @@ impl Writes for Stops {
     type Failure = CallError;
 
     fn size(write: &Ending) -> usize {
-        write.statement.as_bytes().len()
+        let target: usize = write
+            .event
+            .target
+            .fields()
+            .iter()
+            .map(|(_, id)| id.as_str().len())
+            .sum();
+        write.update.as_bytes().len() + target + CONDITION_BYTES
     }
 
     fn carried_out_within(&self) -> Duration {
@@ -103,7 +132,10 @@ impl Writes for Stops {
     fn outlasts_late_commands(answer: &Stopped) -> bool {
         match answer {
             Stopped::Ended | Stopped::Repeated => true,
-            Stopped::IdTaken(_) | Stopped::NotOpen | Stopped::BeforeStart { .. } => false,
+            Stopped::IdTaken(_)
+            | Stopped::IdTakenElsewhere
+            | Stopped::NotOpen
+            | Stopped::BeforeStart { .. } => false,
         }
     }
 
@@ -111,20 +143,20 @@ impl Writes for Stops {
         let ids = batch.iter().filter_map(|ending| ending.event.id.as_ref());
         let kept_as_uuids = kept_as_uuids(&self.link, "end_dedup_id", ids).await?;
         let is_free = |ending: &&Arc<Ending>| {
-            let id = ending.event.id.as_ref();
-            !id.is_some_and(|id| kept_as_uuids.contains(id.as_str()))
+            kept_as_uuids.is_empty()
+                || !ending
+                    .event()
+                    .is_some_and(|event| kept_as_uuids.contains(&event))
         };
-        let free: Vec<&RawDocumentBuf> = batch
-            .iter()
-            .filter(is_free)
-            .map(|ending| &ending.statement)
-            .collect();
+        let free = batch.iter().filter(is_free);
+        let free: Vec<RawDocumentBuf> = free.map(|ending| self.statement(ending)).collect();
         if free.is_empty() {
             return Ok(batch.iter().map(|_| WriteResult::Unresolved).collect());
         }
-        let count = free.len();
-        let updated = self.link.update(free, send_by).await?;
-        let mut updated = updated.write_results(count, |_| Stopped::Ended).into_iter();
+        let updated = self.link.update(&free, send_by).await?;
+        let elsewhere = Some(&Stopped::IdTakenElsewhere);
+        let updated = updated.write_results(free.len(), |_| Stopped::Ended, elsewhere);
+        let mut updated = updated.into_iter();
         let result = |ending| {
             let updated = is_free(&ending).then(|| updated.next()).flatten();
             updated.unwrap_or(WriteResult::Unresolved)
@@ -133,16 +165,24 @@ impl Writes for Stops {
     }
 
     /// The span that this stop ended, an open span of the target, or an earlier event with the
-    /// same id. The id comes last: what has it is a repeat, even if it came between two looks.
+    /// same id. The id comes last: what has it is a repeat, even if it came between two reads.
     async fn resolve(&self, batch: &[Arc<Ending>]) -> Result<Vec<Resolution<Stopped>>, CallError> {
-        let either = batch.iter().map(|ending| {
-            let correlation_ids = vec![OPEN, ending.correlation_id.as_str()];
-            (&ending.event.target, correlation_ids)
+        let either = batch.iter().flat_map(|ending| {
+            let target = &ending.event.target;
+            let ended = SpanOf {
+                target,
+                end: moment(ending.event.timestamp),
+                correlation_id: &ending.correlation_id,
+            };
+            [SpanOf::open(target), ended]
         });
         let spans = by_target(&self.link, either).await?;
-        let ids = batch.iter().filter_map(|ending| ending.event.id.as_ref());
-        let earlier = by_event_id(&self.link, "end_dedup_id", ids).await?;
-        let seen = |ending: &Arc<Ending>| {
+        let events = batch.iter().filter_map(|ending| {
+            let id = ending.event.id.as_ref()?;
+            Some((&ending.event.target, id))
+        });
+        let earlier = by_event_id(&self.link, "end_dedup_id", events).await?;
+        let resolution = |ending: &Arc<Ending>| {
             let event = &ending.event;
             let span = |correlation_id: &str| {
                 spans.get(&(event.target.clone(), correlation_id.to_owned()))
@@ -150,8 +190,7 @@ impl Writes for Stops {
             if span(&ending.correlation_id).is_some() {
                 return Some(Ok(Stopped::Ended));
             }
-            let id = event.id.as_ref();
-            if let Some(earlier) = id.and_then(|id| earlier.get(id.as_str())) {
+            if let Some(earlier) = ending.event().and_then(|event| earlier.get(&event)) {
                 return Some(readable(earlier).map(|earlier| repeated(event, &earlier)));
             }
             match span(OPEN).map(readable) {
@@ -160,7 +199,7 @@ impl Writes for Stops {
                 Some(Ok(open)) => before_start(event, &open).map(Ok),
             }
         };
-        Ok(batch.iter().map(seen).collect())
+        Ok(batch.iter().map(resolution).collect())
     }
 }
 

@@ -9,16 +9,16 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use bson::raw::{RawDocument, RawDocumentBuf};
+use bson::raw::{RawDocument, RawDocumentBuf, cstr};
 use bson::{Bson, Document, doc, rawdoc};
-use sampler_domain::{Span, Timestamp};
+use sampler_domain::{Id, Span, Timestamp};
 use sampler_store::StoreError;
 use sampler_store::group::{CommandFailure, Outcome};
 use tokio::time::Instant;
 use tracing::{error, warn};
 
 use crate::call::{CallError, Link, Written};
-use crate::document::{Unreadable, moment, read, unreadable};
+use crate::document::{Unreadable, moment, read, read_integer, unreadable};
 
 /// How long a document that cannot be read is left alone, ms.
 const WAIT: i64 = 3_600_000;
@@ -82,6 +82,37 @@ impl Identity {
     pub(crate) fn filter(&self) -> RawDocumentBuf {
         self.0.clone()
     }
+}
+
+/// A condition that only this document meets, and that says where it is kept, as far as that can be
+/// read.
+pub(crate) fn condition_of(raw: &RawDocument) -> Option<RawDocumentBuf> {
+    let mut filter = Identity::of(raw)?.filter();
+    let (partition, instance) = where_kept(raw);
+    if let Some(partition) = partition {
+        filter.append(cstr!("processing.partition"), i64::from(partition));
+    }
+    if let Some(instance) = instance {
+        filter.append(cstr!("target.resource_instance_id"), instance.as_str());
+    }
+    Some(filter)
+}
+
+/// The partition and the instance of a document, as far as they can be read.
+pub(crate) fn where_kept(raw: &RawDocument) -> (Option<u32>, Option<Id>) {
+    let member = |object: &str, name: &str| {
+        let object = raw.get_document(object).ok()?;
+        Bson::try_from(object.get(name).ok()??).ok()
+    };
+    let partition = member("processing", "partition").and_then(|partition| {
+        let number = read_integer(&doc! { "partition": partition }, "partition");
+        u32::try_from(number.ok()?).ok()
+    });
+    let instance = match member("target", "resource_instance_id") {
+        Some(Bson::String(text)) => Some(Id::from_store(text)),
+        _ => None,
+    };
+    (partition, instance)
 }
 
 impl fmt::Display for Identity {
@@ -228,12 +259,13 @@ fn setting_aside(
     problem: &Unreadable,
     now: Timestamp,
 ) -> Result<RawDocumentBuf, Box<dyn std::error::Error + Send + Sync>> {
-    let id = Identity::of(raw).ok_or("it has no _id")?;
+    let condition = condition_of(raw).ok_or("it has no _id")?;
     let update = doc! { "$set": {
         "processing.due_at": moment(now.plus(WAIT)),
         "processing.last_error": { "at": moment(now), "message": problem.to_string() },
     } };
-    Ok(rawdoc! { "q": id.filter(), "u": RawDocumentBuf::try_from(&update)? })
+    let update = RawDocumentBuf::try_from(&update)?;
+    Ok(rawdoc! { "q": condition, "u": update, "hint": "_id_" })
 }
 
 fn pass_over(link: &Link, name: &str, problem: &Unreadable, cause: &dyn fmt::Display) {

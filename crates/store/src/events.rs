@@ -1,7 +1,7 @@
 //! What the receiver asks of the store: keeping starts and stops (sections 6.1 and 6.2 of the paper).
 
 use async_trait::async_trait;
-use sampler_domain::{ClientId, EventId, Field, Span, StopEvent, Timestamp};
+use sampler_domain::{ClientId, EventId, Field, Span, StopEvent, Target, Timestamp};
 use uuid::Uuid;
 
 use crate::StoreError;
@@ -26,8 +26,12 @@ pub enum Started {
     Opened,
     /// The same event, by its `id`, was kept before.
     Repeated,
-    /// The `id` was seen before, in an event that differs in these fields. Nothing was kept.
+    /// The `id` was seen before for this target, in an event that differs in these fields. Nothing
+    /// was kept.
     IdTaken(Vec<Field>),
+    /// The `id` was seen before for another target, and an index of an original Sampler still lets
+    /// in each `id` once. Nothing was kept, and nothing is told of that target.
+    IdTakenElsewhere,
     /// The target has an open span. Nothing was kept.
     AlreadyOpen,
     /// The target's previous span ends later than this one starts. Nothing was kept.
@@ -55,8 +59,12 @@ pub enum Stopped {
     Ended,
     /// The same event, by its `id`, was kept before.
     Repeated,
-    /// The `id` was seen before, in an event that differs in these fields. Nothing was kept.
+    /// The `id` was seen before for this target, in an event that differs in these fields. Nothing
+    /// was kept.
     IdTaken(Vec<Field>),
+    /// The `id` was seen before for another target, and an index of an original Sampler still lets
+    /// in each `id` once. Nothing was kept, and nothing is told of that target.
+    IdTakenElsewhere,
     /// The target has no open span.
     NotOpen,
     /// The target's open span starts later than this. Nothing was kept.
@@ -66,7 +74,8 @@ pub enum Stopped {
     },
 }
 
-/// Keeps events, each as one atomic change of one span.
+/// Keeps events, each as one atomic change of one span. The `id` of an event counts within its
+/// target: the same `id` on another target is another event.
 #[async_trait]
 pub trait Events: Send + Sync + 'static {
     /// Opens a span (section 6.1), unless the answer says otherwise.
@@ -75,11 +84,22 @@ pub trait Events: Send + Sync + 'static {
     /// Ends the target's open span (section 6.2), unless the answer says otherwise.
     async fn stop(&self, new: NewStop) -> Result<Stopped, StoreError>;
 
-    /// The span that was started by the event with this id.
-    async fn started_by(&self, id: &EventId) -> Result<Option<Span>, StoreError>;
+    /// The span of the target that was started by the event with this id.
+    async fn started_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, StoreError>;
 
-    /// The span that was stopped by the event with this id.
-    async fn stopped_by(&self, id: &EventId) -> Result<Option<Span>, StoreError>;
+    /// The span of the target that was stopped by the event with this id.
+    async fn stopped_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, StoreError>;
+
+    /// How many ranges the targets are divided into. Events of different ranges share no command,
+    /// so that a part of the store that is slow holds up its own range alone.
+    fn ranges(&self) -> usize {
+        1
+    }
+
+    /// The range that a target is in, below [`ranges`](Self::ranges).
+    fn range_of(&self, _target: &Target) -> usize {
+        0
+    }
 
     /// Says that a receiver takes events that are dated up to `past` ms into the past. Once this has
     /// been answered, [`largest_slack`](crate::Upkeep::largest_slack) knows it for

@@ -11,6 +11,7 @@
 //! because every write carries an id of its own, by which a second attempt is refused, and by
 //! which it is found.
 
+mod ranges;
 mod settle;
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::StoreError;
 
+pub use ranges::Ranges;
 pub use writes::{
     CommandFailure, CommandResult, Outcome, Resolution, WriteResult, Writes, store_error,
     write_results,

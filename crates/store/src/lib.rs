@@ -32,5 +32,5 @@ pub use error::StoreError;
 pub use events::{Events, NewSpan, NewStop, Started, Stopped};
 pub use membership::Membership;
 pub use reading::{Page, Reading};
-pub use upkeep::{Adopted, SLACK_LIFETIME, Upkeep};
+pub use upkeep::{Adopted, Finished, SLACK_LIFETIME, Upkeep};
 pub use work::{DuePages, DueQuery, Work};

@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt};
-use sampler_domain::{Change, Changed, EventId, Policy, Span, SpanId, Timestamp};
+use sampler_domain::partition::partition_of;
+use sampler_domain::{Change, Changed, EventId, Policy, Span, SpanId, Target, Timestamp};
 
 pub use crate::table::StoredSpan;
 use crate::table::Table;
 use crate::{
-    Adopted, DuePages, DueQuery, Events, Membership, NewSpan, NewStop, Page, Reading,
+    Adopted, DuePages, DueQuery, Events, Finished, Membership, NewSpan, NewStop, Page, Reading,
     SLACK_LIFETIME, Started, Stopped, StoreError, Upkeep, Work,
 };
 
@@ -75,12 +76,12 @@ impl Events for MemoryStore {
         Ok(self.lock().table.stop(&new))
     }
 
-    async fn started_by(&self, id: &EventId) -> Result<Option<Span>, StoreError> {
-        Ok(self.lock().table.started_by(id).cloned())
+    async fn started_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, StoreError> {
+        Ok(self.lock().table.started_by(target, id).cloned())
     }
 
-    async fn stopped_by(&self, id: &EventId) -> Result<Option<Span>, StoreError> {
-        Ok(self.lock().table.stopped_by(id).cloned())
+    async fn stopped_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, StoreError> {
+        Ok(self.lock().table.stopped_by(target, id).cloned())
     }
 
     async fn announce_slack(&self, past: i64) -> Result<(), StoreError> {
@@ -108,8 +109,10 @@ impl Work for MemoryStore {
             .boxed()
     }
 
-    async fn find(&self, id: &SpanId) -> Result<Option<Span>, StoreError> {
-        Ok(self.lock().table.find(id).cloned())
+    async fn find(&self, id: &SpanId, target: &Target) -> Result<Option<Span>, StoreError> {
+        let state = self.lock();
+        let found = state.table.find(id).filter(|span| span.target == *target);
+        Ok(found.cloned())
     }
 
     async fn change(
@@ -137,12 +140,23 @@ impl Upkeep for MemoryStore {
         &self,
         cutoff: Timestamp,
         limit: usize,
-    ) -> Result<Vec<SpanId>, StoreError> {
-        Ok(self.lock().table.completed_before(cutoff, limit))
+    ) -> Result<Vec<Finished>, StoreError> {
+        let state = self.lock();
+        let ids = state.table.completed_before(cutoff, limit).into_iter();
+        let finished = |id: SpanId| {
+            let target = state.table.find(&id).map(|span| &span.target);
+            Finished {
+                partition: target.map(partition_of),
+                instance: target.map(|target| target.resource_instance_id.clone()),
+                id,
+            }
+        };
+        Ok(ids.map(finished).collect())
     }
 
-    async fn remove(&self, ids: &[SpanId]) -> Result<u64, StoreError> {
-        Ok(self.lock().table.remove(ids))
+    async fn remove(&self, finished: &[Finished]) -> Result<u64, StoreError> {
+        let ids: Vec<SpanId> = finished.iter().map(|span| span.id.clone()).collect();
+        Ok(self.lock().table.remove(&ids))
     }
 
     async fn largest_slack(&self) -> Result<Option<i64>, StoreError> {

@@ -67,7 +67,7 @@ impl Table {
     }
 
     /// Inserts a span, unless a unique index refuses it: the id of the document, the id of the
-    /// event, or that the target has an open span. Says whether it was inserted.
+    /// event within its target, or that the target has an open span. Says whether it was inserted.
     pub fn insert(&mut self, new: NewSpan) -> bool {
         if self.resolve_start(&new).is_some() {
             return false;
@@ -82,14 +82,15 @@ impl Table {
         true
     }
 
-    /// The span itself, an earlier event with the same id, or an open span of the target; nothing
-    /// where none of them is kept.
+    /// The span itself, an earlier event of the target with the same id, or an open span of the
+    /// target; nothing where none of them is kept.
     pub fn resolve_start(&self, new: &NewSpan) -> Option<Started> {
         let span = &new.span;
         if self.spans.contains_key(&span.id) {
             return Some(Started::Opened);
         }
-        let earlier = span.start_id.as_ref().and_then(|id| self.started_by(id));
+        let earlier = span.start_id.as_ref();
+        let earlier = earlier.and_then(|id| self.started_by(&span.target, id));
         if let Some(earlier) = earlier {
             let event = StartEvent {
                 id: span.start_id.clone(),
@@ -129,7 +130,7 @@ impl Table {
     }
 
     /// Ends the target's open span where the stop does not lie before its start, unless a unique
-    /// index refuses that: the id of the event, or the correlation id within the target. Says
+    /// index refuses that: the id of the event or the correlation id, both within the target. Says
     /// whether a span was ended.
     pub fn end(&mut self, new: &NewStop) -> bool {
         let NewStop {
@@ -139,7 +140,8 @@ impl Table {
         } = new;
         let is_taken = |kept: &StoredSpan| {
             let has_id = event.id.is_some() && kept.span.end_id == event.id;
-            has_id || has_correlation_id(kept, &event.target, *correlation_id)
+            has_id && kept.span.target == event.target
+                || has_correlation_id(kept, &event.target, *correlation_id)
         };
         if self.spans.values().any(is_taken) {
             return false;
@@ -170,7 +172,8 @@ impl Table {
         if self.spans.values().any(is_own) {
             return Some(Stopped::Ended);
         }
-        let earlier = event.id.as_ref().and_then(|id| self.stopped_by(id));
+        let earlier = event.id.as_ref();
+        let earlier = earlier.and_then(|id| self.stopped_by(&event.target, id));
         if let Some(earlier) = earlier {
             let differences = event.differences(earlier);
             return Some(if differences.is_empty() {
@@ -186,14 +189,14 @@ impl Table {
         (event.timestamp < start).then_some(Stopped::BeforeStart { start })
     }
 
-    /// The span that was started by the event with this id.
-    pub fn started_by(&self, id: &EventId) -> Option<&Span> {
-        self.first(|span| span.start_id.as_ref() == Some(id))
+    /// The span of the target that was started by the event with this id.
+    pub fn started_by(&self, target: &Target, id: &EventId) -> Option<&Span> {
+        self.first(|span| span.start_id.as_ref() == Some(id) && span.target == *target)
     }
 
-    /// The span that was stopped by the event with this id.
-    pub fn stopped_by(&self, id: &EventId) -> Option<&Span> {
-        self.first(|span| span.end_id.as_ref() == Some(id))
+    /// The span of the target that was stopped by the event with this id.
+    pub fn stopped_by(&self, target: &Target, id: &EventId) -> Option<&Span> {
+        self.first(|span| span.end_id.as_ref() == Some(id) && span.target == *target)
     }
 
     /// Spans that need a worker, each with its sort key: the most urgent first.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sampler_domain::{Policy, SpanId, Timestamp};
+use sampler_domain::{Id, Policy, SpanId, Timestamp};
 
 use crate::StoreError;
 
@@ -22,7 +22,18 @@ pub struct Adopted {
     pub stops: u64,
 }
 
-/// Looks after the spans that are kept.
+/// A complete span that is to be removed, and where it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// The span.
+    pub id: SpanId,
+    /// Its partition; none where an original Sampler completed it before it was taken in.
+    pub partition: Option<u32>,
+    /// Its instance; none where that cannot be read.
+    pub instance: Option<Id>,
+}
+
+/// Maintains the spans that are kept.
 #[async_trait]
 pub trait Upkeep: Send + Sync + 'static {
     /// Takes in up to `limit` spans that an original Sampler started, and notices the stops that
@@ -39,10 +50,10 @@ pub trait Upkeep: Send + Sync + 'static {
         &self,
         cutoff: Timestamp,
         limit: usize,
-    ) -> Result<Vec<SpanId>, StoreError>;
+    ) -> Result<Vec<Finished>, StoreError>;
 
     /// Removes those of the spans that are complete; says how many.
-    async fn remove(&self, ids: &[SpanId]) -> Result<u64, StoreError>;
+    async fn remove(&self, finished: &[Finished]) -> Result<u64, StoreError>;
 
     /// The most of what receivers have announced within [`SLACK_LIFETIME`], by the store's own clock;
     /// none where nothing was announced. What is older is removed.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
-use sampler_domain::{Change, Changed, ClosingMonth, Span, SpanId, Timestamp};
+use sampler_domain::{Change, Changed, ClosingMonth, Span, SpanId, Target, Timestamp};
 
 use crate::StoreError;
 
@@ -56,8 +56,8 @@ pub trait Work: Send + Sync + 'static {
     /// become of the spans on that: what falls due meanwhile may be on a later page, or on none.
     fn due(&self, query: DueQuery) -> DuePages;
 
-    /// One span, as a majority has it.
-    async fn find(&self, id: &SpanId) -> Result<Option<Span>, StoreError>;
+    /// One span, as a majority has it. Its target says where it is kept.
+    async fn find(&self, id: &SpanId, target: &Target) -> Result<Option<Span>, StoreError>;
 
     /// Makes a change that was decided for `span`, if it still is as it was read
     /// ([`Span::admits_change_of`]); the span is [`Span::after`] the change then. `now` is noted as

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sampler_domain::{EventId, Span};
+use sampler_domain::{EventId, Span, Target};
 use sampler_store::memory::MemoryStore;
 use sampler_store::{Events, NewSpan, NewStop, Started, Stopped, StoreError};
 use tokio::sync::{Semaphore, watch};
@@ -146,12 +146,12 @@ impl Events for Store {
         self.met(self.memory.stop(new)).await
     }
 
-    async fn started_by(&self, id: &EventId) -> Result<Option<Span>, StoreError> {
-        self.met(self.memory.started_by(id)).await
+    async fn started_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, StoreError> {
+        self.met(self.memory.started_by(target, id)).await
     }
 
-    async fn stopped_by(&self, id: &EventId) -> Result<Option<Span>, StoreError> {
-        self.met(self.memory.stopped_by(id)).await
+    async fn stopped_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, StoreError> {
+        self.met(self.memory.stopped_by(target, id)).await
     }
 
     async fn announce_slack(&self, past: i64) -> Result<(), StoreError> {

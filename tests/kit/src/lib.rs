@@ -7,6 +7,7 @@
 //! - [`oidc`]: a certified `OpenID` provider, which is not ours.
 //! - [`manifest`]: what an operator pushes to Cloud Foundry.
 //! - [`program`]: the real receiver and worker as child processes.
+//! - [`router`]: a stand-in for the router of a sharded cluster.
 //! - [`build`]: events; [`rng`]: numbers from a seed; [`wait_until`]: waiting without sleeping.
 
 pub mod abacus;
@@ -17,6 +18,7 @@ pub mod mongod;
 pub mod oidc;
 pub mod program;
 pub mod rng;
+pub mod router;
 pub mod tls;
 pub mod uaa;
 mod unique;

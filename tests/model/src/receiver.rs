@@ -93,7 +93,10 @@ fn start(scenario: &Scenario, state: &mut State, event: &StartEvent) -> Answer {
             Answer::Kept
         }
         Started::Repeated => Answer::Repeated,
-        Started::IdTaken(_) | Started::AlreadyOpen | Started::Overlaps { .. } => Answer::Refused,
+        Started::IdTaken(_)
+        | Started::IdTakenElsewhere
+        | Started::AlreadyOpen
+        | Started::Overlaps { .. } => Answer::Refused,
     }
 }
 
@@ -107,19 +110,24 @@ fn stop(state: &mut State, number: usize, event: &StopEvent) -> Answer {
     match Arc::make_mut(&mut state.table).stop(&new) {
         Stopped::Ended => Answer::Kept,
         Stopped::Repeated => Answer::Repeated,
-        Stopped::IdTaken(_) | Stopped::NotOpen | Stopped::BeforeStart { .. } => Answer::Refused,
+        Stopped::IdTaken(_)
+        | Stopped::IdTakenElsewhere
+        | Stopped::NotOpen
+        | Stopped::BeforeStart { .. } => Answer::Refused,
     }
 }
 
 /// A start outside the slack is taken only where it is the repeat of one that was kept.
 fn old_start(state: &State, event: &StartEvent) -> Answer {
-    let earlier = event.id.as_ref().and_then(|id| state.table.started_by(id));
+    let earlier = event.id.as_ref();
+    let earlier = earlier.and_then(|id| state.table.started_by(&event.target, id));
     repeated(earlier.is_some_and(|span| event.differences(span).is_empty()))
 }
 
 /// A stop outside the slack is taken only where it is the repeat of one that was kept.
 fn old_stop(state: &State, event: &StopEvent) -> Answer {
-    let earlier = event.id.as_ref().and_then(|id| state.table.stopped_by(id));
+    let earlier = event.id.as_ref();
+    let earlier = earlier.and_then(|id| state.table.stopped_by(&event.target, id));
     repeated(earlier.is_some_and(|span| event.differences(span).is_empty()))
 }
 

@@ -217,7 +217,10 @@ impl Statement for Opening {
     fn outlasts(answer: &Started) -> bool {
         match answer {
             Started::Opened | Started::Repeated => true,
-            Started::IdTaken(_) | Started::AlreadyOpen | Started::Overlaps { .. } => false,
+            Started::IdTaken(_)
+            | Started::IdTakenElsewhere
+            | Started::AlreadyOpen
+            | Started::Overlaps { .. } => false,
         }
     }
 }
@@ -256,7 +259,10 @@ impl Statement for Ending {
     fn outlasts(answer: &Stopped) -> bool {
         match answer {
             Stopped::Ended | Stopped::Repeated => true,
-            Stopped::IdTaken(_) | Stopped::NotOpen | Stopped::BeforeStart { .. } => false,
+            Stopped::IdTaken(_)
+            | Stopped::IdTakenElsewhere
+            | Stopped::NotOpen
+            | Stopped::BeforeStart { .. } => false,
         }
     }
 }

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt};
-use sampler_domain::{Change, Changed, EventId, Policy, Span, SpanId, Timestamp};
+use sampler_domain::{Change, Changed, EventId, Policy, Span, SpanId, Target, Timestamp};
 use sampler_store::group::{CommandResult, Group, Resolution, WriteResult, Writes, write_results};
 use sampler_store::{
-    Adopted, DuePages, DueQuery, Events, Membership, NewSpan, NewStop, Started, Stopped,
+    Adopted, DuePages, DueQuery, Events, Finished, Membership, NewSpan, NewStop, Started, Stopped,
     StoreError, Upkeep, Work,
 };
 use tokio::time::Instant;
@@ -329,18 +329,18 @@ impl Events for SimStore {
         answer
     }
 
-    async fn started_by(&self, id: &EventId) -> Result<Option<Span>, StoreError> {
-        let id = id.clone();
+    async fn started_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, StoreError> {
+        let (target, id) = (target.clone(), id.clone());
         self.call("started_by", |world| async move {
-            world.store.started_by(&id).await
+            world.store.started_by(&target, &id).await
         })
         .await
     }
 
-    async fn stopped_by(&self, id: &EventId) -> Result<Option<Span>, StoreError> {
-        let id = id.clone();
+    async fn stopped_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, StoreError> {
+        let (target, id) = (target.clone(), id.clone());
         self.call("stopped_by", |world| async move {
-            world.store.stopped_by(&id).await
+            world.store.stopped_by(&target, &id).await
         })
         .await
     }
@@ -367,10 +367,12 @@ impl Work for SimStore {
         .boxed()
     }
 
-    async fn find(&self, id: &SpanId) -> Result<Option<Span>, StoreError> {
-        let id = id.clone();
-        self.call("find", |world| async move { world.store.find(&id).await })
-            .await
+    async fn find(&self, id: &SpanId, target: &Target) -> Result<Option<Span>, StoreError> {
+        let (id, target) = (id.clone(), target.clone());
+        self.call("find", |world| async move {
+            world.store.find(&id, &target).await
+        })
+        .await
     }
 
     async fn change(
@@ -410,25 +412,26 @@ impl Upkeep for SimStore {
         &self,
         cutoff: Timestamp,
         limit: usize,
-    ) -> Result<Vec<SpanId>, StoreError> {
+    ) -> Result<Vec<Finished>, StoreError> {
         let world = Arc::clone(&self.connection.world);
         let what = move || format!(" {cutoff}");
         let work = async move { world.store.completed_before(cutoff, limit).await };
         self.connection.call("completed_before", what, work).await
     }
 
-    async fn remove(&self, ids: &[SpanId]) -> Result<u64, StoreError> {
-        let (world, ids) = (Arc::clone(&self.connection.world), ids.to_vec());
-        let named = ids.clone();
+    async fn remove(&self, finished: &[Finished]) -> Result<u64, StoreError> {
+        let (world, finished) = (Arc::clone(&self.connection.world), finished.to_vec());
+        let named: Vec<SpanId> = finished.iter().map(|span| span.id.clone()).collect();
         let what = move || format!(" {named:?}");
         let work = async move {
             let mut spans = Vec::new();
-            for id in &ids {
-                spans.extend(world.store.find(id).await?);
+            let find = |id: &SpanId| world.store.with(|table| table.find(id).cloned());
+            for span in &finished {
+                spans.extend(find(&span.id));
             }
-            let removed = world.store.remove(&ids).await?;
+            let removed = world.store.remove(&finished).await?;
             for span in &spans {
-                if world.store.find(&span.id).await?.is_none() {
+                if find(&span.id).is_none() {
                     world.note_removed(span.clone());
                 }
             }
@@ -482,7 +485,7 @@ macro_rules! brief_as_debug {
     };
 }
 
-brief_as_debug!((), u64, Adopted, Option<i64>, Vec<SpanId>, Vec<String>);
+brief_as_debug!((), u64, Adopted, Option<i64>, Vec<String>);
 
 impl Brief for Option<Span> {
     fn brief(&self) -> String {
@@ -494,6 +497,13 @@ impl Brief for Option<Span> {
 impl Brief for DuePage {
     fn brief(&self) -> String {
         let ids: Vec<&SpanId> = self.0.iter().flatten().map(|span| &span.id).collect();
+        format!("{ids:?}")
+    }
+}
+
+impl Brief for Vec<Finished> {
+    fn brief(&self) -> String {
+        let ids: Vec<&SpanId> = self.iter().map(|span| &span.id).collect();
         format!("{ids:?}")
     }
 }

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use futures_util::StreamExt;
 use sampler_abacus::Answer;
-use sampler_domain::{Change, Changed, Policy, Span, SpanId, Timestamp};
+use sampler_domain::{Change, Changed, Policy, Span, SpanId, Target, Timestamp};
 use sampler_store::memory::MemoryStore;
-use sampler_store::{Adopted, DuePages, DueQuery, Membership, StoreError, Upkeep, Work};
+use sampler_store::{Adopted, DuePages, DueQuery, Finished, Membership, StoreError, Upkeep, Work};
 use sampler_worker::Parts;
 
 use crate::world::{HOUR, MINUTE, World, run_with, stop_in};
@@ -97,8 +97,8 @@ impl Work for Faulty {
             })
             .boxed()
     }
-    async fn find(&self, id: &SpanId) -> Result<Option<Span>, StoreError> {
-        self.faults.call("find", self.inner.find(id)).await
+    async fn find(&self, id: &SpanId, target: &Target) -> Result<Option<Span>, StoreError> {
+        self.faults.call("find", self.inner.find(id, target)).await
     }
     async fn change(
         &self,
@@ -128,7 +128,7 @@ impl Upkeep for Faulty {
         &self,
         cutoff: Timestamp,
         limit: usize,
-    ) -> Result<Vec<SpanId>, StoreError> {
+    ) -> Result<Vec<Finished>, StoreError> {
         self.faults
             .call(
                 "completed_before",
@@ -136,8 +136,10 @@ impl Upkeep for Faulty {
             )
             .await
     }
-    async fn remove(&self, ids: &[SpanId]) -> Result<u64, StoreError> {
-        self.faults.call("remove", self.inner.remove(ids)).await
+    async fn remove(&self, finished: &[Finished]) -> Result<u64, StoreError> {
+        self.faults
+            .call("remove", self.inner.remove(finished))
+            .await
     }
     async fn largest_slack(&self) -> Result<Option<i64>, StoreError> {
         self.faults

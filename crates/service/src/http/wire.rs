@@ -25,7 +25,7 @@ use super::heads::Head;
 
 /// How long a connection waits for the next head until it is parked. A client that sends one request
 /// after the other needs much less.
-const PARKED_AFTER: Duration = Duration::from_secs(1);
+const PARKED_AFTER: Duration = Duration::from_millis(100);
 
 /// Bytes that are read while nothing may be handed on, to see whether the client has gone away.
 const AHEAD: usize = 4 << 10;

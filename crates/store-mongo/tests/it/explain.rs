@@ -1,9 +1,12 @@
 //! What the server looks at: as much as is due, however much is idle or finished.
 
+use std::collections::BTreeMap;
+
 use bson::{Bson, Document, doc};
 use mongodb::Collection;
+use sampler_domain::partition::partition_of;
 use sampler_domain::{ClosingMonth, Granularity, Timestamp};
-use sampler_store::contract::support::{at, everything, next_page, start, stop};
+use sampler_store::contract::support::{at, everything, next_page, start, stop, target};
 use sampler_store::{DueQuery, Started, Stopped, Upkeep, Work};
 
 use crate::support::store_and_spans;
@@ -82,15 +85,25 @@ const FAILED: i64 = 1_000;
 /// Has spans fail that were idle.
 async fn have_some_fail(spans: &Collection<Document>) {
     let later = Bson::Int64(at(1).as_millis());
-    let numbers = (0..FAILED).map(|number| (2 * number).to_string());
-    let filter = doc! { "_id": { "$in": numbers.collect::<Vec<_>>() } };
-    let set = doc! {
-        "processing.attempts": 1,
-        "processing.due_at": &later,
-        "processing.last_interval.end": &later,
-    };
-    let updated = spans.update_many(filter, doc! { "$set": set }).await;
-    assert_eq!(updated.unwrap().modified_count, FAILED.unsigned_abs());
+    let mut names: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+    for name in (0..FAILED).map(|number| (2 * number).to_string()) {
+        let partition = partition_of(&target(&name));
+        names.entry(partition).or_default().push(name);
+    }
+    let mut modified = 0;
+    for (partition, names) in names {
+        let set = doc! {
+            "processing.attempts": 1,
+            "processing.due_at": &later,
+            "processing.last_interval.end": &later,
+            // They are driven, so it must be the one of their targets.
+            "processing.partition": partition,
+        };
+        let filter = doc! { "_id": { "$in": names } };
+        let updated = spans.update_many(filter, doc! { "$set": set }).await;
+        modified += updated.unwrap().matched_count;
+    }
+    assert_eq!(modified, FAILED.unsigned_abs());
 }
 
 /// Sees to it that the server examined little more than was returned since it was last asked; says
@@ -159,6 +172,13 @@ async fn fault_10_work_is_found_among_a_million_idle_and_finished_spans_by_looki
     // Nothing else that the two programs ask for looks at more than it returns, either.
     store.adopt(&policy(), at(0), 100).await.unwrap();
     store.completed_before(at(-1), 100).await.unwrap();
+    for (keys, documents, _) in examined(&spans).await {
+        // One key for each partition, where its range ends, and one behind the last.
+        assert!(
+            keys <= 65 && documents <= 4,
+            "{keys} keys, {documents} documents"
+        );
+    }
     assert_eq!(stop(&store, Some("stop"), "due-7", 5).await, Stopped::Ended);
     assert_eq!(start(&store, None, "due-7", 5).await, Started::Opened);
     assert_eq!(start(&store, None, "due-7", 5).await, Started::AlreadyOpen);
@@ -167,10 +187,63 @@ async fn fault_10_work_is_found_among_a_million_idle_and_finished_spans_by_looki
         Stopped::Repeated
     );
     let operations = examined(&spans).await;
-    assert!(operations.len() >= 8, "{operations:?}");
+    assert!(operations.len() >= 6, "{operations:?}");
     for (keys, documents, _) in operations {
         assert!(
             keys <= 8 && documents <= 4,
+            "{keys} keys, {documents} documents"
+        );
+    }
+}
+
+/// Spans of one resource that name the instance of another's.
+const OF_OTHERS: i32 = 15_000;
+
+/// With an index that began with the instance alone, they were all read for each start.
+#[tokio::test(flavor = "multi_thread")]
+async fn spans_of_others_that_name_the_same_instance_cost_a_start_nothing() {
+    let (store, spans) = store_and_spans("same_instance").await;
+    let others = doc! {
+        "organization_id": "other", "space_id": "space", "consumer_id": "consumer",
+        "resource_id": "other", "plan_id": "plan", "resource_instance_id": "victim",
+    };
+    let ended = |number: i32| {
+        let mut target = others.clone();
+        target.insert("correlation_id", number.to_string());
+        // In the victim's own partition, which is the worst that can be.
+        let partition = partition_of(&sampler_store::contract::support::target("victim"));
+        doc! {
+            "target": target,
+            "start": at(0).as_millis(),
+            "end": at(1_000_000 + i64::from(number)).as_millis(),
+            "processing": { "complete": true, "partition": partition },
+        }
+    };
+    spans.insert_many((0..OF_OTHERS).map(ended)).await.unwrap();
+    examined(&spans).await;
+    // Alone, and in one command with others.
+    assert_eq!(start(&store, Some("a"), "victim", 0).await, Started::Opened);
+    assert_eq!(stop(&store, Some("b"), "victim", 5).await, Stopped::Ended);
+    let together = tokio::join!(
+        start(&store, Some("c"), "victim", 5),
+        start(&store, Some("c"), "another", 5),
+        start(&store, Some("c"), "a third", 5),
+    );
+    let opened = || Started::Opened;
+    assert_eq!(together, (opened(), opened(), opened()));
+    assert_eq!(
+        start(&store, Some("d"), "victim", 9).await,
+        Started::AlreadyOpen
+    );
+    assert_eq!(
+        stop(&store, Some("b"), "victim", 5).await,
+        Stopped::Repeated
+    );
+    let operations = examined(&spans).await;
+    assert!(operations.len() >= 8, "{operations:?}");
+    for (keys, documents, _) in operations {
+        assert!(
+            keys <= 12 && documents <= 4,
             "{keys} keys, {documents} documents"
         );
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bson::{Document, doc};
+use bson::{Bson, Document, doc};
 use futures_util::future::join_all;
 use mongodb::{Client, Collection};
 use sampler_domain::Next;
@@ -47,6 +47,7 @@ impl World {
             server_selection_timeout: Duration::from_secs(10),
             operation_timeout: Duration::from_secs(20),
             app_name: "store".into(),
+            shards: None,
         });
         let store = store.await.unwrap();
         store.migrate().await.unwrap();
@@ -194,7 +195,7 @@ async fn changes_are_made_once_whatever_becomes_of_their_command() {
         let changed = changed.await;
         world.all_failed(failing).await;
         for (span, changed) in spans.iter().zip(changed) {
-            let now = store.find(&span.id).await.unwrap().unwrap();
+            let now = store.find(&span.id, &span.target).await.unwrap().unwrap();
             assert_eq!(now, changed, "{failure:?}");
             assert_eq!(now.processing.version, span.processing.version + 2);
             assert_eq!(now.sampled_to(), at(1_000));
@@ -202,7 +203,7 @@ async fn changes_are_made_once_whatever_becomes_of_their_command() {
     }
 }
 
-/// A document that the server takes no statement on: somebody made `processing` a number.
+/// A document that the server takes no stop on: somebody has made a rule for the collection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_statement_that_is_refused_harms_no_other() {
     let world = World::new().await;
@@ -210,9 +211,11 @@ async fn a_statement_that_is_refused_harms_no_other() {
     for number in 0..WRITES {
         start(store, None, &instance(number), 0).await;
     }
-    let broken = doc! { "target.resource_instance_id": instance(7) };
-    let update = doc! { "$set": { "processing": 5 } };
-    world.spans.update_one(broken, update).await.unwrap();
+    let others = doc! { "target.resource_instance_id": { "$ne": instance(7) } };
+    let rule = doc! { "$or": [others, { "end": Bson::Null }] };
+    let database = world.spans.client().database(&world.spans.namespace().db);
+    let command = doc! { "collMod": "spans", "validator": rule };
+    database.run_command(command).await.unwrap();
     let answers = join_all((0..WRITES).map(async |number| {
         let event = contract::new_stop(None, &instance(number), 1_000);
         store.stop(event).await
@@ -244,7 +247,10 @@ async fn what_is_of_the_moment_is_no_refusal() {
         world.all_failed(failing).await;
 
         let failing = world.fail("find", Failure::Code(code), 1).await;
-        let answer = world.store.started_by(&contract::id("a")).await;
+        let answer = world
+            .store
+            .started_by(&contract::target("a"), &contract::id("a"))
+            .await;
         assert!(
             matches!(answer, Err(StoreError::Unknown(_))),
             "{code}: {answer:?}"

@@ -44,6 +44,7 @@ impl World {
                 server_selection_timeout: Duration::from_secs(10),
                 operation_timeout,
                 app_name: app_name.into(),
+                shards: None,
             };
             MongoStore::connect(options).await.unwrap()
         };

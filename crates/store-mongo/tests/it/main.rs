@@ -5,6 +5,7 @@
 mod contract;
 mod explain;
 mod faults;
+mod ids;
 mod late;
 mod measure;
 mod migration;

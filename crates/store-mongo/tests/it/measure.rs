@@ -7,6 +7,7 @@ use std::time::Duration;
 use bson::{Bson, Document, doc};
 use futures_util::future::join_all;
 use mongodb::Client;
+use mongodb::options::{Acknowledgment, CollectionOptions, ReadConcern, WriteConcern};
 use sampler_domain::{Change, Changed, Interval, Next, Planned, Span, Target};
 use sampler_store::contract::support::{at, id, new_span, new_stop, start_event};
 use sampler_store::{Events, NewSpan, NewStop, Started, Stopped, Work};
@@ -132,6 +133,7 @@ async fn world(set: &ReplicaSet) -> World {
         server_selection_timeout: Duration::from_secs(10),
         operation_timeout: Duration::from_secs(20),
         app_name: "sampler-test".into(),
+        shards: None,
     })
     .await
     .unwrap();
@@ -254,4 +256,78 @@ async fn measure_what_events_and_changes_cost_the_server() {
             assert_eq!(store.stop(repeated_stop).await.unwrap(), Stopped::Repeated);
         })
         .await;
+}
+
+/// How long a read takes on an idle set that must not be rolled back, in three ways.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "it measures, and takes its time"]
+async fn measure_reads_that_must_not_be_rolled_back() {
+    for (what, options) in [("one", Options::single()), ("three", Options::three())] {
+        let set = ReplicaSet::start(options).await.unwrap();
+        let client = Client::with_uri_str(set.uri_of("measured")).await.unwrap();
+        let database = client.database("measured");
+        let of = |read: ReadConcern, write: WriteConcern| {
+            let options = CollectionOptions::builder()
+                .read_concern(read)
+                .write_concern(write);
+            database.collection_with_options::<Document>("spans", options.build())
+        };
+        let durable = |w: Acknowledgment| WriteConcern::builder().w(w).journal(true).build();
+        let spans = of(
+            ReadConcern::linearizable(),
+            durable(Acknowledgment::Majority),
+        );
+        let majority = of(ReadConcern::majority(), durable(Acknowledgment::Majority));
+        let journalled = of(ReadConcern::majority(), durable(Acknowledgment::Nodes(1)));
+        spans.insert_one(doc! { "_id": 1 }).await.unwrap();
+        let touch = || vec![doc! { "$set": { "at": "$$NOW" } }];
+        let mut times: [Vec<f64>; 3] = Default::default();
+        for _ in 0..40 {
+            let began = std::time::Instant::now();
+            spans.find_one(doc! { "_id": 1 }).await.unwrap();
+            times[0].push(began.elapsed().as_secs_f64() * 1e3);
+
+            let began = std::time::Instant::now();
+            majority
+                .update_one(doc! { "_id": 2 }, touch())
+                .upsert(true)
+                .await
+                .unwrap();
+            majority.find_one(doc! { "_id": 1 }).await.unwrap();
+            times[1].push(began.elapsed().as_secs_f64() * 1e3);
+
+            let began = std::time::Instant::now();
+            let read = tokio::spawn({
+                let spans = spans.clone();
+                async move { spans.find_one(doc! { "_id": 1 }).await.unwrap() }
+            });
+            for _ in 0..3 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                if read.is_finished() {
+                    break;
+                }
+                journalled
+                    .update_one(doc! { "_id": 2 }, touch())
+                    .upsert(true)
+                    .await
+                    .unwrap();
+            }
+            read.await.unwrap();
+            times[2].push(began.elapsed().as_secs_f64() * 1e3);
+        }
+        for (way, times) in [
+            "linearizable",
+            "majority write, majority read",
+            "linearizable, journal asked for",
+        ]
+        .iter()
+        .zip(&mut times)
+        {
+            times.sort_by(f64::total_cmp);
+            println!(
+                "{what} member(s), {way}: median {:.1} ms, most {:.1} ms",
+                times[20], times[39]
+            );
+        }
+    }
 }

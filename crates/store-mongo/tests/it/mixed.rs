@@ -6,16 +6,17 @@ use sampler_domain::{Failure, Next};
 use sampler_store::contract::support::Changing;
 use sampler_store::contract::support::{
     at, done, due, due_ids, everything, id, kept, new_span, plan_to, start, start_event, stop,
+    target,
 };
 use sampler_store::{DueQuery, Events, Started, Stopped, Upkeep};
 
 use crate::original::{HOUR, NOW_DOUBLE, original, policy, stopped_by_original};
-use crate::support::store_and_spans;
+use crate::support::beside_original;
 
 /// A failure of ours, then an execution by an original, which knows nothing of failures.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_counts_no_more_once_an_original_has_executed() {
-    let (store, spans) = store_and_spans("stale_failure").await;
+    let (store, spans) = beside_original("stale_failure").await;
     let by_name = |name: &str| doc! { "start_dedup_id": name };
     for name in ["executed", "waiting", "older"] {
         assert_eq!(
@@ -82,7 +83,7 @@ async fn a_failure_counts_no_more_once_an_original_has_executed() {
 /// A failure that somebody else's execution has made good is not urgent when a month closes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_that_an_original_has_made_good_is_not_urgent() {
-    let (store, spans) = store_and_spans("stale_urgency").await;
+    let (store, spans) = beside_original("stale_urgency").await;
     let closing = ClosingMonth::at(at(0), 40 * 24 * 3_600_000, 0).unwrap();
     for (name, due_at) in [("failed", -10), ("made-good", -20), ("other", -15)] {
         let began = closing.end.since(at(0)) - 3_600_000;
@@ -124,21 +125,31 @@ fn binary(uuid: &str) -> Bson {
 /// Ids as some drivers keep them. No unique index tells them from the texts that we are sent.
 #[tokio::test(flavor = "multi_thread")]
 async fn ids_that_are_kept_as_binaries_are_recognised() {
-    let (store, spans) = store_and_spans("binary_ids").await;
+    let (store, spans) = beside_original("binary_ids").await;
     // It has no length, so that a repeat of its start stands in nobody's way but by its id.
     let mut ended = original("i", -5.0);
     ended.insert("start_dedup_id", binary(UUID));
     ended.insert("measured_usage", Bson::Array(Vec::new()));
     ended.extend(doc! { "end": NOW_DOUBLE - 5.0 * HOUR, "end_is_set": true });
     ended.insert("end_dedup_id", binary(UUID));
-    let target = ended.get_document_mut("target").unwrap();
-    target.insert("correlation_id", "ended");
+    let its_target = ended.get_document_mut("target").unwrap();
+    its_target.insert("correlation_id", "ended");
     spans.insert_one(ended).await.unwrap();
-    store.scan_for_uuid_ids().await.unwrap();
+    store.observe_original().await.unwrap();
 
-    let found = store.started_by(&id(UUID)).await.unwrap().unwrap();
+    let found = store
+        .started_by(&target("i"), &id(UUID))
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(found.start_id, Some(id(UUID)));
-    assert!(store.stopped_by(&id(UUID)).await.unwrap().is_some());
+    assert!(
+        store
+            .stopped_by(&target("i"), &id(UUID))
+            .await
+            .unwrap()
+            .is_some()
+    );
     let repeat = |instance: &str, hours: i64| {
         let mut event = start_event(Some(UUID), instance, hours * 3_600_000);
         event.measures = sampler_domain::Measures::default();
@@ -179,14 +190,14 @@ async fn ids_that_are_kept_as_binaries_are_recognised() {
         .delete_one(doc! { "start_dedup_id": binary(UUID) })
         .await
         .unwrap();
-    store.scan_for_uuid_ids().await.unwrap();
+    store.observe_original().await.unwrap();
     assert_eq!(stop(&store, Some(UUID), "i", 0).await, Stopped::Ended);
 }
 
 /// A slack counts for a week after it was announced last, by the server's clock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slack_that_was_announced_long_ago_is_removed() {
-    let (store, spans) = store_and_spans("slacks").await;
+    let (store, spans) = beside_original("slacks").await;
     let database = spans.client().database(&spans.namespace().db);
     let receivers = database.collection::<Document>("spans_receivers");
     for past in [5, 9] {

@@ -5,11 +5,11 @@ use sampler_domain::Next;
 use sampler_domain::{Granularities, Granularity, Interval, Policy, Span};
 use sampler_store::contract::support::Changing;
 use sampler_store::contract::support::{
-    NOW, at, done, due, id, kept, lost, new_span, start, start_event, stop,
+    NOW, at, done, due, id, kept, lost, new_span, start, start_event, stop, target,
 };
 use sampler_store::{Adopted, Events, Reading, Started, Stopped, Upkeep};
 
-use crate::support::store_and_spans;
+use crate::support::beside_original;
 
 pub(crate) const HOUR: f64 = 3_600_000.0;
 #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
@@ -67,7 +67,7 @@ fn interval(span: &Span) -> (i64, i64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn spans_are_taken_in_in_every_state() {
-    let (store, spans) = store_and_spans("states").await;
+    let (store, spans) = beside_original("states").await;
     let mut planned = original("planned", -5.0);
     let plan = doc! { "start": NOW_DOUBLE - 5.0 * HOUR, "end": NOW_DOUBLE - 4.0 * HOUR, "usage_guid": "its-own" };
     planned
@@ -100,7 +100,7 @@ async fn spans_are_taken_in_in_every_state() {
     assert_eq!(
         adopted,
         Adopted {
-            starts: 4,
+            starts: 5,
             stops: 0
         }
     );
@@ -139,7 +139,7 @@ async fn spans_are_taken_in_in_every_state() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stops_that_an_original_receiver_writes_are_noticed() {
-    let (store, spans) = store_and_spans("stops").await;
+    let (store, spans) = beside_original("stops").await;
     for (name, hours) in [("ours", -5), ("future", -5), ("failing", -5)] {
         assert_eq!(
             start(&store, Some(name), name, hours * 3_600_000).await,
@@ -190,7 +190,7 @@ async fn stops_that_an_original_receiver_writes_are_noticed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn events_of_both_receivers_meet_in_one_collection() {
-    let (store, spans) = store_and_spans("side_by_side").await;
+    let (store, spans) = beside_original("side_by_side").await;
     spans.insert_one(original("a", -5.0)).await.unwrap();
     // A start that the original kept, repeated to us; its quantities come back as integers.
     let json = r#"[512, 3000000000, {"a": [1, null, true, "x"]}]"#;
@@ -225,7 +225,12 @@ async fn events_of_both_receivers_meet_in_one_collection() {
         .unwrap();
     assert!(document.get_bool("end_is_set").unwrap());
     assert_eq!(
-        store.stopped_by(&id("z")).await.unwrap().unwrap().end,
+        store
+            .stopped_by(&target("a"), &id("z"))
+            .await
+            .unwrap()
+            .unwrap()
+            .end,
         Some(at(-3 * 3_600_000))
     );
 }
@@ -239,7 +244,7 @@ fn keys(document: &Document) -> String {
 /// original compares targets as a whole, so theirs must keep their order.
 #[tokio::test(flavor = "multi_thread")]
 async fn our_documents_are_those_of_the_paper() {
-    let (store, spans) = store_and_spans("paper").await;
+    let (store, spans) = beside_original("paper").await;
     for (instance, as_with_others) in [("i", false), ("j", true)] {
         let mut new = new_span(start_event(Some(instance), instance, 0));
         // With that, there is nothing to be looked at, and one is inserted as many are.
@@ -287,7 +292,7 @@ async fn our_documents_are_those_of_the_paper() {
 /// A document that nobody can read is reported and left alone; the others are sampled.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_document_that_cannot_be_read_blocks_nobody() {
-    let (store, spans) = store_and_spans("unreadable").await;
+    let (store, spans) = beside_original("unreadable").await;
     let mut bad = original("bad", -5.0);
     bad.insert("start", "yesterday");
     spans
@@ -316,14 +321,14 @@ async fn a_document_that_cannot_be_read_blocks_nobody() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_hold_each_span_once() {
-    let (store, _) = store_and_spans("pages").await;
+    let (store, _) = beside_original("pages").await;
     sampler_store::contract::pages_hold_each_span_once(&store).await;
 }
 
 /// Ids of every kind, and documents that are no spans, in one collection.
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_go_on_over_ids_of_all_kinds_and_what_is_no_span() {
-    let (store, spans) = store_and_spans("odd_pages").await;
+    let (store, spans) = beside_original("odd_pages").await;
     for number in 0..6 {
         let mut span = original(&number.to_string(), -5.0);
         match number {

@@ -19,6 +19,7 @@ async fn a_database_that_is_away_is_told_within_the_time_limit() {
         server_selection_timeout: Duration::from_millis(300),
         operation_timeout: Duration::from_millis(500),
         app_name: "sampler-test".into(),
+        shards: None,
     })
     .await
     .unwrap();
@@ -38,6 +39,7 @@ async fn a_connection_string_that_is_no_good_is_refused_without_its_password() {
         server_selection_timeout: Duration::from_millis(300),
         operation_timeout: Duration::from_millis(500),
         app_name: "sampler-test".into(),
+        shards: None,
     };
     let error = MongoStore::connect(options).await.unwrap_err().to_string();
     assert!(!error.contains("hush"), "{error}");

@@ -21,6 +21,7 @@ async fn store(set: &ReplicaSet) -> MongoStore {
         server_selection_timeout: Duration::from_secs(10),
         operation_timeout: Duration::from_secs(20),
         app_name: "sampler-test".into(),
+        shards: None,
     };
     MongoStore::connect(options).await.unwrap()
 }

@@ -1,8 +1,9 @@
 //! A store in a database of its own.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use bson::Document;
+use bson::{Document, doc};
 use mongodb::Collection;
 use sampler_store_mongo::{MongoOptions, MongoStore};
 use sampler_testkit::TestDatabase;
@@ -16,6 +17,7 @@ pub(crate) fn options(database: &TestDatabase) -> MongoOptions {
         server_selection_timeout: Duration::from_secs(10),
         operation_timeout: Duration::from_secs(20),
         app_name: "sampler-test".to_owned(),
+        shards: None,
     }
 }
 
@@ -28,4 +30,47 @@ pub(crate) async fn store_and_spans(label: &str) -> (MongoStore, Collection<Docu
     // It goes with its value, and the test goes on; the server of the tests goes after them all.
     std::mem::forget(database);
     (store, spans)
+}
+
+/// The same, where an original has made its indexes before us and may write beside us.
+pub(crate) async fn beside_original(label: &str) -> (MongoStore, Collection<Document>) {
+    let database = TestDatabase::new(label).await;
+    make_original_indexes(&database).await;
+    let store = MongoStore::connect(options(&database)).await.unwrap();
+    store.migrate().await.unwrap();
+    let spans = database.database().await.collection("spans");
+    std::mem::forget(database);
+    (store, spans)
+}
+
+/// Makes the indexes as the original makes them, its `background` included.
+pub(crate) async fn make_original_indexes(database: &TestDatabase) {
+    let unique_sparse = doc! { "unique": true, "sparse": true, "background": true };
+    let index = |name: &str, keys: Document, options: &Document| {
+        let mut index = doc! { "name": name, "key": keys };
+        index.extend(options.clone());
+        index
+    };
+    let command = doc! { "createIndexes": "spans", "indexes": [
+        index("unique_target", doc! {
+            "target.organization_id": 1, "target.space_id": 1, "target.consumer_id": 1,
+            "target.resource_id": 1, "target.plan_id": 1, "target.resource_instance_id": 1,
+            "target.correlation_id": 1,
+        }, &doc! { "unique": true, "background": true }),
+        index("unique_start_dedup_id", doc! { "start_dedup_id": 1 }, &unique_sparse),
+        index("unique_end_dedup_id", doc! { "end_dedup_id": 1 }, &unique_sparse),
+        index("search_processing", doc! {
+            "processing.complete": 1, "processing.last_interval.end": 1,
+        }, &doc! { "background": true }),
+        index("search_end_is_set", doc! { "processing.complete": 1 },
+            &doc! { "partialFilterExpression": { "end_is_set": true } }),
+    ] };
+    let database = database.database().await;
+    database.run_command(command).await.unwrap();
+}
+
+/// The names of the indexes that there are.
+pub(crate) async fn index_names(spans: &Collection<Document>) -> BTreeSet<String> {
+    let names = spans.list_index_names().await.unwrap();
+    names.into_iter().collect()
 }

@@ -2,13 +2,14 @@
 
 use std::future::Future;
 
-use sampler_domain::{ClientId, Field, Interval, Measures};
+use sampler_domain::{ClientId, Field, Id, Interval, Measures, SpanId, StopEvent};
 use tokio::task::JoinSet;
+use uuid::Uuid;
 
 use super::support::{
-    Shared, Store, at, id, kept, new_span, new_stop, start, start_event, started, stop,
+    Shared, Store, at, id, kept, new_span, new_stop, start, start_event, started, stop, target,
 };
-use crate::{Started, Stopped};
+use crate::{NewSpan, NewStop, Started, Stopped};
 
 const MINUTE: i64 = 60_000;
 
@@ -25,7 +26,10 @@ pub async fn a_start_is_kept_as_it_was_given(store: &Shared) {
     assert_eq!(span.measures, event.measures);
     assert_eq!(span.processing.last, Interval::at(event.timestamp));
     assert_eq!(
-        store.find(&span.id).await.expect("the store answers"),
+        store
+            .find(&span.id, &span.target)
+            .await
+            .expect("the store answers"),
         Some(expected)
     );
 }
@@ -82,30 +86,86 @@ pub async fn a_second_start_of_an_open_target_is_refused(store: &Shared) {
     assert_eq!(start(store, None, "i", MINUTE).await, Started::AlreadyOpen);
     assert_eq!(start(store, None, "another", 0).await, Started::Opened);
     assert_eq!(
-        store.started_by(&id("a")).await.expect("the store answers"),
+        store
+            .started_by(&target("i"), &id("a"))
+            .await
+            .expect("the store answers"),
         None
     );
 }
 
 /// Fault 4 of the original: the same `id` on another target answered 201, and was lost.
+pub async fn fault_4_the_same_id_on_another_target_is_another_event(store: &Shared) {
+    let store = &**store;
+    assert_eq!(start(store, Some("a"), "i", 0).await, Started::Opened);
+    assert_eq!(start(store, Some("a"), "j", MINUTE).await, Started::Opened);
+    // Each of the six fields tells targets apart.
+    for field in 0..6 {
+        let mut new = new_span(start_event(Some("a"), "i", 2 * MINUTE));
+        let target = &mut new.span.target;
+        let changed: [&mut Id; 6] = [
+            &mut target.organization_id,
+            &mut target.space_id,
+            &mut target.consumer_id,
+            &mut target.resource_id,
+            &mut target.plan_id,
+            &mut target.resource_instance_id,
+        ];
+        *changed.into_iter().nth(field).expect("there are six") = id("other");
+        let event = StopEvent {
+            id: Some(id("a")),
+            timestamp: at(3 * MINUTE),
+            target: new.span.target.clone(),
+        };
+        let started = |new: NewSpan| async { store.start(new).await.expect("an answer") };
+        assert_eq!(started(new.clone()).await, Started::Opened, "{field}");
+        new.span.id = SpanId::new(at(0), u64::MAX - field as u64);
+        assert_eq!(started(new).await, Started::Repeated, "{field}");
+        let new = NewStop {
+            event,
+            ..new_stop(None, "", 0)
+        };
+        let stopped = |new: NewStop| async { store.stop(new).await.expect("an answer") };
+        assert_eq!(stopped(new.clone()).await, Stopped::Ended, "{field}");
+        let correlation_id = Uuid::from_u128(field as u128 + 1);
+        let again = NewStop {
+            correlation_id,
+            ..new
+        };
+        assert_eq!(stopped(again).await, Stopped::Repeated, "{field}");
+    }
+    assert_eq!(stop(store, Some("a"), "i", MINUTE).await, Stopped::Ended);
+    assert_eq!(start(store, Some("a"), "i", 0).await, Started::Repeated);
+    assert_eq!(
+        start(store, Some("a"), "j", MINUTE).await,
+        Started::Repeated
+    );
+    for (instance, millis) in [("i", 0), ("j", MINUTE)] {
+        let found = store.started_by(&target(instance), &id("a")).await;
+        let found = found.expect("the store answers").expect("it was kept");
+        assert_eq!(found.start, at(millis));
+    }
+    let found = store.stopped_by(&target("j"), &id("a")).await;
+    assert_eq!(found.expect("the store answers"), None);
+}
+
+/// What is refused on a target is refused because of that target's own events.
 pub async fn fault_4_a_start_id_seen_before_is_refused_and_the_fields_are_named(store: &Shared) {
     let store = &**store;
     assert_eq!(start(store, Some("a"), "i", 0).await, Started::Opened);
     let taken = |fields: &[Field]| Started::IdTaken(fields.to_vec());
-    let instance = Field::Target("resource_instance_id");
-    assert_eq!(start(store, Some("a"), "j", 0).await, taken(&[instance]));
-    assert_eq!(
-        start(store, Some("a"), "i", 1).await,
-        taken(&[Field::Timestamp])
-    );
+    let timestamp = Field::Timestamp;
+    assert_eq!(start(store, Some("a"), "i", 1).await, taken(&[timestamp]));
     let mut other = new_span(start_event(Some("a"), "i", 0));
     other.span.measures = Measures::default();
     let answer = store.start(other).await.expect("the store answers");
     assert_eq!(answer, taken(&[Field::MeasuredUsage]));
     assert_eq!(stop(store, None, "i", MINUTE).await, Stopped::Ended);
-    let answer = start(store, Some("a"), "j", MINUTE).await;
-    assert_eq!(answer, taken(&[instance, Field::Timestamp]));
-    assert_eq!(stop(store, None, "j", MINUTE).await, Stopped::NotOpen);
+    let mut other = new_span(start_event(Some("a"), "i", MINUTE));
+    other.span.measures = Measures::default();
+    let answer = store.start(other).await.expect("the store answers");
+    assert_eq!(answer, taken(&[timestamp, Field::MeasuredUsage]));
+    assert_eq!(stop(store, None, "i", MINUTE).await, Stopped::NotOpen);
 }
 
 /// Fault 12 of the original: a start before the end of the target's previous span was let in.
@@ -179,7 +239,10 @@ pub async fn a_stop_ends_the_open_span_alone(store: &Shared) {
         (Some(at(MINUTE)), Some(id("z")))
     );
     assert_eq!(
-        store.stopped_by(&id("z")).await.expect("the store answers"),
+        store
+            .stopped_by(&target("i"), &id("z"))
+            .await
+            .expect("the store answers"),
         Some(span.clone())
     );
     assert_eq!(
@@ -213,10 +276,10 @@ pub async fn fault_4_a_stop_id_seen_before_never_ends_another_span(store: &Share
     let taken = |fields: &[Field]| Stopped::IdTaken(fields.to_vec());
     let answer = stop(store, Some("z"), "i", 2 * MINUTE).await;
     assert_eq!(answer, taken(&[Field::Timestamp]));
-    let answer = stop(store, Some("z"), "j", MINUTE).await;
-    assert_eq!(answer, taken(&[Field::Target("resource_instance_id")]));
     assert_eq!(kept(store, "b").await.end, None);
-    assert_eq!(kept(store, "c").await.end, None);
+    // On another target it is another event.
+    assert_eq!(stop(store, Some("z"), "j", MINUTE).await, Stopped::Ended);
+    assert_eq!(kept(store, "c").await.end, Some(at(MINUTE)));
 }
 
 /// Fault 5 of the original: this was checked before the update, not in it.
@@ -243,7 +306,7 @@ pub async fn a_stop_without_an_open_span_is_refused(store: &Shared) {
 /// A command whose answer was lost may be carried out long after it was made again.
 pub async fn a_start_that_is_carried_out_twice_opens_one_span(store: &Shared) {
     let new = new_span(start_event(None, "twice", 0));
-    let id = new.span.id.clone();
+    let (id, target) = (new.span.id.clone(), new.span.target.clone());
     assert_eq!(
         store.start(new.clone()).await.expect("the store answers"),
         Started::Opened
@@ -258,7 +321,7 @@ pub async fn a_start_that_is_carried_out_twice_opens_one_span(store: &Shared) {
         Started::Opened
     );
     let span = store
-        .find(&id)
+        .find(&id, &target)
         .await
         .expect("the store answers")
         .expect("it is kept");
@@ -377,6 +440,7 @@ pub async fn of_64_starts_each_has_its_own_answer(store: &Shared) {
             let (own, instance) = (format!("own-{number}"), format!("instance-{number}"));
             let answer = match number % 8 {
                 0 => start(&*store, Some("kept"), "open", 0).await,
+                // The same id on another target is another event.
                 1 => start(&*store, Some("kept"), &instance, 0).await,
                 2 => start(&*store, Some(&own), "open", 0).await,
                 3 => start(&*store, Some(&own), "past", MINUTE - 1).await,
@@ -390,7 +454,6 @@ pub async fn of_64_starts_each_has_its_own_answer(store: &Shared) {
     for (kind, answer) in answers {
         let expected = match kind {
             0 | 4 => Started::Repeated,
-            1 => Started::IdTaken(vec![Field::Target("resource_instance_id")]),
             2 => Started::AlreadyOpen,
             3 => Started::Overlaps { until: at(MINUTE) },
             _ => Started::Opened,
@@ -432,7 +495,6 @@ pub async fn of_64_stops_each_has_its_own_answer(store: &Shared) {
     for (number, answer) in answers {
         let expected = match number % 8 {
             0 => Stopped::Repeated,
-            1 => Stopped::IdTaken(vec![Field::Target("resource_instance_id")]),
             2 => Stopped::NotOpen,
             3 => Stopped::BeforeStart { start: at(0) },
             _ => Stopped::Ended,

@@ -23,6 +23,7 @@ macro_rules! store_contract_tests {
             a_span_keeps_which_clients_reported_it
             a_repeated_start_is_recognised_at_any_later_time
             a_second_start_of_an_open_target_is_refused
+            fault_4_the_same_id_on_another_target_is_another_event
             fault_4_a_start_id_seen_before_is_refused_and_the_fields_are_named
             fault_12_a_start_inside_the_previous_span_is_refused
             a_span_of_another_plan_of_the_instance_is_no_previous_one

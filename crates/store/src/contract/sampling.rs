@@ -7,8 +7,8 @@ use sampler_domain::{ClosingMonth, Failure, Granularity, Interval, Next, SpanId}
 use tokio::task::JoinSet;
 
 use super::support::{
-    Changing, Shared, Store, at, done, due, due_ids, everything, id, kept, lost, next_page,
-    plan_to, start, started, stop, target,
+    Changing, Shared, Store, at, done, due, due_ids, everything, finished, id, kept, lost,
+    next_page, plan_to, start, started, stop, target,
 };
 use crate::{DueQuery, Page, Reading, Started, Stopped};
 
@@ -23,7 +23,7 @@ pub async fn idle_and_finished_spans_are_not_due(store: &Shared) {
     let finished = started(store, "finished", "k", -DAY).await;
     assert_eq!(stop(store, None, "k", -DAY).await, Stopped::Ended);
     let finished = store
-        .find(&finished.id)
+        .find(&finished.id, &finished.target)
         .await
         .expect("the store answers")
         .expect("it is there");
@@ -351,7 +351,7 @@ pub async fn completed_spans_go_after_the_cutoff(store: &Shared) {
         }
         assert_eq!(stop(store, None, name, end).await, Stopped::Ended);
         let span = store
-            .find(&span.id)
+            .find(&span.id, &span.target)
             .await
             .expect("an answer")
             .expect("it is there");
@@ -376,12 +376,19 @@ pub async fn completed_spans_go_after_the_cutoff(store: &Shared) {
         .await
         .expect("an answer");
     assert_eq!(ids.len(), 2);
-    ids.push(kept(store, "open").await.id);
+    let open = kept(store, "open").await;
+    ids.push(finished(&open));
     assert_eq!(store.remove(&ids).await.expect("an answer"), 2);
     assert_eq!(store.remove(&ids).await.expect("an answer"), 0);
     kept(store, "open").await;
     kept(store, "new").await;
-    assert_eq!(store.started_by(&id("old")).await.expect("an answer"), None);
+    assert_eq!(
+        store
+            .started_by(&target("old"), &id("old"))
+            .await
+            .expect("an answer"),
+        None
+    );
 }
 
 pub async fn workers_know_of_each_other(store: &Shared) {
@@ -446,11 +453,8 @@ pub async fn pages_hold_each_span_once<S: Store + Reading>(store: &S) {
     }
     // A span that has gone is no reason to pass over the one behind it.
     let first = page(None, 1).await.next.expect("there are seven");
-    let span = store.find(&first).await.expect("the store answers");
-    done(store.complete(&span.expect("it is there"), at(0)).await);
-    assert_eq!(
-        store.remove(std::slice::from_ref(&first)).await.ok(),
-        Some(1)
-    );
+    let span = page(None, 1).await.spans.remove(0);
+    done(store.complete(&span, at(0)).await);
+    assert_eq!(store.remove(&[finished(&span)]).await.ok(), Some(1));
     assert_eq!(page(Some(first), 10).await.spans.len(), 6);
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
-use sampler_domain::partition::PARTITIONS;
+use sampler_domain::partition::{PARTITIONS, partition_of};
 use sampler_domain::{
     Change, Changed, EventId, Failure, Id, Interval, Measure, Measures, Next, Planned, Quantity,
     Span, SpanId, StartEvent, StopEvent, Target, Timestamp,
@@ -13,14 +13,14 @@ use sampler_domain::{
 use uuid::Uuid;
 
 use crate::{
-    DuePages, DueQuery, Events, Membership, NewSpan, NewStop, Started, Stopped, StoreError, Upkeep,
-    Work,
+    DuePages, DueQuery, Events, Finished, Membership, NewSpan, NewStop, Reading, Started, Stopped,
+    StoreError, Upkeep, Work,
 };
 
 /// All ports of one store.
-pub trait Store: Events + Work + Upkeep + Membership {}
+pub trait Store: Events + Work + Upkeep + Membership + Reading {}
 
-impl<S: Events + Work + Upkeep + Membership> Store for S {}
+impl<S: Events + Work + Upkeep + Membership + Reading> Store for S {}
 
 /// A store that a test can share among its tasks.
 pub type Shared = Arc<dyn Store>;
@@ -195,13 +195,20 @@ pub async fn started(store: &dyn Store, event_id: &str, instance: &str, millis: 
     kept(store, event_id).await
 }
 
-/// The span that the event with this id started.
+/// The span that an event with this id started, whatever its target.
 pub async fn kept(store: &dyn Store, event_id: &str) -> Span {
-    let span = store
-        .started_by(&id(event_id))
-        .await
-        .expect("the store answers");
-    span.expect("it was kept")
+    let mut after = None;
+    loop {
+        let page = store.page(after.as_ref(), 1_000).await;
+        let page = page.expect("the store answers");
+        let mut spans = page.spans.into_iter();
+        let wanted = id(event_id);
+        if let Some(span) = spans.find(|span| span.start_id.as_ref() == Some(&wanted)) {
+            return span;
+        }
+        after = page.next;
+        assert!(after.is_some(), "no span that was started by {event_id}");
+    }
 }
 
 /// All partitions.
@@ -261,4 +268,13 @@ pub fn done(changed: Result<Option<Span>, StoreError>) -> Span {
 /// Whether a change was lost.
 pub fn lost(changed: Result<Option<Span>, StoreError>) -> bool {
     changed.expect("the store answers").is_none()
+}
+
+/// What the clean-up finds of a span.
+pub fn finished(span: &Span) -> Finished {
+    Finished {
+        id: span.id.clone(),
+        partition: Some(partition_of(&span.target)),
+        instance: Some(span.target.resource_instance_id.clone()),
+    }
 }

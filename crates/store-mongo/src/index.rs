@@ -1,0 +1,165 @@
+//! The indexes on spans, by name.
+//!
+//! Each unique one begins with what a sharded collection is divided by, `processing.partition` and
+//! `target.resource_instance_id`: MongoDB keeps no other exact across shards.
+
+use bson::{Document, doc};
+use mongodb::options::IndexOptions;
+
+/// One open span of a target; the ends of its spans.
+pub(crate) const SPAN: &str = "unique_span";
+/// One span of each start id of a target.
+pub(crate) const START: &str = "unique_start";
+/// One span of each stop id of a target.
+pub(crate) const STOP: &str = "unique_stop";
+/// What is due.
+pub(crate) const DUE: &str = "search_due";
+/// What has failed and is to be tried again.
+pub(crate) const FAILED: &str = "search_failed";
+/// What is complete, for the clean-up.
+pub(crate) const COMPLETE: &str = "search_complete";
+
+/// The indexes of an original that know no partitions.
+pub(crate) const ORIGINAL_TARGET: &str = "unique_target";
+pub(crate) const ORIGINAL_START: &str = "unique_start_dedup_id";
+pub(crate) const ORIGINAL_STOP: &str = "unique_end_dedup_id";
+/// Spans that an original has stopped and that are not complete.
+pub(crate) const ORIGINAL_STOPPED: &str = "search_end_is_set";
+
+/// The unique indexes that an original relies on. While one of them is there, an original, or an
+/// earlier release of ours, may write.
+pub(crate) const OF_ORIGINAL_EVENTS: [&str; 3] = [ORIGINAL_TARGET, ORIGINAL_START, ORIGINAL_STOP];
+
+/// All indexes that an original or an earlier release has made and that nothing of this release
+/// needs once they have gone.
+pub(crate) const RETIRED: [&str; 6] = [
+    ORIGINAL_TARGET,
+    ORIGINAL_START,
+    ORIGINAL_STOP,
+    "search_processing",
+    ORIGINAL_STOPPED,
+    "previous_end",
+];
+
+/// What a sharded collection is divided by. Both follow from the target, so a span never moves.
+pub(crate) fn shard_key() -> Document {
+    doc! { "processing.partition": 1, "target.resource_instance_id": 1 }
+}
+
+/// One index: its name, its keys and its options.
+#[derive(Clone, Debug)]
+pub(crate) struct Index {
+    pub(crate) name: &'static str,
+    pub(crate) keys: Document,
+    pub(crate) options: IndexOptions,
+}
+
+/// The six indexes of this release.
+pub(crate) fn indexes() -> [Index; 6] {
+    let partial = |filter| {
+        IndexOptions::builder()
+            .partial_filter_expression(filter)
+            .build()
+    };
+    let unique_partial = |filter| {
+        IndexOptions::builder()
+            .unique(true)
+            .partial_filter_expression(filter)
+            .build()
+    };
+    let by_partition = |keys: Document| {
+        let mut all = doc! { "processing.partition": 1 };
+        all.extend(keys);
+        all
+    };
+    let due = doc! { "processing.due_at": 1 };
+    let failed = doc! { "processing.due_at": 1, "processing.last_interval.end": 1 };
+    let complete = doc! { "processing.last_interval.end": 1 };
+    [
+        // A second open span of the target has the same end, null, and the same correlation id.
+        Index {
+            name: SPAN,
+            keys: of_target(doc! { "end": 1, "target.correlation_id": 1 }),
+            options: IndexOptions::builder().unique(true).build(),
+        },
+        Index {
+            name: START,
+            keys: of_target(doc! { "start_dedup_id": 1 }),
+            options: unique_partial(doc! { "start_dedup_id": { "$exists": true } }),
+        },
+        Index {
+            name: STOP,
+            keys: of_target(doc! { "end_dedup_id": 1 }),
+            options: unique_partial(doc! { "end_dedup_id": { "$exists": true } }),
+        },
+        Index {
+            name: DUE,
+            keys: by_partition(due),
+            options: partial(doc! { "processing.complete": false }),
+        },
+        // As a rule, nothing. How far a span is sampled tells its month.
+        Index {
+            name: FAILED,
+            keys: by_partition(failed),
+            options: partial(doc! { "processing.attempts": { "$gt": 0 } }),
+        },
+        Index {
+            name: COMPLETE,
+            keys: by_partition(complete),
+            options: partial(doc! { "processing.complete": true }),
+        },
+    ]
+}
+
+/// Keys within a target: the shard key, the other five fields of the target, and these.
+fn of_target(keys: Document) -> Document {
+    let mut all = shard_key();
+    for name in [
+        "organization_id",
+        "space_id",
+        "consumer_id",
+        "resource_id",
+        "plan_id",
+    ] {
+        all.insert(format!("target.{name}"), 1);
+    }
+    all.extend(keys);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// MongoDB's rule for a sharded collection: a unique index begins with the whole shard key
+    /// (`_id` is exempt, and unique within each shard alone).
+    fn fits_shard_key(keys: &Document, shard_key: &Document) -> bool {
+        let count = shard_key.len();
+        keys.len() >= count && keys.iter().take(count).eq(shard_key.iter())
+    }
+
+    #[test]
+    fn each_unique_index_satisfies_the_rule_for_sharded_collections() {
+        for index in indexes() {
+            if index.options.unique == Some(true) {
+                assert!(fits_shard_key(&index.keys, &shard_key()), "{}", index.name);
+                assert_eq!(index.options.sparse, None, "{}", index.name);
+            }
+        }
+        let global = doc! { "start_dedup_id": 1 };
+        assert!(!fits_shard_key(&global, &shard_key()));
+        let turned = doc! { "target.resource_instance_id": 1, "processing.partition": 1, "a": 1 };
+        assert!(!fits_shard_key(&turned, &shard_key()));
+    }
+
+    /// A collection can be sharded by a key that is the beginning of an index which holds every
+    /// document.
+    #[test]
+    fn an_index_of_all_documents_begins_with_the_shard_key() {
+        let serves = |index: &Index| {
+            fits_shard_key(&index.keys, &shard_key())
+                && index.options.partial_filter_expression.is_none()
+        };
+        assert!(indexes().iter().any(serves));
+    }
+}

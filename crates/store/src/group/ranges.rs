@@ -1,0 +1,194 @@
+//! Groups side by side: one for each range of what is written.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Group, Writes};
+use crate::StoreError;
+
+/// Groups of writes of one kind, one for each range. Each has permits and a queue of its own, so a
+/// range whose part of the store is slow, or away, holds up nobody else, and a command touches one
+/// range alone.
+#[derive(Debug)]
+pub struct Ranges<W: Writes> {
+    groups: Arc<[Group<W>]>,
+}
+
+impl<W: Writes> Clone for Ranges<W> {
+    fn clone(&self) -> Self {
+        Self {
+            groups: Arc::clone(&self.groups),
+        }
+    }
+}
+
+impl<W: Writes> Ranges<W> {
+    /// A group for each of the `writes`; callers wait for `time_limit` at the most.
+    pub fn new(writes: impl IntoIterator<Item = W>, time_limit: Duration) -> Self {
+        let group = |writes| Group::new(writes, time_limit);
+        Self {
+            groups: writes.into_iter().map(group).collect(),
+        }
+    }
+
+    /// How many ranges there are.
+    pub fn count(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Makes a write of a range in company ([`Group::submit`]). A range that is not there counts as
+    /// the last one.
+    ///
+    /// # Errors
+    /// Where no command says what became of the write, or one was refused.
+    pub async fn submit(&self, range: usize, write: W::Write) -> Result<W::Answer, StoreError> {
+        let last = self.groups.len().saturating_sub(1);
+        match self.groups.get(range.min(last)) {
+            Some(group) => group.submit(write).await,
+            None => Err(StoreError::Overloaded),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use async_trait::async_trait;
+    use futures_util::future::join_all;
+    use tokio::time::Instant;
+
+    use super::super::*;
+    use super::*;
+
+    /// How long a command takes at a shard that is well.
+    const COMMAND: Duration = Duration::from_millis(10);
+    const SHARDS: usize = 4;
+    const WRITES: u32 = 2_000;
+
+    /// A stand-in for a shard: each command takes its time, or, where the shard is frozen, never ends.
+    #[derive(Debug)]
+    struct Shard {
+        is_frozen: bool,
+        commands: Arc<Mutex<Vec<Vec<u32>>>>,
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("there is none")]
+    struct NoFailure;
+
+    impl CommandFailure for NoFailure {
+        fn outcome(&self) -> Outcome {
+            Outcome::Unknown
+        }
+
+        fn is_duplicate_key(&self) -> bool {
+            false
+        }
+
+        fn may_come_later(&self) -> bool {
+            true
+        }
+    }
+
+    #[async_trait]
+    impl Writes for Shard {
+        type Write = u32;
+        type Answer = u32;
+        type Failure = NoFailure;
+
+        fn size(_: &u32) -> usize {
+            500
+        }
+
+        fn carried_out_within(&self) -> Duration {
+            Duration::from_secs(10)
+        }
+
+        fn outlasts_late_commands(_: &u32) -> bool {
+            true
+        }
+
+        async fn write(&self, batch: &[Arc<u32>], _send_by: Instant) -> CommandResult<Self> {
+            let numbers: Vec<u32> = batch.iter().map(|number| **number).collect();
+            self.commands.lock().unwrap().push(numbers.clone());
+            if self.is_frozen {
+                std::future::pending::<()>().await;
+            }
+            tokio::time::sleep(COMMAND).await;
+            Ok(numbers.into_iter().map(WriteResult::Settled).collect())
+        }
+
+        async fn resolve(&self, _: &[Arc<u32>]) -> Result<Vec<Resolution<u32>>, NoFailure> {
+            Err(NoFailure)
+        }
+    }
+
+    type Commands = Vec<Arc<Mutex<Vec<Vec<u32>>>>>;
+
+    fn shards(frozen: Option<usize>) -> (Ranges<Shard>, Commands) {
+        let commands: Commands = (0..SHARDS).map(|_| Arc::default()).collect();
+        let shard = |(number, commands): (usize, &Arc<Mutex<_>>)| Shard {
+            is_frozen: frozen == Some(number),
+            commands: Arc::clone(commands),
+        };
+        let writes = commands.iter().enumerate().map(shard);
+        (Ranges::new(writes, Duration::from_secs(11)), commands)
+    }
+
+    fn range_of(number: u32) -> usize {
+        number as usize % SHARDS
+    }
+
+    /// How long it takes until all writes of the shards that are not `excepted` are answered.
+    async fn time_of_all_but(ranges: &Ranges<Shard>, excepted: usize) -> Duration {
+        let began = Instant::now();
+        let writes = (0..WRITES).map(|number| {
+            let ranges = ranges.clone();
+            tokio::spawn(async move {
+                let answer = ranges.submit(range_of(number), number).await;
+                (number, answer)
+            })
+        });
+        let (awaited, others): (Vec<_>, Vec<_>) = writes
+            .zip(0..)
+            .map(|(task, number)| (range_of(number) != excepted, task))
+            .partition(|(is_awaited, _)| *is_awaited);
+        for answer in join_all(awaited.into_iter().map(|(_, task)| task)).await {
+            let (number, answer) = answer.unwrap();
+            assert_eq!(answer.unwrap(), number);
+        }
+        let elapsed = began.elapsed();
+        for (_, task) in others {
+            task.abort();
+        }
+        elapsed
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_frozen_shard_holds_up_no_event_of_the_others() {
+        let (well, _) = shards(None);
+        let usual = time_of_all_but(&well, 2).await;
+        let (ranges, commands) = shards(Some(2));
+        let beside_frozen = time_of_all_but(&ranges, 2).await;
+        assert_eq!(beside_frozen, usual);
+        // All in one group, they wait for it.
+        let (one, _) = shards(Some(0));
+        let all = async |range: usize| one.submit(range, 1).await;
+        let held_up = join_all((0..32).map(|_| all(0))).await;
+        assert!(held_up.iter().all(Result::is_err));
+        let sent = commands[2].lock().unwrap().len();
+        assert_eq!(sent, COMMANDS_IN_FLIGHT, "no more than its own permits");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_command_touches_one_range() {
+        let (ranges, commands) = shards(None);
+        time_of_all_but(&ranges, SHARDS).await;
+        for (range, commands) in commands.iter().enumerate() {
+            let numbers = commands.lock().unwrap().concat();
+            assert_eq!(numbers.len(), WRITES as usize / SHARDS);
+            assert!(numbers.iter().all(|number| range_of(*number) == range));
+        }
+    }
+}

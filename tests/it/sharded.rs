@@ -1,0 +1,230 @@
+//! A sharded collection, as far as it can be had without one: both programs through a stand-in for a
+//! router, which keeps every command, and a server that is no router.
+
+use bson::{Bson, Document, doc, oid::ObjectId};
+use sampler_testkit::build::{start_event, stop_event};
+use sampler_testkit::program::Launch;
+use sampler_testkit::router::{Router, SHARDS};
+use sampler_testkit::{now_millis, wait_until};
+
+use crate::landscape::{DAY, HOUR, Landscape, PATIENCE, until_ready};
+
+/// Statements that need not say where a span is kept, and why.
+const EXCEPTIONS: [(&str, &str); 1] = [(
+    "pages of all spans",
+    "The shadow reads the whole collection; every shard has to answer.",
+)];
+
+/// What is wrong with a command on spans; nothing where a router knows where to send each part of
+/// it, or it is one of the exceptions.
+fn complaint(command: &Document) -> Option<String> {
+    let list = |name: &str| {
+        let items = command.get_array(name).expect("the list of a write").iter();
+        items.filter_map(Bson::as_document)
+    };
+    let name = command.keys().next()?.as_str();
+    let are_placed = match name {
+        "insert" => list("documents").all(is_placed_document),
+        "update" => list("updates").all(|one| one.get_document("q").is_ok_and(is_placed)),
+        "delete" => list("deletes").all(|one| one.get_document("q").is_ok_and(is_placed)),
+        "find" => {
+            let filter = command.get_document("filter").ok()?;
+            is_placed(filter) || is_search_by_partition(filter) || is_page(filter)
+        }
+        // A cursor goes on where it was opened; the others are about the collection.
+        "getMore" | "killCursors" | "listIndexes" | "createIndexes" => true,
+        _ => false,
+    };
+    (!are_placed).then(|| command.to_string())
+}
+
+/// Whether a condition has equality on partition and instance, or each of its branches does.
+fn is_placed(filter: &Document) -> bool {
+    if let Ok(branches) = filter.get_array("$or") {
+        let is_placed = |branch: &Bson| branch.as_document().is_some_and(is_placed);
+        return branches.iter().all(is_placed);
+    }
+    let is_value = |name: &str| {
+        let value = filter.get(name);
+        value.is_some_and(|value| !matches!(value, Bson::Document(_)))
+    };
+    is_value("processing.partition") && is_value("target.resource_instance_id")
+}
+
+fn is_placed_document(document: &Document) -> bool {
+    let has = |object: &str, name: &str| {
+        let object = document.get_document(object);
+        object.is_ok_and(|object| object.contains_key(name))
+    };
+    has("processing", "partition") && has("target", "resource_instance_id")
+}
+
+fn is_search_by_partition(filter: &Document) -> bool {
+    let partition = filter.get("processing.partition");
+    match partition {
+        Some(Bson::Document(partition)) => partition.contains_key("$in"),
+        partition => partition.is_some(),
+    }
+}
+
+/// The first of the [`EXCEPTIONS`].
+fn is_page(filter: &Document) -> bool {
+    EXCEPTIONS[0].0 == "pages of all spans"
+        && filter
+            .get_document("_id")
+            .is_ok_and(|id| id.contains_key("$type"))
+}
+
+#[test]
+fn a_statement_that_names_no_partition_is_complained_of() {
+    let update = |q: Document| doc! { "update": "spans", "updates": [{ "q": q, "u": {} }] };
+    let placed = doc! { "processing.partition": 1, "target.resource_instance_id": "i" };
+    assert_eq!(complaint(&update(placed.clone())), None);
+    for q in [
+        doc! { "_id": 1 },
+        doc! { "_id": 1, "processing.partition": 1 },
+        doc! { "processing.partition": { "$in": [1] }, "target.resource_instance_id": "i" },
+    ] {
+        assert!(complaint(&update(q.clone())).is_some(), "{q}");
+    }
+    let find = |filter: Document| doc! { "find": "spans", "filter": filter };
+    let branches = |other: Document| doc! { "$or": [placed.clone(), other] };
+    assert_eq!(complaint(&find(branches(placed.clone()))), None);
+    assert!(complaint(&find(branches(doc! { "start_dedup_id": "a" }))).is_some());
+    assert!(complaint(&find(doc! { "start_dedup_id": "a" })).is_some());
+}
+
+/// The port of the server that all tests share.
+fn port(uri: &str) -> u16 {
+    let hosts = uri.trim_start_matches("mongodb://");
+    let host = hosts.split(['/', ',']).next().unwrap_or_default();
+    let port = host.rsplit(':').next().and_then(|port| port.parse().ok());
+    port.expect("a port in the address of the server")
+}
+
+fn on_spans(command: &Document) -> bool {
+    let name = command.keys().next().map_or("", String::as_str);
+    let collection = match name {
+        "getMore" => command.get_str("collection"),
+        _ => command.get_str(name),
+    };
+    collection.is_ok_and(|collection| collection == "spans")
+}
+
+/// A complete span that ended long ago, one that cannot be read, and one of an original.
+async fn odd_spans(world: &Landscape) {
+    let now = now_millis();
+    let span = |name: &str, processing: Document| {
+        doc! {
+            "_id": ObjectId::new(),
+            "target": {
+                "organization_id": "o", "space_id": "s", "consumer_id": "c", "resource_id": "r",
+                "plan_id": "p", "resource_instance_id": name, "correlation_id": name,
+            },
+            "measured_usage": [], "start": now - 200 * DAY, "end": now - 190 * DAY,
+            "processing": processing,
+        }
+    };
+    let last = doc! { "start": now - 191 * DAY, "end": now - 190 * DAY };
+    let old = doc! { "complete": true, "partition": 3, "version": 5, "last_interval": &last };
+    let unreadable = doc! { "complete": false, "partition": 4, "due_at": 0_i64 };
+    let theirs = doc! { "complete": false, "version": 1, "last_interval": &last };
+    let spans = world.spans().await;
+    let all = [
+        span("old", old),
+        span("unreadable", unreadable),
+        span("theirs", theirs),
+    ];
+    spans.insert_many(all).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_statement_says_where_its_span_is_kept() {
+    let world = Landscape::new("sharded").await;
+    let router = Router::start(port(world.database.uri())).await;
+    let uri = router.uri_of(world.database.name());
+    let through_router = |launch: Launch| {
+        launch
+            .env("DB_URI", uri.clone())
+            .env("SAMPLER_SHARDED", "true")
+            .env("SAMPLER_SHARDS", "2")
+    };
+    let receiver = through_router(world.receiver()).start().await.unwrap();
+    until_ready(&world.http, &receiver).await;
+    let mut commands = router.take_commands();
+    let count = |commands: &[Document], name: &str| {
+        let named = |command: &&Document| command.contains_key(name);
+        commands.iter().filter(named).count()
+    };
+    let set_up = ["enableSharding", "shardCollection", "split", "moveChunk"];
+    assert_eq!(set_up.map(|name| count(&commands, name)), [1, 1, 63, 64]);
+    let moved_to = |command: &Document| command.get_str("to").ok().map(str::to_owned);
+    let to: Vec<String> = commands.iter().filter_map(moved_to).collect();
+    assert_eq!((to[31].as_str(), to[32].as_str()), (SHARDS[0], SHARDS[1]));
+
+    odd_spans(&world).await;
+    let worker = through_router(world.worker()).start().await.unwrap();
+    let start = now_millis() - 3 * HOUR;
+    for target in 0..20 {
+        let (event, path) = (start_event(target, start), "/v1/events/start");
+        world.take(&receiver, path, &event).await;
+        world.take(&receiver, path, &event).await;
+    }
+    // All at once, so that they share commands; then repeats, and what is refused.
+    let stops = (0..10).map(async |target| {
+        let (event, path) = (stop_event(target, start + HOUR + 1), "/v1/events/stop");
+        world.take(&receiver, path, &event).await;
+        world.take(&receiver, path, &event).await;
+        let again = start_event(target + 10, start);
+        let again = sampler_testkit::build::with(again, "id", format!("again-{target}"));
+        let refused = world.post(&receiver, "/v1/events/start", &again).await;
+        assert_eq!(refused.status().as_u16(), 409);
+    });
+    futures_util::future::join_all(stops).await;
+    world.until_complete(11).await;
+    for target in 0..10 {
+        let billed = world.billed(&format!("instance-{target}"));
+        assert_eq!(billed, i128::from(HOUR + 1), "{target}");
+    }
+    let shadow = through_router(world.worker()).env("SAMPLER_SHADOW", "true");
+    let shadow = shadow.start().await.unwrap();
+    wait_until("the shadow has read all spans", PATIENCE, async || {
+        !shadow
+            .logs_of("compared with what an original decided")
+            .is_empty()
+    })
+    .await;
+    wait_until("the old span is removed", PATIENCE, async || {
+        !worker.logs_of("removed complete spans").is_empty()
+    })
+    .await;
+
+    commands.extend(router.take_commands());
+    let again = set_up.map(|name| count(&commands, name));
+    assert_eq!(again, [1, 1, 63, 64], "it is set up once");
+    let on_spans: Vec<&Document> = commands
+        .iter()
+        .filter(|command| on_spans(command))
+        .collect();
+    for name in ["insert", "update", "delete", "find", "getMore"] {
+        let seen = on_spans.iter().any(|command| command.contains_key(name));
+        assert!(seen || name == "insert" || name == "getMore", "no {name}");
+    }
+    let complaints: Vec<String> = on_spans
+        .iter()
+        .filter_map(|command| complaint(command))
+        .collect();
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_router_is_refused_as_a_wrong_setting() {
+    let world = Landscape::new("no_router").await;
+    for launch in [world.receiver(), world.worker()] {
+        let program = launch.env("SAMPLER_SHARDED", "true").start().await.unwrap();
+        assert_eq!(program.wait_exit(PATIENCE).await.unwrap(), 64);
+        let failed = program.logs_of("the program failed");
+        let error = failed[0]["error"].as_str().unwrap_or_default();
+        assert!(error.contains("does not lead to a router"), "{error}");
+    }
+}
