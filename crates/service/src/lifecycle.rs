@@ -142,7 +142,7 @@ pub struct UnusableSettings(String);
 
 impl UnusableSettings {
     /// Says what is wrong, and which setting would mend it.
-    pub fn new(mistake: impl ToString) -> Self {
+    pub fn new(mistake: &dyn std::fmt::Display) -> Self {
         Self(mistake.to_string())
     }
 }

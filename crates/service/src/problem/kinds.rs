@@ -110,10 +110,12 @@ problem_types! {
         slug: "token-server-unavailable",
         status: SERVICE_UNAVAILABLE,
         title: "The token cannot be checked now",
-        when: "The token names a key that is not known, or none is known yet, and the token server \
-            does not answer. The body was not read.",
+        when: "The token names a key that is not known yet, and the keys of the token server cannot \
+            be fetched at the moment: it does not answer, or they were fetched a moment ago. Or it \
+            has no keys. The body was not read.",
         provider: RETRY,
-        operator: "Checks the token server (UAA), and whether `AUTH_SERVER` is its address.",
+        operator: "Checks the token server (UAA), and whether `AUTH_SERVER` is its address. If it \
+            lasts seconds only, nothing.",
     }
     UNHEALTHY {
         slug: "unhealthy",

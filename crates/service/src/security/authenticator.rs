@@ -77,14 +77,9 @@ impl Authenticator {
     /// # Errors
     /// Where the keys of the token server cannot be used with these settings.
     pub async fn keep_fresh(&self) -> Result<(), UnusableSettings> {
-        match &self.0 {
-            Some(check) => check
-                .keyring
-                .keep_fresh()
-                .await
-                .map_err(UnusableSettings::new),
-            None => Ok(()),
-        }
+        let Some(check) = &self.0 else { return Ok(()) };
+        let kept = check.keyring.keep_fresh().await;
+        kept.map_err(|error| UnusableSettings::new(&error))
     }
 
     /// Needs a token for each other path below `/v1/` as well: without one, nobody learns which paths

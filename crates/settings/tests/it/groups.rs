@@ -197,9 +197,7 @@ fn an_address_that_the_driver_cannot_read_is_a_mistake_that_does_not_repeat_it()
     ] {
         for program in [&RECEIVER, &WORKER] {
             let variables = [("DB_URI", uri), ("COLLECTOR_URL", "http://collector")];
-            let plan = read(program, &variables, DatabaseSettings::read)
-                .err()
-                .expect(uri);
+            let plan = read(program, &variables, DatabaseSettings::read).expect_err(uri);
             let said = plan.stderr + &plan.stdout;
             assert!(said.contains("DB_URI (database.uri) is <hidden>"), "{said}");
             assert!(!said.contains("s3cr3t"), "{uri}: {said}");
