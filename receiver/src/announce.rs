@@ -48,7 +48,7 @@ impl Receiver {
         let announced = self.store.announce_slack(self.options.slack.past).await;
         if let Err(error) = &announced {
             let cause = std::error::Error::source(error).map(ToString::to_string);
-            warn!(error = %error, cause, "the workers cannot be told yet how old events may be");
+            warn!(code = "receiver.announce", error = %error, cause, "the workers cannot be told yet how old events may be");
         }
         announced.is_ok()
     }

@@ -1,37 +1,70 @@
-//! From a request to its body: media type, coding, size, time.
+//! From a request to its body: media type, coding, size, memory, time.
 
 use std::io::Read;
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Request, header};
-use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use sampler_service::problem::Problem;
 
-use crate::Options;
+use crate::Receiver;
+use crate::admission::fair_queue::Client;
+use crate::admission::{Charge, OverBudget, SMALL_BODY, TurnedAway};
 use crate::problems;
+
+/// Bytes that are unpacked at a time.
+const UNPACKED_AT_A_TIME: usize = 8 << 10;
+
+/// A body in memory. What it takes is charged to its client.
+pub(crate) struct Received {
+    pub(crate) bytes: Vec<u8>,
+    charge: Charge,
+}
 
 /// Reads the body of a request, and unpacks it.
 ///
 /// # Errors
 /// 415 for another media type or coding, 413 for too much, 408 for too slow, 400 for what cannot be
-/// unpacked.
-pub(crate) async fn read(request: Request<Body>, options: &Options) -> Result<Bytes, Problem> {
+/// unpacked, 503 where the client's bodies take all the memory that it may have.
+pub(crate) async fn read(
+    request: Request<Body>,
+    receiver: &Receiver,
+    client: Client,
+) -> Result<Received, Problem> {
+    let max = receiver.options.limits.payload;
     check_media_type(request.headers())?;
     let packed = is_gzip(request.headers())?;
-    check_length(request.headers(), options.limits.payload)?;
-    let bytes = collect(
-        request.into_body(),
-        options.limits.payload,
-        options.limits.body_timeout,
-    )
-    .await?;
+    check_length(request.headers(), max)?;
+    let received = collect(request.into_body(), receiver, client).await?;
     if packed {
-        Ok(unpack(&bytes, options.limits.payload)?.into())
+        unpack(&received.bytes, receiver, client)
     } else {
-        Ok(bytes)
+        Ok(received)
+    }
+}
+
+impl Received {
+    fn new(receiver: &Receiver, client: Client) -> Self {
+        Self {
+            bytes: Vec::new(),
+            charge: receiver.admission.body(client),
+        }
+    }
+
+    /// Adds what has arrived. It is copied: the buffer of the connection is free for what follows.
+    fn extend(&mut self, bytes: &[u8], max: usize) -> Result<(), OverBudget> {
+        let (length, capacity) = (self.bytes.len() + bytes.len(), self.bytes.capacity());
+        if length > capacity {
+            let wanted = (2 * capacity).min(max).max(length);
+            if wanted > SMALL_BODY {
+                let charged = if capacity > SMALL_BODY { capacity } else { 0 };
+                self.charge.grow(wanted - charged)?;
+            }
+            self.bytes.reserve_exact(wanted - self.bytes.len());
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
     }
 }
 
@@ -98,34 +131,53 @@ fn check_length(headers: &HeaderMap, max: usize) -> Result<(), Problem> {
     }
 }
 
-async fn collect(body: Body, max: usize, limit: Duration) -> Result<Bytes, Problem> {
-    let reading = Limited::new(body, max).collect();
-    match tokio::time::timeout(limit, reading).await {
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large(max)),
-        Ok(Err(_)) => {
-            let detail = "The body broke off before its end.";
-            Err(Problem::new(&problems::MALFORMED_JSON, detail))
+async fn collect(body: Body, receiver: &Receiver, client: Client) -> Result<Received, Problem> {
+    let limits = &receiver.options.limits;
+    let reading = async {
+        let mut received = Received::new(receiver, client);
+        let mut body = Limited::new(body, limits.payload);
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| {
+                if error.is::<LengthLimitError>() {
+                    return too_large(limits.payload);
+                }
+                let detail = "The body broke off before its end.";
+                Problem::new(&problems::MALFORMED_JSON, detail)
+            })?;
+            // Trailers say nothing that counts.
+            if let Ok(data) = frame.into_data() {
+                let extended = received.extend(&data, limits.payload);
+                extended.map_err(|OverBudget| receiver.turned_away(TurnedAway::Memory))?;
+            }
         }
-        Err(_) => {
-            let detail = "The body did not arrive within the time allowed for it.";
-            Err(Problem::new(&problems::REQUEST_TIMEOUT, detail))
-        }
-    }
+        Ok(received)
+    };
+    let read = tokio::time::timeout(limits.body_timeout, reading).await;
+    read.unwrap_or_else(|_| {
+        let detail = "The body did not arrive within the time allowed for it.";
+        Err(Problem::new(&problems::REQUEST_TIMEOUT, detail))
+    })
 }
 
-fn unpack(packed: &[u8], max: usize) -> Result<Vec<u8>, Problem> {
-    let mut bytes = Vec::new();
-    // One byte more than allowed tells that there is more.
-    let mut reader = MultiGzDecoder::new(packed).take(max as u64 + 1);
-    if reader.read_to_end(&mut bytes).is_err() {
-        let detail = "The body is not what its Content-Encoding says: it cannot be unpacked.";
-        return Err(Problem::new(&problems::MALFORMED_JSON, detail));
-    }
-    if bytes.len() > max {
-        Err(too_large(max))
-    } else {
-        Ok(bytes)
+fn unpack(packed: &[u8], receiver: &Receiver, client: Client) -> Result<Received, Problem> {
+    let max = receiver.options.limits.payload;
+    let mut unpacked = Received::new(receiver, client);
+    let mut reader = MultiGzDecoder::new(packed);
+    let mut buffer = [0; UNPACKED_AT_A_TIME];
+    loop {
+        let Ok(read) = reader.read(&mut buffer) else {
+            let detail = "The body is not what its Content-Encoding says: it cannot be unpacked.";
+            return Err(Problem::new(&problems::MALFORMED_JSON, detail));
+        };
+        let bytes = &buffer[..read];
+        if bytes.is_empty() {
+            return Ok(unpacked);
+        }
+        if unpacked.bytes.len() + bytes.len() > max {
+            return Err(too_large(max));
+        }
+        let extended = unpacked.extend(bytes, max);
+        extended.map_err(|OverBudget| receiver.turned_away(TurnedAway::Memory))?;
     }
 }
 

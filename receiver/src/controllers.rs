@@ -9,12 +9,13 @@ use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use sampler_abacus::Mapped;
-use sampler_domain::{Field, Span, SpanId, StartEvent, StopEvent, Timestamp};
+use sampler_domain::{ClientId, Field, Span, SpanId, StartEvent, StopEvent, Timestamp};
 use sampler_service::problem::{FieldError, Pointer, Problem};
 use sampler_service::security::Grant;
 use sampler_store::{NewSpan, NewStop, Started, Stopped, StoreError};
 use tracing::{error, info, warn};
 
+use crate::admission::{self, InFlightPermit, Kind, Lane, ServingPermit, TurnedAway};
 use crate::json::{self, Json};
 use crate::problems;
 use crate::{Receiver, body, event};
@@ -26,25 +27,31 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// some ten of them.
 const RETRY_AFTER_OUTAGE: u64 = 5;
 
-/// Seconds after which it makes sense to come again when too many events wait for the database.
+/// Seconds after which it makes sense to come again when the receiver is overloaded.
 const RETRY_AFTER_OVERLOAD: u64 = 1;
 
 /// Seconds after which it makes sense to come again when provisioning does not say.
 const RETRY_AFTER_BUSY: u64 = 5;
 
-/// How an event was kept.
-enum Kept {
+/// The range of the collection that all events are in, as long as there is one.
+const THE_LANE: Lane = Lane(0);
+
+/// Seconds over which clients that were turned away at one moment come back, at the least.
+const SPREAD_MIN: u64 = 4;
+
+/// How an event was accepted.
+enum Accepted {
     /// Just now.
-    Now,
+    New,
     /// Before.
-    Before,
+    Replayed,
 }
 
-impl IntoResponse for Kept {
+impl IntoResponse for Accepted {
     fn into_response(self) -> Response {
         match self {
-            Self::Now => StatusCode::CREATED.into_response(),
-            Self::Before => {
+            Self::New => StatusCode::CREATED.into_response(),
+            Self::Replayed => {
                 let replayed = [(REPLAYED, HeaderValue::from_static("true"))];
                 (StatusCode::CREATED, replayed).into_response()
             }
@@ -58,7 +65,7 @@ pub async fn start(
     grant: Grant,
     request: Request<Body>,
 ) -> Response {
-    answer("start", receiver.start(&grant, request).await)
+    answer("start", &grant, receiver.start(&grant, request).await)
 }
 
 /// `POST /v1/events/stop`.
@@ -67,7 +74,7 @@ pub async fn stop(
     grant: Grant,
     request: Request<Body>,
 ) -> Response {
-    answer("stop", receiver.stop(&grant, request).await)
+    answer("stop", &grant, receiver.stop(&grant, request).await)
 }
 
 /// `POST /v1/mappings`.
@@ -76,17 +83,22 @@ pub async fn map(
     grant: Grant,
     request: Request<Body>,
 ) -> Response {
-    answer("mapping", receiver.map(&grant, request).await)
+    answer("mapping", &grant, receiver.map(&grant, request).await)
 }
 
 /// Answers, with one line in the log for what was refused.
-fn answer(request: &'static str, outcome: Result<impl IntoResponse, Problem>) -> Response {
+fn answer(
+    request: &'static str,
+    grant: &Grant,
+    outcome: Result<impl IntoResponse, Problem>,
+) -> Response {
     match outcome {
         Ok(kept) => kept.into_response(),
         Err(problem) => {
             let (kind, status) = (problem.kind().slug, problem.status().as_u16());
             info!(
                 request,
+                client = grant.client().map(ClientId::as_str),
                 problem = kind,
                 status,
                 detail = problem.detail(),
@@ -97,31 +109,72 @@ fn answer(request: &'static str, outcome: Result<impl IntoResponse, Problem>) ->
     }
 }
 
+/// An event that was read, and the permission to go on with it.
+struct Admitted<T> {
+    event: T,
+    _permit: ServingPermit,
+}
+
 impl Receiver {
-    /// Reads the body as what `read` makes of it, and turns it away where the token is not for its
-    /// resource. That is the first thing to be looked at in it, so that nothing else is told to whom
-    /// it is none of.
-    async fn read<T>(
+    /// Reads the body as what `read` makes of it, and waits for the client's turn.
+    ///
+    /// Whether the token is for the body's resource is checked before all else in it: a client that
+    /// may not write to the resource is told nothing more. A body that takes much memory once it is
+    /// parsed waits before that; any other is parsed and checked first, so that a permit is held by
+    /// valid events alone.
+    async fn admit<T>(
         &self,
+        kind: Kind,
         grant: &Grant,
         request: Request<Body>,
         read: impl FnOnce(Json<'_>) -> Result<T, Problem>,
-    ) -> Result<T, Problem> {
-        let body = body::read(request, &self.options).await?;
-        let json = json::parse(&body)?;
-        grant.require(json.get("resource_id").and_then(Json::as_str))?;
-        read(json)
+    ) -> Result<Admitted<T>, Problem> {
+        let with_token = grant.client().map(|id| self.admission.client(id.as_str()));
+        let unknown = self.admission.client_of_resource("");
+        let sender = with_token.unwrap_or(unknown);
+        let body = body::read(request, self, sender).await?;
+        let weight = admission::weight(&body.bytes);
+        let large = self.admission.large(sender, weight).await;
+        let large = large.map_err(|reason| self.turned_away(reason))?;
+        let json = json::parse(&body.bytes)?;
+        let resource = json.get("resource_id").and_then(Json::as_str);
+        grant.require(resource)?;
+        let of_resource = resource.map(|id| self.admission.client_of_resource(id));
+        let client = with_token.or(of_resource).unwrap_or(unknown);
+        let event = read(json)?;
+        drop(body);
+        let permit = match large {
+            Some(permit) => permit,
+            None => {
+                let serving = self.admission.serve(kind, THE_LANE, client, weight).await;
+                serving.map_err(|reason| self.turned_away(reason))?
+            }
+        };
+        Ok(Admitted {
+            event,
+            _permit: permit,
+        })
     }
 
-    async fn start(&self, grant: &Grant, request: Request<Body>) -> Result<Kept, Problem> {
-        let _place = self.admission.other()?;
-        let event = self.read(grant, request, event::start).await?;
+    /// Counts the request against `MAX_INFLIGHT`, where that is set.
+    fn count(&self, kind: Kind) -> Result<Option<InFlightPermit>, Problem> {
+        let counted = self.admission.count(kind);
+        counted.map_err(|reason| self.turned_away(reason))
+    }
+
+    async fn start(&self, grant: &Grant, request: Request<Body>) -> Result<Accepted, Problem> {
+        let _counted = self.count(Kind::Start)?;
+        let admitted = self
+            .admit(Kind::Start, grant, request, event::start)
+            .await?;
+        let Admitted { event, _permit } = admitted;
         self.require_prepared()?;
         let now = self.clock.now();
         if !self.options.slack.admits(event.timestamp, now) {
             return self.old_start(&event, now).await;
         }
-        let span = Span::started(SpanId::new(now, self.random.u64()), event);
+        let mut span = Span::started(SpanId::new(now, self.random.u64()), event);
+        span.start_client = grant.client().cloned();
         let due_at = self.options.policy.open_due_at(&span.target, span.start);
         let new = NewSpan {
             span,
@@ -135,8 +188,8 @@ impl Receiver {
             .await
             .map_err(|failure| self.no_answer(&failure))?
         {
-            Started::Opened => Ok(Kept::Now),
-            Started::Repeated => Ok(Kept::Before),
+            Started::Opened => Ok(Accepted::New),
+            Started::Repeated => Ok(Accepted::Replayed),
             Started::IdTaken(fields) => self.id_taken(&fields),
             Started::IdTakenElsewhere => Err(id_taken_elsewhere()),
             Started::AlreadyOpen => Err(already_open()),
@@ -145,7 +198,7 @@ impl Receiver {
     }
 
     /// A start outside the slack is taken only where it is the repeat of one that was kept.
-    async fn old_start(&self, event: &StartEvent, now: Timestamp) -> Result<Kept, Problem> {
+    async fn old_start(&self, event: &StartEvent, now: Timestamp) -> Result<Accepted, Problem> {
         let earlier = match &event.id {
             Some(id) => self
                 .store
@@ -156,14 +209,15 @@ impl Receiver {
         };
         match earlier.map(|span| event.differences(&span)) {
             None => Err(self.outside_slack(now)),
-            Some(fields) if fields.is_empty() => Ok(Kept::Before),
+            Some(fields) if fields.is_empty() => Ok(Accepted::Replayed),
             Some(fields) => self.id_taken(&fields),
         }
     }
 
-    async fn stop(&self, grant: &Grant, request: Request<Body>) -> Result<Kept, Problem> {
-        let _place = self.admission.stop()?;
-        let event = self.read(grant, request, event::stop).await?;
+    async fn stop(&self, grant: &Grant, request: Request<Body>) -> Result<Accepted, Problem> {
+        let _counted = self.count(Kind::Stop)?;
+        let admitted = self.admit(Kind::Stop, grant, request, event::stop).await?;
+        let Admitted { event, _permit } = admitted;
         self.require_prepared()?;
         let now = self.clock.now();
         if !self.options.slack.admits(event.timestamp, now) {
@@ -171,6 +225,7 @@ impl Receiver {
         }
         let new = NewStop {
             event,
+            client: grant.client().cloned(),
             correlation_id: self.random.uuid_v4(),
         };
         match self
@@ -179,8 +234,8 @@ impl Receiver {
             .await
             .map_err(|failure| self.no_answer(&failure))?
         {
-            Stopped::Ended => Ok(Kept::Now),
-            Stopped::Repeated => Ok(Kept::Before),
+            Stopped::Ended => Ok(Accepted::New),
+            Stopped::Repeated => Ok(Accepted::Replayed),
             Stopped::IdTaken(fields) => self.id_taken(&fields),
             Stopped::IdTakenElsewhere => Err(id_taken_elsewhere()),
             Stopped::NotOpen => Err(not_open()),
@@ -189,7 +244,7 @@ impl Receiver {
     }
 
     /// A stop outside the slack is taken only where it is the repeat of one that was kept.
-    async fn old_stop(&self, event: &StopEvent, now: Timestamp) -> Result<Kept, Problem> {
+    async fn old_stop(&self, event: &StopEvent, now: Timestamp) -> Result<Accepted, Problem> {
         let earlier = match &event.id {
             Some(id) => self
                 .store
@@ -200,19 +255,25 @@ impl Receiver {
         };
         match earlier.map(|span| event.differences(&span)) {
             None => Err(self.outside_slack(now)),
-            Some(fields) if fields.is_empty() => Ok(Kept::Before),
+            Some(fields) if fields.is_empty() => Ok(Accepted::Replayed),
             Some(fields) => self.id_taken(&fields),
         }
     }
 
     async fn map(&self, grant: &Grant, request: Request<Body>) -> Result<StatusCode, Problem> {
-        let _place = self.admission.other()?;
-        let mapping = self.read(grant, request, event::mapping).await?;
+        if self.options.mappings_full_scope {
+            grant.require_everything()?;
+        }
+        let _counted = self.count(Kind::Mapping)?;
+        let admitted = self
+            .admit(Kind::Mapping, grant, request, event::mapping)
+            .await?;
+        let Admitted { event, _permit } = admitted;
         let Some(provisioning) = &self.provisioning else {
             let detail = "This receiver was not told where the provisioning service is.";
             return Err(Problem::new(&problems::PROVISIONING_FAILED, detail));
         };
-        match provisioning.map(&mapping, self.clock.now()).await {
+        match provisioning.map(&event, self.clock.now()).await {
             Mapped::Made => Ok(StatusCode::CREATED),
             Mapped::Existed => {
                 let detail = "Metering, rating and pricing of this plan are mapped already. \
@@ -225,7 +286,7 @@ impl Receiver {
                 Err(Problem::new(&problems::PROVISIONING_BUSY, detail).retry_after(seconds))
             }
             Mapped::Failed { error } => {
-                warn!(error, "a mapping failed");
+                warn!(code = "mapping.failed", error, "a mapping failed");
                 let detail = "The provisioning service failed. Repeating the request is safe.";
                 Err(Problem::new(&problems::PROVISIONING_FAILED, detail))
             }
@@ -237,29 +298,64 @@ impl Receiver {
         let causes = chain(failure);
         match failure {
             StoreError::Unavailable(_) => {
-                warn!(error = causes, "the database is away");
+                warn!(
+                    code = "database.unavailable",
+                    error = causes,
+                    "the database is away"
+                );
                 let detail = "The database cannot be reached. Nothing was kept.";
                 Problem::new(&problems::DATABASE_UNAVAILABLE, detail)
-                    .retry_after(RETRY_AFTER_OUTAGE)
+                    .retry_after(self.spread(RETRY_AFTER_OUTAGE))
             }
             StoreError::Overloaded => {
-                warn!(error = causes, "more events came than the database takes");
+                warn!(
+                    code = "database.overloaded",
+                    error = causes,
+                    "more events came than the database takes"
+                );
                 let detail = "As many events as this instance takes wait for the database. \
                               Nothing was kept.";
-                Problem::new(&problems::OVERLOADED, detail).retry_after(RETRY_AFTER_OVERLOAD)
+                Problem::new(&problems::OVERLOADED, detail)
+                    .retry_after(self.spread(RETRY_AFTER_OVERLOAD))
             }
             StoreError::Unknown(_) => {
-                warn!(error = causes, "the database gave no final answer");
+                warn!(
+                    code = "database.no_answer",
+                    error = causes,
+                    "the database gave no final answer"
+                );
                 let detail = "The database gave no final answer. The event may or may not have \
                               been kept: repeat it with the same id.";
                 let seconds = whole_seconds(self.options.unknown_for).max(RETRY_AFTER_OUTAGE);
-                Problem::new(&problems::DATABASE_UNAVAILABLE, detail).retry_after(seconds)
+                Problem::new(&problems::DATABASE_UNAVAILABLE, detail)
+                    .retry_after(self.spread(seconds))
             }
             StoreError::Refused(_) => {
-                error!(error = causes, "the database refused");
+                error!(
+                    code = "database.refused",
+                    error = causes,
+                    "the database refused"
+                );
                 Problem::internal()
             }
         }
+    }
+
+    /// Why a request was not served: there are too many.
+    pub(crate) fn turned_away(&self, reason: TurnedAway) -> Problem {
+        let detail = match reason {
+            TurnedAway::Limit => "As many requests as MAX_INFLIGHT allows are in flight.",
+            TurnedAway::Queue => "Too many requests of this client wait for their turn.",
+            TurnedAway::Memory => "Bodies of this client take all the memory that it may have.",
+        };
+        let detail = format!("{detail} Nothing was kept.");
+        Problem::new(&problems::OVERLOADED, detail).retry_after(self.spread(RETRY_AFTER_OVERLOAD))
+    }
+
+    /// At least so many seconds, and up to as many more: clients that were turned away together must
+    /// not come back together.
+    fn spread(&self, seconds: u64) -> u64 {
+        seconds + self.random.u64() % seconds.max(SPREAD_MIN)
     }
 
     /// What is answered rests on the unique indexes; without them nothing may be kept.
@@ -268,17 +364,18 @@ impl Receiver {
             return Ok(());
         }
         let detail = "The database is being prepared. Nothing was kept.";
-        Err(Problem::new(&problems::DATABASE_UNAVAILABLE, detail).retry_after(RETRY_AFTER_OUTAGE))
+        Err(Problem::new(&problems::DATABASE_UNAVAILABLE, detail)
+            .retry_after(self.spread(RETRY_AFTER_OUTAGE)))
     }
 
     /// An id was seen before in an event that is not the same. An original answers 201 where only
     /// timestamp or measures differ, and keeps the first; a setting does the same here.
-    fn id_taken(&self, fields: &[Field]) -> Result<Kept, Problem> {
+    fn id_taken(&self, fields: &[Field]) -> Result<Accepted, Problem> {
         let same_target = fields
             .iter()
             .all(|field| !matches!(field, Field::Target(_)));
         if self.options.events.lenient_repeats && same_target {
-            return Ok(Kept::Before);
+            return Ok(Accepted::Replayed);
         }
         let detail = "An event with this id was kept before, and differs in the fields named. \
                       This one was not kept.";

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use percent_encoding::percent_decode_str;
 use sampler_abacus::Mapping;
 use sampler_domain::{
     EventId, Id, Measure, Measures, MeasuresError, Quantity, QuantityError, StartEvent, StopEvent,
@@ -47,6 +48,21 @@ pub(crate) fn stop(body: Json<'_>) -> Result<StopEvent, Problem> {
         })
     })();
     Ok(all.expect("what could not be read was named"))
+}
+
+/// Decoded as often as it takes to leave nothing encoded.
+fn leads_elsewhere(segment: &str) -> bool {
+    let mut text = Cow::Borrowed(segment);
+    loop {
+        if text == "." || text.contains(['/', '\\']) || text.contains("..") {
+            return true;
+        }
+        let decoded = percent_decode_str(&text).decode_utf8_lossy().into_owned();
+        if decoded == text {
+            return false;
+        }
+        text = Cow::Owned(decoded);
+    }
 }
 
 /// Reads a mapping.
@@ -147,11 +163,15 @@ impl<'b> Fields<'b> {
         self.id_of(|| Pointer::root().field(name), value)
     }
 
-    /// An id that becomes a segment of a path, where dots alone would lead elsewhere.
+    /// An id that becomes a segment of a path. Whatever could lead elsewhere is refused, also where
+    /// a gateway in between decodes it once more.
     fn segment(&mut self, name: &'static str) -> Option<Id> {
         let id = self.id(name)?;
-        if matches!(id.as_str(), "." | "..") {
-            self.wrong(Pointer::root().field(name), "must not be \".\" or \"..\"");
+        if leads_elsewhere(id.as_str()) {
+            self.wrong(
+                Pointer::root().field(name),
+                "must not be \".\", nor contain \"/\", \"\\\" or \"..\"",
+            );
             return None;
         }
         Some(id)
@@ -219,8 +239,8 @@ impl<'b> Fields<'b> {
         let (indices, measures): (Vec<_>, Vec<_>) = named.unzip();
         let measures = Measures::new(measures);
         for error in measures.as_ref().err().into_iter().flatten() {
-            let (MeasuresError::Duration(place) | MeasuresError::Twice(place, _)) = error;
-            let pointer = pointer().index(indices[*place]).field("measure");
+            let (MeasuresError::Duration(position) | MeasuresError::Twice(position, _)) = error;
+            let pointer = pointer().index(indices[*position]).field("measure");
             self.wrong(pointer, format!("cannot be taken: {error}"));
         }
         measures.ok().filter(|_| self.errors.len() == wrong_before)
@@ -235,8 +255,8 @@ impl<'b> Fields<'b> {
         };
         let member = |name| pointer().field(name);
         let mut take = |name: &str| {
-            let place = members.iter().position(|member| member.0 == name)?;
-            Some(members.remove(place).1)
+            let position = members.iter().position(|member| member.0 == name)?;
+            Some(members.remove(position).1)
         };
         let name = take("measure");
         let quantity = take("quantity");

@@ -149,8 +149,8 @@ fn malformed(error: &serde_json::Error) -> Problem {
 /// Where the reader of a body is.
 struct Reading<'b> {
     body: &'b [u8],
-    /// For how many values there is still room.
-    room: Cell<usize>,
+    /// How many more values the body may hold.
+    remaining: Cell<usize>,
     /// Up to where the numbers of the body were looked at as they are written, and how many have
     /// been read since.
     seen_to: Cell<usize>,
@@ -161,7 +161,7 @@ impl<'b> Reading<'b> {
     fn of(body: &'b [u8]) -> Self {
         Self {
             body,
-            room: Cell::new(VALUES_MAX),
+            remaining: Cell::new(VALUES_MAX),
             seen_to: Cell::new(0),
             unseen: Cell::new(0),
         }
@@ -218,15 +218,15 @@ fn behind_string(body: &[u8], from: usize) -> usize {
 #[derive(Clone, Copy)]
 struct StrictVisitor<'r, 'b> {
     reading: &'r Reading<'b>,
-    /// For how many members to make room if it is an object.
+    /// How many members to allocate for if it is an object.
     members: usize,
 }
 
 impl StrictVisitor<'_, '_> {
     fn count<E: Error>(self) -> Result<(), E> {
-        let room = &self.reading.room;
-        let left = room.get().checked_sub(1);
-        room.set(left.ok_or_else(|| E::custom(TOO_MANY))?);
+        let remaining = &self.reading.remaining;
+        let left = remaining.get().checked_sub(1);
+        remaining.set(left.ok_or_else(|| E::custom(TOO_MANY))?);
         Ok(())
     }
 

@@ -30,6 +30,9 @@ use sampler_store::Events;
 
 use admission::Admission;
 
+/// Ranges of the collection that answer each for itself.
+const LANES: usize = 1;
+
 /// How the receiver goes about it.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -44,6 +47,8 @@ pub struct Options {
     /// How long what the store gave no final answer to may still be carried out. Who comes back
     /// before that may be refused, and then find the event kept.
     pub unknown_for: Duration,
+    /// Whether mappings need the scope for all resources.
+    pub mappings_full_scope: bool,
 }
 
 /// What the receiver works with.
@@ -58,7 +63,7 @@ pub struct Receiver {
     pub random: Arc<dyn Random>,
     /// How to go about it.
     pub options: Options,
-    /// Who may come in.
+    /// How many requests are served at a time, and whose turn it is.
     pub admission: Admission,
     /// Whether that is in place on which the answers rest.
     prepared: AtomicBool,
@@ -73,7 +78,7 @@ impl Receiver {
         random: Arc<dyn Random>,
         options: Options,
     ) -> Arc<Self> {
-        let admission = Admission::new(options.limits.inflight);
+        let admission = Admission::new(options.limits.inflight, LANES);
         let prepared = AtomicBool::new(false);
         Arc::new(Self {
             store,

@@ -11,10 +11,11 @@ use sampler_receiver::{Options, Receiver};
 use sampler_service::environment::{Clock, SystemClock, SystemRandom};
 use sampler_service::health::{Health, Progress};
 use sampler_service::http::{Port, bind, serve};
-use sampler_service::lifecycle::{Misconfigured, Shutdown, run_until_stopped};
+use sampler_service::lifecycle::{Shutdown, UnusableSettings, run_until_stopped};
 use sampler_service::metrics::Metrics;
 use sampler_service::platform::Identity;
-use sampler_service::settings::load_from_process;
+use sampler_service::security::Authenticator;
+use sampler_service::settings::{Variables, load_from_process};
 use sampler_service::telemetry;
 use sampler_store_mongo::MongoStore;
 
@@ -33,6 +34,10 @@ fn main() -> ExitCode {
     }
     identity.announce(PROGRAM.name, PROGRAM.version);
     settings.database.announce();
+    let provisioning = settings.provisioning.url.iter();
+    let called: Vec<_> = provisioning.map(|url| ("PROVISIONING_URL", url)).collect();
+    let variables = Variables::of_this_process();
+    settings.security.announce(&called, &variables);
     run_until_stopped(|shutdown| run(settings, shutdown)).into()
 }
 
@@ -53,6 +58,7 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
             slack: settings.slack,
             policy: settings.policy.clone(),
             unknown_for,
+            mappings_full_scope: settings.provisioning.full_scope,
         },
     );
     let authenticator = settings.security.authenticator(clock)?;
@@ -88,7 +94,7 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
                 let is_misconfiguration = error.is_misconfiguration();
                 let error = anyhow::Error::from(error).context("preparing the database");
                 return Err(if is_misconfiguration {
-                    error.context(Misconfigured)
+                    UnusableSettings::new(format!("{error:#}")).into()
                 } else {
                     error
                 });
@@ -103,11 +109,24 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
         }
         Ok(())
     };
-    let refreshing = shutdown
-        .soft()
-        .run_until_cancelled(authenticator.keep_fresh());
-    let (served, prepared, _) = tokio::join!(serving, preparing, refreshing);
+    let refreshing = keep_keys_fresh(&authenticator, &shutdown);
+    let (served, prepared, refreshed) = tokio::join!(serving, preparing, refreshing);
+    refreshed?;
     served.context("serving HTTP").and(prepared)
+}
+
+/// A receiver that could never check a token ends.
+async fn keep_keys_fresh(
+    authenticator: &Authenticator,
+    shutdown: &Shutdown,
+) -> Result<(), UnusableSettings> {
+    let refreshing = authenticator.keep_fresh();
+    let refreshed = shutdown.soft().run_until_cancelled(refreshing).await;
+    let refreshed = refreshed.unwrap_or(Ok(()));
+    if refreshed.is_err() {
+        shutdown.begin();
+    }
+    refreshed
 }
 
 /// Asks the database again and again whether it is there. A short absence is told to the clients
@@ -122,7 +141,11 @@ async fn watch(store: &MongoStore, reachable: &Progress, threshold: Duration, sh
             }
             Err(error) => {
                 let error = anyhow::Error::from(error);
-                tracing::warn!(error = format!("{error:#}"), "the database is away");
+                tracing::warn!(
+                    code = "database.unavailable",
+                    error = format!("{error:#}"),
+                    "the database is away"
+                );
             }
         }
         let pause = tokio::time::sleep((threshold / 10).min(Duration::from_secs(5)));

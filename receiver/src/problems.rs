@@ -3,31 +3,34 @@
 use sampler_service::problem::kinds::{NOTHING, RETRY};
 use sampler_service::problem::{self, ProblemType, kinds};
 
+pub use kinds::OVERLOADED;
+
 sampler_service::problem_types! {
     MALFORMED_JSON {
         slug: "malformed-json",
         status: BAD_REQUEST,
         title: "The body is not JSON",
-        when: "The body is empty, is no JSON, nests too deeply, or names a member twice.",
-        provider: "Mends what it sends. The same body will be refused again.",
+        when: "The body is empty, is not JSON, nests too deeply, holds a number out of range, has a \
+            member twice or more than 50,000 values, cannot be unpacked, or breaks off early.",
+        provider: "Corrects the body. The same body is refused again.",
         operator: NOTHING,
     }
     INVALID_EVENT {
         slug: "invalid-event",
         status: BAD_REQUEST,
         title: "The event is not valid",
-        when: "The body is JSON, but not what this address takes. `errors` names each field that \
-            is missing, unknown or wrong, by its JSON Pointer.",
-        provider: "Mends the fields that are named. The same body will be refused again.",
+        when: "The body is JSON, but not an event. `errors` names each field that is missing, \
+            unknown or wrong, by its JSON Pointer.",
+        provider: "Corrects the fields in `errors`. The same body is refused again.",
         operator: NOTHING,
     }
     REQUEST_TIMEOUT {
         slug: "request-timeout",
         status: REQUEST_TIMEOUT,
         title: "The request took too long to arrive",
-        when: "The body was not there in time. Nothing was kept.",
+        when: "The body did not arrive in time. Nothing was kept.",
         provider: "Sends the event again.",
-        operator: "Where it happens often: looks at the network in front of the program.",
+        operator: "If it happens often, checks the network in front of the program.",
     }
     OPEN_SPAN {
         slug: "open-span",
@@ -42,8 +45,8 @@ sampler_service::problem_types! {
         slug: "id-taken",
         status: CONFLICT,
         title: "The id belongs to another event",
-        when: "An `id` that was used before for an event that says something else. `errors` names \
-            the fields that differ. The event was not kept.",
+        when: "The `id` belongs to an earlier event with other fields. `errors` names the fields \
+            that differ. The event was not kept.",
         provider: "Uses a new `id` for each event, and the same one only to repeat an event \
             unchanged.",
         operator: NOTHING,
@@ -54,8 +57,8 @@ sampler_service::problem_types! {
         title: "The plan is mapped already",
         when: "All three mappings of the plan were there before. They have not been changed, and \
             need not be the same.",
-        provider: "Nothing, if the plan was mapped before as it should be.",
-        operator: "Changes a mapping that is wrong in Abacus itself.",
+        provider: "Nothing, if the existing mapping is right.",
+        operator: "Changes a wrong mapping in Abacus itself.",
     }
     PAYLOAD_TOO_LARGE {
         slug: "payload-too-large",
@@ -63,12 +66,12 @@ sampler_service::problem_types! {
         title: "The body is too large",
         when: "The body, after decompression, is larger than `MAX_PAYLOAD`.",
         provider: "Sends less in one event.",
-        operator: "Raises `MAX_PAYLOAD`, if events of this size are meant.",
+        operator: "Raises `MAX_PAYLOAD`, if events of this size are intended.",
     }
     UNSUPPORTED_MEDIA_TYPE {
         slug: "unsupported-media-type",
         status: UNSUPPORTED_MEDIA_TYPE,
-        title: "The body is of a type that is not taken",
+        title: "The type of the body is not supported",
         when: "The body is not `application/json` in UTF-8, or is compressed with something other \
             than gzip.",
         provider: "Sends `Content-Type: application/json`, as it is or as gzip.",
@@ -98,7 +101,7 @@ sampler_service::problem_types! {
         when: "A start whose timestamp is earlier than the stop of the previous usage of the same \
             target: the time between would be billed twice.",
         provider: "Corrects the timestamp. It may be equal to that of the stop.",
-        operator: "Lets such starts in by a setting, if billing twice is meant.",
+        operator: "Allows such starts with `SAMPLER_ALLOW_OVERLAP`, if billing twice is intended.",
     }
     OUTSIDE_SLACK {
         slug: "outside-slack",
@@ -107,42 +110,33 @@ sampler_service::problem_types! {
         when: "The timestamp lies further in the past or in the future than is allowed.",
         provider: "Corrects the timestamp: whole milliseconds since 1970, in UTC.",
         operator: "Compares the clocks. Widens `SAMPLER_SLACK_PAST_INTERVAL` or \
-            `SAMPLER_SLACK_FUTURE_INTERVAL`, if such events are meant.",
+            `SAMPLER_SLACK_FUTURE_INTERVAL`, if such events are intended.",
     }
     PROVISIONING_FAILED {
         slug: "provisioning-failed",
         status: BAD_GATEWAY,
-        title: "Abacus did not take the mapping",
+        title: "Abacus did not accept the mapping",
         when: "The provisioning service of Abacus refused a mapping, failed, or did not answer. \
             Some of the three mappings may have been made.",
         provider: "Sends the mapping again: what was made is recognised.",
-        operator: "Looks at the provisioning service, and whether the plans exist there.",
-    }
-    OVERLOADED {
-        slug: "overloaded",
-        status: SERVICE_UNAVAILABLE,
-        title: "There is more to do than can be done",
-        when: "As many requests as are let in are being served, or as many events as one instance \
-            takes wait for the database. Nothing was kept.",
-        provider: RETRY,
-        operator: "Adds an instance, or raises `MAX_INFLIGHT` where the database has room.",
+        operator: "Checks the provisioning service, and whether the plans exist there.",
     }
     DATABASE_UNAVAILABLE {
         slug: "database-unavailable",
         status: SERVICE_UNAVAILABLE,
-        title: "The database is away",
+        title: "The database is unavailable",
         when: "The database cannot be reached, or gave no final answer. `detail` says whether the \
             event may have been kept. Where it may, `Retry-After` is as long as the database may \
             still work on it: until then the same event could be refused, and be kept after that.",
         provider: RETRY,
-        operator: "Looks at the database. The program takes up its work again by itself.",
+        operator: "Checks the database. The program recovers by itself.",
     }
     PROVISIONING_BUSY {
         slug: "provisioning-busy",
         status: SERVICE_UNAVAILABLE,
-        title: "Abacus asks to wait with mappings",
-        when: "The provisioning service of Abacus takes no more requests for now. Some of the \
-            three mappings may have been made.",
+        title: "Abacus is busy",
+        when: "The provisioning service of Abacus accepts no more requests at the moment. Some of \
+            the three mappings may have been made.",
         provider: "Sends the mapping again after the seconds in `Retry-After`.",
         operator: NOTHING,
     }

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::landscape::{Landscape, until_ready};
 
-/// So many of each kind: far more bodies than are let in at once.
+/// How many of each kind: far more bodies than the receiver reads at once.
 const MANY: usize = 200;
 
 /// Between two bytes of a slow client.
@@ -21,7 +21,7 @@ const DRIP: Duration = Duration::from_millis(100);
 /// Longer than anything that is slow may take.
 const AGES: Duration = Duration::from_secs(30);
 
-/// Sends a head, and then one byte after the other for as long as it is let. Says how long that
+/// Sends a head, and then one byte after the other until it is cut off. Returns how long that
 /// was, and what was answered.
 async fn drip(address: String, head: String, byte: &'static [u8]) -> (Duration, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
@@ -64,7 +64,7 @@ async fn slow_clients_are_cut_off_and_honest_ones_served_all_the_while() {
     let mut cut_off = 0;
     while let Some(dripped) = bodies.join_next().await {
         let (lasted, answer) = dripped.unwrap();
-        // Those for whom there was no room were told at once.
+        // Requests beyond the limit were answered at once.
         assert!(
             answer.starts_with("HTTP/1.1 408 ") || answer.starts_with("HTTP/1.1 503 "),
             "{answer}"

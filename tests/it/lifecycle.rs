@@ -184,7 +184,7 @@ async fn fault_14_mistakes_in_the_settings_are_named_at_once_and_exit_64() {
     assert!(!output.contains("hush"), "{output}");
 }
 
-/// There is no state in which a program that was told to be secure stands open.
+/// A program with `SECURED=true` is never open, in no state.
 #[tokio::test]
 async fn what_cannot_be_secured_does_not_start() {
     let api = ("AUTH_SERVER", "http://localhost:1");

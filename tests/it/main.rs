@@ -7,6 +7,7 @@ mod clocks;
 mod landscape;
 mod lifecycle;
 mod main_job;
+mod memory;
 mod oidc;
 mod original;
 mod outages;

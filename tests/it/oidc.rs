@@ -1,4 +1,4 @@
-//! Both programs with tokens of a certified `OpenID` provider, which nobody of us has written.
+//! Both programs with tokens of a certified `OpenID` provider that is not ours.
 
 use sampler_testkit::build::{start_event, stop_event, with};
 use sampler_testkit::oidc::OidcProvider;

@@ -207,7 +207,7 @@ impl Original {
         self.change(span, set).await;
     }
 
-    /// A change that comes too late is not made, and nobody hears of it.
+    /// A change that comes too late is not made, without an error.
     async fn change(&self, span: &Document, mut set: Document) {
         set.insert("processing.last_change_at", double(now_millis()));
         let processing = span.get_document("processing").unwrap();

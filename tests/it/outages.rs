@@ -135,9 +135,7 @@ async fn fault_16_a_worker_that_waits_as_told_is_well() {
         .await
         .unwrap();
     wait_until("it was told to wait", PATIENCE, async || {
-        !worker
-            .logs_of("Abacus takes nothing for a while")
-            .is_empty()
+        !worker.logs_of("Abacus asks to wait").is_empty()
     })
     .await;
     let deadline = Instant::now() + PATIENCE;

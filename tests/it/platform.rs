@@ -35,7 +35,7 @@ fn apps(manifest: &Manifest) -> (&App, &App) {
     (app("sampler-receiver"), app("sampler-worker"))
 }
 
-/// Whoever copies the example and fills in the addresses has settings without a mistake, and apps
+/// The example with addresses filled in has valid settings, and apps
 /// that let in by token alone, survive the loss of a machine and are looked at by HTTP.
 #[tokio::test]
 async fn what_is_pushed_is_what_the_programs_take() {

@@ -246,3 +246,93 @@ async fn a_password_that_the_database_refuses_is_in_no_log() {
         }
     }
 }
+
+/// A UAA that does not say which issuer it is signs for all of its identity zones: no token of it
+/// can be told from one of another zone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_whose_uaa_names_no_issuer_ends_and_says_which_setting_is_missing() {
+    let (world, uaa) = (Landscape::new("issuer").await, uaa().await);
+    uaa.names_no_issuer();
+    uaa.go_away().await;
+    let receiver = secured(world.receiver(), &uaa).spawn().await.unwrap();
+    let kept = "the keys of the token server could not be fetched";
+    wait_until("it waits for a UAA that is away", PATIENCE, async || {
+        receiver.lines().join("\n").contains(kept)
+    })
+    .await;
+    uaa.come_back().await.unwrap();
+    assert_eq!(receiver.wait_exit(PATIENCE).await.unwrap(), 64);
+    let output = receiver.lines().join("\n");
+    assert!(
+        output.contains("SAMPLER_TOKEN_ISSUER is not set"),
+        "{output}"
+    );
+    // Where the setting is there, the UAA need not say it.
+    let issuer = "https://uaa.example/oauth/token";
+    let receiver = secured(world.receiver(), &uaa)
+        .env("SAMPLER_TOKEN_ISSUER", issuer)
+        .start()
+        .await
+        .unwrap();
+    let event = start_event(1, now_millis() - DAY);
+    let of = |issuer: &str| {
+        let mut claims = json!({ "scope": [WRITE], "exp": now_millis() / 1000 + 60 });
+        claims["iss"] = issuer.into();
+        uaa.sign(&claims)
+    };
+    let post =
+        |token: String| post(&world, &receiver, "/v1/events/start", &event).bearer_auth(token);
+    assert_eq!(
+        sent(post(of("https://tenant.uaa.example/oauth/token"))).await,
+        401
+    );
+    assert_eq!(sent(post(of(issuer))).await, 201);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_of_another_identity_zone_are_refused_and_audiences_of_uaa_are_understood() {
+    let (world, uaa) = (Landscape::new("zones").await, uaa().await);
+    let receiver = secured(world.receiver(), &uaa)
+        .env("SAMPLER_TOKEN_AUDIENCE", "abacus.sampler,abacus.sampler.*")
+        .start()
+        .await
+        .unwrap();
+    let postgres = "abacus.sampler.postgres.write";
+    let event = with(
+        start_event(1, now_millis() - DAY),
+        "resource_id",
+        "postgres",
+    );
+    let post =
+        |token: String| post(&world, &receiver, "/v1/events/start", &event).bearer_auth(token);
+    assert_eq!(sent(post(uaa.token_of_zone("tenant", &[WRITE]))).await, 401);
+    assert_eq!(
+        sent(post(uaa.token(&["openid"]))).await,
+        401,
+        "of another audience"
+    );
+    assert_eq!(sent(post(uaa.token(&[postgres]))).await, 201);
+    assert_eq!(sent(post(uaa.token(&[WRITE]))).await, 201, "a repeat");
+}
+
+/// Somebody writes `DB_URI` without a host: the password stands where a port is expected.
+#[tokio::test]
+async fn an_address_without_a_host_does_not_print_its_password() {
+    for program in ["sampler-receiver", "sampler-worker"] {
+        for uri in ["mongodb://me:s3cr3t/db", "mongodb://me:s3cr3t@/db"] {
+            let program = Launch::new(program)
+                .env("COLLECTOR_URL", "http://localhost:1")
+                .env("DB_URI", uri)
+                .spawn()
+                .await
+                .unwrap();
+            assert_eq!(program.wait_exit(PATIENCE).await.unwrap(), 64);
+            wait_until("it says what is wrong", PATIENCE, async || {
+                program.lines().join("\n").contains("DB_URI")
+            })
+            .await;
+            let output = program.lines().join("\n");
+            assert!(!output.contains("s3cr3t"), "{output}");
+        }
+    }
+}

@@ -146,13 +146,13 @@ async fn a_shadow_knows_the_faults_of_an_original_by_name_and_tells_of_the_rest(
     original.poll_until_done().await;
     let round = until_looked(&here, |round| count(round, "ahead_of_time") == 1).await;
     assert_eq!(count(&round, "differences"), 0, "{round}");
-    assert!(here.logs_of("an original decided otherwise").is_empty());
-    // A plan that nobody would make: it leaves out a minute.
+    assert!(here.logs_of("an original decided differently").is_empty());
+    // A wrong plan: it leaves out a minute.
     original
         .leave_plan(3, (now - HOUR, now - HOUR + MINUTE), "odd")
         .await;
     until_looked(&here, |round| count(round, "differences") > 0).await;
-    let told = here.logs_of("an original decided otherwise");
+    let told = here.logs_of("an original decided differently");
     assert_eq!(told.len(), 1, "each is told once: {told:?}");
     drop(here);
 
@@ -160,7 +160,7 @@ async fn a_shadow_knows_the_faults_of_an_original_by_name_and_tells_of_the_rest(
     // from it at any time of the day; a day's window ends where the last hour of the day does.
     let wrong = shadow(&world, "minute").await;
     until_looked(&wrong, |round| count(round, "differences") > 1).await;
-    let told = wrong.logs_of("an original decided otherwise");
+    let told = wrong.logs_of("an original decided differently");
     let says = |line: &Value| {
         line["difference"]
             .as_str()

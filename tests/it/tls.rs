@@ -107,7 +107,7 @@ async fn mongodb_over_tls_with_its_own_authority_and_a_client_certificate() {
     let server = authority.issue("server").unwrap().display().to_string();
     let client = authority.issue("client").unwrap().display().to_string();
     let ca = authority.certificate().display().to_string();
-    // The testkit itself talks without TLS; whoever begins TLS must show a certificate.
+    // The testkit itself talks without TLS; a client that begins TLS must show a certificate.
     let flags = [
         "--tlsMode",
         "preferTLS",

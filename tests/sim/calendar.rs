@@ -24,14 +24,7 @@ fn span(start: i64, end: Option<i64>) -> Span {
     let event = StartEvent {
         id: Some(id("start")),
         timestamp: moment(start),
-        target: Target {
-            organization_id: id("o"),
-            space_id: id("s"),
-            consumer_id: id("c"),
-            resource_id: id("r"),
-            plan_id: id("p"),
-            resource_instance_id: id("i"),
-        },
+        target: Target::from_store(["o", "s", "c", "r", "p", "i"]),
         measures: Measures::default(),
     };
     let mut span = Span::started(SpanId::new(moment(start), 7), event);

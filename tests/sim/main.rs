@@ -4,5 +4,5 @@
 #![allow(clippy::unwrap_used, reason = "a test may end with a panic")]
 
 mod calendar;
-mod mutants;
+mod planted_bugs;
 mod seeds;

@@ -12,7 +12,7 @@ fn run_all(seeds: impl Iterator<Item = u64>) {
         }
         let shrunk = shrink(seed, Mutant::None);
         panic!(
-            "seed {seed} fails: {:#?}\nwith {:#?}\nto run it again: \
+            "seed {seed} fails: {:#?}\nwith {:#?}\nto run it retried: \
              cargo xtask sim --seeds 1 --from {seed}",
             shrunk.outcome.violations, shrunk.operations
         );
@@ -35,7 +35,7 @@ fn the_law_holds_on_seeds_that_have_failed() {
     run_all([25, 109, 364, 635, 347, 1_280].into_iter());
 }
 
-/// Seeds that nobody has run before.
+/// Fresh seeds.
 #[test]
 fn the_law_holds_on_fresh_seeds() {
     #[expect(clippy::disallowed_methods, reason = "fresh seeds come from the clock")]

@@ -8,8 +8,8 @@ use sampler_domain::{
 use sampler_store::StoreError;
 use tracing::{error, warn};
 
-use crate::Worker;
-use crate::turn::{PutBack, Turn};
+use crate::turn::{Requeue, Turn};
+use crate::{Worker, causes};
 
 /// What came of an attempt to deliver a usage.
 enum Delivery {
@@ -17,37 +17,37 @@ enum Delivery {
     Done,
     /// It could not be delivered now.
     Failed(Failure),
-    /// The worker was told to stop before there was an answer worth noting.
+    /// The worker shuts down, and there is nothing to note.
     Stopped,
 }
 
-/// Whether a span keeps its slot.
+/// Whether a span keeps its permit after a change.
 #[derive(PartialEq)]
-enum Slot {
-    Kept,
-    GivenBack,
+enum TurnState {
+    Continues,
+    Yielded,
 }
 
 impl Worker {
-    /// Drives a span until nothing is due, its turn is over, something fails or another worker has
-    /// it in hand. Each failure is logged here, and nowhere else.
+    /// Drives a span until nothing is due, its turn is over, something fails or another worker
+    /// drives it. Each failure is logged here, and nowhere else.
     pub(crate) async fn drive(&self, span: Span) {
         let id = span.id.clone();
         if let Err(error) = self.carry_out(Driver::new(span)).await {
             // The span stays as it is, due, and is found again.
-            let error = anyhow::Error::from(error);
-            warn!(span.id = %id, error = format!("{error:#}"), "the store failed on a span");
+            warn!(code = "span.store_failed", span.id = %id, error = causes(error),
+                "the store failed on a span");
         }
     }
 
-    /// Does what the driver asks for, until it asks for nothing more or the turn is over.
+    /// Does what the driver asks for, until it is done or the turn is over.
     async fn carry_out(&self, mut driver: Driver) -> Result<(), StoreError> {
         let mut turn = self.turn();
         // What Abacus has answered is noted in any case.
-        while driver.has_news() || (!self.stop.is_cancelled() && self.time.is_known()) {
+        while driver.has_unnoted_outcome() || (!self.stop.is_cancelled() && self.time.is_known()) {
             match driver.next(self.now(), &self.options.policy) {
                 Action::Change(change) => {
-                    if self.change(&mut driver, change, &mut turn).await? == Slot::GivenBack {
+                    if self.change(&mut driver, change, &mut turn).await? == TurnState::Yielded {
                         break;
                     }
                 }
@@ -67,39 +67,39 @@ impl Worker {
         Ok(())
     }
 
-    /// Has the store make a change.
+    /// Makes a change in the store.
     async fn change(
         &self,
         driver: &mut Driver,
         mut change: Change,
         turn: &mut Turn,
-    ) -> Result<Slot, StoreError> {
+    ) -> Result<TurnState, StoreError> {
         let now = self.now();
-        let put_back = self.put_back(driver.span(), &mut change, turn, now);
+        let requeue = self.requeue(driver.span(), &mut change, turn, now);
         let changed = self.parts.work.change(driver.span(), &change, now).await?;
-        self.parts.processing.beat();
+        self.parts.processing.report();
         match changed {
             Changed::Made => driver.made(&change),
             Changed::Lost => driver.lost(),
         }
-        Ok(match put_back.filter(|_| changed == Changed::Made) {
-            Some(put_back) => {
-                self.waiting.put_back(put_back);
-                Slot::GivenBack
+        Ok(match requeue.filter(|_| changed == Changed::Made) {
+            Some(requeue) => {
+                self.waiting.requeue(requeue);
+                TurnState::Yielded
             }
-            None => Slot::Kept,
+            None => TurnState::Continues,
         })
     }
 
-    /// Where the turn of a span is over, the change that notes its last execution puts the span
-    /// behind all that has waited longer.
-    fn put_back(
+    /// If the turn of a span is over, the change that notes its last execution puts the span behind
+    /// all spans that have waited longer.
+    fn requeue(
         &self,
         span: &Span,
         change: &mut Change,
         turn: &mut Turn,
         now: Timestamp,
-    ) -> Option<PutBack> {
+    ) -> Option<Requeue> {
         let Change::Executed {
             next: Next::Planned(_),
             due_at,
@@ -107,34 +107,40 @@ impl Worker {
         else {
             return None;
         };
-        let put_back = self.executed(turn, &span.executed(), now)?;
-        *due_at = put_back.due_at;
-        Some(put_back)
+        let requeue = self.executed(turn, &span.executed(), now)?;
+        *due_at = requeue.due_at;
+        Some(requeue)
     }
 
-    /// Posts the usage of a planned interval, waiting at the gate as often as it takes.
+    /// Posts the usage of a planned interval. After a 429 it waits and posts again.
     async fn deliver(&self, span: &Span, planned: &Planned) -> Delivery {
         let usage = Usage::new(span, planned);
-        while let Some(pass) = self.gate.pass(&*self.parts.processing, &self.stop).await {
-            let asked = self.time.asked();
+        while let Some(permit) = self
+            .post_limit
+            .acquire(&*self.parts.processing, &self.stop)
+            .await
+        {
+            let asked = self.time.request_sent();
             let Posted { answer, dated } = self.parts.collector.post(&usage, self.now()).await;
-            self.time.heard(asked, dated);
-            self.parts.processing.beat();
-            self.gate.answered(pass, load(&answer));
+            self.time.note_answer(asked, dated);
+            self.parts.processing.report();
+            self.post_limit.release(permit, load(&answer));
             match answer {
                 Answer::Accepted => return Delivery::Done,
                 Answer::Wait { after } => {
                     warn!(
+                        code = "delivery.throttled",
                         wait_ms = sampler_settings::millis(after),
-                        "Abacus takes nothing for a while"
+                        "Abacus asks to wait"
                     );
-                    self.gate.close_for(after);
+                    self.post_limit.pause_for(after);
                 }
                 Answer::TryAgain { after, error } => {
                     let wait = after.map_or(0, |wait| i64::try_from(wait.as_millis()).unwrap_or(0));
                     let failure = self.failure(span, error, wait);
                     let retry_at = failure.retry_at;
-                    warn!(span.id = %span.id, usage = %planned.usage_guid, %retry_at,
+                    warn!(code = "delivery.failed", span.id = %span.id,
+                        usage = %planned.usage_guid, %retry_at,
                         attempts = span.processing.attempts + 1, error = failure.error,
                         "a usage could not be delivered");
                     return Delivery::Failed(failure);
@@ -142,7 +148,8 @@ impl Worker {
                 Answer::Refused { error } => {
                     let failure = self.failure(span, error, 0);
                     let retry_at = failure.retry_at;
-                    error!(span.id = %span.id, usage = %planned.usage_guid, %retry_at,
+                    error!(code = "delivery.refused", span.id = %span.id,
+                        usage = %planned.usage_guid, %retry_at,
                         attempts = span.processing.attempts + 1, error = failure.error,
                         "Abacus refused a usage");
                     return Delivery::Failed(failure);
@@ -152,8 +159,8 @@ impl Worker {
         Delivery::Stopped
     }
 
-    /// When the span is to be tried again: later each time, and not before `at_least` ms, as far
-    /// as the limit goes: it is what fits into the slack of a month that closes.
+    /// The failure, and when to try again: later each time, and after `at_least` ms. The limit of
+    /// retries is never exceeded, because it is what fits into the slack of a closing month.
     fn failure(&self, span: &Span, error: String, at_least: i64) -> Failure {
         let at = self.now();
         let fraction = self.parts.random.fraction();
@@ -167,10 +174,10 @@ impl Worker {
     }
 }
 
-/// What an answer says about the load; a usage that is refused was no burden.
+/// What an answer shows about the load. Abacus can refuse a usage without being overloaded.
 fn load(answer: &Answer) -> Load {
     match answer {
-        Answer::Accepted | Answer::Refused { .. } => Load::Borne,
-        Answer::Wait { .. } | Answer::TryAgain { .. } => Load::TooMuch,
+        Answer::Accepted | Answer::Refused { .. } => Load::Sustained,
+        Answer::Wait { .. } | Answer::TryAgain { .. } => Load::Overload,
     }
 }

@@ -1,43 +1,43 @@
-//! The worker: looks for spans that are due, drives each through its due intervals, and posts
-//! their usages to Abacus (sections 5 and 6.3 to 6.6 of the paper).
+//! The worker: finds spans that are due, drives each through its due intervals, and posts their
+//! usages to Abacus (sections 5 and 6.3 to 6.6 of the paper).
 //!
-//! Any number of workers share one store, and any of them may die at any instruction: what counts
-//! is kept on the spans alone, and each change of a span requires that it still is as it was read.
-//! See `docs/architecture.md` for the picture.
+//! Any number of workers share one store, and any of them may die at any instruction. All state is on
+//! the spans, and each change of a span requires that the span is still as it was read. See
+//! `docs/architecture.md`.
 
-mod beat;
+mod abacus_time;
 mod drive;
-mod gate;
-mod housekeeping;
+mod ownership;
+mod post_limit;
 mod process;
+mod progress;
 mod search;
 mod turn;
+mod upkeep;
 
 pub mod settings;
 pub mod shadow;
-mod share;
-mod time;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sampler_abacus::{Collector, Pace};
 use sampler_domain::{Policy, Timestamp};
 use sampler_service::environment::{Clock, Random};
 use sampler_settings::worker::{AbacusSettings, CleanupSettings, ProcessingSettings};
-use sampler_store::{Membership, Upkeep, Work};
-use std::time::Duration;
+use sampler_store::{Membership, StoreError, Upkeep, Work};
 
-pub use beat::{Beat, NoBeat};
-use gate::Gate;
-use share::Share;
-pub use time::Time;
+pub use abacus_time::AbacusTime;
+use ownership::OwnedPartitions;
+use post_limit::PostLimit;
+pub use progress::{IgnoreProgress, ReportProgress};
 use tokio_util::sync::CancellationToken;
-use turn::Waiting;
+use turn::WaitingCounts;
 
-/// How the worker goes about it.
+/// The options of a worker.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Who this worker is among all; no two may share a name.
+    /// The name of this worker; no two workers may have the same.
     pub name: String,
     /// How spans are sampled.
     pub policy: Policy,
@@ -51,90 +51,94 @@ pub struct Options {
     pub clock_interval: Duration,
 }
 
-/// What the worker works with.
+/// The parts that a worker is made of.
 #[derive(Clone)]
 pub struct Parts {
-    /// Where the spans are that are due.
+    /// The store of due spans.
     pub work: Arc<dyn Work>,
-    /// Where they are looked after.
+    /// The store, for clean-up and adoption.
     pub upkeep: Arc<dyn Upkeep>,
-    /// Where the workers are known.
+    /// The store of the workers that are alive.
     pub membership: Arc<dyn Membership>,
-    /// Where the usages go.
+    /// Takes the usages.
     pub collector: Arc<dyn Collector>,
     /// The clock of this machine.
     pub clock: Arc<dyn Clock>,
-    /// Chance, for waits.
+    /// Randomness, for waits.
     pub random: Arc<dyn Random>,
-    /// Told of each sign of progress of the processing loop.
-    pub processing: Arc<dyn Beat>,
-    /// Told of each sign of progress of the clean-up loop.
-    pub cleanup: Arc<dyn Beat>,
+    /// Takes reports of progress of the processing loop.
+    pub processing: Arc<dyn ReportProgress>,
+    /// Takes reports of progress of the clean-up loop.
+    pub cleanup: Arc<dyn ReportProgress>,
 }
 
-/// A worker; run it until it is told to stop.
+/// A worker.
 pub struct Worker {
     parts: Parts,
     options: Options,
-    /// Closed while Abacus takes nothing from anybody.
-    gate: Gate,
-    /// The partitions that this worker looks after.
-    share: Share,
-    /// What time it is for all that is decided.
-    time: Arc<Time>,
-    /// The found spans that wait for a slot.
-    waiting: Waiting,
-    /// Take nothing new on.
+    /// The concurrency limit of posts.
+    post_limit: PostLimit,
+    /// The partitions that this worker owns.
+    ownership: OwnedPartitions,
+    /// The time by which everything is decided.
+    time: Arc<AbacusTime>,
+    /// Counts of the due spans that wait for a permit.
+    waiting: WaitingCounts,
+    /// Cancelled when the worker should take on nothing new.
     stop: CancellationToken,
 }
 
 impl Worker {
     /// A worker that takes nothing new on once `stop` is cancelled.
     pub fn new(parts: Parts, options: Options, stop: CancellationToken) -> Arc<Self> {
-        let gate = Gate::new(options.abacus.concurrency);
+        let post_limit = PostLimit::new(options.abacus.concurrency);
         let pace = Pace {
             usual: options.clock_interval,
         };
-        let time = Time::new(Arc::clone(&parts.clock), pace);
+        let time = AbacusTime::new(Arc::clone(&parts.clock), pace);
         Arc::new(Self {
             parts,
             options,
-            gate,
-            share: Share::default(),
+            post_limit,
+            ownership: OwnedPartitions::default(),
             time,
-            waiting: Waiting::default(),
+            waiting: WaitingCounts::default(),
             stop,
         })
     }
 
-    /// Runs all loops; returns when what was in flight at the stop has been finished.
+    /// Runs all loops. After the stop it finishes what is in flight, and returns.
     pub async fn run(self: &Arc<Self>) {
         tokio::join!(
             self.keep_registered(),
-            self.keep_time(),
+            self.keep_clock_estimate(),
             self.process(),
             self.clean_up(),
             self.adopt(),
         );
-        self.leave().await;
+        self.deregister().await;
     }
 
-    /// What this worker takes for the time, and what it knows of Abacus's clock.
-    pub fn time(&self) -> Arc<Time> {
+    /// The time by which this worker decides.
+    pub fn time(&self) -> Arc<AbacusTime> {
         Arc::clone(&self.time)
     }
 
-    /// What time it is for all that is decided: never later than Abacus has it, as far as that is
-    /// beyond doubt. It puts aside usages that lie after its today, and what it has put aside is
-    /// not billed.
+    /// The time by which everything is decided. It is never later than Abacus's, as far as that is
+    /// beyond doubt: Abacus puts aside usages that lie after its today, and never bills them.
     fn now(&self) -> Timestamp {
         self.time.now()
     }
 
-    /// Pauses; ends early when the worker is told to stop.
+    /// Pauses; ends early on shutdown.
     async fn pause(&self, length: Duration) {
         self.stop
             .run_until_cancelled(tokio::time::sleep(length))
             .await;
     }
+}
+
+/// An error with all its causes, for a line of the log.
+fn causes(error: StoreError) -> String {
+    format!("{:#}", anyhow::Error::from(error))
 }

@@ -9,17 +9,17 @@ use sampler_abacus::{AbacusOptions, HttpCollector};
 use sampler_service::environment::{Clock, Random, SystemClock, SystemRandom};
 use sampler_service::health::Health;
 use sampler_service::http::{bind, serve};
-use sampler_service::lifecycle::{Misconfigured, Shutdown, run_until_stopped};
+use sampler_service::lifecycle::{Shutdown, UnusableSettings, run_until_stopped};
 use sampler_service::metrics::Metrics;
 use sampler_service::platform::Identity;
-use sampler_service::settings::load_from_process;
+use sampler_service::settings::{Variables, load_from_process};
 use sampler_service::telemetry;
 use sampler_store_mongo::{MigrationError, MongoStore, Retired};
 use sampler_worker::settings::{PROGRAM, Settings};
 use sampler_worker::shadow::Shadow;
-use sampler_worker::{Options, Parts, Time, Worker};
+use sampler_worker::{AbacusTime, Options, Parts, Worker};
 
-/// What the collector wants to see in a token that comes with usages of any resource.
+/// The scope that the collector requires in a token for usages of any resource.
 const COLLECTOR_SCOPE: &str = "abacus.usage.sampler.write";
 
 /// How often clocks are compared with Abacus while nothing is posted.
@@ -28,7 +28,7 @@ const CLOCK_INTERVAL: Duration = Duration::from_secs(20);
 /// The pause before the indexes of an original are tried to be removed again.
 const RETIRE_PAUSE: Duration = Duration::from_secs(30);
 
-/// Spans that a look in the shadow reads at once, at least: it does nothing else with them.
+/// Spans on a page in shadow mode, at least. It only reads them.
 const SHADOW_BATCH: usize = 1_000;
 
 fn main() -> ExitCode {
@@ -43,18 +43,21 @@ fn main() -> ExitCode {
     }
     identity.announce(PROGRAM.name, PROGRAM.version);
     settings.database.announce();
+    let called = [("COLLECTOR_URL", &settings.abacus.collector_url)];
+    let variables = Variables::of_this_process();
+    settings.security.announce(&called, &variables);
     run_until_stopped(|shutdown| run(settings, shutdown)).into()
 }
 
 /// What this worker does.
-enum Work {
+enum Mode {
     /// It samples.
     Sample(Arc<Worker>),
-    /// It looks at what an original does.
-    Look(Shadow),
+    /// It compares what an original does.
+    Shadow(Shadow),
 }
 
-/// Sets everything up, then serves and works side by side until told to stop.
+/// Sets everything up, then serves HTTP and works until the shutdown.
 async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let store = Arc::new(MongoStore::connect(settings.database.options(PROGRAM.name)).await?);
@@ -64,23 +67,23 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
         health.require_credentials(check);
     }
     let mut metrics = Metrics::new(PROGRAM.name, PROGRAM.version, settings.security.metrics()?);
-    let work = if settings.shadow.enabled {
-        Work::Look(shadow(&settings, &store, clock, &mut health))
+    let mode = if settings.shadow.enabled {
+        Mode::Shadow(shadow(&settings, &store, clock, &mut health))
     } else {
-        let worker = sampling(&settings, &store, clock, &mut health, &shutdown)?;
-        tell_of_clocks(&worker.time(), &mut health, &mut metrics);
-        Work::Sample(worker)
+        let worker = worker(&settings, &store, clock, &mut health, &shutdown)?;
+        report_clocks(&worker.time(), &mut health, &mut metrics);
+        Mode::Sample(worker)
     };
     let asked = Arc::clone(&store);
     health.check("database", move || {
         let store = Arc::clone(&asked);
         async move { store.ping().await.is_ok() }
     });
-    // Health is told from the beginning; a large collection takes its time to be indexed.
+    // Health is served from the beginning: indexing a large collection takes its time.
     let listener = bind(&settings.http).await?;
     let serving = serve(listener, health.routes().merge(metrics.routes()), &shutdown);
     let working = async {
-        let ended = carry_out(work, original_gone, &store, &shutdown).await;
+        let ended = work(mode, original_gone, &store, &shutdown).await;
         shutdown.begin();
         ended
     };
@@ -88,16 +91,16 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
     served.context("serving HTTP").and(worked)
 }
 
-async fn carry_out(
-    work: Work,
+async fn work(
+    mode: Mode,
     original_gone: bool,
     store: &MongoStore,
     shutdown: &Shutdown,
 ) -> anyhow::Result<()> {
-    match work {
+    match mode {
         // Not even the indexes are made: the database stays as the original has it.
-        Work::Look(shadow) => shadow.run(shutdown.soft()).await,
-        Work::Sample(worker) => {
+        Mode::Shadow(shadow) => shadow.run(shutdown.soft()).await,
+        Mode::Sample(worker) => {
             let prepared = store
                 .migrate_when_possible(shutdown.soft().cancelled())
                 .await;
@@ -115,7 +118,7 @@ fn unprepared(error: MigrationError) -> anyhow::Error {
     let is_misconfiguration = error.is_misconfiguration();
     let error = anyhow::Error::from(error).context("preparing the database");
     if is_misconfiguration {
-        error.context(Misconfigured)
+        UnusableSettings::new(format!("{error:#}")).into()
     } else {
         error
     }
@@ -128,23 +131,24 @@ async fn retire_original(is_gone: bool, store: &MongoStore, shutdown: &Shutdown)
         match store.retire_original_indexes().await {
             Ok(Retired::Done) => return,
             Ok(Retired::SpansWithoutPartition) => {
-                let code = "retire.spans_left";
                 tracing::warn!(
-                    code,
+                    code = "retire.spans_left",
                     "spans of an original are still to be taken in: its indexes stay"
                 );
             }
             Ok(Retired::BinaryIds) => {
-                let code = "retire.binary_ids";
                 tracing::warn!(
-                    code,
+                    code = "retire.binary_ids",
                     "ids of events are still UUID binaries: the indexes of an original stay"
                 );
             }
             Err(error) => {
-                let (code, error) = ("retire.failed", anyhow::Error::from(error));
-                let error = format!("{error:#}");
-                tracing::warn!(code, error, "removing the indexes of an original failed");
+                let error = format!("{:#}", anyhow::Error::from(error));
+                tracing::warn!(
+                    code = "retire.failed",
+                    error,
+                    "removing the indexes of an original failed"
+                );
             }
         }
         let pause = tokio::time::sleep(RETIRE_PAUSE);
@@ -152,7 +156,7 @@ async fn retire_original(is_gone: bool, store: &MongoStore, shutdown: &Shutdown)
     }
 }
 
-fn sampling(
+fn worker(
     settings: &Settings,
     store: &Arc<MongoStore>,
     clock: Arc<dyn Clock>,
@@ -189,13 +193,13 @@ fn sampling(
     Ok(Worker::new(parts, options, shutdown.soft().clone()))
 }
 
-/// Says how the clock of this machine stands to Abacus's. A worker that corrects its clock samples
-/// as it should, so it is well; somebody should look after the clock all the same.
-fn tell_of_clocks(time: &Arc<Time>, health: &mut Health, metrics: &mut Metrics) {
+/// Reports how the clock of this machine differs from Abacus's. The worker corrects its clock, so a
+/// wrong one is only a warning; somebody should set it right all the same.
+fn report_clocks(time: &Arc<AbacusTime>, health: &mut Health, metrics: &mut Metrics) {
     let asked = Arc::clone(time);
     health.warning("clock", move || asked.disagrees());
     let asked = Arc::clone(time);
-    health.warning("own clock", move || asked.is_own());
+    health.warning("own clock", move || asked.uses_own_clock());
     let asked = Arc::clone(time);
     metrics.gauge(
         "sampler_clock_offset_seconds",
@@ -213,7 +217,7 @@ fn shadow(
     Shadow {
         pages: store.clone(),
         clock,
-        beat: Arc::new(health.progress("processing", settings.processing.threshold)),
+        progress: Arc::new(health.progress("processing", settings.processing.threshold)),
         policy: settings.policy.clone(),
         batch: settings.processing.batch_size.max(SHADOW_BATCH),
         interval: settings.shadow.interval,

@@ -1,4 +1,4 @@
-//! The processing loop: has each span that is due driven.
+//! The processing loop: drives each due span.
 
 use std::sync::Arc;
 
@@ -6,53 +6,53 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
 
 use crate::Worker;
-use crate::search::Found;
+use crate::search::DueQueue;
 
 impl Worker {
-    /// Looks for due spans and has each driven, so many at once as there are slots. What has been
-    /// read waits in a short queue, so that a slot that gets free need not wait for the next look.
+    /// Polls for due spans and drives as many at once as there are permits. Spans that were read
+    /// wait in a short queue, so that a free permit need not wait for the next poll.
     pub(crate) async fn process(self: &Arc<Self>) {
-        let slots = Arc::new(Semaphore::new(self.options.processing.concurrency));
+        let permits = Arc::new(Semaphore::new(self.options.processing.concurrency));
         let tasks = TaskTracker::new();
-        let mut found = Found::default();
-        while self.knows_the_time(&*self.parts.processing).await {
-            self.drop_less_urgent(&mut found);
-            if self.is_too_early(&found) && slots.available_permits() == 0 {
-                self.pause_until_free(&slots).await;
+        let mut due = DueQueue::default();
+        while self.wait_until_time_known(&*self.parts.processing).await {
+            self.drop_less_urgent(&mut due);
+            if self.is_too_early(&due) && permits.available_permits() == 0 {
+                self.pause_until_permit(&permits).await;
             }
-            if found.runs_low(self.options.processing.batch_size) {
-                self.look(&mut found).await;
-                if found.is_empty() {
+            if due.runs_low(self.options.processing.batch_size) {
+                self.poll(&mut due).await;
+                if due.is_empty() {
                     self.pause(self.options.processing.interval).await;
                     continue;
                 }
             }
-            let Some(slot) = self.slot(&slots).await else {
+            let Some(permit) = self.permit(&permits).await else {
                 break;
             };
-            let Some((span, kept)) = self.next_found(&mut found) else {
+            let Some((span, claim)) = self.next_due(&mut due) else {
                 continue;
             };
             let worker = Arc::clone(self);
             tasks.spawn(async move {
                 worker.drive(span).await;
-                drop((kept, slot));
+                drop((claim, permit));
             });
         }
         tasks.close();
         tasks.wait().await;
     }
 
-    /// Pauses as between two searches that find nothing; ends early when a slot is free.
-    async fn pause_until_free(&self, slots: &Arc<Semaphore>) {
-        let slot = self.slot(slots);
-        let paused = tokio::time::timeout(self.options.processing.interval, slot);
+    /// Pauses as between two searches that find nothing; ends early when a permit is free.
+    async fn pause_until_permit(&self, permits: &Arc<Semaphore>) {
+        let permit = self.permit(permits);
+        let paused = tokio::time::timeout(self.options.processing.interval, permit);
         drop(paused.await);
     }
 
-    /// Waits for a free slot; none when the worker is told to stop.
-    async fn slot(&self, slots: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
-        let slot = Arc::clone(slots).acquire_owned();
-        self.stop.run_until_cancelled(slot).await?.ok()
+    /// Waits for the permit to drive a span; `None` on shutdown.
+    async fn permit(&self, permits: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+        let permit = Arc::clone(permits).acquire_owned();
+        self.stop.run_until_cancelled(permit).await?.ok()
     }
 }

@@ -1,5 +1,5 @@
-//! Looking for due spans (section 6.4 of the paper), and holding those that were found until they
-//! are let go.
+//! Polling for due spans (section 6.4 of the paper), and the queue of those that wait for a permit to
+//! be driven.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -11,56 +11,56 @@ use sampler_store::{DuePages, DueQuery};
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::Worker;
+use crate::{Worker, causes};
 
-/// How long a search goes on before it is begun anew: what has become more urgent meanwhile, or is
-/// to be tried again, waits so long behind a backlog.
+/// How long a search goes on before a new one begins. A span that becomes more urgent meanwhile, or
+/// is to be tried again, waits this long behind a backlog.
 const SEARCH_LENGTH: Duration = Duration::from_secs(10);
 
-/// Due spans that wait for a slot, and where to look for more.
+/// Due spans that wait for a permit, and the search for more.
 #[derive(Default)]
-pub(crate) struct Found {
-    held: Held,
-    queue: VecDeque<Waits>,
+pub(crate) struct DueQueue {
+    claimed: ClaimedSpans,
+    queue: VecDeque<QueuedSpan>,
     search: Option<Search>,
-    /// When the last search was begun, if one was.
-    begun: Option<Instant>,
+    /// When the last search began.
+    began: Option<Instant>,
     /// The month that was closing when the spans in the queue were found.
     closing: Option<ClosingMonth>,
 }
 
-/// A found span that waits for a slot.
-struct Waits {
+/// A due span that waits for a permit.
+struct QueuedSpan {
     span: Span,
-    hold: Hold,
-    /// Whether it goes on within the month that closes.
+    claim: Claim,
+    /// Whether its next interval belongs to the closing month.
     is_urgent: bool,
 }
 
-/// A search that has not come to its end.
+/// A search that is not exhausted.
 struct Search {
     pages: DuePages,
     partitions: Arc<[u32]>,
-    begun: Instant,
+    began: Instant,
     closing: Option<ClosingMonth>,
 }
 
-/// Spans that this worker has read and not yet let go of: waiting for a slot, or being driven.
+/// Spans that this worker has in hand: they wait for a permit, or are being driven.
 #[derive(Clone, Default)]
-struct Held(Arc<Mutex<HashSet<SpanId>>>);
+struct ClaimedSpans(Arc<Mutex<HashSet<SpanId>>>);
 
-/// One span's place among the held; gives it up when dropped.
-pub(crate) struct Hold {
-    held: Held,
+/// The claim to one span: while it lives, the worker takes the span from no search.
+pub(crate) struct Claim {
+    claimed: ClaimedSpans,
     id: SpanId,
 }
 
-impl Held {
-    /// Takes hold of a span, unless it is held.
-    fn take(&self, id: &SpanId) -> Option<Hold> {
+impl ClaimedSpans {
+    /// Claims a span, unless it is claimed already.
+    fn take(&self, id: &SpanId) -> Option<Claim> {
         let new = self.lock().insert(id.clone());
-        new.then(|| Hold {
-            held: self.clone(),
+        new.then(|| Claim {
+            claimed: self.clone(),
             id: id.clone(),
         })
     }
@@ -70,127 +70,128 @@ impl Held {
     }
 }
 
-impl Drop for Hold {
+impl Drop for Claim {
     fn drop(&mut self) {
-        self.held.lock().remove(&self.id);
+        self.claimed.lock().remove(&self.id);
     }
 }
 
-impl Found {
+impl DueQueue {
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// Whether it is time for the next page, so that a slot that gets free finds a span waiting.
+    /// Whether it is time for the next page, so that a permit never waits for a span.
     pub(crate) fn runs_low(&self, page: usize) -> bool {
         self.queue.is_empty() || (self.search.is_some() && self.queue.len() <= page / 2)
     }
 
-    /// How many wait, of those that go on within the month that closes or of the others.
+    /// How many urgent spans wait, or how many others.
     fn count(&self, is_urgent: bool) -> usize {
-        let of = |waits: &&Waits| waits.is_urgent == is_urgent;
-        self.queue.iter().filter(of).count()
+        let is_counted = |queued: &&QueuedSpan| queued.is_urgent == is_urgent;
+        self.queue.iter().filter(is_counted).count()
     }
 }
 
 impl Worker {
-    /// Where a month has begun to close, lets go of all that wait: others may come before them. So,
-    /// too, where none that waits goes on within the month that closes, and it is time for a search.
-    pub(crate) fn drop_less_urgent(&self, found: &mut Found) {
+    /// Clears the queue when a month has begun to close, because other spans may come first now. So,
+    /// too, when no urgent span waits while a month closes, and it is time for another search.
+    pub(crate) fn drop_less_urgent(&self, due: &mut DueQueue) {
         let closing = self.closing(self.now());
-        let is_old = |begun: Instant| begun.elapsed() >= SEARCH_LENGTH;
-        let may_be_more = || found.begun.is_some_and(is_old) && found.count(true) == 0;
-        if closing.is_some() && (closing != found.closing || may_be_more()) {
-            self.drop_found(found);
+        let is_old = |began: Instant| began.elapsed() >= SEARCH_LENGTH;
+        let may_be_more = || due.began.is_some_and(is_old) && due.count(true) == 0;
+        if closing.is_some() && (closing != due.closing || may_be_more()) {
+            self.clear_queue(due);
         }
-        found.closing = closing;
+        due.closing = closing;
     }
 
-    /// The span that gets a free slot. Where that would go to one that is less urgent than some that
-    /// gave theirs back, a search for those comes first.
-    pub(crate) fn next_found(&self, found: &mut Found) -> Option<(Span, Hold)> {
-        // A month may have begun to close while there was no slot.
-        self.drop_less_urgent(found);
-        let urgent = found.queue.iter().position(|waits| waits.is_urgent);
-        if found.closing.is_some() && urgent.is_none() && self.waiting.is_put_back() {
-            self.drop_found(found);
+    /// The span to drive next. If no urgent span waits but one has yielded its permit, another search
+    /// comes first.
+    pub(crate) fn next_due(&self, due: &mut DueQueue) -> Option<(Span, Claim)> {
+        // A month may have begun to close while all permits were in use.
+        self.drop_less_urgent(due);
+        let urgent = due.queue.iter().position(|queued| queued.is_urgent);
+        if due.closing.is_some() && urgent.is_none() && self.waiting.is_requeued() {
+            self.clear_queue(due);
         }
-        let waits = found.queue.remove(urgent.unwrap_or(0))?;
+        let queued = due.queue.remove(urgent.unwrap_or(0))?;
         self.waiting
-            .limit(waits.is_urgent, found.count(waits.is_urgent));
-        Some((waits.span, waits.hold))
+            .limit(queued.is_urgent, due.count(queued.is_urgent));
+        Some((queued.span, queued.claim))
     }
 
-    /// Lets go of all that wait, so that a search begins at the front.
-    fn drop_found(&self, found: &mut Found) {
-        found.queue.clear();
-        found.search = None;
-        found.begun = None;
+    /// Drops all spans that wait, so that the next search begins at the front.
+    fn clear_queue(&self, due: &mut DueQueue) {
+        due.queue.clear();
+        due.search = None;
+        due.began = None;
         self.waiting.clear();
     }
 
-    /// Whether the next search would be begun right behind the one before, though nothing waits
-    /// and nobody gives a slot back. Each begins at the front, where it steps over what was done
-    /// within the last minutes.
-    pub(crate) fn is_too_early(&self, found: &Found) -> bool {
-        let is_over = found.search.is_none() && found.queue.is_empty();
-        let begun = found.begun.filter(|_| is_over);
-        begun.is_some_and(|begun| begun.elapsed() < self.options.processing.interval)
+    /// Whether the last search began too short a time ago for another one. Each search begins at the
+    /// front, where it steps over what was done within the last minutes.
+    pub(crate) fn is_too_early(&self, due: &DueQueue) -> bool {
+        let is_over = due.search.is_none() && due.queue.is_empty();
+        let began = due.began.filter(|_| is_over);
+        began.is_some_and(|began| began.elapsed() < self.options.processing.interval)
     }
 
-    /// Takes in those that are not held yet.
-    fn add(&self, found: &mut Found, spans: Vec<Span>) {
+    /// Queues the spans that are not claimed yet.
+    fn add(&self, due: &mut DueQueue, spans: Vec<Span>) {
         let now = self.now();
         for span in spans {
-            if let Some(hold) = found.held.take(&span.id) {
+            if let Some(claim) = due.claimed.take(&span.id) {
                 let is_urgent = self.is_urgent(&span, now);
                 self.waiting.add(is_urgent);
-                found.queue.push_back(Waits {
+                due.queue.push_back(QueuedSpan {
                     span,
-                    hold,
+                    claim,
                     is_urgent,
                 });
             }
         }
     }
 
-    /// Adds the next page that has spans which are not held yet, if there is one. A search that has
-    /// come to its end is begun anew where nothing else is left to do.
-    pub(crate) async fn look(&self, found: &mut Found) {
-        let before = found.queue.len();
+    /// Queues the next page that has unclaimed spans, if there is one. When a search is exhausted and
+    /// the queue is empty, one more search begins.
+    pub(crate) async fn poll(&self, due: &mut DueQueue) {
+        let before = due.queue.len();
         let mut is_new = false;
-        while !self.stop.is_cancelled() && found.queue.len() == before {
-            let going_on = found.search.take().filter(|search| self.is_good(search));
+        while !self.stop.is_cancelled() && due.queue.len() == before {
+            let going_on = due.search.take().filter(|search| self.is_current(search));
             is_new |= going_on.is_none();
-            let mut search = going_on.unwrap_or_else(|| self.search());
-            found.begun = Some(search.begun);
+            let mut search = going_on.unwrap_or_else(|| self.begin_search());
+            due.began = Some(search.began);
             match search.pages.next().await {
                 Some(Ok(spans)) => {
-                    self.add(found, spans);
-                    found.search = Some(search);
+                    self.add(due, spans);
+                    due.search = Some(search);
                 }
                 Some(Err(error)) => {
-                    let error = anyhow::Error::from(error);
-                    warn!(error = format!("{error:#}"), "looking for due spans failed");
+                    warn!(
+                        code = "search.failed",
+                        error = causes(error),
+                        "the search for due spans failed"
+                    );
                     return;
                 }
-                None if is_new || before > 0 => return self.parts.processing.beat(),
+                None if is_new || before > 0 => return self.parts.processing.report(),
                 None => {}
             }
-            self.parts.processing.beat();
+            self.parts.processing.report();
         }
     }
 
-    /// Whether a search is worth going on with.
-    fn is_good(&self, search: &Search) -> bool {
-        let is_mine = Arc::ptr_eq(&search.partitions, &self.share.partitions());
-        let is_urgent = search.closing == self.closing(self.now());
-        is_mine && is_urgent && search.begun.elapsed() < SEARCH_LENGTH
+    /// Whether a search still has the right partitions and month, and is not too old.
+    fn is_current(&self, search: &Search) -> bool {
+        Arc::ptr_eq(&search.partitions, &self.ownership.partitions())
+            && search.closing == self.closing(self.now())
+            && search.began.elapsed() < SEARCH_LENGTH
     }
 
-    /// Begins a search.
-    fn search(&self) -> Search {
-        let partitions = self.share.partitions();
+    fn begin_search(&self) -> Search {
+        let partitions = self.ownership.partitions();
         let options = &self.options;
         let now = self.now();
         let closing = self.closing(now);
@@ -208,7 +209,7 @@ impl Worker {
         Search {
             pages,
             partitions,
-            begun: Instant::now(),
+            began: Instant::now(),
             closing,
         }
     }

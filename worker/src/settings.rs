@@ -10,9 +10,9 @@ use sampler_settings::worker::{
 };
 use sampler_settings::{DatabaseSettings, SamplingSettings, SlackSettings, millis, receiver};
 
-/// By how much the retention must be longer than the slack. A receiver looks at the clock before it
-/// calls the store: a repeat that was in time may be kept a little later, and by a clock that is a
-/// little behind. Had its span been removed by then, it would be kept again.
+/// By how much the retention must be longer than the slack. A receiver reads the clock before it calls
+/// the store, so a repeat that was in time may reach the store a little later, and by a clock that is
+/// a little behind. If its span were removed by then, the event would be kept again.
 pub(crate) const RETENTION_MARGIN: Duration = Duration::from_hours(1);
 
 /// The worker on the command line.
@@ -34,7 +34,7 @@ pub struct Settings {
     pub database: DatabaseSettings,
     /// What is logged.
     pub log: LogSettings,
-    /// Who may call.
+    /// The credentials, and the checks of callers.
     pub security: SecuritySettings,
     /// How usages are delivered.
     pub abacus: AbacusSettings,
@@ -44,7 +44,7 @@ pub struct Settings {
     pub processing: ProcessingSettings,
     /// How complete spans are removed.
     pub cleanup: CleanupSettings,
-    /// Whether the worker only looks.
+    /// The shadow mode.
     pub shadow: ShadowSettings,
 }
 
@@ -66,7 +66,7 @@ impl Settings {
         Some(settings)
     }
 
-    /// What each alone is fine, but together would bill wrongly or never be well.
+    /// Values that are fine alone, but together would bill wrongly or never be healthy.
     fn check(&self, reader: &mut Reader<'_>) {
         self.security.require_client(reader);
         let slack = SlackSettings::read(reader);

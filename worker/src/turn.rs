@@ -1,10 +1,10 @@
-//! How long a span keeps its slot.
+//! How long a span keeps its permit to be driven.
 //!
-//! A span with a long backlog has one interval after the other to post. If it kept its slot until
-//! none is left, a few such spans would keep all others waiting for hours, also when a month
-//! closes and what waits is not billed any more. So it gives its slot back, and the change that
-//! notes its last execution puts it behind all that has waited longer. That order is in the store:
-//! it holds for all workers, for each search, and over restarts.
+//! A span with a long backlog has many intervals to post. If it kept its permit until none is left, a
+//! few such spans would keep all others waiting for hours. When a month closes, those others would
+//! not be billed any more. So a span yields its permit after a turn, and the change that notes its
+//! last execution puts it behind all spans that have waited longer. That order is in the store: it
+//! holds for all workers and searches, and over restarts.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -13,81 +13,80 @@ use sampler_settings::millis;
 
 use crate::Worker;
 
-/// How many intervals a span executes before it gives its slot back to one that waits. Finding it
-/// again costs a read, which is little beside so many posts and notes; and others wait no longer
-/// than a second or so for one turn.
-pub(crate) const TURN: u32 = 32;
+/// How many intervals a span executes before it yields its permit to one that waits. Finding it again
+/// costs a read, which is little beside 32 posts and changes. Others wait about a second for a turn.
+pub(crate) const TURN_LENGTH: u32 = 32;
 
-/// What a span has done since it got its slot.
+/// What a span has done since it got its permit.
 pub(crate) struct Turn {
     executed: u32,
-    /// The month that was closing when it got the slot.
+    /// The month that was closing when it got the permit.
     closing: Option<ClosingMonth>,
 }
 
-/// The found spans that wait for a slot and have been promised none: how many of them go on within
-/// the month that closes, and how many others there are.
+/// How many queued spans wait without a reserved permit: urgent ones, whose next interval belongs to
+/// the closing month, and others.
 #[derive(Debug, Default)]
-pub(crate) struct Waiting(Mutex<Counts>);
+pub(crate) struct WaitingCounts(Mutex<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
     urgent: usize,
     others: usize,
-    /// Whether a span that goes on within the month that closes has given its slot back since the
-    /// last search was begun: only another search can find it.
-    put_back: bool,
+    /// Whether an urgent span has yielded its permit since the last search began. Only another search
+    /// finds it.
+    is_requeued: bool,
 }
 
-/// Where a span stands that gives its slot back.
+/// Where a span stands that yields its permit.
 #[derive(Clone, Copy)]
-pub(crate) struct PutBack {
+pub(crate) struct Requeue {
     /// What its `due_at` becomes.
     pub(crate) due_at: Timestamp,
-    /// Whether it goes on within the month that closes.
+    /// Whether its next interval belongs to the closing month.
     pub(crate) is_urgent: bool,
 }
 
-impl Waiting {
+impl WaitingCounts {
     fn lock(&self) -> MutexGuard<'_, Counts> {
         self.0.lock().expect("nobody panics with it")
     }
 
-    /// One more waits.
+    /// One more span waits.
     pub(crate) fn add(&self, is_urgent: bool) {
         *self.lock().of(is_urgent) += 1;
     }
 
-    /// A span has given its slot back, and is not held by this worker any more.
-    pub(crate) fn put_back(&self, put_back: PutBack) {
-        self.lock().put_back |= put_back.is_urgent;
+    /// A span has yielded its permit.
+    pub(crate) fn requeue(&self, requeue: Requeue) {
+        self.lock().is_requeued |= requeue.is_urgent;
     }
 
-    /// Whether only another search finds all that go on within the month that closes.
-    pub(crate) fn is_put_back(&self) -> bool {
-        self.lock().put_back
+    /// Whether only another search finds all urgent spans.
+    pub(crate) fn is_requeued(&self) -> bool {
+        self.lock().is_requeued
     }
 
-    /// Nothing that was found waits any more.
+    /// No span waits any more.
     pub(crate) fn clear(&self) {
         *self.lock() = Counts::default();
     }
 
-    /// So many are left, whatever was promised.
+    /// Only `left` spans wait, whatever was reserved.
     pub(crate) fn limit(&self, is_urgent: bool, left: usize) {
         let mut counts = self.lock();
         let count = counts.of(is_urgent);
         *count = left.min(*count);
     }
 
-    /// Promises a slot to one that goes on within the month that closes, if such a one waits. A
-    /// promise is for one slot, so that one span that waits does not end the turns of all.
-    fn promise_urgent(&self) -> bool {
+    /// Reserves a permit for an urgent span, if one waits. A reservation is for one permit, so that
+    /// one span that waits does not end the turns of all.
+    fn reserve_urgent(&self) -> bool {
         self.lock().take(true)
     }
 
-    /// Promises a slot to one that waits.
-    fn promise(&self) -> bool {
+    /// Reserves a permit for a span, if one waits.
+    fn reserve(&self) -> bool {
         let mut counts = self.lock();
         counts.take(true) || counts.take(false)
     }
@@ -111,7 +110,7 @@ impl Counts {
 }
 
 impl Worker {
-    /// The month that Abacus is about to close.
+    /// The month that Abacus closes soon.
     pub(crate) fn closing(&self, now: Timestamp) -> Option<ClosingMonth> {
         let month_slack = millis(self.options.abacus.month_slack);
         ClosingMonth::at(now, month_slack, self.options.policy.grace)
@@ -125,7 +124,7 @@ impl Worker {
         }
     }
 
-    /// Whether the next interval of a span is due, and belongs to the month that closes.
+    /// Whether the next interval of a span is due and belongs to the closing month.
     pub(crate) fn is_urgent(&self, span: &Span, now: Timestamp) -> bool {
         let Some(closing) = self.closing(now) else {
             return false;
@@ -137,26 +136,30 @@ impl Worker {
         }
     }
 
-    /// Notes that a span of which this is left has executed an interval. If the span is to give its
-    /// slot back now, answers where it stands among those that are due from now on.
+    /// Notes that a span, which is now `after`, has executed an interval. Returns where the span
+    /// stands if it yields its permit.
     ///
-    /// When a month begins to close all give their slots back. While one closes, a span that goes
-    /// on within it gives way to none that does not, and any other gives way to one that does,
-    /// after each interval.
-    pub(crate) fn executed(&self, turn: &mut Turn, left: &Span, now: Timestamp) -> Option<PutBack> {
+    /// When a month begins to close, all spans yield. While it closes, an urgent span yields only to
+    /// urgent spans, and any other span yields to an urgent one after each interval.
+    pub(crate) fn executed(
+        &self,
+        turn: &mut Turn,
+        after: &Span,
+        now: Timestamp,
+    ) -> Option<Requeue> {
         turn.executed += 1;
-        let is_over = turn.executed >= TURN;
+        let is_over = turn.executed >= TURN_LENGTH;
         let closing = self.closing(now);
-        let is_urgent = self.is_urgent(left, now);
-        let gives_way = if closing.is_some() && closing != turn.closing {
+        let is_urgent = self.is_urgent(after, now);
+        let yields = if closing.is_some() && closing != turn.closing {
             true
         } else if is_urgent {
-            is_over && self.waiting.promise_urgent()
+            is_over && self.waiting.reserve_urgent()
         } else {
-            self.waiting.promise_urgent() || (is_over && self.waiting.promise())
+            self.waiting.reserve_urgent() || (is_over && self.waiting.reserve())
         };
-        gives_way.then(|| PutBack {
-            due_at: closing.map_or(now, |closing| closing.put_back_at(now, is_urgent)),
+        yields.then(|| Requeue {
+            due_at: closing.map_or(now, |closing| closing.requeue_due_at(now, is_urgent)),
             is_urgent,
         })
     }

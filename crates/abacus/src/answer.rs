@@ -4,62 +4,66 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use sampler_domain::Timestamp;
 
-/// What the collector says of a usage.
+use crate::error_name::ErrorName;
+
+/// The collector's answer to a usage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It has the usage, or had it before.
+    /// The collector has the usage, perhaps from before.
     Accepted,
-    /// It takes none from anybody for so long.
+    /// It takes no usages for a while (429).
     Wait {
         /// How long.
         after: Duration,
     },
-    /// It could not take it, or gave no answer; the same usage may be taken later.
+    /// It failed, or gave no answer. The same usage may be accepted later.
     TryAgain {
-        /// Not before so long, if it said so.
+        /// The wait that it asked for, if it did.
         after: Option<Duration>,
         /// What happened.
         error: String,
     },
-    /// It will not take this usage as it is. Somebody must do something about it; until then it
-    /// is kept, and offered again.
+    /// It does not take this usage as it is. An operator must act; until then the worker keeps the
+    /// usage and posts it again.
     Refused {
-        /// What it said.
+        /// The status and the start of the body.
         error: String,
     },
 }
 
-/// For how long everybody waits after a 429 that does not say.
+/// The wait after a 429 without `Retry-After`.
 const WAIT_DEFAULT: Duration = Duration::from_secs(5);
 
-/// For how long anybody waits at the most, whatever the collector says: a slip in a header must
-/// not stop billing for a day.
+/// The longest wait, whatever the collector asks for: a wrong header must not stop billing for a day.
 const WAIT_MAX: Duration = Duration::from_hours(1);
 
-/// The rest of an answer that is not 202: a slip in the address of the collector, most likely.
+/// The end of the message about an unexpected 2xx or 3xx: the address of the collector is probably
+/// wrong.
 const NOT_THE_COLLECTOR: &str = "COLLECTOR_URL seems to lead to something that is not Abacus's \
                                  collector (a login page or a catch-all route)";
 
-/// What an answer consists of, as far as it decides.
+/// The parts of an answer that decide.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Parts<'a> {
+pub struct AnswerParts<'a> {
     /// Its status.
     pub status: u16,
     /// Its header `Retry-After`.
     pub retry_after: Option<&'a str>,
-    /// The start of its body, for the operator.
-    pub body: &'a str,
+    /// The name of the error in its body, for the operator.
+    pub name: Option<&'a ErrorName>,
 }
 
-/// The table: what a status means. `now` is for a `Retry-After` that is a date: the date of the
-/// answer itself, where it has one.
+/// What a status means. `now` is needed for a `Retry-After` that is a date; it is the date of the
+/// answer, if it has one.
 ///
-/// Abacus accepts with 202 and with nothing else: whatever answers 200 or redirects is not its
-/// collector, and a usage that it "took" would never be billed. Abacus never answers 409; gateways
-/// may, for a usage that is there already. Whether there is such a one, `accept_conflict` says.
-pub fn answer_of(parts: Parts<'_>, now: Timestamp, accept_conflict: bool) -> Answer {
-    let Parts { status, body, .. } = parts;
-    let after = parts.retry_after.and_then(|text| wait(text, now));
+/// Abacus accepts a usage with 202 only. A server that answers 200 or redirects is not its collector,
+/// and the usage would never be billed. Abacus never answers 409, but a gateway may, for a usage that
+/// it has already; `accept_conflict` says that there is such a gateway.
+pub fn interpret(parts: AnswerParts<'_>, now: Timestamp, accept_conflict: bool) -> Answer {
+    let AnswerParts { status, name, .. } = parts;
+    let after = parts
+        .retry_after
+        .and_then(|text| parse_retry_after(text, now));
     match status {
         202 => Answer::Accepted,
         409 if accept_conflict => Answer::Accepted,
@@ -67,7 +71,7 @@ pub fn answer_of(parts: Parts<'_>, now: Timestamp, accept_conflict: bool) -> Ans
             error: format!(
                 "{}: Abacus itself never answers so; if a gateway answers repeats with it, set \
                  SAMPLER_ACCEPT_CONFLICT",
-                describe(status, body)
+                describe(status, name)
             ),
         },
         429 => Answer::Wait {
@@ -77,38 +81,36 @@ pub fn answer_of(parts: Parts<'_>, now: Timestamp, accept_conflict: bool) -> Ans
             after,
             error: format!("Abacus answered {status}, not 202: {NOT_THE_COLLECTOR}"),
         },
-        // 401 and 403 say something of us, not of the usage: it is as good as before.
+        // 401 and 403 are about our token, not about the usage.
         401 | 403 | 500..=599 => Answer::TryAgain {
             after,
-            error: describe(status, body),
+            error: describe(status, name),
         },
         _ => Answer::Refused {
-            error: describe(status, body),
+            error: describe(status, name),
         },
     }
 }
 
-fn describe(status: u16, body: &str) -> String {
-    let body = body.trim();
-    if body.is_empty() {
-        format!("Abacus answered {status}")
-    } else {
-        format!("Abacus answered {status}: {body}")
+fn describe(status: u16, name: Option<&ErrorName>) -> String {
+    match name {
+        Some(name) => format!("Abacus answered {status}: {name}"),
+        None => format!("Abacus answered {status}"),
     }
 }
 
-/// Reads a `Date`; none where it is no moment that we count.
-pub fn date(text: &str) -> Option<Timestamp> {
+/// Parses a `Date`; `None` if it is invalid or out of range.
+pub fn parse_date(text: &str) -> Option<Timestamp> {
     let date = httpdate::parse_http_date(text.trim()).ok()?;
     let since_epoch = date.duration_since(UNIX_EPOCH).ok()?;
     Timestamp::new(i64::try_from(since_epoch.as_millis()).ok()?).ok()
 }
 
-/// Reads a `Retry-After`: seconds, or a date (RFC 9110, section 10.2.3).
-pub fn wait(retry_after: &str, now: Timestamp) -> Option<Duration> {
+/// Parses a `Retry-After`: seconds, or a date (RFC 9110, section 10.2.3).
+pub fn parse_retry_after(retry_after: &str, now: Timestamp) -> Option<Duration> {
     let text = retry_after.trim();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        // More digits than fit are a long time too.
+        // A number that does not fit is a long time, too.
         let seconds = text.parse().unwrap_or(u64::MAX);
         return Some(Duration::from_secs(seconds).min(WAIT_MAX));
     }
@@ -124,12 +126,13 @@ mod tests {
     const NOW: Timestamp = Timestamp::clamped(1_773_144_000_000); // Tue, 10 Mar 2026 12:00:00 GMT
 
     fn answer(status: u16, retry_after: Option<&str>, body: &str) -> Answer {
-        let parts = Parts {
+        let name = ErrorName::of_body(body.as_bytes());
+        let parts = AnswerParts {
             status,
             retry_after,
-            body,
+            name: name.as_ref(),
         };
-        answer_of(parts, NOW, false)
+        interpret(parts, NOW, false)
     }
 
     fn kind(answer: &Answer) -> &'static str {
@@ -155,9 +158,9 @@ mod tests {
         }
     }
 
-    /// A catch-all route or a login page "billed" everything.
+    /// A catch-all route or a login page must not count as accepting.
     #[test]
-    fn what_is_neither_202_nor_an_error_says_what_is_wrong_with_the_address() {
+    fn an_unexpected_2xx_or_3xx_points_to_the_address() {
         for status in [200, 201, 204, 301, 302, 304, 307] {
             let Answer::TryAgain { error, .. } = answer(status, None, "<html>Log in</html>") else {
                 panic!("{status}");
@@ -177,23 +180,24 @@ mod tests {
             panic!("refused");
         };
         assert!(error.contains("SAMPLER_ACCEPT_CONFLICT"), "{error}");
-        let conflict = Parts {
+        let conflict = AnswerParts {
             status: 409,
-            ..Parts::default()
+            ..AnswerParts::default()
         };
-        assert_eq!(answer_of(conflict, NOW, true), Answer::Accepted);
-        let elsewhere = Parts {
+        assert_eq!(interpret(conflict, NOW, true), Answer::Accepted);
+        let elsewhere = AnswerParts {
             status: 200,
-            ..Parts::default()
+            ..AnswerParts::default()
         };
-        assert_eq!(kind(&answer_of(elsewhere, NOW, true)), "try again");
+        assert_eq!(kind(&interpret(elsewhere, NOW, true)), "try again");
     }
 
     /// Fault 9 of the original: 451 was logged once, and the interval counted as done.
     #[test]
     fn fault_9_451_is_refused_and_kept() {
         let error = "Abacus answered 451: licence".to_owned();
-        assert_eq!(answer(451, None, " licence\n"), Answer::Refused { error });
+        let body = r#" {"name":"licence"}"#;
+        assert_eq!(answer(451, None, body), Answer::Refused { error });
     }
 
     /// Fault 16 of the original: a `Retry-After` that is a date was read as 0.
@@ -201,28 +205,34 @@ mod tests {
     fn fault_16_retry_after_may_be_a_date() {
         let seconds = Duration::from_secs;
         assert_eq!(
-            wait("Tue, 10 Mar 2026 12:00:30 GMT", NOW),
+            parse_retry_after("Tue, 10 Mar 2026 12:00:30 GMT", NOW),
             Some(seconds(30))
         );
-        assert_eq!(wait("Tue, 10 Mar 2026 11:00:00 GMT", NOW), Some(seconds(0)));
-        assert_eq!(wait(" 7 ", NOW), Some(seconds(7)));
-        assert_eq!(wait("0", NOW), Some(seconds(0)));
-        assert_eq!(wait("99999999999999999999999", NOW), Some(WAIT_MAX));
+        assert_eq!(
+            parse_retry_after("Tue, 10 Mar 2026 11:00:00 GMT", NOW),
+            Some(seconds(0))
+        );
+        assert_eq!(parse_retry_after(" 7 ", NOW), Some(seconds(7)));
+        assert_eq!(parse_retry_after("0", NOW), Some(seconds(0)));
+        assert_eq!(
+            parse_retry_after("99999999999999999999999", NOW),
+            Some(WAIT_MAX)
+        );
         for nonsense in ["", "soon", "-1", "1.5"] {
-            assert_eq!(wait(nonsense, NOW), None, "{nonsense:?}");
+            assert_eq!(parse_retry_after(nonsense, NOW), None, "{nonsense:?}");
         }
     }
 
     #[test]
-    fn a_date_is_a_moment_or_none() {
-        assert_eq!(date("Tue, 10 Mar 2026 12:00:00 GMT"), Some(NOW));
+    fn invalid_dates_are_ignored() {
+        assert_eq!(parse_date("Tue, 10 Mar 2026 12:00:00 GMT"), Some(NOW));
         for nonsense in ["", "yesterday", "Tue, 10 Mar 1926 12:00:00 GMT"] {
-            assert_eq!(date(nonsense), None, "{nonsense:?}");
+            assert_eq!(parse_date(nonsense), None, "{nonsense:?}");
         }
     }
 
     #[test]
-    fn a_wait_always_has_a_length() {
+    fn a_429_without_retry_after_has_a_default_wait() {
         assert_eq!(
             answer(429, None, ""),
             Answer::Wait {

@@ -1,59 +1,57 @@
-//! Abacus's clock, as estimated from the dates of several of its answers. Pure: readings go in,
-//! and what Abacus's clock says at a moment comes out.
+//! An estimate of Abacus's clock from the dates of several of its answers, without I/O.
 //!
-//! Moments are durations since any fixed one, by a clock that no step moves. A sample is where
-//! Abacus's clock stands relative to that one, so a step of the machine's own clock changes
-//! nothing in what is estimated already.
+//! Moments are durations since a fixed one, by a clock that never steps. A sample is the offset of
+//! Abacus's clock from that clock, so a step of the machine's own clock does not change the estimate.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use sampler_domain::Timestamp;
 
-/// So many samples make an estimate: with fewer, one wrong answer could decide.
-const SAMPLES_LEAST: usize = 3;
+/// How many samples an estimate needs. With fewer, one wrong answer could decide.
+const SAMPLES_MIN: usize = 3;
 
-/// So many samples are kept.
-const SAMPLES_MOST: usize = 9;
+/// How many samples are kept.
+const SAMPLES_MAX: usize = 9;
 
-/// `Date` counts whole seconds, ms.
+/// `Date` has whole seconds, ms.
 const DATE_RESOLUTION: i64 = 1_000;
 
-/// What the intervals of two samples may lie apart before the samples disagree, ms.
+/// How far the intervals of two samples may lie apart before the samples disagree, ms.
 const NOISE: i64 = 1_000;
 
-/// The most that our clock is corrected forwards, ms. Too late costs time, too early costs money:
-/// Abacus puts aside what lies after its today.
-const FORWARDS_MAX: i64 = 10 * 60_000;
+/// The largest correction of our clock forwards, ms. A time that is too late only delays usages; one
+/// that is too early loses them, because Abacus puts aside what lies after its today.
+const FORWARD_CORRECTION_MAX: i64 = 10 * 60_000;
 
-/// A date that is further away from our clock is no clock at all, ms.
+/// If a date is further away from our clock, one of the clocks is not set at all, ms.
 const APART_MAX: i64 = 366 * 86_400_000;
 
-/// How often to compare clocks. All else follows from how often that is while all is well.
+/// How often to probe Abacus's clock. All intervals follow from the usual one.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// From one comparison to the next while nothing else is known of Abacus.
+    /// From one probe to the next while nothing is posted.
     pub usual: Duration,
 }
 
 impl Pace {
-    /// How long a sample counts: 5 minutes with a usual pace of 20 s.
+    /// How long a sample counts: 5 minutes, if the usual interval is 20 s.
     pub fn life(self) -> Duration {
         self.usual * 15
     }
 
-    /// The least from one sample to the next, so that a burst of answers through one gateway
-    /// counts once: 1 s.
+    /// The shortest time between two samples, so that a burst of answers through one gateway counts
+    /// once: 1 s.
     pub fn spacing(self) -> Duration {
         self.usual / 20
     }
 
-    /// The same while there is no estimate yet and nothing is posted: 250 ms.
+    /// The same before the first estimate: 250 ms.
     pub fn first_spacing(self) -> Duration {
         self.usual / 80
     }
 
-    /// How often to compare while the samples disagree: 5 s.
+    /// From one probe to the next while the samples disagree: 5 s.
     pub fn in_doubt(self) -> Duration {
         self.usual / 4
     }
@@ -72,16 +70,16 @@ pub struct Reading {
     pub date: Timestamp,
 }
 
-/// What became of a reading.
+/// How a reading was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noted {
     /// It is a sample.
     Taken,
-    /// It came so soon after the last sample that it counts as the same.
+    /// It came too soon after the last sample to be another one.
     TooSoon,
-    /// It lies more than a year behind our clock: either clock is none.
+    /// It lies more than a year behind our clock, so one of the clocks is not set.
     FarBehind,
-    /// It lies more than a year ahead of our clock: either clock is none.
+    /// It lies more than a year ahead of our clock, so one of the clocks is not set.
     FarAhead,
 }
 
@@ -90,19 +88,19 @@ pub enum Noted {
 pub struct ClockEstimate {
     pace: Pace,
     samples: VecDeque<Sample>,
-    /// What was estimated last, for when the samples have grown old.
+    /// The last estimate, for when the samples are too old.
     last: Option<i64>,
 }
 
-/// Where Abacus's clock stood, in ms since the epoch at the moment from which moments count.
+/// An offset of Abacus's clock: ms since the epoch at the moment from which moments count.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     at: Duration,
     earliest: i64,
     latest: i64,
-    /// What lies nearest to our clock between those two.
+    /// The offset between these two that is nearest to our clock.
     nearest: i64,
-    /// The same, but not further ahead of our clock than it is corrected.
+    /// The same, but not further ahead of our clock than the largest correction.
     bounded: i64,
 }
 
@@ -118,7 +116,7 @@ impl Sample {
             earliest,
             latest,
             nearest,
-            bounded: nearest.min(ours + FORWARDS_MAX),
+            bounded: nearest.min(ours + FORWARD_CORRECTION_MAX),
         }
     }
 }
@@ -133,7 +131,7 @@ impl ClockEstimate {
         }
     }
 
-    /// Takes note of an answer with a date.
+    /// Adds an answer with a date.
     pub fn note(&mut self, reading: &Reading) -> Noted {
         let apart = reading.date.since(reading.ours);
         if apart > APART_MAX {
@@ -150,7 +148,7 @@ impl ClockEstimate {
         if last.is_some_and(|last| reading.received < last + spacing) {
             return Noted::TooSoon;
         }
-        if self.samples.len() == SAMPLES_MOST {
+        if self.samples.len() == SAMPLES_MAX {
             self.samples.pop_front();
         }
         self.samples.push_back(Sample::new(reading));
@@ -158,26 +156,27 @@ impl ClockEstimate {
         Noted::Taken
     }
 
-    /// What Abacus's clock says at `moment`; none without enough samples of late.
+    /// Abacus's time at `moment`; `None` without enough fresh samples.
     pub fn at(&self, moment: Duration) -> Option<Timestamp> {
-        self.estimate(moment).map(|stand| timestamp(stand, moment))
+        self.estimate(moment)
+            .map(|offset| timestamp(offset, moment))
     }
 
-    /// What Abacus's clock says at `moment`, also by an estimate that has grown old.
+    /// Abacus's time at `moment`, by an old estimate if there is no fresh one.
     pub fn at_by_last(&self, moment: Duration) -> Option<Timestamp> {
         self.estimate(moment)
             .or(self.last)
-            .map(|stand| timestamp(stand, moment))
+            .map(|offset| timestamp(offset, moment))
     }
 
-    /// How far our clock, which says `ours` at `moment`, is ahead of Abacus's, in ms; negative
-    /// where it is behind. Not bounded: this is for people.
+    /// How far our clock, which says `ours` at `moment`, is ahead of Abacus's, in ms; negative if it
+    /// is behind. Not bounded: this is for people.
     pub fn ahead(&self, moment: Duration, ours: Timestamp) -> Option<i64> {
-        let stand = self.median(moment, |sample| sample.nearest)?;
-        Some(ours.as_millis() - millis(moment) - stand)
+        let offset = self.median(moment, |sample| sample.nearest)?;
+        Some(ours.as_millis() - millis(moment) - offset)
     }
 
-    /// Whether the samples cannot all be right.
+    /// Whether the samples contradict each other.
     pub fn is_in_doubt(&self, moment: Duration) -> bool {
         let earliest = self.fresh(moment).map(|sample| sample.earliest).max();
         let latest = self.fresh(moment).map(|sample| sample.latest).min();
@@ -196,14 +195,14 @@ impl ClockEstimate {
         self.median(moment, |sample| sample.bounded)
     }
 
-    /// Between two in the middle it is the earlier: too late costs time, too early costs money.
-    fn median(&self, moment: Duration, stand: impl Fn(&Sample) -> i64) -> Option<i64> {
-        let mut stands: Vec<i64> = self.fresh(moment).map(stand).collect();
-        if stands.len() < SAMPLES_LEAST {
+    /// Of two in the middle it is the earlier: a time that is too early loses usages.
+    fn median(&self, moment: Duration, offset: impl Fn(&Sample) -> i64) -> Option<i64> {
+        let mut offsets: Vec<i64> = self.fresh(moment).map(offset).collect();
+        if offsets.len() < SAMPLES_MIN {
             return None;
         }
-        stands.sort_unstable();
-        Some(stands[(stands.len() - 1) / 2])
+        offsets.sort_unstable();
+        Some(offsets[(offsets.len() - 1) / 2])
     }
 
     fn fresh(&self, moment: Duration) -> impl Iterator<Item = &Sample> {
@@ -213,8 +212,8 @@ impl ClockEstimate {
     }
 }
 
-fn timestamp(stand: i64, moment: Duration) -> Timestamp {
-    Timestamp::clamped(stand.saturating_add(millis(moment)))
+fn timestamp(offset: i64, moment: Duration) -> Timestamp {
+    Timestamp::clamped(offset.saturating_add(millis(moment)))
 }
 
 fn millis(length: Duration) -> i64 {
@@ -236,14 +235,14 @@ mod tests {
     }
 
     /// An estimate that hears an answer each second. Abacus's clock says noon at the first moment.
-    struct Hearing {
+    struct Comparison {
         estimate: ClockEstimate,
         moment: Duration,
         /// How far our clock is ahead, ms.
         ahead: i64,
     }
 
-    impl Hearing {
+    impl Comparison {
         fn new(ahead: i64) -> Self {
             Self {
                 estimate: ClockEstimate::new(pace()),
@@ -257,7 +256,7 @@ mod tests {
         }
 
         /// A second passes, and an answer comes whose date is wrong by `wrong` ms.
-        fn hear(&mut self, wrong: i64) -> Noted {
+        fn answer(&mut self, wrong: i64) -> Noted {
             self.moment += Duration::from_secs(1);
             let theirs = self.theirs();
             let seconds = theirs.plus(wrong).as_millis().div_euclid(1_000);
@@ -275,111 +274,118 @@ mod tests {
             Some(now.since(self.theirs()))
         }
 
-        fn heard(ahead: i64, wrong: &[i64]) -> Self {
-            let mut hearing = Self::new(ahead);
+        fn of(ahead: i64, wrong: &[i64]) -> Self {
+            let mut comparison = Self::new(ahead);
             for wrong in wrong {
-                hearing.hear(*wrong);
+                comparison.answer(*wrong);
             }
-            hearing
+            comparison
         }
     }
 
     #[test]
     fn three_samples_make_an_estimate_and_the_right_clock_stays_as_it_is() {
-        assert_eq!(Hearing::heard(0, &[0, 0]).error(), None);
-        assert_eq!(Hearing::heard(0, &[0, 0, 0]).error(), Some(0));
+        assert_eq!(Comparison::of(0, &[0, 0]).error(), None);
+        assert_eq!(Comparison::of(0, &[0, 0, 0]).error(), Some(0));
         // Within the second that a date leaves open, our clock is as good.
-        assert_eq!(Hearing::heard(700, &[0, 0, 0]).error(), Some(700));
+        assert_eq!(Comparison::of(700, &[0, 0, 0]).error(), Some(700));
     }
 
     #[test]
     fn a_clock_that_is_ahead_is_taken_back_as_far_as_it_is_beyond_doubt() {
         for ahead in [30 * MINUTE, 63 * DAY] {
-            let hearing = Hearing::heard(ahead, &[0, 0, 0]);
-            assert_eq!(hearing.error(), Some(1_020), "the second and the way");
-            let ours = hearing.theirs().plus(ahead);
-            let told = hearing.estimate.ahead(hearing.moment, ours);
+            let comparison = Comparison::of(ahead, &[0, 0, 0]);
+            assert_eq!(comparison.error(), Some(1_020), "the second and the way");
+            let ours = comparison.theirs().plus(ahead);
+            let told = comparison.estimate.ahead(comparison.moment, ours);
             assert_eq!(told, Some(ahead - 1_020));
         }
     }
 
     #[test]
     fn a_clock_that_is_behind_is_put_forward_by_ten_minutes_at_the_most() {
-        assert_eq!(Hearing::heard(-5 * MINUTE, &[0, 0, 0]).error(), Some(0));
-        let hearing = Hearing::heard(-60 * MINUTE, &[0, 0, 0]);
-        assert_eq!(hearing.error(), Some(-50 * MINUTE));
-        let ours = hearing.theirs().plus(-60 * MINUTE);
-        let told = hearing.estimate.ahead(hearing.moment, ours);
+        assert_eq!(Comparison::of(-5 * MINUTE, &[0, 0, 0]).error(), Some(0));
+        let comparison = Comparison::of(-60 * MINUTE, &[0, 0, 0]);
+        assert_eq!(comparison.error(), Some(-50 * MINUTE));
+        let ours = comparison.theirs().plus(-60 * MINUTE);
+        let told = comparison.estimate.ahead(comparison.moment, ours);
         assert_eq!(told, Some(-60 * MINUTE), "people are told all of it");
     }
 
     #[test]
     fn no_single_answer_decides_and_a_majority_is_outvoted_again() {
         for wrong in [-DAY, DAY, -300 * DAY] {
-            let mut hearing = Hearing::heard(0, &[0, wrong, 0]);
-            assert_eq!(hearing.error(), Some(0), "{wrong}");
-            assert!(hearing.estimate.is_in_doubt(hearing.moment));
+            let mut comparison = Comparison::of(0, &[0, wrong, 0]);
+            assert_eq!(comparison.error(), Some(0), "{wrong}");
+            assert!(comparison.estimate.is_in_doubt(comparison.moment));
             for _ in 0..8 {
-                hearing.hear(0);
+                comparison.answer(0);
             }
-            assert!(!hearing.estimate.is_in_doubt(hearing.moment), "forgotten");
+            assert!(
+                !comparison.estimate.is_in_doubt(comparison.moment),
+                "forgotten"
+            );
         }
-        let mut hearing = Hearing::heard(0, &[-DAY; 9]);
-        assert!(hearing.error() < Some(-DAY + 2_000));
+        let mut comparison = Comparison::of(0, &[-DAY; 9]);
+        assert!(comparison.error() < Some(-DAY + 2_000));
         for _ in 0..4 {
-            hearing.hear(0);
+            comparison.answer(0);
         }
-        assert!(hearing.error() < Some(-DAY + 2_000));
-        hearing.hear(0);
-        assert_eq!(hearing.error(), Some(0));
+        assert!(comparison.error() < Some(-DAY + 2_000));
+        comparison.answer(0);
+        assert_eq!(comparison.error(), Some(0));
     }
 
     #[test]
     fn a_step_of_our_clock_changes_nothing() {
         for step in [3 * 60 * MINUTE, -3 * 60 * MINUTE] {
-            let mut hearing = Hearing::heard(0, &[0; 9]);
-            hearing.ahead = step;
-            assert_eq!(hearing.error(), Some(0));
-            hearing.hear(0);
-            assert_eq!(hearing.error(), Some(0));
+            let mut comparison = Comparison::of(0, &[0; 9]);
+            comparison.ahead = step;
+            assert_eq!(comparison.error(), Some(0));
+            comparison.answer(0);
+            assert_eq!(comparison.error(), Some(0));
         }
         // What is heard after it is held against the clock as it is by then.
-        let mut hearing = Hearing::heard(0, &[0; 9]);
-        hearing.ahead = 3 * 60 * MINUTE;
+        let mut comparison = Comparison::of(0, &[0; 9]);
+        comparison.ahead = 3 * 60 * MINUTE;
         for _ in 0..20 {
-            hearing.hear(0);
-            assert!(hearing.error() <= Some(1_020), "{:?}", hearing.error());
+            comparison.answer(0);
+            assert!(
+                comparison.error() <= Some(1_020),
+                "{:?}",
+                comparison.error()
+            );
         }
     }
 
     #[test]
     fn what_is_a_year_away_is_no_clock() {
-        let mut hearing = Hearing::new(0);
-        assert_eq!(hearing.hear(-367 * DAY), Noted::FarBehind);
-        assert_eq!(hearing.hear(367 * DAY), Noted::FarAhead);
-        assert_eq!(hearing.estimate.last_at(), None);
+        let mut comparison = Comparison::new(0);
+        assert_eq!(comparison.answer(-367 * DAY), Noted::FarBehind);
+        assert_eq!(comparison.answer(367 * DAY), Noted::FarAhead);
+        assert_eq!(comparison.estimate.last_at(), None);
     }
 
     #[test]
     fn answers_that_come_at_once_count_once() {
-        let mut hearing = Hearing::heard(0, &[0, 0, 0]);
+        let mut comparison = Comparison::of(0, &[0, 0, 0]);
         for _ in 0..20 {
-            hearing.moment -= Duration::from_millis(999);
-            assert_eq!(hearing.hear(-DAY), Noted::TooSoon);
-            hearing.moment -= Duration::from_millis(1);
+            comparison.moment -= Duration::from_millis(999);
+            assert_eq!(comparison.answer(-DAY), Noted::TooSoon);
+            comparison.moment -= Duration::from_millis(1);
         }
-        assert_eq!(hearing.error(), Some(0));
+        assert_eq!(comparison.error(), Some(0));
     }
 
     #[test]
     fn an_estimate_expires_but_the_last_one_goes_on_for_notes() {
-        let mut hearing = Hearing::heard(DAY, &[0, 0, 0]);
-        hearing.moment += Duration::from_mins(5) - Duration::from_secs(2);
-        assert!(hearing.error().is_some());
-        hearing.moment += Duration::from_secs(1);
-        assert_eq!(hearing.error(), None, "one of three is too old");
-        let last = hearing.estimate.at_by_last(hearing.moment).unwrap();
-        assert_eq!(last.since(hearing.theirs()), 1_020);
+        let mut comparison = Comparison::of(DAY, &[0, 0, 0]);
+        comparison.moment += Duration::from_mins(5) - Duration::from_secs(2);
+        assert!(comparison.error().is_some());
+        comparison.moment += Duration::from_secs(1);
+        assert_eq!(comparison.error(), None, "one of three is too old");
+        let last = comparison.estimate.at_by_last(comparison.moment).unwrap();
+        assert_eq!(last.since(comparison.theirs()), 1_020);
     }
 
     #[test]

@@ -8,53 +8,54 @@ use reqwest::header::{CONNECTION, CONTENT_TYPE, DATE, HeaderName, RETRY_AFTER};
 use sampler_domain::{Timestamp, Usage};
 use url::Url;
 
-use crate::answer::{Answer, Parts, answer_of, date};
-use crate::http::{AbacusOptions, Caller, ClientError, join};
+use crate::answer::{Answer, AnswerParts, interpret, parse_date};
+use crate::error_name::ErrorName;
+use crate::http::{AbacusClient, AbacusOptions, ClientError, join};
 
-/// What is kept of the body of an answer, in bytes.
-const BODY_LEN_MAX: usize = 512;
+/// How many bytes of the body of an answer are read.
+const BODY_LEN_MAX: usize = 8 * 1024;
 
-/// How long Abacus is waited for when it is only asked what time it is.
+/// How long a probe waits for an answer.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What an answer says of the time on the other side.
+/// The date of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dated {
+pub enum AnswerDate {
     /// There was no answer.
     NoAnswer,
-    /// There was an answer, without a date that can be read.
+    /// The answer has no valid date.
     Undated,
-    /// It was written at this moment, to the second.
+    /// The answer has this date, to the second.
     At(Timestamp),
 }
 
 /// What came of posting a usage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Posted {
-    /// What it means for the usage.
+    /// What the answer means for the usage.
     pub answer: Answer,
-    /// When it was answered, by the clock of the other side.
-    pub dated: Dated,
+    /// The date of the answer.
+    pub dated: AnswerDate,
 }
 
-/// Where usages go. Posting the same usage again is always safe: Abacus recognises it.
+/// Takes usages. Posting the same usage again is always safe: Abacus recognises it.
 #[async_trait]
 pub trait Collector: Send + Sync + 'static {
-    /// Posts a usage; answers within a time limit, whatever the other side does. `now` is what a
-    /// date in an answer is held against that has no date of its own.
+    /// Posts a usage; returns within a time limit, whatever Abacus does. `now` stands in for the date
+    /// of an answer that has none, where a `Retry-After` is a date.
     async fn post(&self, usage: &Usage, now: Timestamp) -> Posted;
 
-    /// Asks for nothing but the time, within a time limit.
+    /// Asks for the time only, within a time limit.
     ///
     /// # Errors
-    /// Where there was no answer: why, in words for the operator.
-    async fn probe(&self) -> Result<Dated, String>;
+    /// If there is no answer: the reason, for the operator.
+    async fn probe(&self) -> Result<AnswerDate, String>;
 }
 
 /// The collector over HTTP.
 #[derive(Clone, Debug)]
 pub struct HttpCollector {
-    caller: Caller,
+    client: AbacusClient,
     base: Url,
     url: Url,
     probe_timeout: Duration,
@@ -69,7 +70,7 @@ impl HttpCollector {
     pub fn new(options: &AbacusOptions) -> Result<Self, ClientError> {
         let url = join(&options.url, &["v1", "metering", "collected", "usage"]);
         Ok(Self {
-            caller: Caller::new(options)?,
+            client: AbacusClient::new(options)?,
             base: options.url.clone(),
             url,
             probe_timeout: options.timeout.min(PROBE_TIMEOUT),
@@ -90,32 +91,32 @@ impl Collector for HttpCollector {
     async fn post(&self, usage: &Usage, now: Timestamp) -> Posted {
         let body = serde_json::to_vec(usage).expect("ids, numbers and JSON values serialise");
         let request = self
-            .caller
+            .client
             .post(self.url.clone())
             .header(CONTENT_TYPE, "application/json")
             .body(body);
-        match self.caller.send(request).await {
+        match self.client.send(request).await {
             Ok(response) => {
                 let dated = dated(&response);
                 let now = match dated {
-                    Dated::At(date) => date,
-                    Dated::NoAnswer | Dated::Undated => now,
+                    AnswerDate::At(date) => date,
+                    AnswerDate::NoAnswer | AnswerDate::Undated => now,
                 };
                 let answer = self.read(response, now).await;
                 Posted { answer, dated }
             }
             Err(error) => Posted {
                 answer: Answer::TryAgain { after: None, error },
-                dated: Dated::NoAnswer,
+                dated: AnswerDate::NoAnswer,
             },
         }
     }
 
-    /// Any answer will do, so no token is needed. The connection is closed afterwards: one that is
-    /// kept would ask the same gateway again and again, and that one may be the one that is wrong.
-    async fn probe(&self) -> Result<Dated, String> {
+    /// Any answer has a date, so no token is needed. The connection is closed afterwards, so that the
+    /// next probe may reach another gateway: the clock of one may be wrong.
+    async fn probe(&self) -> Result<AnswerDate, String> {
         let request = self
-            .caller
+            .client
             .get(self.base.clone())
             .timeout(self.probe_timeout)
             .header(CONNECTION, "close");
@@ -128,23 +129,23 @@ impl Collector for HttpCollector {
 }
 
 impl HttpCollector {
-    /// Reads an answer to its end, so that the connection can be used again.
+    /// Reads an answer, so that the connection can be used again.
     async fn read(&self, response: Response, now: Timestamp) -> Answer {
         let retry_after = header(&response, &RETRY_AFTER).map(str::to_owned);
         let status = response.status().as_u16();
-        let body = read_start(response).await;
-        let parts = Parts {
+        let name = ErrorName::of_body(&read_start(response).await);
+        let parts = AnswerParts {
             status,
             retry_after: retry_after.as_deref(),
-            body: &body,
+            name: name.as_ref(),
         };
-        answer_of(parts, now, self.accept_conflict)
+        interpret(parts, now, self.accept_conflict)
     }
 }
 
-fn dated(response: &Response) -> Dated {
-    let date = header(response, &DATE).and_then(date);
-    date.map_or(Dated::Undated, Dated::At)
+fn dated(response: &Response) -> AnswerDate {
+    let date = header(response, &DATE).and_then(parse_date);
+    date.map_or(AnswerDate::Undated, AnswerDate::At)
 }
 
 fn header<'a>(response: &'a Response, name: &HeaderName) -> Option<&'a str> {
@@ -152,7 +153,7 @@ fn header<'a>(response: &'a Response, name: &HeaderName) -> Option<&'a str> {
 }
 
 /// The start of the body. The status alone decides, so a body that breaks off does not matter.
-async fn read_start(mut response: Response) -> String {
+async fn read_start(mut response: Response) -> Vec<u8> {
     let mut start = Vec::new();
     while let Ok(Some(chunk)) = response.chunk().await {
         let room = BODY_LEN_MAX - start.len();
@@ -161,5 +162,5 @@ async fn read_start(mut response: Response) -> String {
             break;
         }
     }
-    String::from_utf8_lossy(&start).into_owned()
+    start
 }

@@ -1,4 +1,4 @@
-//! How requests to Abacus are sent, and the one place where its URLs are put together.
+//! Sends requests to Abacus, and builds its URLs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use sampler_oauth::http::describe;
 use sampler_oauth::{CaBundle, ClientCredentials, HttpOptions, TlsError};
 use url::Url;
 
-/// All that RFC 3986 does not call unreserved.
+/// All characters but those that RFC 3986 calls unreserved.
 const PATH_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -20,15 +20,15 @@ const PATH_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
 /// How to reach one of Abacus's services.
 #[derive(Clone, Debug)]
 pub struct AbacusOptions {
-    /// Where the service is; paths are appended to this.
+    /// The address of the service; paths are appended to it.
     pub url: Url,
     /// How long one request may take, from connecting to the end of the answer.
     pub timeout: Duration,
-    /// Whether any certificate will do. For landscapes that have no better.
+    /// Whether any certificate is accepted, for test landscapes.
     pub skip_ssl_validation: bool,
-    /// Whom to trust besides the system's authorities.
+    /// Certificate authorities to trust besides the system's.
     pub authorities: CaBundle,
-    /// Where the tokens come from that requests carry; without it they carry none.
+    /// The source of the tokens of requests; without it requests carry none.
     pub tokens: Option<Arc<ClientCredentials>>,
 }
 
@@ -37,14 +37,14 @@ pub struct AbacusOptions {
 #[error("the HTTP client cannot be set up")]
 pub struct ClientError(#[from] TlsError);
 
-/// Sends requests, each with the token of the moment.
+/// Sends requests, each with the current token.
 #[derive(Clone, Debug)]
-pub(crate) struct Caller {
+pub(crate) struct AbacusClient {
     client: Client,
     tokens: Option<Arc<ClientCredentials>>,
 }
 
-impl Caller {
+impl AbacusClient {
     pub(crate) fn new(options: &AbacusOptions) -> Result<Self, ClientError> {
         let client = sampler_oauth::http::client(&HttpOptions {
             timeout: options.timeout,
@@ -61,13 +61,13 @@ impl Caller {
         self.client.post(url)
     }
 
-    /// A request without a token, for what is open to all.
+    /// A request without a token.
     pub(crate) fn get(&self, url: Url) -> RequestBuilder {
         self.client.get(url)
     }
 
-    /// Sends a request. Where its token is refused it is sent once more with a new one: tokens can
-    /// be revoked, and keys be changed, before their time. The error is one for the log.
+    /// Sends a request. If its token is refused, the request is sent once more with a new one: tokens
+    /// can be revoked, and keys changed, before a token expires. The error is for the log.
     pub(crate) async fn send(&self, request: RequestBuilder) -> Result<Response, String> {
         let Some(tokens) = &self.tokens else {
             return request.send().await.map_err(describe);
@@ -92,8 +92,8 @@ impl Caller {
 
 /// `base` with path segments appended, each percent-encoded.
 ///
-/// A segment `.` or `..` is a step in the path however it is encoded (the URL standard has it so):
-/// whoever takes such names from outside must refuse them.
+/// By the URL standard a segment `.` or `..` is a step in the path, however it is encoded. Callers
+/// must refuse such names.
 pub(crate) fn join(base: &Url, segments: &[&str]) -> Url {
     let mut path = base.path().trim_end_matches('/').to_owned();
     for segment in segments {

@@ -1,37 +1,37 @@
-//! How many usages may be in flight at once: as many as Abacus bears. A pure controller, told of
-//! each answer; it grows the limit step by step and cuts it when Abacus says, or shows by its
-//! latency, that it is too much (additive increase, multiplicative decrease).
+//! An adaptive limit of usages in flight, without I/O. It grows with each window of good answers, and
+//! shrinks when Abacus is overloaded or its latency rises (additive increase, multiplicative
+//! decrease).
 
 use std::time::Duration;
 
 /// The limit before anything is known.
 const FIRST: usize = 8;
 
-/// What is left of the limit after Abacus said that it is too much.
-const AFTER_BUSY: f64 = 0.5;
+/// The factor of the limit after an overload.
+const AFTER_OVERLOAD: f64 = 0.5;
 
-/// What is left of the limit after latency has risen.
+/// The factor of the limit after a rise in latency.
 const AFTER_SLOW: f64 = 0.9;
 
-/// Latency counts as risen beyond this multiple of what it was lately...
+/// Latency has risen if it is beyond this multiple of the baseline...
 const RISE_FACTOR: f64 = 1.5;
 
-/// ...and by this much, so that noise between fast answers is none.
-const RISE_LEAST: Duration = Duration::from_millis(10);
+/// ...and this much above it, so that noise between fast answers does not count.
+const RISE_MIN: Duration = Duration::from_millis(10);
 
-/// How much a window's latency counts in what latency was lately.
+/// The weight of a window's latency in the baseline.
 const WEIGHT: f64 = 0.2;
 
-/// The shortest window; a limit that is looked at after each answer would only follow noise.
-const WINDOW_LEAST: Duration = Duration::from_millis(10);
+/// The shortest window: a limit that is adjusted after each answer would only follow noise.
+const WINDOW_MIN: Duration = Duration::from_millis(10);
 
-/// What an answer says about the load.
+/// What an answer shows about the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// It was borne, whatever became of the usage.
-    Borne,
-    /// It was too much: 429, 5xx, a lost connection or a time-out.
-    TooMuch,
+    /// Abacus can take it, whatever the answer says about the usage.
+    Sustained,
+    /// Abacus cannot take it: 429, 5xx, a lost connection or a time-out.
+    Overload,
 }
 
 /// The controller. Moments are durations since any fixed one.
@@ -39,14 +39,14 @@ pub enum Load {
 pub struct Limiter {
     limit: f64,
     max: usize,
-    /// Whether the limit still doubles: nothing was too much so far.
+    /// Whether the limit still doubles, because there was no overload so far.
     probing: bool,
-    /// What latency was lately, in seconds.
-    lately: Option<f64>,
+    /// The moving average of latency, in seconds.
+    baseline: Option<f64>,
     window: Window,
 }
 
-/// Answers that are looked at together: about as many as were in flight at once.
+/// Answers that are evaluated together: about as many as were in flight at once.
 #[derive(Clone, Debug, Default)]
 struct Window {
     ends_at: Option<Duration>,
@@ -54,11 +54,11 @@ struct Window {
     latency: f64,
     answers: u32,
     most_in_flight: usize,
-    too_much: bool,
+    overload: bool,
 }
 
 impl Limiter {
-    /// A controller that never lets more than `max` in.
+    /// A limit of at most `max`.
     pub fn new(max: usize) -> Self {
         let max = max.max(1);
         let limit = FIRST.min(max) as f64;
@@ -66,7 +66,7 @@ impl Limiter {
             limit,
             max,
             probing: true,
-            lately: None,
+            baseline: None,
             window: Window::default(),
         }
     }
@@ -82,36 +82,34 @@ impl Limiter {
         limit
     }
 
-    /// Takes note of an answer at `now` that took `latency`, while `in_flight` were on their way
-    /// (itself included).
+    /// Notes an answer at `now` that took `latency`, while `in_flight` posts were under way, with its
+    /// own.
     pub fn answered(&mut self, now: Duration, latency: Duration, load: Load, in_flight: usize) {
         let window = &mut self.window;
-        let ends_at = *window
-            .ends_at
-            .get_or_insert(now + latency.max(WINDOW_LEAST));
+        let ends_at = *window.ends_at.get_or_insert(now + latency.max(WINDOW_MIN));
         window.latency += latency.as_secs_f64();
         window.answers += 1;
         window.most_in_flight = window.most_in_flight.max(in_flight);
-        window.too_much |= load == Load::TooMuch;
-        if now >= ends_at || window.too_much {
+        window.overload |= load == Load::Overload;
+        if now >= ends_at || window.overload {
             self.adjust();
         }
     }
 
-    /// Looks back on a window, and sets the limit for the next.
+    /// Evaluates a window, and sets the limit for the next.
     fn adjust(&mut self) {
         let window = std::mem::take(&mut self.window);
         let mean = window.latency / f64::from(window.answers.max(1));
-        if window.too_much {
-            self.shrink(AFTER_BUSY);
+        if window.overload {
+            self.shrink(AFTER_OVERLOAD);
             return;
         }
-        let lately = *self.lately.get_or_insert(mean);
-        let rise = mean - lately;
-        if mean > lately * RISE_FACTOR && rise > RISE_LEAST.as_secs_f64() {
+        let baseline = *self.baseline.get_or_insert(mean);
+        let rise = mean - baseline;
+        if mean > baseline * RISE_FACTOR && rise > RISE_MIN.as_secs_f64() {
             self.shrink(AFTER_SLOW);
         } else if window.most_in_flight >= self.limit() {
-            // Only a limit that was reached has shown that it is borne.
+            // Only a limit that was reached has shown that Abacus can take it.
             let grown = if self.probing {
                 self.limit * 2.0
             } else {
@@ -119,7 +117,7 @@ impl Limiter {
             };
             self.limit = grown.min(self.max as f64);
         }
-        self.lately = Some(lately + WEIGHT * rise);
+        self.baseline = Some(baseline + WEIGHT * rise);
     }
 
     fn shrink(&mut self, factor: f64) {
@@ -142,7 +140,7 @@ mod tests {
             let latency = base.mul_f64(queue);
             now += latency;
             for _ in 0..in_flight {
-                limiter.answered(now, latency, Load::Borne, in_flight);
+                limiter.answered(now, latency, Load::Sustained, in_flight);
             }
             limits.push(limiter.limit());
         }
@@ -150,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn it_finds_the_cap_soon_where_all_is_borne() {
+    fn it_soon_reaches_the_maximum_if_abacus_can_take_it() {
         let mut limiter = Limiter::new(128);
         let limits = settle(&mut limiter, 1_000, Duration::from_millis(20), 20);
         assert_eq!(
@@ -165,20 +163,20 @@ mod tests {
         let mut limiter = Limiter::new(128);
         for millis in 0..1_000 {
             let now = Duration::from_millis(20 * millis);
-            limiter.answered(now, Duration::from_millis(20), Load::Borne, 3);
+            limiter.answered(now, Duration::from_millis(20), Load::Sustained, 3);
         }
         assert_eq!(limiter.limit(), FIRST);
     }
 
     #[test]
-    fn too_much_halves_at_once_and_growth_goes_on_by_one() {
+    fn an_overload_halves_the_limit_and_growth_goes_on_by_one() {
         let mut limiter = Limiter::new(1_000);
         settle(&mut limiter, 1_000, Duration::from_millis(20), 4);
         let before = limiter.limit();
         limiter.answered(
             Duration::MAX / 2,
             Duration::from_millis(20),
-            Load::TooMuch,
+            Load::Overload,
             before,
         );
         let after = limiter.limit();
@@ -189,11 +187,11 @@ mod tests {
     }
 
     #[test]
-    fn one_is_always_let_in() {
+    fn the_limit_is_never_below_one() {
         let mut limiter = Limiter::new(64);
         for second in 0..100 {
             let now = Duration::from_secs(second);
-            limiter.answered(now, Duration::from_secs(1), Load::TooMuch, 1);
+            limiter.answered(now, Duration::from_secs(1), Load::Overload, 1);
         }
         assert_eq!(limiter.limit(), 1);
         let limits = settle(&mut limiter, 100, Duration::from_millis(20), 100);
@@ -202,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn rising_latency_holds_it_near_what_is_borne() {
+    fn rising_latency_holds_the_limit_near_the_capacity() {
         let mut limiter = Limiter::new(10_000);
         let limits = settle(&mut limiter, 50, Duration::from_millis(50), 200);
         let late = &limits[50..];

@@ -6,10 +6,10 @@ use reqwest::header::RETRY_AFTER;
 use sampler_domain::{Id, Timestamp};
 use url::Url;
 
-use crate::answer::wait;
-use crate::http::{AbacusOptions, Caller, ClientError, join};
+use crate::answer::parse_retry_after;
+use crate::http::{AbacusClient, AbacusOptions, ClientError, join};
 
-/// Which plans of Abacus apply to a plan of a resource. No name may be `.` or `..`: names are
+/// The plans of Abacus for a plan of a resource. No name may be `.` or `..`, because names are
 /// segments of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
@@ -25,35 +25,39 @@ pub struct Mapping {
     pub pricing_plan: Id,
 }
 
-/// What became of a mapping.
+/// The outcome of a mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mapped {
-    /// At least one of the three parts was made; the others were there.
+    /// At least one of the three parts is new.
     Made,
-    /// All three parts were there already, perhaps with other plans: they are never changed.
+    /// All three parts existed already, perhaps with other plans: they are never changed.
     Existed,
-    /// The service takes none for a while.
+    /// The service asks to wait.
     Busy {
         /// How long, if it said so.
         after: Option<Duration>,
     },
-    /// The service failed or gave no answer. Parts may have been made; asking again is safe.
+    /// The service failed or gave no answer. Parts may exist by now; repeating the call is safe.
     Failed {
         /// What happened.
         error: String,
     },
 }
 
-/// What the answer to one part means: made (true) or there already (false).
+/// What the answer to one part means: new (true) or existing (false).
 ///
 /// # Errors
-/// What becomes of the whole mapping where the part was neither.
-pub fn verdict(status: u16, retry_after: Option<&str>, now: Timestamp) -> Result<bool, Mapped> {
+/// The outcome of the whole mapping, if the part is neither.
+pub fn part_outcome(
+    status: u16,
+    retry_after: Option<&str>,
+    now: Timestamp,
+) -> Result<bool, Mapped> {
     match status {
         200..=299 => Ok(true),
         409 => Ok(false),
         429 => Err(Mapped::Busy {
-            after: retry_after.and_then(|text| wait(text, now)),
+            after: retry_after.and_then(|text| parse_retry_after(text, now)),
         }),
         _ => Err(Mapped::Failed {
             error: format!("provisioning answered {status}"),
@@ -64,7 +68,7 @@ pub fn verdict(status: u16, retry_after: Option<&str>, now: Timestamp) -> Result
 /// The provisioning service over HTTP.
 #[derive(Clone, Debug)]
 pub struct Provisioning {
-    caller: Caller,
+    client: AbacusClient,
     url: Url,
 }
 
@@ -75,7 +79,7 @@ impl Provisioning {
     /// Where the client cannot be set up.
     pub fn new(options: &AbacusOptions) -> Result<Self, ClientError> {
         Ok(Self {
-            caller: Caller::new(options)?,
+            client: AbacusClient::new(options)?,
             url: options.url.clone(),
         })
     }
@@ -116,14 +120,14 @@ impl Provisioning {
             of_resource,
             plan.as_str(),
         ];
-        let request = self.caller.post(join(&self.url, &segments));
-        let answer = self.caller.send(request).await;
+        let request = self.client.post(join(&self.url, &segments));
+        let answer = self.client.send(request).await;
         let response = answer.map_err(|error| Mapped::Failed { error })?;
         let retry_after = response
             .headers()
             .get(RETRY_AFTER)
             .and_then(|value| value.to_str().ok());
-        verdict(response.status().as_u16(), retry_after, now)
+        part_outcome(response.status().as_u16(), retry_after, now)
     }
 }
 
@@ -134,13 +138,16 @@ mod tests {
     #[test]
     fn answers_to_a_part() {
         let now = Timestamp::MIN;
-        assert_eq!(verdict(200, None, now), Ok(true));
-        assert_eq!(verdict(409, None, now), Ok(false));
+        assert_eq!(part_outcome(200, None, now), Ok(true));
+        assert_eq!(part_outcome(409, None, now), Ok(false));
         let after = Some(Duration::from_secs(3));
-        assert_eq!(verdict(429, Some("3"), now), Err(Mapped::Busy { after }));
+        assert_eq!(
+            part_outcome(429, Some("3"), now),
+            Err(Mapped::Busy { after })
+        );
         for status in [400, 401, 404, 500, 503] {
             assert!(
-                matches!(verdict(status, None, now), Err(Mapped::Failed { .. })),
+                matches!(part_outcome(status, None, now), Err(Mapped::Failed { .. })),
                 "{status}"
             );
         }

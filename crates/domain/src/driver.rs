@@ -68,7 +68,7 @@ impl Driver {
 
     /// Whether something happened that is not noted yet: Abacus has a usage, or refused it. It should
     /// be noted before the worker stops, though nothing is lost where it is not.
-    pub fn has_news(&self) -> bool {
+    pub fn has_unnoted_outcome(&self) -> bool {
         self.delivered.is_some() || matches!(self.state, State::Failed(_))
     }
 

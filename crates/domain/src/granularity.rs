@@ -186,7 +186,6 @@ impl Granularities {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Id;
 
     fn at(text: &str) -> Timestamp {
         let moment = chrono::DateTime::parse_from_rfc3339(text).unwrap();
@@ -265,15 +264,8 @@ mod tests {
 
     #[test]
     fn a_plan_overrides_its_resource_and_that_the_default() {
-        let id = |text: &str| Id::new(text).unwrap();
-        let target = |resource: &str, plan: &str| Target {
-            organization_id: id("o"),
-            space_id: id("s"),
-            consumer_id: id("c"),
-            resource_id: id(resource),
-            plan_id: id(plan),
-            resource_instance_id: id("i"),
-        };
+        let target =
+            |resource: &str, plan: &str| Target::from_store(["o", "s", "c", resource, plan, "i"]);
         let json = r#"[{"resource_id":"pg","granularity":"hour"},
             {"resource_id":"pg","plan_id":"large","granularity":"minute"},
             {"resource_id":"redis","plan_id":"x","granularity":"month"}]"#;

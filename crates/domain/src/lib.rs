@@ -10,6 +10,7 @@
 //! signed milliseconds (`i64`).
 
 pub mod change;
+pub mod client;
 pub mod driver;
 pub mod event;
 pub mod granularity;
@@ -26,6 +27,7 @@ pub mod timestamp;
 pub mod usage;
 
 pub use change::{Change, Changed, Failure, Next};
+pub use client::ClientId;
 pub use driver::{Action, Driver};
 pub use event::{Field, StartEvent, StopEvent};
 pub use granularity::{Granularities, Granularity};

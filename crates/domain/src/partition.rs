@@ -1,4 +1,4 @@
-//! Which worker looks after which span.
+//! Which worker owns which partition of the spans.
 //!
 //! Ownership only saves double work. That each usage counts once rests on versions and on
 //! Abacus's duplicate check, never on this.
@@ -16,13 +16,13 @@ pub fn partition_of(target: &Target) -> u32 {
     u32::try_from(hash(&target.to_bytes()) % u128::from(PARTITIONS)).expect("below PARTITIONS")
 }
 
-/// The range that a partition is in where all are divided into so many, evenly and in order.
+/// The range of a partition, if all partitions are divided evenly and in order into `ranges`.
 pub fn range_of(partition: u32, ranges: usize) -> usize {
     let count = usize::try_from(PARTITIONS).unwrap_or(usize::MAX);
     usize::try_from(partition).unwrap_or(0) * ranges / count
 }
 
-/// The partitions that `worker` looks after while `workers` (itself among them or not) are alive:
+/// The partitions that `worker` owns while `workers` (with or without itself) are alive:
 /// those for which it has the highest weight of all (rendezvous hashing). When a worker comes or
 /// goes, only the partitions that it gets or had change hands.
 pub fn partitions_of(worker: &str, workers: &[String]) -> Vec<u32> {
@@ -57,7 +57,6 @@ fn hash(bytes: &[u8]) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Id;
 
     fn workers(count: usize) -> Vec<String> {
         (0..count)
@@ -68,17 +67,7 @@ mod tests {
     /// Worked out with another program, `uuid5` of Python: what is stored must be found again.
     #[test]
     fn the_partition_of_a_target_never_changes() {
-        let partition = |fields: [&str; 6]| {
-            let [organization, space, consumer, resource, plan, instance] = fields;
-            partition_of(&Target {
-                organization_id: Id::from_store(organization),
-                space_id: Id::from_store(space),
-                consumer_id: Id::from_store(consumer),
-                resource_id: Id::from_store(resource),
-                plan_id: Id::from_store(plan),
-                resource_instance_id: Id::from_store(instance),
-            })
-        };
+        let partition = |fields: [&str; 6]| partition_of(&Target::from_store(fields));
         let of = |instance| partition(["org", "space", "consumer", "postgres", "small", instance]);
         let instances = ["instance-0", "instance-1", "instance-2", "instance-3"];
         assert_eq!(instances.map(of), [3, 49, 50, 15]);

@@ -57,10 +57,10 @@ impl ClosingMonth {
         (now.since(end) <= slack).then_some(Self { start, end, due_by })
     }
 
-    /// When a span is due again that gives its slot back at `now`. One that goes on within this
+    /// When a span is due again that yields its permit at `now`. One that goes on within this
     /// month stands behind all that fell due for it and have not had a turn since it ended, and
     /// before everything else; any other stands behind what is due for this month.
-    pub fn put_back_at(self, now: Timestamp, goes_on_within: bool) -> Timestamp {
+    pub fn requeue_due_at(self, now: Timestamp, goes_on_within: bool) -> Timestamp {
         if goes_on_within {
             now.min(self.last_due_at())
         } else {
@@ -151,18 +151,18 @@ mod tests {
     }
 
     #[test]
-    fn what_gives_its_slot_back_stands_behind_what_fell_due() {
+    fn a_span_that_yields_stands_behind_what_fell_due() {
         let now = at("2026-03-01T00:05:00Z");
         let closing = ClosingMonth::at(now, 600_000, 30_000).unwrap();
         assert_eq!(
-            closing.put_back_at(now, true),
+            closing.requeue_due_at(now, true),
             at("2026-03-01T00:00:30.001Z")
         );
-        assert_eq!(closing.put_back_at(now, false), now);
+        assert_eq!(closing.requeue_due_at(now, false), now);
         let early = at("2026-03-01T00:00:10Z");
-        assert_eq!(closing.put_back_at(early, true), early);
+        assert_eq!(closing.requeue_due_at(early, true), early);
         assert_eq!(
-            closing.put_back_at(early, false),
+            closing.requeue_due_at(early, false),
             at("2026-03-01T00:00:30.002Z")
         );
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{EventId, Interval, Measures, StartEvent, Target, Timestamp};
+use crate::{ClientId, EventId, Interval, Measures, StartEvent, Target, Timestamp};
 
 /// What identifies a span's document: the `_id` that MongoDB, or a client for it, gave it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,10 +53,14 @@ pub struct Span {
     pub start: Timestamp,
     /// The `id` of the start event.
     pub start_id: Option<EventId>,
+    /// The client that reported the start, where tokens are needed.
+    pub start_client: Option<ClientId>,
     /// When the usage stopped; none while it goes on. Once set it never changes.
     pub end: Option<Timestamp>,
     /// The `id` of the stop event.
     pub end_id: Option<EventId>,
+    /// The client that reported the stop, where tokens are needed.
+    pub stop_client: Option<ClientId>,
     /// How far it has been sampled.
     pub processing: Processing,
 }
@@ -86,7 +90,7 @@ pub struct Planned {
 }
 
 impl Span {
-    /// The span that a start event opens (section 6.1, figure 6.4).
+    /// The span that a start event opens (section 6.1, figure 6.4), reported by nobody in particular.
     pub fn started(id: SpanId, event: StartEvent) -> Self {
         Self {
             id,
@@ -94,8 +98,10 @@ impl Span {
             measures: event.measures,
             start: event.timestamp,
             start_id: event.id,
+            start_client: None,
             end: None,
             end_id: None,
+            stop_client: None,
             processing: Processing {
                 complete: false,
                 last: Interval::at(event.timestamp),

@@ -32,6 +32,27 @@ impl Target {
         "resource_instance_id",
     ];
 
+    /// A target of the fields in the order of [`Self::FIELDS`], whatever they are (see
+    /// [`Id::from_store`]).
+    pub fn from_store(fields: [&str; 6]) -> Self {
+        let [
+            organization_id,
+            space_id,
+            consumer_id,
+            resource_id,
+            plan_id,
+            resource_instance_id,
+        ] = fields.map(Id::from_store);
+        Self {
+            organization_id,
+            space_id,
+            consumer_id,
+            resource_id,
+            plan_id,
+            resource_instance_id,
+        }
+    }
+
     /// The fields by name.
     pub fn fields(&self) -> [(&'static str, &Id); 6] {
         let ids = [

@@ -55,7 +55,7 @@ impl Algorithm {
     }
 
     /// The least length of a shared key, in bytes (RFC 7518, section 3.2).
-    pub(crate) fn shared_key_len(self) -> usize {
+    pub fn shared_key_len(self) -> usize {
         match self {
             Self::Hs256 => 32,
             Self::Hs384 => 48,

@@ -1,9 +1,10 @@
-//! Checking somebody who shows an id and a secret: the token server grants him a scope, or not.
+//! Checking an id and a secret: the token server grants them a scope, or not.
 //!
-//! The token server is asked one question at a time and never more than one a second, whoever
-//! comes; what it said yes to holds for a minute, and for longer while it cannot be asked.
+//! The token server is asked about unknown credentials once a second at the most, and once a second
+//! about each that was right before. What it said yes to holds for a minute, and for longer while it
+//! cannot be asked.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
@@ -22,38 +23,66 @@ const HOLDS: Duration = Duration::from_mins(1);
 /// How long it holds while the token server cannot be asked.
 const HOLDS_IN_NEED: Duration = Duration::from_mins(15);
 
-/// Between two questions, at the least.
+/// Between two questions about credentials that are not known, and between two about the same, at
+/// the least.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// How many may wait for an answer at once.
 const WAITING_MAX: usize = 16;
 
-/// What is known of somebody.
+/// How many credentials are remembered.
+const KNOWN_MAX: usize = 16;
+
+/// How long credentials that were right are remembered.
+const REMEMBERED: Duration = Duration::from_hours(24);
+
+/// What is known of credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// He is who he says, and may.
+    /// They are right, and have the scope.
     Yes,
-    /// He is not, or may not.
+    /// They are wrong, or do not have the scope.
     No,
     /// That cannot be said at the moment.
     Unknown,
 }
 
 /// Checks ids and secrets for one scope.
+///
+/// Credentials that were right before have a lane of their own to the token server, which nobody
+/// can stand in who does not know them: a flood of guesses does not lock out a monitor.
 #[derive(Debug)]
 pub struct BasicCheck {
     discoverer: Discoverer,
     scope: &'static str,
-    accepted: Mutex<Option<Accepted>>,
+    known: Mutex<Vec<Known>>,
+    guesses: Lane,
+    renewals: Lane,
+}
+
+/// Credentials that were right when the token server was asked last. What is kept is a digest: the
+/// secret is not ours to keep.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    digest: [u8; 32],
+    accepted_at: Instant,
+    asked_at: Instant,
+}
+
+/// A way to the token server, for one question at a time.
+#[derive(Debug)]
+struct Lane {
     last_asked: tokio::sync::Mutex<Option<Instant>>,
     waiting: Semaphore,
 }
 
-/// The last yes. What is kept is a digest: the secret is not ours to keep.
-#[derive(Clone, Copy, Debug)]
-struct Accepted {
-    digest: [u8; 32],
-    at: Instant,
+impl Lane {
+    fn new() -> Self {
+        Self {
+            last_asked: tokio::sync::Mutex::default(),
+            waiting: Semaphore::new(WAITING_MAX),
+        }
+    }
 }
 
 impl BasicCheck {
@@ -62,9 +91,9 @@ impl BasicCheck {
         Self {
             discoverer,
             scope,
-            accepted: Mutex::default(),
-            last_asked: tokio::sync::Mutex::default(),
-            waiting: Semaphore::new(WAITING_MAX),
+            known: Mutex::default(),
+            guesses: Lane::new(),
+            renewals: Lane::new(),
         }
     }
 
@@ -74,17 +103,32 @@ impl BasicCheck {
         if self.is_accepted(&digest, HOLDS) {
             return Verdict::Yes;
         }
-        let Ok(_place) = self.waiting.try_acquire() else {
+        let is_known = self.find(&digest).is_some();
+        let lane = if is_known {
+            &self.renewals
+        } else {
+            &self.guesses
+        };
+        let Ok(_permit) = lane.waiting.try_acquire() else {
             return self.in_need(&digest);
         };
-        let mut last_asked = self.last_asked.lock().await;
+        let mut last_asked = lane.last_asked.lock().await;
         if self.is_accepted(&digest, HOLDS) {
             return Verdict::Yes;
         }
-        if last_asked.is_some_and(|last| last.elapsed() < PAUSE) {
+        let last = match self.find(&digest) {
+            Some(known) => Some(known.asked_at),
+            None => *last_asked,
+        };
+        if last.is_some_and(|last| last.elapsed() < PAUSE) {
             return self.in_need(&digest);
         }
         *last_asked = Some(Instant::now());
+        self.note_question(&digest);
+        self.ask(id, secret, &digest).await
+    }
+
+    async fn ask(&self, id: &str, secret: SecretString, digest: &[u8; 32]) -> Verdict {
         let client = Client {
             id: id.to_owned(),
             secret,
@@ -92,25 +136,54 @@ impl BasicCheck {
         };
         match grants(&self.discoverer, &client).await {
             Ok(true) => {
-                let at = Instant::now();
-                self.set(Some(Accepted { digest, at }));
+                self.accept(*digest);
                 Verdict::Yes
             }
             Ok(false) => {
-                if self.is_accepted(&digest, HOLDS_IN_NEED) {
-                    self.set(None);
-                }
+                self.known().retain(|known| !known.is(digest));
                 Verdict::No
             }
             Err(error) => {
-                warn!(error = %error, "credentials could not be checked");
-                self.in_need(&digest)
+                warn!(
+                    code = "health.credentials_unchecked",
+                    error = %error,
+                    "credentials could not be checked"
+                );
+                self.in_need(digest)
             }
         }
     }
 
-    fn set(&self, accepted: Option<Accepted>) {
-        *self.accepted.lock().unwrap_or_else(PoisonError::into_inner) = accepted;
+    fn known(&self) -> MutexGuard<'_, Vec<Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&self, digest: &[u8; 32]) -> Option<Known> {
+        let known = self.known();
+        let is_it = |known: &&Known| known.accepted_at.elapsed() < REMEMBERED && known.is(digest);
+        known.iter().find(is_it).copied()
+    }
+
+    fn note_question(&self, digest: &[u8; 32]) {
+        let mut all = self.known();
+        let known = all.iter_mut().find(|known| known.is(digest));
+        if let Some(known) = known {
+            known.asked_at = Instant::now();
+        }
+    }
+
+    /// Remembers these credentials, and forgets those that were right the longest ago.
+    fn accept(&self, digest: [u8; 32]) {
+        let now = Instant::now();
+        let mut all = self.known();
+        all.retain(|known| !known.is(&digest));
+        all.truncate(KNOWN_MAX - 1);
+        let known = Known {
+            digest,
+            accepted_at: now,
+            asked_at: now,
+        };
+        all.insert(0, known);
     }
 
     fn in_need(&self, digest: &[u8; 32]) -> Verdict {
@@ -122,11 +195,14 @@ impl BasicCheck {
     }
 
     fn is_accepted(&self, digest: &[u8; 32], holds: Duration) -> bool {
-        let accepted = *self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
-        accepted.is_some_and(|accepted| {
-            accepted.at.elapsed() < holds
-                && verify_slices_are_equal(&accepted.digest, digest).is_ok()
-        })
+        let known = self.find(digest);
+        known.is_some_and(|known| known.accepted_at.elapsed() < holds)
+    }
+}
+
+impl Known {
+    fn is(&self, digest: &[u8; 32]) -> bool {
+        verify_slices_are_equal(&self.digest, digest).is_ok()
     }
 }
 

@@ -236,7 +236,13 @@ impl ClientCredentials {
                 drop(state);
                 self.discoverer.forget();
                 let again_ms = pause.as_millis();
-                warn!(client = self.client.id, error = %error, again_ms, "no token could be had");
+                warn!(
+                    code = "token.fetch_failed",
+                    client = self.client.id,
+                    error = %error,
+                    again_ms,
+                    "no token could be had"
+                );
                 Err(NoToken(error))
             }
         }

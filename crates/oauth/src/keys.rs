@@ -10,6 +10,7 @@ use jsonwebtoken::{DecodingKey, DecodingKeyKind};
 use serde_json::Value;
 
 use crate::algorithm::{Algorithm, Family};
+use crate::disguise::looks_public;
 
 /// The most keys that are taken from one server; more are a mistake, or an attack.
 const FETCHED_MAX: usize = 64;
@@ -22,7 +23,10 @@ const PEM_START: &str = "-----BEGIN";
 
 /// Keys for one algorithm.
 #[derive(Clone)]
-pub struct Keys(Kind);
+pub struct Keys {
+    kind: Kind,
+    issuer: Option<String>,
+}
 
 #[derive(Clone)]
 enum Kind {
@@ -35,10 +39,11 @@ enum Kind {
 /// A key cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// A shared key was given as PEM, or what should be PEM is none. Taken as a shared key, a
-    /// public one would let in whoever has read it.
+    /// A public key, or something that looks like one, was given as a shared key; or what should
+    /// be PEM is none. With a public key as shared key, everybody who has read it could sign.
     #[error(
-        "the key does not fit the algorithm: HS* needs a shared key, the others a public one as PEM"
+        "the key does not fit the algorithm: HS* needs a shared key that does not look like a \
+         public one in any form, the others a public key as PEM"
     )]
     Family,
     /// It cannot be read, or is a private one, or of another kind.
@@ -50,9 +55,6 @@ pub enum KeyError {
     /// The answer of the token server is no list of keys.
     #[error("the answer of the token server is no list of keys")]
     NoList,
-    /// None of the keys of the token server is of the kind that is needed.
-    #[error("the token server has no key for the algorithm")]
-    NoneFits,
 }
 
 impl Keys {
@@ -61,16 +63,16 @@ impl Keys {
     /// # Errors
     /// Where it cannot be used with `algorithm`.
     pub fn configured(text: &str, algorithm: Algorithm) -> Result<Self, KeyError> {
-        let is_pem = text.trim_start().starts_with(PEM_START);
-        let key = match (algorithm.family(), is_pem) {
-            (Family::Shared, false) if !text.is_empty() => {
-                DecodingKey::from_secret(text.as_bytes())
-            }
-            (Family::Rsa, true) => rsa_from_pem(&with_line_breaks(text))?,
-            (Family::P256, true) => p256_from_pem(&with_line_breaks(text))?,
-            (Family::Shared | Family::Rsa | Family::P256, _) => return Err(KeyError::Family),
+        let pem = with_line_breaks(text);
+        let is_pem = pem.starts_with(PEM_START);
+        let is_secret = !text.trim().is_empty() && !looks_public(text);
+        let key = match algorithm.family() {
+            Family::Shared if is_secret => DecodingKey::from_secret(text.as_bytes()),
+            Family::Rsa if is_pem => rsa_from_pem(&pem)?,
+            Family::P256 if is_pem => p256_from_pem(&pem)?,
+            Family::Shared | Family::Rsa | Family::P256 => return Err(KeyError::Family),
         };
-        Ok(Self(Kind::Configured(key)))
+        Ok(Self::of(Kind::Configured(key)))
     }
 
     /// Whether a shared key is shorter than RFC 7518 wants it, and could be guessed.
@@ -81,8 +83,10 @@ impl Keys {
     /// The keys of a token server that are for `algorithm` (RFC 7517). Shared keys are never taken
     /// from there, nor anything but the key itself: no certificates, no addresses.
     ///
+    /// A list without such a key is a list, too: then no token can be verified any more.
+    ///
     /// # Errors
-    /// Where there is none, or no list of keys at all.
+    /// Where it is no list of keys.
     pub fn fetched(document: &Value, algorithm: Algorithm) -> Result<Self, KeyError> {
         let list = document.get("keys").and_then(Value::as_array);
         let mut keys = BTreeMap::new();
@@ -96,15 +100,29 @@ impl Keys {
                 keys.entry(jwk.common.key_id).or_insert(key);
             }
         }
-        if keys.is_empty() {
-            return Err(KeyError::NoneFits);
-        }
-        Ok(Self(Kind::Fetched(keys)))
+        Ok(Self::of(Kind::Fetched(keys)))
+    }
+
+    fn of(kind: Kind) -> Self {
+        let issuer = None;
+        Self { kind, issuer }
+    }
+
+    /// The same keys, for tokens of this issuer alone.
+    #[must_use]
+    pub fn of_issuer(self, issuer: impl Into<String>) -> Self {
+        let issuer = Some(issuer.into());
+        Self { issuer, ..self }
+    }
+
+    /// The issuer whose keys these are, where that is known.
+    pub fn issuer(&self) -> Option<&str> {
+        self.issuer.as_deref()
     }
 
     /// The key for a token that names `id`, or none.
     pub(crate) fn find(&self, id: Option<&str>) -> Option<&DecodingKey> {
-        match (&self.0, id) {
+        match (&self.kind, id) {
             (Kind::Configured(key), _) => Some(key),
             (Kind::Fetched(keys), Some(id)) => keys.get(&Some(id.to_owned())),
             // Without a name there must be no choice.
@@ -117,7 +135,7 @@ impl Keys {
 
     /// How many there are.
     pub fn count(&self) -> usize {
-        match &self.0 {
+        match &self.kind {
             Kind::Configured(_) => 1,
             Kind::Fetched(keys) => keys.len(),
         }
@@ -133,7 +151,8 @@ impl fmt::Debug for Keys {
 
 /// Manifests and shells often cannot hold a line break.
 fn with_line_breaks(text: &str) -> String {
-    text.trim().replace("\\n", "\n")
+    let text = text.replace("\\n", "\n");
+    text.trim().to_owned()
 }
 
 fn rsa_from_pem(pem: &str) -> Result<DecodingKey, KeyError> {

@@ -6,19 +6,22 @@
 //! and [`keys`] are made of what was configured or fetched. The rest fetches, at a bounded rate.
 
 pub mod algorithm;
+pub mod audience;
 pub mod basic;
 pub mod credentials;
 pub mod discovery;
+mod disguise;
 pub mod http;
 pub mod keyring;
 pub mod keys;
 pub mod verify;
 
 pub use algorithm::Algorithm;
+pub use audience::Audiences;
 pub use basic::{BasicCheck, Verdict};
 pub use credentials::{AccessToken, Client, ClientCredentials, NoToken};
 pub use discovery::{Discoverer, TokenServer};
 pub use http::{CaBundle, FetchError, HttpOptions, TlsError};
-pub use keyring::{Keyring, Pace, Refreshed};
+pub use keyring::{Issuer, Keyring, NoIssuer, Pace, Refreshed};
 pub use keys::{KeyError, Keys};
 pub use verify::{Claims, Policy, TokenError, verify};

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use sampler_domain::Timestamp;
+use sampler_domain::{ClientId, Timestamp};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::algorithm::Algorithm;
+use crate::audience::Audiences;
 use crate::keys::Keys;
 
 /// The longest token that is looked at, in bytes.
@@ -32,10 +33,13 @@ const REFRESH_TOKEN_ID_END: &str = "-r";
 pub struct Policy {
     /// How it must be signed.
     pub algorithm: Algorithm,
-    /// Who must have issued it, if that is known. A slash at the end does not count.
+    /// The issuer that it must name, if that is configured; otherwise that of the keys, if they
+    /// have one. A slash at the end does not count.
     pub issuer: Option<String>,
-    /// Whom it must be meant for, if that is known.
-    pub audience: Option<String>,
+    /// For whom it must be meant, if that is configured.
+    pub audiences: Option<Audiences>,
+    /// For how long from now it may be valid at the most.
+    pub lifetime_max: Duration,
     /// By how much clocks may differ; never more than [`LEEWAY_MAX`] counts.
     pub leeway: Duration,
 }
@@ -43,8 +47,8 @@ pub struct Policy {
 /// What a token that may be believed says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
-    /// Whose it is, for the log: the client, or else the subject.
-    pub client: Option<String>,
+    /// The client that it was given to, or else its subject.
+    pub client: Option<ClientId>,
     /// What it allows.
     pub scopes: BTreeSet<String>,
 }
@@ -73,6 +77,12 @@ pub enum TokenError {
     /// It does not say until when it is valid.
     #[error("the token has no end")]
     NoEnd,
+    /// It is valid for longer than is taken.
+    #[error("the token is valid for longer than is taken here")]
+    EndTooFar,
+    /// It is bound to a key or a certificate of its sender, which is not looked at here.
+    #[error("the token is bound to its sender, and is no bearer token")]
+    SenderBound,
     /// It was valid earlier.
     #[error("the token has expired")]
     Expired,
@@ -109,6 +119,7 @@ struct Body {
     azp: Option<String>,
     sub: Option<String>,
     jti: Option<String>,
+    cnf: Option<serde_json::Value>,
 }
 
 /// A claim that is one text or a list of them.
@@ -146,11 +157,17 @@ pub fn verify(
     }
     // Only what is signed is looked into.
     let body: Body = parse(body)?;
-    check_time(&body, now, policy.leeway.min(LEEWAY_MAX))?;
-    check_parties(&body, policy)?;
+    check_time(&body, now, policy)?;
+    check_kind(&body)?;
+    let issuer = policy.issuer.as_deref().or(keys.issuer());
+    check_parties(&body, issuer, policy.audiences.as_ref())?;
+    let named = [body.client_id, body.azp, body.sub];
     Ok(Claims {
         scopes: body.scope.map(scopes).unwrap_or_default(),
-        client: body.client_id.or(body.azp).or(body.sub),
+        client: named
+            .into_iter()
+            .flatten()
+            .find_map(|name| ClientId::new(&name)),
     })
 }
 
@@ -169,11 +186,15 @@ fn check_header(header: &Header, policy: &Policy) -> Result<(), TokenError> {
 }
 
 /// Moments of tokens are seconds, perhaps with decimals; JSON knows no infinite ones.
-fn check_time(body: &Body, now: Timestamp, leeway: Duration) -> Result<(), TokenError> {
-    let (now, leeway) = (now.as_millis() as f64 / 1000.0, leeway.as_secs_f64());
+fn check_time(body: &Body, now: Timestamp, policy: &Policy) -> Result<(), TokenError> {
+    let now = now.as_millis() as f64 / 1000.0;
+    let leeway = policy.leeway.min(LEEWAY_MAX).as_secs_f64();
     let until = body.exp.ok_or(TokenError::NoEnd)?;
     if now >= until + leeway {
         return Err(TokenError::Expired);
+    }
+    if until > now + leeway + policy.lifetime_max.as_secs_f64() {
+        return Err(TokenError::EndTooFar);
     }
     let has_begun = body.nbf.is_none_or(|from| now + leeway >= from);
     if has_begun {
@@ -183,21 +204,35 @@ fn check_time(body: &Body, now: Timestamp, leeway: Duration) -> Result<(), Token
     }
 }
 
-fn check_parties(body: &Body, policy: &Policy) -> Result<(), TokenError> {
+/// A token that is bound to its sender (RFC 7800; by a certificate RFC 8705, by DPoP RFC 9449) is
+/// worthless without the proof that is not looked at here: taken as a bearer token, it would serve
+/// whoever has stolen it.
+fn check_kind(body: &Body) -> Result<(), TokenError> {
     let is_refresh_token = |id: &String| id.ends_with(REFRESH_TOKEN_ID_END);
     if body.jti.as_ref().is_some_and(is_refresh_token) {
         return Err(TokenError::Type);
     }
-    if let Some(expected) = &policy.issuer {
+    if body.cnf.is_some() {
+        return Err(TokenError::SenderBound);
+    }
+    Ok(())
+}
+
+fn check_parties(
+    body: &Body,
+    issuer: Option<&str>,
+    audiences: Option<&Audiences>,
+) -> Result<(), TokenError> {
+    if let Some(expected) = issuer {
         let same = |issuer: &String| issuer.trim_end_matches('/') == expected.trim_end_matches('/');
         if !body.iss.as_ref().is_some_and(same) {
             return Err(TokenError::Issuer);
         }
     }
-    if let Some(expected) = &policy.audience {
+    if let Some(expected) = audiences {
         let meant = match &body.aud {
-            Some(OneOrMany::One(audience)) => audience == expected,
-            Some(OneOrMany::Many(audiences)) => audiences.contains(expected),
+            Some(OneOrMany::One(audience)) => expected.take(audience),
+            Some(OneOrMany::Many(audiences)) => audiences.iter().any(|it| expected.take(it)),
             None => false,
         };
         if !meant {
@@ -205,6 +240,18 @@ fn check_parties(body: &Body, policy: &Policy) -> Result<(), TokenError> {
         }
     }
     Ok(())
+}
+
+/// When a token says that it was issued, in seconds. Nothing of this is signed as far as anybody
+/// knows: it only decides whether newer keys are waited for.
+pub fn claimed_issue(token: &str) -> Option<f64> {
+    #[derive(Deserialize)]
+    struct Issue {
+        iat: Option<f64>,
+    }
+    let body = token.split('.').nth(1)?;
+    let issue: Issue = parse(body).ok()?;
+    issue.iat
 }
 
 /// A list as UAA writes it, or a text with spaces in between as RFC 9068 has it.

@@ -222,7 +222,7 @@ async fn ready(State(health): State<Health>) -> Response {
     if health.failing().await.is_empty() {
         return Json(json!({"status": "ready"})).into_response();
     }
-    let detail = "The program is not well. The health check says more.";
+    let detail = "The program is unhealthy. The health check says more.";
     Problem::new(&kinds::UNHEALTHY, detail).into_response()
 }
 
@@ -231,7 +231,7 @@ async fn unhealthy(health: &Health) -> Option<Problem> {
     if failing.is_empty() {
         return None;
     }
-    let detail = format!("These are not well: {}.", failing.join(", "));
+    let detail = format!("These fail: {}.", failing.join(", "));
     let problem = Problem::new(&kinds::UNHEALTHY, detail);
     Some(problem.member("healthy", false).member("probes", failing))
 }

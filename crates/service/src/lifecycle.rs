@@ -22,6 +22,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::settings::EXIT_SETTINGS;
+
 /// How long a program may take to end once it was asked to.
 pub const STOP_BUDGET: Duration = Duration::from_secs(8);
 
@@ -123,12 +125,6 @@ impl Drop for Entry {
     }
 }
 
-/// The context of an error by which `body` says that the settings do not fit what it has found: the
-/// code is that of settings that are wrong.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the settings do not fit")]
-pub struct Misconfigured;
-
 /// A signal that asks to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
@@ -138,6 +134,19 @@ pub enum Signal {
     Terminate,
 }
 
+/// A setting is wrong, and only showed so when it was used. A program that fails with it ends with
+/// the exit code of wrong settings.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct UnusableSettings(String);
+
+impl UnusableSettings {
+    /// Says what is wrong, and which setting would mend it.
+    pub fn new(mistake: impl ToString) -> Self {
+        Self(mistake.to_string())
+    }
+}
+
 /// How a program has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
@@ -145,8 +154,8 @@ pub enum End {
     Orderly,
     /// The program could not go on; the log says why.
     Failed,
-    /// What was found does not fit the settings; the log says why.
-    Misconfigured,
+    /// A setting turned out to be wrong ([`UnusableSettings`]); the log says which.
+    Unusable,
     /// A second signal came.
     Forced(Signal),
 }
@@ -157,7 +166,7 @@ impl End {
         match self {
             Self::Orderly => 0,
             Self::Failed => 1,
-            Self::Misconfigured => 64,
+            Self::Unusable => EXIT_SETTINGS,
             Self::Forced(Signal::Interrupt) => 130,
             Self::Forced(Signal::Terminate) => 143,
         }
@@ -176,7 +185,7 @@ impl From<End> for ExitCode {
 /// program shall then end with the code of what is returned.
 ///
 /// An error of `body` is logged here, the other tasks are asked to stop, and the code is 1, or 64
-/// where the error has the context [`Misconfigured`].
+/// where the error is [`UnusableSettings`].
 pub fn run_until_stopped<F, B>(body: B) -> End
 where
     B: FnOnce(Shutdown) -> F,
@@ -185,7 +194,7 @@ where
     let runtime = match Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            tracing::error!(error = %error, "could not start a runtime");
+            tracing::error!(code = "program.runtime", error = %error, "could not start a runtime");
             return End::Failed;
         }
     };
@@ -194,7 +203,11 @@ where
         match signals() {
             Ok(signals) => drive(body(shutdown.clone()), signals, &shutdown).await,
             Err(error) => {
-                tracing::error!(error = format!("{error:#}"), "could not listen for signals");
+                tracing::error!(
+                    code = "program.signals",
+                    error = format!("{error:#}"),
+                    "could not listen for signals"
+                );
                 End::Failed
             }
         }
@@ -238,7 +251,7 @@ where
     tokio::select! {
         end = drain(&mut body, shutdown) => end,
         signal = next(&mut signals) => {
-            tracing::warn!(signal = ?signal, "a second signal: ending at once");
+            tracing::warn!(code = "program.second_signal", signal = ?signal, "a second signal: ending at once");
             End::Forced(signal)
         }
     }
@@ -258,16 +271,19 @@ async fn drain(body: &mut Body, shutdown: &Shutdown) -> End {
                 .iter()
                 .map(|(name, count)| format!("{count} {name}"))
                 .collect();
-            tracing::warn!(left = left.join(", "), "the time to stop is over");
+            tracing::warn!(
+                code = "program.stop_timeout",
+                left = left.join(", "),
+                "the time to stop is over"
+            );
             shutdown.hard.cancel();
             let _ = timeout(LETTING_GO, finish).await;
         }
     }
-    if let Some(end) = body.failed {
-        return end;
+    if body.end == End::Orderly {
+        tracing::info!("stopped");
     }
-    tracing::info!("stopped");
-    End::Orderly
+    body.end
 }
 
 /// The next signal; never, where no more can come.
@@ -281,15 +297,14 @@ async fn next(signals: &mut mpsc::Receiver<Signal>) -> Signal {
 /// The body of a program, and what became of it.
 struct Body {
     handle: Option<JoinHandle<anyhow::Result<()>>>,
-    /// How it has failed, if it has.
-    failed: Option<End>,
+    end: End,
 }
 
 impl Body {
     fn new(handle: JoinHandle<anyhow::Result<()>>) -> Self {
         Self {
             handle: Some(handle),
-            failed: None,
+            end: End::Orderly,
         }
     }
 
@@ -300,17 +315,23 @@ impl Body {
         };
         let result = handle.await;
         self.handle = None;
-        let (error, end) = match result {
+        let error = match result {
             Ok(Ok(())) => return,
-            Ok(Err(error)) if error.is::<Misconfigured>() => {
-                (format!("{error:#}"), End::Misconfigured)
+            Ok(Err(error)) if error.is::<UnusableSettings>() => {
+                self.end = End::Unusable;
+                format!("{error:#}")
             }
-            Ok(Err(error)) => (format!("{error:#}"), End::Failed),
+            Ok(Err(error)) => {
+                self.end = End::Failed;
+                format!("{error:#}")
+            }
             // The hook has logged what the panic said.
-            Err(error) => (error.to_string(), End::Failed),
+            Err(error) => {
+                self.end = End::Failed;
+                error.to_string()
+            }
         };
-        tracing::error!(error, "the program failed");
-        self.failed = Some(end);
+        tracing::error!(code = "program.failed", error, "the program failed");
     }
 }
 

@@ -83,6 +83,7 @@ impl Identity {
         );
         if let Some(mistake) = &self.mistake {
             tracing::warn!(
+                code = "platform.unreadable",
                 error = mistake,
                 "what the platform says of this app cannot be read"
             );

@@ -64,11 +64,12 @@ where
 
 /// A panic is one line like any other error, not the several that would tear a log apart.
 fn log_panic(info: &PanicHookInfo<'_>) {
-    let place = info.location().map(ToString::to_string).unwrap_or_default();
+    let location = info.location().map(ToString::to_string).unwrap_or_default();
     let thread = std::thread::current();
     tracing::error!(
+        code = "program.panic",
         panic.message = message_of(info.payload()),
-        panic.location = place,
+        panic.location = location,
         panic.thread = thread.name().unwrap_or("unnamed"),
         "panicked"
     );

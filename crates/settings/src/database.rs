@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 use sampler_service::settings::{Kind, Reader};
-use sampler_store_mongo::MongoOptions;
+use sampler_store_mongo::{MongoOptions, check_address};
 use secrecy::{ExposeSecret, SecretString};
 use tracing::warn;
 
@@ -21,18 +21,18 @@ sampler_service::settings! {
     /// The database that the programs share.
     pub struct DatabaseSettings("database", checked by check_options) {
         /// The address of the MongoDB, with the name of the database in its path. A MongoDB service
-        /// that the platform has bound (VCAP_SERVICES, SERVICE_BINDING_ROOT) counts before it.
-        /// Options that would weaken what is kept or read (readPreference, readConcernLevel, w,
-        /// journal, retryWrites, directConnection beside replicaSet) must not be set to that.
+        /// that the platform has bound (VCAP_SERVICES, SERVICE_BINDING_ROOT) overrides it. Options
+        /// that would weaken reads or writes (readPreference, readConcernLevel, w, journal,
+        /// retryWrites, directConnection beside replicaSet) are mistakes.
         uri: DatabaseUri = "DB_URI", Kind::Text, or("mongodb://localhost:27017/sampler"), secret()
             => DatabaseUri::parse;
-        /// The name of the bound MongoDB service to use. Needed only where several are bound.
+        /// The name of the bound MongoDB service to use. Needed only if several are bound.
         service: Option<String> = "SAMPLER_DB_SERVICE", Kind::Text;
         /// The collection that holds the spans.
         collection: String = "SPANS_COLLECTION_NAME", Kind::Text, or("spans") => collection_name;
-        /// The most connections that are open to one server of the database.
+        /// The maximum number of connections to each server of the database.
         pool_size: u32 = "SAMPLER_DB_POOL_SIZE", Kind::integer(1, 1000), or("64");
-        /// How long to look for a server of the database that can take an operation.
+        /// How long to wait for a suitable server of the database.
         server_selection_timeout: Duration = "SAMPLER_DB_SERVER_SELECTION_TIMEOUT",
             Kind::time(BRIEF, MINUTES), or("5s");
         /// How long one operation of the database may take.
@@ -66,6 +66,7 @@ impl DatabaseSettings {
     pub fn announce(&self) {
         for ReplacedOption { name, by } in &self.uri.replaced {
             warn!(
+                code = "database.option_replaced",
                 option = name,
                 instead = by,
                 "an option in the address of the database does not count"
@@ -106,10 +107,17 @@ impl DatabaseUri {
                 Finding::Replaced(option) => Some(option),
                 Finding::Weakens(_) => None,
             });
+        let (database, address) = (database_name(uri)?, without_replaced(uri));
+        check_address(&address).map_err(|said| {
+            format!(
+                "an address that the driver can read (mongodb://user:password@host/name, with : / ? \
+                 # @ % in user and password percent-encoded); it says: {said}"
+            )
+        })?;
         Ok(Self {
-            database: database_name(uri)?,
+            database,
             replaced: replaced.collect(),
-            address: without_replaced(uri).into(),
+            address: address.into(),
         })
     }
 }
@@ -136,11 +144,12 @@ fn database_name(uri: &str) -> Result<String, String> {
     if name.is_empty() {
         return Err("the name of the database in the path, as in mongodb://host/name".to_owned());
     }
-    let forbidden = |c: char| c.is_control() || r#"/\. "$*<>:|?"#.contains(c);
+    // An @ is a name like any other to MongoDB. But here it is the rest of a password with a slash.
+    let forbidden = |c: char| c.is_control() || r#"/\. "$*<>:|?@"#.contains(c);
     if name.len() > DATABASE_NAME_MAX || name.contains(forbidden) {
         return Err(format!(
             "the name of the database in the path: at most {DATABASE_NAME_MAX} bytes, without \
-             spaces and any of / \\ . \" $ * < > : | ?"
+             spaces and any of / \\ . \" $ * < > : | ? @"
         ));
     }
     Ok(name.into_owned())
@@ -189,6 +198,7 @@ mod tests {
             "mongodb://host,/s3cr3t",
             "mongodb://host/s3cr3t/more",
             "mongodb://host/s3cr3t.spans",
+            "mongodb://me:1/s3cr3t@host",
             "mongodb://host/%ff",
         ] {
             let mistake = database_name(uri).unwrap_err();

@@ -13,9 +13,10 @@ use crate::{BRIEF, DatabaseSettings, MINUTES, SamplingSettings, SlackSettings};
 sampler_service::settings! {
     /// How much a receiver takes in.
     pub struct LimitsSettings("limits") {
-        /// The most requests in flight at once; a quarter of the room is for stops alone.
-        inflight: usize = "MAX_INFLIGHT", Kind::integer(1, 100_000), or("200");
-        /// The largest body, packed and unpacked.
+        /// The maximum number of requests in flight. A quarter of them is reserved for stops. Without it
+        /// there is no such limit: the receiver divides its capacity fairly among clients.
+        inflight: Option<usize> = "MAX_INFLIGHT", Kind::integer(1, 100_000);
+        /// The largest body, before and after decompression.
         payload: usize = "MAX_PAYLOAD", Kind::size(1 << 10, 8 << 20), or("500kb");
         /// How long a client may take to send a body.
         body_timeout: Duration = "SAMPLER_BODY_TIMEOUT", Kind::time(BRIEF, MINUTES), or("30s");
@@ -23,19 +24,22 @@ sampler_service::settings! {
 
     /// Where mappings go.
     pub struct ProvisioningSettings("provisioning") {
-        /// Where Abacus's provisioning service is. Without it, mappings are answered 502.
+        /// The address of Abacus's provisioning service. Without it, mappings are answered 502.
         url: Option<Url> = "PROVISIONING_URL", Kind::Url;
         /// How long one of the three calls for a mapping may take.
         timeout: Duration = "SAMPLER_PROVISIONING_TIMEOUT", Kind::time(BRIEF, MINUTES), or("10s");
+        /// Whether mappings need the scope abacus.sampler.write. Without it, a client with the scope
+        /// of one resource can map the plans of that resource, and Abacus never changes a mapping.
+        full_scope: bool = "SAMPLER_MAPPINGS_FULL_SCOPE", Kind::Boolean, or("false");
     }
 
     /// What events may be like.
     pub struct EventsSettings("events") {
-        /// Whether an id that was seen before, with another timestamp or other measures of the same
-        /// target, is answered 201 as an original Sampler does. The first event stays.
+        /// Whether an event with a known id, the same target, and another timestamp or other
+        /// measures is answered 201, as by an original Sampler. The first event stays unchanged.
         lenient_repeats: bool = "SAMPLER_LENIENT_REPEATS", Kind::Boolean, or("false");
-        /// Whether a span may begin before the end of the target's previous one, as an original
-        /// Sampler lets it. What overlaps is billed twice.
+        /// Whether a span may begin before the end of the target's previous one, as with an
+        /// original Sampler. The overlap is billed twice.
         allow_overlap: bool = "SAMPLER_ALLOW_OVERLAP", Kind::Boolean, or("false");
     }
 }

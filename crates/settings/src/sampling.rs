@@ -11,13 +11,14 @@ use crate::{DAY, LONGEST, millis};
 sampler_service::settings! {
     /// How spans are cut into intervals.
     pub struct SamplingSettings("sampling") {
-        /// How long an interval is: the finest window that reports get right. All in UTC.
+        /// The length of an interval, in UTC. It is the finest window for which Abacus's reports are
+        /// right.
         dimension: Option<Granularity> = "SAMPLER_DIMENSION",
             Kind::Choice(&["minute", "hour", "day", "month"]), or("day") => dimension;
         /// Other dimensions for some resources, or for some plans of them.
         dimension_overrides: Option<Vec<GranularityOverride>> = "SAMPLER_DIMENSION_OVERRIDES",
             Kind::Text => overrides;
-        /// How long after its end an interval of a span that has not stopped waits for a late stop.
+        /// How long an interval of an open span waits after its end for a late stop.
         stop_grace: Duration = "SAMPLER_STOP_GRACE", Kind::time(Duration::ZERO, DAY), or("0ms");
     }
 
@@ -38,8 +39,8 @@ impl SamplingSettings {
     pub const TABLE_OF_THE_RECEIVER: [Setting; 3] = {
         let mut table = Self::TABLE;
         table[0].default = None;
-        table[0].doc = "How long an interval is; as for the worker. A receiver that is told saves \
-                        the worker one look at each span; one that is told wrongly makes it late.";
+        table[0].doc = "The length of an interval, as for the worker. It saves the worker one read \
+                        of each span. A longer one than the worker's makes first intervals late.";
         table
     };
 

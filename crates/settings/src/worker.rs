@@ -14,44 +14,44 @@ use crate::{
 sampler_service::settings! {
     /// How usages are delivered.
     pub struct AbacusSettings("abacus") {
-        /// Where Abacus's collector is; /v1/metering/collected/usage is appended.
+        /// The address of Abacus's collector; /v1/metering/collected/usage is appended.
         collector_url: Url = "COLLECTOR_URL", Kind::Url, required();
         /// How long one post of a usage may take.
         timeout: Duration = "SAMPLER_POST_TIMEOUT", Kind::time(BRIEF, HOUR), or("30s");
-        /// The most usages that are in flight to Abacus at once; fewer as long as it does not bear
-        /// so many.
+        /// The maximum number of usages in flight to Abacus. The worker uses fewer while Abacus is
+        /// slow or fails.
         concurrency: usize = "SAMPLER_POST_CONCURRENCY", Kind::integer(1, 10_000), or("128");
-        /// How long a span waits after its usage could not be delivered for the first time; twice
-        /// as long after each further time, less a random part of up to half.
+        /// How long a span waits after the first failed delivery of its usage. The wait doubles
+        /// after each further failure, less a random part of up to half.
         retry_first: Duration = "SAMPLER_RETRY_FIRST", Kind::time(MOMENT, HOUR), or("1s");
-        /// The longest that a span waits after a failure. Shorter than SAMPLER_MONTH_SLACK: a usage
-        /// that is tried again after its month was closed is lost.
+        /// The longest wait of a span after a failure. It must be shorter than SAMPLER_MONTH_SLACK:
+        /// a usage that is retried after its month has been closed is lost.
         retry_limit: Duration = "SAMPLER_RETRY_LIMIT", Kind::time(MOMENT, DAY), or("2m");
-        /// How long into a month Abacus takes usages for the month before (its own SLACK). For so
-        /// long, usages of that month go before all others.
+        /// How long into a month Abacus accepts usages of the previous month (its own SLACK). During
+        /// this time, usages of that month have priority.
         month_slack: Duration = "SAMPLER_MONTH_SLACK",
             Kind::time(Duration::ZERO, Duration::from_hours(24 * 27)), or("10m");
-        /// Whether an answer of 409 means that Abacus has the usage already. Abacus itself answers
-        /// repeats with 202, and never with 409: this is for a gateway in front of it that does.
+        /// Whether 409 means that Abacus has the usage already. Abacus itself answers repeats with
+        /// 202 and never with 409; a gateway in front of it may.
         accept_conflict: bool = "SAMPLER_ACCEPT_CONFLICT", Kind::Boolean, or("false");
     }
 
     /// How due spans are found and driven.
     pub struct ProcessingSettings("processing") {
-        /// The most spans that are driven at once; more than usages in flight, because each waits
-        /// for the database as well.
+        /// The maximum number of spans in progress. It should exceed the usages in flight, because
+        /// spans also wait for the database.
         concurrency: usize = "SAMPLER_PROCESS_CONCURRENCY", Kind::integer(1, 10_000), or("256");
-        /// The most spans that one look for due spans brings.
+        /// The maximum number of spans that one query for due spans returns.
         batch_size: usize = "PROCESS_BATCH_SIZE", Kind::integer(1, 10_000), or("100");
-        /// The pause after a look that found nothing to do.
+        /// The pause after a query that found no due span.
         interval: Duration = "PROCESS_SCHEDULE_INTERVAL", Kind::time(MOMENT, HOUR), or("1s");
         /// How long the processing loop may be without progress before the worker is not ready.
         threshold: Duration = "PROCESS_SPANS_MONITOR_THRESHOLD", Kind::time(SECOND, DAY), or("60s");
-        /// How often a worker tells the others that it is alive; after 20 s without, they take its
-        /// spans over.
+        /// The interval of a worker's heartbeat. After 20 s without a heartbeat, the other workers
+        /// take over its spans.
         heartbeat_interval: Duration = "SAMPLER_HEARTBEAT_INTERVAL",
             Kind::time(BRIEF, Duration::from_secs(10)), or("5s");
-        /// How often to look for what an original Sampler wrote into the collection.
+        /// How often to search the collection for spans and stops of an original Sampler.
         adopt_interval: Duration = "SAMPLER_ADOPT_INTERVAL", Kind::time(MOMENT, HOUR), or("5s");
         /// Whether no original Sampler and no earlier release writes to the collection any more. The
         /// worker then removes the indexes that only those need, and the ids of events count within
@@ -61,25 +61,25 @@ sampler_service::settings! {
 
     /// How complete spans are removed.
     pub struct CleanupSettings("cleanup") {
-        /// The most complete spans that are removed at once.
+        /// The maximum number of complete spans that are removed at once.
         batch_size: usize = "CLEANUP_BATCH_SIZE", Kind::integer(1, 10_000), or("100");
         /// The pause after a clean-up that removed less than a batch.
         interval: Duration = "CLEANUP_SCHEDULE_INTERVAL", Kind::time(MOMENT, DAY), or("1s");
         /// How long the clean-up loop may be without progress before the worker is not ready.
         threshold: Duration = "CLEANUP_SPANS_MONITOR_THRESHOLD", Kind::time(SECOND, DAY), or("60s");
         /// How long complete spans are kept after their end, and the ids of their events with them.
-        /// At least an hour longer than events may be dated into the past, or a repeat would be
+        /// It must be at least an hour longer than SAMPLER_SLACK_PAST_INTERVAL, or a repeat could be
         /// billed twice.
         retention: Duration = "SAMPLER_RETENTION",
             Kind::time(Duration::ZERO, Duration::from_hours(24 * 3_660)), or("62d");
     }
 
-    /// Whether the worker only looks.
+    /// Whether the worker only compares.
     pub struct ShadowSettings("shadow") {
-        /// Whether the worker only looks: it compares what an original Sampler decided with what it
-        /// would have decided itself, writes nothing to the database and posts nothing.
+        /// Whether the worker runs in shadow mode: it compares an original Sampler's decisions with
+        /// its own, writes nothing to the database and posts nothing.
         enabled: bool = "SAMPLER_SHADOW", Kind::Boolean, or("false");
-        /// The pause between two such looks at all spans.
+        /// The pause between two comparisons of all spans in shadow mode.
         interval: Duration = "SAMPLER_SHADOW_INTERVAL", Kind::time(MOMENT, DAY), or("30s");
     }
 }

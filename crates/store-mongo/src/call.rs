@@ -5,7 +5,6 @@
 //! task of their own, to their end ([`Link::run`]; [`sampler_store::group`] for calls that share a command),
 //! and what is dropped is only the waiting for it.
 
-use std::error::Error as _;
 use std::future::{Future, IntoFuture};
 use std::pin::pin;
 use std::sync::Arc;
@@ -502,21 +501,6 @@ fn may_pass(error: &Error) -> bool {
     }
 }
 
-/// Describes an error without the connection string, which may hold a password.
-pub(crate) fn describe_without(uri: &str, error: &Error) -> String {
-    let mut text = error.kind.to_string();
-    if let Some(source) = error.source() {
-        text = format!("{text}: {source}");
-    }
-    let secret = uri.split_once("://").map_or(uri, |(_, rest)| rest);
-    let secret = secret.rsplit_once('@').map_or("", |(secret, _)| secret);
-    if secret.is_empty() {
-        text
-    } else {
-        text.replace(secret, "<hidden>")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -533,12 +517,5 @@ mod tests {
         assert!(matches!(store_error(odd), StoreError::Refused(_)));
         let slow = CallError::TimedOut(Duration::from_secs(1));
         assert!(matches!(StoreError::from(slow), StoreError::Unknown(_)));
-    }
-
-    #[test]
-    fn a_password_is_not_repeated() {
-        let uri = "mongodb://user:secret@host/db";
-        let error = Error::custom("bad user:secret here");
-        assert!(!describe_without(uri, &error).contains("secret"));
     }
 }

@@ -7,7 +7,8 @@ use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, Document, doc};
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
-    Id, Interval, Measure, Measures, Planned, Processing, Quantity, Span, SpanId, Target, Timestamp,
+    ClientId, Id, Interval, Measure, Measures, Planned, Processing, Quantity, Span, SpanId, Target,
+    Timestamp,
 };
 use sampler_store::NewSpan;
 use serde::Serialize;
@@ -48,6 +49,8 @@ struct OpenSpan<'a> {
     processing: OpenProcessing,
     #[serde(skip_serializing_if = "Option::is_none")]
     start_dedup_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start_client: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -120,6 +123,7 @@ pub(crate) fn started(new: &NewSpan) -> Result<RawDocumentBuf, bson::error::Erro
             partition: partition_number(target),
         },
         start_dedup_id: span.start_id.as_ref().map(Id::as_str),
+        start_client: span.start_client.as_ref().map(ClientId::as_str),
     };
     let mut bytes = Vec::with_capacity(USUAL_BYTES);
     bson::serialize_to_buffer(&document, &mut bytes)?;
@@ -235,8 +239,10 @@ pub(crate) fn read(document: &Document) -> Result<Span, Unreadable> {
         measures: read_measures(document)?,
         start: read_moment(document, "start")?,
         start_id: read_event_id(document, "start_dedup_id"),
+        start_client: read_client(document, "start_client"),
         end: read_optional_moment(document, "end")?,
         end_id: read_event_id(document, "end_dedup_id"),
+        stop_client: read_client(document, "stop_client"),
         processing: Processing {
             complete: processing.get_bool("complete").unwrap_or(false),
             last: read_interval(member(processing, "last_interval")?)?,
@@ -335,6 +341,10 @@ pub(crate) fn read_event_id(document: &Document, name: &str) -> Option<Id> {
         }
         _ => None,
     }
+}
+
+fn read_client(document: &Document, name: &str) -> Option<ClientId> {
+    ClientId::new(document.get_str(name).ok()?)
 }
 
 fn read_interval(document: &Document) -> Result<Interval, Unreadable> {

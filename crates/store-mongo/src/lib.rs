@@ -11,6 +11,7 @@
 //! Starts, stops and the changes of workers share commands with others of their kind that are in
 //! flight at the same moment; see [`sampler_store::group`].
 
+mod address;
 mod adopt;
 mod beside;
 mod call;
@@ -55,6 +56,7 @@ use resolve::{by_event_id, readable};
 use starts::{Opening, Starts};
 use stops::{Ending, Stops};
 
+pub use address::check_address;
 pub use migrate::MigrationError;
 pub use retire::Retired;
 
@@ -113,7 +115,7 @@ impl MongoStore {
     pub async fn connect(options: MongoOptions) -> Result<Self, ConnectError> {
         let mut client = ClientOptions::parse(&options.uri)
             .await
-            .map_err(|error| ConnectError(call::describe_without(&options.uri, &error)))?;
+            .map_err(|error| ConnectError(address::describe_without(&options.uri, &error)))?;
         client.app_name = Some(options.app_name);
         client.max_pool_size = Some(options.pool_size);
         client.server_selection_timeout = Some(options.server_selection_timeout);
@@ -132,7 +134,7 @@ impl MongoStore {
                 .build(),
         );
         let client = Client::with_options(client)
-            .map_err(|error| ConnectError(call::describe_without(&options.uri, &error)))?;
+            .map_err(|error| ConnectError(address::describe_without(&options.uri, &error)))?;
         let database = client.database(&options.database);
         let linearizable = CollectionOptions::builder()
             .read_concern(ReadConcern::linearizable())

@@ -39,7 +39,7 @@ impl Ending {
     pub(crate) fn new(new: NewStop) -> Self {
         let correlation_id = new.correlation_id.to_string();
         Self {
-            update: update(&new.event, &correlation_id),
+            update: update(&new, &correlation_id),
             event: new.event,
             correlation_id,
         }
@@ -54,7 +54,8 @@ impl Ending {
 
 /// It leaves `processing.version` alone, and makes the span due by its end; `end_is_set` is what a
 /// worker of the original searches for.
-fn update(event: &StopEvent, correlation_id: &str) -> RawDocumentBuf {
+fn update(new: &NewStop, correlation_id: &str) -> RawDocumentBuf {
+    let event = &new.event;
     let end = event.timestamp.as_millis();
     let mut set = rawdoc! {
         "end": end,
@@ -63,6 +64,9 @@ fn update(event: &StopEvent, correlation_id: &str) -> RawDocumentBuf {
     };
     if let Some(id) = &event.id {
         set.append(cstr!("end_dedup_id"), id.as_str());
+    }
+    if let Some(client) = &new.client {
+        set.append(cstr!("stop_client"), client.as_str());
     }
     rawdoc! { "$set": set, "$min": { "processing.due_at": end } }
 }

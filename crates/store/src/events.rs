@@ -1,7 +1,7 @@
 //! What the receiver asks of the store: keeping starts and stops (sections 6.1 and 6.2 of the paper).
 
 use async_trait::async_trait;
-use sampler_domain::{EventId, Field, Span, StopEvent, Target, Timestamp};
+use sampler_domain::{ClientId, EventId, Field, Span, StopEvent, Target, Timestamp};
 use uuid::Uuid;
 
 use crate::StoreError;
@@ -46,6 +46,8 @@ pub enum Started {
 pub struct NewStop {
     /// What the provider reports.
     pub event: StopEvent,
+    /// The client that reports it, where tokens are needed.
+    pub client: Option<ClientId>,
     /// What the `correlation_id` of the ended span becomes, making room for the next span.
     pub correlation_id: Uuid,
 }

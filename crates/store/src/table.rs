@@ -135,6 +135,7 @@ impl Table {
     pub fn end(&mut self, new: &NewStop) -> bool {
         let NewStop {
             event,
+            client,
             correlation_id,
         } = new;
         let is_taken = |kept: &StoredSpan| {
@@ -153,6 +154,7 @@ impl Table {
         };
         kept.span.end = Some(event.timestamp);
         kept.span.end_id.clone_from(&event.id);
+        kept.span.stop_client.clone_from(client);
         kept.correlation_id = *correlation_id;
         kept.due_at = Some(
             kept.due_at

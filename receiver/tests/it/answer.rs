@@ -34,6 +34,16 @@ impl Answer {
         value
     }
 
+    /// The client is told to come again after so many seconds or a few more: those that were turned
+    /// away together do not come back together.
+    #[track_caller]
+    pub(crate) fn may_come_again_after(&self, least: u64) {
+        let after = self.header("retry-after").map(str::parse::<u64>);
+        let after = after.expect("a header").unwrap();
+        let most = least + least.max(4);
+        assert!((least..most).contains(&after), "{self:?}");
+    }
+
     /// 201, with nothing else.
     #[track_caller]
     pub(crate) fn is_created(&self) {

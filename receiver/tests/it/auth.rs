@@ -1,21 +1,29 @@
 //! Who gets in, for what, and what becomes of that when the token server is away.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use sampler_domain::ClientId;
 use sampler_oauth::{Algorithm, Pace};
+use sampler_receiver::Options;
+use sampler_service::environment::{Clock, SystemClock};
 use sampler_service::security::Authenticator;
+use sampler_store::memory::MemoryStore;
 use sampler_testkit::build::{stop_event, with};
 use sampler_testkit::now_millis;
 use sampler_testkit::uaa::{Discovery, SigningKey, StandInUaa, Trouble};
 use serde_json::{Value, json};
 
 use crate::auth_fixture::{
-    WRITE, ask, ask_with, claims, configured, fetched, router, start, token,
+    WRITE, ask, ask_with, claims, configured, fetched, options, router, router_to, router_with,
+    start, token,
 };
+use crate::log::Log;
 
 const QUICK: Pace = Pace {
     at_least: Duration::ZERO,
     at_most: Duration::from_hours(1),
+    age_max: Duration::from_hours(24),
 };
 
 fn pair(key: SigningKey) -> (SigningKey, String) {
@@ -44,7 +52,7 @@ async fn fault_17_a_scope_for_one_resource_is_for_that_resource_alone() {
     };
     let own = bearer(&["abacus.sampler.postgres.write", "openid"]);
     let other = bearer(&["abacus.sampler.redis.write", "abacus.sampler.postgres.read"]);
-    let stop = stop_event(1, now_millis());
+    let stop = stop_event(1, now_millis() + 60_000);
     for (path, body, taken) in [
         ("/v1/events/start", start(), 201),
         ("/v1/events/stop", stop, 201),
@@ -156,4 +164,79 @@ async fn an_open_door_is_open() {
     let router = router(Authenticator::none());
     let answer = ask(&router, "/v1/events/start", &[], &start()).await;
     assert_eq!(answer.status, 201);
+}
+
+#[tokio::test]
+async fn a_span_and_the_log_of_refusals_say_which_client_it_was() {
+    let key = SigningKey::rsa("key-1").unwrap();
+    let store = Arc::new(MemoryStore::new(|| SystemClock.now()));
+    let authenticator = configured(&key.public_pem(), Algorithm::Rs256);
+    let router = router_to(Arc::clone(&store), authenticator);
+    let of = |client: &str| {
+        let token = token(&key, &claims(|claims| claims["client_id"] = client.into()));
+        format!("Bearer {token}")
+    };
+    let (start, stop) = (start(), stop_event(1, now_millis() + 1));
+    let log = Log::default();
+    let logging = tracing::subscriber::set_default(log.subscriber());
+    for (path, client, body, status) in [
+        ("/v1/events/start", "broker", &start, 201),
+        ("/v1/events/start", "other-broker", &start, 409),
+        ("/v1/events/stop", "operator", &stop, 201),
+        ("/v1/events/stop", "late-operator", &stop, 422),
+    ] {
+        let answer = ask(&router, path, &[&of(client)], body).await;
+        assert_eq!(answer.status, status, "{client}: {answer:?}");
+    }
+    drop(logging);
+    let spans = store.all();
+    let [kept] = spans.as_slice() else {
+        panic!("{} spans", spans.len());
+    };
+    let span = &kept.span;
+    let clients = [&span.start_client, &span.stop_client].map(|client| client.clone().unwrap());
+    assert_eq!(
+        clients.each_ref().map(ClientId::as_str),
+        ["broker", "operator"]
+    );
+    let refused = log.lines("refused");
+    let clients: Vec<_> = refused.iter().map(|line| line["client"].as_str()).collect();
+    assert_eq!(clients, [Some("other-broker"), Some("late-operator")]);
+}
+
+#[tokio::test]
+async fn mappings_can_be_kept_to_the_full_scope() {
+    let key = SigningKey::rsa("key-1").unwrap();
+    let authenticator = configured(&key.public_pem(), Algorithm::Rs256);
+    let bearer = |scope: &str| {
+        let token = token(&key, &claims(|claims| claims["scope"] = json!([scope])));
+        format!("Bearer {token}")
+    };
+    let (own, full) = (bearer("abacus.sampler.postgres.write"), bearer(WRITE));
+    let options = Options {
+        mappings_full_scope: true,
+        ..options()
+    };
+    let router = router_with(authenticator, options);
+    let refused = ask(&router, "/v1/mappings", &[&own], &mapping()).await;
+    assert_eq!(
+        (refused.status, refused.problem.as_str()),
+        (403, "forbidden")
+    );
+    assert!(refused.challenge.unwrap().contains("insufficient_scope"));
+    assert!(!refused.body_was_read);
+    // It gets as far as a provisioning service that is not there.
+    assert_eq!(
+        ask(&router, "/v1/mappings", &[&full], &mapping())
+            .await
+            .status,
+        502
+    );
+    // Events are as before.
+    assert_eq!(
+        ask(&router, "/v1/events/start", &[&own], &start())
+            .await
+            .status,
+        201
+    );
 }

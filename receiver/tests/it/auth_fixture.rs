@@ -13,8 +13,8 @@ use http_body_util::BodyExt;
 use sampler_domain::{Granularities, Granularity, Policy, Slack};
 use sampler_oauth::http::client;
 use sampler_oauth::{
-    Algorithm, CaBundle, Discoverer, HttpOptions, Keyring, Keys, Pace, Policy as TokenPolicy,
-    TokenServer,
+    Algorithm, CaBundle, Discoverer, HttpOptions, Issuer, Keyring, Keys, Pace,
+    Policy as TokenPolicy, TokenServer,
 };
 use sampler_receiver::{Options, Receiver};
 use sampler_service::environment::{Clock, SystemClock, SystemRandom};
@@ -34,11 +34,26 @@ pub(crate) const WRITE: &str = "abacus.sampler.write";
 /// A router with all that the program puts around it.
 pub(crate) fn router(authenticator: Authenticator) -> Router {
     let store = Arc::new(MemoryStore::new(|| SystemClock.now()));
-    let options = Options {
+    router_to(store, authenticator)
+}
+
+/// The same, which keeps its spans in this store.
+pub(crate) fn router_to(store: Arc<MemoryStore>, authenticator: Authenticator) -> Router {
+    router_of(store, authenticator, options())
+}
+
+/// The same with other options.
+pub(crate) fn router_with(authenticator: Authenticator, options: Options) -> Router {
+    let store = Arc::new(MemoryStore::new(|| SystemClock.now()));
+    router_of(store, authenticator, options)
+}
+
+pub(crate) fn options() -> Options {
+    Options {
         limits: LimitsSettings {
             payload: 100_000,
             body_timeout: Duration::from_secs(5),
-            inflight: 50,
+            inflight: Some(50),
         },
         events: EventsSettings::default(),
         slack: Slack {
@@ -50,7 +65,11 @@ pub(crate) fn router(authenticator: Authenticator) -> Router {
             grace: 0,
         },
         unknown_for: Duration::from_secs(16),
-    };
+        mappings_full_scope: false,
+    }
+}
+
+fn router_of(store: Arc<MemoryStore>, authenticator: Authenticator, options: Options) -> Router {
     let receiver = Receiver::new(
         store,
         None,
@@ -77,7 +96,7 @@ pub(crate) fn fetched(uaa: &StandInUaa, pace: Pace) -> Authenticator {
     };
     let api = TokenServer::CloudFoundry(uaa.base_url().parse().unwrap());
     let discoverer = Discoverer::new(api, client(&options).unwrap());
-    let keyring = Keyring::fetched(discoverer, Algorithm::Rs256, pace);
+    let keyring = Keyring::fetched(discoverer, Algorithm::Rs256, Issuer::Discovered, pace);
     Authenticator::bearer(keyring, policy(Algorithm::Rs256), Arc::new(SystemClock))
 }
 
@@ -85,7 +104,8 @@ fn policy(algorithm: Algorithm) -> TokenPolicy {
     TokenPolicy {
         algorithm,
         issuer: None,
-        audience: None,
+        audiences: None,
+        lifetime_max: Duration::from_hours(24),
         leeway: Duration::from_secs(10),
     }
 }

@@ -337,7 +337,7 @@ async fn a_body_that_breaks_off_is_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_stalls_is_given_up_and_its_place_is_free_again() {
-    let world = World::with(|options| options.limits.inflight = 1);
+    let world = World::with(|options| options.limits.inflight = Some(1));
     for path in ALL {
         for bytes in ["", &body_of(path)[..20], &body_of(path)] {
             for coding in [&b"identity"[..], b"gzip"] {

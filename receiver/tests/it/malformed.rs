@@ -1,13 +1,9 @@
 //! Bodies that are no JSON, or no JSON that can be read in one way only.
 
-use sampler_service::platform::Identity;
-use sampler_service::settings::{LogFormat, LogSettings};
-use sampler_service::telemetry;
 use serde_json::{Value, json};
-use std::io::{self, Write};
-use std::sync::{Arc, Mutex};
 
 use crate::event::{mapping, start, stop};
+use crate::log::Log;
 use crate::world::{ALL, NOW, START, STOP, World, request};
 
 fn valid(path: &str) -> String {
@@ -173,33 +169,10 @@ async fn a_member_that_is_there_twice_is_refused() {
     refuse(START, valid(START).replace("0.5", in_quantity)).await;
 }
 
-/// What is written to it, for all to read.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn fault_17_what_a_body_holds_is_neither_answered_nor_logged() {
     let log = Log::default();
-    let settings = LogSettings {
-        format: LogFormat::Json,
-        level: "trace".to_owned(),
-    };
-    let writer = log.clone();
-    let subscriber = telemetry::subscriber(&settings, &Identity::default(), false, move || {
-        writer.clone()
-    });
-    let subscriber = subscriber.unwrap();
-    let _logging = tracing::subscriber::set_default(subscriber);
+    let _logging = tracing::subscriber::set_default(log.subscriber());
     let world = World::new();
     let broken = [
         "{\"hush\"",
@@ -219,7 +192,7 @@ async fn fault_17_what_a_body_holds_is_neither_answered_nor_logged() {
     answer.names(400, "invalid-event", &["#/plan_id"]);
     let text = String::from_utf8(answer.body.to_vec()).unwrap();
     assert!(!text.contains("hush"), "{text}");
-    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let text = log.text();
     assert_eq!(text.matches("\"message\":\"refused\"").count(), 6, "{text}");
     assert!(!text.contains("hush"), "{text}");
 }

@@ -139,6 +139,8 @@ fn chunks(event: &str) -> Cases {
         ("a size with a sign", with(&format!("+{chunks}"))),
         ("a size that is none", with(&format!("x{chunks}"))),
         ("a size too large", with("fffffffffffffffff\r\n")),
+        ("a size of 2^64", with("10000000000000000\r\n")),
+        ("the size below that", with("ffffffffffffffff\r\n")),
         (
             "a bare LF behind a size",
             with(&chunks.replace("\r\n", "\n")),
@@ -178,6 +180,25 @@ async fn two_requests_that_all_understand_alike_are_two() {
     assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
     assert!(answer.contains("HTTP/1.1 404 "), "{answer}");
     world.holds(&[(&event, None)]);
+}
+
+/// In one packet: what is behind the first request is checked like it.
+#[tokio::test]
+async fn an_odd_request_that_was_sent_ahead_is_refused_as_well() {
+    let (world, event) = (World::new(), start(NOW));
+    let body = event.to_string();
+    let head = "POST /v1/events/start HTTP/1.1\r\nhost: test\r\ncontent-type: application/json";
+    let good = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    let chunks = in_chunks(&with_instance(&event, "another"));
+    let odd = format!("{head}\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n{chunks}");
+    let answer = exchange(&world, &[format!("{good}{odd}").as_bytes()]).await;
+    assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
+    assert!(answer.contains("HTTP/1.1 400 "), "{answer}");
+    world.holds(&[(&event, None)]);
+}
+
+fn with_instance(event: &serde_json::Value, instance: &str) -> String {
+    crate::event::with(event, "resource_instance_id", instance).to_string()
 }
 
 /// A router keeps its connections: what comes after a good request is looked at no less.

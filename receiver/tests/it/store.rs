@@ -3,12 +3,14 @@
 use std::future::Future;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use sampler_domain::{EventId, Span, Target};
 use sampler_store::memory::MemoryStore;
 use sampler_store::{Events, NewSpan, NewStop, Started, Stopped, StoreError};
 use tokio::sync::{Semaphore, watch};
+use tokio::time::interval;
 
 /// What the store's errors say, and no answer may.
 pub(crate) const SECRET: &str = "mongodb://sampler:secret@db.internal";
@@ -20,6 +22,8 @@ pub(crate) enum Fate {
     Served,
     /// They wait until they are let go, then are answered.
     Held,
+    /// Events are answered in their order, so many a second, and forgotten.
+    Paced,
     /// The store cannot be reached.
     Unavailable,
     /// Too many others wait.
@@ -41,6 +45,7 @@ pub(crate) struct Store {
     calls: AtomicUsize,
     held: watch::Sender<usize>,
     gate: Semaphore,
+    pace: Semaphore,
 }
 
 impl Store {
@@ -51,6 +56,7 @@ impl Store {
             calls: AtomicUsize::new(0),
             held: watch::Sender::new(0),
             gate: Semaphore::new(0),
+            pace: Semaphore::new(0),
         }
     }
 
@@ -76,6 +82,27 @@ impl Store {
         self.gate.close();
     }
 
+    /// Answers so many calls each time that so long has passed, for ever.
+    pub(crate) async fn keep_pace(&self, calls: usize, period: Duration) {
+        self.meets(Fate::Paced);
+        let mut ticks = interval(period);
+        loop {
+            ticks.tick().await;
+            // What nobody has asked for in time cannot be had later.
+            self.pace.forget_permits(usize::MAX);
+            self.pace.add_permits(calls);
+        }
+    }
+
+    /// Whether calls are paced; then waits for the turn of this one.
+    async fn is_paced(&self) -> bool {
+        let is_paced = *self.fate.lock().unwrap() == Fate::Paced;
+        if is_paced {
+            self.pace.acquire().await.unwrap().forget();
+        }
+        is_paced
+    }
+
     async fn met<T>(
         &self,
         call: impl Future<Output = Result<T, StoreError>> + Send,
@@ -89,6 +116,7 @@ impl Store {
                 let _ = self.gate.acquire().await;
                 call.await
             }
+            Fate::Paced => call.await,
             Fate::Unavailable => Err(StoreError::Unavailable(SECRET.into())),
             Fate::Overloaded => Err(StoreError::Overloaded),
             Fate::Lost => {
@@ -105,10 +133,16 @@ impl Store {
 #[async_trait]
 impl Events for Store {
     async fn start(&self, new: NewSpan) -> Result<Started, StoreError> {
+        if self.is_paced().await {
+            return Ok(Started::Opened);
+        }
         self.met(self.memory.start(new)).await
     }
 
     async fn stop(&self, new: NewStop) -> Result<Stopped, StoreError> {
+        if self.is_paced().await {
+            return Ok(Stopped::Ended);
+        }
         self.met(self.memory.stop(new)).await
     }
 

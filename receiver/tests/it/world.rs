@@ -87,6 +87,7 @@ fn options() -> Options {
             grace: 0,
         },
         unknown_for: Duration::from_millis(15_500),
+        mappings_full_scope: false,
     }
 }
 

@@ -10,6 +10,9 @@ use crate::load::Outcome;
 pub(crate) struct Data {
     /// Events.
     pub(crate) receiver: Option<Part<Receiver>>,
+    /// A flood and a quiet client.
+    #[serde(default)]
+    pub(crate) fairness: Option<Part<Fairness>>,
     /// Intervals.
     pub(crate) worker: Option<Part<Worker>>,
     /// All spans due at once.
@@ -50,7 +53,7 @@ pub(crate) struct Taken {
 pub(crate) enum System {
     /// The receiver.
     Sampler,
-    /// The receiver, told to let spans overlap: it looks for no previous spans.
+    /// The receiver with overlapping spans allowed: it reads no previous spans.
     Overlapping,
     /// One write per event, behind the simplest HTTP handler.
     OneWriteHttp,
@@ -67,9 +70,9 @@ pub(crate) enum System {
 pub(crate) struct Receiver {
     /// As many as there can be.
     pub(crate) closed: Vec<Run>,
-    /// So many a second.
+    /// At this rate per second.
     pub(crate) open: Vec<Run>,
-    /// As many as there can be over the fewest connections, while somebody reads the server's log.
+    /// The most over the fewest connections, while the server's log is read.
     #[serde(default)]
     pub(crate) followed: Vec<Run>,
 }
@@ -109,6 +112,34 @@ pub(crate) struct Run {
     pub(crate) memory_mb: Option<f64>,
 }
 
+/// A client that floods the receiver, and a quiet one beside it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Fairness {
+    /// By the limit, then by the load.
+    pub(crate) runs: Vec<FairnessRun>,
+}
+
+/// One run of both.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct FairnessRun {
+    /// `MAX_INFLIGHT`; the default, which is none, where there is none.
+    pub(crate) limit: Option<u64>,
+    /// Over how many connections the flood comes.
+    pub(crate) connections: u64,
+    /// Events of both that were kept each second.
+    pub(crate) kept_per_second: f64,
+    /// How many of the quiet client's events were kept, per cent.
+    pub(crate) quiet_kept_share: f64,
+    /// Half of those took no longer than this, ms.
+    pub(crate) quiet_p50_ms: f64,
+    /// 99 of 100 of those.
+    pub(crate) quiet_p99_ms: f64,
+    /// How many of the flood's events were kept, per cent.
+    pub(crate) flood_kept_share: f64,
+    /// The most memory that the receiver had at a time, MB.
+    pub(crate) memory_mb: f64,
+}
+
 /// What came of all runs of workers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Worker {
@@ -146,9 +177,9 @@ pub(crate) struct Sampled {
     pub(crate) seconds: f64,
     /// How many a second that is.
     pub(crate) per_second: f64,
-    /// Commands to the database for each, those that look for work included.
+    /// Commands to the database for each, those that poll for work included.
     pub(crate) commands_each: f64,
-    /// Of which so many only read.
+    /// The reads among them.
     pub(crate) reads_each: f64,
     /// Processor time of the database server for each, µs.
     pub(crate) server_us: f64,
@@ -162,7 +193,7 @@ pub(crate) struct Sampled {
     pub(crate) memory_mb: f64,
 }
 
-/// With so many spans in the collection.
+/// The figures for a collection of this size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Growth {
     /// How many; three of ten are open, the others complete.
@@ -171,17 +202,17 @@ pub(crate) struct Growth {
     pub(crate) starts: Run,
     /// Stops.
     pub(crate) stops: Run,
-    /// Looking for work when there is none.
-    pub(crate) idle_look: Look,
-    /// Looking for work when there is more than is asked for.
-    pub(crate) busy_look: Look,
+    /// Polling for work when there is none.
+    pub(crate) idle_poll: Poll,
+    /// Polling for work when there is more than is asked for.
+    pub(crate) busy_poll: Poll,
     /// Intervals.
     pub(crate) sampled: Sampled,
     /// Bytes of each span: as it is sent, on the disk, and in the indexes.
     pub(crate) bytes: [f64; 3],
 }
 
-/// The memory of both programs after each tenth of so many events, MB.
+/// The memory of both programs after each tenth of the events, MB.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Memory {
     /// How many starts, and how many intervals.
@@ -192,9 +223,9 @@ pub(crate) struct Memory {
     pub(crate) worker_mb: Vec<f64>,
 }
 
-/// How long a look for work takes, ms.
+/// How long a poll for work takes, ms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Look {
+pub(crate) struct Poll {
     /// Half of them take no longer.
     pub(crate) p50_ms: f64,
     /// 99 of 100 take no longer.

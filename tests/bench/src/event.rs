@@ -10,13 +10,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::template::{START_TEXT, STOP, STOP_TEXT, Template, Values};
 
+/// The resource of all events but those of a quiet client.
+const RESOURCE: &str = "postgresql";
+
 /// The fields of a target; the signs are filled in (see [`Template`]). They are as long as the ids of
 /// Cloud Foundry are.
 const TARGET: [&str; 6] = [
     "6f2d4b8a-1c3e-4d5f-8a9b-0000000000##",
     "1b7e9c20-5a64-4f0d-b3c8-000000000###",
     "d94a0f6e-82b1-4c75-a1e6-############",
-    "postgresql",
+    RESOURCE,
     "v9.6-large",
     "8a5c1f0e-3b7d-4c2e-9f61-############",
 ];
@@ -78,7 +81,7 @@ impl Mix {
     /// All there are.
     pub(crate) const ALL: [Self; 3] = [Self::Starts, Self::Stops, Self::Both];
 
-    /// Of so many events, how many are stops.
+    /// How many of these events are stops.
     pub(crate) fn stops_of(self, events: u64) -> u64 {
         match self {
             Self::Starts => 0,
@@ -88,7 +91,7 @@ impl Mix {
     }
 }
 
-/// Hands out events, each once, to whoever sends them.
+/// Hands out events to the senders, each once.
 #[derive(Debug)]
 pub(crate) struct Feed {
     mix: Mix,
@@ -115,7 +118,7 @@ impl Feed {
         }
     }
 
-    /// Not more than so many events.
+    /// At most this many events.
     #[must_use]
     pub(crate) fn at_most(mut self, events: u64) -> Self {
         self.limit = self.limit.min(events);
@@ -182,13 +185,18 @@ pub(crate) struct Requests {
 impl Requests {
     /// For a server at that address.
     pub(crate) fn new(address: &str) -> Self {
+        Self::of_resource(address, RESOURCE)
+    }
+
+    /// The same of another resource.
+    pub(crate) fn of_resource(address: &str, resource: &str) -> Self {
         let start = format!(
             r#"{{"id":"{START_ID}","timestamp":{START_TEXT},{},"measured_usage":[{{"measure":"memory","quantity":512}}]}}"#,
-            target_json()
+            target_json(resource)
         );
         let stop = format!(
             r#"{{"id":"{STOP_ID}","timestamp":{STOP_TEXT},{}}}"#,
-            target_json()
+            target_json(resource)
         );
         Self {
             start: request(address, Kind::Start, &start),
@@ -205,8 +213,11 @@ impl Requests {
     }
 }
 
-fn target_json() -> String {
-    let members = target().map(|(name, value)| format!(r#""{name}":"{value}""#));
+fn target_json(resource: &str) -> String {
+    let members = target().map(|(name, value)| {
+        let value = if value == RESOURCE { resource } else { value };
+        format!(r#""{name}":"{value}""#)
+    });
     members.collect::<Vec<_>>().join(",")
 }
 

@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 
 use crate::event::Event;
 use crate::histogram::Histogram;
-use crate::process::{Reading, Spent, Watch};
+use crate::process::{Reading, Spent, WatchedProcesses};
 
 /// Who sends events, one send at a time.
 pub(crate) trait Sender: Send + 'static {
@@ -99,7 +99,11 @@ impl Record {
 
 /// Reads the meters at the beginning and the end of the span, then collects what the senders saw.
 /// A refusal spoils a run: what would be measured is another thing than events that are kept.
-async fn observe(tasks: Vec<JoinHandle<Record>>, watch: Watch, span: Span) -> Result<Outcome> {
+async fn observe(
+    tasks: Vec<JoinHandle<Record>>,
+    watch: WatchedProcesses,
+    span: Span,
+) -> Result<Outcome> {
     let mut all = join_all(tasks);
     let begin = tokio::time::sleep_until(span.from.into());
     let mut early = tokio::select! {

@@ -100,9 +100,10 @@ async fn measure(cli: &Cli) -> Result<()> {
 }
 
 async fn run(server: &Server, scale: &Scale) -> Result<Data> {
-    use scenario::{growth, memory, midnight, receiver, worker};
+    use scenario::{fairness, growth, memory, midnight, receiver, worker};
     Ok(Data {
         receiver: part(Part::Receiver, server, scale, receiver::run(server, scale)).await?,
+        fairness: part(Part::Fairness, server, scale, fairness::run(server, scale)).await?,
         worker: part(Part::Worker, server, scale, worker::run(server, scale)).await?,
         midnight: part(Part::Midnight, server, scale, midnight::run(server, scale)).await?,
         growth: part(Part::Growth, server, scale, growth::run(server, scale)).await?,

@@ -21,8 +21,8 @@ use crate::template::{Template, Values};
 
 /// The collection of spans, as both programs have it unless told otherwise.
 const SPANS: &str = "spans";
-/// A collection that no program looks at.
-const HELD_BACK: &str = "held_back";
+/// A collection that no program reads.
+const HIDDEN: &str = "held_back";
 /// The server's cache in GB: more than all that is written here.
 const CACHE_GB: f32 = 2.0;
 /// How many connections a program opens to the database unless told otherwise; as many for those
@@ -66,9 +66,9 @@ pub(crate) struct Commands {
     pub(crate) reads: u64,
 }
 
-/// How much room a collection takes, in bytes.
+/// The sizes of a collection, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Room {
+pub(crate) struct Sizes {
     /// The documents as they are sent.
     pub(crate) documents: f64,
     /// The documents on the disk.
@@ -118,9 +118,9 @@ impl Server {
         self.collection(SPANS).await
     }
 
-    /// The same, but what is loaded is not where the programs look before it is let go.
-    pub(crate) async fn held_back(&self) -> Result<Spans> {
-        self.collection(HELD_BACK).await
+    /// The same, but the programs do not see the spans before [`Spans::reveal`].
+    pub(crate) async fn hidden(&self) -> Result<Spans> {
+        self.collection(HIDDEN).await
     }
 
     async fn collection(&self, collection: &'static str) -> Result<Spans> {
@@ -185,7 +185,7 @@ impl Server {
     }
 }
 
-/// Somebody who reads the log of a server.
+/// Reads the log of a server, as an operator would.
 #[derive(Debug)]
 pub(crate) struct LogReader(JoinHandle<Result<()>>);
 
@@ -223,7 +223,7 @@ impl Commands {
     }
 }
 
-/// A client with so many connections.
+/// A client with a pool of this size.
 pub(crate) async fn client(uri: &str, pool_size: u32) -> Result<Client> {
     let mut options = ClientOptions::parse(uri)
         .await
@@ -316,8 +316,8 @@ impl Spans {
             .await
     }
 
-    /// Puts what was held back where the programs look, all at the same moment.
-    pub(crate) async fn let_go(&mut self) -> Result<()> {
+    /// Makes hidden spans visible to the programs, all at the same moment.
+    pub(crate) async fn reveal(&mut self) -> Result<()> {
         let name = |collection: &str| format!("{}.{collection}", self.database.name());
         let command = doc! {
             "renameCollection": name(self.collection), "to": name(SPANS), "dropTarget": true,
@@ -339,8 +339,8 @@ impl Spans {
         spans.count_documents(filter).await.context("counting")
     }
 
-    /// How much room the spans take.
-    pub(crate) async fn room(&self) -> Result<Room> {
+    /// The sizes of the collection.
+    pub(crate) async fn sizes(&self) -> Result<Sizes> {
         let command = doc! { "collStats": SPANS };
         let stats = self.database.run_command(command).await;
         let stats = stats.context("asking for the size of the collection")?;
@@ -350,13 +350,13 @@ impl Spans {
             Some(Bson::Double(number)) => *number,
             _ => 0.0,
         };
-        let room = Room {
+        let sizes = Sizes {
             documents: number("size"),
             storage: number("storageSize"),
             indexes: number("totalIndexSize"),
         };
-        ensure!(room.documents > 0.0, "the server does not tell sizes");
-        Ok(room)
+        ensure!(sizes.documents > 0.0, "the server does not tell sizes");
+        Ok(sizes)
     }
 
     /// Removes the database.

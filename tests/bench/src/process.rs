@@ -8,7 +8,7 @@ use procfs::{Current, CurrentSI, KernelStats, ProcResult, ticks_per_second};
 
 /// The processes whose processor time is read, beside our own.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Watch {
+pub(crate) struct WatchedProcesses {
     /// The database server.
     pub(crate) server: Option<i32>,
     /// The programs that are measured.
@@ -42,7 +42,7 @@ pub(crate) struct Spent {
 
 impl Reading {
     /// Reads all meters.
-    pub(crate) fn take(watch: &Watch) -> Result<Self> {
+    pub(crate) fn take(watch: &WatchedProcesses) -> Result<Self> {
         let of = |pid: &i32| processor_time(Process::new(*pid));
         Ok(Self {
             at: Instant::now(),
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn reads_its_own_meters() {
         let own = i32::try_from(std::process::id()).unwrap();
-        let watch = Watch {
+        let watch = WatchedProcesses {
             server: None,
             programs: vec![own],
         };

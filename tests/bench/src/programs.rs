@@ -9,14 +9,12 @@ use sampler_testkit::{Program, target_dir, within, workspace_dir};
 
 use crate::load::http::Connection;
 
-/// What our own program is told to be the server of one write per event.
+/// The argument that makes our own program the server of one write per event.
 pub(crate) const ONE_WRITE: &str = "one-write";
-/// What it is told to be the server that writes nothing.
+/// The argument that makes it the server that writes nothing.
 pub(crate) const HTTP_ALONE: &str = "http-alone";
 /// How long a program may take until it takes events.
 const READY_LIMIT: Duration = Duration::from_secs(30);
-/// Requests in flight that the receiver takes, beyond the most connections there are here.
-const MAX_INFLIGHT: &str = "5000";
 /// Only what is wrong, and where a program listens: that is how it is found.
 const LOG_LEVEL: &str = "warn,sampler_service::http=info";
 
@@ -30,11 +28,18 @@ pub(crate) async fn overlapping_receiver(uri: &str) -> Result<Program> {
     ready(of_receiver(uri)?.env("SAMPLER_ALLOW_OVERLAP", "true")).await
 }
 
+/// The same of one with that limit of requests in flight, if there is to be one.
+pub(crate) async fn limited_receiver(uri: &str, limit: Option<&str>) -> Result<Program> {
+    let launch = of_receiver(uri)?;
+    ready(match limit {
+        Some(limit) => launch.env("MAX_INFLIGHT", limit),
+        None => launch,
+    })
+    .await
+}
+
 fn of_receiver(uri: &str) -> Result<Launch> {
-    let launch = common(RECEIVER, uri)?
-        .env("MAX_INFLIGHT", MAX_INFLIGHT)
-        .env("SAMPLER_DIMENSION", "day");
-    Ok(launch)
+    Ok(common(RECEIVER, uri)?.env("SAMPLER_DIMENSION", "day"))
 }
 
 /// Starts the server of one write per event on that database.
@@ -47,7 +52,7 @@ pub(crate) async fn http_alone() -> Result<Program> {
     ready(own(HTTP_ALONE)?).await
 }
 
-/// Our own program as what it is told to be.
+/// Our own program with one of these arguments.
 fn own(name: &str) -> Result<Launch> {
     let own = std::env::current_exe().context("our own program")?;
     Ok(Launch::new(name).path(own).arg(name))

@@ -1,5 +1,6 @@
 //! What is made of the figures: tables, and whether the targets are reached.
 
+pub(crate) mod fairness;
 pub(crate) mod markdown;
 pub(crate) mod output;
 pub(crate) mod targets;
@@ -13,7 +14,7 @@ fn rounded(number: f64) -> String {
     format!("{number:.places$}")
 }
 
-/// So many workers.
+/// The number of workers, in words.
 pub(crate) fn workers(count: usize) -> String {
     match count {
         1 => "1 worker".to_owned(),

@@ -12,6 +12,8 @@ use crate::load::Timing;
 pub(crate) enum Part {
     /// Starts and stops, beside what they are compared with.
     Receiver,
+    /// A client that floods the receiver, and a quiet one beside it.
+    Fairness,
     /// Intervals a second, and catching up.
     Worker,
     /// All open spans due at once.
@@ -90,7 +92,9 @@ pub(crate) struct Scale {
     pub(crate) midnight: u64,
     /// Numbers of spans in the collection.
     pub(crate) growth: Vec<u64>,
-    /// Events over which memory is looked at.
+    /// Connections of a client that floods the receiver.
+    pub(crate) flood: Vec<u64>,
+    /// Events over which memory is measured.
     pub(crate) memory: u64,
 }
 
@@ -161,6 +165,7 @@ fn usual() -> Scale {
         catch_up: (1_000, 30),
         midnight: 100_000,
         growth: vec![10_000, 100_000],
+        flood: vec![30, 100, 300, 1_000, 3_000],
         memory: 100_000,
     }
 }
@@ -177,6 +182,7 @@ fn quick() -> Scale {
         worker_timing: Timing::millis(2_000, 4_000),
         catch_up: (1_000, 1),
         midnight: 20_000,
+        flood: vec![30, 300, 3_000],
         memory: 20_000,
         ..usual()
     }
@@ -196,6 +202,7 @@ fn smoke() -> Scale {
         catch_up: (5, 1),
         midnight: 100,
         growth: vec![500],
+        flood: vec![5],
         memory: 200,
         ..usual()
     }

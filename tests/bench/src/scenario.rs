@@ -1,12 +1,13 @@
 //! What is measured.
 
-pub(crate) mod crew;
 pub(crate) mod events;
+pub(crate) mod fairness;
 pub(crate) mod growth;
 pub(crate) mod memory;
 pub(crate) mod midnight;
 pub(crate) mod receiver;
 pub(crate) mod worker;
+pub(crate) mod workers;
 
 /// More of the machine than this for others, in per cent, and a run is made once more.
 const DISTURBED: f64 = 20.0;

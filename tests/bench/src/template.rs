@@ -3,6 +3,8 @@
 //! A load generator on the machine that it loads must cost little: an event is a copy of the
 //! template with a few bytes written over.
 
+use sampler_testkit::rng::mix;
+
 use crate::event::partition;
 
 /// Text that stands for the number of the target, as many digits as there are signs.
@@ -25,9 +27,9 @@ pub(crate) const OBJECT_ID: [u8; 12] = [0xA5; 12];
 /// What comes before the partition in a document, and in a condition: its type and name.
 const PARTITIONS: [&[u8]; 2] = [b"\x10partition\0", b"\x10processing.partition\0"];
 
-/// Takes part of a number's digits. Numbers that follow each other get texts that do not, as those
-/// of real ids do: the indexes are filled in no order.
-const SCATTER: u128 = 618_033_988_749;
+/// The multiplier that permutes numbers: consecutive numbers get texts without order, as real ids
+/// have, so that the indexes are filled in no order.
+const MULTIPLIER: u128 = 618_033_988_749;
 /// One more than the greatest number.
 const NUMBERS: u128 = 1_000_000_000_000;
 
@@ -93,16 +95,16 @@ impl Template {
         let begin = into.len();
         into.extend_from_slice(&self.bytes);
         let copy = &mut into[begin..];
-        let scattered = scatter(values.number);
+        let permuted = permute(values.number);
         for (at, hole) in &self.holes {
             let room = &mut copy[*at..*at + hole.width()];
             match hole {
-                Hole::Digits(_) => write_digits(room, scattered),
+                Hole::Digits(_) => write_digits(room, permuted),
                 Hole::Text(moment) => write_digits(room, moment.of(values).unsigned_abs()),
                 Hole::Binary(moment) => room.copy_from_slice(&moment.of(values).to_le_bytes()),
                 Hole::ObjectId => write_object_id(room, values),
                 Hole::Partition => {
-                    let partition = partition(|text| with_digits(text, scattered));
+                    let partition = partition(|text| with_digits(text, permuted));
                     let partition = i32::try_from(partition).expect("below 64");
                     room.copy_from_slice(&partition.to_le_bytes());
                 }
@@ -141,7 +143,7 @@ impl Moment {
     }
 }
 
-/// The hole that begins here, behind so many bytes that stay.
+/// The hole that begins here, and how many bytes before it stay.
 fn hole_at(bytes: &[u8]) -> Option<(usize, Hole)> {
     let digits = bytes.iter().take_while(|byte| **byte == DIGIT).count();
     if digits > 1 {
@@ -180,9 +182,9 @@ fn with_digits(text: &str, number: u64) -> String {
 }
 
 /// Another number for each number.
-fn scatter(number: u64) -> u64 {
-    let scattered = u128::from(number) * SCATTER % NUMBERS;
-    u64::try_from(scattered).expect("twelve digits fit")
+fn permute(number: u64) -> u64 {
+    let permuted = u128::from(number) * MULTIPLIER % NUMBERS;
+    u64::try_from(permuted).expect("twelve digits fit")
 }
 
 /// Writes the last digits of a number, with zeros before it where there is room for more.
@@ -198,14 +200,6 @@ fn write_object_id(room: &mut [u8], values: &Values) {
     let seconds = u32::try_from(values.now / 1000).unwrap_or(u32::MAX);
     room[..4].copy_from_slice(&seconds.to_be_bytes());
     room[4..].copy_from_slice(&mix(values.number).to_be_bytes());
-}
-
-/// The finalizer of splitmix64: another number for each number, without visible order.
-fn mix(number: u64) -> u64 {
-    let mut mixed = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    mixed ^ (mixed >> 31)
 }
 
 #[cfg(test)]
@@ -244,7 +238,7 @@ mod tests {
         let filled = Document::try_from(RawDocumentBuf::from_bytes(filled).unwrap()).unwrap();
         let id = filled.get_object_id("_id").unwrap();
         assert_eq!(id.timestamp().timestamp_millis(), 1_700_000_000_000);
-        let expected = partition(|text| with_digits(text, scatter(VALUES.number)));
+        let expected = partition(|text| with_digits(text, permute(VALUES.number)));
         let expected = i32::try_from(expected).unwrap();
         let expected = doc! {
             "_id": id, "id": "x-326237921243", "start": VALUES.start, "end": VALUES.stop,
@@ -258,10 +252,10 @@ mod tests {
     #[test]
     fn no_two_numbers_are_filled_in_alike() {
         let ids: HashSet<u64> = (0..10_000).map(mix).collect();
-        let digits: HashSet<u64> = (0..10_000).map(scatter).collect();
+        let digits: HashSet<u64> = (0..10_000).map(permute).collect();
         assert_eq!((ids.len(), digits.len()), (10_000, 10_000));
         // Also where only the last digits are shown.
-        let last: HashSet<u64> = (0..100).map(|number| scatter(number) % 100).collect();
+        let last: HashSet<u64> = (0..100).map(|number| permute(number) % 100).collect();
         assert_eq!(last.len(), 100);
     }
 }

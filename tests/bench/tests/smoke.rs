@@ -25,6 +25,7 @@ fn measures_a_little_of_everything() {
         "## Receiver",
         "HTTP that writes nothing",
         "SAMPLER_ALLOW_OVERLAP",
+        "## A flood and a quiet client",
         "## Worker",
         "## Midnight",
         "## With many spans",

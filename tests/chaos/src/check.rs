@@ -1,5 +1,5 @@
-//! The checker. It knows what the API promises and what is to be billed, and nothing of how that is
-//! done: it reads what the clients did and were told, and what Abacus counts.
+//! The checker. It knows what the API promises and what must be billed, and nothing of how that is
+//! done: it reads what the clients sent, what they were answered, and what Abacus counts.
 //!
 //! Each start names itself in a measure, so each usage says which span it belongs to. Clients send
 //! the events of a target in order, so for each target there is one possible course of things; or
@@ -8,28 +8,28 @@
 
 mod answers;
 mod bill;
-mod course;
+mod histories;
 mod rule;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::event::{Kind, Said, Target};
+use crate::event::{EventFields, Kind, Target};
 use crate::evidence::{Evidence, Span};
 use crate::history::{Event, Record};
 
-use answers::Told;
+use answers::KnownOutcome;
 use bill::Bills;
-use course::Course;
+use histories::Histories;
 pub use rule::{Rule, Violation};
 
-/// What the checker has found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// What is wrong.
     pub violations: Vec<Violation>,
-    /// How many spans were started, as far as clients were told.
+    /// How many starts were accepted.
     pub spans: usize,
     /// How many usages count.
     pub usages: usize,
@@ -46,39 +46,40 @@ impl Verdict {
     }
 }
 
-/// An event with what it says and what its client was told.
+/// An event with its fields and what its client knows of it.
 struct Case<'a> {
     event: &'a Event,
     /// None where the body is not valid.
-    said: Option<Said>,
-    told: Told,
+    fields: Option<EventFields>,
+    outcome: KnownOutcome,
     /// The accepted event whose `id` it uses again.
     id_of: Option<&'a str>,
 }
 
-/// Judges a run.
+/// Checks a run.
 pub fn check(evidence: &Evidence) -> Verdict {
     let mut violations = answers::check(&evidence.records);
     let cases = cases(&evidence.records);
     let bills = Bills::new(&evidence.counted, &cases, &mut violations);
     for case in &cases {
-        if let (Some(other), Told::Accepted) = (case.id_of, case.told) {
+        if let (Some(other), KnownOutcome::Accepted) = (case.id_of, case.outcome) {
             let detail = format!("the id was accepted before, with {other}");
             violations.push(Rule::IdTaken.broken(&case.event.name, detail));
         }
     }
     let mut uncertain = 0;
     for cases in by_target(&cases).values() {
-        let course = Course::of(cases, &mut violations);
-        uncertain += usize::from(course.is_uncertain());
-        violations.extend(course.compare(cases, &bills));
+        let histories = Histories::of(cases, &mut violations);
+        uncertain += usize::from(histories.is_uncertain());
+        violations.extend(histories.compare(cases, &bills));
     }
     check_spans(&evidence.spans, &mut violations);
     for aside in &evidence.aside {
         violations.push(Rule::PutAside.broken(&aside.dedup_id, &aside.reason));
     }
     explain(&mut violations, &evidence.spans);
-    let is_span = |case: &&Case<'_>| case.told == Told::Accepted && case.event.kind == Kind::Start;
+    let is_span =
+        |case: &&Case<'_>| case.outcome == KnownOutcome::Accepted && case.event.kind == Kind::Start;
     let takes_back = |duration: Option<i64>| duration.is_some_and(i64::is_negative);
     Verdict {
         violations,
@@ -94,33 +95,33 @@ pub fn check(evidence: &Evidence) -> Verdict {
 }
 
 fn cases(records: &[Record]) -> Vec<Case<'_>> {
-    let told = answers::told(records);
-    let mut accepted: HashMap<(bool, String), (&str, Said)> = HashMap::new();
+    let outcomes = answers::known_outcomes(records);
+    let mut accepted: HashMap<(bool, String), (&str, EventFields)> = HashMap::new();
     let mut cases = Vec::new();
     for record in records {
         let Record::Event(event) = record else {
             continue;
         };
-        let said = Said::read(event.kind, &event.body);
-        let told = told
+        let fields = EventFields::read(event.kind, &event.body);
+        let outcome = outcomes
             .get(event.name.as_str())
             .copied()
-            .unwrap_or(Told::Nothing);
+            .unwrap_or(KnownOutcome::Nothing);
         let mut id_of = None;
-        if let Some(said) = &said {
-            let key = (event.kind == Kind::Start, said.id.clone());
+        if let Some(fields) = &fields {
+            let key = (event.kind == Kind::Start, fields.id.clone());
             match accepted.get(&key) {
-                Some((name, earlier)) if earlier != said => id_of = Some(*name),
-                None if told == Told::Accepted => {
-                    accepted.insert(key, (event.name.as_str(), said.clone()));
+                Some((name, earlier)) if earlier != fields => id_of = Some(*name),
+                None if outcome == KnownOutcome::Accepted => {
+                    accepted.insert(key, (event.name.as_str(), fields.clone()));
                 }
                 _ => {}
             }
         }
         cases.push(Case {
             event,
-            said,
-            told,
+            fields,
+            outcome,
             id_of,
         });
     }
@@ -132,8 +133,8 @@ fn cases(records: &[Record]) -> Vec<Case<'_>> {
 fn by_target<'a, 'b>(cases: &'b [Case<'a>]) -> BTreeMap<&'b Target, Vec<&'b Case<'a>>> {
     let mut targets: BTreeMap<&Target, Vec<&Case<'_>>> = BTreeMap::new();
     for case in cases {
-        if let (Some(said), None) = (&case.said, case.id_of) {
-            targets.entry(&said.target).or_default().push(case);
+        if let (Some(fields), None) = (&case.fields, case.id_of) {
+            targets.entry(&fields.target).or_default().push(case);
         }
     }
     targets

@@ -1,4 +1,4 @@
-//! One client: it owns a few targets and says what happens to them, one event at a time.
+//! One client: it owns a few targets and sends their events, one at a time.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use serde_json::{Value, json};
 
 use crate::event::{Kind, Target, start_body, stop_body, target};
 use crate::history::Event;
-use crate::life::{Intent, Life, Move, Outcome};
-use crate::sender::{Manner, Sender};
+use crate::sender::{SendMode, Sender};
+use crate::timeline::{Intent, NextEvent, Outcome, Timeline};
 use sampler_testkit::rng::Rng;
 
 /// How many targets a client has at once.
 const TARGETS: usize = 3;
-/// How many accepted events it remembers, to say them again.
+/// How many accepted events it remembers, to repeat them.
 const REMEMBERED: usize = 60;
 /// The field that malformed events lack.
-const LACKING: &str = "plan_id";
+const MISSING_FIELD: &str = "plan_id";
 /// The longest pause between two events, ms.
 const PAUSE_MAX: i64 = 400;
 
@@ -29,9 +29,9 @@ pub(crate) struct Client {
     number: usize,
     rng: Rng,
     sender: Arc<Sender>,
-    lives: Vec<Life>,
+    timelines: Vec<Timeline>,
     /// Targets with nothing more to come but, perhaps, a last stop.
-    over: Vec<Life>,
+    over: Vec<Timeline>,
     accepted: VecDeque<Event>,
     targets: usize,
     events: usize,
@@ -44,34 +44,34 @@ impl Client {
             number,
             rng,
             sender,
-            lives: Vec::new(),
+            timelines: Vec::new(),
             over: Vec::new(),
             accepted: VecDeque::new(),
             targets: 0,
             events: 0,
         };
         for _ in 0..TARGETS {
-            let life = client.new_life();
-            client.lives.push(life);
+            let timeline = client.new_timeline();
+            client.timelines.push(timeline);
         }
         client
     }
 
-    fn new_life(&mut self) -> Life {
+    fn new_timeline(&mut self) -> Timeline {
         let target = target(self.number, self.targets);
         self.targets += 1;
-        Life::new(target, &mut self.rng, now_millis())
+        Timeline::new(target, &mut self.rng, now_millis())
     }
 
-    /// Says what happens until the time is over.
+    /// Sends events until the time is over.
     pub(crate) async fn run(&mut self, until: Instant) {
         while Instant::now() < until {
-            self.sender.breathe(until).await;
+            self.sender.wait_for_backlog(until).await;
             if !self.accepted.is_empty() && self.rng.percent(12) {
                 let event = &self.accepted[self.rng.below(self.accepted.len())];
                 self.sender.repeat(event, &mut self.rng).await;
             } else {
-                self.go_on().await;
+                self.send_next().await;
             }
             let pause = self.rng.between(0, PAUSE_MAX).unsigned_abs();
             tokio::time::sleep(Duration::from_millis(pause)).await;
@@ -79,39 +79,39 @@ impl Client {
     }
 
     /// The next event of one of the targets.
-    async fn go_on(&mut self) {
-        let (place, now) = (self.rng.below(self.lives.len()), now_millis());
-        if self.lives[place].is_over(now) {
-            let fresh = self.new_life();
+    async fn send_next(&mut self) {
+        let (place, now) = (self.rng.below(self.timelines.len()), now_millis());
+        if self.timelines[place].is_over(now) {
+            let fresh = self.new_timeline();
             self.over
-                .push(std::mem::replace(&mut self.lives[place], fresh));
+                .push(std::mem::replace(&mut self.timelines[place], fresh));
         }
-        if self.lives[place].rests(now) {
+        if self.timelines[place].is_resting(now) {
             return;
         }
-        let step = self.lives[place].next(&mut self.rng, now);
-        let manner = match self.rng.between(0, 99) {
-            0..=1 => Manner::GivesUp,
-            2..=7 => Manner::Twice,
-            _ => Manner::Patient,
+        let step = self.timelines[place].next(&mut self.rng, now);
+        let mode = match self.rng.between(0, 99) {
+            0..=1 => SendMode::GivesUp,
+            2..=7 => SendMode::Twice,
+            _ => SendMode::Patient,
         };
-        let target = self.lives[place].target.clone();
-        let outcome = self.say(&target, &step, manner).await;
-        self.lives[place].note(&step, outcome, &mut self.rng, now_millis());
+        let target = self.timelines[place].target.clone();
+        let outcome = self.say(&target, &step, mode).await;
+        self.timelines[place].note(&step, outcome, &mut self.rng, now_millis());
     }
 
-    async fn say(&mut self, target: &Target, step: &Move, manner: Manner) -> Outcome {
+    async fn say(&mut self, target: &Target, step: &NextEvent, mode: SendMode) -> Outcome {
         let name = format!("c{}-e{}", self.number, self.events);
         self.events += 1;
         let event = Event {
             client: self.number,
             kind: step.kind,
             intent: step.intent.text().to_owned(),
-            gives_up: manner == Manner::GivesUp,
+            gives_up: mode == SendMode::GivesUp,
             body: self.body(&name, target, step),
             name,
         };
-        let outcome = self.sender.deliver(&event, manner, &mut self.rng).await;
+        let outcome = self.sender.deliver(&event, mode, &mut self.rng).await;
         if outcome == Outcome::Accepted {
             self.accepted.push_back(event);
             if self.accepted.len() > REMEMBERED {
@@ -121,7 +121,7 @@ impl Client {
         outcome
     }
 
-    fn body(&mut self, name: &str, target: &Target, step: &Move) -> Value {
+    fn body(&mut self, name: &str, target: &Target, step: &NextEvent) -> Value {
         let body = match step.kind {
             Kind::Start => {
                 let memory = self.rng.between(1, 4_096);
@@ -131,7 +131,7 @@ impl Client {
         };
         match step.intent {
             Intent::IdOfAnother => self.take_id_of_another(body, step.kind),
-            Intent::Malformed => without(body, LACKING),
+            Intent::Malformed => without(body, MISSING_FIELD),
             _ => body,
         }
     }
@@ -144,7 +144,7 @@ impl Client {
             .filter(|event| event.kind == kind)
             .collect();
         if others.is_empty() {
-            return without(body, LACKING);
+            return without(body, MISSING_FIELD);
         }
         let other = &others[self.rng.below(others.len())].body;
         body["id"] = other["id"].clone();
@@ -158,7 +158,7 @@ impl Client {
 
     /// Stops what may be open, and those of the instances given that are its own.
     pub(crate) async fn close(&mut self, open: &BTreeSet<String>) {
-        self.over.append(&mut self.lives);
+        self.over.append(&mut self.timelines);
         for place in 0..self.over.len() {
             if open.contains(self.over[place].target.instance()) {
                 self.over[place].is_open_after_all();
@@ -169,7 +169,7 @@ impl Client {
             let now = now_millis();
             let step = self.over[place].last(&mut self.rng, now);
             let target = self.over[place].target.clone();
-            let outcome = self.say(&target, &step, Manner::Patient).await;
+            let outcome = self.say(&target, &step, SendMode::Patient).await;
             self.over[place].note(&step, outcome, &mut self.rng, now);
         }
     }

@@ -60,10 +60,10 @@ pub(crate) fn start_body(
     body
 }
 
-/// What a valid body says; what is not valid says nothing.
+/// The fields of a valid event.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Said {
-    /// By which repeats are recognised.
+pub(crate) struct EventFields {
+    /// Its `id`.
     pub(crate) id: String,
     /// When.
     pub(crate) timestamp: i64,
@@ -73,7 +73,7 @@ pub(crate) struct Said {
     pub(crate) measures: Vec<Measure>,
 }
 
-impl Said {
+impl EventFields {
     /// Reads a body; `None` where it lacks something, and so must be refused.
     pub(crate) fn read(kind: Kind, body: &Value) -> Option<Self> {
         let measures = match kind {
@@ -99,23 +99,23 @@ mod tests {
     fn reads_what_it_writes() {
         let target = target(3, 4);
         let start = start_body("a", 5, &target, 6, "tag");
-        let said = Said::read(Kind::Start, &start).unwrap();
+        let fields = EventFields::read(Kind::Start, &start).unwrap();
         assert_eq!(
-            (said.id.as_str(), said.timestamp, &said.target),
+            (fields.id.as_str(), fields.timestamp, &fields.target),
             ("a", 5, &target)
         );
-        assert_eq!(said.measures[1].quantity, json!("tag"));
+        assert_eq!(fields.measures[1].quantity, json!("tag"));
         let stop = stop_body("a", 5, &target);
-        assert_eq!(Said::read(Kind::Stop, &stop).unwrap().measures, []);
-        assert_eq!(Said::read(Kind::Start, &stop), None);
+        assert_eq!(EventFields::read(Kind::Stop, &stop).unwrap().measures, []);
+        assert_eq!(EventFields::read(Kind::Start, &stop), None);
     }
 
     #[test]
-    fn what_lacks_a_field_says_nothing() {
+    fn a_body_without_a_field_is_invalid() {
         let body = stop_body("a", 5, &target(3, 4));
         for field in ["id", "timestamp", "plan_id", "resource_instance_id"] {
             let lacking = without(body.clone(), field);
-            assert_eq!(Said::read(Kind::Stop, &lacking), None, "{field}");
+            assert_eq!(EventFields::read(Kind::Stop, &lacking), None, "{field}");
         }
     }
 }

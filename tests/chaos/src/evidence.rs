@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::event::{DURATION, Measure, TAG, Target};
 use crate::history::{Record, read_lines, write_lines};
 
-/// What the clients did and were told.
+/// What the clients sent, and what they were answered.
 pub(crate) const HISTORY: &str = "history.ndjson";
 /// What counts at Abacus.
 const COUNTED: &str = "counted.ndjson";
@@ -76,7 +76,7 @@ pub struct Span {
 /// Everything that there is to judge.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evidence {
-    /// What the clients did and were told.
+    /// What the clients sent, and what they were answered.
     pub records: Vec<Record>,
     /// What counts at Abacus.
     pub counted: Vec<Usage>,

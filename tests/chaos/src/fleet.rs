@@ -11,7 +11,7 @@ use sampler_testkit::program::{Launch, RECEIVER, WORKER, binary};
 use sampler_testkit::{Program, now_millis, within};
 use tokio::sync::Mutex;
 
-use crate::history::{Death, History, Record};
+use crate::history::{History, ProgramEnd, Record};
 
 /// How many receivers there are.
 pub(crate) const RECEIVERS: usize = 2;
@@ -47,20 +47,20 @@ impl Addresses {
     }
 }
 
-/// One program, in one life after the other.
+/// One program, which is started again and again.
 #[derive(Debug)]
-struct Slot {
+struct Managed {
     name: String,
     launch: Launch,
-    lives: AtomicU32,
-    /// None while it is meant to be away.
+    starts: AtomicU32,
+    /// None while a fault keeps it away.
     program: Mutex<Option<Program>>,
 }
 
 /// All programs.
 #[derive(Debug)]
 pub(crate) struct Fleet {
-    slots: Vec<Slot>,
+    programs: Vec<Managed>,
     pub(crate) receivers: Arc<Addresses>,
     history: Arc<History>,
     folder: PathBuf,
@@ -68,14 +68,14 @@ pub(crate) struct Fleet {
 
 /// Which program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum ProgramId {
     /// The receiver of that number.
     Receiver(usize),
     /// The worker of that number.
     Worker(usize),
 }
 
-impl Who {
+impl ProgramId {
     fn place(self) -> usize {
         match self {
             Self::Receiver(number) => number % RECEIVERS,
@@ -108,14 +108,14 @@ impl Fleet {
             let launch = worker(launch(WORKER), abacus);
             (WORKER, number, database_limits(launch, number))
         });
-        let slot = |(name, number, launch): (&str, usize, Launch)| Slot {
+        let managed = |(name, number, launch): (&str, usize, Launch)| Managed {
             name: format!("{}-{number}", name.trim_start_matches("sampler-")),
             launch,
-            lives: AtomicU32::new(0),
+            starts: AtomicU32::new(0),
             program: Mutex::new(None),
         };
         let fleet = Self {
-            slots: receivers.chain(workers).map(slot).collect(),
+            programs: receivers.chain(workers).map(managed).collect(),
             receivers: Arc::default(),
             history,
             folder: folder.to_owned(),
@@ -127,22 +127,22 @@ impl Fleet {
 
     /// Starts whatever does not run.
     pub(crate) async fn start_all(&self) -> Result<()> {
-        for place in 0..self.slots.len() {
+        for place in 0..self.programs.len() {
             self.run(place).await?;
         }
         Ok(())
     }
 
     async fn run(&self, place: usize) -> Result<()> {
-        let slot = &self.slots[place];
-        let mut program = slot.program.lock().await;
+        let managed = &self.programs[place];
+        let mut program = managed.program.lock().await;
         if program.is_some() {
             return Ok(());
         }
-        let life = slot.lives.fetch_add(1, Ordering::Relaxed);
-        let log = self.folder.join(format!("{}.{life}.log", slot.name));
-        let started = slot.launch.clone().log_file(log).start().await;
-        let started = started.with_context(|| format!("starting {}", slot.name))?;
+        let start = managed.starts.fetch_add(1, Ordering::Relaxed);
+        let log = self.folder.join(format!("{}.{start}.log", managed.name));
+        let started = managed.launch.clone().log_file(log).start().await;
+        let started = started.with_context(|| format!("starting {}", managed.name))?;
         if place < RECEIVERS {
             self.receivers.set(place, started.base_url());
         }
@@ -154,14 +154,14 @@ impl Fleet {
     pub(crate) async fn wait_ready(&self) -> Result<()> {
         let client = reqwest::Client::builder().timeout(HEALTH_LIMIT).no_proxy();
         let client = client.build().context("an HTTP client")?;
-        for slot in &self.slots {
-            let program = slot.program.lock().await;
+        for managed in &self.programs {
+            let program = managed.program.lock().await;
             let program = program
                 .as_ref()
-                .with_context(|| format!("{} is away", slot.name))?;
+                .with_context(|| format!("{} is away", managed.name))?;
             let url = format!("{}/healthz/ready", program.base_url());
             within(
-                &format!("{} is ready", slot.name),
+                &format!("{} is ready", managed.name),
                 READY_LIMIT,
                 async || {
                     let answer = client.get(&url).send().await;
@@ -174,21 +174,21 @@ impl Fleet {
     }
 
     /// Kills a program with SIGKILL; it stays away until [`Fleet::back`].
-    pub(crate) async fn kill(&self, who: Who) -> Result<()> {
-        match self.slots[who.place()].program.lock().await.take() {
+    pub(crate) async fn kill(&self, id: ProgramId) -> Result<()> {
+        match self.programs[id.place()].program.lock().await.take() {
             Some(program) => program.kill(),
             None => Ok(()),
         }
     }
 
     /// Asks a program to stop, as a platform does that replaces it.
-    pub(crate) async fn stop(&self, who: Who) -> Result<()> {
-        self.stop_at(who.place()).await
+    pub(crate) async fn stop(&self, id: ProgramId) -> Result<()> {
+        self.stop_at(id.place()).await
     }
 
     async fn stop_at(&self, place: usize) -> Result<()> {
-        let slot = &self.slots[place];
-        let Some(program) = slot.program.lock().await.take() else {
+        let managed = &self.programs[place];
+        let Some(program) = managed.program.lock().await.take() else {
             return Ok(());
         };
         program.sigterm()?;
@@ -198,49 +198,49 @@ impl Fleet {
             Ok(code) => format!("it ended with code {code} when it was asked to stop"),
             Err(_) => "it did not stop when it was asked to".to_owned(),
         };
-        self.note_death(slot, how);
+        self.note_program_end(managed, how);
         program.kill()
     }
 
-    /// Stops a program's clock, so to say.
-    pub(crate) async fn freeze(&self, who: Who) -> Result<()> {
-        match &*self.slots[who.place()].program.lock().await {
+    /// Freezes a program.
+    pub(crate) async fn freeze(&self, id: ProgramId) -> Result<()> {
+        match &*self.programs[id.place()].program.lock().await {
             Some(program) => program.freeze(),
             None => Ok(()),
         }
     }
 
-    /// Lets it go on.
-    pub(crate) async fn thaw(&self, who: Who) -> Result<()> {
-        match &*self.slots[who.place()].program.lock().await {
+    /// Thaws it.
+    pub(crate) async fn thaw(&self, id: ProgramId) -> Result<()> {
+        match &*self.programs[id.place()].program.lock().await {
             Some(program) => program.thaw(),
             None => Ok(()),
         }
     }
 
     /// Starts a program again.
-    pub(crate) async fn back(&self, who: Who) -> Result<()> {
-        self.run(who.place()).await
+    pub(crate) async fn back(&self, id: ProgramId) -> Result<()> {
+        self.run(id.place()).await
     }
 
     /// Notes programs that have ended by themselves, and starts them again.
-    pub(crate) async fn look_after(&self) -> Result<()> {
-        for (place, slot) in self.slots.iter().enumerate() {
-            let mut program = slot.program.lock().await;
+    pub(crate) async fn restart_ended(&self) -> Result<()> {
+        for (place, managed) in self.programs.iter().enumerate() {
+            let mut program = managed.program.lock().await;
             let Some(code) = program.as_ref().and_then(Program::exit_code) else {
                 continue;
             };
             *program = None;
             drop(program);
-            self.note_death(slot, format!("it ended by itself with code {code}"));
+            self.note_program_end(managed, format!("it ended by itself with code {code}"));
             self.run(place).await?;
         }
         Ok(())
     }
 
-    fn note_death(&self, slot: &Slot, how: String) {
-        let program = slot.name.clone();
-        self.history.note(&Record::Died(Death {
+    fn note_program_end(&self, managed: &Managed, how: String) {
+        let program = managed.name.clone();
+        self.history.note(&Record::ProgramEnded(ProgramEnd {
             at: now_millis(),
             program,
             how,
@@ -249,7 +249,7 @@ impl Fleet {
 
     /// Stops all programs, all at the same time, for good.
     pub(crate) async fn stop_all(&self) -> Result<()> {
-        let stops = (0..self.slots.len()).map(|place| self.stop_at(place));
+        let stops = (0..self.programs.len()).map(|place| self.stop_at(place));
         let stopped = futures_util::future::join_all(stops).await;
         let failed = stopped.iter().filter(|stopped| stopped.is_err()).count();
         ensure!(failed == 0, "{failed} programs could not be stopped");
@@ -260,7 +260,7 @@ impl Fleet {
     }
 }
 
-/// Keeps a program for this run: somebody may build another while it goes on, and all lives of a
+/// Keeps a program for this run: another one may be built meanwhile, and all starts of a
 /// program are to be the same one.
 async fn keep_program(name: &str, folder: &Path) -> Result<()> {
     let (built, kept) = (binary(name).await?, folder.join(name));

@@ -1,4 +1,4 @@
-//! What each client did and was told, line by line.
+//! What each client sent, and what it was answered, line by line.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
@@ -16,29 +16,28 @@ use crate::event::Kind;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub enum Record {
-    /// A client has something to say. It comes before the first attempt to say it.
+    /// A client has a new event. The record comes before the first attempt.
     Event(Event),
-    /// A client has said it, and was answered or not.
+    /// A client has sent an event, and was answered or not.
     Attempt(Attempt),
     /// A fault begins or ends.
-    Fault(Weather),
+    Fault(FaultRecord),
     /// A program has ended by itself.
-    Died(Death),
+    ProgramEnded(ProgramEnd),
 }
 
-/// Something that a client has to say.
+/// An event of a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// What it is called in the history. It is the event's `id` too, unless that is used again.
+    /// Its name in the history, and its `id` unless that is the one of another event.
     pub name: String,
-    /// Who says it.
+    /// The client.
     pub client: usize,
     /// Start or stop.
     pub kind: Kind,
-    /// Why it is said.
+    /// Why it is sent.
     pub intent: String,
-    /// Whether it is given up at the first answer that says nothing; others are repeated until
-    /// there is one that does.
+    /// Whether it is given up without a definite answer; other events are repeated until there is one.
     pub gives_up: bool,
     /// What is sent, each time the same.
     pub body: Value,
@@ -98,7 +97,7 @@ impl Answer {
         )
     }
 
-    /// Whether it says what became of the event. All others do not: it is to be sent again.
+    /// Whether it is definite: the event was kept or refused. Otherwise the event is repeated.
     pub fn is_definite(&self) -> bool {
         self.is_accepted() || self.is_refused()
     }
@@ -106,7 +105,7 @@ impl Answer {
 
 /// A fault that begins or ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Weather {
+pub struct FaultRecord {
     /// When, ms since epoch.
     pub at: i64,
     /// Which.
@@ -117,7 +116,7 @@ pub struct Weather {
 
 /// A program that has ended by itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Death {
+pub struct ProgramEnd {
     /// When it was noticed, ms since epoch.
     pub at: i64,
     /// Which.

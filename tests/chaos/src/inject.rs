@@ -1,70 +1,69 @@
-//! Making faults happen, and unhappen.
+//! Injects faults, and ends them.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use mongodb::bson::{Document, doc};
-use sampler_testkit::abacus::{Fault as Order, StandInAbacus};
+use sampler_testkit::abacus::{Fault as AbacusFault, StandInAbacus};
 
 use crate::cluster::Cluster;
-use crate::fleet::{Fleet, WORKERS, Who};
+use crate::fleet::{Fleet, ProgramId, WORKERS};
 use crate::proxy::Conditions;
-use crate::schedule::{Commands, Failure, Fault, Misdeed};
+use crate::schedule::{Commands, Failure, Fault};
 
-/// What there is that can go wrong.
-pub(crate) struct Stage {
+/// The parts that can have faults.
+pub(crate) struct System {
     pub(crate) cluster: Cluster,
     pub(crate) fleet: Fleet,
     pub(crate) abacus: StandInAbacus,
 }
 
-impl Stage {
-    /// Has a fault happen, lets it last until then, and undoes it.
-    pub(crate) async fn suffer(&self, fault: Fault, until: Instant) -> Result<()> {
+impl System {
+    /// Injects a fault, waits until `until`, and ends the fault.
+    pub(crate) async fn inject(&self, fault: Fault, until: Instant) -> Result<()> {
         match fault {
             Fault::KillPrimary
             | Fault::KillSecondary
             | Fault::KillMajority
             | Fault::FreezePrimary
-            | Fault::StepDown => self.suffer_server(fault, until).await,
+            | Fault::StepDown => self.inject_server_fault(fault, until).await,
             Fault::Commands(commands, failure, percent) => {
-                self.suffer_commands(fail_point(commands, failure, percent), until)
+                self.inject_command_failures(fail_point(commands, failure, percent), until)
                     .await
             }
             Fault::ProgramsToPrimary(link) => {
-                self.suffer_primary_link(Conditions::of_programs(link), until)
+                self.impair_primary_link(Conditions::of_programs(link), until)
                     .await
             }
             Fault::AllToPrimary(link) => {
                 let (programs, others) = (link, link);
                 let conditions = Conditions { programs, others };
-                self.suffer_primary_link(conditions, until).await
+                self.impair_primary_link(conditions, until).await
             }
             Fault::ProgramsToAll(link) => {
                 self.cluster.set_links(Conditions::of_programs(link));
-                lasts(until).await;
+                wait_until(until).await;
                 self.cluster.set_links(Conditions::default());
                 Ok(())
             }
             Fault::Kill(_) | Fault::Restart(_) | Fault::Freeze(_) | Fault::KillAllWorkers => {
-                self.suffer_program(fault, until).await
+                self.inject_program_fault(fault, until).await
             }
-            Fault::Abacus(Misdeed::Away, _) => {
+            Fault::AbacusAway => {
                 self.abacus.go_away().await;
-                lasts(until).await;
+                wait_until(until).await;
                 self.abacus.come_back().await
             }
-            Fault::Abacus(misdeed, percent) => {
-                self.abacus.fault(order(misdeed, percent));
-                lasts(until).await;
+            Fault::Abacus(kind, percent) => {
+                self.abacus.fault(AbacusFault::new(kind).percent(percent));
+                wait_until(until).await;
                 self.abacus.clear_faults();
                 Ok(())
             }
         }
     }
 
-    async fn suffer_server(&self, fault: Fault, until: Instant) -> Result<()> {
+    async fn inject_server_fault(&self, fault: Fault, until: Instant) -> Result<()> {
         let cluster = &self.cluster;
         let primary = cluster.set.wait_for_primary().await?;
         let other = cluster.other_than(primary);
@@ -84,7 +83,7 @@ impl Stage {
             let command = doc! { "replSetStepDown": 10, "secondaryCatchUpPeriodSecs": 2 };
             cluster.set.command(primary, command).await?;
         }
-        lasts(until).await;
+        wait_until(until).await;
         if fault == Fault::FreezePrimary {
             cluster.set.thaw(primary).await?;
         }
@@ -95,11 +94,11 @@ impl Stage {
         Ok(())
     }
 
-    async fn suffer_commands(&self, fail_point: Document, until: Instant) -> Result<()> {
+    async fn inject_command_failures(&self, fail_point: Document, until: Instant) -> Result<()> {
         let set = &self.cluster.set;
         let primary = set.wait_for_primary().await?;
         set.command(primary, fail_point).await?;
-        lasts(until).await;
+        wait_until(until).await;
         let off = doc! { "configureFailPoint": "failCommand", "mode": "off" };
         set.command(primary, off)
             .await
@@ -107,33 +106,33 @@ impl Stage {
         Ok(())
     }
 
-    async fn suffer_primary_link(&self, conditions: Conditions, until: Instant) -> Result<()> {
+    async fn impair_primary_link(&self, conditions: Conditions, until: Instant) -> Result<()> {
         let primary = self.cluster.set.wait_for_primary().await?;
         self.cluster.set_link(primary, conditions);
-        lasts(until).await;
+        wait_until(until).await;
         self.cluster.set_link(primary, Conditions::default());
         self.cluster.set.wait_for_primary().await?;
         Ok(())
     }
 
-    async fn suffer_program(&self, fault: Fault, until: Instant) -> Result<()> {
+    async fn inject_program_fault(&self, fault: Fault, until: Instant) -> Result<()> {
         let fleet = &self.fleet;
-        let who = match fault {
-            Fault::Kill(who) | Fault::Restart(who) | Fault::Freeze(who) => vec![who],
-            _ => (0..WORKERS).map(Who::Worker).collect(),
+        let ids = match fault {
+            Fault::Kill(id) | Fault::Restart(id) | Fault::Freeze(id) => vec![id],
+            _ => (0..WORKERS).map(ProgramId::Worker).collect(),
         };
-        for who in &who {
+        for id in &ids {
             match fault {
-                Fault::Restart(_) => fleet.stop(*who).await?,
-                Fault::Freeze(_) => fleet.freeze(*who).await?,
-                _ => fleet.kill(*who).await?,
+                Fault::Restart(_) => fleet.stop(*id).await?,
+                Fault::Freeze(_) => fleet.freeze(*id).await?,
+                _ => fleet.kill(*id).await?,
             }
         }
-        lasts(until).await;
-        for who in &who {
+        wait_until(until).await;
+        for id in &ids {
             match fault {
-                Fault::Freeze(_) => fleet.thaw(*who).await?,
-                _ => fleet.back(*who).await?,
+                Fault::Freeze(_) => fleet.thaw(*id).await?,
+                _ => fleet.back(*id).await?,
             }
         }
         Ok(())
@@ -145,14 +144,14 @@ impl Stage {
         self.abacus.come_back().await?;
         self.cluster.heal().await?;
         for number in 0..WORKERS {
-            self.fleet.thaw(Who::Worker(number)).await?;
-            self.fleet.thaw(Who::Receiver(number)).await?;
+            self.fleet.thaw(ProgramId::Worker(number)).await?;
+            self.fleet.thaw(ProgramId::Receiver(number)).await?;
         }
         self.fleet.start_all().await
     }
 }
 
-async fn lasts(until: Instant) {
+async fn wait_until(until: Instant) {
     tokio::time::sleep_until(until.into()).await;
 }
 
@@ -178,21 +177,6 @@ fn fail_point(commands: Commands, failure: Failure, percent: u8) -> Document {
     }
     let mode = doc! { "activationProbability": f64::from(percent) / 100.0 };
     doc! { "configureFailPoint": "failCommand", "mode": mode, "data": data }
-}
-
-fn order(misdeed: Misdeed, percent: u8) -> Order {
-    let order = match misdeed {
-        Misdeed::LosesAnswers => Order::lose_answer(),
-        Misdeed::Slow(millis) => Order::delay(Duration::from_millis(millis.into())),
-        Misdeed::Busy => Order::status_retry_after(429, "1"),
-        Misdeed::Status(status) => Order::status(status),
-        // Being away has no order: see `suffer`.
-        Misdeed::Closes | Misdeed::Away => Order::close_before(),
-        Misdeed::Hangs => Order::hang(),
-    };
-    let (percent, seen) = (u64::from(percent), AtomicU64::new(0));
-    // 37 has no divisor in common with 100, so that those it happens to are spread out.
-    order.only(move |_| seen.fetch_add(1, Ordering::Relaxed) * 37 % 100 < percent)
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 //! while everything fails that can fail on one machine.
 //!
 //! - [`schedule`]: which fault comes when, from a seed. [`proxy`]: links that fail.
-//! - [`Record`]: what each client did and was told. [`Evidence`]: that, and what Abacus counted.
-//! - [`check()`]: whether that is right, by somebody who knows nothing of how it is done.
+//! - [`Record`]: what each client sent and was answered. [`Evidence`]: that, and what Abacus counted.
+//! - [`check()`]: whether that is right, without knowledge of how it is done.
 //! - [`run()`]: all of it, from starting the servers to the verdict.
 
 mod check;
@@ -14,7 +14,6 @@ mod evidence;
 mod fleet;
 mod history;
 mod inject;
-mod life;
 mod observer;
 pub mod proxy;
 mod report;
@@ -22,12 +21,13 @@ mod run;
 pub mod schedule;
 mod sender;
 mod stats;
+mod timeline;
 mod view;
 
 pub use check::{Rule, Verdict, Violation, check};
 pub use event::{Kind, Measure, Target};
 pub use evidence::{Aside, Evidence, Span, Usage};
-pub use fleet::Who;
-pub use history::{Answer, Attempt, Death, Event, Record, Weather};
+pub use fleet::ProgramId;
+pub use history::{Answer, Attempt, Event, FaultRecord, ProgramEnd, Record};
 pub use report::Report;
 pub use run::{Options, run};

@@ -1,4 +1,4 @@
-//! Looking into the database, only for the eye and to know when all is quiet.
+//! Reads the database, for the display and to know when all spans are complete.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use crate::stats::Spans;
 /// How long it is looked for a server that answers.
 const SELECTION_LIMIT: Duration = Duration::from_secs(3);
 /// How long one look may take.
-const LOOK_LIMIT: Duration = Duration::from_secs(10);
+const QUERY_LIMIT: Duration = Duration::from_secs(10);
 
-/// Somebody who looks at the spans.
+/// Reads the spans.
 #[derive(Clone, Debug)]
 pub(crate) struct Observer {
     spans: Collection<Document>,
@@ -93,7 +93,7 @@ where
     T: Send + 'static,
     F: Future<Output = mongodb::error::Result<T>> + Send + 'static,
 {
-    let answer = tokio::time::timeout(LOOK_LIMIT, tokio::spawn(call)).await;
+    let answer = tokio::time::timeout(QUERY_LIMIT, tokio::spawn(call)).await;
     Ok(answer
         .context("the database does not answer")?
         .context("a call that ended early")??)

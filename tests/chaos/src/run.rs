@@ -1,4 +1,5 @@
-//! A run from beginning to end: start everything, let it suffer, let it calm down, judge.
+//! A run from beginning to end: start everything, inject faults, wait until all spans are complete,
+//! check.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,8 +18,8 @@ use crate::client::Client;
 use crate::cluster::Cluster;
 use crate::evidence::{self, Evidence, HISTORY};
 use crate::fleet::Fleet;
-use crate::history::{History, Record, Weather};
-use crate::inject::Stage;
+use crate::history::{FaultRecord, History, Record};
+use crate::inject::System;
 use crate::observer::Observer;
 use crate::report::Report;
 use crate::schedule::{Lane, Planned};
@@ -28,17 +29,17 @@ use crate::view::View;
 
 /// How long after the faults clients go on asking for a definite answer.
 const ANSWER_LIMIT: Duration = Duration::from_mins(2);
-/// How long after the faults it may take until all is quiet.
+/// How long after the faults it may take until all spans are complete.
 const QUIET_LIMIT: Duration = Duration::from_mins(10);
-/// How long nothing may happen on the way there before it is taken that nothing will.
+/// How long there may be no progress before the run gives up.
 const STALL_LIMIT: Duration = Duration::from_secs(90);
-/// How often spans are looked for that are open all the same: an event that was given up may have
-/// been on its way still.
+/// How often open spans are read again and stopped: an event that was given up may have been under
+/// way still.
 const CLOSING_ROUNDS: usize = 5;
-/// How often the programs are looked after, and spans counted.
-const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+/// How often ended programs are restarted, and spans counted.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What kind of run.
+/// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// What the faults and the events follow from.
@@ -53,7 +54,7 @@ pub struct Options {
 
 /// What all tasks of a run share.
 struct Run {
-    stage: Stage,
+    system: System,
     observer: Observer,
     history: Arc<History>,
     stats: Arc<Stats>,
@@ -80,18 +81,18 @@ pub async fn run(options: Options) -> Result<Report> {
     ));
     view.say(&format!("mongod: {}", find()?));
     let run = Arc::new(Run::start(&folder, stats, view).await?);
-    let outcome = run.suffer_and_calm(&options).await;
+    let outcome = run.inject_and_settle(&options).await;
     run.view.finish();
     outcome?;
     let spans = run.observer.all().await.context("reading the spans")?;
-    evidence::write(&folder, &run.stage.abacus, &spans)?;
+    evidence::write(&folder, &run.system.abacus, &spans)?;
     let run = Arc::into_inner(run).context("the run is still used")?;
-    run.stage.fleet.stop_all().await?;
+    run.system.fleet.stop_all().await?;
     run.history.flush()?;
     let verdict = check(&Evidence::read(&folder)?);
-    // What is wrong can be looked at with the database as it was.
-    run.stage.cluster.stop(!verdict.is_right()).await?;
-    let posts = run.stage.abacus.post_count();
+    // With violations, the database stays for inspection.
+    run.system.cluster.stop(!verdict.is_right()).await?;
+    let posts = run.system.abacus.post_count();
     Ok(Report::new(&options, folder, &run.stats, posts, verdict))
 }
 
@@ -111,13 +112,13 @@ impl Run {
         view.say("starting the programs");
         let fleet = Fleet::start(&uri, &abacus.base_url(), folder, Arc::clone(&history)).await?;
         let observer = Observer::new(&uri).await?;
-        let stage = Stage {
+        let system = System {
             cluster,
             fleet,
             abacus,
         };
         Ok(Self {
-            stage,
+            system,
             observer,
             history,
             stats,
@@ -125,35 +126,35 @@ impl Run {
         })
     }
 
-    async fn suffer_and_calm(self: &Arc<Self>, options: &Options) -> Result<()> {
+    async fn inject_and_settle(self: &Arc<Self>, options: &Options) -> Result<()> {
         let began = Instant::now();
         let until = began + options.length;
-        let looking = self.look_on();
+        let looking = self.watch();
         let outcome = self.load(options, began, until).await;
         let outcome = match outcome {
-            Ok(clients) => self.calm(clients).await,
+            Ok(clients) => self.settle(clients).await,
             Err(error) => Err(error),
         };
         looking.abort();
-        // Its share of the run is gone then.
+        // Then it holds no reference to the run.
         let _ = looking.await;
         outcome
     }
 
-    /// Counts spans, looks after the programs and draws, until it is aborted.
-    fn look_on(self: &Arc<Self>) -> JoinHandle<()> {
+    /// Counts spans, restarts programs that have ended, and draws, until it is aborted.
+    fn watch(self: &Arc<Self>) -> JoinHandle<()> {
         let run = Arc::clone(self);
         tokio::spawn(async move {
             loop {
-                // What fails here fails again, or shows elsewhere: it is only looking.
+                // An error here comes again, or shows elsewhere: this is for the display only.
                 if let Ok(spans) = run.observer.count().await {
                     run.stats.set_spans(spans);
                 }
-                if let Err(error) = run.stage.fleet.look_after().await {
+                if let Err(error) = run.system.fleet.restart_ended().await {
                     run.stats.error(&format!("{error:#}"));
                 }
-                run.view.draw(run.stage.abacus.counted_count());
-                tokio::time::sleep(LOOK_INTERVAL).await;
+                run.view.draw(run.system.abacus.counted_count());
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         })
     }
@@ -166,7 +167,7 @@ impl Run {
         until: Instant,
     ) -> Result<Vec<Client>> {
         let sender = Arc::new(Sender::new(
-            Arc::clone(&self.stage.fleet.receivers),
+            Arc::clone(&self.system.fleet.receivers),
             Arc::clone(&self.history),
             Arc::clone(&self.stats),
             until + ANSWER_LIMIT,
@@ -185,7 +186,7 @@ impl Run {
         });
         futures_util::future::join_all(lanes).await;
         self.view.say("no more faults");
-        self.stage.heal().await?;
+        self.system.heal().await?;
         Ok(clients.join_all().await)
     }
 
@@ -206,11 +207,11 @@ impl Run {
             self.note(&text, "begins");
             self.stats.fault_begins(lane, kind, text.clone());
             let ends = (begins + planned.lasts).min(until);
-            if let Err(error) = self.stage.suffer(planned.fault, ends).await {
-                // It may have met the remains of another: nothing is to be left of either.
+            if let Err(error) = self.system.inject(planned.fault, ends).await {
+                // The fault may have met the remains of another one: both are removed.
                 self.note(&text, &format!("failed: {error:#}"));
                 self.stats.error(&format!("{text}: {error:#}"));
-                if let Err(error) = self.stage.heal().await {
+                if let Err(error) = self.system.heal().await {
                     self.note(&text, &format!("healing failed: {error:#}"));
                 }
             }
@@ -221,7 +222,7 @@ impl Run {
 
     fn note(&self, fault: &str, phase: &str) {
         let (fault, phase) = (fault.to_owned(), phase.to_owned());
-        self.history.note(&Record::Fault(Weather {
+        self.history.note(&Record::Fault(FaultRecord {
             at: now_millis(),
             fault,
             phase,
@@ -229,7 +230,7 @@ impl Run {
     }
 
     /// Has the clients stop what is open, and waits until all spans are complete.
-    async fn calm(self: &Arc<Self>, mut clients: Vec<Client>) -> Result<()> {
+    async fn settle(self: &Arc<Self>, mut clients: Vec<Client>) -> Result<()> {
         let mut open = BTreeSet::new();
         for round in 0..CLOSING_ROUNDS {
             self.view
@@ -255,14 +256,14 @@ impl Run {
         let began = Instant::now();
         let (mut before, mut moved_at) = (None, began);
         while began.elapsed() < QUIET_LIMIT && moved_at.elapsed() < STALL_LIMIT {
-            tokio::time::sleep(LOOK_INTERVAL).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
             let Ok(spans) = self.observer.count().await else {
                 continue;
             };
             if spans.stopped == 0 {
                 return;
             }
-            let now = Some((spans, self.stage.abacus.counted_count()));
+            let now = Some((spans, self.system.abacus.counted_count()));
             if now != before {
                 (before, moved_at) = (now, Instant::now());
             }

@@ -1,13 +1,15 @@
-//! Which fault comes when: a list that follows from the seed alone. Who is the primary, and how
-//! long an election takes, is another matter.
+//! The schedule of faults, which follows from the seed alone. Which server is the primary, and how
+//! long an election takes, does not.
 
 use std::time::Duration;
 
-use crate::fleet::Who;
+use crate::fleet::ProgramId;
 use crate::proxy::Link;
+use sampler_testkit::abacus::FaultKind;
 use sampler_testkit::rng::Rng;
 
-/// What faults do not come at the same time: each lane has one after the other.
+/// A lane of faults. Faults of one lane come one after the other, those of different lanes at the
+/// same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lane {
     /// The servers of the database, and the links to them.
@@ -18,8 +20,8 @@ pub enum Lane {
     Abacus,
 }
 
-/// Something to go wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A fault of one part of the system.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The primary is killed, and started again.
     KillPrimary,
@@ -29,7 +31,7 @@ pub enum Fault {
     KillMajority,
     /// The primary is frozen for longer than an election takes.
     FreezePrimary,
-    /// The primary is told to step down.
+    /// The primary steps down.
     StepDown,
     /// Commands of that kind fail on the primary, with this chance in percent.
     Commands(Commands, Failure, u8),
@@ -40,15 +42,17 @@ pub enum Fault {
     /// The programs' links to all servers are like that.
     ProgramsToAll(Link),
     /// A program is killed, and started again.
-    Kill(Who),
+    Kill(ProgramId),
     /// A program is asked to stop, and started again.
-    Restart(Who),
+    Restart(ProgramId),
     /// A program is frozen for a while.
-    Freeze(Who),
+    Freeze(ProgramId),
     /// All workers are killed at once.
     KillAllWorkers,
-    /// Abacus misbehaves, for so many of a hundred usages.
-    Abacus(Misdeed, u8),
+    /// Abacus has this fault, for this percentage of usages.
+    Abacus(FaultKind, u8),
+    /// Abacus is not there.
+    AbacusAway,
 }
 
 /// Which commands fail.
@@ -71,31 +75,12 @@ pub enum Failure {
     Code(i32),
     /// They are done, and this error of the write concern is answered.
     WriteConcern(i32),
-    /// They are done after so many ms.
+    /// They are carried out after this many ms.
     Block(i32),
 }
 
-/// What Abacus does wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Misdeed {
-    /// It counts, but the answer is lost.
-    LosesAnswers,
-    /// It counts, and answers after so many ms.
-    Slow(u16),
-    /// It says 429, and to come again after a second.
-    Busy,
-    /// It answers with this status.
-    Status(u16),
-    /// It closes connections, and counts nothing.
-    Closes,
-    /// It never answers, and counts nothing.
-    Hangs,
-    /// It is not there.
-    Away,
-}
-
 /// A fault with its time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
     /// When it begins, from the beginning of the run.
     pub at: Duration,
@@ -105,8 +90,8 @@ pub struct Planned {
     pub fault: Fault,
 }
 
-/// A fault and how long it lasts, from and to so many ms.
-type Card = (Fault, i64, i64);
+/// A fault, and how long it lasts at least and at most, ms.
+type FaultTemplate = (Fault, i64, i64);
 
 impl Lane {
     /// All lanes.
@@ -117,14 +102,14 @@ impl Lane {
         let mut rng = Rng::new(seed, 10 + self as u64);
         let mut plan = Vec::new();
         let mut at = Duration::from_millis(rng.between(500, 2_500).unsigned_abs());
-        // The essentials come first, so that a short run has met them; nothing comes again before
-        // everything has come.
-        let mut deck = self.essentials();
-        rng.shuffle(&mut deck);
+        // The essentials come first, so that a short run meets them. No fault comes twice before all
+        // have come once.
+        let mut pool = self.essentials();
+        rng.shuffle(&mut pool);
         while at < length {
-            let Some((fault, low, high)) = deck.pop() else {
-                deck = self.deck();
-                rng.shuffle(&mut deck);
+            let Some((fault, low, high)) = pool.pop() else {
+                pool = self.pool();
+                rng.shuffle(&mut pool);
                 continue;
             };
             let lasts = Duration::from_millis(rng.between(low, high).unsigned_abs());
@@ -135,7 +120,7 @@ impl Lane {
         plan
     }
 
-    fn essentials(self) -> Vec<Card> {
+    fn essentials(self) -> Vec<FaultTemplate> {
         match self {
             Self::Database => vec![
                 (Fault::KillPrimary, 2_000, 5_000),
@@ -153,34 +138,34 @@ impl Lane {
                 ),
             ],
             Self::Programs => vec![
-                (Fault::Kill(Who::Receiver(0)), 500, 3_000),
-                (Fault::Kill(Who::Worker(0)), 500, 3_000),
-                (Fault::Kill(Who::Receiver(1)), 500, 3_000),
-                (Fault::Kill(Who::Worker(1)), 500, 3_000),
+                (Fault::Kill(ProgramId::Receiver(0)), 500, 3_000),
+                (Fault::Kill(ProgramId::Worker(0)), 500, 3_000),
+                (Fault::Kill(ProgramId::Receiver(1)), 500, 3_000),
+                (Fault::Kill(ProgramId::Worker(1)), 500, 3_000),
             ],
             Self::Abacus => vec![
-                (Fault::Abacus(Misdeed::LosesAnswers, 60), 2_000, 5_000),
-                (Fault::Abacus(Misdeed::Busy, 100), 1_000, 3_000),
-                (Fault::Abacus(Misdeed::Away, 100), 2_000, 5_000),
-                (Fault::Abacus(Misdeed::Slow(800), 100), 2_000, 5_000),
+                (Fault::Abacus(FaultKind::LoseAnswer, 60), 2_000, 5_000),
+                (Fault::Abacus(status(429), 100), 1_000, 3_000),
+                (Fault::AbacusAway, 2_000, 5_000),
+                (Fault::Abacus(delay(800), 100), 2_000, 5_000),
             ],
         }
     }
 
-    fn deck(self) -> Vec<Card> {
+    fn pool(self) -> Vec<FaultTemplate> {
         match self {
-            Self::Database => database_deck(),
-            Self::Programs => programs_deck(),
-            Self::Abacus => abacus_deck(),
+            Self::Database => database_pool(),
+            Self::Programs => programs_pool(),
+            Self::Abacus => abacus_pool(),
         }
     }
 }
 
-fn database_deck() -> Vec<Card> {
+fn database_pool() -> Vec<FaultTemplate> {
     use Failure::{Block, Close, Code, WriteConcern};
     use Fault::{AllToPrimary, ProgramsToAll, ProgramsToPrimary};
     use Link::{Cut, Delayed, Held, WithoutReplies};
-    let mut deck = vec![
+    let mut pool = vec![
         (Fault::KillPrimary, 1_000, 6_000),
         (Fault::KillPrimary, 3_000, 12_000),
         (Fault::KillSecondary, 1_000, 6_000),
@@ -224,14 +209,14 @@ fn database_deck() -> Vec<Card> {
         (Commands::All, Block(700), 50),
         (Commands::Writes, Block(6_000), 20),
     ];
-    let card =
+    let template =
         |(commands, failure, percent)| (Fault::Commands(commands, failure, percent), 1_500, 4_000);
-    deck.extend(commands.map(card));
-    deck
+    pool.extend(commands.map(template));
+    pool
 }
 
-fn programs_deck() -> Vec<Card> {
-    use Who::{Receiver, Worker};
+fn programs_pool() -> Vec<FaultTemplate> {
+    use ProgramId::{Receiver, Worker};
     vec![
         (Fault::Kill(Receiver(0)), 200, 3_000),
         (Fault::Kill(Receiver(1)), 200, 3_000),
@@ -248,28 +233,42 @@ fn programs_deck() -> Vec<Card> {
     ]
 }
 
-fn abacus_deck() -> Vec<Card> {
-    let misdeeds = [
-        (Misdeed::LosesAnswers, 30),
-        (Misdeed::LosesAnswers, 100),
-        (Misdeed::Slow(200), 100),
-        (Misdeed::Slow(1_500), 50),
-        (Misdeed::Busy, 20),
-        (Misdeed::Busy, 100),
-        (Misdeed::Status(500), 50),
-        (Misdeed::Status(503), 100),
-        (Misdeed::Closes, 50),
-        (Misdeed::Hangs, 20),
-        (Misdeed::Away, 100),
+fn abacus_pool() -> Vec<FaultTemplate> {
+    let faults = [
+        (FaultKind::LoseAnswer, 30),
+        (FaultKind::LoseAnswer, 100),
+        (delay(200), 100),
+        (delay(1_500), 50),
+        (status(429), 20),
+        (status(429), 100),
+        (status(500), 50),
+        (status(503), 100),
+        (FaultKind::CloseBefore, 50),
+        (FaultKind::Hang, 20),
     ];
-    misdeeds
-        .map(|(misdeed, percent)| (Fault::Abacus(misdeed, percent), 1_500, 6_000))
-        .to_vec()
+    let mut pool: Vec<FaultTemplate> = faults
+        .map(|(kind, percent)| (Fault::Abacus(kind, percent), 1_500, 6_000))
+        .to_vec();
+    pool.push((Fault::AbacusAway, 1_500, 6_000));
+    pool
+}
+
+/// An answer of that status; a 429 asks to come again after a second.
+fn status(status: u16) -> FaultKind {
+    let retry_after = (status == 429).then(|| "1".to_owned());
+    FaultKind::Status {
+        status,
+        retry_after,
+    }
+}
+
+fn delay(millis: u64) -> FaultKind {
+    FaultKind::Delay(Duration::from_millis(millis))
 }
 
 impl Fault {
-    /// What faults of this kind are counted under.
-    pub fn kind(self) -> &'static str {
+    /// The name of the kind, for the counts.
+    pub fn kind(&self) -> &'static str {
         match self {
             Self::KillPrimary => "primary killed",
             Self::KillSecondary => "secondary killed",
@@ -283,22 +282,23 @@ impl Fault {
             Self::ProgramsToPrimary(_) => "link to the primary impaired",
             Self::AllToPrimary(_) => "primary cut off",
             Self::ProgramsToAll(_) => "links to all servers impaired",
-            Self::Kill(Who::Receiver(_)) => "receiver killed",
-            Self::Kill(Who::Worker(_)) | Self::KillAllWorkers => "worker killed",
+            Self::Kill(ProgramId::Receiver(_)) => "receiver killed",
+            Self::Kill(ProgramId::Worker(_)) | Self::KillAllWorkers => "worker killed",
             Self::Restart(_) => "program restarted",
             Self::Freeze(_) => "program frozen",
-            Self::Abacus(Misdeed::LosesAnswers, _) => "Abacus loses answers",
-            Self::Abacus(Misdeed::Slow(_), _) => "Abacus is slow",
-            Self::Abacus(Misdeed::Busy, _) => "Abacus says 429",
-            Self::Abacus(Misdeed::Status(_), _) => "Abacus says 5xx",
-            Self::Abacus(Misdeed::Closes, _) => "Abacus closes connections",
-            Self::Abacus(Misdeed::Hangs, _) => "Abacus hangs",
-            Self::Abacus(Misdeed::Away, _) => "Abacus is away",
+            Self::Abacus(FaultKind::LoseAnswer, _) => "Abacus loses answers",
+            Self::Abacus(FaultKind::Delay(_), _) => "Abacus is slow",
+            Self::Abacus(FaultKind::Status { status: 429, .. }, _) => "Abacus says 429",
+            Self::Abacus(FaultKind::Status { .. }, _) => "Abacus says 5xx",
+            Self::Abacus(FaultKind::CloseBefore, _) => "Abacus closes connections",
+            Self::Abacus(FaultKind::Hang, _) => "Abacus hangs",
+            Self::Abacus(FaultKind::PutAside(_), _) => "Abacus puts usages aside",
+            Self::AbacusAway => "Abacus is away",
         }
     }
 
-    /// All about it, in short.
-    pub fn text(self) -> String {
+    /// The fault with its details.
+    pub fn text(&self) -> String {
         format!("{}: {self:?}", self.kind())
     }
 }

@@ -1,4 +1,4 @@
-//! Sending events until somebody says what became of them.
+//! Sends events until there is a definite answer.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,11 +11,11 @@ use serde_json::Value;
 
 use crate::fleet::Addresses;
 use crate::history::{Answer, Attempt, Event, History, Record};
-use crate::life::Outcome;
 use crate::stats::Stats;
+use crate::timeline::Outcome;
 use sampler_testkit::rng::Rng;
 
-/// How patient clients are with one request, from the hasty to the patient. A receiver's own limits
+/// The timeouts of clients, from the shortest to the longest. A receiver's own limits
 /// lie in between, so that some clients see its answer and others come again before it.
 const REQUEST_LIMITS: [Duration; 3] = [
     Duration::from_secs(2),
@@ -31,12 +31,12 @@ const BACKLOG_MAX: u64 = 400;
 
 /// How an event is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub(crate) enum SendMode {
     /// Again and again until there is a definite answer.
     Patient,
     /// The same, but the first time twice at once.
     Twice,
-    /// Until there is an answer that says nothing.
+    /// Until the first answer, definite or not.
     GivesUp,
 }
 
@@ -71,23 +71,23 @@ impl Sender {
         })
     }
 
-    /// Waits while there is too much to work off.
-    pub(crate) async fn breathe(&self, until: Instant) {
+    /// Waits while the backlog is too long.
+    pub(crate) async fn wait_for_backlog(&self, until: Instant) {
         while self.stats.spans().stopped > BACKLOG_MAX && Instant::now() < until {
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     }
 
-    /// Sends an event for the first time, and then as often as its manner says.
-    pub(crate) async fn deliver(&self, event: &Event, manner: Manner, rng: &mut Rng) -> Outcome {
+    /// Sends an event, and repeats it as its mode says.
+    pub(crate) async fn deliver(&self, event: &Event, mode: SendMode, rng: &mut Rng) -> Outcome {
         self.history.note(&Record::Event(event.clone()));
         let began = Instant::now();
-        let mut answer = if manner == Manner::Twice {
+        let mut answer = if mode == SendMode::Twice {
             self.twice(event, rng).await
         } else {
             self.attempt(event, rng).await
         };
-        while !answer.is_definite() && manner != Manner::GivesUp && Instant::now() < self.give_up {
+        while !answer.is_definite() && mode != SendMode::GivesUp && Instant::now() < self.give_up {
             self.pause(&answer, rng).await;
             self.stats.retries.add();
             answer = self.attempt(event, rng).await;

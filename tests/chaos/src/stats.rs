@@ -1,4 +1,4 @@
-//! What is counted while it goes on, for the eye and for the summary.
+//! Counts of a run, for the display and for the summary.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -61,7 +61,7 @@ impl View {
     pub(crate) fn say(&self, text: &str) {
         let text = format!("{:>4} s  {text}", self.began.elapsed().as_secs());
         if self.is_terminal {
-            // A terminal that is gone has nobody in front of it.
+            // The terminal may be gone.
             let _ = self.bars.println(text);
         } else {
             eprintln!("{text}");

@@ -29,7 +29,7 @@ const ASK_INTERVAL: Duration = Duration::from_millis(50);
 /// How long an instance has between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// In which way an instance is told what is bound.
+/// How an instance learns of bound services.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Delivery {
     /// `VCAP_SERVICES`.
@@ -189,7 +189,7 @@ fn application(app: &App, version: &str) -> Value {
     })
 }
 
-/// A port that nobody uses, below those that the system gives to connections of clients.
+/// A free port, below those that the system gives to connections of clients.
 fn free_port() -> u16 {
     const FIRST: u16 = 20_000;
     const COUNT: u16 = 12_000;

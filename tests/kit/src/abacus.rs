@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use fault::{Endpoint, Fault};
+pub use fault::{Endpoint, Fault, FaultKind};
 pub use schema::{Measure, Usage};
 pub use stand_in::{Dates, StandInAbacus};
 pub use state::{Counted, Mapping, Outcome, Post};
@@ -29,7 +29,7 @@ pub enum Keep {
     /// Every post and every usage.
     #[default]
     Everything,
-    /// Only how many there were. Bodies are not even looked at: this is the sink of a benchmark.
+    /// Only their number. Bodies are not parsed: this is for benchmarks.
     Count,
 }
 

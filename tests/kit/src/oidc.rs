@@ -186,7 +186,7 @@ fn install() -> Result<PathBuf> {
             .with_context(|| format!("copying {file}"))?;
     }
     npm_ci(&folder)?;
-    // Written last: whoever sees it has the whole of it.
+    // Written last, so that all of it is there.
     fs::write(&done, wanted).context("noting that it is installed")?;
     Ok(folder)
 }

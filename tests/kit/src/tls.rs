@@ -19,7 +19,7 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// An authority that nobody trusts who is not told to, with a folder for what it issues.
+/// An authority that only configured clients trust, with a folder for its certificates.
 #[derive(Debug)]
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,

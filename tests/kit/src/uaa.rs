@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -38,6 +38,18 @@ impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// The address that it gives as its own.
+    fn known_as(&self) -> String {
+        let known_as = self.state().known_as.clone();
+        known_as.unwrap_or_else(|| self.base_url.clone())
+    }
+
+    /// The issuer that it says it is, and that its tokens name.
+    fn issuer(&self) -> Option<String> {
+        let behind = self.state().issuer.clone()?;
+        Some(self.known_as() + &behind)
+    }
 }
 
 impl StandInUaa {
@@ -62,7 +74,7 @@ impl StandInUaa {
         })
     }
 
-    /// Where it is: the `AUTH_SERVER`, or the `SAMPLER_OIDC_ISSUER`, of the programs.
+    /// Where it is: the `AUTH_SERVER` of the programs.
     pub fn base_url(&self) -> String {
         self.shared.base_url.clone()
     }
@@ -72,6 +84,30 @@ impl StandInUaa {
         self.shared.state().known_as = Some(url.to_owned());
     }
 
+    /// The issuer that it is: the `SAMPLER_OIDC_ISSUER` of the programs.
+    ///
+    /// # Panics
+    ///
+    /// After [`StandInUaa::names_no_issuer`].
+    pub fn issuer(&self) -> String {
+        self.shared.issuer().expect("it names an issuer")
+    }
+
+    /// Does not say any more which issuer it is: it gives no description of itself, and its tokens
+    /// name an issuer that is empty.
+    pub fn names_no_issuer(&self) {
+        self.shared.state().issuer = None;
+    }
+
+    /// A token of another identity zone, which has no keys of its own: it is signed with the same
+    /// key, and differs in its issuer alone.
+    pub fn token_of_zone(&self, zone: &str, scopes: &[&str]) -> String {
+        let issuer = self.issuer().replace("://", &format!("://{zone}."));
+        let mut claims = self.shared.state().claims(&issuer, "somebody", scopes);
+        claims["zid"] = zone.into();
+        self.sign(&claims)
+    }
+
     /// Makes a client known.
     pub fn add_client(&self, id: &str, secret: &str, scopes: &[&str]) {
         let scopes = scopes.iter().map(|&scope| scope.to_owned()).collect();
@@ -79,9 +115,15 @@ impl StandInUaa {
         self.shared.state().clients.push(client);
     }
 
+    /// Makes a client unknown again.
+    pub fn remove_client(&self, id: &str) {
+        self.shared.state().clients.retain(|client| client.0 != id);
+    }
+
     /// A token with these scopes, as a client would get it.
     pub fn token(&self, scopes: &[&str]) -> String {
-        let claims = self.shared.state().claims("somebody", &json!(scopes));
+        let issuer = self.shared.issuer().unwrap_or_default();
+        let claims = self.shared.state().claims(&issuer, "somebody", scopes);
         self.sign(&claims)
     }
 
@@ -104,6 +146,11 @@ impl StandInUaa {
         let mut state = self.shared.state();
         let old = state.keys.len() - 1;
         state.keys.drain(..old);
+    }
+
+    /// Shows a list of keys that is empty, until the next [`StandInUaa::rotate`].
+    pub fn withdraw_all_keys(&self) {
+        self.shared.state().keys.clear();
     }
 
     /// How long the tokens live that are given out from now on.
@@ -150,7 +197,7 @@ impl StandInUaa {
     ///
     /// # Errors
     ///
-    /// When somebody else has taken the port.
+    /// If the port is taken.
     pub async fn come_back(&self) -> Result<()> {
         self.go_away().await;
         let listener = TcpListener::bind(self.address).await;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
 
-/// How often a condition is looked at.
+/// How often a condition is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The machine's clock, in ms since epoch.

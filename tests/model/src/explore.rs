@@ -1,4 +1,4 @@
-//! Going through all states of a scenario, or until something is found.
+//! Explores all states of a scenario, or until violations are found.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -9,10 +9,10 @@ use stateright::{Checker, HasDiscoveries, Model};
 use crate::protocol::{Action, Protocol};
 use crate::scenario::Scenario;
 
-/// A broken protocol may have no end of states; what is to be found in it is found before these.
+/// The most states to explore: a broken protocol may have infinitely many.
 const STATES_MAX: usize = 20_000_000;
 
-/// What came of it.
+/// The result of an exploration.
 #[derive(Clone, Debug)]
 pub struct Explored {
     /// How many different states there are.
@@ -31,8 +31,8 @@ pub fn explore(scenario: Scenario) -> Explored {
     Explored::from(&checker.spawn_dfs().join())
 }
 
-/// Looks for violations of these properties, the shortest first, until it has one of each.
-pub fn look_for(scenario: Scenario, properties: &[&'static str]) -> Explored {
+/// Searches for violations of these properties, the shortest first, until it has one of each.
+pub fn find_violations(scenario: Scenario, properties: &[&'static str]) -> Explored {
     let all: BTreeSet<_> = properties.iter().copied().collect();
     let checker = Protocol(scenario).checker().target_state_count(STATES_MAX);
     let checker = checker.finish_when(HasDiscoveries::AllOf(all));

@@ -11,15 +11,15 @@
 //!   that the worker carries out; the intervals, ids and usages are those of `sampler_domain`.
 //! - What is kept changes by the rules of the store in memory
 //!   ([`Table`](sampler_store::table::Table)), which passes the same contract suite as MongoDB.
-//! - The receiver is the steps of `receiver/src/controllers.rs`, written again: it looks at the
+//! - The receiver is the steps of `receiver/src/controllers.rs`, written again: it reads the
 //!   clock, then calls the store once.
 //!
 //! # What can happen
 //!
 //! - Requests and answers are lost, repeated and reordered: whatever the provider has sent may be
 //!   taken to the store at any later time by any receiver, once, never or again and again.
-//! - A receiver looks at the clock, sleeps, and calls the store later, though not later than
-//!   [`Scenario::hold`]. There are as many receivers as there are requests.
+//! - A receiver reads the clock, sleeps, and calls the store later, though not later than
+//!   [`Scenario::request_limit`]. There are as many receivers as there are requests.
 //! - Each worker is between two steps at any time: it has read, or decided on a change, or posted.
 //!   There it may die, and lose its memory; or sleep while all others go on, and wake up with what
 //!   it read long ago, for its memory is a part of the state.
@@ -52,10 +52,11 @@ mod scenario;
 mod state;
 mod worker;
 
-pub use explore::{Explored, explore, look_for};
+pub use explore::{Explored, explore, find_violations};
 pub use properties::{
     ALL_REMOVED, AS_PLANNED, CONSERVATION, COUNTED_ONCE, DUE_BY_END, KEPT_ONCE, LIVENESS,
-    MUST_HAPPEN, MUST_HOLD, ONE_OPEN_SPAN, OVERSLEPT, SAMPLED_COUNTS, TAKEN_BACK, WITHIN_END,
+    MUST_HAPPEN, MUST_HOLD, ONE_OPEN_SPAN, SAMPLED_COUNTS, TAKEN_BACK, WAKES_AFTER_REMOVAL,
+    WITHIN_END,
 };
 pub use protocol::{Action, Protocol};
 pub use receiver::Request;

@@ -45,10 +45,10 @@ pub const ALL_REMOVED: &str = "every span can be complete and removed";
 /// Some run samples beyond a late stop, and takes that back.
 pub const TAKEN_BACK: &str = "usage can be taken back";
 /// In some run a worker sleeps through all of it.
-pub const OVERSLEPT: &str = "a worker can wake up when its span was removed";
+pub const WAKES_AFTER_REMOVAL: &str = "a worker can wake up when its span was removed";
 
 /// All that must be possible: a model in which nothing happens holds, too.
-pub const MUST_HAPPEN: [&str; 3] = [ALL_REMOVED, TAKEN_BACK, OVERSLEPT];
+pub const MUST_HAPPEN: [&str; 3] = [ALL_REMOVED, TAKEN_BACK, WAKES_AFTER_REMOVAL];
 
 /// All of them.
 pub(crate) fn all() -> Vec<Property<Protocol>> {
@@ -72,7 +72,7 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
         }),
         Property::always(CONSERVATION, |_, state: &State| is_conserved(state)),
         Property::always(LIVENESS, |protocol: &Protocol, state: &State| {
-            let rest = protocol.come_to_rest(state);
+            let rest = protocol.fair_run(state);
             spans(&rest).all(|span| span.end.is_none() || span.processing.complete)
         }),
         Property::sometimes(ALL_REMOVED, |_, state: &State| {
@@ -81,7 +81,7 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
         Property::sometimes(TAKEN_BACK, |_, state: &State| {
             state.counted.iter().any(|usage| usage.duration < 0)
         }),
-        Property::sometimes(OVERSLEPT, |_, state: &State| {
+        Property::sometimes(WAKES_AFTER_REMOVAL, |_, state: &State| {
             let mut in_hand = state.workers.iter().filter_map(Worker::span);
             in_hand.any(|span| state.table.find(&span.id).is_none())
         }),

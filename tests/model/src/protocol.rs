@@ -1,4 +1,4 @@
-//! Who may do what in a state, and what becomes of it.
+//! The actions of each state, and their effects.
 
 use std::sync::Arc;
 
@@ -22,16 +22,16 @@ pub struct Protocol(pub Scenario);
 pub enum Action {
     /// The clock goes on to its next moment.
     Tick(Timestamp),
-    /// A receiver takes an event to the store, for the first time or again.
-    TakeToStore(Request),
+    /// A receiver calls the store with an event, for the first time or again.
+    CallStore(Request),
     /// The provider hears the answer to its event.
     Answered,
     /// A worker reads a span that is due.
     Read(usize, SpanId),
     /// A worker takes the next step with what it has in hand.
-    GoOn(usize),
-    /// A worker waits no longer for the answer to a post.
-    GiveUp(usize),
+    Step(usize),
+    /// A post of a worker times out.
+    TimeOut(usize),
     /// A worker dies, or its call was answered and the answer was lost.
     WorkerDies(usize),
     /// A usage arrives at Abacus.
@@ -75,7 +75,7 @@ impl Protocol {
         }
         for event in 0..state.provider.sent.len() {
             if let Some(admitted) = receiver::outcome(&self.0, state, event) {
-                actions.push(Action::TakeToStore(Request { event, admitted }));
+                actions.push(Action::CallStore(Request { event, admitted }));
             }
         }
     }
@@ -89,11 +89,11 @@ impl Protocol {
                 continue;
             }
             actions.push(Action::WorkerDies(index));
-            if worker::can_go_on(state, worker) {
-                actions.push(Action::GoOn(index));
+            if worker::can_step(state, worker) {
+                actions.push(Action::Step(index));
             }
-            if worker::may_give_up(&self.0, worker) {
-                actions.push(Action::GiveUp(index));
+            if worker::may_time_out(&self.0, worker) {
+                actions.push(Action::TimeOut(index));
             }
         }
     }
@@ -106,11 +106,11 @@ impl Protocol {
     fn act(&self, state: &mut State, action: Action) {
         match action {
             Action::Tick(now) => self.tick(state, now),
-            Action::TakeToStore(request) => receiver::take_to_store(&self.0, state, &request),
+            Action::CallStore(request) => receiver::call_store(&self.0, state, &request),
             Action::Answered => self.go_to_next_event(state),
             Action::Read(worker, span) => worker::read(&self.0, state, worker, &span),
-            Action::GoOn(worker) => worker::go_on(&self.0, state, worker),
-            Action::GiveUp(worker) => worker::give_up(&self.0, state, worker),
+            Action::Step(worker) => worker::step(&self.0, state, worker),
+            Action::TimeOut(worker) => worker::time_out(&self.0, state, worker),
             Action::WorkerDies(worker) => state.workers[worker] = Worker::Idle,
             Action::Arrive(message) => worker::arrive(state, &message),
             Action::Remove(span) => remove(state, &span),
@@ -120,7 +120,7 @@ impl Protocol {
     fn tick(&self, state: &mut State, now: Timestamp) {
         state.now = now;
         for sent in &mut state.provider.sent {
-            if *sent <= now.plus(-self.0.hold) {
+            if *sent <= now.plus(-self.0.request_limit) {
                 *sent = Timestamp::MIN;
             }
         }
@@ -138,7 +138,7 @@ impl Protocol {
     /// What becomes of a state if no more faults happen and no more events come: what is on its
     /// way arrives, the workers end what they have in hand, with whatever they remember, and all
     /// that is due is driven, long after the end of the scenario.
-    pub(crate) fn come_to_rest(&self, state: &State) -> State {
+    pub(crate) fn fair_run(&self, state: &State) -> State {
         let mut state = state.clone();
         for worker in 0..state.workers.len() {
             self.run(&mut state, worker);
@@ -164,7 +164,7 @@ impl Protocol {
             if state.workers[worker] == Worker::Idle {
                 return;
             }
-            worker::go_on(&self.0, state, worker);
+            worker::step(&self.0, state, worker);
         }
     }
 }

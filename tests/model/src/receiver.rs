@@ -1,4 +1,4 @@
-//! What a receiver does, as `receiver/src/controllers.rs` does it: look at the clock, then one call
+//! What a receiver does, as `receiver/src/controllers.rs` does it: read the clock, then one call
 //! of the store.
 
 use std::sync::Arc;
@@ -29,14 +29,14 @@ impl Event {
 }
 
 /// What looking at the clock can have come to for an event that a receiver takes to the store
-/// now: within the slack (true) or not. It looked at most [`Scenario::hold`] ago, and not before
+/// now: within the slack (true) or not. It read the clock at most [`Scenario::request_limit`] ago, and not before
 /// the event was sent.
 ///
 /// An event outside the slack changes nothing, and an answer to it nobody waits for if the provider
 /// has gone on.
 pub(crate) fn outcome(scenario: &Scenario, state: &State, event: usize) -> Option<bool> {
     let timestamp = scenario.events[event].timestamp();
-    let since = state.provider.sent[event].max(state.now.plus(-scenario.hold));
+    let since = state.provider.sent[event].max(state.now.plus(-scenario.request_limit));
     let looks = scenario.moments.iter();
     let mut looks = looks.filter(|moment| (since..=state.now).contains(*moment));
     if looks.any(|moment| scenario.slack.admits(timestamp, *moment)) {
@@ -47,7 +47,7 @@ pub(crate) fn outcome(scenario: &Scenario, state: &State, event: usize) -> Optio
 
 /// A receiver takes an event to the store, and answers. Only what is answered with 201 lets the
 /// provider go on; whether that answer arrives is another question.
-pub(crate) fn take_to_store(scenario: &Scenario, state: &mut State, request: &Request) {
+pub(crate) fn call_store(scenario: &Scenario, state: &mut State, request: &Request) {
     let kept = match &scenario.events[request.event] {
         Event::Start(event) if request.admitted => start(scenario, state, event),
         Event::Stop(event) if request.admitted => stop(state, request.event, event),
@@ -103,6 +103,7 @@ fn start(scenario: &Scenario, state: &mut State, event: &StartEvent) -> Answer {
 fn stop(state: &mut State, number: usize, event: &StopEvent) -> Answer {
     let new = NewStop {
         event: event.clone(),
+        client: None,
         // Each request draws its own. Only those that are kept differ here, so that states do not.
         correlation_id: Uuid::from_u64_pair(number as u64 + 1, state.history.kept[number].into()),
     };

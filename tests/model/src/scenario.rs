@@ -1,4 +1,4 @@
-//! What happens in a model: the events, the clock, the settings, and what is broken on purpose.
+//! A scenario of the model: the events, the clock, the settings, and the planted bug.
 
 use sampler_domain::{
     EventId, Granularities, Granularity, Id, Measures, Policy, Slack, StartEvent, StopEvent,
@@ -22,7 +22,7 @@ pub enum Event {
     Stop(StopEvent),
 }
 
-/// A protocol that is broken in one place. The model must find each of these.
+/// A planted bug of the protocol. The model must find each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
     /// Changes do not require the version that the span was read with.
@@ -34,11 +34,11 @@ pub enum Mutant {
     /// Each attempt to post works out the timestamps anew, from the clock.
     TimestampPerAttempt,
     /// A span is complete as soon as it has an end and no plan, wherever sampling stands.
-    CompletesWithoutComparing,
+    CompletesWithoutComparingEnd,
     /// The usage is posted before its plan is kept.
     PostsBeforePlanning,
     /// A worker executes only what it has planned itself.
-    LeavesPlansOfOthers,
+    IgnoresPlansOfOthers,
     /// A start is inserted without unique indexes: nothing is compared with what is there.
     StartsWithoutIndexes,
 }
@@ -63,9 +63,9 @@ pub struct Scenario {
     pub retention: i64,
     /// How long a receiver may take, at the most, from looking at the clock to its call of the
     /// store, ms; one that takes longer has died.
-    pub hold: i64,
+    pub request_limit: i64,
     /// How often in a row a failure to deliver an interval is noted.
-    pub failures: u32,
+    pub failures_max: u32,
     /// How long a span waits after such a failure, ms.
     pub retry: i64,
     /// What is broken.
@@ -105,8 +105,8 @@ impl Scenario {
                 future: 60_000,
             },
             retention: 60_000,
-            hold: 30_000,
-            failures: 0,
+            request_limit: 30_000,
+            failures_max: 0,
             retry: 30_000,
             mutant: None,
         }
@@ -136,8 +136,8 @@ impl Scenario {
                 future: 10_000,
             },
             retention: 160_000,
-            hold: 60_000,
-            failures: 2,
+            request_limit: 60_000,
+            failures_max: 2,
             ..Self::update()
         }
     }
@@ -184,12 +184,5 @@ fn event_id(text: &str) -> EventId {
 }
 
 fn target() -> Target {
-    Target {
-        organization_id: event_id("o"),
-        space_id: event_id("s"),
-        consumer_id: event_id("c"),
-        resource_id: event_id("r"),
-        plan_id: event_id("p"),
-        resource_instance_id: event_id("i"),
-    }
+    Target::from_store(["o", "s", "c", "r", "p", "i"])
 }

@@ -1,5 +1,5 @@
-//! All that there is at one moment: what the programs remember, what is kept, what is on its way
-//! and what counts upstream.
+//! A state of the model: the memory of the programs, the store, messages under way, and what counts
+//! upstream.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -77,7 +77,7 @@ pub struct Message {
     pub duration: i64,
 }
 
-/// What happened so far. Nothing in the protocol looks at it.
+/// What happened so far. The protocol itself does not use it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct History {
     /// How often each event was kept.
@@ -111,7 +111,7 @@ impl State {
         }
     }
 
-    /// Brings those who are alike into their order.
+    /// Sorts the workers, so that states that differ only in their order are one.
     pub(crate) fn sort(&mut self) {
         let busy = |worker: &Worker| *worker != Worker::Idle;
         if self.workers.iter().filter(|worker| busy(worker)).count() > 1 {

@@ -25,27 +25,27 @@ pub(crate) fn due(state: &State) -> Vec<SpanId> {
 
 /// The worker reads a span.
 pub(crate) fn read(scenario: &Scenario, state: &mut State, worker: usize, id: &SpanId) {
-    let is_strange = |span: &&Span| {
-        span.processing.planned.is_some() && scenario.is_broken(Mutant::LeavesPlansOfOthers)
+    let is_ignored = |span: &&Span| {
+        span.processing.planned.is_some() && scenario.is_broken(Mutant::IgnoresPlansOfOthers)
     };
-    if let Some(span) = state.table.find(id).filter(|span| !is_strange(span)) {
+    if let Some(span) = state.table.find(id).filter(|span| !is_ignored(span)) {
         state.workers[worker] = Worker::Holding(Arc::new(Driver::new(span.clone())));
     }
 }
 
 /// The worker takes its next step, if it has a span in hand.
-pub(crate) fn go_on(scenario: &Scenario, state: &mut State, worker: usize) {
+pub(crate) fn step(scenario: &Scenario, state: &mut State, worker: usize) {
     let before = std::mem::replace(&mut state.workers[worker], Worker::Idle);
     state.workers[worker] = match before {
         Worker::Idle => Worker::Idle,
         Worker::Holding(driver) => decide(scenario, state, driver),
         Worker::Calling(driver, change) => call(scenario, state, driver, &change),
-        Worker::Posting(driver, message) => hear(scenario, state, driver, message),
+        Worker::Posting(driver, message) => receive_answer(scenario, state, driver, message),
     };
 }
 
-/// The worker gives up waiting for the answer to its post, and notes that.
-pub(crate) fn give_up(scenario: &Scenario, state: &mut State, worker: usize) {
+/// The worker's post times out, and the worker notes that.
+pub(crate) fn time_out(scenario: &Scenario, state: &mut State, worker: usize) {
     let before = std::mem::replace(&mut state.workers[worker], Worker::Idle);
     if let Worker::Posting(mut driver, _) = before {
         Arc::make_mut(&mut driver).failed(Failure {
@@ -58,13 +58,13 @@ pub(crate) fn give_up(scenario: &Scenario, state: &mut State, worker: usize) {
 }
 
 /// Whether the worker waits for an answer, and may note that none came.
-pub(crate) fn may_give_up(scenario: &Scenario, worker: &Worker) -> bool {
+pub(crate) fn may_time_out(scenario: &Scenario, worker: &Worker) -> bool {
     matches!(worker, Worker::Posting(driver, _)
-        if driver.span().processing.attempts < scenario.failures)
+        if driver.span().processing.attempts < scenario.failures_max)
 }
 
 /// Whether the worker can take a step: an answer to a post must be there to be heard.
-pub(crate) fn can_go_on(state: &State, worker: &Worker) -> bool {
+pub(crate) fn can_step(state: &State, worker: &Worker) -> bool {
     match worker {
         Worker::Idle => false,
         Worker::Posting(_, message) => is_counted(state, message),
@@ -109,7 +109,7 @@ fn decide(scenario: &Scenario, state: &mut State, driver: Arc<Driver>) -> Worker
 /// What the driver asks for, unless the state machine is what is broken: then a span is complete as
 /// soon as it has an end and nothing is planned.
 fn broken(scenario: &Scenario, span: &Span, action: Action) -> Action {
-    if span.end.is_none() || !scenario.is_broken(Mutant::CompletesWithoutComparing) {
+    if span.end.is_none() || !scenario.is_broken(Mutant::CompletesWithoutComparingEnd) {
         return action;
     }
     match action {
@@ -143,8 +143,8 @@ fn post(scenario: &Scenario, state: &mut State, span: &Span, planned: &Planned) 
     message
 }
 
-/// Hears that Abacus has the usage.
-fn hear(
+/// The worker receives the answer that Abacus has the usage.
+fn receive_answer(
     scenario: &Scenario,
     state: &mut State,
     mut driver: Arc<Driver>,
@@ -164,20 +164,20 @@ fn call(
     mut driver: Arc<Driver>,
     change: &Change,
 ) -> Worker {
-    let changed = ask(scenario, state, driver.span(), change);
-    let hands = Arc::make_mut(&mut driver);
+    let changed = call_store(scenario, state, driver.span(), change);
+    let updated = Arc::make_mut(&mut driver);
     match changed {
         Changed::Made => {
-            hands.made(change);
-            note_plan(state, &hands.span().id);
+            updated.made(change);
+            note_plan(state, &updated.span().id);
         }
-        Changed::Lost => hands.lost(),
+        Changed::Lost => updated.lost(),
     }
     decide(scenario, state, driver)
 }
 
-fn ask(scenario: &Scenario, state: &mut State, span: &Span, change: &Change) -> Changed {
-    let Some(span) = as_read(scenario, &state.table, span, change) else {
+fn call_store(scenario: &Scenario, state: &mut State, span: &Span, change: &Change) -> Changed {
+    let Some(span) = compared_with(scenario, &state.table, span, change) else {
         return Changed::Lost;
     };
     Arc::make_mut(&mut state.table).change(&span, change)
@@ -185,7 +185,7 @@ fn ask(scenario: &Scenario, state: &mut State, span: &Span, change: &Change) -> 
 
 /// The span that a change is made conditional on: the one that was read. A broken store looks at
 /// less, which is the same as a worker that happens to have read the right thing.
-fn as_read(scenario: &Scenario, table: &Table, span: &Span, change: &Change) -> Option<Span> {
+fn compared_with(scenario: &Scenario, table: &Table, span: &Span, change: &Change) -> Option<Span> {
     let mut span = span.clone();
     let kept = table.find(&span.id)?;
     if scenario.is_broken(Mutant::IgnoresVersion) {

@@ -13,7 +13,7 @@ use sampler_tests::sim::{Mutant, Stats, run, run_with_log, shrink};
 /// Lines of the log that are shown of a failing run.
 const LOG_LINES: usize = 60;
 
-/// After so many failing seeds no more are looked for.
+/// The run stops after this many failing seeds.
 const FAILURES_MAX: usize = 5;
 
 /// Runs the simulation on a row of seeds and checks the law on each.
@@ -132,8 +132,8 @@ fn report(done: u64, stats: &Stats, took: Duration) {
         done as f64 / seconds
     );
     println!(
-        "{} spans, {} usages counted in {} posts, {} calls of the store, {} requests, {} deaths",
-        stats.spans, stats.usages, stats.posts, stats.calls, stats.requests, stats.deaths
+        "{} spans, {} usages counted in {} posts, {} calls of the store, {} requests, {} crashes",
+        stats.spans, stats.usages, stats.posts, stats.calls, stats.requests, stats.crashes
     );
     println!(
         "{} usages counted for a month between its end and its close; {} more were known too late",

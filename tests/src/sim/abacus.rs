@@ -1,26 +1,27 @@
-//! The stand-in for Abacus: it counts as the real one does, and answers as the weather is.
+//! The stand-in for Abacus: it counts as the real one does, and fails as its conditions say.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sampler_abacus::{Answer, Collector, Dated, Posted};
+use sampler_abacus::{Answer, AnswerDate, Collector, Posted};
 use sampler_domain::{Id, Interval, Timestamp, Usage};
+use sampler_testkit::rng::Rng;
 
-use super::dice::{Dice, Fates};
-use super::life::Life;
+use super::conditions::PostOutcome;
+use super::lifecycle::Lifecycle;
 use super::mutant::Mutant;
 use super::op::Kind;
+use super::rng::CallRng;
 use super::setup::Closing;
-use super::weather::PostFate;
 use super::world::{Tally, World, pause};
 use crate::calendar::{DAY, MINUTE};
 
-/// By what Abacus recognises a repeat: neither the space nor the measures are looked at.
+/// The key by which Abacus recognises a repeat; space and measures are not part of it.
 type Key = (String, Timestamp, Timestamp, [Id; 5]);
 
-/// All that counts.
+/// All usages that count.
 #[derive(Default)]
 pub(crate) struct StandIn {
     counted: Mutex<BTreeMap<Key, Usage>>,
@@ -45,7 +46,7 @@ pub(crate) fn duration(usage: &Usage) -> i64 {
 }
 
 impl World {
-    /// Abacus gets a usage: it counts it, unless it has counted it before.
+    /// Abacus receives a usage, and counts it unless it is a repeat.
     pub(crate) fn count(&self, usage: &Usage) {
         let target = &usage.target;
         let ids = [
@@ -59,7 +60,7 @@ impl World {
         let mut counted = self.abacus.counted.lock().expect("nobody panics with it");
         if let Some(first) = counted.get(&key) {
             if first != usage {
-                self.blame(format!(
+                self.report_violation(format!(
                     "{} was posted again with other content",
                     usage.dedup_id
                 ));
@@ -67,15 +68,15 @@ impl World {
             return;
         }
         let today = self.now().as_millis().div_euclid(DAY);
-        if self.setup.strict && usage.end.as_millis() >= (today + 1) * DAY {
-            self.blame(format!(
+        if self.setup.puts_future_aside && usage.end.as_millis() >= (today + 1) * DAY {
+            self.report_violation(format!(
                 "{} was put aside: it lies after today",
                 usage.dedup_id
             ));
             return;
         }
         if !self.takes_for_its_month(usage) {
-            self.blame(format!(
+            self.report_violation(format!(
                 "{} was put aside: its month is closed",
                 usage.dedup_id
             ));
@@ -91,9 +92,9 @@ impl World {
 }
 
 impl World {
-    /// Whether Abacus takes a usage for the month in which it lies. A month that is closed takes
-    /// none; but what nobody could deliver in time counts here all the same, so that the law can
-    /// be checked for it as well.
+    /// Whether Abacus takes a usage for its month. A closed month takes none. But a usage that
+    /// nobody could deliver in time counts here all the same, so that the law can be checked for
+    /// it, too.
     fn takes_for_its_month(&self, usage: &Usage) -> bool {
         let Some(closing) = self.setup.closing else {
             return true;
@@ -113,9 +114,9 @@ impl World {
         excused
     }
 
-    /// Whether the store learned too late what the usage is for: of the start, or of the stop that
-    /// its interval leads to. Or the start was reported so late that its backlog is too long, or an
-    /// original Sampler has planned an interval that ends too late.
+    /// Whether the store learned too late of the start, or of the stop that the interval leads to.
+    /// Or the start was reported so late that its backlog is too long, or an original Sampler has
+    /// planned an interval that ends too late.
     fn is_known_late(&self, usage: &Usage, closing: Closing) -> bool {
         let facts = self.truth.facts();
         let Some(plan) = facts.plans.get(&usage.dedup_id) else {
@@ -141,23 +142,23 @@ impl World {
     }
 }
 
-/// The line from one worker to Abacus.
-pub(crate) struct Line {
+/// Abacus's collector as one worker sees it.
+pub(crate) struct SimCollector {
     pub(crate) world: Arc<World>,
     pub(crate) name: String,
-    pub(crate) life: Arc<Life>,
-    pub(crate) fates: Fates,
+    pub(crate) life: Arc<Lifecycle>,
+    pub(crate) call_rng: CallRng,
     /// When a date was last wrong, in ms since the run began, and by how much.
     pub(crate) wrong_date: Mutex<Option<(i64, i64)>>,
 }
 
-impl Line {
-    /// A usage as it is sent, by a planted bug perhaps not as it should be.
-    fn as_sent(&self, usage: &Usage, now: Timestamp, dice: &mut Dice) -> Usage {
+impl SimCollector {
+    /// A usage as it is sent; a planted bug may change it.
+    fn as_sent(&self, usage: &Usage, now: Timestamp, rng: &mut Rng) -> Usage {
         let mut usage = usage.clone();
         match self.world.setup.mutant {
             Mutant::GuidPerAttempt => {
-                usage.dedup_id = format!("{:016x}", dice.u64());
+                usage.dedup_id = format!("{:016x}", rng.u64());
             }
             Mutant::TimestampPerAttempt => (usage.start, usage.end) = (now, now),
             _ => {}
@@ -165,128 +166,138 @@ impl Line {
         usage
     }
 
-    /// Abacus dates its answers, where it does, to the second; now and then wrongly.
-    fn dated(&self, fate: PostFate, dice: &mut Dice) -> Dated {
-        match fate {
-            PostFate::Unanswered | PostFate::Late | PostFate::NotTaken => return Dated::NoAnswer,
-            _ if !self.world.setup.dated => return Dated::Undated,
+    /// The date of an answer, to the second, if Abacus dates its answers. Now and then it is wrong.
+    fn date(&self, outcome: PostOutcome, rng: &mut Rng) -> AnswerDate {
+        match outcome {
+            PostOutcome::Unanswered | PostOutcome::Late | PostOutcome::Failed => {
+                return AnswerDate::NoAnswer;
+            }
+            _ if !self.world.setup.dates_answers => return AnswerDate::Undated,
             _ => {}
         }
-        let date = self.world.now().plus(self.date_error(dice));
-        let seconds = date.as_millis().div_euclid(1_000);
-        Dated::At(Timestamp::clamped(seconds * 1_000))
+        let now = self.world.now().plus(self.date_error(rng));
+        let seconds = now.as_millis().div_euclid(1_000);
+        AnswerDate::At(Timestamp::clamped(seconds * 1_000))
     }
 
-    /// How wrong the date of an answer is, ms. One is wrong at the most among those that a worker
-    /// holds against each other; by a planted bug all that follow count as much as that one.
-    fn date_error(&self, dice: &mut Dice) -> i64 {
+    /// The error of the date of an answer, ms. At most one of those that a worker compares is
+    /// wrong; with a planted bug all later ones are, too.
+    fn date_error(&self, rng: &mut Rng) -> i64 {
         let now = self.world.elapsed();
         let mut wrong = self.wrong_date.lock().expect("nobody panics with it");
         if let Some((at, error)) = *wrong
             && now - at <= self.world.setup.dates_held_for()
         {
-            let decides = self.world.setup.mutant == Mutant::OneDateDecides;
+            let decides = self.world.setup.mutant == Mutant::SingleDateDecides;
             return if decides { error } else { 0 };
         }
-        if !dice.percent(3) {
+        if !rng.percent(3) {
             return 0;
         }
-        let size = dice.between(MINUTE, 2 * DAY);
-        let error = if dice.percent(50) { size } else { -size };
+        let size = rng.between(MINUTE, 2 * DAY);
+        let error = if rng.percent(50) { size } else { -size };
         *wrong = Some((now, error));
         self.world
             .log(&self.name, || format!("is given a date off by {error} ms"));
         error
     }
 
-    /// What the worker hears, by a planted bug perhaps not what was said.
+    /// The answer as the worker receives it; a planted bug may change it.
     fn as_heard(&self, answer: Answer) -> Answer {
         match answer {
-            Answer::TryAgain { .. } if self.world.setup.mutant == Mutant::SilenceIsConsent => {
+            Answer::TryAgain { .. }
+                if self.world.setup.mutant == Mutant::FailureCountsAsAccepted =>
+            {
                 Answer::Accepted
             }
             answer => answer,
         }
     }
 
-    fn answer(&self, fate: PostFate, dice: &mut Dice) -> Answer {
-        let mut seconds = |most| Duration::from_secs(1 + dice.spread(most).unsigned_abs());
-        let error = || format!("{fate:?}");
-        match fate {
-            PostFate::Taken | PostFate::Sent => Answer::Accepted,
-            PostFate::Unanswered | PostFate::Late | PostFate::NotTaken => Answer::TryAgain {
+    fn answer(&self, outcome: PostOutcome, rng: &mut Rng) -> Answer {
+        let mut seconds = |most| Duration::from_secs(1 + rng.log_uniform(most).unsigned_abs());
+        let error = || format!("{outcome:?}");
+        match outcome {
+            PostOutcome::Accepted | PostOutcome::Sent => Answer::Accepted,
+            PostOutcome::Unanswered | PostOutcome::Late | PostOutcome::Failed => Answer::TryAgain {
                 after: None,
                 error: error(),
             },
-            PostFate::Overloaded => Answer::TryAgain {
+            PostOutcome::Overloaded => Answer::TryAgain {
                 after: Some(seconds(self.world.setup.scale.tick / 1_000)),
                 error: error(),
             },
-            PostFate::Busy => Answer::Wait { after: seconds(60) },
-            PostFate::Refused => Answer::Refused { error: error() },
+            PostOutcome::Busy => Answer::Wait { after: seconds(60) },
+            PostOutcome::Refused => Answer::Refused { error: error() },
         }
     }
 }
 
 #[async_trait]
-impl Collector for Line {
+impl Collector for SimCollector {
     async fn post(&self, usage: &Usage, now: Timestamp) -> Posted {
-        self.life.pass().await;
+        self.life.checkpoint().await;
         Tally::add(&self.world.tally.posts);
-        let mut dice = self.fates.of("post", self.world.now());
-        let usage = self.as_sent(usage, now, &mut dice);
+        let mut rng = self.call_rng.of("post", self.world.now());
+        let usage = self.as_sent(usage, now, &mut rng);
         let slow = self.world.setup.scale.slow;
-        let course = self.world.abacus_weather().post(&mut dice, slow);
-        let fate = course.fate;
+        let transfer = self.world.abacus_conditions().post(&mut rng, slow);
+        let outcome = transfer.outcome;
         self.world.log(&self.name, || {
-            format!("posts {} ({fate:?})", usage.dedup_id)
+            format!("posts {} ({outcome:?})", usage.dedup_id)
         });
-        match fate {
-            PostFate::Taken | PostFate::Unanswered => {
-                pause(course.there).await;
-                self.life.pass().await;
+        match outcome {
+            PostOutcome::Accepted | PostOutcome::Unanswered => {
+                pause(transfer.request_delay).await;
+                self.life.checkpoint().await;
                 self.world.count(&usage);
             }
-            PostFate::Sent => {
+            PostOutcome::Sent => {
                 let world = Arc::clone(&self.world);
                 let sent = tokio::spawn(async move {
-                    pause(course.there).await;
+                    pause(transfer.request_delay).await;
                     world.count(&usage);
                 });
                 sent.await.expect("Abacus does not panic");
             }
-            PostFate::Late => {
+            PostOutcome::Late => {
                 let world = Arc::clone(&self.world);
                 tokio::spawn(async move {
-                    pause(course.there + course.back).await;
+                    pause(transfer.request_delay + transfer.reply_delay).await;
                     world.count(&usage);
                 });
             }
-            PostFate::NotTaken | PostFate::Overloaded | PostFate::Busy | PostFate::Refused => {
-                pause(course.there).await;
+            PostOutcome::Failed
+            | PostOutcome::Overloaded
+            | PostOutcome::Busy
+            | PostOutcome::Refused => {
+                pause(transfer.request_delay).await;
             }
         }
-        let dated = self.dated(fate, &mut dice);
-        pause(course.back).await;
-        self.life.pass().await;
-        let answer = self.answer(fate, &mut dice);
+        let date = self.date(outcome, &mut rng);
+        pause(transfer.reply_delay).await;
+        self.life.checkpoint().await;
+        let answer = self.answer(outcome, &mut rng);
         self.world.log(&self.name, || format!("hears {answer:?}"));
         let answer = self.as_heard(answer);
-        Posted { answer, dated }
+        Posted {
+            answer,
+            dated: date,
+        }
     }
 
-    async fn probe(&self) -> Result<Dated, String> {
-        self.life.pass().await;
-        let mut dice = self.fates.of("probe", self.world.now());
+    async fn probe(&self) -> Result<AnswerDate, String> {
+        self.life.checkpoint().await;
+        let mut rng = self.call_rng.of("probe", self.world.now());
         let slow = self.world.setup.scale.slow;
-        let course = self.world.abacus_weather().post(&mut dice, slow);
-        pause(course.there).await;
-        let dated = self.dated(course.fate, &mut dice);
-        pause(course.back).await;
-        self.life.pass().await;
-        match dated {
-            Dated::NoAnswer => Err("no answer".to_owned()),
-            dated => Ok(dated),
+        let transfer = self.world.abacus_conditions().post(&mut rng, slow);
+        pause(transfer.request_delay).await;
+        let date = self.date(transfer.outcome, &mut rng);
+        pause(transfer.reply_delay).await;
+        self.life.checkpoint().await;
+        match date {
+            AnswerDate::NoAnswer => Err("no answer".to_owned()),
+            date => Ok(date),
         }
     }
 }

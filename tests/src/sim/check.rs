@@ -9,7 +9,7 @@ use super::op::{Event, Kind};
 use super::provider::{Reply, Sent};
 use super::world::{World, measures, millis, target};
 
-/// All spans there ever were.
+/// All spans of the run, removed ones as well.
 struct Spans {
     /// Those that came in as events.
     ours: Vec<Span>,
@@ -18,8 +18,8 @@ struct Spans {
 }
 
 impl World {
-    /// Blames all that is not as it must be; `originals` are the ids of spans that an original
-    /// Sampler left. Says for how many ms spans went on in all.
+    /// Reports all violations; `originals` are the ids of spans that an original Sampler left.
+    /// Returns the length of all spans, ms.
     pub(crate) fn check(&self, originals: &BTreeSet<SpanId>) -> i64 {
         let kept = self.store.all().into_iter().map(|kept| kept.span);
         let removed = self.truth.facts().removed.clone();
@@ -44,13 +44,13 @@ impl World {
         let mut due: BTreeMap<Target, i64> = BTreeMap::new();
         for span in spans.all() {
             let (Some(end), true) = (span.end, span.processing.complete) else {
-                self.blame(format!("span {} is not complete at the end", span.id));
+                self.report_violation(format!("span {} is not complete at the end", span.id));
                 continue;
             };
             let length = end.since(span.start);
             let sum = self.truth.facts().sums.get(&span.id).copied();
             if sum != Some(length) {
-                self.blame(format!(
+                self.report_violation(format!(
                     "{sum:?} ms of span {} count, not {length} ms",
                     span.id
                 ));
@@ -64,7 +64,7 @@ impl World {
         due.retain(|_, sum| *sum != 0);
         counted.retain(|_, sum| *sum != 0);
         if due != counted {
-            self.blame(format!("by target {counted:?} counts, not {due:?}"));
+            self.report_violation(format!("by target {counted:?} counts, not {due:?}"));
         }
     }
 
@@ -79,7 +79,7 @@ impl World {
         sum - plans.map(|plan| plan.interval.duration()).sum::<i64>()
     }
 
-    /// Each usage says of its span what the span says of itself.
+    /// Each usage has the target and the measures of its span.
     fn check_usages(&self, spans: &Spans) {
         let by_id: BTreeMap<&SpanId, &Span> = spans.all().map(|span| (&span.id, span)).collect();
         let facts = self.truth.facts();
@@ -87,7 +87,7 @@ impl World {
             let plan = facts.plans.get(&usage.dedup_id);
             let Some((plan, span)) = plan.and_then(|plan| Some((plan, *by_id.get(&plan.span)?)))
             else {
-                self.blame(format!("the usage {} is of no span", usage.dedup_id));
+                self.report_violation(format!("the usage {} is of no span", usage.dedup_id));
                 continue;
             };
             let (low, high) = (
@@ -103,13 +103,13 @@ impl World {
                 && usage.measured_usage[..given.len()] == *given
                 && duration(&usage) == plan.interval.duration();
             if !fits {
-                self.blame(format!("{usage:?} does not stand for {:?}", plan.interval));
+                self.report_violation(format!("{usage:?} does not stand for {:?}", plan.interval));
             }
         }
     }
 
-    /// Each window in which Abacus accumulates has what lies in it, whatever went back and forth:
-    /// no interval crosses a boundary. What an original Sampler has planned may.
+    /// Each window in which Abacus accumulates has the usage of that window, whatever was taken
+    /// back: no interval crosses a boundary. Intervals that an original Sampler has planned may.
     fn check_windows(&self, spans: &Spans) {
         let window = |moment| self.setup.scale.coarse.window_of(moment);
         let mut counted: BTreeMap<(SpanId, _), i64> = BTreeMap::new();
@@ -133,7 +133,9 @@ impl World {
                     .unwrap_or_default();
                 if sum != until.since(from) {
                     let (id, due) = (&span.id, until.since(from));
-                    self.blame(format!("span {id} has {sum} ms from {from}, not {due} ms"));
+                    self.report_violation(format!(
+                        "span {id} has {sum} ms from {from}, not {due} ms"
+                    ));
                 }
                 from = until;
             }
@@ -141,23 +143,24 @@ impl World {
         let ours: BTreeSet<&SpanId> = spans.ours.iter().map(|span| &span.id).collect();
         counted.retain(|(id, _), sum| *sum != 0 && ours.contains(id));
         if !counted.is_empty() {
-            self.blame(format!("{counted:?} lies outside of its span"));
+            self.report_violation(format!("{counted:?} lies outside of its span"));
         }
     }
 
-    /// No two spans of a target go on at the same time, but where events of the target were in
-    /// flight at the same moment.
+    /// No two spans of a target overlap, unless events of the target were in flight at the same
+    /// time.
     fn check_overlaps(&self, spans: &Spans) {
         if self.setup.allow_overlap {
             return;
         }
         let mut by_target: BTreeMap<&Target, Vec<&Span>> = BTreeMap::new();
         let gaps = self.truth.facts().gaps.clone();
-        let tidy: BTreeSet<Target> = (0..self.setup.tidy.len())
-            .filter(|number| self.setup.tidy[*number])
+        let well_behaved: BTreeSet<Target> = (0..self.setup.well_behaved.len())
+            .filter(|number| self.setup.well_behaved[*number])
             .map(target)
             .collect();
-        let counts = |span: &&Span| tidy.contains(&span.target) || !gaps.contains(&span.target);
+        let counts =
+            |span: &&Span| well_behaved.contains(&span.target) || !gaps.contains(&span.target);
         for span in spans.ours.iter().filter(counts) {
             by_target.entry(&span.target).or_default().push(span);
         }
@@ -165,14 +168,17 @@ impl World {
             of_target.sort_by_key(|span| (span.start, span.end));
             for pair in of_target.windows(2) {
                 if pair[0].end > Some(pair[1].start) {
-                    self.blame(format!("span {} overlaps span {}", pair[0].id, pair[1].id));
+                    self.report_violation(format!(
+                        "span {} overlaps span {}",
+                        pair[0].id, pair[1].id
+                    ));
                 }
             }
         }
     }
 
-    /// What was refused is not kept afterwards: every command that may have carried it before was
-    /// over by then.
+    /// A refused event is not kept afterwards: every command that may have carried it was over by
+    /// then.
     fn check_refusals(&self, spans: &Spans) {
         let facts = self.truth.facts();
         let bound = millis(self.setup.answered_within());
@@ -189,7 +195,7 @@ impl World {
                 let of_event = |span: &&Span| keeps(span, &one.event);
                 for span in late.filter_map(|kept| of_span(&kept.span)).filter(of_event) {
                     let (event, id) = (&one.event, &span.id);
-                    self.blame(format!(
+                    self.report_violation(format!(
                         "{event} was refused at {answered}, and span {id} has it"
                     ));
                 }
@@ -219,19 +225,19 @@ impl World {
                 (first_kept, first_kept + unknown)
             };
             if kept < least || kept > most {
-                self.blame(format!(
+                self.report_violation(format!(
                     "{event} is kept {kept} times, after {:?}",
                     replies().collect::<Vec<_>>()
                 ));
             }
             if event.id.is_some() && first_kept > 1 {
-                self.blame(format!(
+                self.report_violation(format!(
                     "{event} was said to be kept anew {first_kept} times"
                 ));
             }
-            let fit = all.iter().filter(|one| one.fit);
-            for one in fit.filter(|one| !is_kept(one)) {
-                self.blame(format!(
+            let must_succeed = all.iter().filter(|one| one.must_succeed);
+            for one in must_succeed.filter(|one| !is_kept(one)) {
+                self.report_violation(format!(
                     "{event} is fit, but was answered {:?}",
                     one.replies.last()
                 ));
@@ -242,7 +248,7 @@ impl World {
         }
         if explained != spans.ours.len() {
             let count = spans.ours.len();
-            self.blame(format!(
+            self.report_violation(format!(
                 "there are {count} spans, but only {explained} were started"
             ));
         }

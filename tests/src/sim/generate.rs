@@ -1,57 +1,57 @@
-//! Makes the list of what happens from the seed.
+//! Generates the operations of a run from its seed.
 
 use sampler_domain::Timestamp;
 
-use super::dice::Dice;
-use super::op::{Act, Event, Fate, Kind, Op, Original, Process, Sending};
+use super::conditions::Conditions;
+use super::op::{Action, Event, Kind, Op, Original, Process, ProcessFault, Sending};
 use super::setup::Setup;
-use super::weather::Weather;
 use super::world::MEASURES;
 use crate::calendar::{DAY, MINUTE};
+use sampler_testkit::rng::Rng;
 
-/// All that happens in a run, in its order.
+/// All operations of a run, in order.
 pub(crate) fn operations(setup: &Setup) -> Vec<Op> {
-    let mut draft = Draft {
+    let mut generator = Generator {
         setup,
-        dice: Dice::new(setup.seed, 1),
+        rng: Rng::new(setup.seed, 1),
         ops: Vec::new(),
         serial: 0,
-        wild: Vec::new(),
+        unordered: Vec::new(),
     };
-    for target in 0..setup.tidy.len() {
-        let tidy = setup.tidy[target];
-        draft.timeline(target, tidy);
-        if !tidy && draft.dice.percent(30) {
-            draft.timeline(target, false);
+    for target in 0..setup.well_behaved.len() {
+        let well_behaved = setup.well_behaved[target];
+        generator.timeline(target, well_behaved);
+        if !well_behaved && generator.rng.percent(30) {
+            generator.timeline(target, false);
         }
     }
-    for _ in 0..draft.dice.below(8) {
-        draft.noise();
+    for _ in 0..generator.rng.below(8) {
+        generator.odd_event();
     }
-    if draft.dice.percent(20) {
-        draft.original();
+    if generator.rng.percent(20) {
+        generator.original();
     }
-    if draft.dice.percent(60) {
-        draft.rush();
+    if generator.rng.percent(60) {
+        generator.burst();
     }
-    for _ in 0..draft.dice.below(12) {
-        draft.trouble();
+    for _ in 0..generator.rng.below(12) {
+        generator.fault();
     }
-    draft.ops.sort_by_key(|op| op.at);
-    draft.ops
+    generator.ops.sort_by_key(|op| op.at);
+    generator.ops
 }
 
-struct Draft<'a> {
+struct Generator<'a> {
     setup: &'a Setup,
-    dice: Dice,
+    rng: Rng,
     ops: Vec<Op>,
     /// How many events there are so far.
     serial: u64,
-    /// What is sent, and when, for targets that are not tidy.
-    wild: Vec<(i64, Event)>,
+    /// What is sent, and when, for targets whose provider is not well behaved.
+    unordered: Vec<(i64, Event)>,
 }
 
-impl Draft<'_> {
+impl Generator<'_> {
     fn length(&self) -> i64 {
         self.setup.scale.length
     }
@@ -64,9 +64,9 @@ impl Draft<'_> {
         self.setup.base.plus(at)
     }
 
-    /// Takes some moments to the boundary below them: edges are where mistakes are.
+    /// Moves some moments to the boundary below them, because mistakes are at the edges.
     fn aligned(&mut self, moment: Timestamp) -> Timestamp {
-        if self.dice.percent(25) {
+        if self.rng.percent(25) {
             self.setup.scale.unit.window_of(moment)
         } else {
             moment
@@ -78,7 +78,7 @@ impl Draft<'_> {
         // Start and stop may share an id, so both kinds count alike.
         let id = with_id.then(|| format!("event-{}", self.serial));
         let measures = match kind {
-            Kind::Start => self.dice.below(MEASURES),
+            Kind::Start => self.rng.below(MEASURES),
             Kind::Stop => 0,
         };
         Event {
@@ -91,51 +91,55 @@ impl Draft<'_> {
         }
     }
 
-    fn send(&mut self, at: i64, events: Vec<Event>, in_turn: bool, fit: bool) {
-        if !in_turn {
-            self.wild
+    fn send(&mut self, at: i64, events: Vec<Event>, ordered: bool, must_succeed: bool) {
+        if !ordered {
+            self.unordered
                 .extend(events.iter().map(|event| (at, event.clone())));
         }
         let has_ids = events.iter().all(|event| event.id.is_some());
         let sending = Sending {
-            seed: self.dice.u64(),
+            seed: self.rng.u64(),
             events,
-            in_turn,
-            again: has_ids && (in_turn || self.dice.percent(85)),
-            fit,
-            patience: 50 + self.dice.spread(2 * self.setup.scale.tick),
+            ordered,
+            retried: has_ids && (ordered || self.rng.percent(85)),
+            must_succeed,
+            timeout: 50 + self.rng.log_uniform(2 * self.setup.scale.tick),
         };
         self.ops.push(Op {
             at,
-            act: Act::Send(sending),
+            act: Action::Send(sending),
         });
     }
 
-    /// What happens to a target: starts, stops and updates, mostly in a sensible order.
-    fn timeline(&mut self, target: usize, tidy: bool) {
-        let fit = tidy && !self.setup.tight;
-        let mut at = self.dice.spread(self.horizon() / 2);
+    /// The events of a target: starts, stops and updates, mostly in a sensible order.
+    fn timeline(&mut self, target: usize, well_behaved: bool) {
+        let must_succeed = well_behaved && !self.setup.narrow_slack;
+        let mut at = self.rng.log_uniform(self.horizon() / 2);
         let mut free_from = Timestamp::MIN;
         let mut open: Option<Timestamp> = None;
         while at < self.horizon() {
-            let with_id = tidy || self.dice.percent(80);
+            let with_id = well_behaved || self.rng.percent(80);
             match open {
                 None => {
                     let drawn = self.start_moment(at);
-                    let start = if tidy { drawn.max(free_from) } else { drawn };
+                    let start = if well_behaved {
+                        drawn.max(free_from)
+                    } else {
+                        drawn
+                    };
                     let event = self.event(Kind::Start, target, start, with_id);
-                    self.send(at, vec![event], tidy, fit);
+                    self.send(at, vec![event], well_behaved, must_succeed);
                     open = Some(start);
                 }
                 Some(start) => {
                     let end = self.stop_moment(at, start);
                     let stop = self.event(Kind::Stop, target, end, with_id);
-                    if self.dice.percent(30) {
+                    if self.rng.percent(30) {
                         let update = self.event(Kind::Start, target, end, with_id);
-                        self.send(at, vec![stop, update], tidy, fit);
+                        self.send(at, vec![stop, update], well_behaved, must_succeed);
                         open = Some(end);
                     } else {
-                        self.send(at, vec![stop], tidy, fit);
+                        self.send(at, vec![stop], well_behaved, must_succeed);
                         (open, free_from) = (None, end);
                     }
                 }
@@ -146,20 +150,20 @@ impl Draft<'_> {
 
     /// How long until the next event of a target: mostly long, sometimes next to nothing.
     fn gap(&mut self) -> i64 {
-        if self.dice.percent(30) {
-            1 + self.dice.spread(self.length())
+        if self.rng.percent(30) {
+            1 + self.rng.log_uniform(self.length())
         } else {
-            self.dice.between(1, self.horizon() / 3)
+            self.rng.between(1, self.horizon() / 3)
         }
     }
 
     /// When a start that is reported at `at` says that the usage started.
     fn start_moment(&mut self, at: i64) -> Timestamp {
         let length = self.length();
-        let shift = match self.dice.below(10) {
-            0..=4 => -self.dice.spread(length / 20),
-            5..=6 => -self.dice.between(0, 3 * length),
-            7 => self.dice.between(0, 2 * length),
+        let shift = match self.rng.below(10) {
+            0..=4 => -self.rng.log_uniform(length / 20),
+            5..=6 => -self.rng.between(0, 3 * length),
+            7 => self.rng.between(0, 2 * length),
             _ => 0,
         };
         let moment = self.moment(at + shift);
@@ -171,113 +175,117 @@ impl Draft<'_> {
         let length = self.length();
         let now = self.moment(at);
         let past = now.since(start).max(0);
-        let drawn = match self.dice.below(20) {
-            0..=7 => now.plus(-self.dice.spread(length / 20)),
-            8..=12 => start.plus(self.dice.between(0, past)),
-            13..=15 => now.plus(self.dice.between(0, 2 * length)),
+        let drawn = match self.rng.below(20) {
+            0..=7 => now.plus(-self.rng.log_uniform(length / 20)),
+            8..=12 => start.plus(self.rng.between(0, past)),
+            13..=15 => now.plus(self.rng.between(0, 2 * length)),
             16 => start,
             _ => now,
         };
         self.aligned(drawn).max(start)
     }
 
-    /// An event that makes no sense, or is sent once more.
-    fn noise(&mut self) {
-        let at = self.dice.between(0, self.horizon());
-        if self.wild.is_empty() {
+    /// An event that is invalid, or is repeated.
+    fn odd_event(&mut self) {
+        let at = self.rng.between(0, self.horizon());
+        if self.unordered.is_empty() {
             return;
         }
         let (sent_at, event) = {
-            let index = self.dice.below(self.wild.len());
-            self.wild[index].clone()
+            let index = self.rng.below(self.unordered.len());
+            self.unordered[index].clone()
         };
         let mut event = event;
         let anew = format!("noise-{}", self.serial);
         self.serial += 1;
-        match self.dice.below(8) {
+        match self.rng.below(8) {
             // The same id for something else.
-            2 => event.timestamp = event.timestamp.plus(1 + self.dice.spread(self.length())),
-            3 => event.target = self.dice.below(self.setup.tidy.len() + 1) + 8,
+            2 => {
+                event.timestamp = event
+                    .timestamp
+                    .plus(1 + self.rng.log_uniform(self.length()));
+            }
+            3 => event.target = self.rng.below(self.setup.well_behaved.len() + 1) + 8,
             4 if event.kind == Kind::Start => event.measures = (event.measures + 1) % MEASURES,
             // Before what it should follow, or inside another span.
             5 => {
                 event.id = Some(anew);
                 event.timestamp = event
                     .timestamp
-                    .plus(-1 - self.dice.spread(4 * self.length()));
+                    .plus(-1 - self.rng.log_uniform(4 * self.length()));
             }
             6 => {
                 event.id = Some(anew);
                 let slack = self.setup.slack;
                 let wrong = 2 * self.setup.scale.clock_error + 1;
-                let outside = *self.dice.pick(&[-slack.past - wrong, slack.future + wrong]);
+                let outside = *self.rng.pick(&[-slack.past - wrong, slack.future + wrong]);
                 event.timestamp = self.moment(at + outside);
             }
             7 => event.broken = true,
             // The same once more: at once, or long afterwards.
             _ => {}
         }
-        let at = if self.dice.percent(50) { sent_at } else { at };
+        let at = if self.rng.percent(50) { sent_at } else { at };
         self.send(at, vec![event], false, false);
     }
 
-    /// Starts and stops of one target that come one upon the other, while the store loses answers:
-    /// so a command that is carried out late finds all that may have changed meanwhile.
-    fn rush(&mut self) {
-        let target = self.dice.below(2) + 24;
+    /// A burst of starts and stops of one target while the store loses answers, so that a command
+    /// that is carried out late finds all possible changes.
+    fn burst(&mut self) {
+        let target = self.rng.below(2) + 24;
         let length = 2 * self.setup.time_limit;
-        let from = self.dice.between(0, self.horizon() - length);
+        let from = self.rng.between(0, self.horizon() - length);
         self.ops.push(Op {
             at: from,
-            act: Act::Store(Weather::Lagging),
+            act: Action::Store(Conditions::Lagging),
         });
-        for _ in 0..self.dice.between(8, 20) {
-            let at = from + self.dice.between(0, length);
-            let kind = *self.dice.pick(&[Kind::Start, Kind::Stop]);
-            let with_id = self.dice.percent(50);
+        for _ in 0..self.rng.between(8, 20) {
+            let at = from + self.rng.between(0, length);
+            let kind = *self.rng.pick(&[Kind::Start, Kind::Stop]);
+            let with_id = self.rng.percent(50);
             let event = self.event(kind, target, self.moment(at), with_id);
             self.send(at, vec![event], false, false);
         }
         self.ops.push(Op {
             at: from + length,
-            act: Act::Store(Weather::Breezy),
+            act: Action::Store(Conditions::Flaky),
         });
     }
 
     /// A span that an original Sampler leaves behind: fresh, planned, posted, stopped or all.
     fn original(&mut self) {
-        let at = self.dice.between(0, self.horizon());
-        let target = self.dice.below(self.setup.tidy.len() + 1) + 16;
+        let at = self.rng.between(0, self.horizon());
+        let target = self.rng.below(self.setup.well_behaved.len() + 1) + 16;
         let (unit, length) = (self.setup.scale.unit, self.length());
-        let age = self.dice.between(0, 6 * length);
+        let age = self.rng.between(0, 6 * length);
         let start = self.moment(at - age);
         let mut sampled_to = start;
-        for _ in 0..self.dice.below(4) {
+        for _ in 0..self.rng.below(4) {
             let boundary = unit.boundary_after(sampled_to).unwrap_or(sampled_to);
             if boundary <= self.moment(at) {
                 sampled_to = boundary;
             }
         }
-        let end = match self.dice.below(10) {
+        let end = match self.rng.below(10) {
             0..=3 => None,
-            4..=6 => Some(start.plus(self.dice.between(0, 8 * length))),
+            4..=6 => Some(start.plus(self.rng.between(0, 8 * length))),
             7 => Some(sampled_to),
             // It lets stops before the start in.
-            8 => Some(start.plus(-self.dice.spread(2 * length))),
-            _ => Some(self.moment(at).plus(self.dice.spread(2 * length))),
+            8 => Some(start.plus(-self.rng.log_uniform(2 * length))),
+            _ => Some(self.moment(at).plus(self.rng.log_uniform(2 * length))),
         };
         let goal = match end {
-            Some(end) if self.dice.percent(50) => end,
+            Some(end) if self.rng.percent(50) => end,
             _ => unit.boundary_after(sampled_to).unwrap_or(sampled_to),
         };
-        let posted = self.dice.percent(50) && goal <= self.moment(at);
+        let posted = self.rng.percent(50) && goal <= self.moment(at);
         // What is planned so far ahead is waited for, poll by poll.
         let is_near = self.setup.closing.is_none() || goal <= self.moment(self.horizon());
-        let planned = (self.dice.percent(60) && is_near).then_some((goal, posted));
+        let planned = (self.rng.percent(60) && is_near).then_some((goal, posted));
         let original = Original {
             number: self.serial,
             target,
-            with_id: self.dice.percent(50),
+            with_id: self.rng.percent(50),
             start,
             sampled_to,
             end,
@@ -286,73 +294,76 @@ impl Draft<'_> {
         self.serial += 1;
         self.ops.push(Op {
             at,
-            act: Act::Original(original),
+            act: Action::Original(original),
         });
     }
 
-    /// Something goes wrong with the world.
-    fn trouble(&mut self) {
-        let at = self.dice.between(0, self.horizon());
-        let act = match self.dice.below(20) {
+    /// A fault of a process, a clock, the store or Abacus.
+    fn fault(&mut self) {
+        let at = self.rng.between(0, self.horizon());
+        let act = match self.rng.below(20) {
             0..=3 => {
-                let number = self.dice.below(self.setup.receivers);
-                let fate = self.fate(self.length());
-                Act::Receiver(number, fate)
+                let number = self.rng.below(self.setup.receivers);
+                let fault = self.process_fault(self.length());
+                Action::Receiver(number, fault)
             }
             4..=10 => {
-                let number = self.dice.below(self.setup.workers);
-                let fate = self.fate(self.horizon() / 2);
-                Act::Worker(number, fate)
+                let number = self.rng.below(self.setup.workers);
+                let fault = self.process_fault(self.horizon() / 2);
+                Action::Worker(number, fault)
             }
             11..=13 => self.wrong_clock(),
-            14..=16 => Act::Store(*self.dice.pick(&Weather::ALL)),
-            _ => Act::Abacus(*self.dice.pick(&Weather::ALL)),
+            14..=16 => Action::Store(*self.rng.pick(&Conditions::ALL)),
+            _ => Action::Abacus(*self.rng.pick(&Conditions::ALL)),
         };
         self.ops.push(Op { at, act });
     }
 
-    fn fate(&mut self, frozen: i64) -> Fate {
-        let renamed = self.dice.percent(50);
-        let passes = self.dice.below(12);
-        match self.dice.below(10) {
+    fn process_fault(&mut self, frozen: i64) -> ProcessFault {
+        let renamed = self.rng.percent(50);
+        let checkpoints = self.rng.below(12);
+        match self.rng.below(10) {
             0..=4 => {
-                let down = self.dice.spread(2 * self.length());
-                Fate::Crash {
-                    passes,
+                let down = self.rng.log_uniform(2 * self.length());
+                ProcessFault::Crash {
+                    checkpoints,
                     down,
                     renamed,
                 }
             }
-            5..=6 => Fate::Replace { renamed },
+            5..=6 => ProcessFault::Replace { renamed },
             _ => {
-                let length = self.dice.spread(frozen);
-                Fate::Freeze { passes, length }
+                let length = self.rng.log_uniform(frozen);
+                ProcessFault::Freeze {
+                    checkpoints,
+                    length,
+                }
             }
         }
     }
 
-    fn wrong_clock(&mut self) -> Act {
+    fn wrong_clock(&mut self) -> Action {
         let most = self.setup.scale.clock_error;
-        let error = self.dice.between(-most, most);
-        if self.dice.percent(40) {
-            let number = self.dice.below(self.setup.receivers);
-            return Act::Clock(Process::Receiver(number), error);
+        let error = self.rng.between(-most, most);
+        if self.rng.percent(40) {
+            let number = self.rng.below(self.setup.receivers);
+            return Action::Clock(Process::Receiver(number), error);
         }
         // A worker whose clock is ahead samples what is not over yet, unless it knows Abacus's from
         // the dates of its answers. Abacus may put that aside; where the stand-in does, and dates
         // none, no worker is ahead. Behind it is by no more than a worker makes up for.
-        let error = if self.setup.dated {
-            if self.dice.percent(50) {
-                self.dice.between(-most.max(9 * MINUTE), 3 * DAY)
+        let error = if self.setup.dates_answers {
+            if self.rng.percent(50) {
+                self.rng.between(-most.max(9 * MINUTE), 3 * DAY)
             } else {
                 error
             }
-        } else if self.setup.strict {
+        } else if self.setup.puts_future_aside {
             -error.abs()
         } else {
             error
         };
-        let number = self.dice.below(self.setup.workers);
-        Act::Clock(Process::Worker(number), error)
+        let number = self.rng.below(self.setup.workers);
+        Action::Clock(Process::Worker(number), error)
     }
 }

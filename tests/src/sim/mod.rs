@@ -1,32 +1,32 @@
 //! The simulation: the real router and the real worker, several of each, over one store in memory,
-//! in a world where every call may fail, in virtual time.
+//! where every call may fail, in virtual time.
 //!
-//! A run follows from its seed: the setup ([`setup`]) and the list of what happens ([`op`],
-//! [`generate`]) are made of it before anything runs, and all chance within the run is drawn from
-//! rows that follow from it. The same seed gives the same log, byte for byte.
+//! A run follows from its seed: the setup ([`setup`]) and the list of operations ([`op`],
+//! [`generate`]) are made from it before anything runs, and all randomness within the run comes from
+//! streams of the same seed ([`rng`]). The same seed gives the same log, byte for byte.
 //!
-//! The law is checked at every change, behind all faults ([`truth`]), and once more at the end
-//! from what the stand-in for Abacus has counted and the providers were answered ([`check`]).
+//! The law is checked at every change, behind all faults ([`truth`]), and once more at the end, from
+//! what the stand-in for Abacus has counted and the providers were answered ([`check`]).
 //! `docs/correctness.md` says what is covered, and what is not.
 
 mod abacus;
 mod check;
-mod dice;
+mod conditions;
 mod generate;
-mod life;
-mod link;
+mod lifecycle;
 mod mutant;
 mod op;
 mod original;
 mod panics;
 mod process;
 mod provider;
+mod rng;
 mod run;
 mod server;
 mod setup;
 mod shrink;
+mod store;
 mod truth;
-mod weather;
 mod world;
 
 pub use mutant::Mutant;

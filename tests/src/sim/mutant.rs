@@ -1,4 +1,4 @@
-//! Planted bugs, to see that the simulation finds them.
+//! Planted bugs, which the simulation must find.
 
 use sampler_domain::{Change, Next, Span};
 
@@ -8,32 +8,33 @@ pub enum Mutant {
     /// None.
     #[default]
     None,
-    /// Noting an execution does not ask whether the span still is as it was read.
+    /// An execution is noted even if the span has changed since it was read.
     ExecutedIgnoresVersion,
-    /// Planning does not ask whether the span still is as it was read.
+    /// An interval is planned even if the span has changed since it was read.
     PlanIgnoresVersion,
     /// Each post of a usage has another `dedup_id`.
     GuidPerAttempt,
-    /// Each post of a usage has the time of the post as its timestamps.
+    /// Each post of a usage has its own time as timestamps.
     TimestampPerAttempt,
-    /// No answer from Abacus counts as its acceptance.
-    SilenceIsConsent,
-    /// Complete spans are removed at once, while their starts may still be repeated.
-    ForgetsTooEarly,
-    /// A receiver says 201 to an event whose fate it does not know.
-    AnswersTooEarly,
-    /// A span is complete with the first execution after its stop.
-    CompletesTooEarly,
-    /// A refusal counts as final though an earlier command with the same write may come later.
-    BelievesRefusals,
-    /// The server carries out a command however long ago it was sent.
-    NoTimeLimit,
-    /// A stop that is carried out twice carries something else each time.
+    /// A failed post counts as accepted.
+    FailureCountsAsAccepted,
+    /// Complete spans are removed while their starts may still be repeated.
+    RetentionTooShort,
+    /// A receiver answers 201 when it does not know whether the event is kept.
+    AcceptsUnknownOutcome,
+    /// A span is complete with the first execution after its stop, wherever that ends.
+    CompletesBeforeEnd,
+    /// A refusal counts as final though an earlier command with the same write may be carried out
+    /// later.
+    TrustsRefusalAfterLostCommand,
+    /// The server carries out commands without a time limit.
+    CommandsWithoutTimeLimit,
+    /// Each attempt at a stop has another correlation id.
     StopsWithoutCorrelationId,
-    /// A single date of Abacus decides what time it is.
-    OneDateDecides,
-    /// Retries are set by the worker's own clock, and looked for by Abacus's.
-    RetriesByItsOwnClock,
+    /// One wrong date of Abacus sets the worker's time.
+    SingleDateDecides,
+    /// Retries are scheduled by the worker's own clock, and due by Abacus's.
+    RetriesByOwnClock,
 }
 
 impl Mutant {
@@ -43,22 +44,22 @@ impl Mutant {
         Self::PlanIgnoresVersion,
         Self::GuidPerAttempt,
         Self::TimestampPerAttempt,
-        Self::SilenceIsConsent,
-        Self::ForgetsTooEarly,
-        Self::AnswersTooEarly,
-        Self::CompletesTooEarly,
-        Self::BelievesRefusals,
-        Self::NoTimeLimit,
+        Self::FailureCountsAsAccepted,
+        Self::RetentionTooShort,
+        Self::AcceptsUnknownOutcome,
+        Self::CompletesBeforeEnd,
+        Self::TrustsRefusalAfterLostCommand,
+        Self::CommandsWithoutTimeLimit,
         Self::StopsWithoutCorrelationId,
-        Self::OneDateDecides,
-        Self::RetriesByItsOwnClock,
+        Self::SingleDateDecides,
+        Self::RetriesByOwnClock,
     ];
 
-    /// A change as it is made; by a planted bug the end comes too early.
+    /// A change as the server makes it; a planted bug completes the span too early.
     pub(crate) fn change(self, change: &Change, span: &Span) -> Change {
         match change {
             Change::Executed { due_at, .. }
-                if self == Self::CompletesTooEarly && span.end.is_some() =>
+                if self == Self::CompletesBeforeEnd && span.end.is_some() =>
             {
                 Change::Executed {
                     next: Next::Complete,

@@ -5,32 +5,32 @@ use std::fmt;
 
 use sampler_domain::Timestamp;
 
-use super::weather::Weather;
+use super::conditions::Conditions;
 
-/// Something that happens, so many ms after the run began.
+/// An operation, `at` ms after the run began.
 #[derive(Clone, Debug)]
 pub(crate) struct Op {
     pub(crate) at: i64,
-    pub(crate) act: Act,
+    pub(crate) act: Action,
 }
 
-/// What happens.
+/// What an operation does.
 #[derive(Clone, Debug)]
-pub(crate) enum Act {
+pub(crate) enum Action {
     /// A provider sends events.
     Send(Sending),
     /// An original Sampler writes a span.
     Original(Original),
-    /// Something befalls a receiver.
-    Receiver(usize, Fate),
-    /// Something befalls a worker.
-    Worker(usize, Fate),
-    /// A process's clock is wrong by so many ms from now on.
+    /// A fault of a receiver.
+    Receiver(usize, ProcessFault),
+    /// A fault of a worker.
+    Worker(usize, ProcessFault),
+    /// The error of a process's clock is this many ms from now on.
     Clock(Process, i64),
-    /// The store gets better or worse.
-    Store(Weather),
-    /// Abacus gets better or worse.
-    Abacus(Weather),
+    /// The conditions of the store change.
+    Store(Conditions),
+    /// The conditions of Abacus change.
+    Abacus(Conditions),
 }
 
 /// A process, by its number.
@@ -40,37 +40,36 @@ pub(crate) enum Process {
     Worker(usize),
 }
 
-/// What befalls a process; lengths in ms.
+/// A fault of a process; lengths in ms.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Fate {
-    /// It dies as it passes for the next so many times (see [`super::life`]), or soon, and another
-    /// one takes its place after a while.
+pub(crate) enum ProcessFault {
+    /// It crashes after this many checkpoints (see [`super::lifecycle`]), or soon, and another
+    /// process replaces it after `down`.
     Crash {
-        passes: usize,
+        checkpoints: usize,
         down: i64,
         renamed: bool,
     },
-    /// It is told to stop, and another one takes its place at once.
+    /// It shuts down, and another process replaces it at once.
     Replace { renamed: bool },
-    /// It freezes as it passes for the next so many times, or soon; does nothing for so long, and
-    /// then goes on as if nothing had happened.
-    Freeze { passes: usize, length: i64 },
+    /// It freezes after this many checkpoints, or soon, for `length`. Then it goes on.
+    Freeze { checkpoints: usize, length: i64 },
 }
 
 /// Events that are sent one after the other, each until it has an answer that is final.
 #[derive(Clone, Debug)]
 pub(crate) struct Sending {
-    /// For the waits of this sending, and its choice of receivers.
+    /// The seed of its waits and its choice of receivers.
     pub(crate) seed: u64,
     pub(crate) events: Vec<Event>,
-    /// It waits until what was sent before for the same target has its answer.
-    pub(crate) in_turn: bool,
-    /// It is sent again until it has a final answer; else never.
-    pub(crate) again: bool,
-    /// Nothing but 201 is right: all that was sent before for this target is fit, too.
-    pub(crate) fit: bool,
-    /// How long an answer is waited for, ms.
-    pub(crate) patience: i64,
+    /// It waits until all earlier ordered sendings for the target are answered.
+    pub(crate) ordered: bool,
+    /// It is repeated until it has a final answer; otherwise it is sent once.
+    pub(crate) retried: bool,
+    /// Only 201 is right, as for all earlier events of the target.
+    pub(crate) must_succeed: bool,
+    /// How long the provider waits for an answer, ms.
+    pub(crate) timeout: i64,
 }
 
 /// An event, as a provider reports it.
@@ -80,7 +79,7 @@ pub(crate) struct Event {
     pub(crate) id: Option<String>,
     pub(crate) timestamp: Timestamp,
     pub(crate) target: usize,
-    /// Which measures it has; a stop has none.
+    /// The number of its measures; a stop has none.
     pub(crate) measures: usize,
     /// It lacks a field.
     pub(crate) broken: bool,
@@ -110,13 +109,13 @@ impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:>12} ms  ", self.at)?;
         match &self.act {
-            Act::Send(sending) => write!(f, "{sending}"),
-            Act::Original(original) => write!(f, "{original:?}"),
-            Act::Receiver(number, fate) => write!(f, "receiver {number}: {fate:?}"),
-            Act::Worker(number, fate) => write!(f, "worker {number}: {fate:?}"),
-            Act::Clock(process, offset) => write!(f, "{process:?}: clock off by {offset} ms"),
-            Act::Store(weather) => write!(f, "store: {weather:?}"),
-            Act::Abacus(weather) => write!(f, "Abacus: {weather:?}"),
+            Action::Send(sending) => write!(f, "{sending}"),
+            Action::Original(original) => write!(f, "{original:?}"),
+            Action::Receiver(number, fault) => write!(f, "receiver {number}: {fault:?}"),
+            Action::Worker(number, fault) => write!(f, "worker {number}: {fault:?}"),
+            Action::Clock(process, offset) => write!(f, "{process:?}: clock off by {offset} ms"),
+            Action::Store(conditions) => write!(f, "store: {conditions:?}"),
+            Action::Abacus(conditions) => write!(f, "Abacus: {conditions:?}"),
         }
     }
 }
@@ -128,9 +127,9 @@ impl fmt::Display for Sending {
             write!(f, "{then}{event}")?;
         }
         let flags = [
-            (self.in_turn, "in turn"),
-            (self.again, "until answered"),
-            (self.fit, "must be kept"),
+            (self.ordered, "in turn"),
+            (self.retried, "until answered"),
+            (self.must_succeed, "must be kept"),
         ];
         for (_, flag) in flags.iter().filter(|(is_set, _)| *is_set) {
             write!(f, " [{flag}]")?;

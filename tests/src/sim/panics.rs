@@ -1,16 +1,16 @@
-//! Panics in tasks are findings, too.
+//! Panics in tasks count as violations.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 
 thread_local! {
-    /// Panics of this thread, while somebody watches.
+    /// Panics of this thread, while they are caught.
     static CAUGHT: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
-/// Runs something; hands back what it returns, if it does, and every panic in it.
-pub(crate) fn watch<T>(run: impl FnOnce() -> T) -> (Option<T>, Vec<String>) {
+/// Runs a function; returns its result, if it has one, and all panics in it.
+pub(crate) fn catch_panics<T>(run: impl FnOnce() -> T) -> (Option<T>, Vec<String>) {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let previous = take_hook();

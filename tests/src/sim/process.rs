@@ -1,4 +1,4 @@
-//! The processes: receivers and workers that run, die, freeze and come back.
+//! The processes: receivers and workers that run, crash, freeze and are replaced.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,17 +13,18 @@ use sampler_receiver::Receiver;
 use sampler_service::environment::{Clock, Random};
 use sampler_service::http::with_fallbacks;
 use sampler_service::security::Authenticator;
-use sampler_worker::{NoBeat, Parts, Worker};
+use sampler_testkit::rng::Rng;
+use sampler_worker::{IgnoreProgress, Parts, Worker};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::abacus::Line;
-use super::dice::{Dice, Fates, SeededRandom};
-use super::life::{Life, Stage};
-use super::link::{Link, Wire};
-use super::op::{Fate, Process};
+use super::abacus::SimCollector;
+use super::lifecycle::{Lifecycle, ProcessState};
+use super::op::{Process, ProcessFault};
+use super::rng::{CallRng, SeededRandom};
+use super::store::{Connection, SimStore};
 use super::world::{Tally, World};
 
 /// The clock of one process: it is wrong by as much as the run says.
@@ -45,7 +46,7 @@ pub(crate) struct HttpAnswer {
     pub(crate) body: Vec<u8>,
 }
 
-/// One place where a process runs, and whichever runs there now.
+/// One place for a process, and the process that runs there now.
 pub(crate) struct Node {
     world: Arc<World>,
     process: Process,
@@ -58,12 +59,12 @@ struct State {
     /// How many processes have run here.
     count: u64,
     running: Option<Running>,
-    /// Workers that were told to stop.
-    leaving: Vec<(Arc<Life>, JoinHandle<()>)>,
+    /// Workers that are shutting down.
+    leaving: Vec<(Arc<Lifecycle>, JoinHandle<()>)>,
 }
 
 struct Running {
-    life: Arc<Life>,
+    life: Arc<Lifecycle>,
     body: Program,
 }
 
@@ -94,7 +95,7 @@ impl Node {
         self.state.lock().expect("nobody panics with it")
     }
 
-    /// Sets the clock wrong by so many ms.
+    /// Sets the error of the clock, ms.
     pub(crate) fn set_clock(&self, error: i64) {
         self.clock_error.store(error, Ordering::Relaxed);
     }
@@ -109,7 +110,7 @@ impl Node {
     }
 
     fn run(&self, count: u64, renamed: bool) -> Running {
-        let life = Arc::new(Life::new());
+        let life = Arc::new(Lifecycle::new());
         let (kind, number) = match self.process {
             Process::Receiver(number) => ("receiver", number),
             Process::Worker(number) => ("worker", number),
@@ -124,14 +125,14 @@ impl Node {
             let kind = u64::from(kind == "worker");
             let place = [kind, number as u64, count, part];
             let name = place.iter().fold(1, |all, part| all * 1_000 + part);
-            Dice::new(self.world.setup.seed, name)
+            Rng::new(self.world.setup.seed, name)
         };
         self.world.log(&name, || "starts".to_owned());
-        let link = Arc::new(Link::new(Wire {
+        let link = Arc::new(SimStore::new(Connection {
             world: Arc::clone(&self.world),
             name: name.clone(),
             life: Arc::clone(&life),
-            fates: Arc::new(Fates::new(row(0))),
+            call_rng: Arc::new(CallRng::new(row(0))),
             clock_error: Arc::clone(&self.clock_error),
         }));
         let clock = Arc::new(ProcessClock {
@@ -152,11 +153,11 @@ impl Node {
                 }
             }
             Process::Worker(_) => {
-                let collector = Line {
+                let collector = SimCollector {
                     world: Arc::clone(&self.world),
                     name: name.clone(),
                     life: Arc::clone(&life),
-                    fates: Fates::new(row(3)),
+                    call_rng: CallRng::new(row(3)),
                     wrong_date: Mutex::default(),
                 };
                 let parts = Parts {
@@ -166,8 +167,8 @@ impl Node {
                     collector: Arc::new(collector),
                     clock,
                     random,
-                    processing: Arc::new(NoBeat),
-                    cleanup: Arc::new(NoBeat),
+                    processing: Arc::new(IgnoreProgress),
+                    cleanup: Arc::new(IgnoreProgress),
                 };
                 let stop = CancellationToken::new();
                 let options = self.world.setup.worker(name, options);
@@ -179,9 +180,9 @@ impl Node {
         Running { life, body }
     }
 
-    /// Something befalls the process.
-    pub(crate) fn befall(self: &Arc<Self>, fate: Fate) {
-        if self.world.spares() {
+    /// Injects a fault.
+    pub(crate) fn inject(self: &Arc<Self>, fault: ProcessFault) {
+        if self.world.suppresses_faults() {
             return;
         }
         let running = self
@@ -194,47 +195,50 @@ impl Node {
         };
         let node = Arc::clone(self);
         let soon = Duration::from_millis(2 * self.world.setup.scale.length.unsigned_abs());
-        match fate {
-            Fate::Crash {
-                passes,
+        match fault {
+            ProcessFault::Crash {
+                checkpoints,
                 down,
                 renamed,
             } => {
-                life.set_after(passes, Stage::Dead);
+                life.set_after(checkpoints, ProcessState::Dead);
                 tokio::spawn(async move {
-                    let _ = timeout(soon, life.is(Stage::Dead)).await;
+                    let _ = timeout(soon, life.wait_for(ProcessState::Dead)).await;
                     if node.crash(&life) {
-                        node.world.pass(down).await;
-                        // Once all is well each has been started, and is told to stop in its time.
+                        node.world.sleep(down).await;
+                        // Once faults have ended, each place has a process already.
                         if !node.world.is_over() {
                             node.start(renamed);
                         }
                     }
                 });
             }
-            Fate::Replace { renamed } => {
+            ProcessFault::Replace { renamed } => {
                 self.retire();
                 self.start(renamed);
             }
-            Fate::Freeze { passes, length } => {
-                life.set_after(passes, Stage::Frozen);
+            ProcessFault::Freeze {
+                checkpoints,
+                length,
+            } => {
+                life.set_after(checkpoints, ProcessState::Frozen);
                 tokio::spawn(async move {
-                    let _ = timeout(soon, life.is(Stage::Frozen)).await;
-                    if !node.world.spares() {
-                        life.set(Stage::Frozen);
-                        node.world.pass(length).await;
+                    let _ = timeout(soon, life.wait_for(ProcessState::Frozen)).await;
+                    if !node.world.suppresses_faults() {
+                        life.set(ProcessState::Frozen);
+                        node.world.sleep(length).await;
                     }
-                    life.set(Stage::Alive);
+                    life.set(ProcessState::Running);
                 });
             }
         }
     }
 
-    /// The process is gone, wherever it was. Says whether it was still there to go; once all is
-    /// well none goes any more that is not dead already.
-    fn crash(&self, life: &Arc<Life>) -> bool {
+    /// The process crashes, whatever it does. Returns whether it was there to crash. Once faults
+    /// have ended, only a process that is dead already crashes.
+    fn crash(&self, life: &Arc<Lifecycle>) -> bool {
         let mut state = self.state();
-        let spared = self.world.spares() && life.stage() != Stage::Dead;
+        let spared = self.world.suppresses_faults() && life.stage() != ProcessState::Dead;
         let Some(running) = state
             .running
             .take_if(|one| !spared && Arc::ptr_eq(&one.life, life))
@@ -242,8 +246,8 @@ impl Node {
             return false;
         };
         drop(state);
-        Tally::add(&self.world.tally.deaths);
-        running.life.set(Stage::Dead);
+        Tally::add(&self.world.tally.crashes);
+        running.life.set(ProcessState::Dead);
         match running.body {
             Program::Receiver { requests, .. } => requests.iter().for_each(AbortHandle::abort),
             // The spans that it drives are tasks of their own: their next call never returns.
@@ -252,7 +256,7 @@ impl Node {
         true
     }
 
-    /// The process takes on nothing new, and ends what it has begun.
+    /// The process shuts down: it finishes what it has begun.
     fn retire(&self) {
         let mut state = self.state();
         if let Some(Running {
@@ -277,7 +281,7 @@ impl Node {
         };
         let (life, router) = (Arc::clone(life), router.clone());
         let task = tokio::spawn(async move {
-            life.pass().await;
+            life.checkpoint().await;
             let response = router.oneshot(request).await;
             let (parts, body) = response.unwrap_or_else(|never| match never {}).into_parts();
             let body = body
@@ -285,7 +289,7 @@ impl Node {
                 .await
                 .expect("the body is at hand")
                 .to_bytes();
-            life.pass().await;
+            life.checkpoint().await;
             HttpAnswer {
                 status: parts.status.as_u16(),
                 replayed: parts.headers.contains_key("idempotency-replayed"),
@@ -297,13 +301,13 @@ impl Node {
         Some(task)
     }
 
-    /// Makes all well: a process runs here, is awake and knows the time.
+    /// Ends all faults: a process runs here, is not frozen, and has the right time.
     pub(crate) fn heal(&self) {
         self.set_clock(0);
         self.revive();
     }
 
-    /// Sees to it that a process runs here and is awake.
+    /// Makes sure that a process runs here and is not frozen.
     pub(crate) fn revive(&self) {
         let running = self
             .state()
@@ -311,13 +315,13 @@ impl Node {
             .as_ref()
             .map(|one| Arc::clone(&one.life));
         match running {
-            Some(life) if life.stage() == Stage::Dead => _ = self.crash(&life),
-            Some(life) => life.set(Stage::Alive),
+            Some(life) if life.stage() == ProcessState::Dead => _ = self.crash(&life),
+            Some(life) => life.set(ProcessState::Running),
             None => {}
         }
         self.state().leaving.retain(|(life, task)| {
-            life.set(Stage::Alive);
-            let is_dead = life.stage() == Stage::Dead;
+            life.set(ProcessState::Running);
+            let is_dead = life.stage() == ProcessState::Dead;
             if is_dead {
                 task.abort();
             }
@@ -331,7 +335,7 @@ impl Node {
         self.retire();
     }
 
-    /// Whether every worker that was told to stop has ended, as it should.
+    /// Whether every worker that was asked to shut down has ended.
     pub(crate) fn is_at_rest(&self) -> bool {
         let state = self.state();
         state.running.is_none() && state.leaving.iter().all(|(_, task)| task.is_finished())

@@ -9,10 +9,10 @@ use sampler_domain::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::dice::Dice;
 use super::op::{Event, Kind, Sending};
 use super::process::{HttpAnswer, Node};
 use super::world::{Tally, World, measures_json, target_fields};
+use sampler_testkit::rng::Rng;
 
 /// What a provider knows after it has sent an event once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(crate) enum Reply {
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
     pub(crate) event: Event,
-    pub(crate) fit: bool,
+    pub(crate) must_succeed: bool,
     pub(crate) replies: Vec<Reply>,
     /// When it was sent, and when each reply came.
     pub(crate) times: Vec<(Timestamp, Timestamp)>,
@@ -43,16 +43,16 @@ pub(crate) struct Sent {
 #[derive(Default)]
 pub(crate) struct History {
     sent: Mutex<Vec<Sent>>,
-    /// One for each target: who sends in turn holds it.
+    /// One lock for each target, held by a provider that sends in order.
     turns: Mutex<Vec<Arc<tokio::sync::Mutex<()>>>>,
 }
 
 impl History {
-    fn begin(&self, event: &Event, fit: bool) -> usize {
+    fn begin(&self, event: &Event, must_succeed: bool) -> usize {
         let mut sent = self.sent.lock().expect("nobody panics with it");
         sent.push(Sent {
             event: event.clone(),
-            fit,
+            must_succeed,
             replies: Vec::new(),
             times: Vec::new(),
         });
@@ -81,48 +81,48 @@ impl History {
 /// Sends events, one after the other.
 pub(crate) async fn send(world: Arc<World>, receivers: Vec<Arc<Node>>, sending: Sending) {
     let turn = world.history.turn(sending.events[0].target);
-    let turn = if sending.in_turn {
+    let turn = if sending.ordered {
         Some(turn.lock().await)
     } else {
         None
     };
-    let mut dice = Dice::new(sending.seed, 0);
+    let mut rng = Rng::new(sending.seed, 0);
     for event in &sending.events {
-        let index = world.history.begin(event, sending.fit);
+        let index = world.history.begin(event, sending.must_succeed);
         for attempt in 1.. {
-            let receiver = dice.pick(&receivers);
-            let stays = dice.percent(50);
+            let receiver = rng.pick(&receivers);
+            let stays = rng.percent(50);
             let began = world.now();
-            let reply = attempt_once(&world, receiver, event, sending.patience, stays).await;
+            let reply = attempt_once(&world, receiver, event, sending.timeout, stays).await;
             world.log("provider", || {
                 format!("{event}, attempt {attempt}: {reply:?}")
             });
             let is_final = matches!(reply, Reply::Kept | Reply::Replayed | Reply::Refused(_));
             world.history.note(index, reply, (began, world.now()));
-            if is_final || !sending.again {
+            if is_final || !sending.retried {
                 break;
             }
             let tick = world.setup.scale.tick;
-            world.pass(tick / 64 + dice.spread(tick)).await;
+            world.sleep(tick / 64 + rng.log_uniform(tick)).await;
         }
     }
     drop(turn);
 }
 
-/// Sends an event once. A client that gives up waiting goes away, or (`stays`) the receiver does
-/// not notice that it did.
+/// Sends an event once. A client that times out disconnects, or (`stays`) the receiver does not
+/// notice it.
 async fn attempt_once(
     world: &World,
     receiver: &Node,
     event: &Event,
-    patience: i64,
+    limit: i64,
     stays: bool,
 ) -> Reply {
     Tally::add(&world.tally.requests);
     let Some(mut answer) = receiver.request(request(event)) else {
         return Reply::NothingKept("nobody listens".to_owned());
     };
-    match timeout(Duration::from_millis(patience.unsigned_abs()), &mut answer).await {
+    match timeout(Duration::from_millis(limit.unsigned_abs()), &mut answer).await {
         Ok(Ok(answer)) => reply(&answer),
         Ok(Err(_)) => Reply::Unknown("the connection broke".to_owned()),
         Err(_) => {
@@ -158,7 +158,7 @@ fn request(event: &Event) -> Request<Body> {
         .expect("a fit request")
 }
 
-/// What an answer tells the provider. A 503 promises that nothing was kept only where it says so.
+/// The meaning of an answer. A 503 promises that nothing was kept only if it says so.
 fn reply(answer: &HttpAnswer) -> Reply {
     if answer.status == 201 {
         return if answer.replayed {

@@ -10,30 +10,30 @@ use tokio_util::task::TaskTracker;
 
 use super::generate::operations;
 use super::mutant::Mutant;
-use super::op::{Act, Event, Kind, Op, Process, Sending};
-use super::panics::watch;
+use super::op::{Action, Event, Kind, Op, Process, Sending};
+use super::panics::catch_panics;
 use super::process::Node;
 use super::provider::send;
 use super::setup::Setup;
 use super::world::World;
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// What was not as it must be; empty where all is well.
+    /// All violations; empty if there are none.
     pub violations: Vec<String>,
     /// The log, where one was asked for.
     pub log: Vec<String>,
-    /// What happened how often.
+    /// Counts of what happened.
     pub stats: Stats,
 }
 
-/// What happened how often.
+/// Counts of what happened.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stats {
-    /// Spans there were in all.
+    /// Spans in all.
     pub spans: u64,
-    /// For how many ms they went on in all.
+    /// Their length in all, ms.
     pub span_millis: u64,
     /// Usages that counted.
     pub usages: u64,
@@ -43,8 +43,8 @@ pub struct Stats {
     pub calls: u64,
     /// Requests of providers.
     pub requests: u64,
-    /// Processes that died at once.
-    pub deaths: u64,
+    /// Processes that crashed.
+    pub crashes: u64,
     /// Usages that counted for a month that had ended, and was not closed.
     pub closing: u64,
     /// Usages for a month that was closed before they could be delivered.
@@ -60,7 +60,7 @@ impl Stats {
         self.posts += other.posts;
         self.calls += other.calls;
         self.requests += other.requests;
-        self.deaths += other.deaths;
+        self.crashes += other.crashes;
         self.closing += other.closing;
         self.excused += other.excused;
     }
@@ -82,7 +82,7 @@ pub fn run_with_log(seed: u64, mutant: Mutant) -> Outcome {
 
 /// Runs a list of operations.
 pub(crate) fn run_operations(setup: Setup, ops: Vec<Op>, with_log: bool) -> Outcome {
-    let (outcome, panics) = watch(|| {
+    let (outcome, panics) = catch_panics(|| {
         let runtime = Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
@@ -146,7 +146,7 @@ impl Run {
             posts: count(&tally.posts),
             calls: count(&tally.calls),
             requests: count(&tally.requests),
-            deaths: count(&tally.deaths),
+            crashes: count(&tally.crashes),
             closing: count(&tally.closing),
             excused: count(&tally.excused),
         };
@@ -168,9 +168,7 @@ impl Run {
             world
                 .until(closing.quiet_from().since(world.setup.base))
                 .await;
-            world.log("op", || {
-                "few things go wrong until the month is closed".to_owned()
-            });
+            world.log("op", || "few faults until the month is closed".to_owned());
             for node in nodes {
                 node.revive();
             }
@@ -181,18 +179,20 @@ impl Run {
         self.receivers.iter().chain(&self.workers)
     }
 
-    fn apply(&mut self, act: Act) {
+    fn apply(&mut self, act: Action) {
         match act {
-            Act::Send(sending) => self.send(sending),
-            Act::Original(original) => {
+            Action::Send(sending) => self.send(sending),
+            Action::Original(original) => {
                 self.originals.extend(self.world.write_original(&original));
             }
-            Act::Receiver(number, fate) => self.receivers[number].befall(fate),
-            Act::Worker(number, fate) => self.workers[number].befall(fate),
-            Act::Clock(Process::Receiver(number), error) => self.receivers[number].set_clock(error),
-            Act::Clock(Process::Worker(number), error) => self.workers[number].set_clock(error),
-            Act::Store(weather) => self.world.set_store(weather),
-            Act::Abacus(weather) => self.world.set_abacus(weather),
+            Action::Receiver(number, fault) => self.receivers[number].inject(fault),
+            Action::Worker(number, fault) => self.workers[number].inject(fault),
+            Action::Clock(Process::Receiver(number), error) => {
+                self.receivers[number].set_clock(error);
+            }
+            Action::Clock(Process::Worker(number), error) => self.workers[number].set_clock(error),
+            Action::Store(conditions) => self.world.set_store(conditions),
+            Action::Abacus(conditions) => self.world.set_abacus(conditions),
         }
     }
 
@@ -201,53 +201,55 @@ impl Run {
         self.providers.spawn(send(world, receivers, sending));
     }
 
-    /// All faults end; what is open is stopped; time passes until all is complete.
+    /// Ends all faults, stops open spans, and waits until all spans are complete.
     async fn finish(&mut self) {
         let scale = self.world.setup.scale;
         self.world.until(scale.horizon).await;
-        self.world.end_trouble();
+        self.world.end_faults();
         self.nodes().for_each(|node| node.heal());
         self.await_providers().await;
-        // What is still on its way to the store arrives.
-        self.world.pass(4 * scale.tick).await;
+        // Commands under way reach the store.
+        self.world.sleep(4 * scale.tick).await;
         let ends = self.stop_all();
         self.await_providers().await;
-        // The longest that anything may wait: a retry, a share that moves to another worker, the
+        // The longest possible wait: a retry, a partition that moves to another worker, the
         // grace, a plan that an original Sampler or a fast clock has made ahead.
-        let patience = 40 * scale.tick + 4 * self.world.setup.heartbeat() + 4 * scale.length;
-        let deadline = ends.since(self.world.setup.base) + patience;
+        let limit = 40 * scale.tick + 4 * self.world.setup.heartbeat() + 4 * scale.length;
+        let deadline = ends.since(self.world.setup.base) + limit;
         while !self.world.truth.all_complete() {
             if self.world.elapsed() >= deadline {
-                self.world.blame("not all spans get complete".to_owned());
+                self.world
+                    .report_violation("not all spans get complete".to_owned());
                 break;
             }
-            self.world.pass(scale.tick).await;
+            self.world.sleep(scale.tick).await;
         }
-        self.world.pass(5 * scale.tick).await;
+        self.world.sleep(5 * scale.tick).await;
         self.nodes().for_each(|node| node.stop());
-        self.world.pass(4 * scale.tick).await;
+        self.world.sleep(4 * scale.tick).await;
         if !self.nodes().all(|node| node.is_at_rest()) {
             self.world
-                .blame("a worker that was told to stop has not ended".to_owned());
+                .report_violation("a worker that was told to stop has not ended".to_owned());
         }
     }
 
-    /// All that was sent gets its final answer, now that nothing fails any more.
+    /// Waits until all events have their final answer, now that nothing fails any more.
     async fn await_providers(&self) {
         self.providers.close();
-        let mut patience = 100;
+        let mut ticks_left = 100;
         while !self.providers.is_empty() {
-            if patience == 0 {
-                self.world.blame("an event was never answered".to_owned());
+            if ticks_left == 0 {
+                self.world
+                    .report_violation("an event was never answered".to_owned());
                 return;
             }
-            patience -= 1;
-            self.world.pass(self.world.setup.scale.tick).await;
+            ticks_left -= 1;
+            self.world.sleep(self.world.setup.scale.tick).await;
         }
         self.providers.reopen();
     }
 
-    /// Stops what is open; says when the last span ends.
+    /// Stops open spans; returns when the last one ends.
     fn stop_all(&self) -> Timestamp {
         let now = self.world.now();
         let mut last = now;
@@ -270,10 +272,10 @@ impl Run {
             self.send(Sending {
                 seed: number as u64,
                 events: vec![event],
-                in_turn: true,
-                again: true,
-                fit: true,
-                patience: 10_000,
+                ordered: true,
+                retried: true,
+                must_succeed: true,
+                timeout: 10_000,
             });
         }
         last

@@ -1,5 +1,5 @@
-//! The server behind the store: it carries out the statements of a command one by one, each at its
-//! own moment, whatever has become of the process that sent it, and within a time limit.
+//! The server behind the store. It carries out the statements of a command one by one, each at its
+//! own moment, within a time limit, even if the process that sent it is gone.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
@@ -13,10 +13,10 @@ use sampler_store::{NewSpan, NewStop, Started, Stopped};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::dice::Dice;
+use super::conditions::CallOutcome;
 use super::mutant::Mutant;
-use super::weather::CallFate;
 use super::world::{World, pause};
+use sampler_testkit::rng::Rng;
 
 /// What the server keeps beside the spans.
 #[derive(Default)]
@@ -27,12 +27,12 @@ pub(crate) struct Server {
     changes: AtomicU64,
 }
 
-/// How a command fails, or one of its statements.
+/// A failure of a command, or of one of its statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failed {
     NotSent,
     Lost,
-    /// The answer was lost; by a planted bug nothing is thought to come of it any more.
+    /// The answer was lost, and a planted bug takes the command for dead.
     Over,
     Duplicate,
 }
@@ -71,21 +71,21 @@ impl CommandFailure for Failed {
 pub(crate) trait Statement: Debug + Send + Sync + 'static {
     type Answer: Clone + PartialEq + Debug + Send + 'static;
 
-    /// Of what kind the command is, for the log.
+    /// The kind of the command, for the log.
     const KIND: &'static str;
 
-    /// How one that finds nothing to change counts: as refused by an index, or as no match.
+    /// Whether a statement without effect was refused by an index; otherwise nothing matched.
     const REFUSED_BY_INDEX: bool;
 
-    /// What is found before the command that it must not be carried out for.
+    /// What the query before the command finds that forbids the statement.
     fn found_before(&self, _world: &World) -> Option<Self::Answer> {
         None
     }
 
-    /// Carries it out, if it finds what it is to change. `alone`: nothing was looked for before.
+    /// Carries the statement out, if it matches. `alone`: no query came before.
     fn carry_out(&self, world: &World, alone: bool, arrived_at: Timestamp) -> Option<Self::Answer>;
 
-    /// What became of it; nothing where it can be tried again.
+    /// What became of the statement; `None` if it can be tried again.
     fn resolve(&self, world: &World) -> Option<Self::Answer>;
 
     /// Whether the answer stays true if the same statement is carried out after all.
@@ -96,48 +96,53 @@ pub(crate) trait Statement: Debug + Send + Sync + 'static {
 #[derive(Clone, Debug)]
 pub(crate) enum Made<A> {
     Done(A),
-    /// It was not carried out, because of this.
+    /// It was not carried out, because of what the query found.
     Before(A),
     Nothing,
 }
 
 /// When a command is carried out.
 #[derive(Clone, Debug)]
-pub(crate) struct Timetable {
-    /// How long it waits at the server before it begins.
+pub(crate) struct CommandTiming {
+    /// The delay before the first statement.
     pub(crate) held: Duration,
-    /// How long each of its statements waits for its turn.
+    /// The delay before each statement.
     pub(crate) gaps: Vec<Duration>,
-    /// After so long at the server it is interrupted.
+    /// The time limit, after which the command is interrupted.
     pub(crate) limit: Option<Duration>,
 }
 
-impl Timetable {
-    /// For a command of so many statements that is sent now.
-    pub(crate) fn draw(world: &World, dice: &mut Dice, fate: CallFate, statements: usize) -> Self {
+impl CommandTiming {
+    /// Draws the timing of a command.
+    pub(crate) fn draw(
+        world: &World,
+        rng: &mut Rng,
+        outcome: CallOutcome,
+        statements: usize,
+    ) -> Self {
         let setup = &world.setup;
         let limit = setup.time_limit;
-        let is_endless = setup.mutant == Mutant::NoTimeLimit;
-        let (held, gap) = match fate {
-            CallFate::Late if is_endless => (dice.between(0, 16 * limit), limit / 4),
-            CallFate::Late => (dice.between(0, limit), limit / 4),
+        let is_endless = setup.mutant == Mutant::CommandsWithoutTimeLimit;
+        let (held, gap) = match outcome {
+            CallOutcome::Late if is_endless => (rng.between(0, 16 * limit), limit / 4),
+            CallOutcome::Late => (rng.between(0, limit), limit / 4),
             _ => (0, 10),
         };
         let millis = |length: i64| Duration::from_millis(length.unsigned_abs());
         Self {
             held: millis(held),
-            gaps: (0..statements).map(|_| dice.wait(gap)).collect(),
+            gaps: (0..statements).map(|_| rng.wait(gap)).collect(),
             limit: (!is_endless).then(|| millis(limit)),
         }
     }
 }
 
 impl World {
-    /// Carries out a command; nothing where it was interrupted.
+    /// Carries out a command; `None` if it was interrupted.
     pub(crate) async fn carry_out<S: Statement>(
         &self,
         batch: &[Arc<S>],
-        times: Timetable,
+        times: CommandTiming,
     ) -> Option<Vec<Made<S::Answer>>> {
         let arrived_at = self.now();
         let until = times.limit.map(|limit| Instant::now() + limit);
@@ -279,7 +284,7 @@ impl Changing {
         }
     }
 
-    /// The span that the change is based on: as it is now, where a planted bug says so.
+    /// The span that the change requires; with a planted bug, the span as it is now.
     fn basis(&self, world: &World) -> Span {
         let is_blind = match self.change {
             Change::Plan { .. } => world.setup.mutant == Mutant::PlanIgnoresVersion,
@@ -291,7 +296,7 @@ impl Changing {
             .unwrap_or_else(|| self.span.clone())
     }
 
-    /// Makes the change; the span after it, if it was made.
+    /// Makes the change; returns the span after it, if it was made.
     fn apply(&self, world: &World) -> Option<Span> {
         let span = self.basis(world);
         let is_execution = matches!(self.change, Change::Executed { .. });

@@ -7,12 +7,12 @@ use sampler_domain::{Granularities, Granularity, Policy, Slack, Timestamp};
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_settings::worker::{AbacusSettings, CleanupSettings, ProcessingSettings};
 
-use super::dice::Dice;
 use super::mutant::Mutant;
 use crate::calendar::{DAY, HOUR, MINUTE, midnight};
+use sampler_testkit::rng::Rng;
 
-/// Moments around which a calendar may stumble; runs are laid across them.
-const STUMBLING_BLOCKS: [(i64, i64, i64); 9] = [
+/// Dates at which calendar code may fail; some runs cross them.
+const CALENDAR_EDGES: [(i64, i64, i64); 9] = [
     (1970, 3, 1),
     (2000, 2, 29),
     (2000, 3, 1),
@@ -33,17 +33,17 @@ pub(crate) struct Scale {
     pub(crate) coarse: Granularity,
     /// A window of `unit`, roughly, ms.
     pub(crate) length: i64,
-    /// How often workers look, ms.
+    /// How often workers poll, ms.
     pub(crate) tick: i64,
-    /// How long a call takes that is slow, ms.
+    /// How long a slow call takes, ms.
     pub(crate) slow: i64,
-    /// For how long things happen, ms.
+    /// The length of the run, before all faults end, ms.
     pub(crate) horizon: i64,
-    /// How far a clock may be wrong, ms.
+    /// The largest error of a clock, ms.
     pub(crate) clock_error: i64,
 }
 
-/// So many intervals of one span are delivered in the slack of a month in any case.
+/// How many intervals of one span are delivered in the slack of a month in any case.
 const BACKLOG_MOST: i64 = 60;
 
 impl Scale {
@@ -57,9 +57,9 @@ impl Scale {
         }
     }
 
-    /// Of a run in which a month closes: minutes count, so workers look often.
-    fn draw_closing(dice: &mut Dice) -> Self {
-        let (unit, coarse, length) = match dice.below(10) {
+    /// Of a run in which a month closes: minutes count, so workers poll often.
+    fn draw_closing(rng: &mut Rng) -> Self {
+        let (unit, coarse, length) = match rng.below(10) {
             0..=4 => (Granularity::Minute, Granularity::Hour, MINUTE),
             5..=6 => (Granularity::Hour, Granularity::Day, 5 * MINUTE),
             7..=8 => (Granularity::Day, Granularity::Month, 5 * MINUTE),
@@ -76,7 +76,7 @@ impl Scale {
         }
     }
 
-    fn draw(dice: &mut Dice) -> Self {
+    fn draw(rng: &mut Rng) -> Self {
         let scale = |unit, coarse, length: i64, windows, clock_error| Self {
             unit,
             coarse,
@@ -86,7 +86,7 @@ impl Scale {
             horizon: length * windows,
             clock_error,
         };
-        match dice.below(10) {
+        match rng.below(10) {
             0..=3 => scale(
                 Granularity::Minute,
                 Granularity::Hour,
@@ -112,8 +112,8 @@ impl Scale {
 pub(crate) struct Closing {
     /// The first moment of the next month.
     pub(crate) month_end: Timestamp,
-    /// The longest that may lie between a start and its report, so that all its intervals can be
-    /// delivered in the slack, ms.
+    /// The longest time from a start to its report that leaves enough of the slack to deliver all
+    /// intervals, ms.
     pub(crate) backlog_most: i64,
 }
 
@@ -121,11 +121,12 @@ impl Closing {
     /// How long into the next month Abacus takes usages for this one, ms.
     const SLACK: i64 = 10 * MINUTE;
 
-    /// How long into it things may go badly wrong, ms. What is known by then is to be delivered in
-    /// the rest of the slack, in which few calls fail and no process dies or freezes.
+    /// How long into the next month there may be severe faults, ms. What is known by then must be
+    /// delivered in the rest of the slack, in which few calls fail and no process crashes or
+    /// freezes.
     const TROUBLE: i64 = 3 * MINUTE;
 
-    /// From when on nothing goes badly wrong, until the month is closed.
+    /// The moment from which there are no severe faults until the month is closed.
     pub(crate) fn quiet_from(self) -> Timestamp {
         self.month_end.plus(Self::TROUBLE)
     }
@@ -152,39 +153,40 @@ pub(crate) struct Setup {
     pub(crate) base: Timestamp,
     pub(crate) receivers: usize,
     pub(crate) workers: usize,
-    /// For each target whether only fit events are sent for it, each until it is answered.
-    pub(crate) tidy: Vec<bool>,
+    /// For each target whether its provider is well behaved: it sends only valid events, each until
+    /// it is answered.
+    pub(crate) well_behaved: Vec<bool>,
     pub(crate) slack: Slack,
     /// How long complete spans are kept, ms.
     pub(crate) retention: i64,
-    /// The slack is so narrow that events fall out of it, and complete spans are removed.
-    pub(crate) tight: bool,
+    /// The slack is so narrow that some events lie outside, and complete spans are removed.
+    pub(crate) narrow_slack: bool,
     pub(crate) allow_overlap: bool,
-    pub(crate) max_inflight: usize,
-    /// Abacus puts aside what lies after today. The workers' clocks are never ahead then, unless it
+    pub(crate) max_inflight: Option<usize>,
+    /// Abacus puts usages of the future aside. Then the workers' clocks are never ahead, unless it
     /// dates its answers.
-    pub(crate) strict: bool,
+    pub(crate) puts_future_aside: bool,
     /// Abacus dates its answers, so that workers can tell that their clocks are ahead.
-    pub(crate) dated: bool,
+    pub(crate) dates_answers: bool,
     /// How long the server may take for a command, ms.
     pub(crate) time_limit: i64,
-    /// How much slower than time the store's own clock goes, by which heartbeats grow old: its
-    /// lifetime of 20 s is meant for beats every few seconds, and here they are far apart.
-    pub(crate) heart_rate: i64,
+    /// The factor by which the store's clock, which ages heartbeats, is slow: a heartbeat lives for
+    /// 20 s, but in a run heartbeats are far apart.
+    pub(crate) heartbeat_slowdown: i64,
 }
 
 impl Setup {
     pub(crate) fn new(seed: u64, mutant: Mutant) -> Self {
-        let mut dice = Dice::new(seed, 0);
-        let dice = &mut dice;
-        let closes = dice.percent(35);
+        let mut rng = Rng::new(seed, 0);
+        let rng = &mut rng;
+        let closes = rng.percent(35);
         let scale = if closes {
-            Scale::draw_closing(dice)
+            Scale::draw_closing(rng)
         } else {
-            Scale::draw(dice)
+            Scale::draw(rng)
         };
-        let tight = dice.percent(25) || mutant == Mutant::ForgetsTooEarly;
-        let past = if tight {
+        let narrow_slack = rng.percent(25) || mutant == Mutant::RetentionTooShort;
+        let past = if narrow_slack {
             4 * scale.length
         } else if closes {
             // A start may be dated at the beginning of its month.
@@ -193,7 +195,7 @@ impl Setup {
             4 * scale.horizon
         };
         // What ends so far ahead is waited for.
-        let future = if tight {
+        let future = if narrow_slack {
             2 * scale.length
         } else if closes {
             scale.horizon
@@ -204,17 +206,17 @@ impl Setup {
         // a repeat the span must be there, whatever the clocks say and however long a request that
         // was let in before was held up.
         let retention = past + 2 * scale.clock_error + 4 * scale.length;
-        let shared = !closes && dice.percent(50);
+        let shared = !closes && rng.percent(50);
         let (base, closing) = if closes {
-            let month_end = month_end(dice);
-            let base = month_end.plus(-dice.between(5 * MINUTE, 13 * MINUTE));
+            let month_end = month_end(rng);
+            let base = month_end.plus(-rng.between(5 * MINUTE, 13 * MINUTE));
             let closing = Closing {
                 month_end,
                 backlog_most: BACKLOG_MOST * scale.window(),
             };
             (base, Some(closing))
         } else {
-            (base(dice, scale), None)
+            (base(rng, scale), None)
         };
         Self {
             seed,
@@ -222,22 +224,22 @@ impl Setup {
             scale,
             closing,
             base,
-            receivers: 1 + dice.below(3),
-            workers: 1 + dice.below(3),
-            tidy: (0..=dice.below(4)).map(|_| dice.percent(50)).collect(),
+            receivers: 1 + rng.below(3),
+            workers: 1 + rng.below(3),
+            well_behaved: (0..=rng.below(4)).map(|_| rng.percent(50)).collect(),
             slack: Slack { past, future },
-            retention: if mutant == Mutant::ForgetsTooEarly {
+            retention: if mutant == Mutant::RetentionTooShort {
                 1
             } else {
                 retention
             },
-            tight,
-            allow_overlap: dice.percent(15),
-            max_inflight: if dice.percent(15) { 2 } else { 200 },
-            strict: dice.percent(40),
-            dated: dice.percent(75),
+            narrow_slack,
+            allow_overlap: rng.percent(15),
+            max_inflight: rng.percent(15).then_some(2),
+            puts_future_aside: rng.percent(40),
+            dates_answers: rng.percent(75),
             time_limit: scale.slow / 2,
-            heart_rate: if shared {
+            heartbeat_slowdown: if shared {
                 (scale.horizon / 6 * 5 / 2 / 20_000).max(1)
             } else {
                 1
@@ -252,7 +254,7 @@ impl Setup {
         }
     }
 
-    /// How often clocks are compared with Abacus, ms.
+    /// How often workers probe Abacus's clock, ms.
     fn clock_interval(&self) -> i64 {
         match self.closing {
             Some(_) => 20_000,
@@ -260,65 +262,65 @@ impl Setup {
         }
     }
 
-    /// How long a worker holds the dates of answers against each other, ms.
+    /// How long the date of an answer counts for a worker, ms.
     pub(crate) fn dates_held_for(&self) -> i64 {
         15 * self.clock_interval()
     }
 
-    /// A policy as one process may have it: most have the same one.
-    pub(crate) fn policy(&self, dice: &mut Dice) -> Policy {
+    /// The policy of one process; most processes have the same.
+    pub(crate) fn policy(&self, rng: &mut Rng) -> Policy {
         let Scale {
             unit,
             coarse,
             length,
             ..
         } = self.scale;
-        let default = if dice.percent(75) { unit } else { coarse };
+        let default = if rng.percent(75) { unit } else { coarse };
         let exception = GranularityOverride {
             resource_id: "resource-1".to_owned(),
-            plan_id: dice.percent(50).then(|| "plan".to_owned()),
-            granularity: *dice.pick(&[unit, coarse]),
+            plan_id: rng.percent(50).then(|| "plan".to_owned()),
+            granularity: *rng.pick(&[unit, coarse]),
         };
         let granularities = Granularities::new(default, vec![exception]);
         Policy {
             granularities: granularities.expect("there is only one exception"),
             grace: match self.closing {
-                Some(_) => *dice.pick(&[0, 0, MINUTE / 2, MINUTE]),
-                None => *dice.pick(&[0, 0, length / 4, length]),
+                Some(_) => *rng.pick(&[0, 0, MINUTE / 2, MINUTE]),
+                None => *rng.pick(&[0, 0, length / 4, length]),
             },
         }
     }
 
-    /// How long after it was sent a command is answered or, where it is not, can no longer be
-    /// carried out; as the store for MongoDB has it, with a margin.
+    /// How long after it was sent a command is answered or can no longer be carried out; with a
+    /// margin, as in the store for MongoDB.
     pub(crate) fn answered_within(&self) -> Duration {
         Duration::from_millis((self.time_limit + self.time_limit / 8).unsigned_abs())
     }
 
     /// The options of a worker.
-    pub(crate) fn worker(&self, name: String, dice: &mut Dice) -> sampler_worker::Options {
+    pub(crate) fn worker(&self, name: String, rng: &mut Rng) -> sampler_worker::Options {
         let millis = |millis: i64| Duration::from_millis(millis.unsigned_abs());
         let tick = self.scale.tick;
         sampler_worker::Options {
             name,
-            policy: self.policy(dice),
+            policy: self.policy(rng),
             abacus: AbacusSettings {
                 retry_first: millis(tick / 8),
                 retry_limit: millis(4 * tick),
-                month_slack: millis(*dice.pick(&[600_000, 3 * DAY])),
-                concurrency: 1 + dice.below(4),
+                month_slack: millis(*rng.pick(&[600_000, 3 * DAY])),
+                concurrency: 1 + rng.below(4),
                 ..AbacusSettings::default()
             },
             processing: ProcessingSettings {
-                concurrency: 1 + dice.below(6),
-                batch_size: 2 + dice.below(8),
+                concurrency: 1 + rng.below(6),
+                batch_size: 2 + rng.below(8),
                 interval: millis(tick),
                 adopt_interval: millis(4 * tick),
                 heartbeat_interval: millis(self.heartbeat()),
                 ..ProcessingSettings::default()
             },
             cleanup: CleanupSettings {
-                batch_size: 1 + dice.below(4),
+                batch_size: 1 + rng.below(4),
                 interval: millis(4 * tick),
                 retention: millis(self.retention),
                 ..CleanupSettings::default()
@@ -328,7 +330,7 @@ impl Setup {
     }
 
     /// The options of a receiver.
-    pub(crate) fn receiver(&self, dice: &mut Dice) -> sampler_receiver::Options {
+    pub(crate) fn receiver(&self, rng: &mut Rng) -> sampler_receiver::Options {
         sampler_receiver::Options {
             limits: LimitsSettings {
                 payload: 10_000,
@@ -341,25 +343,26 @@ impl Setup {
                 allow_overlap: self.allow_overlap,
             },
             slack: self.slack,
-            policy: self.policy(dice),
+            policy: self.policy(rng),
             unknown_for: Duration::from_secs(16),
+            mappings_full_scope: false,
         }
     }
 }
 
-/// When a run begins: somewhere in the years 2020 to 2030, or so that it crosses a moment around
-/// which a calendar may stumble.
-fn base(dice: &mut Dice, scale: Scale) -> Timestamp {
-    if dice.percent(50) {
-        return Timestamp::clamped(dice.between(midnight(2020, 1, 1), midnight(2030, 1, 1)));
+/// When a run begins: in the years 2020 to 2030, or so that it crosses one of the dates at which
+/// calendar code may fail.
+fn base(rng: &mut Rng, scale: Scale) -> Timestamp {
+    if rng.percent(50) {
+        return Timestamp::clamped(rng.between(midnight(2020, 1, 1), midnight(2030, 1, 1)));
     }
-    let (year, month, day) = *dice.pick(&STUMBLING_BLOCKS);
-    let before = dice.between(0, scale.horizon.min(50 * DAY));
+    let (year, month, day) = *rng.pick(&CALENDAR_EDGES);
+    let before = rng.between(0, scale.horizon.min(50 * DAY));
     Timestamp::clamped(midnight(year, month, day)).plus(-before)
 }
 
-/// Where a month ends that is closed during the run: every month has the same chance.
-fn month_end(dice: &mut Dice) -> Timestamp {
-    let year = *dice.pick(&[1970, 2000, 2023, 2024, 2026, 2100]);
-    Timestamp::clamped(midnight(year, dice.between(2, 12), 1))
+/// The end of the month that is closed during the run.
+fn month_end(rng: &mut Rng) -> Timestamp {
+    let year = *rng.pick(&[1970, 2000, 2023, 2024, 2026, 2100]);
+    Timestamp::clamped(midnight(year, rng.between(2, 12), 1))
 }

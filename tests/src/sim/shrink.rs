@@ -1,12 +1,12 @@
-//! Makes a failing run short: leaves out operations as long as it still fails.
+//! Shrinks a failing run: leaves out operations as long as it still fails.
 
 use super::generate::operations;
 use super::mutant::Mutant;
-use super::op::{Act, Op};
+use super::op::{Action, Op};
 use super::run::{Outcome, run_operations};
 use super::setup::Setup;
 
-/// How often a failing list is run again at the most.
+/// How often a failing list is run again, at most.
 const TRIES: usize = 600;
 
 /// A failing run with as few operations as could be found.
@@ -20,7 +20,7 @@ pub struct Shrunk {
     pub outcome: Outcome,
 }
 
-/// Leaves out operations of a seed that fails, pieces first, then one by one.
+/// Leaves out operations of a failing seed, first in pieces, then one by one.
 pub fn shrink(seed: u64, mutant: Mutant) -> Shrunk {
     let setup = Setup::new(seed, mutant);
     let mut ops = operations(&setup);
@@ -65,17 +65,17 @@ pub fn shrink(seed: u64, mutant: Mutant) -> Shrunk {
 fn without_fitness(ops: &[Op]) -> Vec<Op> {
     let mut ops = ops.to_vec();
     for op in &mut ops {
-        if let Act::Send(sending) = &mut op.act {
-            sending.fit = false;
+        if let Action::Send(sending) = &mut op.act {
+            sending.must_succeed = false;
         }
     }
     ops
 }
 
-/// The list without a piece; none where that would leave out what must stay, or nothing.
+/// The list without a piece; `None` if no operation of it may be left out.
 fn without(ops: &[Op], from: usize, count: usize) -> Option<Vec<Op>> {
     let until = (from + count).min(ops.len());
-    let must_stay = |op: &Op| matches!(&op.act, Act::Send(sending) if sending.fit);
+    let must_stay = |op: &Op| matches!(&op.act, Action::Send(sending) if sending.must_succeed);
     let piece = ops[from..until].iter().filter(|op| must_stay(op)).cloned();
     let rest: Vec<Op> = ops[..from]
         .iter()

@@ -1,5 +1,5 @@
-//! What really happened, noted at the very moment: in the store and in the stand-in, behind all
-//! faults. The law is checked here at every change, not only at the end.
+//! What really happened, noted at that moment in the store and in the stand-in, behind all faults.
+//! The law is checked at every change, not only at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
@@ -29,8 +29,8 @@ pub(crate) struct Facts {
     pub(crate) late_plans: BTreeSet<SpanId>,
     /// Writes that were refused, by what they carry.
     refused: BTreeSet<String>,
-    /// Targets of which a start was inserted while another span of the target came between the
-    /// look for it and the insert.
+    /// Targets of which another span was inserted between the overlap query of a start and its
+    /// insert.
     pub(crate) gaps: BTreeSet<Target>,
 }
 
@@ -66,8 +66,8 @@ impl Truth {
 }
 
 impl World {
-    /// A span is in the store; `counted` upstream says how much of it, where an original Sampler
-    /// had sampled it before.
+    /// A span is new in the store; `counted` is how much of it counts already, if an original
+    /// Sampler had sampled it.
     pub(crate) fn note_opened(&self, span: &Span, counted: i64) {
         let mut facts = self.truth.facts();
         facts.sums.insert(span.id.clone(), counted);
@@ -87,7 +87,7 @@ impl World {
         let kind = if is_stop { Kind::Stop } else { Kind::Start };
         if self.truth.facts().refused.contains(&write) {
             let id = &span.id;
-            self.blame(format!(
+            self.report_violation(format!(
                 "a {kind:?} of span {id} was refused, and is kept now"
             ));
         }
@@ -109,7 +109,7 @@ impl World {
             .iter()
             .any(|kept| kept.write == write);
         if is_kept {
-            self.blame(format!(
+            self.report_violation(format!(
                 "what {write} asks for is kept, and was refused now"
             ));
         }
@@ -149,7 +149,7 @@ impl World {
             .insert(planned.usage_guid.clone(), plan);
         if earlier.is_some() {
             let (id, interval) = (&span.id, planned.interval);
-            self.blame(format!("{interval:?} of span {id} was planned twice"));
+            self.report_violation(format!("{interval:?} of span {id} was planned twice"));
         }
     }
 
@@ -171,7 +171,7 @@ impl World {
         };
         if !counted && !planned.interval.is_empty() {
             let (id, interval) = (&before.id, planned.interval);
-            self.blame(format!(
+            self.report_violation(format!(
                 "{interval:?} of span {id} is noted as executed, but not counted"
             ));
         }
@@ -188,7 +188,7 @@ impl World {
         self.truth.facts().incomplete.remove(&after.id);
         match after.end {
             Some(end) => self.check_sum(after, end),
-            None => self.blame(format!(
+            None => self.report_violation(format!(
                 "span {} is complete, but was never stopped",
                 after.id
             )),
@@ -206,7 +206,7 @@ impl World {
             .unwrap_or_default();
         let due = until.since(span.start);
         if sum != due {
-            self.blame(format!(
+            self.report_violation(format!(
                 "{sum} ms of span {} count upstream, and {due} ms are right",
                 span.id
             ));
@@ -233,7 +233,7 @@ impl World {
             }
         };
         if let Some(problem) = problem {
-            self.blame(format!(
+            self.report_violation(format!(
                 "the usage {} of {duration} ms {problem}",
                 usage.dedup_id
             ));
@@ -243,7 +243,7 @@ impl World {
     /// A span was cleaned up.
     pub(crate) fn note_removed(&self, span: Span) {
         if !span.processing.complete {
-            self.blame(format!(
+            self.report_violation(format!(
                 "span {} was removed before it was complete",
                 span.id
             ));

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::abacus::StandIn;
+use super::conditions::Conditions;
 use super::provider::History;
 use super::server::Server;
 use super::setup::{Closing, Setup};
 use super::truth::Truth;
-use super::weather::Weather;
 
 /// How many different lists of measures events have.
 pub(crate) const MEASURES: usize = 4;
@@ -28,7 +28,7 @@ pub(crate) struct World {
     pub(crate) truth: Truth,
     pub(crate) abacus: StandIn,
     pub(crate) history: History,
-    weather: Mutex<(Weather, Weather)>,
+    conditions: Mutex<(Conditions, Conditions)>,
     over: AtomicBool,
     /// The lines of the log, if one is wanted.
     lines: Option<Mutex<Vec<String>>>,
@@ -36,13 +36,13 @@ pub(crate) struct World {
     pub(crate) tally: Tally,
 }
 
-/// What happened how often.
+/// Counts of what happened.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) calls: AtomicU64,
     pub(crate) posts: AtomicU64,
     pub(crate) requests: AtomicU64,
-    pub(crate) deaths: AtomicU64,
+    pub(crate) crashes: AtomicU64,
     pub(crate) closing: AtomicU64,
     pub(crate) excused: AtomicU64,
 }
@@ -54,9 +54,9 @@ impl Tally {
 }
 
 impl World {
-    /// A world at its beginning; to be made within the runtime whose time is its time.
+    /// A new world; make it within the runtime whose time it uses.
     pub(crate) fn new(setup: Setup, with_log: bool) -> Self {
-        let (began, base, rate) = (Instant::now(), setup.base, setup.heart_rate);
+        let (began, base, rate) = (Instant::now(), setup.base, setup.heartbeat_slowdown);
         let store = MemoryStore::new(move || base.plus(millis(began.elapsed()) / rate));
         Self {
             setup,
@@ -66,7 +66,7 @@ impl World {
             truth: Truth::default(),
             abacus: StandIn::default(),
             history: History::default(),
-            weather: Mutex::new((Weather::Breezy, Weather::Breezy)),
+            conditions: Mutex::new((Conditions::Flaky, Conditions::Flaky)),
             over: AtomicBool::new(false),
             lines: with_log.then(Mutex::default),
             violations: Mutex::default(),
@@ -74,7 +74,7 @@ impl World {
         }
     }
 
-    /// For how long the run has gone on, ms.
+    /// The time since the run began, ms.
     pub(crate) fn elapsed(&self) -> i64 {
         millis(self.began.elapsed())
     }
@@ -84,62 +84,62 @@ impl World {
         self.setup.base.plus(self.elapsed())
     }
 
-    /// Lets time pass until so many ms after the run began.
+    /// Waits until `at` ms after the run began.
     pub(crate) async fn until(&self, at: i64) {
         let at = Duration::from_millis(at.unsigned_abs());
         tokio::time::sleep_until(self.began + at).await;
     }
 
-    /// Lets time pass.
-    pub(crate) async fn pass(&self, length: i64) {
+    /// Waits.
+    pub(crate) async fn sleep(&self, length: i64) {
         pause(Duration::from_millis(length.unsigned_abs())).await;
     }
 
-    pub(crate) fn set_store(&self, weather: Weather) {
-        self.weather.lock().expect("nobody panics with it").0 = weather;
+    pub(crate) fn set_store(&self, conditions: Conditions) {
+        self.conditions.lock().expect("nobody panics with it").0 = conditions;
     }
 
-    pub(crate) fn set_abacus(&self, weather: Weather) {
-        self.weather.lock().expect("nobody panics with it").1 = weather;
+    pub(crate) fn set_abacus(&self, conditions: Conditions) {
+        self.conditions.lock().expect("nobody panics with it").1 = conditions;
     }
 
-    pub(crate) fn store_weather(&self) -> Weather {
-        self.as_allowed(self.weather.lock().expect("nobody panics with it").0)
+    pub(crate) fn store_conditions(&self) -> Conditions {
+        self.as_allowed(self.conditions.lock().expect("nobody panics with it").0)
     }
 
-    pub(crate) fn abacus_weather(&self) -> Weather {
-        self.as_allowed(self.weather.lock().expect("nobody panics with it").1)
+    pub(crate) fn abacus_conditions(&self) -> Conditions {
+        self.as_allowed(self.conditions.lock().expect("nobody panics with it").1)
     }
 
-    fn as_allowed(&self, weather: Weather) -> Weather {
-        if weather != Weather::Calm && self.is_quiet() {
-            return Weather::Breezy;
+    fn as_allowed(&self, conditions: Conditions) -> Conditions {
+        if conditions != Conditions::Healthy && self.is_quiet() {
+            return Conditions::Flaky;
         }
-        weather
+        conditions
     }
 
-    /// Whether a month is about to be closed, so that nothing goes badly wrong.
+    /// Whether a month closes soon, so that there are no severe faults.
     pub(crate) fn is_quiet(&self) -> bool {
         let now = self.now();
         let quiet = |closing: Closing| closing.quiet_from() <= now && now <= closing.closes_at();
         self.setup.closing.is_some_and(quiet)
     }
 
-    /// Nothing goes wrong any more.
-    pub(crate) fn end_trouble(&self) {
-        self.log("op", || "all is well from now on".to_owned());
+    /// Ends all faults.
+    pub(crate) fn end_faults(&self) {
+        self.log("op", || "no more faults".to_owned());
         self.over.store(true, Ordering::Relaxed);
-        self.set_store(Weather::Calm);
-        self.set_abacus(Weather::Calm);
+        self.set_store(Conditions::Healthy);
+        self.set_abacus(Conditions::Healthy);
     }
 
-    /// Whether nothing goes wrong any more.
+    /// Whether all faults have ended.
     pub(crate) fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Whether no process dies or freezes that has not already.
-    pub(crate) fn spares(&self) -> bool {
+    /// Whether no further process crashes or freezes.
+    pub(crate) fn suppresses_faults(&self) -> bool {
         self.is_over() || self.is_quiet()
     }
 
@@ -151,8 +151,8 @@ impl World {
         }
     }
 
-    /// Says that something is as it must never be.
-    pub(crate) fn blame(&self, text: String) {
+    /// Reports a violation.
+    pub(crate) fn report_violation(&self, text: String) {
         self.log("VIOLATION", || text.clone());
         let mut violations = self.violations.lock().expect("nobody panics with it");
         violations.push(text);
@@ -168,7 +168,7 @@ impl World {
     }
 }
 
-/// Lets time pass; none at all where the length is zero.
+/// Waits; returns at once if the length is zero.
 pub(crate) async fn pause(length: Duration) {
     if !length.is_zero() {
         tokio::time::sleep(length).await;
@@ -179,7 +179,7 @@ pub(crate) fn millis(length: Duration) -> i64 {
     i64::try_from(length.as_millis()).expect("runs take less than 290 million years")
 }
 
-/// The fields of a target by its number. Each next one differs from the one before in one field.
+/// The fields of a target by its number. Consecutive targets differ in one field.
 pub(crate) fn target_fields(number: usize) -> [(&'static str, String); 6] {
     [
         ("organization_id", "organization".to_owned()),
@@ -192,16 +192,8 @@ pub(crate) fn target_fields(number: usize) -> [(&'static str, String); 6] {
 }
 
 pub(crate) fn target(number: usize) -> Target {
-    let [organization, space, consumer, resource, plan, instance] =
-        target_fields(number).map(|(_, text)| Id::new(text).expect("a fit id"));
-    Target {
-        organization_id: organization,
-        space_id: space,
-        consumer_id: consumer,
-        resource_id: resource,
-        plan_id: plan,
-        resource_instance_id: instance,
-    }
+    let fields = target_fields(number);
+    Target::from_store(fields.each_ref().map(|(_, text)| text.as_str()))
 }
 
 /// A list of measures by its number, as JSON.

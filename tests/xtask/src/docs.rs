@@ -72,34 +72,80 @@ fn write(path: &Path, text: &str) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// Whoever is woken by a line of the log finds it in the document for operators.
+    /// All folders with lines that operators may see.
+    const FOLDERS: [&str; 7] = [
+        "crates/abacus/src",
+        "crates/oauth/src",
+        "crates/service/src",
+        "crates/settings/src",
+        "crates/store-mongo/src",
+        "receiver/src",
+        "worker/src",
+    ];
+
+    /// A warning or error, as a source logs it.
+    #[derive(Debug, PartialEq, Eq)]
+    struct Event {
+        code: Option<String>,
+        message: String,
+    }
+
+    /// Each line that may wake an operator is in the document for operators, on the same line as its
+    /// code, so that an alarm on the code leads to the text.
     #[test]
     fn every_warning_and_error_is_told_to_operators() {
         let document = fs::read_to_string(workspace_dir().join("docs/operations.md")).unwrap();
-        let folders =
-            ["abacus", "oauth", "service", "store-mongo"].map(|name| format!("crates/{name}/src"));
-        let folders = folders
-            .into_iter()
-            .chain(["receiver/src".into(), "worker/src".into()]);
-        let messages: Vec<String> = folders
-            .flat_map(|folder| sources(&workspace_dir().join(folder)))
-            .flat_map(|source| messages(&source))
-            .collect();
-        assert!(messages.len() > 20, "{messages:?}");
-        let untold: Vec<_> = messages
-            .iter()
-            .filter(|message| !document.contains(&format!("`{message}`")))
-            .collect();
-        assert!(untold.is_empty(), "not in docs/operations.md: {untold:?}");
+        let has = |line: &str, text: &str| line.contains(&format!("`{text}`"));
+        let mut wrong = Vec::new();
+        let mut count = 0;
+        for folder in FOLDERS {
+            let sources = sources(&workspace_dir().join(folder));
+            for event in sources.iter().flat_map(|source| events(source)) {
+                count += 1;
+                let mut lines = document.lines().filter(|line| has(line, &event.message));
+                let is_documented = match &event.code {
+                    Some(code) => is_code(code) && lines.any(|line| has(line, code)),
+                    None => false,
+                };
+                if !is_documented {
+                    wrong.push((folder, event));
+                }
+            }
+        }
+        assert!(count > 20, "{count}");
+        assert!(
+            wrong.is_empty(),
+            "without a code, or not with it in docs/operations.md: {wrong:#?}"
+        );
+    }
+
+    /// Lower case words with dots between areas and events.
+    fn is_code(code: &str) -> bool {
+        let is_word = |word: &str| {
+            !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
+        };
+        code.contains('.') && code.split('.').all(is_word)
     }
 
     #[test]
     fn the_message_of_a_line_is_its_last_text() {
         let source = r#"warn!(error = format!("{x}"), "one"); error!("two (or) \"three\"");
             error_span!("no"); info!("no"); tracing::warn!(
-                a, "four"
+                code = "area.event", a, "four"
             );"#;
-        assert_eq!(messages(source), ["one", r#"two (or) \"three\""#, "four"]);
+        let event = |code: Option<&str>, message: &str| Event {
+            code: code.map(str::to_owned),
+            message: message.to_owned(),
+        };
+        assert_eq!(
+            events(source),
+            [
+                event(None, "one"),
+                event(None, r#"two (or) \"three\""#),
+                event(Some("area.event"), "four")
+            ]
+        );
+        assert!(is_code("a.b_c") && !is_code("a") && !is_code("a.B") && !is_code("a..b"));
     }
 
     /// The texts of all files of a folder, without their tests.
@@ -122,8 +168,8 @@ mod tests {
             .collect()
     }
 
-    /// The messages that a source logs as warnings or errors.
-    fn messages(source: &str) -> Vec<String> {
+    /// The warnings and errors of a source, in its order.
+    fn events(source: &str) -> Vec<Event> {
         let starts = ["warn!(", "error!("]
             .iter()
             .flat_map(|name| source.match_indices(name).map(|(at, name)| at + name.len()));
@@ -131,16 +177,18 @@ mod tests {
         starts.sort_unstable();
         starts
             .into_iter()
-            .filter_map(|start| last_text(&source[start..]))
+            .filter_map(|start| event(&source[start..]))
             .collect()
     }
 
-    /// The last text before the parenthesis that ends the arguments.
-    fn last_text(arguments: &str) -> Option<String> {
-        let (mut depth, mut rest, mut last) = (1, arguments, None);
+    /// The message is the last text before the parenthesis that ends the arguments; the code is the
+    /// text after `code = `.
+    fn event(arguments: &str) -> Option<Event> {
+        let (mut depth, mut rest, mut message, mut code) = (1, arguments, None, None);
         while depth > 0 {
             let at = rest.find(['(', ')', '"'])?;
-            let (found, after) = rest[at..].split_at(1);
+            let (before, after) = rest.split_at(at);
+            let (found, after) = after.split_at(1);
             rest = after;
             match found {
                 "(" => depth += 1,
@@ -149,11 +197,16 @@ mod tests {
                     let escaped = |end: &usize| rest[..*end].ends_with('\\');
                     let mut quotes = rest.match_indices('"').map(|(end, _)| end);
                     let end = quotes.find(|end| !escaped(end))?;
-                    last = Some(rest[..end].to_owned());
+                    let text = rest[..end].to_owned();
+                    if before.ends_with("code = ") {
+                        code = Some(text);
+                    } else {
+                        message = Some(text);
+                    }
                     rest = &rest[end + 1..];
                 }
             }
         }
-        last
+        message.map(|message| Event { code, message })
     }
 }

@@ -13,6 +13,7 @@ use anyhow::{Context, Result};
 use sampler_testkit::manifest::{App, example_variables, manifest};
 use sampler_testkit::target_dir;
 
+use crate::audit::{Unreachable, run_audit};
 use sbom::Crates;
 
 /// Where the folders lie, below the folder that cargo builds into; the manifest says so, too.
@@ -23,8 +24,14 @@ const PROCFILE: &str = "Procfile";
 /// What the program is made of, as CycloneDX.
 const SBOM: &str = "sbom.cdx.json";
 
-/// Builds both programs for the platform, looks at them, and lays each out with what goes along.
-pub(crate) fn run() -> Result<()> {
+/// Checks what is built in, builds both programs for the platform, checks them, and lays each out with
+/// what goes along. A package that is `unchecked` may hold known weaknesses.
+pub(crate) fn run(unchecked: bool) -> Result<()> {
+    run_audit(if unchecked {
+        Unreachable::Passes
+    } else {
+        Unreachable::Fails
+    })?;
     let manifest = manifest(&example_variables()?)?;
     let programs: Vec<_> = manifest
         .applications

@@ -1,11 +1,11 @@
-//! `up`: the whole of Sampler on this machine, with events to look at.
+//! `up`: all of Sampler on this machine, with example events.
 
 mod attribution;
 mod progress;
 mod report;
 mod send;
 mod spans;
-mod stage;
+mod system;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use crate::replay::{self, Queue, parse_duration};
 use progress::Progress;
 use report::Report;
 use send::{Sent, send_all};
-use stage::{Endurance, Stage};
+use system::{ExtendedLimits, System};
 
 /// What the repository brings to replay.
 const EXAMPLE: &str = "examples/events.ndjson";
@@ -80,14 +80,14 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     ensure!(arguments.workers > 0, "without a worker nothing is sampled");
     let now = now_millis();
     let queues = read_events(&arguments, now)?;
-    let endurance = Endurance::for_events(replay::earliest(&queues), now);
-    let stage = Stage::start(&arguments, &endurance).await?;
+    let limits = ExtendedLimits::for_events(replay::earliest(&queues), now);
+    let system = System::start(&arguments, &limits).await?;
     let result = tokio::select! {
-        result = show(&arguments, &stage, queues) => result,
+        result = show(&arguments, &system, queues) => result,
         _ = tokio::signal::ctrl_c() => Ok(()),
     };
     eprintln!("stopping");
-    stage.stop().await?;
+    system.stop().await?;
     result
 }
 
@@ -107,9 +107,9 @@ fn read_events(arguments: &Arguments, now: i64) -> Result<Vec<Queue>> {
 }
 
 /// Replays, shows what came of it, and then stays unless it is not to.
-async fn show(arguments: &Arguments, stage: &Stage, queues: Vec<Queue>) -> Result<()> {
+async fn show(arguments: &Arguments, system: &System, queues: Vec<Queue>) -> Result<()> {
     if !queues.is_empty() {
-        let report = replay_events(stage, queues).await?;
+        let report = replay_events(system, queues).await?;
         println!("{report}");
         if arguments.once && !report.is_right() {
             bail!("what was billed is not what was used");
@@ -118,32 +118,32 @@ async fn show(arguments: &Arguments, stage: &Stage, queues: Vec<Queue>) -> Resul
     if arguments.once {
         return Ok(());
     }
-    println!("{}", stage.addresses());
+    println!("{}", system.addresses());
     // Until Ctrl-C, which the caller waits for.
     std::future::pending().await
 }
 
-async fn replay_events(stage: &Stage, queues: Vec<Queue>) -> Result<Report> {
+async fn replay_events(system: &System, queues: Vec<Queue>) -> Result<Report> {
     let progress = Progress::new(queues.iter().map(Vec::len).sum());
-    let sent = send_all(stage, queues, &progress).await?;
+    let sent = send_all(system, queues, &progress).await?;
     let stopped = sent.rows.iter().filter(|row| row.end.is_some()).count();
     progress.sent(stopped);
-    wait_for_completion(stage, &progress).await?;
+    wait_for_completion(system, &progress).await?;
     progress.finish();
-    settled_report(stage, &sent).await
+    settled_report(system, &sent).await
 }
 
 /// Waits until all stopped spans are complete, or nothing moves any more.
-async fn wait_for_completion(stage: &Stage, progress: &Progress) -> Result<()> {
+async fn wait_for_completion(system: &System, progress: &Progress) -> Result<()> {
     let mut before = None;
     let mut moved_at = Instant::now();
     loop {
-        let incomplete = spans::incomplete(&stage.database).await?;
-        progress.update(incomplete, stage.abacus.counted_count());
+        let incomplete = spans::incomplete(&system.database).await?;
+        progress.update(incomplete, system.abacus.counted_count());
         if incomplete == 0 {
             return Ok(());
         }
-        let now = Some((incomplete, stage.abacus.counted_count()));
+        let now = Some((incomplete, system.abacus.counted_count()));
         if now != before {
             (before, moved_at) = (now, Instant::now());
         }
@@ -151,18 +151,18 @@ async fn wait_for_completion(stage: &Stage, progress: &Progress) -> Result<()> {
             eprintln!("{incomplete} stopped spans are not complete, and nothing moves any more");
             return Ok(());
         }
-        stage.check_alive()?;
+        system.check_alive()?;
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
 
 /// Open spans go on being sampled, and a usage counts before its span says so: a difference is only
 /// believed when it lasts.
-async fn settled_report(stage: &Stage, sent: &Sent) -> Result<Report> {
+async fn settled_report(system: &System, sent: &Sent) -> Result<Report> {
     let begin = Instant::now();
     loop {
-        let states = spans::read(&stage.database).await?;
-        let report = Report::new(sent, &states, &stage.abacus);
+        let states = spans::read(&system.database).await?;
+        let report = Report::new(sent, &states, &system.abacus);
         if report.is_right() || begin.elapsed() > SETTLE_LIMIT {
             return Ok(report);
         }

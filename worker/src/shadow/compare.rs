@@ -1,9 +1,8 @@
-//! What a span's document says an original decided, beside what we decide.
+//! Compares what an original decided, as a span's document shows it, with what we would decide.
 //!
-//! Two intervals of a span are in its document: the last one that was executed, and the one that
-//! is planned. For each, the real state machine is asked from where that interval begins. What an
-//! original is known to do wrong has a name here, so that it is told apart from what nobody has
-//! thought of.
+//! The document has two intervals of a span: the last one that was executed, and the one that is
+//! planned. For each, the real state machine decides from where that interval begins. The known
+//! faults of an original have names here, which tells them apart from differences nobody expects.
 
 use std::fmt;
 
@@ -11,33 +10,33 @@ use sampler_domain::{
     Granularities, Granularity, Interval, Policy, Processing, Span, Step, Timestamp, next_step,
 };
 
-/// What came of looking at one thing that a document says.
+/// The result of one comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// An interval that we would have decided on, too.
     Same,
-    /// We would do something about the span now.
+    /// The span is due: we would plan or execute something now.
     Due,
-    /// What an original is known to do wrong.
-    Fault(Fault),
-    /// Something else.
+    /// A known fault of an original.
+    KnownFault(KnownFault),
+    /// Any other difference.
     Difference(Difference),
 }
 
-/// What an original is known to do wrong, as far as a document shows it.
+/// The known faults of an original, as far as a document shows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// The span ends before it starts, and is billed negative: its stops raced its start.
+pub enum KnownFault {
+    /// The span ends before it starts, and its bill is negative: a stop raced the start.
     EndsBeforeStart,
     /// An interval of no length. Its usage is posted all the same.
     NoLength,
     /// An interval was decided on before it was over. Abacus puts aside what lies after its today.
     AheadOfTime,
-    /// The first window is over, but waits for as long as a whole one takes.
+    /// The first window is over, but the original waits for the length of a whole one.
     LateFirstWindow,
 }
 
-/// What we would have done otherwise, for no reason that is known.
+/// A difference without a known reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Difference {
     /// Another interval.
@@ -46,7 +45,7 @@ pub enum Difference {
         recorded: Interval,
         /// Ours, if we would have decided on any.
         ours: Option<Interval>,
-        /// The granularity with which ours would be the same.
+        /// The granularity with which we would decide the same.
         dimension: Option<Granularity>,
     },
     /// The planned interval does not begin where the last one ended.
@@ -100,7 +99,7 @@ impl fmt::Display for Difference {
 /// Compares what the document of `span` says with what we decide at `now`.
 pub fn compare(span: &Span, now: Timestamp, policy: &Policy) -> Vec<Finding> {
     if span.end.is_some_and(|end| end < span.start) {
-        return vec![Finding::Fault(Fault::EndsBeforeStart)];
+        return vec![Finding::KnownFault(KnownFault::EndsBeforeStart)];
     }
     let last = span.processing.last;
     let planned = span.processing.planned.as_ref().map(|p| p.interval);
@@ -108,7 +107,7 @@ pub fn compare(span: &Span, now: Timestamp, policy: &Policy) -> Vec<Finding> {
     let executed = Some(last).filter(|last| *last != Interval::at(span.start));
     let decided = executed.into_iter().chain(planned);
     let mut findings: Vec<Finding> = decided
-        .map(|interval| judge(span, interval, now, policy))
+        .map(|interval| compare_interval(span, interval, now, policy))
         .collect();
     if let Some(planned) = planned
         && planned.start != last.end
@@ -118,19 +117,19 @@ pub fn compare(span: &Span, now: Timestamp, policy: &Policy) -> Vec<Finding> {
             planned_from: planned.start,
         }));
     }
-    findings.extend(stand(span, now, policy));
+    findings.extend(compare_state(span, now, policy));
     findings
 }
 
-/// Judges one interval by what we would have decided on from where it begins.
-fn judge(span: &Span, recorded: Interval, now: Timestamp, policy: &Policy) -> Finding {
+/// Compares one interval with what we would decide on from where it begins.
+fn compare_interval(span: &Span, recorded: Interval, now: Timestamp, policy: &Policy) -> Finding {
     if recorded.is_empty() {
-        return Finding::Fault(Fault::NoLength);
+        return Finding::KnownFault(KnownFault::NoLength);
     }
     let same = |policy: &Policy| decisions(span, recorded.start, policy).contains(&Some(recorded));
     if same(policy) {
         return if recorded.end > now.max(recorded.start) {
-            Finding::Fault(Fault::AheadOfTime)
+            Finding::KnownFault(KnownFault::AheadOfTime)
         } else {
             Finding::Same
         };
@@ -148,8 +147,8 @@ fn judge(span: &Span, recorded: Interval, now: Timestamp, policy: &Policy) -> Fi
     })
 }
 
-/// What we decide on from `start` once its time has come: with the end as it is now, and without
-/// one, because a stop may have come after the decision.
+/// What we decide on from `start` when it is due: with the end as it is now, and without one, because
+/// the stop may have come after the decision.
 fn decisions(span: &Span, start: Timestamp, policy: &Policy) -> [Option<Interval>; 2] {
     let mut before = Span {
         processing: Processing {
@@ -169,8 +168,8 @@ fn decisions(span: &Span, start: Timestamp, policy: &Policy) -> [Option<Interval
     })
 }
 
-/// Where the span stands as a whole.
-fn stand(span: &Span, now: Timestamp, policy: &Policy) -> Option<Finding> {
+/// Compares the state of the span as a whole.
+fn compare_state(span: &Span, now: Timestamp, policy: &Policy) -> Option<Finding> {
     let sampled_to = span.sampled_to();
     if span.processing.complete {
         let end = span.end;
@@ -180,14 +179,14 @@ fn stand(span: &Span, now: Timestamp, policy: &Policy) -> Option<Finding> {
     match next_step(span, now, policy) {
         Step::Wait(_) => None,
         Step::Plan(_) if waits_for_a_whole_window(span, now, policy) => {
-            Some(Finding::Fault(Fault::LateFirstWindow))
+            Some(Finding::KnownFault(KnownFault::LateFirstWindow))
         }
         Step::Plan(_) | Step::Execute(_) | Step::Complete => Some(Finding::Due),
     }
 }
 
-/// Whether an original would leave an open span alone: it looks at those that are sampled to more
-/// than a window's length ago, and after the start that need not be a boundary.
+/// Whether an original does not sample an open span yet: it waits until a window's length after what
+/// is sampled, even if that is the start, which need not be a boundary.
 fn waits_for_a_whole_window(span: &Span, now: Timestamp, policy: &Policy) -> bool {
     let (granularity, start) = (policy.granularities.of(&span.target), span.start);
     let Some(boundary) = granularity.boundary_after(start) else {
@@ -200,7 +199,7 @@ fn waits_for_a_whole_window(span: &Span, now: Timestamp, policy: &Policy) -> boo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sampler_domain::{Id, Measures, Planned, SpanId, StartEvent, Target};
+    use sampler_domain::{Measures, Planned, SpanId, StartEvent, Target};
 
     const MINUTE: i64 = 60_000;
     const HOUR: i64 = 60 * MINUTE;
@@ -226,15 +225,7 @@ mod tests {
 
     /// A span from `start` that an original has executed `last` and planned `planned` of.
     fn span(start: i64, last: Interval, planned: Option<Interval>) -> Span {
-        let id = |text: &str| Id::from_store(text);
-        let target = Target {
-            organization_id: id("o"),
-            space_id: id("s"),
-            consumer_id: id("c"),
-            resource_id: id("r"),
-            plan_id: id("p"),
-            resource_instance_id: id("i"),
-        };
+        let target = Target::from_store(["o", "s", "c", "r", "p", "i"]);
         let event = StartEvent {
             id: None,
             timestamp: at(start),
@@ -261,7 +252,7 @@ mod tests {
     }
 
     /// What is found at 12:00.
-    fn found(span: &Span) -> Vec<Finding> {
+    fn due(span: &Span) -> Vec<Finding> {
         compare(span, at(0), &hourly())
     }
 
@@ -270,19 +261,16 @@ mod tests {
         let fresh = span(-30 * MINUTE, interval(-30 * MINUTE, -30 * MINUTE), None);
         assert_eq!(compare(&fresh, at(-1), &hourly()), []);
         let idle = span(-3 * HOUR, interval(-HOUR, 0), None);
-        assert_eq!(found(&idle), [Finding::Same]);
+        assert_eq!(due(&idle), [Finding::Same]);
         let planned = span(
             -3 * HOUR,
             interval(-2 * HOUR, -HOUR),
             Some(interval(-HOUR, 0)),
         );
-        assert_eq!(
-            found(&planned),
-            [Finding::Same, Finding::Same, Finding::Due]
-        );
+        assert_eq!(due(&planned), [Finding::Same, Finding::Same, Finding::Due]);
         // A late stop: first planned as if it went on, then taken back.
         let late = ended(span(-90 * MINUTE, interval(-HOUR, 0), None), -80 * MINUTE);
-        assert_eq!(found(&late), [Finding::Same, Finding::Due]);
+        assert_eq!(due(&late), [Finding::Same, Finding::Due]);
         let back = ended(
             span(
                 -90 * MINUTE,
@@ -291,29 +279,29 @@ mod tests {
             ),
             -80 * MINUTE,
         );
-        assert_eq!(found(&back), [Finding::Same, Finding::Same, Finding::Due]);
+        assert_eq!(due(&back), [Finding::Same, Finding::Same, Finding::Due]);
         let done = complete(ended(
             span(-90 * MINUTE, interval(-HOUR, -80 * MINUTE), None),
             -80 * MINUTE,
         ));
-        assert_eq!(found(&done), [Finding::Same]);
+        assert_eq!(due(&done), [Finding::Same]);
     }
 
     #[test]
     fn known_faults_have_their_names() {
-        let fault = Finding::Fault;
+        let fault = Finding::KnownFault;
         let negative = ended(span(0, interval(0, 0), Some(interval(0, -1))), -1);
-        assert_eq!(found(&negative), [fault(Fault::EndsBeforeStart)]);
+        assert_eq!(due(&negative), [fault(KnownFault::EndsBeforeStart)]);
         let empty = ended(span(-9, interval(-9, -9), Some(interval(-9, -9))), -9);
-        assert_eq!(found(&empty)[0], fault(Fault::NoLength));
+        assert_eq!(due(&empty)[0], fault(KnownFault::NoLength));
         let ahead = ended(span(-9, interval(-9, 0), Some(interval(0, 5))), 5);
-        assert_eq!(found(&ahead), [Finding::Same, fault(Fault::AheadOfTime)]);
+        assert_eq!(due(&ahead), [Finding::Same, fault(KnownFault::AheadOfTime)]);
         let done = complete(ended(span(-9, interval(0, 5), None), 5));
-        assert_eq!(found(&done), [fault(Fault::AheadOfTime)]);
+        assert_eq!(due(&done), [fault(KnownFault::AheadOfTime)]);
         let first = span(-30 * MINUTE, interval(-30 * MINUTE, -30 * MINUTE), None);
-        assert_eq!(found(&first), [fault(Fault::LateFirstWindow)]);
+        assert_eq!(due(&first), [fault(KnownFault::LateFirstWindow)]);
         let late = |now| compare(&first, at(now), &hourly());
-        assert_eq!(late(30 * MINUTE), [fault(Fault::LateFirstWindow)]);
+        assert_eq!(late(30 * MINUTE), [fault(KnownFault::LateFirstWindow)]);
         assert_eq!(late(30 * MINUTE + 1), [Finding::Due]);
     }
 
@@ -326,10 +314,7 @@ mod tests {
             ours: Some(interval(-36 * HOUR, -35 * HOUR)),
             dimension: Some(Granularity::Day),
         };
-        assert_eq!(
-            found(&daily),
-            [Finding::Difference(difference), Finding::Due]
-        );
+        assert_eq!(due(&daily), [Finding::Difference(difference), Finding::Due]);
         assert!(
             difference
                 .to_string()
@@ -338,22 +323,22 @@ mod tests {
         let odd = span(-2 * HOUR, interval(-2 * HOUR, -HOUR - 7), None);
         let Finding::Difference(Difference::Interval {
             dimension: None, ..
-        }) = found(&odd)[0]
+        }) = due(&odd)[0]
         else {
-            panic!("{:?}", found(&odd));
+            panic!("{:?}", due(&odd));
         };
         let gap = span(
             -2 * HOUR,
             interval(-2 * HOUR, -HOUR),
             Some(interval(-HOUR + 1, 0)),
         );
-        let gap = found(&gap);
+        let gap = due(&gap);
         assert!(
             matches!(gap[2], Finding::Difference(Difference::Gap { .. })),
             "{gap:?}"
         );
         let short = complete(ended(span(-HOUR, interval(-HOUR, 0), None), 7));
-        let short = found(&short);
+        let short = due(&short);
         assert!(
             matches!(
                 short[1],

@@ -1,7 +1,6 @@
-//! Shadow mode: beside an original that does the work, says what we would have done otherwise.
+//! Shadow mode: an original does the work, and the worker says what it would have done differently.
 //!
-//! It has nothing but pages of spans, so there is nothing that it could change, and no client of
-//! Abacus.
+//! It can only read pages of spans. It cannot change a span, and it has no client of Abacus.
 
 mod compare;
 
@@ -15,29 +14,29 @@ use sampler_store::{Page, Reading, StoreError};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::Beat;
-pub use compare::{Difference, Fault, Finding, compare};
+use crate::{ReportProgress, causes};
+pub use compare::{Difference, Finding, KnownFault, compare};
 
-/// So many differences are told one by one; the others are only counted.
-const TOLD_MAX: usize = 1_000;
+/// How many differences are logged one by one; the others are only counted.
+const REPORTED_MAX: usize = 1_000;
 
-/// A worker that only looks; run it until it is told to stop.
+/// A worker that only compares.
 pub struct Shadow {
     /// Where the spans are.
     pub pages: Arc<dyn Reading>,
     /// What time it is.
     pub clock: Arc<dyn Clock>,
-    /// Told of each page.
-    pub beat: Arc<dyn Beat>,
+    /// Takes a report of each page.
+    pub progress: Arc<dyn ReportProgress>,
     /// How we would sample.
     pub policy: Policy,
-    /// Spans looked at in one go, at the most.
+    /// Spans on a page, at the most.
     pub batch: usize,
     /// The pause between two rounds.
     pub interval: Duration,
 }
 
-/// What one round over all spans has found.
+/// The findings of one round over all spans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Tally {
     spans: u64,
@@ -56,10 +55,10 @@ impl Tally {
         *match finding {
             Finding::Same => &mut self.same,
             Finding::Due => &mut self.due,
-            Finding::Fault(Fault::EndsBeforeStart) => &mut self.ends_before_start,
-            Finding::Fault(Fault::NoLength) => &mut self.no_length,
-            Finding::Fault(Fault::AheadOfTime) => &mut self.ahead_of_time,
-            Finding::Fault(Fault::LateFirstWindow) => &mut self.late_first_window,
+            Finding::KnownFault(KnownFault::EndsBeforeStart) => &mut self.ends_before_start,
+            Finding::KnownFault(KnownFault::NoLength) => &mut self.no_length,
+            Finding::KnownFault(KnownFault::AheadOfTime) => &mut self.ahead_of_time,
+            Finding::KnownFault(KnownFault::LateFirstWindow) => &mut self.late_first_window,
             Finding::Difference(_) => &mut self.differences,
         } += 1;
     }
@@ -80,39 +79,40 @@ impl Tally {
     }
 }
 
-/// The differences that were told already, by span and version: each is told once.
-type Told = HashSet<(SpanId, i64)>;
+/// The differences that were logged, by span and version: each is logged once.
+type Reported = HashSet<(SpanId, i64)>;
 
 impl Shadow {
     /// Goes over all spans again and again until `stop`.
     pub async fn run(&self, stop: &CancellationToken) {
-        info!("in the shadow of an original: nothing is written and nothing is posted");
-        let mut told = Told::new();
+        info!("shadow mode: nothing is written and nothing is posted");
+        let mut reported = Reported::new();
         while !stop.is_cancelled() {
-            match self.round(&mut told, stop).await {
+            match self.round(&mut reported, stop).await {
                 Ok(Some(tally)) => tally.log(),
                 Ok(None) => return,
-                Err(error) => {
-                    let error = anyhow::Error::from(error);
-                    warn!(error = format!("{error:#}"), "looking at the spans failed");
-                }
+                Err(error) => warn!(
+                    code = "shadow.read_failed",
+                    error = causes(error),
+                    "reading the spans failed"
+                ),
             }
             let pause = tokio::time::sleep(self.interval);
             stop.run_until_cancelled(pause).await;
         }
     }
 
-    /// Goes over all spans once; nothing where it is told to stop before the last.
+    /// Goes over all spans once; `None` if it is stopped before the last.
     async fn round(
         &self,
-        told: &mut Told,
+        reported: &mut Reported,
         stop: &CancellationToken,
     ) -> Result<Option<Tally>, StoreError> {
         let (mut tally, mut after) = (Tally::default(), None);
         while !stop.is_cancelled() {
             let page = self.pages.page(after.as_ref(), self.batch).await?;
-            self.beat.beat();
-            self.compare_page(&page, &mut tally, told);
+            self.progress.report();
+            self.compare_page(&page, &mut tally, reported);
             after = page.next;
             if after.is_none() {
                 return Ok(Some(tally));
@@ -121,7 +121,7 @@ impl Shadow {
         Ok(None)
     }
 
-    fn compare_page(&self, page: &Page, tally: &mut Tally, told: &mut Told) {
+    fn compare_page(&self, page: &Page, tally: &mut Tally, reported: &mut Reported) {
         let now = self.clock.now();
         tally.spans += page.spans.len() as u64;
         tally.unreadable += page.unreadable;
@@ -129,15 +129,17 @@ impl Shadow {
             for finding in compare(span, now, &self.policy) {
                 tally.count(finding);
                 if let Finding::Difference(difference) = finding {
-                    tell(span, difference, told);
+                    report(span, difference, reported);
                 }
             }
         }
     }
 }
 
-fn tell(span: &Span, difference: Difference, told: &mut Told) {
-    if told.len() < TOLD_MAX && told.insert((span.id.clone(), span.processing.version)) {
-        warn!(span.id = %span.id, %difference, "an original decided otherwise");
+fn report(span: &Span, difference: Difference, reported: &mut Reported) {
+    if reported.len() < REPORTED_MAX && reported.insert((span.id.clone(), span.processing.version))
+    {
+        warn!(code = "shadow.difference", span.id = %span.id, %difference,
+            "an original decided differently");
     }
 }

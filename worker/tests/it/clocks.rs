@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sampler_abacus::Answer;
 use sampler_domain::Timestamp;
-use sampler_worker::Beat;
+use sampler_worker::ReportProgress;
 
 use crate::world::{DAY, HOUR, MINUTE, NOON, World, options, run_with};
 
@@ -147,30 +147,30 @@ async fn without_dates_a_worker_goes_by_its_own_clock_and_says_so() {
     let worker = world.run("w");
     until_just_after(&world, NOON.plus(HOUR)).await;
     assert_eq!(world.abacus.sum("i"), 2 * HOUR);
-    assert!(worker.time.is_own());
+    assert!(worker.time.uses_own_clock());
     assert_eq!(worker.time.ahead(), None);
     world.abacus.date(Some);
     world.pass(2 * MINUTE).await;
-    assert!(!worker.time.is_own());
+    assert!(!worker.time.uses_own_clock());
     assert_eq!(worker.time.ahead(), Some(0));
     worker.stop().await;
 }
 
-/// A date of 1970 is no clock; a clock that is more than a year ahead is none either. Nothing that
+/// A clock in 1970, or more than a year ahead, is not set at all. Nothing that
 /// counts is decided by it.
 #[tokio::test(start_paused = true)]
 async fn with_a_clock_that_is_years_ahead_nothing_is_sampled_before_it_is_set_right() {
     let world = World::new();
     world.clock.step(800 * DAY);
     world.start("i", -HOUR).await;
-    let beats = Arc::new(Beats::default());
+    let reports = Arc::new(ReportCount::default());
     let mut parts = world.parts();
-    parts.processing = beats.clone();
+    parts.processing = reports.clone();
     let worker = run_with(parts, options("w"));
     world.pass(HOUR + MINUTE).await;
     assert_eq!(world.abacus.post_count(), 0);
     assert!(worker.time.disagrees());
-    assert!(beats.0.load(Ordering::Relaxed) < 3, "health is to say so");
+    assert!(reports.0.load(Ordering::Relaxed) < 3, "readiness fails");
     world.clock.step(0);
     world.pass(MINUTE).await;
     assert_eq!(world.abacus.sum("i"), 2 * HOUR);
@@ -179,10 +179,10 @@ async fn with_a_clock_that_is_years_ahead_nothing_is_sampled_before_it_is_set_ri
 
 /// Counts signs of life.
 #[derive(Default)]
-struct Beats(AtomicUsize);
+struct ReportCount(AtomicUsize);
 
-impl Beat for Beats {
-    fn beat(&self) {
+impl ReportProgress for ReportCount {
+    fn report(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -192,14 +192,17 @@ async fn waiting_for_an_abacus_that_is_away_is_no_standstill_and_ends_with_it() 
     let world = World::new();
     world.start("i", -HOUR).await;
     world.abacus.is_away.store(true, Ordering::Relaxed);
-    let (processing, cleanup) = (Arc::new(Beats::default()), Arc::new(Beats::default()));
+    let (processing, cleanup) = (
+        Arc::new(ReportCount::default()),
+        Arc::new(ReportCount::default()),
+    );
     let mut parts = world.parts();
     (parts.processing, parts.cleanup) = (processing.clone(), cleanup.clone());
     let worker = run_with(parts, options("w"));
     world.pass(10 * MINUTE).await;
     assert_eq!(world.abacus.post_count(), 0);
-    for beats in [&processing, &cleanup] {
-        assert!(beats.0.load(Ordering::Relaxed) >= 100);
+    for reports in [&processing, &cleanup] {
+        assert!(reports.0.load(Ordering::Relaxed) >= 100);
     }
     world.abacus.is_away.store(false, Ordering::Relaxed);
     world.pass(4 * SECOND).await;

@@ -41,7 +41,7 @@ async fn fault_1_a_refused_usage_blocks_nobody_and_is_never_dropped() {
         Some("Abacus answered 400: no mapping")
     );
     assert_eq!(bad.span.sampled_to(), bad.span.start, "not counted as done");
-    // Somebody sends the mapping; the usage is taken at last, and the rest with it.
+    // The mapping is sent; now Abacus accepts the usage, and the rest with it.
     world.abacus.answer(|_| None);
     world
         .until("it is through", || world.abacus.sum("bad") == 2 * HOUR)
@@ -83,7 +83,7 @@ async fn a_failing_span_waits_longer_each_time_with_the_same_bytes() {
         .windows(2)
         .map(|pair| (pair[1].0 - pair[0].0).as_secs())
         .collect();
-    // 1 s, doubled up to 60 s, less up to half, plus up to 1 s until the next look.
+    // 1 s, doubled up to 60 s, less up to half, plus up to 1 s until the next poll.
     for (attempt, wait) in waits.iter().enumerate() {
         let whole = (1_u64 << attempt).min(60);
         assert!(
@@ -94,7 +94,7 @@ async fn a_failing_span_waits_longer_each_time_with_the_same_bytes() {
     worker.stop().await;
 }
 
-/// 429 is for everyone: nobody posts before its time is over.
+/// A 429 counts for all spans: there is no post before its time is over.
 #[tokio::test(start_paused = true)]
 async fn a_429_holds_everybody_back_for_as_long_as_it_says() {
     let world = World::new();

@@ -33,7 +33,7 @@ struct Faulty {
 /// Which calls fail.
 struct Faults {
     calls: AtomicUsize,
-    /// Every so many calls one fails.
+    /// One call fails of each `every`.
     every: usize,
     /// Called before each call.
     hook: Mutex<Option<Hook>>,
@@ -277,7 +277,7 @@ async fn a_stop_between_post_and_note_is_seen_at_once() {
         }));
         let worker = run_with(parts, crate::world::options("w"));
         if call == "postpone" {
-            // Nothing more is due, and somebody lets it be looked at all the same: it is put off
+            // Nothing more is due. The span is made due all the same, so that the worker postpones it
             // just when the stop comes.
             world.pass(MINUTE).await;
             let span = world.store.all().remove(0).span;

@@ -5,7 +5,7 @@
 mod clocks;
 mod delivery;
 mod faults;
+mod ownership;
 mod sampling;
-mod sharing;
 mod turns;
 mod world;

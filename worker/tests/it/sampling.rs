@@ -10,7 +10,7 @@ use sampler_store::Events;
 use crate::world::{DAY, HOUR, MINUTE, NOON, World, options, run_with, target};
 
 #[tokio::test(start_paused = true)]
-async fn a_backlog_is_worked_off_without_waiting_for_the_next_look() {
+async fn a_backlog_is_worked_off_without_waiting_for_the_next_poll() {
     let world = World::new();
     world.start("i", -30 * DAY).await;
     let worker = world.run("w");
@@ -187,7 +187,7 @@ async fn spans_are_kept_while_any_receiver_may_take_their_events_again() {
     worker.stop().await;
 }
 
-/// A receiver that is gone may come back; after a week nobody expects it any more.
+/// A receiver that is gone may come back within a week.
 #[tokio::test(start_paused = true)]
 async fn the_slack_of_a_receiver_that_is_gone_counts_for_a_week() {
     let world = World::new();

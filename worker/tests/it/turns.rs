@@ -1,4 +1,4 @@
-//! Who has a slot, and for how long: a long backlog keeps nobody waiting, least of all when a month
+//! How long a span keeps its permit: a long backlog keeps no other span waiting, least of all when a month
 //! closes.
 
 use std::time::Duration;
@@ -21,7 +21,7 @@ const SLOTS: i64 = 8;
 /// Intervals of a turn.
 const TURN: i64 = 32;
 
-/// By minutes, with as many posts in flight as there are slots.
+/// By minutes, with as many posts in flight as there are permits.
 fn by_minutes() -> Options {
     let mut options = options("w");
     options.policy.granularities = Granularities::all(Granularity::Minute);
@@ -97,7 +97,7 @@ fn promised(backlogs: i64, ordinary: i64) -> i64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn late_starts_in_all_slots_keep_no_ordinary_span_from_its_month() {
+async fn late_starts_with_all_permits_keep_no_ordinary_span_from_its_month() {
     let waited = ordinary_spans_behind(SLOTS, 400).await;
     assert!(waited <= promised(SLOTS, 400), "{waited} ms");
 }
@@ -125,20 +125,20 @@ async fn backlogs_take_turns_with_all_others() {
             // A minute that is not over, and one round.
             assert!(behind <= MINUTE + promised(30, 40), "{name}: {behind} ms");
         }
-        // And nobody who gave a slot back waits for ever.
+        // And no span that yielded its permit waits for ever.
         for name in &late {
             let done = sampled_to(&world, name).since(NOON.plus(MONTH_END - 20 * DAY));
             let rounds = minute * MINUTE / promised(30, 40);
             assert!(done >= (rounds - 1) * TURN * MINUTE, "{name}: {done} ms");
         }
     }
-    // No slot is idle for it: as many posts as there can be, but for a second here and there.
+    // No permit is unused: as many posts as there can be, but for a second here and there.
     let posts = i64::try_from(world.abacus.post_count()).unwrap();
     assert!(posts >= (2 * MINUTE - 3_000) * SLOTS / POST, "{posts}");
     worker.stop().await;
 }
 
-/// The order of urgency holds for what is under way, too: slots go to the month that closes.
+/// Urgency counts for spans under way, too: permits go to the closing month.
 #[tokio::test(start_paused = true)]
 async fn a_backlog_of_the_month_that_closes_is_through_before_others() {
     let world = world_before_the_end(10_000).await;
@@ -153,7 +153,7 @@ async fn a_backlog_of_the_month_that_closes_is_through_before_others() {
     world.pass(10).await;
     let (before, mut lost) = (world.abacus.post_count(), 0);
     let is_behind = |name: &&String| sampled_to(&world, name) < NOON.plus(MONTH_END);
-    // As long as there are enough of them for all slots, nothing else gets one.
+    // As long as there are enough of them for all permits, no other span gets one.
     while urgent.iter().filter(is_behind).count() >= 8 {
         lost = world.abacus.posts_of("lost", before);
         world.pass(100).await;
@@ -165,9 +165,9 @@ async fn a_backlog_of_the_month_that_closes_is_through_before_others() {
     assert!(waited <= 1_220 + 24 * 300 * POST / SLOTS, "{waited} ms");
 }
 
-/// Nobody waits: a lone backlog is worked off without a pause.
+/// No span waits: a lone backlog is worked off without a pause.
 #[tokio::test(start_paused = true)]
-async fn backlogs_that_fill_the_slots_alone_never_pause() {
+async fn backlogs_that_have_all_permits_never_pause() {
     let world = world_before_the_end(10 * DAY).await;
     let began = Instant::now();
     let late = names("late", SLOTS);

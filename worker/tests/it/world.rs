@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sampler_abacus::{Answer, Collector, Dated, Posted};
+use sampler_abacus::{Answer, AnswerDate, Collector, Posted};
 use sampler_domain::{
     Granularities, Granularity, Id, Measures, Policy, Span, SpanId, StartEvent, StopEvent, Target,
     Timestamp, Usage,
@@ -15,7 +15,8 @@ use sampler_service::environment::{Clock, Random};
 use sampler_settings::worker::{AbacusSettings, CleanupSettings, ProcessingSettings};
 use sampler_store::memory::{MemoryStore, StoredSpan};
 use sampler_store::{Events, NewSpan, NewStop, Started, Stopped};
-use sampler_worker::{NoBeat, Options, Parts, Time, Worker};
+use sampler_testkit::rng::SharedRng;
+use sampler_worker::{AbacusTime, IgnoreProgress, Options, Parts, Worker};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -39,7 +40,7 @@ impl VirtualClock {
         Self { began, ahead }
     }
 
-    /// From now on it is ahead by so many ms; behind where that is negative.
+    /// From now on it is ahead by this many ms; behind if negative.
     pub(crate) fn step(&self, ahead: i64) {
         self.ahead.store(ahead, Ordering::Relaxed);
     }
@@ -55,20 +56,13 @@ fn elapsed(began: Instant) -> i64 {
     i64::try_from(began.elapsed().as_millis()).unwrap()
 }
 
-/// A row of numbers, the same every time (splitmix64).
+/// Random bytes, the same every time.
 #[derive(Default)]
-pub(crate) struct Counting(AtomicU64);
+pub(crate) struct FixedRandom(SharedRng);
 
-impl Random for Counting {
+impl Random for FixedRandom {
     fn fill(&self, bytes: &mut [u8]) {
-        for chunk in bytes.chunks_mut(8) {
-            let step = 0x9e37_79b9_7f4a_7c15_u64;
-            let mut number = self.0.fetch_add(step, Ordering::Relaxed).wrapping_add(step);
-            number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            number ^= number >> 31;
-            chunk.copy_from_slice(&number.to_le_bytes()[..chunk.len()]);
-        }
+        self.0.fill(bytes);
     }
 }
 
@@ -77,7 +71,7 @@ type Dates = Box<dyn FnMut(Timestamp) -> Option<Timestamp> + Send>;
 
 type Script = Box<dyn FnMut(&Usage) -> Option<Answer> + Send>;
 
-/// An Abacus that counts each usage once, and answers as it is told.
+/// An Abacus that counts each usage once, and answers as configured.
 pub(crate) struct Abacus {
     began: Instant,
     /// Each post: when, and what.
@@ -125,9 +119,9 @@ impl Abacus {
         *self.dates.lock().unwrap() = Some(Box::new(dates));
     }
 
-    fn dated(&self) -> Dated {
+    fn dated(&self) -> AnswerDate {
         if self.is_away.load(Ordering::Relaxed) {
-            return Dated::NoAnswer;
+            return AnswerDate::NoAnswer;
         }
         let now = self.now();
         let date = match self.dates.lock().unwrap().as_mut() {
@@ -135,8 +129,8 @@ impl Abacus {
             None => Some(now),
         };
         let second = |date: Timestamp| date.as_millis().div_euclid(1_000) * 1_000;
-        date.map_or(Dated::Undated, |date| {
-            Dated::At(Timestamp::clamped(second(date)))
+        date.map_or(AnswerDate::Undated, |date| {
+            AnswerDate::At(Timestamp::clamped(second(date)))
         })
     }
 
@@ -188,10 +182,10 @@ impl Collector for Abacus {
         Posted { answer, dated }
     }
 
-    async fn probe(&self) -> Result<Dated, String> {
+    async fn probe(&self) -> Result<AnswerDate, String> {
         self.probes.fetch_add(1, Ordering::Relaxed);
         match self.dated() {
-            Dated::NoAnswer => Err("it is away".to_owned()),
+            AnswerDate::NoAnswer => Err("it is away".to_owned()),
             dated => Ok(dated),
         }
     }
@@ -238,13 +232,13 @@ pub(crate) struct World {
     pub(crate) abacus: Arc<Abacus>,
     pub(crate) clock: Arc<VirtualClock>,
     pub(crate) began: Instant,
-    random: Arc<Counting>,
+    random: Arc<FixedRandom>,
 }
 
 /// A worker that runs.
 pub(crate) struct Running {
     pub(crate) stop: CancellationToken,
-    pub(crate) time: Arc<Time>,
+    pub(crate) time: Arc<AbacusTime>,
     task: JoinHandle<()>,
 }
 
@@ -287,15 +281,14 @@ pub(crate) fn options(name: &str) -> Options {
 }
 
 pub(crate) fn target(instance: &str) -> Target {
-    let id = |text: &str| Id::new(text).unwrap();
-    Target {
-        organization_id: id("organization"),
-        space_id: id("space"),
-        consumer_id: id("consumer"),
-        resource_id: id("resource"),
-        plan_id: id("plan"),
-        resource_instance_id: id(instance),
-    }
+    Target::from_store([
+        "organization",
+        "space",
+        "consumer",
+        "resource",
+        "plan",
+        instance,
+    ])
 }
 
 impl World {
@@ -321,8 +314,8 @@ impl World {
             collector: self.abacus.clone(),
             clock: self.clock.clone(),
             random: self.random.clone(),
-            processing: Arc::new(NoBeat),
-            cleanup: Arc::new(NoBeat),
+            processing: Arc::new(IgnoreProgress),
+            cleanup: Arc::new(IgnoreProgress),
         }
     }
 
@@ -396,6 +389,7 @@ pub(crate) async fn stop_in(store: &dyn Events, instance: &str, millis: i64) -> 
     store
         .stop(NewStop {
             event,
+            client: None,
             correlation_id,
         })
         .await

@@ -13,7 +13,7 @@ use axum::extract::{ConnectInfo, Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
 use sampler_abacus::{
-    AbacusOptions, Answer, Collector, Dated, HttpCollector, Mapped, Mapping, Provisioning,
+    AbacusOptions, Answer, AnswerDate, Collector, HttpCollector, Mapped, Mapping, Provisioning,
 };
 use sampler_domain::{
     Granularities, Granularity, Id, Interval, Measures, Planned, Policy, Span, SpanId, StartEvent,
@@ -29,14 +29,7 @@ fn id(text: &str) -> Id {
 }
 
 fn usage() -> Usage {
-    let target = Target {
-        organization_id: id("o"),
-        space_id: id("s"),
-        consumer_id: id("c"),
-        resource_id: id("r"),
-        plan_id: id("p"),
-        resource_instance_id: id("i"),
-    };
+    let target = Target::from_store(["o", "s", "c", "r", "p", "i"]);
     let event = StartEvent {
         id: None,
         timestamp: NOW,
@@ -104,16 +97,22 @@ async fn an_answer_is_read_with_its_headers_and_the_start_of_its_body() {
                 [("retry-after", "17")],
                 String::new(),
             ),
-            _ => (StatusCode::BAD_REQUEST, [("x", "y")], "x".repeat(100_000)),
+            1 => (StatusCode::BAD_REQUEST, [("x", "y")], "x".repeat(100_000)),
+            _ => {
+                let body = r#"{"name":"invalid schema","pad":"#.to_owned();
+                let body = body + &format!("\"{}\"}}", "x".repeat(7_000));
+                (StatusCode::BAD_REQUEST, [("x", "y")], body)
+            }
         }
     });
     let collector = HttpCollector::new(&serve(router).await).unwrap();
     let after = Duration::from_secs(17);
     let answer = collector.post(&usage(), NOW).await.answer;
     assert_eq!(answer, Answer::Wait { after });
-    match collector.post(&usage(), NOW).await.answer {
-        Answer::Refused { error } => assert_eq!(error.len(), "Abacus answered 400: ".len() + 512),
-        other => panic!("{other:?}"),
+    for error in ["Abacus answered 400", "Abacus answered 400: invalid schema"] {
+        let error = error.to_owned();
+        let answer = collector.post(&usage(), NOW).await.answer;
+        assert_eq!(answer, Answer::Refused { error });
     }
 }
 
@@ -135,7 +134,7 @@ async fn no_redirect_is_followed_and_a_page_is_not_a_collector() {
         Answer::TryAgain { error, .. } => assert!(error.contains("COLLECTOR_URL"), "{error}"),
         other => panic!("{other:?}"),
     }
-    assert!(matches!(collector.probe().await, Ok(Dated::At(_))));
+    assert!(matches!(collector.probe().await, Ok(AnswerDate::At(_))));
     assert_eq!(asked.load(Ordering::Relaxed), 0, "neither is followed");
 }
 
@@ -163,7 +162,7 @@ async fn every_answer_tells_the_time_and_dates_in_it_are_held_against_that() {
     });
     let collector = HttpCollector::new(&serve(router).await).unwrap();
     let posted = collector.post(&usage(), NOW).await;
-    let ten_to = Dated::At(NOW.plus(-600_000));
+    let ten_to = AnswerDate::At(NOW.plus(-600_000));
     assert_eq!(posted.dated, ten_to);
     let after = Duration::from_secs(20);
     assert_eq!(posted.answer, Answer::Wait { after });
@@ -184,7 +183,7 @@ async fn each_probe_has_a_connection_of_its_own() {
     );
     let collector = HttpCollector::new(&serve(router).await).unwrap();
     for _ in 0..5 {
-        assert!(matches!(collector.probe().await, Ok(Dated::At(_))));
+        assert!(matches!(collector.probe().await, Ok(AnswerDate::At(_))));
     }
     assert_eq!(ports.lock().unwrap().len(), 5);
 }
@@ -196,7 +195,7 @@ async fn fault_2_an_abacus_that_hangs_is_left_after_the_time_limit() {
     let collector = HttpCollector::new(&serve(router).await).unwrap();
     let began = Instant::now();
     let posted = collector.post(&usage(), NOW).await;
-    assert_eq!(posted.dated, Dated::NoAnswer);
+    assert_eq!(posted.dated, AnswerDate::NoAnswer);
     assert!(collector.probe().await.is_err());
     let answer = posted.answer;
     assert!(

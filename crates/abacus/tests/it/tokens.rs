@@ -106,3 +106,30 @@ async fn without_a_token_nothing_is_posted_and_nothing_lost() {
     assert_eq!(posts.load(Ordering::Relaxed), 0);
     assert!(uaa.asked(Offer::Token) <= 2);
 }
+
+/// Gateways exist that answer with what they were sent.
+#[tokio::test]
+async fn an_answer_that_repeats_the_request_is_not_repeated() {
+    let (_uaa, tokens) = tokens().await;
+    let router = Router::new().fallback(move |headers: HeaderMap, body: String| async move {
+        let token = headers["authorization"].to_str().unwrap().to_owned();
+        let text = format!("cannot take {body} with {token}");
+        let echo = serde_json::json!({ "name": text, "error": text, "headers": token });
+        (StatusCode::BAD_REQUEST, echo.to_string())
+    });
+    let mut options = serve(router).await;
+    let token = tokens.token().await.unwrap().header();
+    options.tokens = Some(tokens);
+    let collector = HttpCollector::new(&options).unwrap();
+    let Answer::Refused { error } = collector.post(&usage(), NOW).await.answer else {
+        panic!("not refused");
+    };
+    assert_eq!(error, "Abacus answered 400: cannot take … with Bearer …");
+    let token = token
+        .to_str()
+        .unwrap()
+        .strip_prefix("Bearer ")
+        .unwrap()
+        .to_owned();
+    assert!(!error.contains(&token) && !error.contains(&usage().dedup_id));
+}

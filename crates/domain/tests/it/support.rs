@@ -15,14 +15,14 @@ pub(crate) fn id(text: &str) -> Id {
 }
 
 pub(crate) fn target() -> Target {
-    Target {
-        organization_id: id("organization"),
-        space_id: id("space"),
-        consumer_id: id("consumer"),
-        resource_id: id("resource"),
-        plan_id: id("plan"),
-        resource_instance_id: id("instance"),
-    }
+    Target::from_store([
+        "organization",
+        "space",
+        "consumer",
+        "resource",
+        "plan",
+        "instance",
+    ])
 }
 
 pub(crate) fn span(start: Timestamp) -> Span {

@@ -162,7 +162,19 @@ async fn a_client_that_is_unknown_gets_no_token_and_no_secret_out() {
 async fn an_issuer_that_is_no_uaa_gets_the_credentials_encoded() {
     let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
     uaa.add_client("sampler", "hu%3Ash%20%25", &[SCOPE]);
-    let oidc = TokenServer::Oidc(uaa.base_url().parse().unwrap());
+    let oidc = TokenServer::Oidc(uaa.issuer().parse().unwrap());
     let credentials = ClientCredentials::new(sampler(), discoverer_of(oidc));
     credentials.token().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_on_this_machine_does_not_lead_out_of_it_without_tls() {
+    let (uaa, credentials) = world().await;
+    uaa.known_as("http://uaa.invalid");
+    let error = credentials.token().await.unwrap_err().to_string();
+    assert!(error.ends_with("the token server leads to http"), "{error}");
+    // An operator may allow that, and then it is only not found.
+    let allowed = ClientCredentials::new(sampler(), discoverer(&uaa).allow_http(true));
+    let error = allowed.token().await.unwrap_err().to_string();
+    assert!(error.contains("cannot be reached"), "{error}");
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sampler_domain::Timestamp;
-use sampler_oauth::{Algorithm, Keyring, Pace, Policy, Refreshed, TokenError, TokenServer, verify};
+use sampler_oauth::{
+    Algorithm, Issuer, Keyring, NoIssuer, Pace, Policy, Refreshed, TokenError, TokenServer, verify,
+};
 use sampler_testkit::uaa::{Discovery, Offer, StandInUaa, Trouble};
 use sampler_testkit::{now_millis, wait_until};
 
@@ -13,17 +15,19 @@ use crate::{PATIENCE, discoverer, discoverer_of};
 const QUICK: Pace = Pace {
     at_least: Duration::ZERO,
     at_most: Duration::from_hours(1),
+    age_max: Duration::from_hours(1),
 };
 
 fn keyring(uaa: &StandInUaa, pace: Pace) -> Arc<Keyring> {
-    Keyring::fetched(discoverer(uaa), Algorithm::Rs256, pace)
+    Keyring::fetched(discoverer(uaa), Algorithm::Rs256, Issuer::Discovered, pace)
 }
 
 fn say(keyring: &Keyring, token: &str) -> Result<(), TokenError> {
     let policy = Policy {
         algorithm: Algorithm::Rs256,
         issuer: None,
-        audience: None,
+        audiences: None,
+        lifetime_max: Duration::from_hours(24),
         leeway: Duration::ZERO,
     };
     let now = Timestamp::clamped(now_millis());
@@ -40,8 +44,9 @@ async fn keys_are_found_in_each_of_the_ways_there_are() {
         assert_eq!(say(&keyring, &uaa.token(&["a"])), Ok(()));
     }
     let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
-    let oidc = TokenServer::Oidc(uaa.base_url().parse().unwrap());
-    let keyring = Keyring::fetched(discoverer_of(oidc), Algorithm::Rs256, QUICK);
+    let oidc = TokenServer::Oidc(uaa.issuer().parse().unwrap());
+    let configured = Issuer::Configured;
+    let keyring = Keyring::fetched(discoverer_of(oidc), Algorithm::Rs256, configured, QUICK);
     assert_eq!(keyring.refresh().await, Refreshed::Now);
     assert_eq!(say(&keyring, &uaa.token(&["a"])), Ok(()));
 }
@@ -49,9 +54,10 @@ async fn keys_are_found_in_each_of_the_ways_there_are() {
 #[tokio::test]
 async fn an_issuer_that_says_it_is_another_is_not_believed() {
     let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
-    let other = uaa.base_url().replace("127.0.0.1", "localhost");
+    let other = uaa.issuer().replace("127.0.0.1", "localhost");
     let oidc = TokenServer::Oidc(other.parse().unwrap());
-    let keyring = Keyring::fetched(discoverer_of(oidc), Algorithm::Rs256, QUICK);
+    let configured = Issuer::Configured;
+    let keyring = Keyring::fetched(discoverer_of(oidc), Algorithm::Rs256, configured, QUICK);
     assert_eq!(keyring.refresh().await, Refreshed::Failed);
     assert!(keyring.current().is_none());
 }
@@ -98,6 +104,7 @@ async fn keys_are_not_fetched_more_often_than_agreed_whoever_asks() {
     let pace = Pace {
         at_least: Duration::from_hours(1),
         at_most: Duration::from_hours(1),
+        age_max: Duration::from_hours(24),
     };
     let keyring = keyring(&uaa, pace);
     let mut asking = Vec::new();
@@ -109,10 +116,10 @@ async fn keys_are_not_fetched_more_often_than_agreed_whoever_asks() {
         asked.await.unwrap();
     }
     assert_eq!(uaa.asked(Offer::Keys), 1);
-    assert_eq!(keyring.refresh().await, Refreshed::Lately);
+    assert!(matches!(keyring.refresh().await, Refreshed::Lately(_)));
     assert_eq!(
         (uaa.asked(Offer::Keys), uaa.asked(Offer::Discovery)),
-        (1, 1)
+        (1, 2)
     );
 }
 
@@ -123,6 +130,7 @@ async fn keys_are_looked_at_again_though_nobody_asks() {
     let pace = Pace {
         at_least: Duration::from_millis(20),
         at_most: Duration::from_millis(50),
+        age_max: Duration::from_hours(1),
     };
     let keyring = keyring(&uaa, pace);
     let refreshing = Arc::clone(&keyring);
@@ -141,4 +149,70 @@ async fn keys_are_looked_at_again_though_nobody_asks() {
     })
     .await;
     task.abort();
+}
+
+#[tokio::test]
+async fn an_identity_zone_without_keys_of_its_own_is_told_by_its_issuer() {
+    let uaa = StandInUaa::start(Discovery::Root).await.unwrap();
+    let keyring = keyring(&uaa, QUICK);
+    keyring.refresh().await;
+    assert_eq!(say(&keyring, &uaa.token(&["a"])), Ok(()));
+    let of_zone = uaa.token_of_zone("tenant", &["a"]);
+    assert_eq!(say(&keyring, &of_zone), Err(TokenError::Issuer));
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_say_which_issuer_it_is_is_not_trusted() {
+    let uaa = StandInUaa::start(Discovery::Root).await.unwrap();
+    let serving = keyring(&uaa, QUICK);
+    serving.refresh().await;
+    uaa.names_no_issuer();
+    // What was known stays: keys change all the same, and other issuers stay outside.
+    let of_nobody = uaa.token(&["a"]);
+    assert_eq!(serving.refresh().await, Refreshed::Now);
+    assert_eq!(say(&serving, &of_nobody), Err(TokenError::Issuer));
+    let starting = keyring(&uaa, Pace::default());
+    assert_eq!(starting.keep_fresh().await, Err(NoIssuer));
+    assert!(starting.current().is_none());
+    // One that is away is asked again, and one that fails.
+    uaa.trouble(Some(Trouble::Status(503)));
+    let waiting = keyring(&uaa, QUICK);
+    assert_eq!(waiting.refresh().await, Refreshed::Failed);
+    uaa.trouble(None);
+    assert_eq!(waiting.keep_fresh().await, Err(NoIssuer));
+}
+
+#[tokio::test]
+async fn a_list_without_keys_ends_those_before() {
+    let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
+    let keyring = keyring(&uaa, QUICK);
+    keyring.refresh().await;
+    let token = uaa.token(&["a"]);
+    uaa.withdraw_all_keys();
+    assert_eq!(keyring.refresh().await, Refreshed::Now);
+    assert_eq!(say(&keyring, &token), Err(TokenError::UnknownKey));
+    assert_eq!(keyring.current().unwrap().count(), 0);
+    uaa.rotate().unwrap();
+    assert_eq!(keyring.refresh().await, Refreshed::Now);
+    assert_eq!(say(&keyring, &uaa.token(&["a"])), Ok(()));
+}
+
+#[tokio::test]
+async fn keys_that_are_too_old_are_not_in_force() {
+    let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
+    let pace = Pace {
+        age_max: Duration::from_millis(200),
+        ..QUICK
+    };
+    let keyring = keyring(&uaa, pace);
+    keyring.refresh().await;
+    assert!(keyring.current().is_some());
+    uaa.go_away().await;
+    let is_over = async || keyring.current().is_none();
+    wait_until("they are too old", PATIENCE, is_over).await;
+    assert_eq!(keyring.refresh().await, Refreshed::Failed);
+    assert_eq!(keyring.age(), None);
+    uaa.come_back().await.unwrap();
+    assert_eq!(keyring.refresh().await, Refreshed::Now);
+    assert_eq!(say(&keyring, &uaa.token(&["a"])), Ok(()));
 }

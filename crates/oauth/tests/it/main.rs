@@ -4,6 +4,7 @@
 
 mod basic;
 mod credentials;
+mod disguise;
 mod keyring;
 mod verify;
 

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use sampler_domain::Timestamp;
-use sampler_oauth::{Algorithm, Claims, KeyError, Keys, Policy, TokenError, verify};
+use sampler_domain::{ClientId, Timestamp};
+use sampler_oauth::verify::claimed_issue;
+use sampler_oauth::{Algorithm, Audiences, Claims, KeyError, Keys, Policy, TokenError, verify};
 use sampler_testkit::uaa::SigningKey;
 use serde_json::{Value, json};
 
@@ -14,7 +15,8 @@ fn policy(algorithm: Algorithm) -> Policy {
     Policy {
         algorithm,
         issuer: None,
-        audience: None,
+        audiences: None,
+        lifetime_max: Duration::from_hours(24),
         leeway: Duration::from_secs(5),
     }
 }
@@ -57,7 +59,7 @@ fn every_algorithm_is_believed_with_its_own_key_only() {
         for text in [text.clone(), text.replace('\n', "\\n")] {
             let keys = Keys::configured(&text, algorithm).unwrap();
             let claims = verify(&token, &keys, NOW, &policy(algorithm)).unwrap();
-            assert_eq!(claims.client.as_deref(), Some("c"));
+            assert_eq!(claims.client, ClientId::new("c"));
             assert!(claims.scopes.contains("a") && claims.scopes.contains("b"));
             for (other, another) in Algorithm::ALL {
                 if other != name {
@@ -131,21 +133,18 @@ fn lists_of_keys_are_read_with_care() {
         ("n", json!("not base64!")),
         ("kty", json!("oct")),
     ] {
-        assert_eq!(
-            with(name, value.clone()),
-            Err(KeyError::NoneFits),
-            "{name} {value}"
-        );
+        assert_eq!(with(name, value.clone()), Ok(0), "{name} {value}");
     }
     let none = |document| Keys::fetched(&document, Algorithm::Rs256).unwrap_err();
     assert_eq!(none(json!({})), KeyError::NoList);
     assert_eq!(none(json!({ "keys": "none" })), KeyError::NoList);
-    assert_eq!(none(json!({ "keys": [] })), KeyError::NoneFits);
-    let shared = json!({ "keys": [SigningKey::shared(b"x").jwk()] });
-    assert_eq!(
-        Keys::fetched(&shared, Algorithm::Hs256).unwrap_err(),
-        KeyError::NoneFits
-    );
+    let count = |list, algorithm| {
+        let keys = Keys::fetched(&json!({ "keys": list }), algorithm);
+        keys.unwrap().count()
+    };
+    assert_eq!(count(json!([]), Algorithm::Rs256), 0);
+    let shared = json!([SigningKey::shared(b"x").jwk()]);
+    assert_eq!(count(shared, Algorithm::Hs256), 0);
 }
 
 #[test]
@@ -175,7 +174,12 @@ fn time_counts_with_a_bounded_leeway() {
     assert_eq!(at(json!({ "exp": NOW_S - 4 })), Ok(()));
     assert_eq!(at(json!({ "exp": NOW_S - 5 })), Err(TokenError::Expired));
     assert_eq!(at(json!({ "exp": f64::from(1_773_143_995) + 0.5 })), Ok(()));
-    assert_eq!(at(json!({ "exp": 1e300 })), Ok(()));
+    assert_eq!(at(json!({ "exp": NOW_S + 86_405 })), Ok(()));
+    assert_eq!(
+        at(json!({ "exp": NOW_S + 86_406 })),
+        Err(TokenError::EndTooFar)
+    );
+    assert_eq!(at(json!({ "exp": 1e300 })), Err(TokenError::EndTooFar));
     assert_eq!(at(json!({ "exp": -1 })), Err(TokenError::Expired));
     assert_eq!(at(json!({})), Err(TokenError::NoEnd));
     assert_eq!(at(json!({ "exp": null })), Err(TokenError::NoEnd));
@@ -211,7 +215,7 @@ fn issuer_and_audience_count_where_they_are_known() {
     );
     assert_eq!(said(&policy, json!({})), Err(TokenError::Issuer));
     policy.issuer = None;
-    policy.audience = Some("sampler".to_owned());
+    policy.audiences = Some(Audiences::parse("sampler").unwrap());
     assert_eq!(said(&policy, json!({ "aud": "sampler" })), Ok(()));
     assert_eq!(said(&policy, json!({ "aud": ["x", "sampler"] })), Ok(()));
     for aud in [
@@ -265,4 +269,87 @@ fn tokens_for_other_purposes_are_none() {
         let said = verify(&key.token("HS256", header, &claims), &keys, NOW, &policy);
         assert_eq!(said.map(|_| ()), expected, "{header}");
     }
+}
+
+/// UAA writes an audience for each scope, without the last part of the scope.
+#[test]
+fn audiences_are_a_list_and_may_end_in_a_star() {
+    let mut policy = policy(Algorithm::Hs256);
+    let mut said = |audiences: &str, aud: Value| {
+        policy.audiences = Some(Audiences::parse(audiences).unwrap());
+        let said = say(&valid(&json!({ "aud": aud })), &policy);
+        assert!(
+            matches!(said, Ok(_) | Err(TokenError::Audience)),
+            "{said:?}"
+        );
+        said.is_ok()
+    };
+    let of_uaa = "abacus.sampler, abacus.sampler.*";
+    assert!(said(of_uaa, json!(["abacus.sampler", "broker"])));
+    assert!(said(of_uaa, json!(["broker", "abacus.sampler.postgres"])));
+    assert!(said(of_uaa, json!("abacus.sampler.my.resource")));
+    assert!(said("a b,c", json!("b")) && said("a b,c", json!("c")));
+    for other in [
+        "abacus",
+        "abacus.sampler.",
+        "abacus.samplers",
+        "abacus.sampler.*x",
+        "x",
+        "",
+    ] {
+        let exact = other == "abacus.sampler.*x";
+        assert_eq!(said(of_uaa, json!([other])), exact, "{other}");
+    }
+    assert!(!said("abacus.sampler.*", json!("abacus.sampler")));
+    for none in ["", " , ", "*", "a,*"] {
+        assert!(Audiences::parse(none).is_err(), "{none:?}");
+    }
+}
+
+#[test]
+fn a_token_that_is_bound_to_its_sender_is_no_bearer_token() {
+    let policy = policy(Algorithm::Hs256);
+    let bound = |cnf: Value| say(&valid(&json!({ "cnf": cnf })), &policy).map(|_| ());
+    for cnf in [
+        json!({ "x5t#S256": "bwcK0esc3ACC3DB2Y5_lESsXE8o9ltc05O89jdN-dg2" }),
+        json!({ "jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I" }),
+        json!({}),
+        json!("odd"),
+    ] {
+        assert_eq!(bound(cnf), Err(TokenError::SenderBound));
+    }
+    assert_eq!(bound(json!(null)), Ok(()));
+}
+
+/// A UAA signs for all of its identity zones that have no keys of their own.
+#[test]
+fn the_issuer_of_the_keys_counts_where_none_is_configured() {
+    let key = SigningKey::shared(b"a secret");
+    let keys = Keys::configured("a secret", Algorithm::Hs256).unwrap();
+    let keys = keys.of_issuer("https://uaa.example/oauth/token");
+    let of_zone = |zone: &str, configured: Option<&str>| {
+        let claims = valid(&json!({ "iss": format!("https://{zone}uaa.example/oauth/token") }));
+        let policy = Policy {
+            issuer: configured.map(str::to_owned),
+            ..policy(Algorithm::Hs256)
+        };
+        let token = key.token("HS256", &header("HS256"), &claims.to_string());
+        verify(&token, &keys, NOW, &policy).map(|_| ())
+    };
+    assert_eq!(of_zone("", None), Ok(()));
+    assert_eq!(of_zone("tenant.", None), Err(TokenError::Issuer));
+    let configured = Some("https://tenant.uaa.example/oauth/token/");
+    assert_eq!(of_zone("tenant.", configured), Ok(()));
+    assert_eq!(of_zone("", configured), Err(TokenError::Issuer));
+}
+
+#[test]
+fn what_a_token_says_of_its_issue_is_read_without_its_signature() {
+    let key = SigningKey::shared(b"anything");
+    let of = |claims: &str| claimed_issue(&key.token("HS256", &header("HS256"), claims));
+    assert_eq!(of(r#"{"iat":12.5}"#), Some(12.5));
+    for odd in ["{}", r#"{"iat":"12"}"#, r#"{"iat":1,"iat":2}"#, "[12]", ""] {
+        assert_eq!(of(odd), None, "{odd}");
+    }
+    assert_eq!(claimed_issue("no token"), None);
 }

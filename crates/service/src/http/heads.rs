@@ -3,21 +3,18 @@
 //! A router in front of us, and we, must see the same requests, or a client could hide one in
 //! another. The library settles two things quietly that another reader may settle otherwise: a
 //! line feed without a carriage return ends a line, and of a length beside chunks nothing is left.
-//! A router waits for an answer before it sends the next request on a connection. So a head begins
-//! with the first byte after one is waited for; what a client sends ahead on a connection of its
-//! own hides from nobody.
 
 /// The names that count, in lower case.
 const LENGTH: &[u8] = b"content-length";
 const CODING: &[u8] = b"transfer-encoding";
 
-/// Looks at one head, byte by byte.
+/// Scans one head, byte by byte.
 #[derive(Debug, Default)]
 pub(super) struct Head {
-    place: Place,
+    position: Position,
     previous: u8,
     /// What stands before the colon, in lower case, as far as it could be a name that counts, and
-    /// how long it is: longer than there is room for, and it is none.
+    /// how long it is: a name that is longer than the array does not count.
     name: [u8; CODING.len()],
     name_length: usize,
     has_length: bool,
@@ -27,7 +24,7 @@ pub(super) struct Head {
 
 /// Where in the head the next byte stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
+enum Position {
     /// Before the first line. Empty lines are passed over, as the library does.
     #[default]
     Before,
@@ -47,30 +44,38 @@ impl Head {
         self.has_bare_line_feed || (self.has_length && self.has_coding)
     }
 
-    /// Looks at what has come.
-    pub(super) fn look(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            match (self.place, byte) {
-                (Place::Behind, _) => return,
+    /// Scans the bytes that have arrived. Says how many of them belong to the head.
+    pub(super) fn scan(&mut self, bytes: &[u8]) -> usize {
+        for (index, byte) in bytes.iter().enumerate() {
+            match (self.position, byte) {
+                (Position::Behind, _) => return index,
                 (_, b'\n') => self.end_line(),
-                (_, b'\r') | (Place::Value, _) => {}
-                (Place::Name, b':') => self.end_name(),
-                (Place::Before | Place::LineStart | Place::Name, byte) => self.name_goes_on(*byte),
+                (_, b'\r') | (Position::Value, _) => {}
+                (Position::Name, b':') => self.end_name(),
+                (Position::Before | Position::LineStart | Position::Name, byte) => {
+                    self.name_goes_on(*byte);
+                }
             }
             self.previous = *byte;
         }
+        bytes.len()
+    }
+
+    /// Whether the head is there to its end.
+    pub(super) fn is_complete(&self) -> bool {
+        self.position == Position::Behind
     }
 
     fn name_goes_on(&mut self, byte: u8) {
-        self.place = Place::Name;
-        if let Some(place) = self.name.get_mut(self.name_length) {
-            *place = byte.to_ascii_lowercase();
+        self.position = Position::Name;
+        if let Some(slot) = self.name.get_mut(self.name_length) {
+            *slot = byte.to_ascii_lowercase();
         }
         self.name_length += 1;
     }
 
     fn end_name(&mut self) {
-        self.place = Place::Value;
+        self.position = Position::Value;
         let name = self.name.get(..self.name_length);
         self.has_length |= name == Some(LENGTH);
         self.has_coding |= name == Some(CODING);
@@ -79,10 +84,10 @@ impl Head {
     fn end_line(&mut self) {
         self.has_bare_line_feed |= self.previous != b'\r';
         self.name_length = 0;
-        self.place = match self.place {
-            Place::Before => Place::Before,
-            Place::LineStart | Place::Behind => Place::Behind,
-            Place::Name | Place::Value => Place::LineStart,
+        self.position = match self.position {
+            Position::Before => Position::Before,
+            Position::LineStart | Position::Behind => Position::Behind,
+            Position::Name | Position::Value => Position::LineStart,
         };
     }
 }
@@ -94,8 +99,10 @@ mod tests {
     /// The same whether it comes at once or byte by byte.
     fn is_ambiguous(text: &str) -> bool {
         let (mut whole, mut pieces) = (Head::default(), Head::default());
-        whole.look(text.as_bytes());
-        text.as_bytes().chunks(1).for_each(|byte| pieces.look(byte));
+        whole.scan(text.as_bytes());
+        for byte in text.as_bytes().chunks(1) {
+            pieces.scan(byte);
+        }
         assert_eq!(whole.is_ambiguous(), pieces.is_ambiguous(), "{text:?}");
         whole.is_ambiguous()
     }
@@ -111,6 +118,18 @@ mod tests {
         ] {
             assert!(!is_ambiguous(text), "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_head_ends_behind_its_empty_line() {
+        let (first, behind) = ("\r\nGET / HTTP/1.1\r\nhost: a\r\n\r\n", "GET /b HTTP/1.1\n");
+        let mut head = Head::default();
+        assert_eq!(head.scan(first[..10].as_bytes()), 10);
+        assert!(!head.is_complete());
+        let rest = format!("{}{behind}", &first[10..]);
+        assert_eq!(head.scan(rest.as_bytes()), first.len() - 10);
+        assert!(head.is_complete() && !head.is_ambiguous());
+        assert_eq!(head.scan(behind.as_bytes()), 0);
     }
 
     #[test]

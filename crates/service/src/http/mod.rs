@@ -1,10 +1,14 @@
 //! Serving HTTP/1.1, with a limit on everything.
 
+mod browser;
+mod chunks;
+mod connections;
 mod header_timer;
 mod heads;
 mod router;
 mod tls;
 mod trace;
+mod wire;
 
 use std::convert::Infallible;
 use std::io;
@@ -14,9 +18,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use axum::Router;
+use axum::body::HttpBody;
 use axum::extract::Request;
-use axum::http::header::{CONNECTION, TRANSFER_ENCODING};
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::header::{CONNECTION, HOST, TRANSFER_ENCODING};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Version};
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use futures_util::future::{OptionFuture, join};
@@ -26,13 +31,16 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::server::TlsStream;
+use tokio_util::sync::CancellationToken;
 
 use crate::lifecycle::Shutdown;
+use crate::problem::{Problem, kinds};
 use crate::settings::HttpSettings;
+use connections::{Connection, Connections, Phase};
 use header_timer::HeaderTimer;
+use wire::{Wire, WireLimits};
 
 pub use router::{answer, with_fallbacks};
 pub(crate) use router::{method_not_allowed, not_found};
@@ -46,19 +54,30 @@ const NO_ROOM_PAUSE: Duration = Duration::from_millis(100);
 /// the moment in which a request is put on it loses that request. It is told by the answer.
 const LAST_REQUEST: Duration = Duration::from_secs(2);
 
+/// Where health is told. These are served when nothing else is.
+const HEALTH: &str = "/health";
+
+/// Seconds after which a client may come again for which there was no connection.
+const RETRY_AFTER: u64 = 1;
+
 /// How much of everything a server takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections that are open at a time. More wait in the queue of the system.
+    /// Connections that are open at a time. For one more, the one ends that is idle or slow for the
+    /// longest.
     pub connections: usize,
+    /// Connections beyond that for health checks alone, where all others are being served.
+    pub health_connections: usize,
     /// From the first byte of a request to the last one of its headers.
     pub header_read: Duration,
     /// From one request to the next. Longer than the 90 seconds for which the router of Cloud
     /// Foundry keeps its idle connections: who closes first, loses no request.
     pub idle: Duration,
+    /// For one answer, from the moment in which the client does not take all that is sent.
+    pub write: Duration,
     /// Headers of one request.
     pub headers: usize,
-    /// Bytes of the headers of one request.
+    /// Bytes of the headers of one request; and of what is read ahead, or waits to be written.
     pub header_bytes: usize,
 }
 
@@ -66,10 +85,12 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 4096,
+            health_connections: 64,
             header_read: Duration::from_secs(10),
             idle: Duration::from_mins(2),
+            write: Duration::from_secs(30),
             headers: 100,
-            header_bytes: 32 * 1024,
+            header_bytes: 16 * 1024,
         }
     }
 }
@@ -129,7 +150,7 @@ pub async fn serve_with(
         router: with_fallbacks(router),
         shutdown: shutdown.clone(),
         limits,
-        room: Arc::new(Semaphore::new(limits.connections)),
+        connections: Connections::new(limits.connections, limits.health_connections),
         tls,
     };
     let refreshing = server.tls.as_ref().map(Tls::keep_fresh);
@@ -147,7 +168,7 @@ struct Server {
     router: Router,
     shutdown: Shutdown,
     limits: Limits,
-    room: Arc<Semaphore>,
+    connections: Arc<Connections>,
     tls: Option<Tls>,
 }
 
@@ -155,17 +176,16 @@ impl Server {
     /// Takes connections for ever, never more than there is room for.
     async fn accept(&self, listener: &TcpListener) {
         loop {
-            let permit = self
-                .room
-                .clone()
-                .acquire_owned()
-                .await
-                .expect("it is never closed");
-            match listener.accept().await {
-                Ok((stream, _)) => self.start(stream, permit),
+            let accepted = listener.accept().await;
+            match accepted {
+                Ok((stream, _)) => {
+                    let connection = self.connections.open().await;
+                    self.start(stream, connection);
+                }
                 Err(error) if is_of_the_client(&error) => {}
                 Err(error) => {
-                    tracing::warn!(error = %error, "could not take a connection");
+                    tracing::warn!(code = "http.accept", error = %error, "could not take a connection");
+                    self.connections.end_one();
                     sleep(NO_ROOM_PAUSE).await;
                 }
             }
@@ -175,27 +195,46 @@ impl Server {
     /// Takes the connections that the system has made already: closing the listener would break
     /// them, and their clients may have sent their requests.
     fn accept_waiting(&self, listener: &TcpListener) {
-        while let Ok(permit) = self.room.clone().try_acquire_owned() {
+        while let Some(connection) = self.connections.try_open() {
             match listener.accept().now_or_never() {
-                Some(Ok((stream, _))) => self.start(stream, permit),
+                Some(Ok((stream, _))) => self.start(stream, connection),
                 Some(Err(error)) if is_of_the_client(&error) => {}
                 Some(Err(_)) | None => return,
             }
         }
     }
 
-    fn start(&self, stream: TcpStream, permit: OwnedSemaphorePermit) {
+    fn start(&self, stream: TcpStream, connection: Connection) {
         let (router, shutdown, limits) = (self.router.clone(), self.shutdown.clone(), self.limits);
         let tls = self.tls.clone();
         self.shutdown.spawn("http connection", async move {
-            let _permit = permit;
             // Answers are small and complete; waiting to fill a packet would only delay them.
             let _ = stream.set_nodelay(true);
             let Some(tls) = tls else {
-                return serve_connection(stream, router, &shutdown, limits).await;
+                return Box::pin(serve_connection(
+                    stream,
+                    router,
+                    &shutdown,
+                    limits,
+                    &connection,
+                ))
+                .await;
             };
-            if let Some(stream) = shake_hands(stream, &tls, &shutdown, limits.header_read).await {
-                serve_connection(stream, router, &shutdown, limits).await;
+            connection.activity.enter(Phase::Head);
+            let shaking = Box::pin(shake_hands(stream, &tls, &shutdown, limits.header_read));
+            let shaken = tokio::select! {
+                shaken = shaking => shaken,
+                () = connection.activity.ended() => None,
+            };
+            if let Some(stream) = shaken {
+                Box::pin(serve_connection(
+                    stream,
+                    router,
+                    &shutdown,
+                    limits,
+                    &connection,
+                ))
+                .await;
             }
         });
     }
@@ -227,50 +266,134 @@ async fn shake_hands(
 
 /// Serves one connection to its end. Its errors are the client's: it went away, was too slow, or
 /// does not speak HTTP.
-async fn serve_connection<S>(stream: S, router: Router, shutdown: &Shutdown, limits: Limits)
-where
+async fn serve_connection<S>(
+    stream: S,
+    router: Router,
+    shutdown: &Shutdown,
+    limits: Limits,
+    connection: &Connection,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let timer = HeaderTimer::new(limits.header_read, limits.idle);
-    let stream = TokioIo::new(timer.watch(stream));
-    let seen = timer.clone();
-    let service = service_fn(move |request: Request<Incoming>| {
-        let clear = !seen.is_ambiguous() && has_usual_coding(request.headers());
-        let answering = clear.then(|| answer(router.clone(), request));
-        async move {
-            let answer = match answering {
-                Some(answering) => answering.await,
-                // What may be two requests for another reader is answered as the server library
-                // answers what it cannot understand. What comes behind is not looked at.
-                None => return Ok(last(StatusCode::BAD_REQUEST.into_response())),
-            };
-            Ok::<_, Infallible>(if shutdown.is_stopping() {
-                last(answer)
-            } else {
-                answer
-            })
+    let closing = CancellationToken::new();
+    let serving = serve_requests(stream, router, shutdown, limits, connection, &closing);
+    let mut serving = pin!(serving);
+    tokio::select! {
+        () = &mut serving => return,
+        () = shutdown.soft().cancelled() => {}
+        () = connection.activity.ended() => {
+            // A request may have arrived in this moment: then it is the last one.
+            if !matches!(connection.activity.phase(), Phase::Idle | Phase::Served) {
+                return;
+            }
+            closing.cancel();
+            let _ = shutdown.hard().run_until_cancelled(serving).await;
+            return;
         }
-    });
-    let connection = http1::Builder::new()
-        .timer(timer.clone())
+    }
+    let last = timeout(LAST_REQUEST, &mut serving);
+    if let Some(Ok(())) = shutdown.hard().run_until_cancelled(last).await {
+        return;
+    }
+    closing.cancel();
+    let _ = shutdown.hard().run_until_cancelled(serving).await;
+}
+
+/// Serves requests as they come, until the client goes away or takes too long. Once `closing` is
+/// cancelled, the request that is being served is the last one. While it waits for a head, the
+/// connection is parked: it has none of the server library's buffers.
+async fn serve_requests<S>(
+    stream: S,
+    router: Router,
+    shutdown: &Shutdown,
+    limits: Limits,
+    connection: &Connection,
+    closing: &CancellationToken,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let of_wire = WireLimits {
+        header_read: limits.header_read,
+        header_bytes: limits.header_bytes,
+        idle: limits.idle,
+        write: limits.write,
+    };
+    let wire = Wire::new(of_wire, connection);
+    let mut stream = wire.over(stream);
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(HeaderTimer(wire.clone()))
         .header_read_timeout(limits.header_read)
         .max_headers(limits.headers)
         .max_header_size(limits.header_bytes)
+        .max_buf_size(limits.header_bytes)
         .keep_alive(true)
         // Answers are small: to copy one behind its head is cheaper than to send both as pieces.
-        .writev(false)
-        .serve_connection(stream, service);
-    let mut connection = pin!(connection);
-    tokio::select! {
-        _ = &mut connection => return,
-        () = shutdown.soft().cancelled() => {}
+        .writev(false);
+    let for_health = connection.is_for_health;
+    let serve = |request| serve_request(request, &router, shutdown, &wire, for_health);
+    loop {
+        let is_there = closing.run_until_cancelled(stream.head_is_there()).await;
+        if is_there != Some(true) {
+            return;
+        }
+        let serving = builder.serve_connection(TokioIo::new(&mut stream), service_fn(serve));
+        let mut serving = Box::pin(serving);
+        tokio::select! {
+            _ = &mut serving => {}
+            () = closing.cancelled() => {
+                serving.as_mut().graceful_shutdown();
+                let _ = serving.await;
+                return;
+            }
+        }
+        drop(serving);
+        if !wire.was_parked() {
+            return;
+        }
     }
-    let last = timeout(LAST_REQUEST, &mut connection);
-    if let Some(Ok(_)) = shutdown.hard().run_until_cancelled(last).await {
-        return;
+}
+
+/// Answers one request.
+fn serve_request(
+    request: Request<Incoming>,
+    router: &Router,
+    shutdown: &Shutdown,
+    wire: &Wire,
+    for_health: bool,
+) -> impl Future<Output = Result<Response, Infallible>> {
+    wire.begin_body(request.body().size_hint().exact());
+    let is_clear = !wire.is_ambiguous() && is_clear(&request);
+    let is_served = !for_health || request.uri().path().starts_with(HEALTH);
+    let answering = (is_clear && is_served).then(|| answer(router.clone(), request));
+    async move {
+        let answer = match answering {
+            Some(answering) => answering.await,
+            None if is_clear => return Ok(last(no_connection().into_response())),
+            // What may be two requests for another reader is answered as the server library
+            // answers what it cannot understand. What comes behind is not read.
+            None => return Ok(last(StatusCode::BAD_REQUEST.into_response())),
+        };
+        Ok(if shutdown.is_stopping() {
+            last(answer)
+        } else {
+            answer
+        })
     }
-    connection.as_mut().graceful_shutdown();
-    let _ = shutdown.hard().run_until_cancelled(connection).await;
+}
+
+/// Whether all readers understand the head alike, as far as it tells: for which host it is, and how
+/// its body is coded.
+fn is_clear(request: &Request<Incoming>) -> bool {
+    let hosts = request.headers().get_all(HOST).iter().count();
+    let has_host = hosts == 1 || (hosts == 0 && request.version() < Version::HTTP_11);
+    has_host && has_usual_coding(request.headers())
+}
+
+/// All connections but those for health checks are being served.
+fn no_connection() -> Problem {
+    let detail = "All connections are in use. Nothing was kept.";
+    Problem::new(&kinds::OVERLOADED, detail).retry_after(RETRY_AFTER)
 }
 
 /// Whether the body comes as it is or in chunks. Other codings, and chunks within chunks, are

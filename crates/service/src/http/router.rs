@@ -10,6 +10,7 @@ use futures_util::FutureExt;
 use tower::ServiceExt;
 use tracing::Instrument;
 
+use super::browser::protect;
 use super::trace;
 use crate::problem::{Problem, kinds};
 
@@ -35,8 +36,8 @@ where
     let ids = trace::ids(request.headers());
     let answering = AssertUnwindSafe(router.oneshot(request)).catch_unwind();
     match answering.instrument(ids).await {
-        Ok(Ok(answer)) => answer,
-        Err(_) => Problem::internal().into_response(),
+        Ok(Ok(answer)) => protect(answer),
+        Err(_) => protect(Problem::internal().into_response()),
     }
 }
 

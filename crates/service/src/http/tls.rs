@@ -135,7 +135,9 @@ impl Tls {
                 tracing::info!("the certificate was read anew");
             }
             // The other file may be about to follow: it is tried again at the next look.
-            Err(error) => tracing::warn!(%error, "the new certificate cannot be used"),
+            Err(error) => {
+                tracing::warn!(code = "http.certificate", %error, "the new certificate cannot be used");
+            }
         }
     }
 }

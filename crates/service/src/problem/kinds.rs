@@ -60,7 +60,7 @@ pub const NOTHING: &str = "Nothing.";
 
 /// What a resource provider does about a problem that goes away.
 pub const RETRY: &str = "Sends the same event again, with the same `id`, after the seconds in \
-    `Retry-After`, and again until it is taken.";
+    `Retry-After`, until it is accepted.";
 
 // What every program can answer.
 problem_types! {
@@ -68,10 +68,10 @@ problem_types! {
         slug: "unauthorized",
         status: UNAUTHORIZED,
         title: "A valid token is needed",
-        when: "The request has no token, or one that is malformed, expired, or signed by someone \
-            else. The body was not looked at.",
+        when: "The request has no token, or one that is malformed, expired, or not signed by a known \
+            key. The body was not read.",
         provider: "Fetches a new token and sends the event again.",
-        operator: "Where it happens to everyone: compares `JWTKEY` and `JWTALGO` with the token \
+        operator: "If all clients get it, compares `JWTKEY` and `JWTALGO` with the token \
             server, and the clocks of both.",
     }
     FORBIDDEN {
@@ -80,56 +80,67 @@ problem_types! {
         title: "The token does not allow this",
         when: "The token is valid, but does not have the scope that is needed.",
         provider: "Asks the operator for the scope.",
-        operator: "Gives the client the scope, if it shall have it.",
+        operator: "Gives the client the scope, if the client may have it.",
     }
     NOT_FOUND {
         slug: "not-found",
         status: NOT_FOUND,
         title: "There is nothing at this address",
-        when: "The path is none of those that are served.",
-        provider: "Compares its address with the documentation of the API.",
-        operator: "Looks whether a route leads to the wrong program.",
+        when: "No resource has this path.",
+        provider: "Compares the path with the documentation of the API.",
+        operator: "Checks whether a route leads to the wrong program.",
     }
     METHOD_NOT_ALLOWED {
         slug: "method-not-allowed",
         status: METHOD_NOT_ALLOWED,
-        title: "The method is not offered here",
-        when: "The path is served, but not with this method. `Allow` names those that are.",
+        title: "The method is not allowed here",
+        when: "The resource does not support the method. `Allow` lists the methods it supports.",
         provider: "Uses one of the methods in `Allow`.",
         operator: NOTHING,
     }
     INTERNAL {
         slug: "internal",
         status: INTERNAL_SERVER_ERROR,
-        title: "Something went wrong in here",
-        when: "An error that has no better name. Whether the event was kept is not known.",
+        title: "Internal error",
+        when: "An unexpected error. The event may have been kept.",
         provider: "Sends the same event again, with the same `id`: it is never counted twice.",
-        operator: "Reads the log: each one is a line of level error there.",
+        operator: "Reads the log: each has a line of level error.",
     }
     TOKEN_SERVER_UNAVAILABLE {
         slug: "token-server-unavailable",
         status: SERVICE_UNAVAILABLE,
         title: "The token cannot be checked now",
         when: "The token names a key that is not known, or none is known yet, and the token server \
-            cannot be asked. The body was not looked at.",
+            does not answer. The body was not read.",
         provider: RETRY,
-        operator: "Looks at the token server (UAA), and whether `AUTH_SERVER` leads to it.",
+        operator: "Checks the token server (UAA), and whether `AUTH_SERVER` is its address.",
     }
     UNHEALTHY {
         slug: "unhealthy",
         status: SERVICE_UNAVAILABLE,
-        title: "The program is not well",
-        when: "Only at the health checks: something the program needs does not work, or it has \
-            made no progress for too long. `probes` names what.",
+        title: "The program is unhealthy",
+        when: "Only at the health checks: something that the program needs does not work, or it has \
+            made no progress for too long. `probes` names it.",
         provider: NOTHING,
-        operator: "Looks at what is named. Health comes back by itself.",
+        operator: "Checks what `probes` names. The program recovers by itself.",
+    }
+    OVERLOADED {
+        slug: "overloaded",
+        status: SERVICE_UNAVAILABLE,
+        title: "The server is overloaded",
+        when: "Too many events of the client wait, or one has waited for too long; its bodies take \
+            all the memory that it may have; `MAX_INFLIGHT` is set and reached; or all connections \
+            are in use. Nothing was kept.",
+        provider: RETRY,
+        operator: "Looks at the rate of that client and at the database. Adds an instance.",
     }
     SHUTTING_DOWN {
         slug: "shutting-down",
         status: SERVICE_UNAVAILABLE,
-        title: "The program is about to end",
-        when: "The program was told to stop and takes in nothing new. Nothing was kept.",
-        provider: "Sends the event again at once: it reaches another instance.",
+        title: "The program is shutting down",
+        when: "The program was told to stop. Only `/healthz/ready` answers so; events that still reach \
+            the program are served.",
+        provider: NOTHING,
         operator: NOTHING,
     }
 }

@@ -1,6 +1,7 @@
 //! Authentication of the API: a request with a valid token gets what the token allows.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{FromRef, FromRequestParts};
@@ -8,12 +9,16 @@ use axum::routing::any;
 use http::HeaderMap;
 use http::header::{self, HeaderValue};
 use http::request::Parts;
+use sampler_domain::ClientId;
+use sampler_oauth::verify::claimed_issue;
 use sampler_oauth::{Claims, Keyring, Policy, Refreshed, TokenError, verify};
 use tracing::info;
 
 use super::grant::Grant;
+use super::throttle::Throttle;
 use crate::environment::Clock;
 use crate::http::{method_not_allowed, not_found};
+use crate::lifecycle::UnusableSettings;
 use crate::problem::{Problem, kinds};
 
 /// Who has shown no token is only told that one is needed (RFC 6750, section 3.1).
@@ -28,15 +33,20 @@ const INSUFFICIENT_SCOPE: HeaderValue =
 /// Seconds after which keys may be there.
 const RETRY_AFTER: u64 = 10;
 
+/// How long a new key may take until all servers of a token server show it, and by how much the
+/// clocks of both sides may differ.
+const PUBLISHING: Duration = Duration::from_mins(1);
+
 /// Checks the tokens of an API. Clones are the same.
 #[derive(Clone)]
 pub struct Authenticator(Option<Arc<BearerCheck>>);
 
-/// What a guard goes by.
+/// What a token is checked with.
 struct BearerCheck {
     keyring: Arc<Keyring>,
     policy: Policy,
     clock: Arc<dyn Clock>,
+    refusals: Throttle,
 }
 
 impl Authenticator {
@@ -51,19 +61,29 @@ impl Authenticator {
             keyring,
             policy,
             clock,
+            refusals: Throttle::default(),
         })))
     }
 
     /// Whether tokens can be checked: keys are there, or none are needed.
     pub fn is_ready(&self) -> bool {
         let Some(check) = &self.0 else { return true };
-        check.keyring.current().is_some()
+        let keys = check.keyring.current();
+        keys.is_some_and(|keys| keys.count() > 0)
     }
 
-    /// Keeps the keys fresh, for as long as it is let.
-    pub async fn keep_fresh(&self) {
-        if let Some(check) = &self.0 {
-            check.keyring.keep_fresh().await;
+    /// Keeps the keys fresh; to be dropped at the end.
+    ///
+    /// # Errors
+    /// Where the keys of the token server cannot be used with these settings.
+    pub async fn keep_fresh(&self) -> Result<(), UnusableSettings> {
+        match &self.0 {
+            Some(check) => check
+                .keyring
+                .keep_fresh()
+                .await
+                .map_err(UnusableSettings::new),
+            None => Ok(()),
         }
     }
 
@@ -90,7 +110,7 @@ where
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         match Authenticator::from_ref(state).0 {
-            None => Ok(Self::Everything),
+            None => Ok(Self::without_token()),
             Some(check) => check.admit(&parts.headers).await,
         }
     }
@@ -101,8 +121,13 @@ impl BearerCheck {
         let token = token(headers)?;
         let claims = self.claims(token).await?;
         let Some(grant) = Grant::of_claims(&claims) else {
-            let client = claims.client.unwrap_or_default();
-            info!(client, "a token without a scope for this was refused");
+            if let Some(suppressed) = self.refusals.admit() {
+                let client = claims.client.as_ref().map(ClientId::as_str);
+                info!(
+                    client,
+                    suppressed, "a token without a scope for this was refused"
+                );
+            }
             return Err(forbidden(
                 "The token has neither the scope abacus.sampler.write nor one for a resource.",
             ));
@@ -110,31 +135,54 @@ impl BearerCheck {
         Ok(grant)
     }
 
-    /// What the token says, where it may be believed. A key that is not known may be a new one.
+    /// What the token says, where it is valid.
     async fn claims(&self, token: &str) -> Result<Claims, Problem> {
-        let now = self.clock.now();
-        let mut refreshed = None;
         if self.keyring.current().is_none() {
-            refreshed = Some(self.keyring.refresh().await);
+            self.keyring.refresh().await;
         }
-        let keys = self.keyring.current().ok_or_else(no_keys)?;
-        let verified = match verify(token, &keys, now, &self.policy) {
-            Err(TokenError::UnknownKey) if refreshed.is_none() => {
-                refreshed = Some(self.keyring.refresh().await);
-                let keys = self.keyring.current().ok_or_else(no_keys)?;
-                verify(token, &keys, now, &self.policy)
+        match self.verify(token)? {
+            Err(TokenError::UnknownKey) if self.may_be_newer(token) => {
+                self.claims_by_newer_keys(token).await
             }
-            verified => verified,
+            verified => verified.map_err(|error| self.refuse(error)),
+        }
+    }
+
+    fn verify(&self, token: &str) -> Result<Result<Claims, TokenError>, Problem> {
+        let keys = self.keyring.current().filter(|keys| keys.count() > 0);
+        let keys = keys.ok_or_else(|| cannot_be_checked(RETRY_AFTER))?;
+        Ok(verify(token, &keys, self.clock.now(), &self.policy))
+    }
+
+    /// Whether a token with an unknown key may have been signed with a key that is newer than those
+    /// that are known. By what it says itself: a forger gains nothing by that but a 503.
+    fn may_be_newer(&self, token: &str) -> bool {
+        let (Some(issued), Some(age)) = (claimed_issue(token), self.keyring.age()) else {
+            return true;
         };
-        match (verified, refreshed) {
-            (Ok(claims), _) => Ok(claims),
-            // Whether there is such a key by now, only the token server knows.
-            (Err(TokenError::UnknownKey), Some(Refreshed::Failed)) => Err(no_keys()),
-            (Err(error), _) => {
-                info!(reason = %error, "a token was refused");
-                Err(invalid(&format!("It is not taken: {error}.")))
+        let fetched = self.clock.now().as_millis() as f64 / 1000.0 - age.as_secs_f64();
+        issued >= fetched - PUBLISHING.as_secs_f64()
+    }
+
+    /// The same after the keys were fetched again. Whether there is such a key, only keys can say
+    /// that were fetched after the token came. Where they may not be fetched yet, because somebody
+    /// floods us with unknown keys, the token may be good all the same.
+    async fn claims_by_newer_keys(&self, token: &str) -> Result<Claims, Problem> {
+        let refreshed = self.keyring.refresh().await;
+        match (self.verify(token)?, refreshed) {
+            (Err(TokenError::UnknownKey), Refreshed::Lately(wait)) => {
+                Err(cannot_be_checked(wait.as_secs().saturating_add(1)))
             }
+            (Err(TokenError::UnknownKey), Refreshed::Failed) => Err(cannot_be_checked(RETRY_AFTER)),
+            (verified, _) => verified.map_err(|error| self.refuse(error)),
         }
+    }
+
+    fn refuse(&self, error: TokenError) -> Problem {
+        if let Some(suppressed) = self.refusals.admit() {
+            info!(reason = %error, suppressed, "a token was refused");
+        }
+        invalid(&format!("It is not taken: {error}."))
     }
 }
 
@@ -172,7 +220,7 @@ pub(super) fn forbidden(detail: &str) -> Problem {
     Problem::new(&kinds::FORBIDDEN, detail).header(header::WWW_AUTHENTICATE, INSUFFICIENT_SCOPE)
 }
 
-fn no_keys() -> Problem {
-    let detail = "The token cannot be checked: the token server does not give its keys.";
-    Problem::new(&kinds::TOKEN_SERVER_UNAVAILABLE, detail).retry_after(RETRY_AFTER)
+fn cannot_be_checked(retry_after: u64) -> Problem {
+    let detail = "The token cannot be checked now: its key is not known yet.";
+    Problem::new(&kinds::TOKEN_SERVER_UNAVAILABLE, detail).retry_after(retry_after)
 }

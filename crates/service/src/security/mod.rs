@@ -8,6 +8,8 @@ mod authenticator;
 mod basic;
 mod grant;
 mod settings;
+mod throttle;
+mod warnings;
 
 pub use authenticator::Authenticator;
 pub(crate) use basic::credentials;

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use sampler_oauth::discovery::is_private;
 use sampler_oauth::verify::LEEWAY_MAX;
 use sampler_oauth::{
-    Algorithm, BasicCheck, CaBundle, Client, ClientCredentials, Discoverer, HttpOptions, Keyring,
-    Keys, Pace, Policy, TokenServer,
+    Algorithm, Audiences, BasicCheck, CaBundle, Client, ClientCredentials, Discoverer, HttpOptions,
+    Issuer, Keyring, Keys, Pace, Policy, TokenServer,
 };
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
@@ -22,6 +23,11 @@ use crate::settings::{Kind, Reader};
 /// The scope that somebody needs who wants to know how the program is.
 const HEALTH_SCOPE: &str = "abacus.system.read";
 
+const MINUTE: Duration = Duration::from_mins(1);
+/// Fetched keys are fetched again every [`Pace::AT_MOST`]; they must last until then.
+const KEYS_AGE_MIN: Duration = Duration::from_mins(10);
+const YEAR: Duration = Duration::from_hours(366 * 24);
+
 /// How long one request to the token server may take.
 const TOKEN_SERVER_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -30,37 +36,52 @@ crate::settings! {
     pub struct SecuritySettings("security", checked by SecuritySettings::check) {
         /// Whether requests need a token, and requests to Abacus carry one.
         secured: bool = "SECURED", Kind::Boolean, or("false");
-        /// Whether GET /healthcheck needs credentials. Without it they are needed where SECURED is
-        /// true.
+        /// Whether GET /healthcheck needs credentials. The default is the value of SECURED.
         healthcheck_secured: Option<bool> = "HEALTHCHECK_SECURED", Kind::Boolean;
-        /// Whether to trust any certificate of the systems that are called. Not for production.
+        /// Whether to trust any server certificate. Not for production.
         skip_ssl_validation: bool = "SKIP_SSL_VALIDATION", Kind::Boolean, or("false");
         /// The Cloud Foundry API that names the token server.
         auth_server: Option<Url> = "AUTH_SERVER", Kind::Url;
-        /// The Cloud Foundry API, where it is not the one that names the token server.
+        /// The Cloud Foundry API; used if AUTH_SERVER is not set.
         api: Option<Url> = "API", Kind::Url;
-        /// The client of the token server as which the program calls others.
+        /// The OAuth client of this program, for its own requests to Abacus.
         client_id: Option<String> = "CLIENT_ID", Kind::Text;
         /// The secret of that client.
         client_secret: Option<SecretString> = "CLIENT_SECRET", Kind::Text, secret();
-        /// The key that tokens are checked with: a shared one for HS256, HS384 and HS512, a public
-        /// one as PEM for the others. Without it the keys of the token server are fetched.
+        /// The key that checks tokens: a shared key for HS256, HS384 and HS512, a public key as PEM
+        /// for the others. Without it, the keys of the token server are fetched.
         jwt_key: Option<SecretString> = "JWTKEY", Kind::Text, secret();
-        /// The one algorithm that tokens may be signed with. Without it HS256 where JWTKEY is set,
-        /// and RS256 where keys are fetched, which are never shared ones.
+        /// The only algorithm that tokens may be signed with. The default is HS256 with JWTKEY, and
+        /// RS256 with fetched keys. Fetched keys are never shared keys.
         jwt_algorithm: Option<Algorithm> = "JWTALGO", Kind::Choice(&Algorithm::NAMES) => algorithm;
-        /// The token server, where it is not the UAA of a Cloud Foundry: an issuer that describes
-        /// itself at /.well-known/openid-configuration. Counts before AUTH_SERVER.
+        /// The token server, if it is not the UAA of a Cloud Foundry: an issuer that serves
+        /// /.well-known/openid-configuration. It overrides AUTH_SERVER.
         oidc_issuer: Option<Url> = "SAMPLER_OIDC_ISSUER", Kind::Url;
-        /// The issuer (iss) that tokens must name. Without it SAMPLER_OIDC_ISSUER, if that is set.
+        /// The issuer (iss) that tokens must name. The default is SAMPLER_OIDC_ISSUER, if it is set.
+        /// With keys of a UAA, the default is the issuer in its /.well-known/openid-configuration.
         token_issuer: Option<String> = "SAMPLER_TOKEN_ISSUER", Kind::Text;
-        /// The audience (aud) that tokens must be meant for.
-        token_audience: Option<String> = "SAMPLER_TOKEN_AUDIENCE", Kind::Text;
-        /// By how much the clock of the token server may differ.
+        /// The accepted audiences (aud) of tokens, separated by commas; a token needs one of them. A
+        /// final * matches any longer audience. For a UAA: abacus.sampler and abacus.sampler.*
+        token_audience: Option<Audiences> = "SAMPLER_TOKEN_AUDIENCE", Kind::Text => audiences;
+        /// The longest time that a token may still be valid. A token with a later exp is refused.
+        token_max_lifetime: Duration = "SAMPLER_TOKEN_MAX_LIFETIME",
+            Kind::time(MINUTE, YEAR), or("31d");
+        /// How long fetched keys stay in use while the token server is unavailable. After that,
+        /// tokens are answered 503 until keys can be fetched.
+        keys_max_age: Duration = "SAMPLER_TOKEN_KEYS_MAX_AGE",
+            Kind::time(KEYS_AGE_MIN, YEAR), or("24h");
+        /// Whether JWTKEY may be a shared key that is shorter than RFC 7518 demands: 32 bytes for
+        /// HS256, 48 for HS384, 64 for HS512. A short key may be guessed.
+        allow_short_key: bool = "SAMPLER_ALLOW_SHORT_KEY", Kind::Boolean, or("false");
+        /// Whether SECURED=true accepts a token server at an http address. Then credentials and
+        /// tokens can be read on the way. An address of the same machine is always accepted.
+        allow_http_token_server: bool = "SAMPLER_ALLOW_HTTP_TOKEN_SERVER", Kind::Boolean,
+            or("false");
+        /// The tolerated difference between the clocks of this program and the token server.
         token_leeway: Duration = "SAMPLER_TOKEN_LEEWAY", Kind::time(Duration::ZERO, LEEWAY_MAX),
             or("10s");
-        /// A file of certificates (PEM) of authorities to trust besides those of the system, for all
-        /// that is called over HTTPS. For the database, tlsCAFile in DB_URI does the same.
+        /// A PEM file with certificate authorities to trust for HTTPS, in addition to those of the
+        /// system. For the database, use tlsCAFile in DB_URI.
         ca_file: Option<CaBundle> = "SAMPLER_CA_FILE", Kind::Text => authorities;
     }
 }
@@ -72,13 +93,25 @@ fn algorithm(name: &str) -> Result<Algorithm, String> {
         .ok_or_else(|| Algorithm::NAMES.join(", "))
 }
 
+fn audiences(text: &str) -> Result<Audiences, String> {
+    Audiences::parse(text).map_err(str::to_owned)
+}
+
 fn authorities(path: &str) -> Result<CaBundle, String> {
     CaBundle::read(Path::new(path)).map_err(|error| format!("certificates: {error}"))
 }
 
 impl SecuritySettings {
-    /// Refuses a health check that could not be secured.
+    /// Refuses a health check that could not be secured, and credentials that others could read.
     fn check(&self, reader: &mut Reader<'_>) {
+        let server = self.token_server();
+        let is_private = |server: &TokenServer| is_private(server.address());
+        if self.secured && !self.allow_http_token_server && !server.as_ref().is_none_or(is_private)
+        {
+            let expected = "an address with https, because SECURED is true; where credentials and \
+                            tokens may be read on the way, SAMPLER_ALLOW_HTTP_TOKEN_SERVER allows it";
+            reader.reject(self.key_of_token_server(), expected);
+        }
         if self.is_healthcheck_secured() && self.token_server().is_none() {
             let expected = "the address of the token server, because GET /healthcheck needs \
                             credentials: so it is where SECURED is true, unless \
@@ -107,8 +140,7 @@ impl SecuritySettings {
         }
         match &self.jwt_key {
             Some(key) => {
-                if let Err(error) = Keys::configured(key.expose_secret(), self.algorithm()) {
-                    let expected = format!("a key for {}: {error}", self.algorithm());
+                if let Err(expected) = self.check_key(key.expose_secret()) {
                     reader.reject("security.jwt_key", &expected);
                 }
             }
@@ -124,6 +156,20 @@ impl SecuritySettings {
             }
             None => {}
         }
+    }
+
+    fn check_key(&self, key: &str) -> Result<(), String> {
+        let algorithm = self.algorithm();
+        Keys::configured(key, algorithm)
+            .map_err(|error| format!("a key for {algorithm}: {error}"))?;
+        if Keys::is_short(key, algorithm) && !self.allow_short_key {
+            let length = algorithm.shared_key_len();
+            return Err(format!(
+                "a shared key of at least {length} bytes for {algorithm} (RFC 7518, section 3.2); \
+                 a shorter one may be guessed, and SAMPLER_ALLOW_SHORT_KEY allows it"
+            ));
+        }
+        Ok(())
     }
 
     /// For a program that calls others: refuses `SECURED=true` where it could not get a token.
@@ -144,14 +190,23 @@ impl SecuritySettings {
     }
 
     /// Where tokens come from, if that is known.
-    fn token_server(&self) -> Option<TokenServer> {
+    pub(super) fn token_server(&self) -> Option<TokenServer> {
         let oidc = self.oidc_issuer.clone().map(TokenServer::Oidc);
         let api = self.auth_server.as_ref().or(self.api.as_ref());
         oidc.or_else(|| api.cloned().map(TokenServer::CloudFoundry))
     }
 
+    /// The setting that names the token server.
+    fn key_of_token_server(&self) -> &'static str {
+        match (&self.oidc_issuer, &self.auth_server) {
+            (Some(_), _) => "security.oidc_issuer",
+            (None, Some(_)) => "security.auth_server",
+            (None, None) => "security.api",
+        }
+    }
+
     /// The one algorithm that tokens may be signed with.
-    fn algorithm(&self) -> Algorithm {
+    pub(super) fn algorithm(&self) -> Algorithm {
         let usual = match self.jwt_key {
             Some(_) => Algorithm::Hs256,
             None => Algorithm::Rs256,
@@ -160,13 +215,19 @@ impl SecuritySettings {
     }
 
     fn policy(&self) -> Policy {
-        let of_oidc = self.oidc_issuer.as_ref().map(Url::to_string);
         Policy {
             algorithm: self.algorithm(),
-            issuer: self.token_issuer.clone().or(of_oidc),
-            audience: self.token_audience.clone(),
+            issuer: self.issuer(),
+            audiences: self.token_audience.clone(),
+            lifetime_max: self.token_max_lifetime,
             leeway: self.token_leeway,
         }
+    }
+
+    /// The issuer that tokens must name, where that is configured.
+    pub(super) fn issuer(&self) -> Option<String> {
+        let of_oidc = self.oidc_issuer.as_ref().map(Url::to_string);
+        self.token_issuer.clone().or(of_oidc)
     }
 
     /// How to reach others over HTTP.
@@ -181,7 +242,8 @@ impl SecuritySettings {
     fn discoverer(&self) -> anyhow::Result<Discoverer> {
         let server = self.token_server().context("no token server is known")?;
         let client = sampler_oauth::http::client(&self.http_options(TOKEN_SERVER_TIMEOUT))?;
-        Ok(Discoverer::new(server, client))
+        let allowed = !self.secured || self.allow_http_token_server;
+        Ok(Discoverer::new(server, client).allow_http(allowed))
     }
 
     /// What checks the tokens of the API. None are needed where `SECURED` is false, and only then.
@@ -190,21 +252,31 @@ impl SecuritySettings {
     /// Where [`Self::require_keys`] was not heeded, or a client cannot be set up.
     pub fn authenticator(&self, clock: Arc<dyn Clock>) -> anyhow::Result<Authenticator> {
         if !self.secured {
-            tracing::warn!("SECURED is false: anybody who reaches this program may write events");
+            tracing::warn!(
+                code = "security.open",
+                "SECURED is false: anybody who reaches this program may write events"
+            );
             return Ok(Authenticator::none());
         }
         let algorithm = self.algorithm();
         let keyring = match &self.jwt_key {
-            Some(key) => {
-                let key = key.expose_secret();
-                if Keys::is_short(key, algorithm) {
-                    tracing::warn!("JWTKEY is shorter than RFC 7518 asks for, and may be guessed");
-                }
-                Keyring::configured(Keys::configured(key, algorithm)?)
-            }
-            None => Keyring::fetched(self.discoverer()?, algorithm, Pace::default()),
+            Some(key) => Keyring::configured(Keys::configured(key.expose_secret(), algorithm)?),
+            None => self.fetched_keys(algorithm)?,
         };
         Ok(Authenticator::bearer(keyring, self.policy(), clock))
+    }
+
+    fn fetched_keys(&self, algorithm: Algorithm) -> anyhow::Result<Arc<Keyring>> {
+        let issuer = match self.issuer() {
+            Some(_) => Issuer::Configured,
+            None => Issuer::Discovered,
+        };
+        let pace = Pace {
+            age_max: self.keys_max_age,
+            ..Pace::default()
+        };
+        let discoverer = self.discoverer()?;
+        Ok(Keyring::fetched(discoverer, algorithm, issuer, pace))
     }
 
     /// Where tokens with this scope come from; none where `SECURED` is false.
@@ -246,6 +318,7 @@ impl SecuritySettings {
         }
         if self.token_server().is_none() {
             tracing::warn!(
+                code = "security.no_metrics",
                 "no token server is known that could check credentials: there is no /metrics"
             );
             return Ok(Readers::Nobody);

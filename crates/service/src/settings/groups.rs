@@ -15,7 +15,7 @@ const DAY: Duration = Duration::from_hours(24);
 crate::settings! {
     /// Where a program listens.
     pub struct HttpSettings("http") {
-        /// The port to listen on; 0 lets the system choose one.
+        /// The port to listen on. With 0 the system chooses one.
         port: u16 = "PORT", Kind::integer(0, 65_535), or("0");
         /// The name or address of the interface to listen on; 0.0.0.0 is all of them.
         host: String = "HOST", Kind::Text, or("0.0.0.0");
@@ -23,13 +23,13 @@ crate::settings! {
 
     /// TLS on the port of a program.
     pub struct TlsSettings("tls") {
-        /// A file with the certificate of this program, and those between it and its authority, as
-        /// PEM. With it, the port speaks TLS and nothing else. It is read again when it changes.
+        /// A PEM file with the certificate of this program and the intermediate certificates. With
+        /// it, the port accepts only TLS. The file is read again when it changes.
         cert_file: Option<PathBuf> = "SAMPLER_TLS_CERT_FILE", Kind::Text;
-        /// A file with the key of that certificate, as PEM, without a password.
+        /// A PEM file with the key of that certificate, without a password.
         key_file: Option<PathBuf> = "SAMPLER_TLS_KEY_FILE", Kind::Text;
-        /// A file with the authorities of clients, as PEM. With it, only clients that show a
-        /// certificate of one of them are let in; they need a token all the same.
+        /// A PEM file with the certificate authorities of clients. With it, clients need a
+        /// certificate of one of them, in addition to a token.
         client_ca_file: Option<PathBuf> = "SAMPLER_TLS_CLIENT_CA_FILE", Kind::Text;
     }
 
@@ -41,10 +41,10 @@ crate::settings! {
 
     /// What is logged, and how.
     pub struct LogSettings("log") {
-        /// How lines are written; auto is text on a terminal and JSON elsewhere.
+        /// The format of log lines; auto is text on a terminal and JSON elsewhere.
         format: LogFormat = "LOG_FORMAT", Kind::Choice(&["auto", "json", "text"]), or("auto")
             => LogFormat::named;
-        /// What is logged: error, warn, info, debug or trace, also per module, as in
+        /// The log level: error, warn, info, debug or trace, also per module, as in
         /// info,sampler_store=debug.
         level: String = "LOG_LEVEL", Kind::Text, or("info") => log_level;
     }

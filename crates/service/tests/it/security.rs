@@ -1,7 +1,12 @@
 //! Settings with which a program would not be as secure as it is told to be.
 
+use std::fs::File;
+
+use sampler_service::platform::Identity;
 use sampler_service::security::SecuritySettings;
-use sampler_service::settings::{Reader, load};
+use sampler_service::settings::{LogFormat, LogSettings, Reader, load};
+use sampler_service::telemetry;
+use serde_json::Value;
 
 use crate::settings::{PROGRAM, URL, file};
 
@@ -24,6 +29,8 @@ fn refused(variables: &[(&str, &str)]) -> (String, String) {
 
 const SECURED: (&str, &str) = ("SECURED", "true");
 const API: (&str, &str) = ("AUTH_SERVER", "https://api.example");
+/// A shared key that is long enough for HS256.
+const LONG: &str = "a shared key of 32 bytes, no less";
 const OPEN_HEALTH: (&str, &str) = ("HEALTHCHECK_SECURED", "false");
 
 #[test]
@@ -38,7 +45,7 @@ fn secured_without_a_usable_key_is_refused() {
         keys(&[("SAMPLER_OIDC_ISSUER", "https://issuer.example")]),
         ""
     );
-    assert_eq!(keys(&[OPEN_HEALTH, ("JWTKEY", "shared")]), "");
+    assert_eq!(keys(&[OPEN_HEALTH, ("JWTKEY", LONG)]), "");
     assert!(keys(&[API, ("JWTALGO", "HS256")]).contains("JWTALGO (security.jwt_algorithm)"));
     let pem = (
         "JWTKEY",
@@ -89,7 +96,7 @@ fn a_health_check_is_not_secured_without_a_token_server() {
 #[test]
 fn a_health_check_is_secured_with_the_rest_unless_it_is_said_not_to_be() {
     let is_secured = |variables: &[(&str, &str)]| {
-        let key = [("JWTKEY", "shared"), API];
+        let key = [("JWTKEY", LONG), API];
         let variables = || [URL].iter().chain(&key).chain(variables).copied().collect();
         let loaded = load(&PROGRAM, ["example"], &variables(), |reader| {
             Some(SecuritySettings::read(reader).is_healthcheck_secured())
@@ -100,7 +107,7 @@ fn a_health_check_is_secured_with_the_rest_unless_it_is_said_not_to_be() {
     assert!(is_secured(&[SECURED]));
     assert!(!is_secured(&[SECURED, OPEN_HEALTH]));
     assert!(is_secured(&[("HEALTHCHECK_SECURED", "true")]));
-    let said = refused(&[SECURED, ("JWTKEY", "shared")]).0;
+    let said = refused(&[SECURED, ("JWTKEY", LONG)]).0;
     assert!(
         said.contains("AUTH_SERVER (security.auth_server) is not set"),
         "{said}"
@@ -131,5 +138,155 @@ fn certificates_are_read_at_once() {
         refused(&[("SAMPLER_TOKEN_LEEWAY", "61s")])
             .0
             .contains("SAMPLER_TOKEN_LEEWAY")
+    );
+}
+
+#[test]
+fn a_shared_key_that_is_too_short_is_refused_unless_it_is_said_to_be_allowed() {
+    let allowed = ("SAMPLER_ALLOW_SHORT_KEY", "true");
+    for (algorithm, length) in [("HS256", 32), ("HS384", 48), ("HS512", 64)] {
+        let (short, long) = ("x".repeat(length - 1), "x".repeat(length));
+        let keys = |key: &str, more: &[_]| {
+            let key = [SECURED, API, ("JWTALGO", algorithm), ("JWTKEY", key)];
+            refused(&[&key, more].concat()).0
+        };
+        let said = keys(&short, &[]);
+        assert!(
+            said.contains("JWTKEY (security.jwt_key) is <hidden>"),
+            "{said}"
+        );
+        assert!(said.contains(&format!("at least {length} bytes")), "{said}");
+        assert!(said.contains("SAMPLER_ALLOW_SHORT_KEY") && !said.contains(&short));
+        assert_eq!(keys(&short, &[allowed]), "");
+        assert_eq!(keys(&long, &[]), "");
+        let open = [("JWTALGO", algorithm), ("JWTKEY", short.as_str())];
+        assert_eq!(refused(&open).0, "", "it is not used");
+    }
+}
+
+#[test]
+fn a_token_server_over_http_is_refused_unless_it_is_said_to_be_allowed() {
+    let http = "http://uaa.example";
+    let allowed = ("SAMPLER_ALLOW_HTTP_TOKEN_SERVER", "true");
+    for name in ["AUTH_SERVER", "API", "SAMPLER_OIDC_ISSUER"] {
+        let said = |address, more: &[_]| refused(&[&[SECURED, (name, address)], more].concat()).0;
+        let refused = said(http, &[]);
+        assert!(refused.contains(&format!("{name} (security.")), "{refused}");
+        assert!(refused.contains("https"), "{refused}");
+        assert_eq!(said(http, &[allowed]), "");
+        assert_eq!(said("https://uaa.example", &[]), "");
+        // Nobody reads along on the way from a machine to itself.
+        for here in ["http://localhost:1", "http://127.0.0.1:1", "http://[::1]:1"] {
+            assert_eq!(said(here, &[]), "", "{here}");
+        }
+    }
+    // It is looked at where it would be used.
+    let both = [
+        ("SAMPLER_OIDC_ISSUER", "https://issuer.example"),
+        ("AUTH_SERVER", http),
+    ];
+    assert_eq!(refused(&[&[SECURED], &both[..]].concat()).0, "");
+    assert_eq!(refused(&[("AUTH_SERVER", http)]).0, "");
+}
+
+#[test]
+fn audiences_lifetimes_and_ages_are_bounded() {
+    for (name, value, right) in [
+        (
+            "SAMPLER_TOKEN_AUDIENCE",
+            "abacus.sampler,abacus.sampler.*",
+            true,
+        ),
+        ("SAMPLER_TOKEN_AUDIENCE", "*", false),
+        ("SAMPLER_TOKEN_AUDIENCE", ",", false),
+        ("SAMPLER_TOKEN_MAX_LIFETIME", "59s", false),
+        ("SAMPLER_TOKEN_MAX_LIFETIME", "12h", true),
+        ("SAMPLER_TOKEN_MAX_LIFETIME", "367d", false),
+        ("SAMPLER_TOKEN_KEYS_MAX_AGE", "9m", false),
+        ("SAMPLER_TOKEN_KEYS_MAX_AGE", "1h", true),
+    ] {
+        let said = refused(&[(name, value)]).0;
+        assert_eq!(said.is_empty(), right, "{name}={value}: {said}");
+        assert!(right || said.contains(name), "{said}");
+    }
+}
+
+/// What is logged at the start with these settings and in this environment.
+fn announced(settings: &[(&str, &str)], environment: &[(&str, &str)]) -> Vec<Value> {
+    let variables = || [URL].iter().chain(settings).copied().collect();
+    let security = load(&PROGRAM, ["example"], &variables(), |reader| {
+        Some(SecuritySettings::read(reader))
+    });
+    let security = security.unwrap_or_else(|plan| panic!("{}", plan.stderr));
+    let (_file, path) = file("");
+    let log = File::create(&path).unwrap();
+    let level = "warn".to_owned();
+    let format = LogFormat::Json;
+    let identity = Identity::default();
+    let subscriber =
+        telemetry::subscriber(&LogSettings { format, level }, &identity, false, log).unwrap();
+    tracing::subscriber::with_default(subscriber, || {
+        let collector = "http://collector.example".parse().unwrap();
+        let provisioning = "https://provisioning.example".parse().unwrap();
+        let called = [
+            ("COLLECTOR_URL", &collector),
+            ("PROVISIONING_URL", &provisioning),
+        ];
+        security.announce(&called, &environment.iter().copied().collect());
+    });
+    let text = std::fs::read_to_string(&path).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn what_weakens_security_is_told_at_the_start() {
+    let codes = |settings: &[_], environment: &[_]| {
+        let lines = announced(settings, environment);
+        let codes: Vec<_> = lines
+            .iter()
+            .map(|line| line["code"].as_str().unwrap().to_owned())
+            .collect();
+        codes
+    };
+    assert_eq!(codes(&[], &[]), [] as [&str; 0]);
+    assert_eq!(codes(&[API], &[]), [] as [&str; 0]);
+    assert_eq!(
+        codes(&[("SKIP_SSL_VALIDATION", "true")], &[]),
+        ["security.certificates_unchecked"]
+    );
+    let http = ("AUTH_SERVER", "http://uaa.example");
+    assert_eq!(codes(&[http], &[]), ["security.token_server_http"]);
+    let here = ("AUTH_SERVER", "http://localhost:8080");
+    assert_eq!(codes(&[here], &[]), ["security.token_server_http"]);
+    // With tokens, what they are sent to over http is told as well.
+    let secured = [SECURED, API];
+    assert_eq!(codes(&secured, &[]), ["security.abacus_http"]);
+    let key = [SECURED, API, ("JWTKEY", LONG)];
+    let issuer = ("SAMPLER_TOKEN_ISSUER", "https://uaa.example/oauth/token");
+    assert_eq!(
+        codes(&key, &[]),
+        ["security.abacus_http", "security.issuer_unbound"]
+    );
+    assert_eq!(
+        codes(&[&key[..], &[issuer]].concat(), &[]),
+        ["security.abacus_http"]
+    );
+    for name in ["HTTP_PROXY", "https_proxy", "ALL_PROXY"] {
+        let lines = announced(
+            &[],
+            &[(name, "http://me:s3cr3t@proxy:3128"), ("NO_PROXY", "x")],
+        );
+        let [line] = lines.as_slice() else {
+            panic!("{lines:?}")
+        };
+        assert_eq!(line["code"], "security.proxy");
+        assert_eq!(line["variables"], name);
+        assert!(!line.to_string().contains("s3cr3t"), "{line}");
+    }
+    assert_eq!(
+        codes(&[], &[("NO_PROXY", "x"), ("HTTP_PROXY", "")]),
+        [] as [&str; 0]
     );
 }

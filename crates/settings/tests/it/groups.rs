@@ -182,3 +182,28 @@ fn an_address_without_a_database_is_a_mistake_that_says_where_it_is_from() {
     assert!(said.contains(expected), "{said}");
     assert!(!said.contains("s3cr3t"), "{said}");
 }
+
+/// Of an address without a host, the password stands where a port is expected.
+#[test]
+fn an_address_that_the_driver_cannot_read_is_a_mistake_that_does_not_repeat_it() {
+    for uri in [
+        "mongodb://me:s3cr3t/db",
+        "mongodb://me:s3cr3t@/db",
+        "mongodb://me:s3cr3t@:27017/db",
+        "mongodb://me:s3cr3t@host:port/db",
+        "mongodb+srv://me:s3cr3t/db",
+        "mongodb://me:s3cr3t%zz@host/db",
+        "mongodb://host/db?authMechanism=s3cr3t",
+    ] {
+        for program in [&RECEIVER, &WORKER] {
+            let variables = [("DB_URI", uri), ("COLLECTOR_URL", "http://collector")];
+            let plan = read(program, &variables, DatabaseSettings::read)
+                .err()
+                .expect(uri);
+            let said = plan.stderr + &plan.stdout;
+            assert!(said.contains("DB_URI (database.uri) is <hidden>"), "{said}");
+            assert!(!said.contains("s3cr3t"), "{uri}: {said}");
+            assert_eq!(plan.code, 64);
+        }
+    }
+}

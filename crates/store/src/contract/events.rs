@@ -2,12 +2,12 @@
 
 use std::future::Future;
 
-use sampler_domain::{Field, Id, Interval, Measures, SpanId, StopEvent};
+use sampler_domain::{ClientId, Field, Id, Interval, Measures, SpanId, StopEvent};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use super::support::{
-    Shared, at, id, kept, new_span, new_stop, start, start_event, started, stop, target,
+    Shared, Store, at, id, kept, new_span, new_stop, start, start_event, started, stop, target,
 };
 use crate::{NewSpan, NewStop, Started, Stopped};
 
@@ -32,6 +32,35 @@ pub async fn a_start_is_kept_as_it_was_given(store: &Shared) {
             .expect("the store answers"),
         Some(expected)
     );
+}
+
+pub async fn a_span_keeps_which_clients_reported_it(store: &Shared) {
+    let clients = ["broker", "operator"].map(ClientId::new);
+    let mut new = new_span(start_event(Some("a"), "i", 0));
+    new.span.start_client.clone_from(&clients[0]);
+    let started = store.start(new.clone()).await;
+    assert_eq!(started.expect("the store answers"), Started::Opened);
+    let mut stop = new_stop(Some("z"), "i", MINUTE);
+    stop.client.clone_from(&clients[1]);
+    let stopped = store.stop(stop.clone()).await;
+    assert_eq!(stopped.expect("the store answers"), Stopped::Ended);
+    // Repeats by somebody else change nothing.
+    new.span.start_client.clone_from(&clients[1]);
+    new.span.id = new_span(start_event(None, "i", 0)).span.id;
+    let repeated = store.start(new).await;
+    assert_eq!(repeated.expect("the store answers"), Started::Repeated);
+    stop.client = None;
+    stop.correlation_id = new_stop(None, "i", 0).correlation_id;
+    let repeated = store.stop(stop).await;
+    assert_eq!(repeated.expect("the store answers"), Stopped::Repeated);
+    let span = kept(&**store, "a").await;
+    assert_eq!([span.start_client, span.stop_client], clients);
+    assert_eq!(started_anonymously(&**store).await, [None, None]);
+}
+
+async fn started_anonymously(store: &dyn Store) -> [Option<ClientId>; 2] {
+    let span = started(store, "b", "j", 0).await;
+    [span.start_client, span.stop_client]
 }
 
 pub async fn a_repeated_start_is_recognised_at_any_later_time(store: &Shared) {

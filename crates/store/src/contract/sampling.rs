@@ -93,7 +93,7 @@ pub async fn the_closing_month_comes_before_all_else(store: &Shared) {
     ] {
         let span = started(store, name, instance, offset(-3 * DAY)).await;
         let closing = closing.expect("February is closing");
-        let due_at = closing.put_back_at(now, goes_on_within);
+        let due_at = closing.requeue_due_at(now, goes_on_within);
         done(store.postpone(&span, due_at).await);
     }
     for (name, instance, start) in [

@@ -170,6 +170,7 @@ pub fn new_stop(event_id: Option<&str>, instance: &str, millis: i64) -> NewStop 
     };
     NewStop {
         event,
+        client: None,
         correlation_id: Uuid::from_u128(u128::from(unique()) + 1),
     }
 }

@@ -31,7 +31,7 @@ struct Templates {
 }
 
 impl OneWrite {
-    /// So many writers with as many connections as a program has.
+    /// This many writers with as many connections as a program has.
     pub(crate) async fn senders(spans: &Spans, count: usize, times: Times) -> Result<Vec<Self>> {
         let client = client(&spans.uri, POOL_SIZE).await?;
         let database = client.default_database().context("no database")?;

@@ -7,14 +7,14 @@ use anyhow::Result;
 
 use super::{Outcome, Record, Sender, Span, Timing, observe};
 use crate::event::{Event, Feed};
-use crate::process::Watch;
+use crate::process::WatchedProcesses;
 
 /// Has each sender send one batch after the other. Ends early when there is nothing left to send.
 pub(crate) async fn run<S: Sender>(
     senders: Vec<S>,
     feed: Arc<Feed>,
     timing: Timing,
-    watch: Watch,
+    watch: WatchedProcesses,
 ) -> Result<Outcome> {
     let span = Span::beginning_now(timing);
     let start = |sender| tokio::spawn(drive(sender, Arc::clone(&feed), span));

@@ -95,7 +95,7 @@ pub(crate) struct HttpSender {
 }
 
 impl HttpSender {
-    /// So many senders, each with a connection of its own.
+    /// This many senders, each with its own connection.
     pub(crate) async fn open(address: &str, count: usize, times: Times) -> Result<Vec<Self>> {
         let requests = Arc::new(Requests::new(address));
         let mut senders = Vec::with_capacity(count);

@@ -8,9 +8,9 @@ use tokio::sync::Semaphore;
 
 use super::{Outcome, Record, Sender, Span, Timing, observe};
 use crate::event::Feed;
-use crate::process::Watch;
+use crate::process::WatchedProcesses;
 
-/// How often the clock is looked at, at the most: more often would cost more than it shows.
+/// The shortest time between two readings of the clock.
 const TICK: Duration = Duration::from_micros(200);
 
 /// When which event is to be sent.
@@ -56,14 +56,14 @@ pub(crate) fn events_of(per_second: f64, timing: Timing) -> u64 {
     Schedule::new(per_second, timing).events
 }
 
-/// Sends so many events a second, each by whichever sender is free first. An event for which none
+/// Sends events at a constant rate, each by the first free sender. An event for which none
 /// is free waits, and the wait is part of its latency.
 pub(crate) async fn run<S: Sender>(
     senders: Vec<S>,
     feed: Feed,
     per_second: f64,
     timing: Timing,
-    watch: Watch,
+    watch: WatchedProcesses,
 ) -> Result<Outcome> {
     let span = Span::beginning_now(timing);
     let schedule = Schedule::new(per_second, timing);
@@ -145,7 +145,7 @@ mod tests {
     async fn a_stall_counts_against_all_that_it_kept_waiting() {
         let hang = Duration::from_millis(250);
         let feed = Feed::new(Mix::Starts, 0, 0, 0);
-        let watch = Watch::default();
+        let watch = WatchedProcesses::default();
         let senders = vec![Stutter(Some(hang))];
         let outcome = run(senders, feed, 200.0, TIMING, watch).await.unwrap();
         assert_eq!(outcome.events, 100);

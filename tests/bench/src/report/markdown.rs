@@ -4,8 +4,9 @@ mod receiver;
 
 use std::fmt::Write as _;
 
-use crate::data::{Data, Growth, Look, Memory, Midnight, Part, Sampled, Taken, Worker};
+use crate::data::{Data, Growth, Memory, Midnight, Part, Poll, Sampled, Taken, Worker};
 
+use super::fairness::of_fairness;
 use super::targets::targets;
 use super::{grouped, rounded};
 
@@ -15,6 +16,11 @@ pub(crate) fn markdown(data: &Data, level: usize) -> String {
     let sections = [
         Some(("Targets", None, of_targets(data))),
         section("Receiver", receiver, receiver::of_receiver),
+        section(
+            "A flood and a quiet client",
+            data.fairness.as_ref(),
+            of_fairness,
+        ),
         section("Worker", data.worker.as_ref(), of_worker),
         section(
             "Midnight on the first of a month",
@@ -60,7 +66,7 @@ fn origin(taken: &Taken) -> String {
 }
 
 /// A table; all columns but the first `texts` are numbers.
-fn table(header: &[&str], texts: usize, rows: &[Vec<String>]) -> String {
+pub(super) fn table(header: &[&str], texts: usize, rows: &[Vec<String>]) -> String {
     let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
     let owned: Vec<String> = header.iter().map(|cell| (*cell).to_owned()).collect();
     let rule: Vec<String> = (0..header.len())
@@ -84,12 +90,10 @@ fn sampled<'a>(runs: impl IntoIterator<Item = &'a Sampled>) -> String {
         "Workers",
         "Abacus answers after",
         "Intervals",
-        "Seconds",
         "Intervals /s",
         "Commands each",
         "MongoDB µs",
         "Workers µs",
-        "Others",
         "Peak MB of a worker",
     ];
     let row = |run: &Sampled| {
@@ -97,12 +101,10 @@ fn sampled<'a>(runs: impl IntoIterator<Item = &'a Sampled>) -> String {
             run.workers.to_string(),
             format!("{} ms", run.answer_ms),
             grouped(run.intervals as f64),
-            rounded(run.seconds),
             grouped(run.per_second),
             format!("{:.3}", run.commands_each),
             rounded(run.server_us),
             rounded(run.worker_us),
-            format!("{} %", rounded(run.others_share)),
             rounded(run.memory_mb),
         ]
     };
@@ -134,7 +136,7 @@ fn of_midnight(figures: &Midnight) -> String {
 }
 
 fn of_growth(rows: &[Growth]) -> String {
-    let look = |look: &Look| format!("{} / {}", rounded(look.p50_ms), rounded(look.p99_ms));
+    let poll = |poll: &Poll| format!("{} / {}", rounded(poll.p50_ms), rounded(poll.p99_ms));
     let row = |growth: &Growth| {
         let [document, storage, indexes] = growth.bytes;
         vec![
@@ -143,8 +145,8 @@ fn of_growth(rows: &[Growth]) -> String {
             rounded(growth.starts.p99_ms),
             grouped(growth.stops.per_second),
             rounded(growth.stops.p99_ms),
-            look(&growth.idle_look),
-            look(&growth.busy_look),
+            poll(&growth.idle_poll),
+            poll(&growth.busy_poll),
             grouped(growth.sampled.per_second),
             grouped(document),
             grouped(storage),
@@ -158,8 +160,8 @@ fn of_growth(rows: &[Growth]) -> String {
         "p99 ms",
         "Stops /s",
         "p99 ms",
-        "Look for work, none there, p50 / p99 ms",
-        "100 found, p50 / p99 ms",
+        "Poll for work, none due, p50 / p99 ms",
+        "100 due, p50 / p99 ms",
         "Intervals /s, 1 worker",
         "Bytes of a document",
         "on the disk",
@@ -169,8 +171,9 @@ fn of_growth(rows: &[Growth]) -> String {
 }
 
 fn of_memory(figures: &Memory) -> String {
-    let looks = figures.receiver_mb.len();
-    let after = (1..=looks).map(|look| grouped(figures.events as f64 * look as f64 / looks as f64));
+    let samples = figures.receiver_mb.len();
+    let after =
+        (1..=samples).map(|number| grouped(figures.events as f64 * number as f64 / samples as f64));
     let header: Vec<String> = std::iter::once("MB after".to_owned())
         .chain(after)
         .collect();

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use sampler_testkit::{target_dir, workspace_dir};
 
+use super::fairness;
 use super::markdown::markdown;
 use crate::data::Data;
 
@@ -28,6 +29,7 @@ pub(crate) fn keep(data: &Data) -> Result<PathBuf> {
 pub(crate) fn publish(data: Data) -> Result<()> {
     let mut all = published()?.unwrap_or_default();
     all.receiver = data.receiver.or(all.receiver);
+    all.fairness = data.fairness.or(all.fairness);
     all.worker = data.worker.or(all.worker);
     all.midnight = data.midnight.or(all.midnight);
     all.growth = data.growth.or(all.growth);
@@ -43,6 +45,10 @@ pub(crate) fn render_published() -> Result<()> {
 }
 
 fn render(data: &Data) -> Result<()> {
+    if let Some(part) = &data.fairness {
+        let path = workspace_dir().join("docs").join(fairness::DRAWING);
+        write(&path, &fairness::drawing(&part.figures))?;
+    }
     write(&workspace_dir().join(PAGE), &page_with(data)?.1)
 }
 

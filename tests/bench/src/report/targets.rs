@@ -55,36 +55,30 @@ fn name(mix: Mix) -> &'static str {
     }
 }
 
-/// A figure of Sampler, and of one write per event: behind HTTP, and by the driver alone.
+/// A figure of Sampler, and of one write per event behind HTTP.
 fn beside(
     runs: &[Run],
     mix: Mix,
     connections: usize,
     figure: impl Fn(&Run) -> f64,
-) -> Option<[f64; 3]> {
+) -> Option<[f64; 2]> {
     let of = |system| find(runs, system, mix, connections).map(&figure);
-    Some([
-        of(System::Sampler)?,
-        of(System::OneWriteHttp)?,
-        of(System::OneWrite)?,
-    ])
+    Some([of(System::Sampler)?, of(System::OneWriteHttp)?])
 }
 
-/// So many times the rate of one write per event, with 256 connections.
+/// The target relative to the rate of one write per event, with 256 connections.
 fn times(figures: &Receiver, mix: Mix, factor: f64) -> Option<Target> {
-    let [ours, http, driver] = beside(&figures.closed, mix, 256, |run| run.per_second)?;
+    let [ours, http] = beside(&figures.closed, mix, 256, |run| run.per_second)?;
     Some(Target {
         wanted: format!(
             "{} a second with 256 connections at least {factor} times those of one write per event",
             name(mix)
         ),
         found: format!(
-            "{} against {} behind HTTP: {} times ({} times the driver alone, {})",
+            "{} against {}: {} times",
             rounded(ours),
             rounded(http),
             rounded(ours / http),
-            rounded(ours / driver),
-            rounded(driver),
         ),
         reached: ours >= factor * http,
     })
@@ -109,26 +103,21 @@ fn of_ceiling(figures: &Receiver) -> Option<Target> {
 }
 
 fn slowest(figures: &Receiver, mix: Mix) -> Option<Target> {
-    let [ours, http, driver] = beside(&figures.closed, mix, 64, |run| run.p99_ms)?;
+    let [ours, http] = beside(&figures.closed, mix, 64, |run| run.p99_ms)?;
     Some(Target {
         wanted: format!(
             "99 of 100 {} with 64 connections answered sooner than with one write per event",
             name(mix)
         ),
-        found: format!(
-            "{} ms against {} ms behind HTTP ({} ms the driver alone)",
-            rounded(ours),
-            rounded(http),
-            rounded(driver)
-        ),
+        found: format!("{} ms against {} ms", rounded(ours), rounded(http)),
         reached: ours < http,
     })
 }
 
 /// Where the server's log is read, as it is in any set with more than one member.
 fn lone(figures: &Receiver, mix: Mix) -> Option<Target> {
-    let [ours, http, _] = beside(&figures.followed, mix, 1, |run| run.p50_ms)?;
-    let [unread_ours, unread_http, _] = beside(&figures.closed, mix, 1, |run| run.p50_ms)?;
+    let [ours, http] = beside(&figures.followed, mix, 1, |run| run.p50_ms)?;
+    let [unread_ours, unread_http] = beside(&figures.closed, mix, 1, |run| run.p50_ms)?;
     Some(Target {
         wanted: format!(
             "one lone connection waits no longer for its {} than with one write per event \

@@ -12,7 +12,7 @@ use crate::event::{Feed, Mix, Times};
 use crate::load::http::HttpSender;
 use crate::load::{Outcome, Sender, Timing, closed, on_own_thread, open};
 use crate::mongo::{Server, Spans};
-use crate::process::{Watch, peak_memory_mb};
+use crate::process::{WatchedProcesses, peak_memory_mb};
 use crate::programs;
 
 /// Spans that nothing is done with, so that the indexes are not empty.
@@ -67,7 +67,7 @@ impl EventRun {
         };
         server.settle().await?;
         let feed = Feed::new(self.mix, first + open, first, open);
-        let watch = Watch {
+        let watch = WatchedProcesses {
             server: Some(server.pid),
             programs: program.iter().map(Program::pid).collect(),
         };
@@ -93,7 +93,7 @@ impl EventRun {
         program: Option<&Program>,
         feed: Feed,
         times: Times,
-        watch: Watch,
+        watch: WatchedProcesses,
     ) -> Result<Outcome> {
         let run = *self;
         if let Some(program) = program {
@@ -112,7 +112,12 @@ impl EventRun {
         self.send(senders, feed, watch).await
     }
 
-    async fn send<S: Sender>(&self, senders: Vec<S>, feed: Feed, watch: Watch) -> Result<Outcome> {
+    async fn send<S: Sender>(
+        &self,
+        senders: Vec<S>,
+        feed: Feed,
+        watch: WatchedProcesses,
+    ) -> Result<Outcome> {
         match self.per_second {
             Some(rate) => open::run(senders, feed, rate, self.timing, watch).await,
             None => closed::run(senders, Arc::new(feed), self.timing, watch).await,

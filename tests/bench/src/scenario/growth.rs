@@ -11,7 +11,7 @@ use sampler_testkit::now_millis;
 
 use super::events::EventRun;
 use super::worker::rate;
-use crate::data::{Growth, Look, System, thousandths};
+use crate::data::{Growth, Poll, System, thousandths};
 use crate::event::{DAY, Mix, Times};
 use crate::histogram::Histogram;
 use crate::mongo::{Server, Spans};
@@ -20,8 +20,8 @@ use crate::template::Values;
 
 /// Three of ten spans are open, the others complete and kept for their ids.
 const OPEN_OF_TEN: u64 = 3;
-/// How often a look for work is measured, and how many spans it asks for.
-const LOOKS: (usize, usize) = (300, 100);
+/// How many polls for work are measured, and how many spans each asks for.
+const POLLS: (usize, usize) = (300, 100);
 /// More targets than any run of events uses.
 const APART: u64 = 1_000_000;
 /// Connections of the runs of events, unless fewer are measured.
@@ -42,8 +42,8 @@ async fn row(server: &Server, scale: &Scale, count: u64) -> Result<Growth> {
     let times = Times::beginning(now_millis());
     load(&spans, count).await?;
     server.settle().await?;
-    let room = spans.room().await?;
-    let idle_look = look(&spans, false).await?;
+    let sizes = spans.sizes().await?;
+    let idle_poll = poll(&spans, false).await?;
     let event_run = |mix| EventRun {
         system: System::Sampler,
         mix,
@@ -57,16 +57,17 @@ async fn row(server: &Server, scale: &Scale, count: u64) -> Result<Growth> {
     let run = event_run(Mix::Stops);
     let stops = run.on(server, &spans, times, for_stops).await?;
     let sampled = rate(server, &spans, 1, Duration::ZERO, scale.worker_timing).await?;
-    let busy_look = look(&spans, true).await?;
+    let busy_poll = poll(&spans, true).await?;
     spans.drop().await?;
     Ok(Growth {
         spans: count,
         starts,
         stops,
-        idle_look,
-        busy_look,
+        idle_poll,
+        busy_poll,
         sampled,
-        bytes: [room.documents, room.storage, room.indexes].map(|all| (all / count as f64).round()),
+        bytes: [sizes.documents, sizes.storage, sizes.indexes]
+            .map(|all| (all / count as f64).round()),
     })
 }
 
@@ -90,9 +91,9 @@ async fn load(spans: &Spans, count: u64) -> Result<()> {
     spans.load_complete(open..count, values).await
 }
 
-/// Looks for work as a worker that is alone does.
-async fn look(spans: &Spans, expects_work: bool) -> Result<Look> {
-    let (times, page) = LOOKS;
+/// Polls for work as a single worker does.
+async fn poll(spans: &Spans, expects_work: bool) -> Result<Poll> {
+    let (times, page) = POLLS;
     let query = DueQuery {
         partitions: (0..PARTITIONS).collect(),
         now: Timestamp::clamped(now_millis()),
@@ -103,7 +104,7 @@ async fn look(spans: &Spans, expects_work: bool) -> Result<Look> {
     for _ in 0..times {
         let begin = Instant::now();
         let found = spans.store.due(query.clone()).next().await;
-        let found = found.transpose().context("looking for work")?;
+        let found = found.transpose().context("polling for work")?;
         latencies.record(begin.elapsed());
         ensure!(
             found.is_some() == expects_work,
@@ -111,7 +112,7 @@ async fn look(spans: &Spans, expects_work: bool) -> Result<Look> {
             found.map_or(0, |page| page.len())
         );
     }
-    Ok(Look {
+    Ok(Poll {
         p50_ms: thousandths(latencies.millis_at(0.5)),
         p99_ms: thousandths(latencies.millis_at(0.99)),
     })

@@ -7,22 +7,22 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use sampler_testkit::now_millis;
 
-use super::crew::{Crew, Job};
 use super::worker::{BACKLOG_DAYS, USUAL_WORKERS, load_days};
+use super::workers::{Job, RunningWorkers};
 use crate::data::{Memory, tenths};
 use crate::event::{Feed, Mix, Times};
 use crate::load::http::HttpSender;
 use crate::load::{Timing, closed, on_own_thread};
 use crate::mongo::Server;
-use crate::process::{Watch, memory_mb};
+use crate::process::{WatchedProcesses, memory_mb};
 use crate::programs;
 use crate::scale::Scale;
 
-/// How often memory is looked at during a run.
-const LOOKS: u64 = 10;
+/// How often memory is measured during a run.
+const SAMPLES: u64 = 10;
 /// Connections, unless fewer are measured.
 const CONNECTIONS: usize = 256;
-/// How often the count is looked at.
+/// How often the count is read.
 const POLL: Duration = Duration::from_millis(5);
 /// No run ends by the clock.
 const NO_LIMIT: Timing = Timing::millis(0, 3_600_000);
@@ -47,10 +47,10 @@ async fn receiver(server: &Server, scale: &Scale) -> Result<Vec<f64>> {
     let load = tokio::spawn(on_own_thread(move || async move {
         let times = Times::beginning(now_millis());
         let senders = HttpSender::open(&address, connections, times).await?;
-        closed::run(senders, sent, NO_LIMIT, Watch::default()).await
+        closed::run(senders, sent, NO_LIMIT, WatchedProcesses::default()).await
     }));
     let mut memory = Vec::new();
-    for events in looks(scale.memory) {
+    for events in sample_points(scale.memory) {
         while feed.handed_out() < events && !load.is_finished() {
             tokio::time::sleep(POLL).await;
         }
@@ -74,21 +74,21 @@ async fn workers(server: &Server, scale: &Scale) -> Result<Vec<f64>> {
         settings: vec![("SAMPLER_DIMENSION", "day")],
         spans: count,
     };
-    let mut crew = Crew::prepare(server, job).await?;
-    crew.start(&spans).await?;
+    let mut running = RunningWorkers::prepare(server, job).await?;
+    running.start(&spans).await?;
     let mut memory = Vec::new();
-    for intervals in looks(scale.memory) {
-        crew.wait_for_posts(intervals, None).await?;
-        memory.push(tenths(crew.memory_mb()?));
+    for intervals in sample_points(scale.memory) {
+        running.wait_for_posts(intervals, None).await?;
+        memory.push(tenths(running.memory_mb()?));
     }
-    crew.dismiss()?;
+    running.kill()?;
     spans.drop().await?;
     Ok(memory)
 }
 
-/// After how many events to look.
-fn looks(events: u64) -> impl Iterator<Item = u64> {
-    (1..=LOOKS).map(move |look| events * look / LOOKS)
+/// After how many events memory is measured.
+fn sample_points(events: u64) -> impl Iterator<Item = u64> {
+    (1..=SAMPLES).map(move |number| events * number / SAMPLES)
 }
 
 #[cfg(test)]
@@ -96,8 +96,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_look_is_at_the_end() {
-        let looks: Vec<u64> = looks(1_000).collect();
-        assert_eq!((looks[0], looks[9], looks.len()), (100, 1_000, 10));
+    fn the_last_sample_is_at_the_end() {
+        let sample_points: Vec<u64> = sample_points(1_000).collect();
+        assert_eq!(
+            (sample_points[0], sample_points[9], sample_points.len()),
+            (100, 1_000, 10)
+        );
     }
 }

@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 use chrono::{DateTime, Datelike, NaiveDate};
 use sampler_testkit::now_millis;
 
-use super::crew::Job;
 use super::worker::{USUAL_WORKERS, until_done};
+use super::workers::Job;
 use crate::data::Midnight;
 use crate::event::DAY;
 use crate::mongo::Server;
@@ -22,7 +22,7 @@ const MONTH_SLACK: (&str, u32) = ("27d", 27);
 pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Midnight> {
     let now = now_millis();
     let (midnight, day) = first_of_month(now).context("the calendar")?;
-    let mut spans = server.held_back().await?;
+    let mut spans = server.hidden().await?;
     let values = |number: u64| {
         let within = i64::try_from(number % 27).unwrap_or(0) * DAY;
         Values {

@@ -78,7 +78,7 @@ fn open_runs(scale: &Scale, closed: &[Run], mix: Mix) -> Vec<EventRun> {
     runs.into_iter().filter_map(run).collect()
 }
 
-/// So many connections, if that is measured, or else the most that are.
+/// This many connections, if that is measured, or else the most that are.
 fn nearest(scale: &Scale, wanted: usize) -> usize {
     if scale.connections.contains(&wanted) {
         wanted

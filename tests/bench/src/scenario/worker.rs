@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::Result;
 use sampler_testkit::now_millis;
 
-use super::crew::{Crew, Job};
 use super::least_disturbed;
+use super::workers::{Job, RunningWorkers};
 use crate::data::{Sampled, Worker};
 use crate::event::DAY;
 use crate::load::Timing;
@@ -65,17 +65,17 @@ pub(crate) async fn rate(
         settings: vec![("SAMPLER_DIMENSION", "day")],
         spans: count,
     };
-    let mut crew = Crew::prepare(server, job).await?;
-    crew.start(spans).await?;
-    crew.wait_for_posts(1, None).await?;
+    let mut running = RunningWorkers::prepare(server, job).await?;
+    running.start(spans).await?;
+    running.wait_for_posts(1, None).await?;
     tokio::time::sleep(timing.warm_up).await;
-    let before = crew.meters().await?;
+    let before = running.meters().await?;
     // Not to the very end: the last spans would not keep the workers busy.
     let most = count * BACKLOG_DAYS.unsigned_abs() * 9 / 10;
-    crew.wait_for_posts(most, Some(timing.measured)).await?;
-    let after = crew.meters().await?;
-    let sampled = crew.sampled(&before, &after)?;
-    crew.dismiss()?;
+    running.wait_for_posts(most, Some(timing.measured)).await?;
+    let after = running.meters().await?;
+    let sampled = running.sampled(&before, &after)?;
+    running.kill()?;
     Ok(sampled)
 }
 
@@ -85,7 +85,7 @@ async fn catch_up(server: &Server, scale: &Scale) -> Result<Sampled> {
     eprintln!("  {count} spans catch up on {days} days by the hour");
     let hours = 24 * i64::try_from(days)?;
     let this_hour = now_millis().div_euclid(HOUR) * HOUR;
-    let mut spans = server.held_back().await?;
+    let mut spans = server.hidden().await?;
     load_backlog(&spans, count, this_hour - hours * HOUR, HOUR).await?;
     let job = Job {
         workers: USUAL_WORKERS,
@@ -107,19 +107,19 @@ pub(crate) async fn until_done(
     job: Job,
     intervals: u64,
 ) -> Result<Sampled> {
-    let mut crew = Crew::prepare(server, job).await?;
-    crew.start(spans).await?;
+    let mut running = RunningWorkers::prepare(server, job).await?;
+    running.start(spans).await?;
     tokio::time::sleep(ACQUAINTED).await;
     let due_by = now_millis();
-    let before = crew.meters().await?;
-    spans.let_go().await?;
-    crew.wait_for_posts(intervals, None).await?;
+    let before = running.meters().await?;
+    spans.reveal().await?;
+    running.wait_for_posts(intervals, None).await?;
     while spans.due_by(due_by).await? > 0 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let after = crew.meters().await?;
-    let sampled = crew.sampled(&before, &after)?;
-    crew.dismiss()?;
+    let after = running.meters().await?;
+    let sampled = running.sampled(&before, &after)?;
+    running.kill()?;
     Ok(sampled)
 }
 
@@ -129,7 +129,7 @@ pub(crate) async fn load_days(spans: &Spans, count: u64) -> Result<()> {
     load_backlog(spans, count, begin, DAY).await
 }
 
-/// Loads spans that started at `begin`, and were not looked at since.
+/// Loads spans that started at `begin` and were never sampled.
 async fn load_backlog(spans: &Spans, count: u64, begin: i64, interval: i64) -> Result<()> {
     let now = now_millis();
     // Numbers that nothing else uses.

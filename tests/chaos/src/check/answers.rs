@@ -1,9 +1,9 @@
-//! What the clients were told, event by event.
+//! The answers to the clients, event by event.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::{Rule, Violation};
-use crate::event::{Kind, Said};
+use crate::event::{EventFields, Kind};
 use crate::history::{Answer, Attempt, Event, Record};
 
 /// The answers that the API gives to events.
@@ -11,31 +11,33 @@ const DOCUMENTED: [u16; 5] = [201, 400, 409, 422, 503];
 
 /// What a client knows of an event in the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum KnownOutcome {
     /// It was kept.
     Accepted,
     /// It was not.
     Refused,
-    /// Nobody said.
+    /// The client had no definite answer.
     Nothing,
 }
 
-/// What each client was told about each of its events.
-pub(super) fn told(records: &[Record]) -> HashMap<&str, Told> {
-    let mut told = HashMap::new();
+/// What the client of each event knows of it in the end.
+pub(super) fn known_outcomes(records: &[Record]) -> HashMap<&str, KnownOutcome> {
+    let mut outcomes = HashMap::new();
     for record in records {
         let Record::Attempt(attempt) = record else {
             continue;
         };
-        let told = told.entry(attempt.event.as_str()).or_insert(Told::Nothing);
-        // That a refusal does not go with an acceptance is looked at below.
+        let outcome = outcomes
+            .entry(attempt.event.as_str())
+            .or_insert(KnownOutcome::Nothing);
+        // `check_attempts` reports events that were both accepted and refused.
         if attempt.answer.is_accepted() {
-            *told = Told::Accepted;
-        } else if attempt.answer.is_refused() && *told == Told::Nothing {
-            *told = Told::Refused;
+            *outcome = KnownOutcome::Accepted;
+        } else if attempt.answer.is_refused() && *outcome == KnownOutcome::Nothing {
+            *outcome = KnownOutcome::Refused;
         }
     }
-    told
+    outcomes
 }
 
 /// Looks at all answers, but not at whether they are right for the target.
@@ -48,8 +50,8 @@ pub(super) fn check(records: &[Record]) -> Vec<Violation> {
                 attempts.entry(&attempt.event).or_default().push(attempt);
                 check_status(attempt, &mut violations);
             }
-            Record::Died(death) => {
-                violations.push(Rule::ProgramLives.broken(&death.program, &death.how));
+            Record::ProgramEnded(ended) => {
+                violations.push(Rule::ProgramLives.broken(&ended.program, &ended.how));
             }
             Record::Event(_) | Record::Fault(_) => {}
         }
@@ -57,14 +59,14 @@ pub(super) fn check(records: &[Record]) -> Vec<Violation> {
     for attempts in attempts.values() {
         check_attempts(attempts, &mut violations);
     }
-    let told = told(records);
+    let outcomes = known_outcomes(records);
     for record in records {
         if let Record::Event(event) = record {
-            let told = told
+            let outcome = outcomes
                 .get(event.name.as_str())
                 .copied()
-                .unwrap_or(Told::Nothing);
-            check_event(event, told, &mut violations);
+                .unwrap_or(KnownOutcome::Nothing);
+            check_event(event, outcome, &mut violations);
         }
     }
     violations
@@ -124,12 +126,12 @@ fn check_attempts(attempts: &[&Attempt], violations: &mut Vec<Violation>) {
     }
 }
 
-fn check_event(event: &Event, told: Told, violations: &mut Vec<Violation>) {
-    let says_nothing = Said::read(event.kind, &event.body).is_none();
-    if told == Told::Nothing && !event.gives_up {
+fn check_event(event: &Event, outcome: KnownOutcome, violations: &mut Vec<Violation>) {
+    let is_malformed = EventFields::read(event.kind, &event.body).is_none();
+    if outcome == KnownOutcome::Nothing && !event.gives_up {
         violations.push(Rule::Answered.broken(&event.name, &event.intent));
     }
-    if told == Told::Accepted && says_nothing {
+    if outcome == KnownOutcome::Accepted && is_malformed {
         let kind = if event.kind == Kind::Start {
             "a start"
         } else {

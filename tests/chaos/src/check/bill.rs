@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_json::Value;
 
-use super::answers::Told;
+use super::answers::KnownOutcome;
 use super::{Case, Rule, Violation};
-use crate::event::{DURATION, Kind, Measure, Said};
+use crate::event::{DURATION, EventFields, Kind, Measure};
 use crate::evidence::Usage;
 
 /// An hour in ms: what intervals do not cross a boundary of.
@@ -25,7 +25,7 @@ pub(super) struct Bills<'a> {
 }
 
 impl<'a> Bills<'a> {
-    /// Deals out the usages. What cannot be dealt out breaks a rule.
+    /// Assigns the usages to starts. A usage that fits none breaks a rule.
     pub(super) fn new(
         usages: &'a [Usage],
         cases: &[Case<'_>],
@@ -56,7 +56,7 @@ impl<'a> Bills<'a> {
         end: Option<i64>,
         violations: &mut Vec<Violation>,
     ) {
-        let (Some(said), name) = (&case.said, &case.event.name) else {
+        let (Some(fields), name) = (&case.fields, &case.event.name) else {
             return;
         };
         let Some(end) = end else {
@@ -64,11 +64,11 @@ impl<'a> Bills<'a> {
         };
         let empty = Bill::default();
         let bill = self.by_start.get(name.as_str()).unwrap_or(&empty);
-        let (billed, used) = (bill.duration(), i128::from(end - said.timestamp));
+        let (billed, used) = (bill.duration(), i128::from(end - fields.timestamp));
         let detail = format!(
             "{billed} ms are billed in {} usages, and {used} ms were used, from {} to {end}",
             bill.usages.len(),
-            said.timestamp
+            fields.timestamp
         );
         if billed < used {
             return violations.push(Rule::Billed.broken(name, detail));
@@ -76,10 +76,10 @@ impl<'a> Bills<'a> {
         if billed > used {
             return violations.push(Rule::BilledOnce.broken(name, detail));
         }
-        for measure in &said.measures {
+        for measure in &fields.measures {
             bill.check_measure(measure, used, name, violations);
         }
-        let (billed, used) = (bill.hours(), hours(said.timestamp, end));
+        let (billed, used) = (bill.hours(), hours(fields.timestamp, end));
         if billed != used {
             let hour = used
                 .keys()
@@ -104,10 +104,10 @@ impl<'a> Bills<'a> {
             return;
         };
         let detail = format!("{} usages, {} ms", bill.usages.len(), bill.duration());
-        let rule = match case.told {
-            // Nobody said that it was kept; but what was kept would be billed to its end.
-            Told::Refused | Told::Nothing => Rule::RefusedNotBilled,
-            Told::Accepted => Rule::BilledOnce,
+        let rule = match case.outcome {
+            // The event may be kept without an answer, but then it would be billed to its end.
+            KnownOutcome::Refused | KnownOutcome::Nothing => Rule::RefusedNotBilled,
+            KnownOutcome::Accepted => Rule::BilledOnce,
         };
         violations.push(rule.broken(&case.event.name, detail));
     }
@@ -116,22 +116,22 @@ impl<'a> Bills<'a> {
 /// Compares one usage with the start it names.
 fn check_usage(usage: &Usage, case: &Case<'_>, violations: &mut Vec<Violation>) {
     let name = &case.event.name;
-    let Some(said) = case.said.as_ref().filter(|_| case.id_of.is_none()) else {
+    let Some(fields) = case.fields.as_ref().filter(|_| case.id_of.is_none()) else {
         let detail = format!("the usage {}", usage.dedup_id);
         return violations.push(Rule::RefusedNotBilled.broken(name, detail));
     };
-    if usage.target != said.target {
-        let detail = format!("{:?} instead of {:?}", usage.target, said.target);
+    if usage.target != fields.target {
+        let detail = format!("{:?} instead of {:?}", usage.target, fields.target);
         violations.push(Rule::TargetKept.broken(name, detail));
     }
-    if !has_measures(usage, said) {
-        let detail = format!("{:?} instead of {:?}", usage.measures, said.measures);
+    if !has_measures(usage, fields) {
+        let detail = format!("{:?} instead of {:?}", usage.measures, fields.measures);
         violations.push(Rule::MeasuresBilled.broken(name, detail));
     }
 }
 
 /// Whether the usage has the measures of the start and, in the end, its duration.
-fn has_measures(usage: &Usage, said: &Said) -> bool {
+fn has_measures(usage: &Usage, fields: &EventFields) -> bool {
     let Some((last, measures)) = usage.measures.split_last() else {
         return false;
     };
@@ -140,8 +140,8 @@ fn has_measures(usage: &Usage, said: &Said) -> bool {
     };
     last.measure == DURATION
         && last.quantity.is_i64()
-        && measures.len() == said.measures.len()
-        && measures.iter().zip(&said.measures).all(same)
+        && measures.len() == fields.measures.len()
+        && measures.iter().zip(&fields.measures).all(same)
 }
 
 /// Equality that takes 1 and 1.0 for the same.

@@ -33,7 +33,7 @@ pub enum Rule {
     MeasuresBilled,
     /// Each hour is billed for what was used in it.
     HoursBilled,
-    /// A usage belongs to a span that somebody has started.
+    /// A usage belongs to a span that a client has started.
     UsageKnown,
     /// A usage is charged to whom its start named.
     TargetKept,
@@ -41,7 +41,7 @@ pub enum Rule {
     PutAside,
     /// Each span is complete in the end.
     Incomplete,
-    /// Programs end when they are told to, and only then.
+    /// Programs end when they are asked to, and only then.
     ProgramLives,
 }
 

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::event::{DURATION, Measure, start_body, stop_body, target};
 use crate::evidence::{Aside, Usage};
-use crate::history::{Answer, Attempt, Death};
+use crate::history::{Answer, Attempt, ProgramEnd};
 
 const HOUR: i64 = 3_600_000;
 /// A moment within an hour.
@@ -348,13 +348,13 @@ fn an_event_without_answer_is_noticed_unless_it_is_given_up() {
 }
 
 /// A start that was given up, a stop that says whether it was kept, and what is billed.
-fn given_up(told: Answer, bill: &[(i64, i64)]) -> Vec<Rule> {
+fn given_up(answer: Answer, bill: &[(i64, i64)]) -> Vec<Rule> {
     spoilt(|scene| {
         scene.start("e", BEGIN + 4 * HOUR);
         scene.gives_up();
         scene.answer("e", lost());
         scene.stop("f", BEGIN + 6 * HOUR);
-        scene.answer("f", told);
+        scene.answer("f", answer);
         for (from, to) in bill {
             scene.sample("e", BEGIN + from * HOUR, BEGIN + to * HOUR);
         }
@@ -379,7 +379,7 @@ fn what_was_given_up_is_billed_once_or_not_at_all() {
 
 #[test]
 fn a_stop_that_was_given_up_may_have_counted_and_may_not() {
-    let course = |told: Answer, to: i64| {
+    let broken_by = |answer: Answer, to: i64| {
         spoilt(|scene| {
             scene.start("e", BEGIN + 4 * HOUR);
             scene.answer("e", fresh());
@@ -387,14 +387,14 @@ fn a_stop_that_was_given_up_may_have_counted_and_may_not() {
             scene.gives_up();
             scene.answer("f", lost());
             scene.stop("g", BEGIN + 6 * HOUR);
-            scene.answer("g", told);
+            scene.answer("g", answer);
             scene.sample("e", BEGIN + 4 * HOUR, BEGIN + to * HOUR);
         })
     };
-    assert_eq!(course(fresh(), 6), []);
-    assert_eq!(course(status(422, false), 5), []);
-    assert_eq!(course(fresh(), 5), [Rule::Billed]);
-    assert_eq!(course(status(422, false), 6), [Rule::BilledOnce]);
+    assert_eq!(broken_by(fresh(), 6), []);
+    assert_eq!(broken_by(status(422, false), 5), []);
+    assert_eq!(broken_by(fresh(), 5), [Rule::Billed]);
+    assert_eq!(broken_by(status(422, false), 6), [Rule::BilledOnce]);
 }
 
 #[test]
@@ -418,12 +418,12 @@ fn what_abacus_puts_aside_and_programs_that_die_are_noticed() {
         spoilt(|scene| scene.evidence.aside.push(aside)),
         [Rule::PutAside]
     );
-    let death = Death {
+    let death = ProgramEnd {
         at: 0,
         program: "worker-1".to_owned(),
         how: "code 101".to_owned(),
     };
-    let died = |scene: &mut Scene| scene.evidence.records.push(Record::Died(death));
+    let died = |scene: &mut Scene| scene.evidence.records.push(Record::ProgramEnded(death));
     assert_eq!(spoilt(died), [Rule::ProgramLives]);
 }
 

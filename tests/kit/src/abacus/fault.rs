@@ -1,7 +1,8 @@
-//! Faults to order.
+//! Faults that the stand-in can be told to show.
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -16,79 +17,97 @@ pub enum Endpoint {
     Mapping,
 }
 
+/// What goes wrong with a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Misdeed {
+pub enum FaultKind {
+    /// An answer of that status, with nothing counted.
     Status {
+        /// The status.
         status: u16,
+        /// The `Retry-After`, any text.
         retry_after: Option<String>,
     },
+    /// No answer, ever, and nothing counted.
     Hang,
+    /// The usage counts at once, but the answer takes its time. Other faults apply as well.
     Delay(Duration),
+    /// The usage counts, but the connection is closed without an answer.
     LoseAnswer,
+    /// The connection is closed without an answer, and nothing counts.
     CloseBefore,
+    /// 202, but afterwards the usage is put aside with this error.
     PutAside(String),
 }
 
 type Condition = Arc<dyn Fn(&Value) -> bool + Send + Sync>;
 
-/// Something to go wrong, for all requests from now on unless it is narrowed.
+/// A fault of all requests from now on, unless it is narrowed.
 #[derive(Clone)]
 pub struct Fault {
-    pub(super) misdeed: Misdeed,
+    pub(super) kind: FaultKind,
     endpoint: Endpoint,
     left: Option<u64>,
     condition: Option<Condition>,
 }
 
 impl Fault {
-    fn new(misdeed: Misdeed) -> Self {
+    /// A fault of this kind, for posts of usages.
+    pub fn new(kind: FaultKind) -> Self {
         Self {
-            misdeed,
+            kind,
             endpoint: Endpoint::Usage,
             left: None,
             condition: None,
         }
     }
 
-    /// An answer of that status, with nothing counted.
+    /// [`FaultKind::Status`] without `Retry-After`.
     pub fn status(status: u16) -> Self {
-        Self::new(Misdeed::Status {
+        Self::new(FaultKind::Status {
             status,
             retry_after: None,
         })
     }
 
-    /// An answer of that status with a `Retry-After` of any text, with nothing counted.
+    /// [`FaultKind::Status`].
     pub fn status_retry_after(status: u16, retry_after: impl Into<String>) -> Self {
-        Self::new(Misdeed::Status {
+        Self::new(FaultKind::Status {
             status,
             retry_after: Some(retry_after.into()),
         })
     }
 
-    /// No answer, ever, and nothing counted.
+    /// [`FaultKind::Hang`].
     pub fn hang() -> Self {
-        Self::new(Misdeed::Hang)
+        Self::new(FaultKind::Hang)
     }
 
-    /// The usage counts at once, but the answer takes its time. Other faults apply as well.
+    /// [`FaultKind::Delay`].
     pub fn delay(latency: Duration) -> Self {
-        Self::new(Misdeed::Delay(latency))
+        Self::new(FaultKind::Delay(latency))
     }
 
-    /// The usage counts, but the connection is closed without an answer.
+    /// [`FaultKind::LoseAnswer`].
     pub fn lose_answer() -> Self {
-        Self::new(Misdeed::LoseAnswer)
+        Self::new(FaultKind::LoseAnswer)
     }
 
-    /// The connection is closed without an answer, and nothing counts.
+    /// [`FaultKind::CloseBefore`].
     pub fn close_before() -> Self {
-        Self::new(Misdeed::CloseBefore)
+        Self::new(FaultKind::CloseBefore)
     }
 
-    /// 202, but afterwards the usage is put aside with this error.
+    /// [`FaultKind::PutAside`].
     pub fn put_aside(error: impl Into<String>) -> Self {
-        Self::new(Misdeed::PutAside(error.into()))
+        Self::new(FaultKind::PutAside(error.into()))
+    }
+
+    /// Only for this percentage of requests, spread evenly.
+    #[must_use]
+    pub fn percent(self, percent: u8) -> Self {
+        let (percent, seen) = (u64::from(percent), AtomicU64::new(0));
+        // 37 has no divisor in common with 100, so the requests that meet the fault are spread.
+        self.only(move |_| seen.fetch_add(1, Ordering::Relaxed) * 37 % 100 < percent)
     }
 
     /// Only for the next `count` requests that it applies to.
@@ -123,55 +142,55 @@ impl Fault {
 impl fmt::Debug for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Fault")
-            .field("misdeed", &self.misdeed)
+            .field("kind", &self.kind)
             .field("endpoint", &self.endpoint)
             .field("left", &self.left)
             .finish_non_exhaustive()
     }
 }
 
-/// What is to be done to one request.
+/// The faults of one request.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Orders {
+pub(super) struct Applied {
     pub(super) delay: Duration,
-    pub(super) misdeed: Option<Misdeed>,
+    pub(super) failure: Option<FaultKind>,
 }
 
-/// The faults that are ordered, oldest first.
+/// The active faults, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
-    ordered: Vec<Fault>,
+    active: Vec<Fault>,
 }
 
 impl Faults {
     pub(super) fn add(&mut self, fault: Fault) {
-        self.ordered.push(fault);
+        self.active.push(fault);
     }
 
     pub(super) fn clear(&mut self) {
-        self.ordered.clear();
+        self.active.clear();
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.ordered.is_empty()
+        self.active.is_empty()
     }
 
     /// What applies to a request: all delays, and the first of the other faults.
-    pub(super) fn orders(&mut self, endpoint: Endpoint, body: &Value) -> Orders {
-        let mut orders = Orders::default();
-        for fault in &mut self.ordered {
-            let is_delay = matches!(fault.misdeed, Misdeed::Delay(_));
-            if (orders.misdeed.is_some() && !is_delay) || !fault.applies(endpoint, body) {
+    pub(super) fn apply(&mut self, endpoint: Endpoint, body: &Value) -> Applied {
+        let mut applied = Applied::default();
+        for fault in &mut self.active {
+            let is_delay = matches!(fault.kind, FaultKind::Delay(_));
+            if (applied.failure.is_some() && !is_delay) || !fault.applies(endpoint, body) {
                 continue;
             }
             fault.left = fault.left.map(|left| left - 1);
-            match &fault.misdeed {
-                Misdeed::Delay(latency) => orders.delay += *latency,
-                misdeed => orders.misdeed = Some(misdeed.clone()),
+            match &fault.kind {
+                FaultKind::Delay(latency) => applied.delay += *latency,
+                kind => applied.failure = Some(kind.clone()),
             }
         }
-        self.ordered.retain(|fault| fault.left != Some(0));
-        orders
+        self.active.retain(|fault| fault.left != Some(0));
+        applied
     }
 }
 
@@ -195,16 +214,16 @@ mod tests {
         faults.add(Fault::status(503).times(2));
         faults.add(Fault::lose_answer());
         let (small, large) = (json!({ "plan_id": "small" }), json!({ "plan_id": "large" }));
-        let mut next = |body| faults.orders(Endpoint::Usage, body).misdeed.unwrap();
-        let unavailable = Misdeed::Status {
+        let mut next = |body| faults.apply(Endpoint::Usage, body).failure.unwrap();
+        let unavailable = FaultKind::Status {
             status: 503,
             retry_after: None,
         };
-        assert_eq!(next(&small), Misdeed::Hang);
+        assert_eq!(next(&small), FaultKind::Hang);
         assert_eq!(next(&large), unavailable);
         assert_eq!(next(&large), unavailable);
-        assert_eq!(next(&large), Misdeed::LoseAnswer);
-        assert_eq!(next(&small), Misdeed::Hang);
+        assert_eq!(next(&large), FaultKind::LoseAnswer);
+        assert_eq!(next(&small), FaultKind::Hang);
     }
 
     #[test]
@@ -213,11 +232,11 @@ mod tests {
         faults.add(Fault::status(500));
         faults.add(Fault::delay(Duration::from_secs(1)));
         faults.add(Fault::delay(Duration::from_secs(2)).times(1));
-        let orders = faults.orders(Endpoint::Usage, &Value::Null);
-        assert_eq!(orders.delay, Duration::from_secs(3));
-        assert!(orders.misdeed.is_some());
+        let applied = faults.apply(Endpoint::Usage, &Value::Null);
+        assert_eq!(applied.delay, Duration::from_secs(3));
+        assert!(applied.failure.is_some());
         assert_eq!(
-            faults.orders(Endpoint::Usage, &Value::Null).delay,
+            faults.apply(Endpoint::Usage, &Value::Null).delay,
             Duration::from_secs(1)
         );
     }
@@ -227,13 +246,13 @@ mod tests {
         let mut faults = Faults::default();
         faults.add(Fault::status(429).on_mappings());
         assert_eq!(
-            faults.orders(Endpoint::Usage, &Value::Null),
-            Orders::default()
+            faults.apply(Endpoint::Usage, &Value::Null),
+            Applied::default()
         );
         assert!(
             faults
-                .orders(Endpoint::Mapping, &Value::Null)
-                .misdeed
+                .apply(Endpoint::Mapping, &Value::Null)
+                .failure
                 .is_some()
         );
     }

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use super::fault::{Endpoint, Misdeed, Orders};
+use super::fault::{Applied, Endpoint, FaultKind};
 use super::schema::Refusal;
 use super::stand_in::Shared;
 use super::state::{Incoming, Mapping, Reply};
@@ -114,7 +114,7 @@ async fn answer(shared: Arc<Shared>, request: Request<IncomingBody>) -> Answer {
 async fn usage(shared: &Shared, headers: &HeaderMap, body: Bytes) -> Answer {
     let at = (shared.clock)();
     let authorization = bearer(headers);
-    let orders = orders(shared, Endpoint::Usage, || {
+    let faults = apply_faults(shared, Endpoint::Usage, || {
         serde_json::from_slice(&body).ok()
     });
     let incoming = Incoming {
@@ -122,9 +122,9 @@ async fn usage(shared: &Shared, headers: &HeaderMap, body: Bytes) -> Answer {
         body: body.clone(),
         authorization: authorization.map(str::to_owned),
     };
-    let answer = judge(shared, incoming, orders.misdeed);
-    if !orders.delay.is_zero() {
-        tokio::time::sleep(orders.delay).await;
+    let answer = judge(shared, incoming, faults.failure);
+    if !faults.delay.is_zero() {
+        tokio::time::sleep(faults.delay).await;
     }
     match answer {
         Some(answer) => answer,
@@ -139,26 +139,26 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// The answer to a usage; `None` for none, ever.
-fn judge(shared: &Shared, incoming: Incoming, misdeed: Option<Misdeed>) -> Option<Answer> {
+fn judge(shared: &Shared, incoming: Incoming, fault: Option<FaultKind>) -> Option<Answer> {
     let mut state = shared.state();
-    let answer = match misdeed {
-        None | Some(Misdeed::Delay(_)) => Ok(reply(shared, &state.take(incoming, None, true))),
-        Some(Misdeed::PutAside(error)) => {
+    let answer = match fault {
+        None | Some(FaultKind::Delay(_)) => Ok(reply(shared, &state.take(incoming, None, true))),
+        Some(FaultKind::PutAside(error)) => {
             Ok(reply(shared, &state.take(incoming, Some(error), true)))
         }
-        Some(Misdeed::LoseAnswer) => {
+        Some(FaultKind::LoseAnswer) => {
             state.take(incoming, None, false);
             Err(Lost)
         }
-        Some(Misdeed::CloseBefore) => {
+        Some(FaultKind::CloseBefore) => {
             state.turn_away(incoming, None);
             Err(Lost)
         }
-        Some(Misdeed::Hang) => {
+        Some(FaultKind::Hang) => {
             state.turn_away(incoming, None);
             return None;
         }
-        Some(Misdeed::Status {
+        Some(FaultKind::Status {
             status,
             retry_after,
         }) => {
@@ -170,12 +170,16 @@ fn judge(shared: &Shared, incoming: Incoming, misdeed: Option<Misdeed>) -> Optio
 }
 
 /// What faults there are for a request. The body is only parsed when there are any.
-fn orders(shared: &Shared, endpoint: Endpoint, body: impl FnOnce() -> Option<Value>) -> Orders {
+fn apply_faults(
+    shared: &Shared,
+    endpoint: Endpoint,
+    body: impl FnOnce() -> Option<Value>,
+) -> Applied {
     let mut state = shared.state();
     if state.faults.is_empty() {
-        return Orders::default();
+        return Applied::default();
     }
-    state.faults.orders(endpoint, &body().unwrap_or_default())
+    state.faults.apply(endpoint, &body().unwrap_or_default())
 }
 
 fn reply(shared: &Shared, reply: &Reply) -> Response<Full<Bytes>> {
@@ -210,7 +214,7 @@ async fn mapping(shared: &Shared, path: &str) -> Answer {
     let Some(mapping) = parse_mapping(path) else {
         return Ok(empty(StatusCode::NOT_FOUND));
     };
-    let orders = orders(shared, Endpoint::Mapping, || {
+    let faults = apply_faults(shared, Endpoint::Mapping, || {
         let Mapping {
             kind,
             resource_id,
@@ -227,20 +231,20 @@ async fn mapping(shared: &Shared, path: &str) -> Answer {
             StatusCode::CONFLICT
         })
     };
-    let answer = match orders.misdeed {
-        None | Some(Misdeed::Delay(_) | Misdeed::PutAside(_)) => Some(Ok(map())),
-        Some(Misdeed::LoseAnswer) => {
+    let answer = match faults.failure {
+        None | Some(FaultKind::Delay(_) | FaultKind::PutAside(_)) => Some(Ok(map())),
+        Some(FaultKind::LoseAnswer) => {
             map();
             Some(Err(Lost))
         }
-        Some(Misdeed::CloseBefore) => Some(Err(Lost)),
-        Some(Misdeed::Hang) => None,
-        Some(Misdeed::Status {
+        Some(FaultKind::CloseBefore) => Some(Err(Lost)),
+        Some(FaultKind::Hang) => None,
+        Some(FaultKind::Status {
             status,
             retry_after,
         }) => Some(Ok(failure(status, retry_after.as_deref()))),
     };
-    tokio::time::sleep(orders.delay).await;
+    tokio::time::sleep(faults.delay).await;
     match answer {
         Some(answer) => answer,
         None => pending().await,

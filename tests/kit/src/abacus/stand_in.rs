@@ -23,7 +23,7 @@ pub enum Dates {
     /// By the clock of the machine.
     #[default]
     Right,
-    /// By a clock that is ahead of it by so many ms, or behind.
+    /// By a clock that is ahead by this many ms, or behind.
     Off(i64),
     /// Not at all.
     Missing,
@@ -110,7 +110,7 @@ impl StandInAbacus {
         format!("http://{}", self.address)
     }
 
-    /// Orders a fault.
+    /// Adds a fault.
     pub fn fault(&self, fault: Fault) {
         self.shared.state().faults.add(fault);
     }
@@ -137,7 +137,7 @@ impl StandInAbacus {
     ///
     /// # Errors
     ///
-    /// When somebody else has taken the port.
+    /// If the port is taken.
     pub async fn come_back(&self) -> Result<()> {
         self.go_away().await;
         let listener = TcpListener::bind(self.address)

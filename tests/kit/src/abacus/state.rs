@@ -27,7 +27,7 @@ pub enum Outcome {
     Repeat,
     /// 202 was said, but it does not count, for this reason.
     PutAside(String),
-    /// It was refused, or a fault kept it from being looked at.
+    /// It was refused, or failed because of a fault.
     NotTaken,
 }
 
@@ -82,7 +82,7 @@ struct Document {
     error: Option<String>,
 }
 
-/// By what repeats are recognised: space and measures are not looked at.
+/// The key by which repeats are recognised; space and measures are not part of it.
 type Key = ([String; 6], i64, i64);
 
 /// What a post is answered with.
@@ -154,7 +154,7 @@ impl State {
         }
     }
 
-    /// Notes a post that is not looked at.
+    /// Notes a post that failed because of a fault.
     pub(super) fn turn_away(&mut self, incoming: Incoming, status: Option<u16>) {
         self.record(incoming, status, Outcome::NotTaken);
     }

@@ -26,7 +26,7 @@ pub struct TestDatabase {
 }
 
 impl TestDatabase {
-    /// A new database, with `label` in its name for whoever looks into the server.
+    /// A new database, with `label` in its name for debugging.
     ///
     /// # Panics
     ///

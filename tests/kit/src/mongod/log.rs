@@ -15,7 +15,7 @@ pub(super) fn listening_port(log: &Path) -> Option<u16> {
 }
 
 fn port_in_line(line: &str) -> Option<u16> {
-    // Parsing is dear and the log long: most lines are told apart by their text.
+    // Parsing is slow and the log long, so most lines are skipped by their text.
     if !line.contains("23016") {
         return None;
     }

@@ -17,7 +17,7 @@ use crate::wait::within;
 const SET_NAME: &str = "rs0";
 /// How long a set may take to have a primary.
 const PRIMARY_LIMIT: Duration = Duration::from_mins(1);
-/// How often a set is told its new addresses.
+/// How often a set gets its new addresses.
 const RECONFIG_ATTEMPTS: usize = 5;
 /// The server's code for "there is no replica set yet".
 const NOT_YET_INITIALIZED: i32 = 94;

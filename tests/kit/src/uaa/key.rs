@@ -109,7 +109,7 @@ impl SigningKey {
         pem("PUBLIC KEY", &der)
     }
 
-    /// The private half as PEM, which nobody should give to anybody.
+    /// The private half as PEM.
     ///
     /// # Panics
     ///

@@ -26,6 +26,9 @@ use super::state::{Discovery, Offer, Trouble};
 /// Larger bodies are no requests for tokens.
 const BODY_MAX: usize = 10_000;
 
+/// UAA describes itself a second time, below its issuer.
+const OF_TOKENS: &str = "/oauth/token/.well-known/openid-configuration";
+
 /// Serves until it is aborted, and all connections with it.
 pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let mut connections = JoinSet::new();
@@ -83,11 +86,8 @@ async fn answer(
 }
 
 fn discovery(shared: &Shared, path: &str) -> (u16, Value) {
-    let (kind, known_as) = {
-        let state = shared.state();
-        (state.discovery, state.known_as.clone())
-    };
-    let base = known_as.unwrap_or_else(|| shared.base_url.clone());
+    let kind = shared.state().discovery;
+    let base = shared.known_as();
     match (path, kind) {
         ("/v2/info", Discovery::Info) => (200, json!({ "token_endpoint": base })),
         ("/", Discovery::Root) => {
@@ -95,10 +95,13 @@ fn discovery(shared: &Shared, path: &str) -> (u16, Value) {
             (200, json!({ "links": links }))
         }
         ("/", Discovery::Login) => (200, json!({ "links": { "login": { "href": base } } })),
-        ("/.well-known/openid-configuration", _) => {
+        ("/.well-known/openid-configuration" | OF_TOKENS, _) => {
+            let Some(issuer) = shared.issuer() else {
+                return (404, json!({}));
+            };
             let token = format!("{base}/oauth/token");
             let keys = format!("{base}/token_keys");
-            let document = json!({ "issuer": base, "token_endpoint": token, "jwks_uri": keys });
+            let document = json!({ "issuer": issuer, "token_endpoint": token, "jwks_uri": keys });
             (200, document)
         }
         _ => (404, json!({})),
@@ -120,7 +123,8 @@ fn token(shared: &Shared, headers: &HeaderMap, body: &[u8]) -> (u16, Value) {
         return (401, json!({ "error": "unauthorized" }));
     };
     let scope = field("scope").unwrap_or_default();
-    shared.state().grant(&id, &secret, &scope)
+    let issuer = shared.issuer().unwrap_or_default();
+    shared.state().grant(&issuer, &id, &secret, &scope)
 }
 
 fn basic(headers: &HeaderMap) -> Option<(String, String)> {

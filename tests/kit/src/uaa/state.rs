@@ -1,5 +1,6 @@
 //! What the stand-in knows.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -41,12 +42,17 @@ pub enum Trouble {
     Nonsense,
 }
 
+/// What follows the address of a UAA in the name of its issuer.
+pub(super) const ISSUER: &str = "/oauth/token";
+
 /// What the stand-in knows, and what it was asked.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) discovery: Discovery,
     /// The address it gives as its own, where that is another.
     pub(super) known_as: Option<String>,
+    /// What follows its address in the name of its issuer; it does not name one without.
+    pub(super) issuer: Option<String>,
     /// The last one signs.
     pub(super) keys: Vec<SigningKey>,
     /// Ids, secrets and scopes.
@@ -65,6 +71,7 @@ impl State {
         let mut state = Self {
             discovery,
             known_as: None,
+            issuer: Some(ISSUER.to_owned()),
             keys: Vec::new(),
             clients: Vec::new(),
             life: Duration::from_mins(10),
@@ -86,18 +93,33 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn claims(&self, client: &str, scope: &Value) -> Value {
+    /// Claims as UAA writes them. Its audiences are the scopes without their last parts, and the
+    /// client.
+    pub(super) fn claims(&self, issuer: &str, client: &str, scopes: &[&str]) -> Value {
         let now = now_millis() / 1000;
         let life = i64::try_from(self.life.as_secs()).unwrap_or(i64::MAX);
+        let resource = |scope: &&str| {
+            scope
+                .rsplit_once('.')
+                .map(|(resource, _)| resource.to_owned())
+        };
+        let mut audiences: BTreeSet<String> = scopes.iter().filter_map(resource).collect();
+        audiences.insert(client.to_owned());
         json!({
             "jti": format!("{}", self.given_out.len()),
             "sub": client,
+            "authorities": scopes,
+            "scope": scopes,
             "client_id": client,
-            "scope": scope,
+            "cid": client,
+            "azp": client,
+            "grant_type": "client_credentials",
+            "rev_sig": "9fcb4d37",
             "iat": now,
             "exp": now + life,
-            "iss": "http://uaa.invalid/oauth/token",
-            "aud": ["abacus", client],
+            "iss": issuer,
+            "zid": "uaa",
+            "aud": audiences,
         })
     }
 
@@ -113,7 +135,13 @@ impl State {
     }
 
     /// The answer to a client: the status and the document.
-    pub(super) fn grant(&mut self, id: &str, secret: &str, wanted: &str) -> (u16, Value) {
+    pub(super) fn grant(
+        &mut self,
+        issuer: &str,
+        id: &str,
+        secret: &str,
+        wanted: &str,
+    ) -> (u16, Value) {
         self.wanted.push((id.to_owned(), wanted.to_owned()));
         let known = |client: &&(String, String, Vec<String>)| client.0 == id && client.1 == secret;
         let Some((_, _, scopes)) = self.clients.iter().find(known) else {
@@ -129,7 +157,7 @@ impl State {
         {
             return (400, json!({ "error": "invalid_scope" }));
         }
-        let claims = self.claims(id, &json!(wanted));
+        let claims = self.claims(issuer, id, &wanted);
         let token = self.fixed.clone().unwrap_or_else(|| self.sign(&claims));
         self.given_out.push(token.clone());
         let answer = json!({

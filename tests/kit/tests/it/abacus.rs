@@ -1,4 +1,4 @@
-//! The stand-in Abacus answers, counts, forgets and fails as it is told.
+//! The stand-in for Abacus answers, counts and fails as configured.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
 //! The model, and what it must find.
 
-mod mutants;
+mod planted_bugs;
 mod protocol;

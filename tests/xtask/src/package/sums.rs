@@ -25,7 +25,8 @@ pub(super) fn write(folder: &Path) -> Result<()> {
     fs::write(folder.join(FILE), sums).context("writing the checksums")
 }
 
-fn sha256(bytes: &[u8]) -> String {
+/// A checksum as hexadecimal digits.
+pub(super) fn sha256(bytes: &[u8]) -> String {
     let hex = digest(&SHA256, bytes);
     hex.as_ref().iter().fold(String::new(), |mut hex, byte| {
         let _ = write!(hex, "{byte:02x}");

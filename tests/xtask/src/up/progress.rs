@@ -35,7 +35,7 @@ impl Progress {
         self.events.inc(1);
     }
 
-    /// All events were sent, and so many spans are to complete.
+    /// All events were sent, and this many spans must complete.
     pub(super) fn sent(&self, stopped: usize) {
         self.spans.set_length(stopped as u64);
     }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::time::Duration;
 
 use chrono::DateTime;
 use comfy_table::presets::NOTHING;
@@ -42,13 +43,13 @@ pub(super) struct Report {
     lines: Vec<Line>,
     totals: BTreeMap<String, Total>,
     refused: Vec<String>,
-    strays: usize,
+    unattributed: usize,
     put_aside: usize,
 }
 
 impl Report {
     pub(super) fn new(sent: &Sent, states: &HashMap<Key, State>, abacus: &StandInAbacus) -> Self {
-        let (bills, strays) = attribute(&sent.rows, &abacus.counted());
+        let (bills, unattributed) = attribute(&sent.rows, &abacus.counted());
         let mut totals = BTreeMap::new();
         let mut lines = Vec::with_capacity(bills.len());
         for (row, bill) in sent.rows.iter().zip(bills) {
@@ -62,7 +63,7 @@ impl Report {
             lines,
             totals,
             refused: sent.refused.clone(),
-            strays,
+            unattributed,
             put_aside,
         }
     }
@@ -71,7 +72,7 @@ impl Report {
     pub(super) fn is_right(&self) -> bool {
         let totals_right = self.totals.values().all(|total| total.used == total.billed);
         let lines_right = self.lines.iter().all(Line::is_right);
-        totals_right && lines_right && self.refused.is_empty() && self.strays == 0
+        totals_right && lines_right && self.refused.is_empty() && self.unattributed == 0
     }
 
     fn is_shown(&self, number: usize) -> bool {
@@ -103,10 +104,10 @@ impl Line {
         let [.., resource, plan, instance] = &row.target.0;
         Self {
             target: format!("{resource}/{plan}/{instance}"),
-            start: moment(row.start),
+            start: in_words(row.start),
             end: row
                 .end
-                .map_or_else(|| format!("open ({})", moment(sampled_to)), moment),
+                .map_or_else(|| format!("open ({})", in_words(sampled_to)), in_words),
             used: i128::from(until - row.start),
             bill,
             note,
@@ -121,11 +122,12 @@ impl Line {
         self.difference() == 0 && self.note.is_empty()
     }
 
-    fn cells(&self) -> [String; 9] {
+    fn cells(&self) -> [String; 10] {
         [
             self.target.clone(),
             self.start.clone(),
             self.end.clone(),
+            length_in_words(self.used),
             self.used.to_string(),
             self.bill.duration.to_string(),
             self.difference().to_string(),
@@ -154,11 +156,21 @@ fn add_totals(totals: &mut BTreeMap<String, Total>, row: &Row, line: &Line) {
     }
 }
 
-fn moment(millis: i64) -> String {
+/// A moment in UTC, as people read it.
+pub(super) fn in_words(millis: i64) -> String {
     let moment = DateTime::from_timestamp_millis(millis);
     moment.map_or_else(
         || millis.to_string(),
         |moment| moment.format("%F %T%.3f").to_string(),
+    )
+}
+
+/// A length of time, given in ms, as people read it.
+fn length_in_words(millis: i128) -> String {
+    let length = u64::try_from(millis).map(Duration::from_millis);
+    length.map_or_else(
+        |_| millis.to_string(),
+        |length| humantime::format_duration(length).to_string(),
     )
 }
 
@@ -168,6 +180,7 @@ impl fmt::Display for Report {
             "target",
             "start (UTC)",
             "end (UTC)",
+            "used",
             "used ms",
             "billed ms",
             "difference",
@@ -179,7 +192,7 @@ impl fmt::Display for Report {
             .filter(|line| self.is_shown(*line))
             .collect();
         let rows = shown.iter().map(|line| self.lines[*line].cells());
-        writeln!(f, "{}", table(header, rows, &[0, 1, 2, 8]))?;
+        writeln!(f, "{}", table(header, rows, &[0, 1, 2, 9]))?;
         let rest = self.lines.len() - shown.len();
         if rest > 0 {
             let wrong = self.lines.iter().filter(|line| !line.is_right()).count();
@@ -212,8 +225,12 @@ impl Report {
         if self.refused.len() > FAULTS_SHOWN {
             writeln!(f, "not taken: {} in all", self.refused.len())?;
         }
-        if self.strays > 0 {
-            writeln!(f, "{} usages belong to none of these spans", self.strays)?;
+        if self.unattributed > 0 {
+            writeln!(
+                f,
+                "{} usages belong to none of these spans",
+                self.unattributed
+            )?;
         }
         if self.put_aside > 0 {
             writeln!(f, "{} usages were put aside by Abacus", self.put_aside)?;
@@ -267,7 +284,7 @@ mod tests {
             lines,
             totals,
             refused,
-            strays: 0,
+            unattributed: 0,
             put_aside: 0,
         }
     }
@@ -278,13 +295,13 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[0],
-            "target  start (UTC)  end (UTC)  used ms  billed ms  difference  usages  negative"
+            "target  start (UTC)  end (UTC)  used  used ms  billed ms  difference  usages  negative"
         );
         assert_eq!(
             lines[1],
-            "r/p/i                                 7          7           0       3         1"
+            "r/p/i                            7ms        7          7           0       3         1"
         );
-        let wrong = "r/p/i                              1000          1        -999       3         1  not complete";
+        let wrong = "r/p/i                             1s     1000          1        -999       3         1  not complete";
         assert_eq!(lines[2], wrong);
     }
 
@@ -295,7 +312,7 @@ mod tests {
         assert!(!report(vec![line(7, 7, "not complete")]).is_right());
         assert!(
             !Report {
-                strays: 1,
+                unattributed: 1,
                 ..report(Vec::new())
             }
             .is_right()

@@ -11,9 +11,9 @@ use sampler_testkit::build::Kind;
 use sampler_testkit::now_millis;
 use serde_json::Value;
 
-use super::attribution::{Row, reach};
+use super::attribution::{Row, interval_of};
 use super::progress::Progress;
-use super::stage::Stage;
+use super::system::System;
 use crate::replay::{Event, Queue};
 
 /// How many targets are sent for at once.
@@ -38,7 +38,7 @@ pub(super) struct Sent {
 
 /// Sends all events.
 pub(super) async fn send_all(
-    stage: &Stage,
+    system: &System,
     queues: Vec<Queue>,
     progress: &Progress,
 ) -> Result<Sent> {
@@ -46,11 +46,11 @@ pub(super) async fn send_all(
         .timeout(ANSWER_LIMIT)
         .pool_max_idle_per_host(IN_FLIGHT);
     let client = client.build().context("making an HTTP client")?;
-    let base_url = stage.receiver.base_url();
+    let base_url = system.receiver.base_url();
     let sender = Sender {
         client,
         base_url,
-        abacus: &stage.abacus,
+        abacus: &system.abacus,
         progress,
     };
     let sending = queues.into_iter().map(|queue| sender.send_queue(queue));
@@ -103,7 +103,7 @@ impl Sender<'_> {
         let reaches_beyond = || {
             self.abacus.counted().iter().any(|counted| {
                 counted.usage.target() == event.target.0.each_ref().map(String::as_str)
-                    && reach(&counted.usage).1 > event.timestamp
+                    && interval_of(&counted.usage).1 > event.timestamp
             })
         };
         while !reaches_beyond() {

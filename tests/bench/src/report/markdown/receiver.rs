@@ -65,7 +65,7 @@ fn rates(figures: &Receiver) -> String {
                 format!("{}{followed}", title(ours.mix)),
                 ours.connections.to_string(),
             ];
-            for system in [System::Sampler, System::OneWriteHttp, System::OneWrite] {
+            for system in [System::Sampler, System::OneWriteHttp] {
                 let run = find(runs, system, ours.mix, ours.connections);
                 row.push(run.map_or(String::new(), |run| grouped(run.per_second)));
                 row.push(run.map_or(String::new(), latencies));
@@ -86,8 +86,6 @@ fn rates(figures: &Receiver) -> String {
         "p50 / p99 ms",
         "One write, HTTP /s",
         "p50 / p99 ms",
-        "One write, driver alone /s",
-        "p50 / p99 ms",
         "Sampler against HTTP",
         "Sampler against batches",
     ];
@@ -101,14 +99,11 @@ fn each<'a>(runs: impl IntoIterator<Item = &'a Run>) -> String {
         vec![
             title(run.mix).to_owned(),
             system_name(run.system).to_owned(),
-            run.connections.to_string(),
-            run.offered_per_second.map_or(String::new(), grouped),
             grouped(run.per_second),
             latencies(run),
             rounded(run.server_us),
             number(run.program_us),
             rounded(run.generator_us),
-            format!("{} %", rounded(run.others_share)),
             number(run.memory_mb),
         ]
     };
@@ -120,14 +115,11 @@ fn each<'a>(runs: impl IntoIterator<Item = &'a Run>) -> String {
     let header = [
         "Events",
         "System",
-        "Connections",
-        "Sent /s",
         "Answered /s",
         "p50 / p99 ms",
         "MongoDB",
         "Program",
         "Load",
-        "Others",
         "Peak MB",
     ];
     table(&header, 2, &rows)
@@ -157,10 +149,9 @@ mod tests {
             followed,
         });
         for row in [
-            "| Starts | 64 | 10,000 | 0.10 / 0.30 | 4,000 | 0.25 / 0.75 | 5,000 | 0.20 / 0.60 | \
-             2.50 × | 33.3 % |",
-            "| Stops, log followed | 1 | 1,000 | 1.00 / 3.00 | 500 | 2.00 / 6.00 |  |  | 2.00 × |  |",
-            "| Starts | HTTP that writes nothing | 64 |  | 60,000 |",
+            "| Starts | 64 | 10,000 | 0.10 / 0.30 | 4,000 | 0.25 / 0.75 | 2.50 × | 33.3 % |",
+            "| Stops, log followed | 1 | 1,000 | 1.00 / 3.00 | 500 | 2.00 / 6.00 | 2.00 × |  |",
+            "| Starts | HTTP that writes nothing | 60,000 |",
         ] {
             assert!(text.contains(row), "{row} is missing in\n{text}");
         }

@@ -1,41 +1,42 @@
-//! What time it is: the one notion of now in a worker.
+//! Abacus's time: the one notion of now in a worker.
 //!
-//! It follows Abacus's clock as several of its answers date it, by a clock that does not step.
-//! Usages are dated answers anyway; while none are posted, probes ask for the time. Until enough
-//! is known nothing is decided by time: a worker whose clock is a day ahead would post the future.
+//! It follows Abacus's clock, which the `Date` of several answers tells, and a clock that does not
+//! step. Each posted usage brings an answer with a date; while none are posted, probes ask for the
+//! time. The worker decides nothing by time before the estimate is there: if its own clock were a
+//! day ahead, it would post the future.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use sampler_abacus::{ClockEstimate, Dated, Noted, Pace, Reading};
+use sampler_abacus::{AnswerDate, ClockEstimate, Noted, Pace, Reading};
 use sampler_domain::Timestamp;
 use sampler_service::environment::Clock;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use tracing::{error, info, warn};
 
-use crate::{Beat, Worker};
+use crate::{ReportProgress, Worker};
 
 /// Clocks that differ by less agree, ms.
-const TOLERATED: i64 = 5_000;
+const TOLERANCE: i64 = 5_000;
 
-/// After so many answers in a row without a date, Abacus counts as one that does not date them.
+/// After this many answers in a row without a date, Abacus counts as one that never dates them.
 const UNDATED_MOST: u32 = 3;
 
-/// How often it is told that Abacus does not answer.
-const SILENCE_TOLD_EVERY: Duration = Duration::from_mins(1);
+/// How often the log says that Abacus does not answer.
+const NO_ANSWER_INTERVAL: Duration = Duration::from_mins(1);
 
-/// How long a wait goes without a sign of life: waiting for an Abacus that is away is no
-/// standstill.
-const BEAT_INTERVAL: Duration = Duration::from_secs(5);
+/// How often a waiting loop reports progress: a worker that waits for an unreachable Abacus is not
+/// stuck.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What time it is.
-pub struct Time {
+/// The current time, by Abacus's clock as far as it is known.
+pub struct AbacusTime {
     clock: Arc<dyn Clock>,
     began: Instant,
     pace: Pace,
     state: Mutex<State>,
-    /// Told when it becomes known what time it is.
+    /// Notified when the time becomes known.
     known: Notify,
 }
 
@@ -48,14 +49,14 @@ struct State {
     probed_at: Option<Duration>,
     /// Whether the last probe had an answer.
     is_answered: bool,
-    /// When it was told last that none comes.
-    silence_told_at: Option<Duration>,
-    told: Told,
+    /// When the log said last that there is no answer.
+    no_answer_reported_at: Option<Duration>,
+    reported: ClockState,
 }
 
-/// What the log was told of the clock.
+/// What the log has said last of the clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Told {
+enum ClockState {
     #[default]
     Agrees,
     Ahead,
@@ -66,9 +67,9 @@ enum Told {
 
 /// When a request was sent.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked(Duration);
+pub(crate) struct SentAt(Duration);
 
-impl Time {
+impl AbacusTime {
     /// Nothing is known of Abacus's clock yet; `clock` is the one of this machine.
     pub fn new(clock: Arc<dyn Clock>, pace: Pace) -> Arc<Self> {
         Arc::new(Self {
@@ -81,8 +82,8 @@ impl Time {
                 is_far_ahead: false,
                 probed_at: None,
                 is_answered: false,
-                silence_told_at: None,
-                told: Told::default(),
+                no_answer_reported_at: None,
+                reported: ClockState::default(),
             }),
             known: Notify::new(),
         })
@@ -95,21 +96,21 @@ impl Time {
         state.estimate.ahead(self.moment(), self.clock.now())
     }
 
-    /// Whether the clocks differ by more than can be left alone.
+    /// Whether the clocks differ by more than the tolerance.
     pub fn disagrees(&self) -> bool {
         let is_far_ahead = self.state().is_far_ahead;
-        let apart = |ahead: i64| ahead.saturating_abs() >= TOLERATED;
+        let apart = |ahead: i64| ahead.saturating_abs() >= TOLERANCE;
         is_far_ahead || self.ahead().is_some_and(apart)
     }
 
     /// Whether the worker goes by its own clock, because Abacus's answers have no date.
-    pub fn is_own(&self) -> bool {
+    pub fn uses_own_clock(&self) -> bool {
         let state = self.state();
         state.is_undated() && state.estimate.at(self.moment()).is_none()
     }
 
-    /// What time it is. Where that is not known, as far as it was known last: for notes, and for
-    /// what is decided already.
+    /// The current time. If the estimate is too old, the old one goes on: that is enough for notes,
+    /// and for what is decided already.
     pub(crate) fn now(&self) -> Timestamp {
         let (state, moment) = (self.state(), self.moment());
         let estimate = if state.is_undated() {
@@ -120,27 +121,27 @@ impl Time {
         estimate.unwrap_or_else(|| self.clock.now())
     }
 
-    /// Whether it is known what time it is.
+    /// Whether the time is known.
     pub(crate) fn is_known(&self) -> bool {
         let state = self.state();
         state.is_undated() || state.estimate.at(self.moment()).is_some()
     }
 
     /// To be called when a request is sent.
-    pub(crate) fn asked(&self) -> Asked {
-        Asked(self.moment())
+    pub(crate) fn request_sent(&self) -> SentAt {
+        SentAt(self.moment())
     }
 
-    /// Takes note of what an answer says of the time.
-    pub(crate) fn heard(&self, asked: Asked, dated: Dated) {
+    /// Takes the date of an answer into the estimate.
+    pub(crate) fn note_answer(&self, sent_at: SentAt, dated: AnswerDate) {
         let (received, ours) = (self.moment(), self.clock.now());
         let mut state = self.state();
         match dated {
-            Dated::NoAnswer => return,
-            Dated::Undated => state.undated = state.undated.saturating_add(1),
-            Dated::At(date) => {
+            AnswerDate::NoAnswer => return,
+            AnswerDate::Undated => state.undated = state.undated.saturating_add(1),
+            AnswerDate::At(date) => {
                 let reading = Reading {
-                    sent: asked.0,
+                    sent: sent_at.0,
                     received,
                     ours,
                     date,
@@ -149,20 +150,20 @@ impl Time {
                 state.is_far_ahead = noted == Noted::FarBehind;
                 match noted {
                     Noted::Taken | Noted::TooSoon => state.undated = 0,
-                    // Whoever is a year behind takes nothing for past that is not.
+                    // Our clock is a year behind: it takes nothing for past that is not.
                     Noted::FarAhead => state.undated = state.undated.saturating_add(1),
                     Noted::FarBehind => {}
                 }
             }
         }
-        state.tell(received, ours);
+        state.report(received, ours);
         drop(state);
         if self.is_known() {
             self.known.notify_waiters();
         }
     }
 
-    /// How long until Abacus is to be asked for the time, if nothing is heard of it before.
+    /// How long until the next probe, if no other answer comes before.
     fn until_probe(&self) -> Duration {
         let (state, moment) = (self.state(), self.moment());
         let Some(probed_at) = state.probed_at else {
@@ -185,30 +186,31 @@ impl Time {
         (last + interval).saturating_sub(moment)
     }
 
-    /// Takes note of what came of a probe.
-    fn probed(&self, asked: Asked, answer: Result<Dated, String>) {
+    /// Notes the outcome of a probe.
+    fn note_probe(&self, sent_at: SentAt, answer: Result<AnswerDate, String>) {
         let moment = self.moment();
         let mut state = self.state();
         state.probed_at = Some(moment);
         state.is_answered = answer.is_ok();
         drop(state);
         match answer {
-            Ok(dated) => self.heard(asked, dated),
-            Err(error) if !self.is_known() => self.tell_silence(&error),
-            // Something is posted, and says what is wrong; or it was there a moment ago.
+            Ok(dated) => self.note_answer(sent_at, dated),
+            Err(error) if !self.is_known() => self.report_no_answer(&error),
+            // A post says what is wrong, or Abacus was there a moment ago.
             Err(_) => {}
         }
     }
 
-    /// Says, once in a while, why nothing is sampled.
-    fn tell_silence(&self, error: &str) {
+    /// Logs, once in a while, why nothing is sampled.
+    fn report_no_answer(&self, error: &str) {
         let (moment, mut state) = (self.moment(), self.state());
-        let is_recent = |told_at: Duration| moment.saturating_sub(told_at) < SILENCE_TOLD_EVERY;
-        if !state.silence_told_at.is_some_and(is_recent) {
-            state.silence_told_at = Some(moment);
+        let is_recent =
+            |reported_at: Duration| moment.saturating_sub(reported_at) < NO_ANSWER_INTERVAL;
+        if !state.no_answer_reported_at.is_some_and(is_recent) {
+            state.no_answer_reported_at = Some(moment);
             warn!(
-                error,
-                "Abacus does not answer: nothing is sampled before it does"
+                code = "clock.no_answer",
+                error, "Abacus does not answer: nothing is sampled before it does"
             );
         }
     }
@@ -227,66 +229,76 @@ impl State {
         self.undated >= UNDATED_MOST
     }
 
-    /// Says so when it begins or ends to matter that the clocks differ.
-    fn tell(&mut self, moment: Duration, ours: Timestamp) {
+    /// Logs each change of how our clock compares with Abacus's.
+    fn report(&mut self, moment: Duration, ours: Timestamp) {
         let ahead_ms = self.estimate.ahead(moment, ours);
-        let tell = match ahead_ms {
-            Some(ahead) if ahead >= TOLERATED => Told::Ahead,
-            Some(ahead) if ahead <= -TOLERATED => Told::Behind,
-            Some(_) => Told::Agrees,
-            None if self.is_undated() => Told::Undated,
-            None if self.is_far_ahead => Told::FarAhead,
+        let state = match ahead_ms {
+            Some(ahead) if ahead >= TOLERANCE => ClockState::Ahead,
+            Some(ahead) if ahead <= -TOLERANCE => ClockState::Behind,
+            Some(_) => ClockState::Agrees,
+            None if self.is_undated() => ClockState::Undated,
+            None if self.is_far_ahead => ClockState::FarAhead,
             None => return,
         };
-        if std::mem::replace(&mut self.told, tell) == tell {
-            return;
+        if std::mem::replace(&mut self.reported, state) != state {
+            state.log(ahead_ms.unwrap_or_default());
         }
-        let ahead_ms = ahead_ms.unwrap_or_default();
-        match tell {
-            Told::Ahead => warn!(ahead_ms, "the clock of this machine is ahead of Abacus's"),
-            Told::Behind => warn!(ahead_ms, "the clock of this machine is behind Abacus's"),
-            Told::FarAhead => error!(
+    }
+}
+
+impl ClockState {
+    fn log(self, ahead_ms: i64) {
+        match self {
+            Self::Ahead => warn!(
+                code = "clock.ahead",
+                ahead_ms, "the clock of this machine is ahead of Abacus's"
+            ),
+            Self::Behind => warn!(
+                code = "clock.behind",
+                ahead_ms, "the clock of this machine is behind Abacus's"
+            ),
+            Self::FarAhead => error!(
+                code = "clock.far_ahead",
                 "nothing is sampled: the clock of this machine is more than a year ahead of Abacus's"
             ),
-            Told::Undated => {
-                warn!(
-                    "Abacus's answers have no date: the worker goes by the clock of this machine"
-                );
-            }
-            Told::Agrees => info!("the clock of this machine agrees with Abacus's again"),
+            Self::Undated => warn!(
+                code = "clock.undated",
+                "Abacus's answers have no date: the worker goes by the clock of this machine"
+            ),
+            Self::Agrees => info!("the clock of this machine agrees with Abacus's again"),
         }
     }
 }
 
 impl Worker {
-    /// Compares clocks with Abacus whenever nothing was heard of it for a while.
-    pub(crate) async fn keep_time(&self) {
+    /// Keeps the estimate of Abacus's clock fresh: probes Abacus when no answer came for a while.
+    pub(crate) async fn keep_clock_estimate(&self) {
         while !self.stop.is_cancelled() {
             let wait = self.time.until_probe();
             if !wait.is_zero() {
                 self.pause(wait).await;
                 continue;
             }
-            let asked = self.time.asked();
+            let sent_at = self.time.request_sent();
             let probe = self.parts.collector.probe();
             if let Some(answer) = self.stop.run_until_cancelled(probe).await {
-                self.time.probed(asked, answer);
+                self.time.note_probe(sent_at, answer);
             }
         }
     }
 
-    /// Waits until it is known what time it is; false where the worker is told to stop before.
-    pub(crate) async fn knows_the_time(&self, beat: &dyn Beat) -> bool {
+    /// Waits until the time is known; false if the worker shuts down before.
+    pub(crate) async fn wait_until_time_known(&self, progress: &dyn ReportProgress) -> bool {
         while !self.stop.is_cancelled() {
             let known = self.time.known.notified();
             if self.time.is_known() {
                 return true;
             }
-            // A clock that is a year off waits for a person, and health is to say so.
+            // A clock that is a year off must be set by a person, so readiness fails.
             if !self.time.state().is_far_ahead {
-                beat.beat();
+                progress.report();
             }
-            let wait = timeout(BEAT_INTERVAL, known);
+            let wait = timeout(PROGRESS_INTERVAL, known);
             let _ = self.stop.run_until_cancelled(wait).await;
         }
         false

@@ -1,5 +1,5 @@
-//! What happens to one target, one event after the other: starts, stops, late stops and updates,
-//! and now and then something that is wrong.
+//! The events of one target, one after the other: starts, stops, late stops and updates, and now and
+//! then an invalid one.
 
 use crate::event::{Kind, Target};
 use sampler_testkit::rng::Rng;
@@ -11,11 +11,11 @@ const MINUTE: i64 = 60_000;
 /// No event is dated later than this long ago: a stop in the future would be waited for.
 const LATEST: i64 = MINUTE;
 /// A target this close to the present has nothing more to come.
-const OUTLIVED: i64 = HOUR / 2;
+const RECENT: i64 = HOUR / 2;
 
-/// An event that a target's owner wants to send.
+/// The next event of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Move {
+pub(crate) struct NextEvent {
     pub(crate) kind: Kind,
     pub(crate) timestamp: i64,
     pub(crate) intent: Intent,
@@ -74,11 +74,11 @@ impl Intent {
 pub(crate) enum Outcome {
     Accepted,
     Refused,
-    /// Nobody said.
+    /// The client had no definite answer.
     Unknown,
 }
 
-/// Where a target is.
+/// The state of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Closed,
@@ -86,13 +86,13 @@ enum State {
     Open(i64),
     /// Closed for an update, which a start goes on with.
     Updating,
-    /// Nobody knows: an event was given up.
+    /// An event was given up, so the client does not know.
     Uncertain,
 }
 
-/// One target with its owner's knowledge of it.
+/// One target with what its client knows of it.
 #[derive(Clone, Debug)]
-pub(crate) struct Life {
+pub(crate) struct Timeline {
     pub(crate) target: Target,
     state: State,
     /// The latest moment that an accepted event was dated: nothing right comes before it.
@@ -100,10 +100,10 @@ pub(crate) struct Life {
     /// Where the previous span begins.
     previous: i64,
     /// Nothing happens before this moment of the real clock.
-    rests_until: i64,
+    resting_until: i64,
 }
 
-impl Life {
+impl Timeline {
     /// A target whose first event will be dated hours or days ago.
     pub(crate) fn new(target: Target, rng: &mut Rng, now: i64) -> Self {
         let age = match rng.between(0, 9) {
@@ -117,19 +117,19 @@ impl Life {
             state: State::Closed,
             cursor,
             previous: cursor,
-            rests_until: 0,
+            resting_until: 0,
         }
     }
 
     /// Whether nothing more is to come, apart from the last stop.
     pub(crate) fn is_over(&self, now: i64) -> bool {
-        let outlived = now - self.cursor < OUTLIVED;
-        self.state == State::Uncertain || (outlived && self.state == State::Closed)
+        let is_recent = now - self.cursor < RECENT;
+        self.state == State::Uncertain || (is_recent && self.state == State::Closed)
     }
 
     /// Whether it is left alone for a while, so that sampling goes on beyond what is to come.
-    pub(crate) fn rests(&self, now: i64) -> bool {
-        now < self.rests_until
+    pub(crate) fn is_resting(&self, now: i64) -> bool {
+        now < self.resting_until
     }
 
     /// Whether its usage may be going on.
@@ -137,13 +137,13 @@ impl Life {
         matches!(self.state, State::Open(_) | State::Uncertain)
     }
 
-    /// Somebody has seen that its usage goes on.
+    /// The database says that its usage goes on.
     pub(crate) fn is_open_after_all(&mut self) {
         self.state = State::Uncertain;
     }
 
     /// What comes next.
-    pub(crate) fn next(&self, rng: &mut Rng, now: i64) -> Move {
+    pub(crate) fn next(&self, rng: &mut Rng, now: i64) -> NextEvent {
         let latest = now - LATEST;
         match self.state {
             State::Closed => self.next_when_closed(rng, latest),
@@ -153,7 +153,7 @@ impl Life {
         }
     }
 
-    fn next_when_closed(&self, rng: &mut Rng, latest: i64) -> Move {
+    fn next_when_closed(&self, rng: &mut Rng, latest: i64) -> NextEvent {
         let gap = match rng.between(0, 2) {
             0 => 0,
             1 => rng.between(1, MINUTE),
@@ -176,7 +176,7 @@ impl Life {
         }
     }
 
-    fn next_when_open(start: i64, rng: &mut Rng, latest: i64) -> Move {
+    fn next_when_open(start: i64, rng: &mut Rng, latest: i64) -> NextEvent {
         let length = match rng.between(0, 9) {
             0 => 0,
             1 => rng.between(1, 1000),
@@ -198,7 +198,7 @@ impl Life {
     }
 
     /// The stop at the end of the run.
-    pub(crate) fn last(&self, rng: &mut Rng, now: i64) -> Move {
+    pub(crate) fn last(&self, rng: &mut Rng, now: i64) -> NextEvent {
         let latest = now - LATEST;
         let timestamp = match self.state {
             State::Open(start) => rng.between(start, latest.max(start)),
@@ -209,16 +209,16 @@ impl Life {
     }
 
     /// Notes what became of an event.
-    pub(crate) fn note(&mut self, step: &Move, outcome: Outcome, rng: &mut Rng, now: i64) {
+    pub(crate) fn note(&mut self, step: &NextEvent, outcome: Outcome, rng: &mut Rng, now: i64) {
         match (outcome, step.intent.is_right()) {
             (Outcome::Accepted, true) => self.advance(step, rng, now),
             // What is wrong has no effect, or the checker will say so.
             (Outcome::Refused, false) => {}
-            // The last stop of a target that nobody knows about: it was closed.
+            // The last stop of a target in an unknown state: it was closed.
             (Outcome::Refused, true) if step.intent == Intent::LastStop => {
                 self.state = State::Closed;
             }
-            // Nobody knows, or the answer is not what it must be: the checker will say so, too.
+            // The outcome is unknown, or the answer is wrong: the checker reports that, too.
             (Outcome::Unknown, _) | (Outcome::Accepted, false) | (Outcome::Refused, true) => {
                 self.cursor = self.cursor.max(step.timestamp);
                 self.state = State::Uncertain;
@@ -226,7 +226,7 @@ impl Life {
         }
     }
 
-    fn advance(&mut self, step: &Move, rng: &mut Rng, now: i64) {
+    fn advance(&mut self, step: &NextEvent, rng: &mut Rng, now: i64) {
         self.previous = self.cursor;
         self.cursor = step.timestamp;
         self.state = match (step.kind, step.intent) {
@@ -235,13 +235,13 @@ impl Life {
             (Kind::Stop, _) => State::Closed,
         };
         if step.kind == Kind::Start && rng.percent(30) {
-            self.rests_until = now + rng.between(2_000, 10_000);
+            self.resting_until = now + rng.between(2_000, 10_000);
         }
     }
 }
 
-fn step(kind: Kind, timestamp: i64, intent: Intent) -> Move {
-    Move {
+fn step(kind: Kind, timestamp: i64, intent: Intent) -> NextEvent {
+    NextEvent {
         kind,
         timestamp,
         intent,
@@ -255,56 +255,56 @@ mod tests {
 
     const NOW: i64 = 1_700_000_000_000;
 
-    fn rng_and_life() -> (Rng, Life) {
+    fn rng_and_timeline() -> (Rng, Timeline) {
         let mut rng = Rng::new(1, 1);
-        let life = Life::new(target(0, 0), &mut rng, NOW);
-        (rng, life)
+        let timeline = Timeline::new(target(0, 0), &mut rng, NOW);
+        (rng, timeline)
     }
 
     #[test]
     fn what_is_right_goes_on_in_time_and_never_into_the_future() {
-        let (mut rng, mut life) = rng_and_life();
+        let (mut rng, mut timeline) = rng_and_timeline();
         let mut moves = 0;
-        while !life.is_over(NOW) && moves < 10_000 {
-            let next = life.next(&mut rng, NOW);
+        while !timeline.is_over(NOW) && moves < 10_000 {
+            let next = timeline.next(&mut rng, NOW);
             assert!(next.timestamp <= NOW - LATEST, "{next:?}");
             let right = next.intent.is_right();
             assert!(
-                !right || next.timestamp >= life.cursor,
-                "{next:?} after {life:?}"
+                !right || next.timestamp >= timeline.cursor,
+                "{next:?} after {timeline:?}"
             );
             let outcome = if right {
                 Outcome::Accepted
             } else {
                 Outcome::Refused
             };
-            life.note(&next, outcome, &mut rng, NOW);
+            timeline.note(&next, outcome, &mut rng, NOW);
             moves += 1;
         }
-        assert!(life.is_over(NOW));
+        assert!(timeline.is_over(NOW));
     }
 
     #[test]
     fn an_update_starts_where_it_stopped() {
-        let (mut rng, mut life) = rng_and_life();
+        let (mut rng, mut timeline) = rng_and_timeline();
         let start = step(Kind::Start, NOW - HOUR, Intent::Start);
-        life.note(&start, Outcome::Accepted, &mut rng, NOW);
-        assert!(life.may_be_open());
+        timeline.note(&start, Outcome::Accepted, &mut rng, NOW);
+        assert!(timeline.may_be_open());
         let stop = step(Kind::Stop, NOW - HOUR / 2, Intent::UpdateStop);
-        life.note(&stop, Outcome::Accepted, &mut rng, NOW);
-        let next = life.next(&mut rng, NOW);
+        timeline.note(&stop, Outcome::Accepted, &mut rng, NOW);
+        let next = timeline.next(&mut rng, NOW);
         assert_eq!(next, step(Kind::Start, NOW - HOUR / 2, Intent::UpdateStart));
     }
 
     #[test]
     fn what_was_given_up_ends_a_target_but_for_its_last_stop() {
-        let (mut rng, mut life) = rng_and_life();
+        let (mut rng, mut timeline) = rng_and_timeline();
         let start = step(Kind::Start, NOW - HOUR, Intent::Start);
-        life.note(&start, Outcome::Unknown, &mut rng, NOW);
-        assert!(life.is_over(NOW) && life.may_be_open());
-        let last = life.last(&mut rng, NOW);
+        timeline.note(&start, Outcome::Unknown, &mut rng, NOW);
+        assert!(timeline.is_over(NOW) && timeline.may_be_open());
+        let last = timeline.last(&mut rng, NOW);
         assert_eq!((last.kind, last.intent), (Kind::Stop, Intent::LastStop));
-        life.note(&last, Outcome::Refused, &mut rng, NOW);
-        assert!(!life.may_be_open());
+        timeline.note(&last, Outcome::Refused, &mut rng, NOW);
+        assert!(!timeline.may_be_open());
     }
 }

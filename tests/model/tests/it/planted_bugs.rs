@@ -3,12 +3,12 @@
 
 use sampler_model::{
     AS_PLANNED, CONSERVATION, COUNTED_ONCE, DUE_BY_END, KEPT_ONCE, LIVENESS, Mutant, ONE_OPEN_SPAN,
-    SAMPLED_COUNTS, Scenario, WITHIN_END, look_for,
+    SAMPLED_COUNTS, Scenario, WITHIN_END, find_violations,
 };
 
 /// The model must find a way to break each of these.
 fn assert_breaks(scenario: Scenario, properties: &[&'static str]) {
-    let explored = look_for(scenario, properties);
+    let explored = find_violations(scenario, properties);
     for property in properties {
         let Some(actions) = explored.found.get(property) else {
             panic!("{} states, and it holds: {property}", explored.states);
@@ -37,7 +37,7 @@ fn timestamps_worked_out_at_sending_are_found() {
 
 #[test]
 fn completing_without_comparing_the_end_is_found() {
-    let broken = Scenario::update().broken(Mutant::CompletesWithoutComparing);
+    let broken = Scenario::update().broken(Mutant::CompletesWithoutComparingEnd);
     assert_breaks(broken, &[CONSERVATION]);
 }
 
@@ -55,8 +55,8 @@ fn posting_before_the_plan_is_kept_is_found() {
 }
 
 #[test]
-fn leaving_the_plans_of_dead_workers_is_found() {
-    let broken = Scenario::update().broken(Mutant::LeavesPlansOfOthers);
+fn ignoring_the_plans_of_dead_workers_is_found() {
+    let broken = Scenario::update().broken(Mutant::IgnoresPlansOfOthers);
     assert_breaks(broken, &[LIVENESS]);
 }
 
@@ -70,7 +70,7 @@ fn starts_without_unique_indexes_are_found() {
 #[test]
 fn a_retention_below_the_slack_is_found() {
     let mut broken = Scenario::update();
-    broken.hold = 0;
+    broken.request_limit = 0;
     broken.retention = broken.slack.past - 10_000;
     assert_breaks(broken, &[KEPT_ONCE]);
 }

@@ -1,4 +1,4 @@
-//! Workers, a stand-in for Abacus, and meters on both.
+//! Runs workers against a stand-in for Abacus, and measures both.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use tokio::time::Instant;
 
 use crate::data::{Sampled, tenths, thousandths};
 use crate::mongo::{Commands, Server, Spans};
-use crate::process::{Reading, Watch, memory_mb, peak_memory_mb};
+use crate::process::{Reading, WatchedProcesses, memory_mb, peak_memory_mb};
 use crate::programs;
 use crate::report::workers;
 
-/// How often the count is looked at.
+/// How often the count is read.
 const POLL: Duration = Duration::from_millis(5);
-/// How long nothing may be posted before it is taken that nothing will.
+/// How long a run without a post may last before it fails.
 const STALL: Duration = Duration::from_mins(1);
 
-/// What the workers are to do.
+/// The job of the workers.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     /// How many workers.
@@ -31,14 +31,14 @@ pub(crate) struct Job {
     pub(crate) spans: u64,
 }
 
-/// Workers at work.
+/// Workers that run.
 #[derive(Debug)]
-pub(crate) struct Crew<'a> {
+pub(crate) struct RunningWorkers<'a> {
     job: Job,
     server: &'a Server,
     abacus: StandInAbacus,
     workers: Vec<Program>,
-    watch: Watch,
+    watch: WatchedProcesses,
 }
 
 /// All meters at one moment.
@@ -49,8 +49,8 @@ pub(crate) struct Meters {
     posts: u64,
 }
 
-impl<'a> Crew<'a> {
-    /// Sets everything up that the workers need. They are not there yet.
+impl<'a> RunningWorkers<'a> {
+    /// Sets everything up that the workers need, but starts none.
     pub(crate) async fn prepare(server: &'a Server, job: Job) -> Result<Self> {
         let options = Options {
             keep: Keep::Count,
@@ -66,7 +66,7 @@ impl<'a> Crew<'a> {
             server,
             abacus,
             workers: Vec::new(),
-            watch: Watch::default(),
+            watch: WatchedProcesses::default(),
         })
     }
 
@@ -77,7 +77,7 @@ impl<'a> Crew<'a> {
         } = &self.job;
         let abacus = self.abacus.base_url();
         self.workers = programs::workers(*workers, &spans.uri, &abacus, settings).await?;
-        self.watch = Watch {
+        self.watch = WatchedProcesses {
             server: Some(self.server.pid),
             programs: self.workers.iter().map(Program::pid).collect(),
         };
@@ -98,7 +98,7 @@ impl<'a> Crew<'a> {
         self.abacus.counted_count()
     }
 
-    /// Waits until so many usages were posted, but not beyond `limit`; says whether they were.
+    /// Waits until this many usages were posted, but not beyond `limit`; returns whether they were.
     pub(crate) async fn wait_for_posts(&self, posts: u64, limit: Option<Duration>) -> Result<bool> {
         let (begin, mut moved) = (Instant::now(), Instant::now());
         let mut before = self.posts();
@@ -166,7 +166,7 @@ impl<'a> Crew<'a> {
     }
 
     /// Ends the workers.
-    pub(crate) fn dismiss(self) -> Result<()> {
+    pub(crate) fn kill(self) -> Result<()> {
         self.workers.iter().try_for_each(Program::kill)
     }
 }

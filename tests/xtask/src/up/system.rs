@@ -1,6 +1,6 @@
 //! Everything that runs: MongoDB, the stand-in Abacus, the receiver, the workers.
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,8 +10,9 @@ use mongodb::{Client, Database};
 use sampler_testkit::abacus::{Options as AbacusOptions, StandInAbacus};
 use sampler_testkit::mongod::{Options as SetOptions, ReplicaSet, find};
 use sampler_testkit::program::{Launch, RECEIVER, WORKER};
-use sampler_testkit::{Program, target_dir};
+use sampler_testkit::{Program, now_millis, target_dir};
 
+use super::report::in_words;
 use super::{Arguments, spans};
 
 /// The database on a server of our own.
@@ -20,18 +21,20 @@ const DATABASE: &str = "sampler";
 const DB_URI_VARIABLE: &str = "DB_URI";
 /// How long a program may take to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(15);
+/// An hour in ms.
+const HOUR: i64 = 3_600_000;
 /// A day in ms.
 const DAY: i64 = 86_400_000;
-/// The receiver's slack unless it is told otherwise, in ms.
+/// The receiver's slack by default, in ms.
 const USUAL_SLACK: i64 = 61 * DAY;
 
 /// How old events may be, when they are older than usual.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Endurance {
+pub(super) struct ExtendedLimits {
     slack: Option<i64>,
 }
 
-impl Endurance {
+impl ExtendedLimits {
     pub(super) fn for_events(earliest: Option<i64>, now: i64) -> Self {
         let age = earliest.map_or(0, |earliest| now - earliest);
         // A day to spare: the replay takes its time.
@@ -41,7 +44,7 @@ impl Endurance {
         }
     }
 
-    /// Spans must be kept for longer than repeats of their events are let in.
+    /// Spans must be kept for longer than repeats of their events are accepted.
     fn environment(&self) -> Vec<(&'static str, String)> {
         let Some(slack) = self.slack else {
             return Vec::new();
@@ -54,7 +57,9 @@ impl Endurance {
 }
 
 /// What is up.
-pub(super) struct Stage {
+pub(super) struct System {
+    /// Held for as long as everything is up.
+    _lock: File,
     pub(super) abacus: StandInAbacus,
     pub(super) database: Database,
     pub(super) receiver: Program,
@@ -63,15 +68,16 @@ pub(super) struct Stage {
     server: Option<ReplicaSet>,
 }
 
-impl Stage {
-    pub(super) async fn start(arguments: &Arguments, endurance: &Endurance) -> Result<Self> {
+impl System {
+    pub(super) async fn start(arguments: &Arguments, limits: &ExtendedLimits) -> Result<Self> {
         let folder = target_dir().join("up");
         fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+        let lock = lock(&folder)?;
         let (server, uri) = database_server(&folder).await?;
         let database = open_database(&uri).await?;
         prepare_database(&database, server.is_some(), arguments.keep).await?;
         let abacus = StandInAbacus::start(AbacusOptions::default()).await?;
-        eprintln!("building the programs");
+        eprintln!("building the programs (the first time takes a few minutes)");
         let common = |name: &str, log: PathBuf, port: u16| {
             let mut launch = Launch::new(name)
                 .log_file(log)
@@ -81,7 +87,7 @@ impl Stage {
             launch = launch.env("PROVISIONING_URL", abacus.base_url());
             launch = launch.env("SAMPLER_DIMENSION", arguments.granularity.name());
             launch = launch.env("PROCESS_SCHEDULE_INTERVAL", "100");
-            let more = endurance.environment();
+            let more = limits.environment();
             more.into_iter()
                 .fold(launch, |launch, (name, value)| launch.env(name, value))
         };
@@ -96,6 +102,7 @@ impl Stage {
             workers.push(common(WORKER, log, port).start().await?);
         }
         Ok(Self {
+            _lock: lock,
             abacus,
             database,
             receiver,
@@ -119,24 +126,19 @@ impl Stage {
         self.workers.iter().chain([&self.receiver])
     }
 
-    /// Where to talk to, and what to say.
+    /// The addresses of everything that runs, and requests to try.
     pub(super) fn addresses(&self) -> String {
         let receiver = self.receiver.base_url();
         let workers: Vec<String> = self.workers.iter().map(Program::base_url).collect();
-        let event = r#""organization_id":"o","space_id":"s","consumer_id":"c","resource_id":"r","plan_id":"p","resource_instance_id":"i""#;
         format!(
             "receiver  {receiver}\nworkers   {}\nabacus    {} (a stand-in)\nmongodb   {}\n\
-             logs      target/up/*.log\n\n\
-             Something begins, and ends:\n\
-             curl -i {receiver}/v1/events/start -H 'content-type: application/json' -d \
-             '{{\"timestamp\":'$(date +%s000)',{event},\"measured_usage\":[{{\"measure\":\"memory\",\"quantity\":512}}]}}'\n\
-             curl -i {receiver}/v1/events/stop -H 'content-type: application/json' -d \
-             '{{\"timestamp\":'$(date +%s000)',{event}}}'\n\
+             logs      target/up/*.log\n\n{}\n\
              curl -i {receiver}/healthcheck\n\n\
              Ctrl-C stops everything.",
             workers.join(" "),
             self.abacus.base_url(),
             self.uri,
+            example(&receiver, now_millis()),
         )
     }
 
@@ -158,6 +160,28 @@ impl Stage {
     }
 }
 
+/// A start and a stop as commands, with the moments in words.
+fn example(receiver: &str, now: i64) -> String {
+    let event = |path: &str, moment: i64, more: &str| {
+        format!(
+            "curl -i {receiver}/v1/events/{path} -H 'content-type: application/json' -d '{{\n  \
+             \"id\": \"{path}-{now}\", \"timestamp\": {moment},\n  \
+             \"organization_id\": \"org-1\", \"space_id\": \"space-1\", \"consumer_id\": \"app-1\",\n  \
+             \"resource_id\": \"postgres\", \"plan_id\": \"small\", \"resource_instance_id\": \"db-{now}\"{more}}}'"
+        )
+    };
+    let (start, stop) = (now - 3 * HOUR, now - HOUR);
+    let measures = ",\n  \"measured_usage\": [{\"measure\": \"memory\", \"quantity\": 512}]";
+    format!(
+        "A usage that started at {}, three hours ago:\n{}\n\n\
+         It stopped at {}, an hour ago (the same command again is a repeat, and changes nothing):\n{}\n",
+        in_words(start),
+        event("start", start, measures),
+        in_words(stop),
+        event("stop", stop, ""),
+    )
+}
+
 fn worker_port(first: u16, number: u16) -> Result<u16> {
     if first == 0 {
         return Ok(0);
@@ -165,6 +189,22 @@ fn worker_port(first: u16, number: u16) -> Result<u16> {
     first
         .checked_add(number)
         .context("there are not as many ports")
+}
+
+/// Two at a time would share data and logs.
+fn lock(folder: &Path) -> Result<File> {
+    let path = folder.join("lock");
+    let file = File::create(&path).with_context(|| format!("making {}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => bail!(
+            "`cargo xtask up` runs already in this folder: stop it with Ctrl-C where it was \
+             started, or use the addresses it printed"
+        ),
+        Err(TryLockError::Error(error)) => {
+            Err(error).with_context(|| format!("locking {}", path.display()))
+        }
+    }
 }
 
 async fn database_server(folder: &Path) -> Result<(Option<ReplicaSet>, String)> {
@@ -190,7 +230,7 @@ async fn open_database(uri: &str) -> Result<Database> {
     database.with_context(|| format!("{DB_URI_VARIABLE} names no database in its path"))
 }
 
-/// Begins anew, unless earlier data is to be kept; but never at the cost of somebody else's.
+/// Begins anew, unless earlier data is kept; but never removes data that is not its own.
 async fn prepare_database(database: &Database, is_ours: bool, keep: bool) -> Result<()> {
     if keep {
         return Ok(());
@@ -215,17 +255,51 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_old_events_need_endurance() {
+    fn only_old_events_need_extended_limits() {
         let now = 1000 * DAY;
-        assert_eq!(Endurance::for_events(None, now), Endurance::default());
         assert_eq!(
-            Endurance::for_events(Some(now - 60 * DAY), now),
-            Endurance::default()
+            ExtendedLimits::for_events(None, now),
+            ExtendedLimits::default()
         );
-        let endurance = Endurance::for_events(Some(now - 150 * DAY), now);
-        assert_eq!(endurance.slack, Some(151 * DAY));
-        let retention = endurance.environment()[1].1.parse::<i64>().unwrap();
+        assert_eq!(
+            ExtendedLimits::for_events(Some(now - 60 * DAY), now),
+            ExtendedLimits::default()
+        );
+        let limits = ExtendedLimits::for_events(Some(now - 150 * DAY), now);
+        assert_eq!(limits.slack, Some(151 * DAY));
+        let retention = limits.environment()[1].1.parse::<i64>().unwrap();
         assert!(retention > 151 * DAY);
+    }
+
+    #[test]
+    fn the_example_is_json_with_ids_and_moments_in_words() {
+        let now = 1_795_188_714_000;
+        let text = example("http://localhost:7070", now);
+        let bodies: Vec<serde_json::Value> = text
+            .split("-d '")
+            .skip(1)
+            .map(|rest| serde_json::from_str(rest.split('\'').next().unwrap()).unwrap())
+            .collect();
+        let timestamps: Vec<i64> = bodies
+            .iter()
+            .map(|body| body["timestamp"].as_i64().unwrap())
+            .collect();
+        assert_eq!(timestamps, [now - 3 * HOUR, now - HOUR]);
+        assert_ne!(bodies[0]["id"], bodies[1]["id"]);
+        assert!(
+            text.contains("started at 2026-11-20 12:31:54.000"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_second_one_beside_it_is_told_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = lock(folder.path()).unwrap();
+        let error = lock(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("stop it with Ctrl-C"), "{error}");
+        drop(first);
+        assert!(lock(folder.path()).is_ok());
     }
 
     #[test]

@@ -1,36 +1,36 @@
-//! Whether a process lives.
+//! The state of a process: running, frozen or dead.
 
 use std::sync::{Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    Alive,
+pub(crate) enum ProcessState {
+    Running,
     Frozen,
     Dead,
 }
 
 #[derive(Debug)]
 struct State {
-    stage: Stage,
-    /// What it becomes, after it has passed so many more times.
-    next: Option<(usize, Stage)>,
+    stage: ProcessState,
+    /// The next state, and after how many checkpoints it comes.
+    next: Option<(usize, ProcessState)>,
 }
 
-/// The life of one process. All that it does to the world goes through [`Self::pass`]: one that is
-/// frozen does not come through before it thaws, one that is dead never.
+/// The lifecycle of one process. Each of its effects on the world goes through
+/// [`Self::checkpoint`]: a frozen process waits there until it thaws, a dead one for ever.
 #[derive(Debug)]
-pub(crate) struct Life {
+pub(crate) struct Lifecycle {
     state: Mutex<State>,
     changed: Notify,
 }
 
-impl Life {
+impl Lifecycle {
     pub(crate) fn new() -> Self {
         Self {
             state: Mutex::new(State {
-                stage: Stage::Alive,
+                stage: ProcessState::Running,
                 next: None,
             }),
             changed: Notify::new(),
@@ -41,10 +41,10 @@ impl Life {
         self.state.lock().expect("nobody panics with it")
     }
 
-    /// Changes the stage, unless the process is dead.
-    pub(crate) fn set(&self, stage: Stage) {
+    /// Changes the state, unless the process is dead.
+    pub(crate) fn set(&self, stage: ProcessState) {
         let mut now = self.state();
-        if now.stage != Stage::Dead {
+        if now.stage != ProcessState::Dead {
             now.stage = stage;
             now.next = None;
         }
@@ -52,18 +52,17 @@ impl Life {
         self.changed.notify_waiters();
     }
 
-    /// Changes the stage after the process has passed so many more times: in the middle of what
-    /// it does, wherever that is.
-    pub(crate) fn set_after(&self, passes: usize, stage: Stage) {
-        self.state().next = Some((passes, stage));
+    /// Changes the state after this many checkpoints, in the middle of whatever the process does.
+    pub(crate) fn set_after(&self, checkpoints: usize, stage: ProcessState) {
+        self.state().next = Some((checkpoints, stage));
     }
 
-    pub(crate) fn stage(&self) -> Stage {
+    pub(crate) fn stage(&self) -> ProcessState {
         self.state().stage
     }
 
-    /// Waits until the stage is `stage`.
-    pub(crate) async fn is(&self, stage: Stage) {
+    /// Waits for a state.
+    pub(crate) async fn wait_for(&self, stage: ProcessState) {
         loop {
             let changed = self.changed.notified();
             if self.stage() == stage {
@@ -73,15 +72,15 @@ impl Life {
         }
     }
 
-    /// Goes on while the process is alive.
-    pub(crate) async fn pass(&self) {
+    /// Returns while the process runs.
+    pub(crate) async fn checkpoint(&self) {
         self.count();
         loop {
             let changed = self.changed.notified();
             match self.stage() {
-                Stage::Alive => return,
-                Stage::Frozen => changed.await,
-                Stage::Dead => std::future::pending().await,
+                ProcessState::Running => return,
+                ProcessState::Frozen => changed.await,
+                ProcessState::Dead => std::future::pending().await,
             }
         }
     }
@@ -92,8 +91,8 @@ impl Life {
             match &mut now.next {
                 None => None,
                 Some((0, stage)) => Some(*stage),
-                Some((passes, _)) => {
-                    *passes -= 1;
+                Some((checkpoints, _)) => {
+                    *checkpoints -= 1;
                     None
                 }
             }

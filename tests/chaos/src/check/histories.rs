@@ -1,33 +1,33 @@
-//! The possible courses of one target: what its spans are, given what was sent and what was told.
+//! The possible histories of one target: what its spans may be, given events and answers.
 
-use super::answers::Told;
+use super::answers::KnownOutcome;
 use super::bill::Bills;
 use super::{Case, Rule, Violation};
-use crate::event::{Kind, Said};
+use crate::event::{EventFields, Kind};
 
-/// More courses than this are not followed; a client gives up an event of a target only once.
-const COURSES_MAX: usize = 256;
+/// The most histories that are followed; a client gives up an event of a target only once.
+const HISTORIES_MAX: usize = 256;
 
-/// One way in which things may have gone. Cases are named by their place.
+/// One possible history of the target. Cases are named by their index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Possible {
+struct TargetHistory {
     /// Which start began each span, and when it ends. Only the last can be open.
     spans: Vec<(usize, Option<i64>)>,
     /// Events without a definite answer, which may still count at any time.
     pending: Vec<usize>,
 }
 
-/// All ways in which things may have gone.
+/// All possible histories of the target.
 #[derive(Clone, Debug)]
-pub(super) struct Course {
-    possible: Vec<Possible>,
+pub(super) struct Histories {
+    possible: Vec<TargetHistory>,
 }
 
-impl Possible {
-    /// What an event makes of it; `None` if it must be refused. This is the API's promise: one open
-    /// span at a time, none begins before the one before it has ended, none ends before it begins.
+impl TargetHistory {
+    /// The history with one more event; `None` if the API must refuse it: one open span at a time, none
+    /// begins before the previous one has ended, none ends before it begins.
     fn take(&self, place: usize, cases: &[&Case<'_>]) -> Option<Self> {
-        let timestamp = said(cases[place])?.timestamp;
+        let timestamp = fields(cases[place])?.timestamp;
         let last_end = self.spans.iter().filter_map(|(_, end)| *end).max();
         let mut after = self.clone();
         match (cases[place].event.kind, after.spans.last_mut()) {
@@ -35,7 +35,7 @@ impl Possible {
             (Kind::Start, _) if last_end.is_some_and(|end| end > timestamp) => return None,
             (Kind::Start, _) => after.spans.push((place, None)),
             (Kind::Stop, Some((start, end @ None))) => {
-                if said(cases[*start])?.timestamp > timestamp {
+                if fields(cases[*start])?.timestamp > timestamp {
                     return None;
                 }
                 *end = Some(timestamp);
@@ -45,7 +45,7 @@ impl Possible {
         Some(after)
     }
 
-    /// What it becomes when one of the pending events counts now.
+    /// The histories in which one of the pending events counts now.
     fn after_pending(&self, cases: &[&Case<'_>]) -> impl Iterator<Item = Self> {
         self.pending.iter().filter_map(move |place| {
             let mut after = self.take(*place, cases)?;
@@ -55,40 +55,40 @@ impl Possible {
     }
 }
 
-fn said<'a>(case: &'a Case<'_>) -> Option<&'a Said> {
-    case.said.as_ref()
+fn fields<'a>(case: &'a Case<'_>) -> Option<&'a EventFields> {
+    case.fields.as_ref()
 }
 
-impl Course {
+impl Histories {
     /// Follows the events of a target, in the order in which its client sent them.
     pub(super) fn of(cases: &[&Case<'_>], violations: &mut Vec<Violation>) -> Self {
-        let mut course = Self {
-            possible: vec![Possible::default()],
+        let mut histories = Self {
+            possible: vec![TargetHistory::default()],
         };
         for (place, case) in cases.iter().enumerate() {
-            course.let_pending_count(cases);
-            match case.told {
-                Told::Accepted => course.accept(place, cases, violations),
-                Told::Refused => course.refuse(place, cases, violations),
-                Told::Nothing => {
-                    for possible in &mut course.possible {
-                        possible.pending.push(place);
+            histories.branch_on_pending(cases);
+            match case.outcome {
+                KnownOutcome::Accepted => histories.accept(place, cases, violations),
+                KnownOutcome::Refused => histories.refuse(place, cases, violations),
+                KnownOutcome::Nothing => {
+                    for history in &mut histories.possible {
+                        history.pending.push(place);
                     }
                 }
             }
         }
-        course.let_pending_count(cases);
-        course
+        histories.branch_on_pending(cases);
+        histories
     }
 
-    /// Adds what may have become of events without a definite answer by now.
-    fn let_pending_count(&mut self, cases: &[&Case<'_>]) {
+    /// Adds the histories in which events without a definite answer count by now.
+    fn branch_on_pending(&mut self, cases: &[&Case<'_>]) {
         let mut place = 0;
-        while place < self.possible.len() && self.possible.len() < COURSES_MAX {
-            let after: Vec<Possible> = self.possible[place].after_pending(cases).collect();
-            for possible in after {
-                if !self.possible.contains(&possible) {
-                    self.possible.push(possible);
+        while place < self.possible.len() && self.possible.len() < HISTORIES_MAX {
+            let after: Vec<TargetHistory> = self.possible[place].after_pending(cases).collect();
+            for history in after {
+                if !self.possible.contains(&history) {
+                    self.possible.push(history);
                 }
             }
             place += 1;
@@ -96,10 +96,10 @@ impl Course {
     }
 
     fn accept(&mut self, place: usize, cases: &[&Case<'_>], violations: &mut Vec<Violation>) {
-        let after: Vec<Possible> = self
+        let after: Vec<TargetHistory> = self
             .possible
             .iter()
-            .filter_map(|possible| possible.take(place, cases))
+            .filter_map(|history| history.take(place, cases))
             .collect();
         if !after.is_empty() {
             self.possible = after;
@@ -109,14 +109,14 @@ impl Course {
         violations.push(Rule::WrongRefused.broken(&event.name, &event.intent));
         if event.kind == Kind::Start {
             // It was acknowledged, so it is to be in the bill all the same.
-            for possible in &mut self.possible {
-                possible.spans.push((place, None));
+            for history in &mut self.possible {
+                history.spans.push((place, None));
             }
         }
     }
 
     fn refuse(&mut self, place: usize, cases: &[&Case<'_>], violations: &mut Vec<Violation>) {
-        let refuses = |possible: &Possible| possible.take(place, cases).is_none();
+        let refuses = |history: &TargetHistory| history.take(place, cases).is_none();
         if self.possible.iter().any(refuses) {
             self.possible.retain(refuses);
             return;
@@ -132,10 +132,10 @@ impl Course {
 
     /// What is wrong with the bill, by the course that it agrees with best.
     pub(super) fn compare(&self, cases: &[&Case<'_>], bills: &Bills<'_>) -> Vec<Violation> {
-        let compared = self.possible.iter().map(|possible| {
+        let compared = self.possible.iter().map(|history| {
             let mut violations = Vec::new();
             for (place, case) in cases.iter().enumerate() {
-                let span = possible.spans.iter().find(|(start, _)| *start == place);
+                let span = history.spans.iter().find(|(start, _)| *start == place);
                 match span {
                     Some((_, end)) => bills.check_span(case, *end, &mut violations),
                     None => bills.check_nothing(case, &mut violations),

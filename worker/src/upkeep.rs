@@ -1,4 +1,4 @@
-//! Clean-up (section 6.3 of the paper), and taking in what an original Sampler wrote.
+//! Clean-up (section 6.3 of the paper), and adopting what an original Sampler wrote.
 
 use std::time::Duration;
 
@@ -8,40 +8,41 @@ use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use crate::settings::RETENTION_MARGIN;
-use crate::{NoBeat, Worker};
+use crate::{IgnoreProgress, Worker, causes};
 
-/// How often it is told that the retention is too short.
-const TELL_EVERY: Duration = Duration::from_hours(1);
+/// How often the log says that the retention is too short.
+const REPORT_INTERVAL: Duration = Duration::from_hours(1);
 
 impl Worker {
-    /// Removes complete spans after the retention. One worker does it for all.
+    /// Removes complete spans after the retention. One worker does this for all.
     pub(crate) async fn clean_up(&self) {
-        let mut told = None;
-        while self.knows_the_time(&*self.parts.cleanup).await {
-            let removed = if self.share.is_first() {
-                self.remove_batch(&mut told).await
+        let mut reported = None;
+        while self.wait_until_time_known(&*self.parts.cleanup).await {
+            let removed = if self.ownership.owns_first() {
+                self.remove_batch(&mut reported).await
             } else {
                 Ok(0)
             };
             match removed {
                 Ok(count) => {
-                    self.parts.cleanup.beat();
+                    self.parts.cleanup.report();
                     if count == self.options.cleanup.batch_size {
                         continue;
                     }
                 }
-                Err(error) => {
-                    let error = anyhow::Error::from(error);
-                    warn!(error = format!("{error:#}"), "the clean-up failed");
-                }
+                Err(error) => warn!(
+                    code = "cleanup.failed",
+                    error = causes(error),
+                    "the clean-up failed"
+                ),
             }
             self.pause(self.options.cleanup.interval).await;
         }
     }
 
-    /// Removes up to a batch; says how many there were to remove.
-    async fn remove_batch(&self, told: &mut Option<Instant>) -> Result<usize, StoreError> {
-        let retention = self.retention(told).await?;
+    /// Removes up to a batch. Returns how many spans there were to remove.
+    async fn remove_batch(&self, reported: &mut Option<Instant>) -> Result<usize, StoreError> {
+        let retention = self.retention(reported).await?;
         let cutoff = self.now().plus(-retention);
         let finished = self
             .parts
@@ -56,19 +57,20 @@ impl Worker {
         Ok(finished.len())
     }
 
-    /// How long complete spans are kept, ms: as long as is set, but never shorter than a receiver may
-    /// still take their events again. `told` is when that was told last.
-    async fn retention(&self, told: &mut Option<Instant>) -> Result<i64, StoreError> {
+    /// How long complete spans are kept, ms: as long as the setting says, or longer if a receiver
+    /// still takes their events again. `reported` is when the log said so last.
+    async fn retention(&self, reported: &mut Option<Instant>) -> Result<i64, StoreError> {
         let set = millis(self.options.cleanup.retention);
         let slack = self.parts.upkeep.largest_slack().await?;
         let needed = slack.map(|slack| slack.saturating_add(millis(RETENTION_MARGIN)));
         let Some(needed) = needed.filter(|needed| *needed > set) else {
-            *told = None;
+            *reported = None;
             return Ok(set);
         };
-        if told.is_none_or(|at| at.elapsed() >= TELL_EVERY) {
-            *told = Some(Instant::now());
+        if reported.is_none_or(|at| at.elapsed() >= REPORT_INTERVAL) {
+            *reported = Some(Instant::now());
             error!(
+                code = "cleanup.retention_too_short",
                 retention_ms = set,
                 kept_ms = needed,
                 "complete spans are kept for longer than SAMPLER_RETENTION, because a receiver takes older events"
@@ -77,18 +79,18 @@ impl Worker {
         Ok(needed)
     }
 
-    /// Takes in what an original Sampler wrote, as long as one may be running beside us. One
-    /// worker does it for all.
+    /// Adopts what an original Sampler wrote, for as long as one may run beside us. One worker does
+    /// this for all.
     pub(crate) async fn adopt(&self) {
-        while self.knows_the_time(&NoBeat).await {
-            if self.share.is_first() && self.adopt_batch().await {
+        while self.wait_until_time_known(&IgnoreProgress).await {
+            if self.ownership.owns_first() && self.adopt_batch().await {
                 continue;
             }
             self.pause(self.options.processing.adopt_interval).await;
         }
     }
 
-    /// Takes in up to a batch; says whether there may be more.
+    /// Adopts up to a batch. Returns whether there may be more.
     async fn adopt_batch(&self) -> bool {
         let limit = self.options.processing.batch_size.max(1_000);
         let now = self.now();
@@ -108,10 +110,10 @@ impl Worker {
                 is_full(starts) || is_full(stops)
             }
             Err(error) => {
-                let error = anyhow::Error::from(error);
                 warn!(
-                    error = format!("{error:#}"),
-                    "looking for spans of an original failed"
+                    code = "adoption.failed",
+                    error = causes(error),
+                    "the search for spans of an original failed"
                 );
                 false
             }

@@ -49,7 +49,7 @@ fn timestamps_worked_out_at_sending_are_found() {
 #[test]
 fn taking_silence_for_consent_is_found() {
     assert_found(
-        Mutant::SilenceIsConsent,
+        Mutant::FailureCountsAsAccepted,
         20,
         &["noted as executed, but not counted"],
     );
@@ -57,23 +57,23 @@ fn taking_silence_for_consent_is_found() {
 
 #[test]
 fn forgetting_spans_too_early_is_found() {
-    assert_found(Mutant::ForgetsTooEarly, 300, &["is kept 2 times"]);
+    assert_found(Mutant::RetentionTooShort, 300, &["is kept 2 times"]);
 }
 
 #[test]
 fn answering_before_keeping_is_found() {
-    assert_found(Mutant::AnswersTooEarly, 20, &["is kept 0 times"]);
+    assert_found(Mutant::AcceptsUnknownOutcome, 20, &["is kept 0 times"]);
 }
 
 #[test]
 fn completing_too_early_is_found() {
-    assert_found(Mutant::CompletesTooEarly, 20, &["count upstream, and"]);
+    assert_found(Mutant::CompletesBeforeEnd, 20, &["count upstream, and"]);
 }
 
 #[test]
 fn believing_a_refusal_after_a_lost_command_is_found() {
     assert_found(
-        Mutant::BelievesRefusals,
+        Mutant::TrustsRefusalAfterLostCommand,
         300,
         &["and is kept now", "and was refused now"],
     );
@@ -81,7 +81,11 @@ fn believing_a_refusal_after_a_lost_command_is_found() {
 
 #[test]
 fn a_command_that_may_come_at_any_time_is_found() {
-    assert_found(Mutant::NoTimeLimit, 300, &["is kept", "has it"]);
+    assert_found(
+        Mutant::CommandsWithoutTimeLimit,
+        300,
+        &["is kept", "has it"],
+    );
 }
 
 #[test]
@@ -95,13 +99,13 @@ fn a_stop_without_a_correlation_id_is_found() {
 
 #[test]
 fn one_date_that_decides_is_found() {
-    assert_found(Mutant::OneDateDecides, 300, &["was put aside"]);
+    assert_found(Mutant::SingleDateDecides, 300, &["was put aside"]);
 }
 
 #[test]
 fn retries_by_a_clock_of_its_own_are_found() {
     assert_found(
-        Mutant::RetriesByItsOwnClock,
+        Mutant::RetriesByOwnClock,
         300,
         &["was put aside", "not all spans get complete"],
     );
@@ -110,8 +114,12 @@ fn retries_by_a_clock_of_its_own_are_found() {
 /// A failing run is made short enough to be read.
 #[test]
 fn a_failing_seed_is_made_short() {
-    let seed = (0..20).find(|seed| !run(*seed, Mutant::SilenceIsConsent).violations.is_empty());
-    let shrunk = shrink(seed.unwrap(), Mutant::SilenceIsConsent);
+    let seed = (0..20).find(|seed| {
+        !run(*seed, Mutant::FailureCountsAsAccepted)
+            .violations
+            .is_empty()
+    });
+    let shrunk = shrink(seed.unwrap(), Mutant::FailureCountsAsAccepted);
     assert!(!shrunk.outcome.violations.is_empty());
     assert!(shrunk.operations.len() <= 3, "{:#?}", shrunk.operations);
     assert!(shrunk.before > 10);

@@ -1,4 +1,4 @@
-//! The link from one process to the store, on which calls get lost, late or slow.
+//! The store as one process sees it: calls get lost, late or slow.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -16,67 +16,66 @@ use sampler_store::{
 };
 use tokio::time::Instant;
 
-use super::dice::Fates;
-use super::life::Life;
+use super::conditions::CallOutcome;
+use super::lifecycle::Lifecycle;
 use super::mutant::Mutant;
-use super::server::{Changing, Ending, Failed, Made, Opening, Statement, Timetable};
-use super::weather::CallFate;
+use super::rng::CallRng;
+use super::server::{Changing, CommandTiming, Ending, Failed, Made, Opening, Statement};
 use super::world::{Tally, World, pause};
 
-/// The way from one process to the server behind the store.
+/// The connection from one process to the server.
 #[derive(Clone)]
-pub(crate) struct Wire {
+pub(crate) struct Connection {
     pub(crate) world: Arc<World>,
     pub(crate) name: String,
-    pub(crate) life: Arc<Life>,
-    pub(crate) fates: Arc<Fates>,
+    pub(crate) life: Arc<Lifecycle>,
+    pub(crate) call_rng: Arc<CallRng>,
     /// How far the clock of the process is ahead, ms.
     pub(crate) clock_error: Arc<AtomicI64>,
 }
 
-impl fmt::Debug for Wire {
+impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)
     }
 }
 
-/// The link from one process to the store: starts, stops and changes share commands by the real
-/// group commit.
+/// The store of one process: starts, stops and changes share commands by the real group commit.
 #[derive(Clone)]
-pub(crate) struct Link {
-    wire: Wire,
+pub(crate) struct SimStore {
+    connection: Connection,
     starts: Group<Grouped<Opening>>,
     stops: Group<Grouped<Ending>>,
     changes: Group<Grouped<Changing>>,
 }
 
-impl Link {
-    pub(crate) fn new(wire: Wire) -> Self {
-        let patience = wire.world.setup.answered_within();
+impl SimStore {
+    pub(crate) fn new(connection: Connection) -> Self {
+        let timeout = connection.world.setup.answered_within();
         Self {
-            starts: Group::new(Grouped::new(&wire), patience),
-            stops: Group::new(Grouped::new(&wire), patience),
-            changes: Group::new(Grouped::new(&wire), patience),
-            wire,
+            starts: Group::new(Grouped::new(&connection), timeout),
+            stops: Group::new(Grouped::new(&connection), timeout),
+            changes: Group::new(Grouped::new(&connection), timeout),
+            connection,
         }
     }
 
     fn has(&self, mutant: Mutant) -> bool {
-        self.wire.world.setup.mutant == mutant
+        self.connection.world.setup.mutant == mutant
     }
 }
 
 /// Writes of one kind, as the group commit makes them.
 #[derive(Debug)]
 struct Grouped<S> {
-    wire: Wire,
+    connection: Connection,
     of: PhantomData<fn() -> S>,
 }
 
 impl<S> Grouped<S> {
-    fn new(wire: &Wire) -> Self {
+    fn new(connection: &Connection) -> Self {
         Self {
-            wire: wire.clone(),
+            connection: connection.clone(),
             of: PhantomData,
         }
     }
@@ -93,7 +92,7 @@ impl<S: Statement> Writes for Grouped<S> {
     }
 
     fn carried_out_within(&self) -> Duration {
-        self.wire.world.setup.answered_within()
+        self.connection.world.setup.answered_within()
     }
 
     fn outlasts_late_commands(answer: &S::Answer) -> bool {
@@ -101,9 +100,11 @@ impl<S: Statement> Writes for Grouped<S> {
     }
 
     async fn write(&self, batch: &[Arc<S>], send_by: Instant) -> CommandResult<Self> {
-        let made = self.wire.command(batch, send_by).await;
+        let made = self.connection.command(batch, send_by).await;
         let made = made.map_err(|failed| match failed {
-            Failed::Lost if self.wire.world.setup.mutant == Mutant::BelievesRefusals => {
+            Failed::Lost
+                if self.connection.world.setup.mutant == Mutant::TrustsRefusalAfterLostCommand =>
+            {
                 Failed::Over
             }
             failed => failed,
@@ -135,84 +136,88 @@ impl<S: Statement> Writes for Grouped<S> {
     }
 
     async fn resolve(&self, batch: &[Arc<S>]) -> Result<Vec<Resolution<S::Answer>>, Failed> {
-        let (world, batch) = (Arc::clone(&self.wire.world), batch.to_vec());
-        let looked = self.wire.call("look", String::new, async move {
-            let look = |statement: &Arc<S>| statement.resolve(&world);
-            Ok(Looked(batch.iter().map(look).collect()))
+        let (world, batch) = (Arc::clone(&self.connection.world), batch.to_vec());
+        // The name of a call is part of what its outcome is drawn from: seeds depend on it.
+        let resolved = self.connection.call("look", String::new, async move {
+            let resolve = |statement: &Arc<S>| statement.resolve(&world);
+            Ok(Resolved(batch.iter().map(resolve).collect()))
         });
-        match looked.await {
-            Ok(Looked(seen)) => Ok(seen.into_iter().map(|seen| seen.map(Ok)).collect()),
+        match resolved.await {
+            Ok(Resolved(seen)) => Ok(seen.into_iter().map(|seen| seen.map(Ok)).collect()),
             Err(StoreError::Unavailable(_)) => Err(Failed::NotSent),
             Err(_) => Err(Failed::Lost),
         }
     }
 }
 
-/// What became of it of each write.
-struct Looked<A>(Vec<Option<A>>);
+/// What became of each write.
+struct Resolved<A>(Vec<Option<A>>);
 
-/// A page of a search, if there was one, and where the search goes on.
+/// A page of a search, if there was one, and the rest of the search.
 struct DuePage(Option<Vec<Span>>, DuePages);
 
-/// What a call comes to, in the log.
+/// The result of a call, for the log.
 trait Brief {
     fn brief(&self) -> String;
 }
 
-impl Wire {
+impl Connection {
     /// Sends a command of some writes, and waits for its answer.
     async fn command<S: Statement>(
         &self,
         batch: &[Arc<S>],
         send_by: Instant,
     ) -> Result<Vec<Made<S::Answer>>, Failed> {
-        self.life.pass().await;
+        self.life.checkpoint().await;
         if Instant::now() >= send_by {
             return Err(Failed::NotSent);
         }
         Tally::add(&self.world.tally.calls);
         let setup = &self.world.setup;
-        let mut dice = self.fates.of(S::KIND, self.world.now());
-        let course = self.world.store_weather().call(&mut dice, setup.scale.slow);
-        let times = Timetable::draw(&self.world, &mut dice, course.fate, batch.len());
-        let sent = self.carry_out(batch, course.there, times);
-        let made = match course.fate {
-            CallFate::Unavailable => {
-                pause(course.there).await;
+        let mut rng = self.call_rng.of(S::KIND, self.world.now());
+        let transfer = self
+            .world
+            .store_conditions()
+            .call(&mut rng, setup.scale.slow);
+        let times = CommandTiming::draw(&self.world, &mut rng, transfer.outcome, batch.len());
+        let sent = self.carry_out(batch, transfer.request_delay, times);
+        let made = match transfer.outcome {
+            CallOutcome::Unavailable => {
+                pause(transfer.request_delay).await;
                 Err(Failed::NotSent)
             }
-            CallFate::NotDone => {
-                pause(course.there).await;
+            CallOutcome::NotDone => {
+                pause(transfer.request_delay).await;
                 Err(Failed::Lost)
             }
-            CallFate::Done => {
-                pause(course.there).await;
-                self.life.pass().await;
+            CallOutcome::Done => {
+                pause(transfer.request_delay).await;
+                self.life.checkpoint().await;
                 tokio::spawn(sent).await.expect("the store does not panic")
             }
-            CallFate::Sent => tokio::spawn(sent).await.expect("the store does not panic"),
-            CallFate::Unanswered | CallFate::Late => {
+            CallOutcome::Sent => tokio::spawn(sent).await.expect("the store does not panic"),
+            CallOutcome::Unanswered | CallOutcome::Late => {
                 tokio::spawn(sent);
                 // What is lost was there before anybody could know.
-                pause(course.there).await;
+                pause(transfer.request_delay).await;
                 Err(Failed::Lost)
             }
         };
-        pause(course.back).await;
-        self.life.pass().await;
+        pause(transfer.reply_delay).await;
+        self.life.checkpoint().await;
         made
     }
 
-    /// What the server does with a command that is under way to it for so long.
+    /// The work of the server for a command that reaches it after a delay.
     fn carry_out<S: Statement>(
         &self,
         batch: &[Arc<S>],
-        there: Duration,
-        times: Timetable,
+        request_delay: Duration,
+        times: CommandTiming,
     ) -> impl Future<Output = Result<Vec<Made<S::Answer>>, Failed>> + use<S> {
         let (world, name, batch) = (Arc::clone(&self.world), self.name.clone(), batch.to_vec());
         async move {
-            pause(there).await;
+            pause(request_delay).await;
             let made = world.carry_out(&batch, times).await;
             world.log(&name, || format!("{} {batch:?} -> {made:?}", S::KIND));
             made.ok_or(Failed::Lost)
@@ -226,11 +231,11 @@ impl Wire {
         what: impl Fn() -> String + Send + 'static,
         work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.life.pass().await;
+        self.life.checkpoint().await;
         Tally::add(&self.world.tally.calls);
         let slow = self.world.setup.scale.slow;
-        let mut dice = self.fates.of(kind, self.world.now());
-        let course = self.world.store_weather().call(&mut dice, slow);
+        let mut rng = self.call_rng.of(kind, self.world.now());
+        let transfer = self.world.store_conditions().call(&mut rng, slow);
         let (world, name) = (Arc::clone(&self.world), self.name.clone());
         let done = async move {
             let result = work.await;
@@ -240,54 +245,70 @@ impl Wire {
             });
             result
         };
-        let result = match course.fate {
-            CallFate::Done | CallFate::Unanswered => {
-                pause(course.there).await;
-                self.life.pass().await;
+        let result = match transfer.outcome {
+            CallOutcome::Done | CallOutcome::Unanswered => {
+                pause(transfer.request_delay).await;
+                self.life.checkpoint().await;
                 done.await
             }
-            CallFate::Sent => {
+            CallOutcome::Sent => {
                 let sent = tokio::spawn(async move {
-                    pause(course.there).await;
+                    pause(transfer.request_delay).await;
                     done.await
                 });
                 sent.await.expect("the store does not panic")
             }
-            CallFate::Late => {
+            CallOutcome::Late => {
                 tokio::spawn(async move {
-                    pause(course.there + course.back).await;
+                    pause(transfer.request_delay + transfer.reply_delay).await;
                     done.await
                 });
                 Err(StoreError::Unknown("it may come later".into()))
             }
-            CallFate::Unavailable => {
-                pause(course.there).await;
+            CallOutcome::Unavailable => {
+                pause(transfer.request_delay).await;
                 Err(StoreError::Unavailable("nothing was sent".into()))
             }
-            CallFate::NotDone => {
-                pause(course.there).await;
+            CallOutcome::NotDone => {
+                pause(transfer.request_delay).await;
                 Err(StoreError::Unknown("it was lost".into()))
             }
         };
-        pause(course.back).await;
-        self.life.pass().await;
-        if course.fate == CallFate::Unanswered {
+        pause(transfer.reply_delay).await;
+        self.life.checkpoint().await;
+        if transfer.outcome == CallOutcome::Unanswered {
             return Err(StoreError::Unknown("the answer was lost".into()));
         }
         result
     }
 }
 
+impl SimStore {
+    /// Makes a call without details in the log.
+    async fn call<T, F>(
+        &self,
+        kind: &'static str,
+        work: impl FnOnce(Arc<World>) -> F,
+    ) -> Result<T, StoreError>
+    where
+        T: Brief + Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        let work = work(Arc::clone(&self.connection.world));
+        self.connection.call(kind, String::new, work).await
+    }
+}
+
 #[async_trait]
-impl Events for Link {
+impl Events for SimStore {
     async fn start(&self, new: NewSpan) -> Result<Started, StoreError> {
         let id = format!("{:?}", new.span.id);
         let answer = self.starts.submit(Opening(new)).await;
         match &answer {
-            Err(_) if self.has(Mutant::AnswersTooEarly) => return Ok(Started::Opened),
-            Ok(started) if !Opening::outlasts(started) => self.wire.world.note_refused(id),
+            Err(_) if self.has(Mutant::AcceptsUnknownOutcome) => return Ok(Started::Opened),
+            Ok(started) if !Opening::outlasts(started) => self.connection.world.note_refused(id),
             Err(StoreError::Unavailable(_) | StoreError::Refused(_)) => {
-                self.wire.world.note_refused(id);
+                self.connection.world.note_refused(id);
             }
             _ => {}
         }
@@ -298,10 +319,10 @@ impl Events for Link {
         let id = new.correlation_id.to_string();
         let answer = self.stops.submit(Ending(new)).await;
         match &answer {
-            Err(_) if self.has(Mutant::AnswersTooEarly) => return Ok(Stopped::Ended),
-            Ok(stopped) if !Ending::outlasts(stopped) => self.wire.world.note_refused(id),
+            Err(_) if self.has(Mutant::AcceptsUnknownOutcome) => return Ok(Stopped::Ended),
+            Ok(stopped) if !Ending::outlasts(stopped) => self.connection.world.note_refused(id),
             Err(StoreError::Unavailable(_) | StoreError::Refused(_)) => {
-                self.wire.world.note_refused(id);
+                self.connection.world.note_refused(id);
             }
             _ => {}
         }
@@ -309,52 +330,49 @@ impl Events for Link {
     }
 
     async fn started_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, StoreError> {
-        let (world, target, id) = (Arc::clone(&self.wire.world), target.clone(), id.clone());
-        self.wire
-            .call("started_by", String::new, async move {
-                world.store.started_by(&target, &id).await
-            })
-            .await
+        let (target, id) = (target.clone(), id.clone());
+        self.call("started_by", |world| async move {
+            world.store.started_by(&target, &id).await
+        })
+        .await
     }
 
     async fn stopped_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, StoreError> {
-        let (world, target, id) = (Arc::clone(&self.wire.world), target.clone(), id.clone());
-        self.wire
-            .call("stopped_by", String::new, async move {
-                world.store.stopped_by(&target, &id).await
-            })
-            .await
+        let (target, id) = (target.clone(), id.clone());
+        self.call("stopped_by", |world| async move {
+            world.store.stopped_by(&target, &id).await
+        })
+        .await
     }
 
     async fn announce_slack(&self, past: i64) -> Result<(), StoreError> {
-        let world = Arc::clone(&self.wire.world);
+        let world = Arc::clone(&self.connection.world);
         let what = move || format!(" {past}");
         let work = async move { world.store.announce_slack(past).await };
-        self.wire.call("announce_slack", what, work).await
+        self.connection.call("announce_slack", what, work).await
     }
 }
 
 #[async_trait]
-impl Work for Link {
+impl Work for SimStore {
     fn due(&self, query: DueQuery) -> DuePages {
         let now = query.now;
-        let search = (self.clone(), self.wire.world.store.due(query));
-        stream::try_unfold(search, move |(link, mut pages)| async move {
+        let search = (self.clone(), self.connection.world.store.due(query));
+        stream::try_unfold(search, move |(store, mut pages)| async move {
             let what = move || format!(" by {now}");
             let work = async move { Ok(DuePage(pages.next().await.transpose()?, pages)) };
-            let DuePage(page, pages) = link.wire.call("due", what, work).await?;
-            Ok(page.map(|page| (page, (link, pages))))
+            let DuePage(page, pages) = store.connection.call("due", what, work).await?;
+            Ok(page.map(|page| (page, (store, pages))))
         })
         .boxed()
     }
 
     async fn find(&self, id: &SpanId, target: &Target) -> Result<Option<Span>, StoreError> {
-        let (world, id, target) = (Arc::clone(&self.wire.world), id.clone(), target.clone());
-        self.wire
-            .call("find", String::new, async move {
-                world.store.find(&id, &target).await
-            })
-            .await
+        let (id, target) = (id.clone(), target.clone());
+        self.call("find", |world| async move {
+            world.store.find(&id, &target).await
+        })
+        .await
     }
 
     async fn change(
@@ -364,28 +382,30 @@ impl Work for Link {
         _now: Timestamp,
     ) -> Result<Changed, StoreError> {
         let mut change = change.clone();
-        if self.has(Mutant::RetriesByItsOwnClock)
+        if self.has(Mutant::RetriesByOwnClock)
             && let Change::Failed { failure, .. } = &mut change
         {
-            let error = self.wire.clock_error.load(Ordering::Relaxed);
+            let error = self.connection.clock_error.load(Ordering::Relaxed);
             failure.retry_at = failure.retry_at.plus(error);
         }
-        let changing = Changing::new(&self.wire.world, span, &change);
+        let changing = Changing::new(&self.connection.world, span, &change);
         self.changes.submit(changing).await
     }
 }
 
 #[async_trait]
-impl Upkeep for Link {
+impl Upkeep for SimStore {
     async fn adopt(
         &self,
         policy: &Policy,
         now: Timestamp,
         limit: usize,
     ) -> Result<Adopted, StoreError> {
-        let (world, policy) = (Arc::clone(&self.wire.world), policy.clone());
-        let work = async move { world.store.adopt(&policy, now, limit).await };
-        self.wire.call("adopt", String::new, work).await
+        let policy = policy.clone();
+        self.call("adopt", |world| async move {
+            world.store.adopt(&policy, now, limit).await
+        })
+        .await
     }
 
     async fn completed_before(
@@ -393,14 +413,14 @@ impl Upkeep for Link {
         cutoff: Timestamp,
         limit: usize,
     ) -> Result<Vec<Finished>, StoreError> {
-        let world = Arc::clone(&self.wire.world);
+        let world = Arc::clone(&self.connection.world);
         let what = move || format!(" {cutoff}");
         let work = async move { world.store.completed_before(cutoff, limit).await };
-        self.wire.call("completed_before", what, work).await
+        self.connection.call("completed_before", what, work).await
     }
 
     async fn remove(&self, finished: &[Finished]) -> Result<u64, StoreError> {
-        let (world, finished) = (Arc::clone(&self.wire.world), finished.to_vec());
+        let (world, finished) = (Arc::clone(&self.connection.world), finished.to_vec());
         let named: Vec<SpanId> = finished.iter().map(|span| span.id.clone()).collect();
         let what = move || format!(" {named:?}");
         let work = async move {
@@ -417,54 +437,55 @@ impl Upkeep for Link {
             }
             Ok(removed)
         };
-        self.wire.call("remove", what, work).await
+        self.connection.call("remove", what, work).await
     }
 
     async fn largest_slack(&self) -> Result<Option<i64>, StoreError> {
-        let world = Arc::clone(&self.wire.world);
+        let world = Arc::clone(&self.connection.world);
         let work = async move { world.store.largest_slack().await };
-        self.wire.call("largest_slack", String::new, work).await
+        self.connection
+            .call("largest_slack", String::new, work)
+            .await
     }
 }
 
 #[async_trait]
-impl Membership for Link {
+impl Membership for SimStore {
     async fn heartbeat(&self, worker: &str) -> Result<Vec<String>, StoreError> {
-        let (world, worker) = (Arc::clone(&self.wire.world), worker.to_owned());
-        self.wire
-            .call("heartbeat", String::new, async move {
-                world.store.heartbeat(&worker).await
-            })
-            .await
+        let worker = worker.to_owned();
+        self.call("heartbeat", |world| async move {
+            world.store.heartbeat(&worker).await
+        })
+        .await
     }
 
     async fn leave(&self, worker: &str) -> Result<(), StoreError> {
-        let (world, worker) = (Arc::clone(&self.wire.world), worker.to_owned());
-        self.wire
-            .call("leave", String::new, async move {
-                world.store.leave(&worker).await
-            })
-            .await
+        let worker = worker.to_owned();
+        self.call(
+            "leave",
+            |world| async move { world.store.leave(&worker).await },
+        )
+        .await
     }
 }
 
-impl<A: fmt::Debug> Brief for Looked<A> {
+impl<A: fmt::Debug> Brief for Resolved<A> {
     fn brief(&self) -> String {
         format!("{:?}", self.0)
     }
 }
 
-impl Brief for Adopted {
-    fn brief(&self) -> String {
-        format!("{self:?}")
-    }
+macro_rules! brief_as_debug {
+    ($($result:ty),*) => {
+        $(impl Brief for $result {
+            fn brief(&self) -> String {
+                format!("{self:?}")
+            }
+        })*
+    };
 }
 
-impl Brief for Option<i64> {
-    fn brief(&self) -> String {
-        format!("{self:?}")
-    }
-}
+brief_as_debug!((), u64, Adopted, Option<i64>, Vec<String>);
 
 impl Brief for Option<Span> {
     fn brief(&self) -> String {
@@ -484,23 +505,5 @@ impl Brief for Vec<Finished> {
     fn brief(&self) -> String {
         let ids: Vec<&SpanId> = self.iter().map(|span| &span.id).collect();
         format!("{ids:?}")
-    }
-}
-
-impl Brief for Vec<String> {
-    fn brief(&self) -> String {
-        format!("{self:?}")
-    }
-}
-
-impl Brief for u64 {
-    fn brief(&self) -> String {
-        self.to_string()
-    }
-}
-
-impl Brief for () {
-    fn brief(&self) -> String {
-        "done".to_owned()
     }
 }

@@ -1,0 +1,430 @@
+//! One connection, as its bytes come and go.
+//!
+//! The stream hands the server library one request at a time: its head, once that is there to its
+//! end; then its body, as long as the library has read from the head that it is; and nothing behind
+//! it until the library waits for the next head. So each head is scanned from its first byte
+//! ([`Head`]), also where a client sends several requests ahead, and no more than one answer waits to
+//! be written. How long a body is, is the library's word; only where it comes in chunks the end is
+//! found here ([`Chunks`]).
+//!
+//! What has arrived of a head is kept here, so the library's buffers are needed for whole requests
+//! alone: a connection that is idle, or slow with its head, is parked without them.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+use super::chunks::Chunks;
+use super::connections::{Activity, Connection, KeptBytes, Phase};
+use super::heads::Head;
+
+/// How long a connection waits for the next head until it is parked. A client that sends one request
+/// after the other needs much less.
+const PARKED_AFTER: Duration = Duration::from_secs(1);
+
+/// Bytes that are read while nothing may be handed on, to see whether the client has gone away.
+const AHEAD: usize = 4 << 10;
+
+/// A connection that is idle keeps no more than this.
+const KEPT_CAPACITY: usize = 1 << 10;
+
+/// What a client may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WireLimits {
+    pub(super) header_read: Duration,
+    pub(super) header_bytes: usize,
+    pub(super) idle: Duration,
+    pub(super) write: Duration,
+}
+
+/// What is known of one connection. Clones are the same.
+#[derive(Clone)]
+pub(super) struct Wire {
+    limits: WireLimits,
+    activity: Arc<Activity>,
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    /// How many heads have been waited for, and since when this one is.
+    heads: usize,
+    since: Instant,
+    /// When its first byte came.
+    first_byte: Option<Instant>,
+    head: Head,
+    reading: Reading,
+    /// Whether the last thing that the library could have is a body, and not a head.
+    is_body: bool,
+    is_parked: bool,
+    /// What has arrived and may not be handed on yet.
+    ahead: Vec<u8>,
+    kept: KeptBytes,
+    /// To be woken when there may be something to hand on.
+    reader: Option<Waker>,
+    /// Until when the answer must be written, once the client has not taken all of it.
+    write: Option<Pin<Box<Sleep>>>,
+    /// Whether the client has not taken what is written.
+    is_blocked: bool,
+    /// The one timer of all heads. To set it later costs next to nothing, to make one anew does.
+    header: Pin<Box<Sleep>>,
+}
+
+/// What the library may have of what arrives.
+#[derive(Debug)]
+enum Reading {
+    /// Nothing: a head is arriving. So many bytes of `ahead` belong to it.
+    Head(usize),
+    /// So many bytes of a head, or of a body.
+    Bytes(u64),
+    /// A body in chunks.
+    Chunks(Chunks),
+    /// Nothing: how long the body is has not been said yet, or the request is complete.
+    Nothing,
+    /// Nothing more: the library and we do not agree on what was read.
+    Broken,
+}
+
+impl Wire {
+    pub(super) fn new(limits: WireLimits, connection: &Connection) -> Self {
+        let state = State {
+            heads: 1,
+            since: Instant::now(),
+            first_byte: None,
+            head: Head::default(),
+            reading: Reading::Head(0),
+            is_body: false,
+            is_parked: false,
+            ahead: Vec::new(),
+            kept: connection.kept_bytes(),
+            reader: None,
+            write: None,
+            is_blocked: false,
+            header: Box::pin(tokio::time::sleep(limits.header_read)),
+        };
+        Self {
+            limits,
+            activity: Arc::clone(&connection.activity),
+            state: Arc::new(Mutex::new(state)),
+        }
+    }
+
+    /// Whether the head that came last may be understood otherwise by another reader.
+    pub(super) fn is_ambiguous(&self) -> bool {
+        self.state().head.is_ambiguous()
+    }
+
+    /// The same stream, with what this sees to.
+    pub(super) fn over<S>(&self, stream: S) -> WireStream<S> {
+        WireStream {
+            stream,
+            wire: self.clone(),
+        }
+    }
+
+    /// The library waits for a head from now on: for the next one, or, where it has just been given
+    /// the connection, for the one that is arriving.
+    pub(super) fn begin_head(&self) {
+        let mut state = self.state();
+        match state.reading {
+            Reading::Nothing if state.is_body => {
+                state.heads += 1;
+                state.since = Instant::now();
+                state.first_byte = None;
+                state.head = Head::default();
+                state.reading = Reading::Head(0);
+                self.activity.enter(state.phase());
+            }
+            Reading::Head(_) => {}
+            Reading::Bytes(_) if !state.is_body => {}
+            _ => state.reading = Reading::Broken,
+        }
+    }
+
+    /// The library has read a head: the body is so long, or in chunks.
+    pub(super) fn begin_body(&self, length: Option<u64>) {
+        let mut state = self.state();
+        state.is_body = true;
+        state.reading = match length {
+            Some(0) => Reading::Nothing,
+            Some(length) => Reading::Bytes(length),
+            None => Reading::Chunks(Chunks::default()),
+        };
+        self.activity.enter(state.phase());
+    }
+
+    /// Whether the library has waited for long enough: the head took too long, or the connection is to
+    /// be parked.
+    pub(super) fn poll_waited(&self, since: Instant, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.state();
+        if state.is_blocked {
+            // An answer waits to be written, and that has a limit of its own.
+            return Poll::Pending;
+        }
+        let deadline = state.deadline(&self.limits).min(since + PARKED_AFTER);
+        ready!(state.poll_deadline(deadline, context));
+        state.is_parked = true;
+        Poll::Ready(())
+    }
+
+    /// Whether the library gave up the connection because it was told that it has waited for long
+    /// enough.
+    pub(super) fn was_parked(&self) -> bool {
+        std::mem::take(&mut self.state().is_parked)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Until when the head must be there. A client that has just connected wants something, so it is a
+    /// slow one from the start.
+    fn deadline(&self, limits: &WireLimits) -> Instant {
+        match self.first_byte {
+            Some(first_byte) => first_byte + limits.header_read,
+            None if self.heads <= 1 => self.since + limits.header_read,
+            None => self.since + limits.idle,
+        }
+    }
+
+    fn poll_deadline(&mut self, deadline: Instant, context: &mut Context<'_>) -> Poll<()> {
+        if self.header.deadline() != deadline {
+            self.header.as_mut().reset(deadline);
+        }
+        self.header.as_mut().poll(context)
+    }
+
+    /// Scans what has arrived of the head. Once that is there to its end, the library may have it; also
+    /// where it is too long, which the library answers.
+    fn scan_head(&mut self, limits: &WireLimits) {
+        let Reading::Head(scanned) = self.reading else {
+            return;
+        };
+        if self.first_byte.is_none() && !self.ahead.is_empty() {
+            self.first_byte = Some(Instant::now());
+            self.write = None;
+        }
+        let length = scanned + self.head.scan(&self.ahead[scanned..]);
+        let is_ready = self.head.is_complete() || length >= limits.header_bytes;
+        self.reading = if is_ready {
+            self.is_body = false;
+            Reading::Bytes(length as u64)
+        } else {
+            Reading::Head(length)
+        };
+    }
+
+    /// Whether the library may have anything. A head is kept from it while an answer is not taken: a
+    /// client that reads nothing gets no more than one.
+    fn may_hand_on(&self) -> bool {
+        match self.reading {
+            Reading::Nothing | Reading::Head(_) => false,
+            Reading::Bytes(_) => self.is_body || !self.is_blocked,
+            Reading::Chunks(_) | Reading::Broken => true,
+        }
+    }
+
+    /// Whether more is read while the library may have nothing: what belongs to a head, or anything at
+    /// all, to see whether the client has gone away.
+    fn may_read_ahead(&self) -> bool {
+        self.ahead.is_empty() || matches!(self.reading, Reading::Head(_))
+    }
+
+    /// How many of these bytes the library may have.
+    fn hand_on(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.reading {
+            Reading::Bytes(left) => {
+                let count = (*left).min(bytes.len() as u64);
+                *left -= count;
+                if *left == 0 {
+                    self.reading = Reading::Nothing;
+                }
+                Ok(usize::try_from(count).expect("no more than there are"))
+            }
+            Reading::Chunks(chunks) => {
+                let scanned = chunks.scan(bytes);
+                if scanned.is_err() {
+                    self.reading = Reading::Broken;
+                } else if chunks.is_complete() {
+                    self.reading = Reading::Nothing;
+                }
+                scanned
+            }
+            Reading::Nothing | Reading::Head(_) => Ok(0),
+            Reading::Broken => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    /// What the connection is at.
+    fn phase(&self) -> Phase {
+        match self.reading {
+            _ if self.is_blocked => Phase::Writing,
+            Reading::Head(0) => Phase::Idle,
+            Reading::Head(_) => Phase::Head,
+            Reading::Nothing => Phase::Served,
+            Reading::Bytes(_) if !self.is_body => Phase::Served,
+            Reading::Bytes(_) | Reading::Chunks(_) | Reading::Broken => Phase::Body,
+        }
+    }
+
+    /// Hands on what has arrived, as far as it fits and may be.
+    fn hand_on_ahead(&mut self, buffer: &mut ReadBuf<'_>) -> io::Result<()> {
+        let ahead = std::mem::take(&mut self.ahead);
+        let fitting = ahead.len().min(buffer.remaining());
+        let count = self.hand_on(&ahead[..fitting])?;
+        buffer.put_slice(&ahead[..count]);
+        self.ahead = ahead;
+        self.ahead.drain(..count);
+        if self.ahead.is_empty() && self.ahead.capacity() > KEPT_CAPACITY {
+            self.ahead = Vec::new();
+        }
+        self.kept.set(self.ahead.capacity());
+        Ok(())
+    }
+}
+
+/// A stream with what is known of it.
+pub(super) struct WireStream<S> {
+    stream: S,
+    wire: Wire,
+}
+
+impl<S: AsyncRead + Unpin> WireStream<S> {
+    /// Waits until a head is there for the library. Says whether it is: the client may go away, or take
+    /// too long.
+    pub(super) async fn head_is_there(&mut self) -> bool {
+        std::future::poll_fn(|context| self.poll_head(context)).await
+    }
+
+    fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        let wire = self.wire.clone();
+        let mut state = wire.state();
+        match self.poll_more(&mut state, context) {
+            Poll::Ready(more) => return Poll::Ready(more.unwrap_or(false)),
+            Poll::Pending => {}
+        }
+        let deadline = state.deadline(&wire.limits);
+        state.poll_deadline(deadline, context).map(|()| false)
+    }
+
+    /// Reads what the library may not have yet. Says whether there was anything.
+    fn poll_ahead(
+        &mut self,
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<bool>> {
+        let mut bytes = [0; AHEAD];
+        let mut buffer = ReadBuf::new(&mut bytes);
+        ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer))?;
+        let read = buffer.filled();
+        if state.ahead.len() + read.len() > state.ahead.capacity() {
+            state.ahead.reserve_exact(read.len());
+        }
+        state.ahead.extend_from_slice(read);
+        state.kept.set(state.ahead.capacity());
+        state.scan_head(&self.wire.limits);
+        self.wire.activity.enter(state.phase());
+        Poll::Ready(Ok(!buffer.filled().is_empty()))
+    }
+
+    /// Waits until the library may have something. Says whether there will be anything.
+    fn poll_more(
+        &mut self,
+        state: &mut State,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<bool>> {
+        state.scan_head(&self.wire.limits);
+        while !state.may_hand_on() {
+            let polled = if state.may_read_ahead() {
+                self.poll_ahead(state, context)
+            } else {
+                Poll::Pending
+            };
+            if polled.is_pending() {
+                state.reader = Some(context.waker().clone());
+            }
+            if !ready!(polled)? {
+                return Poll::Ready(Ok(false));
+            }
+        }
+        Poll::Ready(Ok(true))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for WireStream<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let wire = this.wire.clone();
+        let mut state = wire.state();
+        if !ready!(this.poll_more(&mut state, context))? {
+            return Poll::Ready(Ok(()));
+        }
+        if state.ahead.is_empty() {
+            let before = buffer.filled().len();
+            ready!(Pin::new(&mut this.stream).poll_read(context, buffer))?;
+            let read = &buffer.filled()[before..];
+            if read.is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            let count = state.hand_on(read)?;
+            state.ahead.extend_from_slice(&read[count..]);
+            buffer.set_filled(before + count);
+        } else {
+            state.hand_on_ahead(buffer)?;
+        }
+        wire.activity.enter(state.phase());
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for WireStream<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let polled = Pin::new(&mut this.stream).poll_write(context, bytes);
+        if polled.is_ready() {
+            return polled;
+        }
+        let mut state = this.wire.state();
+        if !std::mem::replace(&mut state.is_blocked, true) {
+            this.wire.activity.enter(state.phase());
+        }
+        let limit = this.wire.limits.write;
+        let deadline = state
+            .write
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        ready!(deadline.as_mut().poll(context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    /// The library flushes when all has been written that it has to write.
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        ready!(Pin::new(&mut this.stream).poll_flush(context))?;
+        let mut state = this.wire.state();
+        if std::mem::take(&mut state.is_blocked) {
+            this.wire.activity.enter(state.phase());
+            if let Some(reader) = state.reader.take() {
+                reader.wake();
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+    }
+}

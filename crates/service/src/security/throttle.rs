@@ -1,0 +1,62 @@
+//! Lines in the log that anybody can cause, at a bounded rate.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Lines in one period; those beyond are counted.
+const LINES: u32 = 20;
+
+/// How long a period is.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// Lets so many lines through in a period.
+#[derive(Debug, Default)]
+pub(super) struct Throttle(Mutex<Option<Period>>);
+
+#[derive(Debug)]
+struct Period {
+    began: Instant,
+    lines: u32,
+    suppressed: u64,
+}
+
+impl Throttle {
+    /// Whether a line may be logged, and how many were not since the one before. To be called for
+    /// each line.
+    pub(super) fn admit(&self) -> Option<u64> {
+        let now = Instant::now();
+        let mut period = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let period = period.get_or_insert(Period {
+            began: now,
+            lines: 0,
+            suppressed: 0,
+        });
+        if now.duration_since(period.began) >= PERIOD {
+            (period.began, period.lines) = (now, 0);
+        }
+        if period.lines < LINES {
+            period.lines += 1;
+            Some(std::mem::take(&mut period.suppressed))
+        } else {
+            period.suppressed += 1;
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_is_a_few_lines_that_say_how_many_there_were() {
+        let throttle = Throttle::default();
+        let admitted = (0..1_000).filter(|_| throttle.admit() == Some(0)).count();
+        assert_eq!(admitted, 20);
+        tokio::time::advance(PERIOD).await;
+        assert_eq!(throttle.admit(), Some(980));
+        assert_eq!(throttle.admit(), Some(0));
+    }
+}

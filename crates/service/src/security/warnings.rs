@@ -1,0 +1,81 @@
+//! What makes a program less secure than it could be, told in the log at its start.
+
+use sampler_oauth::Keys;
+use secrecy::ExposeSecret;
+use tracing::warn;
+use url::Url;
+
+use super::SecuritySettings;
+use crate::settings::Variables;
+
+/// Variables by which the HTTP client finds a proxy, as curl and Node.js programs do.
+const PROXIES: [&str; 6] = [
+    "HTTP_PROXY",
+    "http_proxy",
+    "HTTPS_PROXY",
+    "https_proxy",
+    "ALL_PROXY",
+    "all_proxy",
+];
+
+impl SecuritySettings {
+    /// Logs each weakness, once the log is there. `called` are the addresses that are called with
+    /// tokens, with the names of their settings.
+    pub fn announce(&self, called: &[(&str, &Url)], variables: &Variables) {
+        self.announce_the_way(called);
+        if self.secured {
+            self.announce_keys();
+        }
+        let proxies = PROXIES.iter().filter(|name| variables.get(name).is_some());
+        let proxies: Vec<&str> = proxies.copied().collect();
+        if !proxies.is_empty() {
+            warn!(
+                code = "security.proxy",
+                variables = proxies.join(", "),
+                "Abacus and the token server are called through a proxy of the environment"
+            );
+        }
+    }
+
+    fn announce_the_way(&self, called: &[(&str, &Url)]) {
+        if self.skip_ssl_validation {
+            warn!(
+                code = "security.certificates_unchecked",
+                "SKIP_SSL_VALIDATION is true: certificates of Abacus and of UAA are not checked"
+            );
+        }
+        let is_http = |url: &Url| url.scheme() == "http";
+        if let Some(server) = self.token_server().filter(|it| is_http(it.address())) {
+            warn!(
+                code = "security.token_server_http",
+                address = server.address().origin().ascii_serialization(),
+                "the token server is called over http: credentials can be read on the way"
+            );
+        }
+        let over_http = called
+            .iter()
+            .filter(|(_, url)| self.secured && is_http(url));
+        for (setting, _) in over_http {
+            warn!(
+                code = "security.abacus_http",
+                setting, "Abacus is called over http: tokens can be read on the way"
+            );
+        }
+    }
+
+    fn announce_keys(&self) {
+        let Some(key) = &self.jwt_key else { return };
+        if Keys::is_short(key.expose_secret(), self.algorithm()) {
+            warn!(
+                code = "security.short_key",
+                "JWTKEY is shorter than RFC 7518 asks for, and may be guessed"
+            );
+        }
+        if self.issuer().is_none() {
+            warn!(
+                code = "security.issuer_unbound",
+                "JWTKEY is set without SAMPLER_TOKEN_ISSUER: tokens of any issuer are accepted"
+            );
+        }
+    }
+}

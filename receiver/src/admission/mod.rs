@@ -1,0 +1,358 @@
+//! How many requests are served at a time, and whose turn it is.
+//!
+//! In front of the store's group commit stand fair queues ([`fair_queue`]): waiting happens there,
+//! where clients are told apart, and not behind, where all are alike. An event waits for its turn
+//! when its body has arrived and is valid, so a slow body holds nothing. Stops and starts have permits
+//! of their own: a start that is turned away bills too little for a moment, a stop that is turned
+//! away bills too much. Each range of a sharded collection ([`Lane`]) has its own, too: a range that
+//! does not answer holds up no other.
+
+mod budget;
+pub mod fair_queue;
+mod permits;
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use budget::Budget;
+pub(crate) use budget::{Charge, OverBudget};
+use fair_queue::{Client, QueueLimits};
+use permits::{FairPermit, FairPermits, PermitLimits};
+
+/// Events of one kind that are with the store at a time, in each lane. So many keep all commands of
+/// a group at work while the next ones gather; more would only wait there instead of here.
+const STORE_PERMITS: usize = 384;
+
+/// Requests with large bodies that are served at a time, and what they may weigh together.
+const LARGE_PERMITS: usize = 64;
+const LARGE_WEIGHT: usize = 16 << 20;
+
+/// Mappings that are served at a time: each is three calls to another service.
+const MAPPING_PERMITS: usize = 32;
+
+/// How long a request waits for its turn at the most. A client would sooner ask again.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// How long it should wait at the most, and for how long it has to be more until the longest queue is
+/// shortened.
+const WAIT_TARGET: Duration = Duration::from_secs(1);
+const WAIT_INTERVAL: Duration = Duration::from_secs(2);
+
+/// What all events that wait for one kind of permit may weigh together.
+const QUEUE_WEIGHT: usize = 12 << 20;
+
+/// Bytes of bodies that are in memory at a time, but for small ones.
+const BODY_BYTES: usize = 16 << 20;
+
+/// A body up to this size is not charged to the budget: what connections take bounds those.
+pub(crate) const SMALL_BODY: usize = 2 << 10;
+
+/// What a request weighs at least, and for each value in its JSON: about what they take of memory.
+const REQUEST_WEIGHT: usize = 1 << 10;
+const VALUE_WEIGHT: usize = 160;
+
+/// A request that weighs more is large.
+const LARGE_REQUEST: usize = 32 << 10;
+
+/// Clients without tokens are told apart by the resource of their events, and share so many queues:
+/// a client that invents resources can take no more than these.
+const QUEUES_WITHOUT_TOKENS: u64 = 64;
+
+/// For what a request needs a permit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// To end a span.
+    Stop,
+    /// To open one.
+    Start,
+    /// To map a plan.
+    Mapping,
+}
+
+/// A range of the collection, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lane(pub usize);
+
+/// Why a request is turned away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnedAway {
+    /// As many requests as the limit allows are in flight.
+    Limit,
+    /// The client's queue is too long.
+    Queue,
+    /// Bodies of this client take all the memory that it may have.
+    Memory,
+}
+
+/// All permits.
+#[derive(Debug)]
+pub struct Admission {
+    limit: Option<InFlightLimit>,
+    lanes: Vec<EventPermits>,
+    mappings: Arc<FairPermits>,
+    large: Arc<FairPermits>,
+    bodies: Arc<Budget>,
+}
+
+/// The permits of one lane.
+#[derive(Debug)]
+struct EventPermits {
+    stops: Arc<FairPermits>,
+    starts: Arc<FairPermits>,
+}
+
+/// Permission to be served.
+#[derive(Debug)]
+pub struct ServingPermit(#[expect(dead_code, reason = "it is held")] FairPermit);
+
+impl Admission {
+    /// Admission to a store with so many lanes; with a hard limit, if there is to be one.
+    pub fn new(limit: Option<usize>, lanes: usize) -> Self {
+        let light = QueueLimits {
+            weight: QUEUE_WEIGHT,
+            quantum: 4 << 10,
+            target: WAIT_TARGET,
+            interval: WAIT_INTERVAL,
+        };
+        let permits = |permits| {
+            FairPermits::new(PermitLimits {
+                permits,
+                weight: usize::MAX,
+                wait: WAIT_MAX,
+                queue: light,
+            })
+        };
+        let events = || EventPermits {
+            stops: permits(STORE_PERMITS),
+            starts: permits(STORE_PERMITS),
+        };
+        Self {
+            limit: limit.map(InFlightLimit::new),
+            lanes: (0..lanes.max(1)).map(|_| events()).collect(),
+            mappings: permits(MAPPING_PERMITS),
+            large: FairPermits::new(PermitLimits {
+                permits: LARGE_PERMITS,
+                weight: LARGE_WEIGHT,
+                wait: WAIT_MAX,
+                queue: QueueLimits {
+                    // What waits are bodies, which the budget bounds; it weighs what it will.
+                    weight: usize::MAX,
+                    quantum: 1 << 20,
+                    ..light
+                },
+            }),
+            bodies: Budget::new(BODY_BYTES),
+        }
+    }
+
+    /// The client, as its token names it.
+    pub fn client(&self, id: &str) -> Client {
+        Client(hash(id) | 1 << 63)
+    }
+
+    /// The client that has no token, as far as its events' resource tells.
+    pub fn client_of_resource(&self, resource_id: &str) -> Client {
+        Client(hash(resource_id) % QUEUES_WITHOUT_TOKENS)
+    }
+
+    /// Counts a request against the hard limit, if there is one.
+    ///
+    /// # Errors
+    /// Where the limit is reached.
+    pub fn count(&self, kind: Kind) -> Result<Option<InFlightPermit>, TurnedAway> {
+        let limit = self.limit.as_ref();
+        limit.map(|limit| limit.acquire(kind)).transpose()
+    }
+
+    /// A charge for the body of one request.
+    pub(crate) fn body(&self, client: Client) -> Charge {
+        self.bodies.charge(client)
+    }
+
+    /// Waits until a large request may be parsed and served; nothing where it is not large.
+    ///
+    /// # Errors
+    /// Where the client's queue is too long.
+    pub(crate) async fn large(
+        &self,
+        client: Client,
+        weight: usize,
+    ) -> Result<Option<ServingPermit>, TurnedAway> {
+        if weight <= LARGE_REQUEST {
+            return Ok(None);
+        }
+        acquire(&self.large, client, weight).await.map(Some)
+    }
+
+    /// Waits until a request may be served.
+    ///
+    /// # Errors
+    /// Where the client's queue is too long.
+    pub(crate) async fn serve(
+        &self,
+        kind: Kind,
+        lane: Lane,
+        client: Client,
+        weight: usize,
+    ) -> Result<ServingPermit, TurnedAway> {
+        let lane = &self.lanes[lane.0.min(self.lanes.len() - 1)];
+        let permits = match kind {
+            Kind::Stop => &lane.stops,
+            Kind::Start => &lane.starts,
+            Kind::Mapping => &self.mappings,
+        };
+        acquire(permits, client, weight).await
+    }
+
+    /// How many requests wait for their turn.
+    pub fn waiting(&self) -> usize {
+        let events = self.lanes.iter();
+        let events = events.map(|lane| lane.stops.waiting() + lane.starts.waiting());
+        events.sum::<usize>() + self.mappings.waiting() + self.large.waiting()
+    }
+}
+
+fn hash(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+async fn acquire(
+    permits: &Arc<FairPermits>,
+    client: Client,
+    weight: usize,
+) -> Result<ServingPermit, TurnedAway> {
+    let permit = permits.acquire(client, weight).await;
+    permit
+        .map(ServingPermit)
+        .map_err(|permits::TurnedAway| TurnedAway::Queue)
+}
+
+/// What a request with this body weighs: about what it takes of memory until it is answered.
+pub(crate) fn weight(body: &[u8]) -> usize {
+    // Each value but the first stands behind a comma, or is the first of a container that is not
+    // empty. Texts may hold these, too: the weight is no less than it should be.
+    let next = body.iter().skip(1).chain([&0]);
+    let is_value = |&(byte, next): &(&u8, &u8)| match byte {
+        b',' => true,
+        b'[' => *next != b']',
+        b'{' => *next != b'}',
+        _ => false,
+    };
+    let values = body.iter().zip(next).filter(is_value).count();
+    REQUEST_WEIGHT + body.len() + VALUE_WEIGHT * values
+}
+
+/// So many requests at once. A quarter of them is for stops alone.
+#[derive(Debug)]
+struct InFlightLimit {
+    all: Arc<Semaphore>,
+    others: Arc<Semaphore>,
+}
+
+/// A request that counts against the limit, until this is dropped.
+#[derive(Debug)]
+pub struct InFlightPermit {
+    _all: OwnedSemaphorePermit,
+    _others: Option<OwnedSemaphorePermit>,
+}
+
+impl InFlightLimit {
+    fn new(limit: usize) -> Self {
+        let others = (limit - limit / 4).max(1);
+        Self {
+            all: Arc::new(Semaphore::new(limit)),
+            others: Arc::new(Semaphore::new(others)),
+        }
+    }
+
+    fn acquire(&self, kind: Kind) -> Result<InFlightPermit, TurnedAway> {
+        let take = |permits: &Arc<Semaphore>| {
+            let permit = Arc::clone(permits).try_acquire_owned();
+            permit.map_err(|_| TurnedAway::Limit)
+        };
+        let others = match kind {
+            Kind::Stop => None,
+            Kind::Start | Kind::Mapping => Some(take(&self.others)?),
+        };
+        Ok(InFlightPermit {
+            _all: take(&self.all)?,
+            _others: others,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_quarter_of_the_limit_is_for_stops() {
+        let limit = InFlightLimit::new(8);
+        let take = |kind| limit.acquire(kind);
+        let others: Vec<_> = (0..6).map(|_| take(Kind::Start).unwrap()).collect();
+        assert_eq!(take(Kind::Mapping).unwrap_err(), TurnedAway::Limit);
+        let stops: Vec<_> = (0..2).map(|_| take(Kind::Stop).unwrap()).collect();
+        assert_eq!(take(Kind::Stop).unwrap_err(), TurnedAway::Limit);
+        drop(others);
+        take(Kind::Stop).unwrap();
+        drop(stops);
+    }
+
+    #[test]
+    fn the_lowest_limit_still_lets_one_in() {
+        let limit = InFlightLimit::new(1);
+        let permit = limit.acquire(Kind::Start).unwrap();
+        assert!(limit.acquire(Kind::Stop).is_err());
+        drop(permit);
+        assert!(limit.acquire(Kind::Stop).is_ok());
+    }
+
+    #[test]
+    fn without_a_limit_nothing_is_counted() {
+        let admission = Admission::new(None, 1);
+        assert!(admission.count(Kind::Start).unwrap().is_none());
+    }
+
+    #[test]
+    fn clients_with_tokens_have_queues_of_their_own_and_invented_resources_share_a_few() {
+        let admission = Admission::new(None, 1);
+        let names: Vec<_> = (0..10_000).map(|number| format!("name {number}")).collect();
+        let clients: BTreeSet<_> = names.iter().map(|name| admission.client(name)).collect();
+        assert_eq!(clients.len(), names.len());
+        let resources = names.iter().map(|name| admission.client_of_resource(name));
+        let resources: BTreeSet<_> = resources.collect();
+        assert_eq!(resources.len() as u64, QUEUES_WITHOUT_TOKENS);
+        assert!(resources.is_disjoint(&clients));
+    }
+
+    #[test]
+    fn a_body_of_many_values_weighs_what_they_take_of_memory() {
+        let lists = format!("[{}[]]", "[],".repeat(10_000));
+        assert!(weight(lists.as_bytes()) > 10_000 * VALUE_WEIGHT);
+        let text = format!("[\"{}\"]", "x".repeat(30_000));
+        assert!(weight(text.as_bytes()) < 33_000);
+    }
+
+    /// A range of the collection that does not answer.
+    #[tokio::test(start_paused = true)]
+    async fn a_lane_that_is_full_holds_up_no_other_and_starts_hold_up_no_stops() {
+        let admission = Admission::new(None, 2);
+        let client = admission.client("one");
+        let serve = |kind, lane| admission.serve(kind, Lane(lane), client, 1_000);
+        let mut held = Vec::new();
+        for _ in 0..STORE_PERMITS {
+            held.push(serve(Kind::Start, 0).await.unwrap());
+        }
+        assert_eq!(serve(Kind::Start, 0).await.unwrap_err(), TurnedAway::Queue);
+        held.push(serve(Kind::Start, 1).await.unwrap());
+        held.push(serve(Kind::Stop, 0).await.unwrap());
+        assert_eq!(admission.waiting(), 0);
+    }
+}

@@ -1,0 +1,301 @@
+//! A fair queue in front of a number of permits.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
+
+use super::fair_queue::{Client, FairQueue, QueueLimits, Ticket};
+
+/// How many permits there are, and who may wait for one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PermitLimits {
+    /// Permits at a time.
+    pub(crate) permits: usize,
+    /// What those who hold one may weigh together; one may always.
+    pub(crate) weight: usize,
+    /// How long to wait for one at the most.
+    pub(crate) wait: Duration,
+    /// The queue of those who wait.
+    pub(crate) queue: QueueLimits,
+}
+
+/// Permits, and those who wait for one.
+#[derive(Debug)]
+pub(crate) struct FairPermits {
+    limits: PermitLimits,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    queue: FairQueue<Waiting>,
+    held: usize,
+    held_weight: usize,
+}
+
+/// A request that waits. It gets a permit, or nothing where it was given up.
+#[derive(Debug)]
+struct Waiting {
+    weight: usize,
+    answer: oneshot::Sender<Option<FairPermit>>,
+}
+
+/// Permission to go on. It goes to the next request when this is dropped.
+#[derive(Debug)]
+pub(crate) struct FairPermit {
+    permits: Arc<FairPermits>,
+    weight: usize,
+    is_held: bool,
+}
+
+/// The request waited for too long, or had to go for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TurnedAway;
+
+impl FairPermits {
+    pub(crate) fn new(limits: PermitLimits) -> Arc<Self> {
+        let state = State {
+            queue: FairQueue::new(limits.queue),
+            held: 0,
+            held_weight: 0,
+        };
+        Arc::new(Self {
+            limits,
+            state: Mutex::new(state),
+        })
+    }
+
+    /// How many wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.lock().queue.len()
+    }
+
+    /// Waits for the client's turn. A caller that goes away gives up its place in the queue.
+    ///
+    /// # Errors
+    /// Where the client's queue is shortened, or nothing is free for too long.
+    pub(crate) async fn acquire(
+        self: &Arc<Self>,
+        client: Client,
+        weight: usize,
+    ) -> Result<FairPermit, TurnedAway> {
+        let (answer, answered) = oneshot::channel();
+        let waiting = Waiting { weight, answer };
+        let (ticket, shed) = self
+            .lock()
+            .queue
+            .push(client, weight, Instant::now(), waiting);
+        turn_away(shed);
+        let _leaving = Leaving {
+            permits: self,
+            ticket,
+        };
+        self.hand_out();
+        match timeout(self.limits.wait, answered).await {
+            Ok(Ok(Some(permit))) => Ok(permit),
+            Ok(Ok(None) | Err(_)) | Err(_) => Err(TurnedAway),
+        }
+    }
+
+    /// Hands out what is free.
+    fn hand_out(self: &Arc<Self>) {
+        loop {
+            let (next, shed) = self.lock().next(&self.limits, Instant::now());
+            turn_away(shed);
+            let Some(next) = next else {
+                return;
+            };
+            let permit = FairPermit {
+                permits: Arc::clone(self),
+                weight: next.weight,
+                is_held: true,
+            };
+            if let Err(Some(permit)) = next.answer.send(Some(permit)) {
+                // Given back here: a permit that is dropped would call this function again.
+                permit.give_back();
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The request that is next, if a permit is free; and one that is given up.
+    fn next(&mut self, limits: &PermitLimits, now: Instant) -> (Option<Waiting>, Option<Waiting>) {
+        if self.held >= limits.permits {
+            return (None, None);
+        }
+        let (held, free) = (self.held, limits.weight.saturating_sub(self.held_weight));
+        let (next, shed) = self.queue.pop(now, |weight| held == 0 || weight <= free);
+        if let Some(next) = &next {
+            self.held += 1;
+            self.held_weight += next.weight;
+        }
+        (next, shed)
+    }
+}
+
+impl FairPermit {
+    fn give_back(mut self) {
+        self.release();
+    }
+
+    fn release(&mut self) {
+        if std::mem::take(&mut self.is_held) {
+            let mut state = self.permits.lock();
+            state.held -= 1;
+            state.held_weight -= self.weight;
+        }
+    }
+}
+
+impl Drop for FairPermit {
+    fn drop(&mut self) {
+        if self.is_held {
+            self.release();
+            self.permits.hand_out();
+        }
+    }
+}
+
+/// Takes a request out of the queue when it is no longer waited for.
+struct Leaving<'a> {
+    permits: &'a FairPermits,
+    ticket: Ticket,
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.permits.lock().queue.remove(self.ticket);
+    }
+}
+
+fn turn_away(shed: impl IntoIterator<Item = Waiting>) {
+    for waiting in shed {
+        // A request that has gone away needs no answer.
+        drop(waiting.answer.send(None));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: PermitLimits = PermitLimits {
+        permits: 2,
+        weight: 100,
+        wait: Duration::from_secs(5),
+        queue: QueueLimits {
+            weight: 1_000,
+            quantum: 10,
+            target: Duration::from_millis(500),
+            interval: Duration::from_secs(1),
+        },
+    };
+
+    async fn acquire(permits: &Arc<FairPermits>, client: u64) -> FairPermit {
+        permits.acquire(Client(client), 10).await.unwrap()
+    }
+
+    fn begin(
+        permits: &Arc<FairPermits>,
+        client: u64,
+        weight: usize,
+    ) -> tokio::task::JoinHandle<Result<FairPermit, TurnedAway>> {
+        let permits = Arc::clone(permits);
+        tokio::spawn(async move { permits.acquire(Client(client), weight).await })
+    }
+
+    async fn until_waiting(permits: &FairPermits, count: usize) {
+        while permits.waiting() != count {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_permit_that_is_dropped_goes_to_the_client_whose_turn_it_is() {
+        let permits = FairPermits::new(LIMITS);
+        let (first, second) = (acquire(&permits, 1).await, acquire(&permits, 1).await);
+        let flood: Vec<_> = (0..10).map(|_| begin(&permits, 1, 10)).collect();
+        until_waiting(&permits, 10).await;
+        let quiet = begin(&permits, 2, 10);
+        until_waiting(&permits, 11).await;
+        drop(first);
+        until_waiting(&permits, 10).await;
+        drop(second);
+        let quiet = quiet.await.unwrap().unwrap();
+        assert_eq!(permits.waiting(), 9);
+        drop(quiet);
+        for waiting in flood {
+            waiting.await.unwrap().unwrap();
+        }
+        assert_eq!(permits.lock().held, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_who_hold_one_weigh_no_more_than_the_limit_but_for_one_alone() {
+        let permits = FairPermits::new(LIMITS);
+        let heavy = permits.acquire(Client(1), 500).await.unwrap();
+        let light = begin(&permits, 2, 1);
+        until_waiting(&permits, 1).await;
+        drop(heavy);
+        light.await.unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_ever_and_who_goes_away_leaves_nothing_behind() {
+        let permits = FairPermits::new(LIMITS);
+        let held = (acquire(&permits, 1).await, acquire(&permits, 1).await);
+        let began = Instant::now();
+        assert_eq!(
+            permits.acquire(Client(2), 10).await.unwrap_err(),
+            TurnedAway
+        );
+        assert_eq!(began.elapsed(), LIMITS.wait);
+        let waiting = begin(&permits, 2, 10);
+        until_waiting(&permits, 1).await;
+        waiting.abort();
+        assert!(waiting.await.unwrap_err().is_cancelled());
+        assert_eq!(permits.waiting(), 0);
+        drop(held);
+        let state = permits.lock();
+        assert_eq!((state.held, state.held_weight), (0, 0));
+    }
+
+    /// The permit is on its way to a caller that goes away at the same moment.
+    #[tokio::test(start_paused = true)]
+    async fn a_permit_that_nobody_takes_is_not_lost() {
+        let permits = FairPermits::new(LIMITS);
+        let (first, second) = (acquire(&permits, 1).await, acquire(&permits, 1).await);
+        let waiting = begin(&permits, 2, 10);
+        until_waiting(&permits, 1).await;
+        drop(first);
+        waiting.abort();
+        let _ = waiting.await;
+        drop(second);
+        assert_eq!(permits.lock().held, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_heaviest_client_is_turned_away_where_too_much_waits() {
+        let permits = FairPermits::new(LIMITS);
+        let held = (acquire(&permits, 1).await, acquire(&permits, 1).await);
+        let mut flood = Vec::new();
+        for count in 1..=10 {
+            flood.push(begin(&permits, 1, 100));
+            until_waiting(&permits, count).await;
+        }
+        let quiet = begin(&permits, 2, 10);
+        assert_eq!(flood.remove(0).await.unwrap().unwrap_err(), TurnedAway);
+        drop(held);
+        quiet.await.unwrap().unwrap();
+        for waiting in flood {
+            waiting.await.unwrap().unwrap();
+        }
+    }
+}

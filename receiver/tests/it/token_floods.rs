@@ -1,0 +1,166 @@
+//! Floods of bad tokens, keys that change, and tokens of others than the token server meant.
+
+use std::time::Duration;
+
+use sampler_oauth::{Algorithm, Pace};
+use sampler_testkit::uaa::{Discovery, Offer, SigningKey, StandInUaa};
+use sampler_testkit::wait_until;
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use crate::attacks::{INVALID, assert_refused, seconds, with_header};
+use crate::auth_fixture::{WRITE, ask, ask_with, claims, configured, fetched, router, token};
+use crate::log::Log;
+
+/// How long anything may take that is waited for.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A forger keeps the keys of a moment ago in force, and then they are changed: a token that is
+/// signed with the new one may be told to come again, but not that it is wrong.
+#[tokio::test]
+async fn a_flood_of_unknown_keys_costs_no_honest_token_a_401_after_a_rotation() {
+    let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
+    let pace = Pace {
+        at_least: Duration::from_secs(1),
+        at_most: Duration::from_hours(1),
+        age_max: Duration::from_hours(24),
+    };
+    let router = router(fetched(&uaa, pace));
+    let key = SigningKey::rsa("unknown").unwrap();
+    let flood = JoinSet::from_iter((0..50).map(|number| {
+        let (name, router) = (format!("unknown-{number}"), router.clone());
+        let forgery = with_header(&key, &json!({ "alg": "RS256", "kid": name }));
+        async move {
+            loop {
+                let answer = ask_with(&router, &forgery).await;
+                assert!([401, 503].contains(&answer.status), "{answer:?}");
+                tokio::task::yield_now().await;
+            }
+        }
+    }));
+    for _ in 0..3 {
+        let fetched = uaa.asked(Offer::Keys);
+        wait_until("the flood has the keys fetched", PATIENCE, async || {
+            uaa.asked(Offer::Keys) > fetched
+        })
+        .await;
+        uaa.rotate().unwrap();
+        let honest = uaa.token(&[WRITE]);
+        let mut waited = 0;
+        loop {
+            let answer = ask_with(&router, &honest).await;
+            if answer.status != 503 {
+                assert!([201, 409].contains(&answer.status), "{answer:?}");
+                break;
+            }
+            assert_eq!(answer.problem, "token-server-unavailable");
+            waited += 1;
+            tokio::task::yield_now().await;
+        }
+        assert!(waited > 0, "the new key was known at once");
+    }
+    drop(flood);
+}
+
+/// A key that is not shown any more will not be shown again: there is nothing to wait for, flood or
+/// no flood, and who is told so fetches a new token.
+#[tokio::test]
+async fn a_token_of_a_withdrawn_key_is_refused_at_once() {
+    let uaa = StandInUaa::start(Discovery::Info).await.unwrap();
+    let pace = Pace {
+        at_least: Duration::from_hours(1),
+        at_most: Duration::from_hours(1),
+        age_max: Duration::from_hours(24),
+    };
+    let old = SigningKey::rsa("withdrawn").unwrap();
+    let issued = |ago: i64| {
+        let claims = claims(|claims| claims["iat"] = seconds(-ago).into());
+        token(&old, &claims)
+    };
+    let router = router(fetched(&uaa, pace));
+    assert_eq!(ask_with(&router, &uaa.token(&[WRITE])).await.status, 201);
+    let answer = ask_with(&router, &issued(600)).await;
+    assert_refused("issued long before", &answer, 401, INVALID);
+    assert_eq!(ask_with(&router, &issued(5)).await.status, 503);
+    assert_eq!(ask_with(&router, &issued(-600)).await.status, 503);
+    assert_eq!(uaa.asked(Offer::Keys), 1);
+}
+
+/// A UAA signs for all identity zones that have no keys of their own.
+#[tokio::test]
+async fn a_token_of_another_identity_zone_is_refused() {
+    let uaa = StandInUaa::start(Discovery::Root).await.unwrap();
+    let router = router(fetched(&uaa, Pace::default()));
+    let answer = ask_with(&router, &uaa.token_of_zone("tenant", &[WRITE])).await;
+    assert_refused("another zone", &answer, 401, INVALID);
+    assert_eq!(ask_with(&router, &uaa.token(&[WRITE])).await.status, 201);
+}
+
+#[tokio::test]
+async fn a_token_server_without_keys_lets_nobody_in_and_says_that_it_is_no_ones_fault() {
+    let uaa = StandInUaa::start(Discovery::Root).await.unwrap();
+    let pace = Pace {
+        at_least: Duration::ZERO,
+        ..Pace::default()
+    };
+    let authenticator = fetched(&uaa, pace);
+    let router = router(authenticator.clone());
+    let token = uaa.token(&[WRITE]);
+    assert_eq!(ask_with(&router, &token).await.status, 201);
+    uaa.withdraw_all_keys();
+    // A token with an unknown key has the keys fetched.
+    let key = SigningKey::rsa("unknown").unwrap();
+    let unknown = with_header(&key, &json!({ "alg": "RS256", "kid": "unknown" }));
+    assert_eq!(ask_with(&router, &unknown).await.status, 503);
+    assert_eq!(ask_with(&router, &token).await.status, 503);
+    assert!(!authenticator.is_ready());
+}
+
+#[tokio::test]
+async fn a_flood_of_bad_tokens_is_not_a_flood_of_lines() {
+    let key = SigningKey::rsa("key-1").unwrap();
+    let router = router(configured(&key.public_pem(), Algorithm::Rs256));
+    let log = Log::default();
+    let logging = tracing::subscriber::set_default(log.subscriber());
+    for _ in 0..500 {
+        assert_eq!(ask_with(&router, "garbage").await.status, 401);
+    }
+    let without_scope = token(
+        &key,
+        &claims(|claims| {
+            claims["scope"] = json!([]);
+            claims["client_id"] = "x\n".repeat(2_000).into();
+        }),
+    );
+    for _ in 0..500 {
+        assert_eq!(ask_with(&router, &without_scope).await.status, 403);
+    }
+    drop(logging);
+    assert_eq!(log.lines("a token was refused").len(), 20);
+    assert!(log.text().len() < 20_000, "{}", log.text().len());
+}
+
+#[tokio::test]
+async fn what_a_token_says_of_its_client_is_cut() {
+    let key = SigningKey::rsa("key-1").unwrap();
+    let router = router(configured(&key.public_pem(), Algorithm::Rs256));
+    let log = Log::default();
+    let logging = tracing::subscriber::set_default(log.subscriber());
+    for scope in ["openid", WRITE] {
+        let claims = claims(|claims| {
+            claims["scope"] = json!([scope]);
+            claims["client_id"] = "x\r\n".repeat(1_000).into();
+        });
+        let authorization = format!("Bearer {}", token(&key, &claims));
+        ask(&router, "/v1/events/start", &[&authorization], &json!({})).await;
+    }
+    drop(logging);
+    for message in ["a token without a scope for this was refused", "refused"] {
+        let lines = log.lines(message);
+        let [line] = lines.as_slice() else {
+            panic!("{message}: {lines:?}")
+        };
+        let client = line["client"].as_str().unwrap();
+        assert_eq!(client, "x??".repeat(85), "{message}");
+    }
+}

@@ -1,0 +1,174 @@
+//! A client that floods the receiver, and a quiet one beside it: what is kept in all, and how the
+//! quiet one fares, over the load. Before, the receiver had a limit of 200 requests in flight and no
+//! queue; the same limit, set today, gives the same figures.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use futures_util::future::join_all;
+use sampler_testkit::build::Kind;
+use sampler_testkit::now_millis;
+use tokio::time::interval;
+
+use crate::data::{Fairness, FairnessRun, tenths, thousandths};
+use crate::event::{Feed, Mix, Requests, Times};
+use crate::histogram::Histogram;
+use crate::load::http::Connection;
+use crate::load::{Timing, on_own_thread};
+use crate::mongo::Server;
+use crate::process::peak_memory_mb;
+use crate::programs;
+use crate::scale::Scale;
+
+/// The resource of the quiet client, and its first event: no number of the flood's.
+const QUIET: &str = "quiet-database";
+const QUIET_FIRST: u64 = 5_000_000;
+/// Between two of its events, and over how many connections it sends them.
+const QUIET_PAUSE: Duration = Duration::from_millis(10);
+const QUIET_CONNECTIONS: u64 = 4;
+/// The limit that the receiver once had.
+const LIMIT_BEFORE: &str = "200";
+const CREATED: u16 = 201;
+
+/// What became of a client's events.
+#[derive(Debug, Default)]
+struct Sent {
+    created: u64,
+    all: u64,
+    latencies: Histogram,
+}
+
+/// Runs everything.
+pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Fairness> {
+    let mut runs = Vec::new();
+    for limit in [Some(LIMIT_BEFORE), None] {
+        for connections in scale.flood.iter().copied() {
+            runs.push(one(server, limit, connections, scale.timing).await?);
+        }
+    }
+    Ok(Fairness { runs })
+}
+
+async fn one(
+    server: &Server,
+    limit: Option<&'static str>,
+    connections: u64,
+    timing: Timing,
+) -> Result<FairnessRun> {
+    let spans = server.spans().await?;
+    let program = programs::limited_receiver(&spans.uri, limit).await?;
+    server.settle().await?;
+    let address = program.address().to_owned();
+    let (flood, quiet) =
+        on_own_thread(move || async move { load(&address, connections, timing).await }).await?;
+    let seconds = timing.measured.as_secs_f64();
+    let run = FairnessRun {
+        limit: limit.and_then(|limit| limit.parse().ok()),
+        connections,
+        kept_per_second: tenths((flood.created + quiet.created) as f64 / seconds),
+        quiet_kept_share: thousandths(100.0 * quiet.created as f64 / quiet.all.max(1) as f64),
+        quiet_p50_ms: thousandths(quiet.latencies.millis_at(0.5)),
+        quiet_p99_ms: thousandths(quiet.latencies.millis_at(0.99)),
+        flood_kept_share: thousandths(100.0 * flood.created as f64 / flood.all.max(1) as f64),
+        memory_mb: tenths(peak_memory_mb(program.pid())?),
+    };
+    eprintln!("    {run:?}");
+    program.kill()?;
+    spans.drop().await?;
+    Ok(run)
+}
+
+async fn load(address: &str, connections: u64, timing: Timing) -> Result<(Sent, Sent)> {
+    let times = Times::beginning(now_millis());
+    let feed = Arc::new(Feed::new(Mix::Starts, 0, 0, 0).at_most(QUIET_FIRST));
+    let flood_requests = Arc::new(Requests::new(address));
+    let quiet_requests = Arc::new(Requests::of_resource(address, QUIET));
+    let mut flood = Vec::new();
+    for _ in 0..connections {
+        flood.push(Connection::open(address).await?);
+    }
+    let from = Instant::now() + timing.warm_up;
+    let until = from + timing.measured;
+    let flood = flood.into_iter().map(|connection| {
+        let (feed, requests) = (Arc::clone(&feed), Arc::clone(&flood_requests));
+        tokio::spawn(send_all(connection, feed, requests, times, (from, until)))
+    });
+    let flood: Vec<_> = flood.collect();
+    let mut quiet = Vec::new();
+    for client in 0..QUIET_CONNECTIONS {
+        let requests = Arc::clone(&quiet_requests);
+        let address = address.to_owned();
+        quiet.push(tokio::spawn(async move {
+            send_some(&address, client, requests, times, (from, until)).await
+        }));
+    }
+    Ok((sum(join_all(flood).await)?, sum(join_all(quiet).await)?))
+}
+
+/// One event after the other, whatever they are answered.
+async fn send_all(
+    mut connection: Connection,
+    feed: Arc<Feed>,
+    requests: Arc<Requests>,
+    times: Times,
+    (from, until): (Instant, Instant),
+) -> Result<Sent> {
+    let mut sent = Sent::default();
+    while Instant::now() < until
+        && let Some((_, event)) = feed.next()
+    {
+        let request = requests.of(event.kind).filled(&times.values(event.number));
+        let began = Instant::now();
+        let status = connection.exchange(&request).await?;
+        sent.note(status, began, (from, until));
+    }
+    Ok(sent)
+}
+
+/// One event each time that the pause is over. One that is turned away is not sent again.
+async fn send_some(
+    address: &str,
+    client: u64,
+    requests: Arc<Requests>,
+    times: Times,
+    (from, until): (Instant, Instant),
+) -> Result<Sent> {
+    let pause = QUIET_PAUSE * u32::try_from(QUIET_CONNECTIONS).unwrap_or(1);
+    let (mut sent, mut ticks) = (Sent::default(), interval(pause));
+    let mut connection = Connection::open(address).await?;
+    let mut number = QUIET_FIRST + client;
+    while Instant::now() < until {
+        let began = ticks.tick().await.into_std();
+        let request = requests.of(Kind::Start).filled(&times.values(number));
+        number += QUIET_CONNECTIONS;
+        let status = connection.exchange(&request).await?;
+        sent.note(status, began, (from, until));
+    }
+    Ok(sent)
+}
+
+impl Sent {
+    fn note(&mut self, status: u16, began: Instant, (from, until): (Instant, Instant)) {
+        let now = Instant::now();
+        if now < from || now >= until {
+            return;
+        }
+        self.all += 1;
+        if status == CREATED {
+            self.created += 1;
+            self.latencies.record(now - began);
+        }
+    }
+}
+
+fn sum(parts: Vec<Result<Result<Sent>, tokio::task::JoinError>>) -> Result<Sent> {
+    let mut all = Sent::default();
+    for part in parts {
+        let part = part??;
+        all.created += part.created;
+        all.all += part.all;
+        all.latencies.merge(&part.latencies);
+    }
+    Ok(all)
+}

@@ -1,0 +1,181 @@
+//! What hostile clients can make the receiver keep in memory, over real connections: never more than
+//! the manifest gives it.
+
+use std::fs;
+use std::ops::Range;
+use std::time::Duration;
+
+use sampler_testkit::build::start_event;
+use sampler_testkit::{Program, now_millis};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use crate::landscape::{Landscape, until_ready};
+
+/// What deploy/manifest.yml gives to each program, in KB.
+const MANIFEST: u64 = 128 << 10;
+
+const LIVE: &[u8] = b"GET /healthz/live HTTP/1.1\r\nhost: test\r\n\r\n";
+
+/// Longer than anything may take.
+const AGES: Duration = Duration::from_mins(1);
+
+/// The most memory that the program has had, in KB.
+fn peak(program: &Program) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", program.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.unwrap()
+        .trim()
+        .trim_end_matches(" kB")
+        .parse()
+        .unwrap()
+}
+
+#[track_caller]
+fn assert_fits(program: &Program, what: &str) {
+    let peak = peak(program);
+    eprintln!("{what}: {peak} KB at the most");
+    assert!(peak < MANIFEST, "{what}: {peak} KB");
+}
+
+fn head(length: usize) -> String {
+    format!(
+        "POST /v1/events/start HTTP/1.1\r\nhost: test\r\ncontent-type: application/json\r\n\
+         content-length: {length}\r\n\r\n"
+    )
+}
+
+async fn connect(program: &Program) -> TcpStream {
+    TcpStream::connect(program.address()).await.unwrap()
+}
+
+/// The status of the next answer; nothing where the server has closed.
+async fn status(stream: &mut TcpStream) -> Option<u16> {
+    let mut answer = vec![0; 16 << 10];
+    let read = timeout(AGES, stream.read(&mut answer))
+        .await
+        .expect("an answer")
+        .ok()?;
+    let text = String::from_utf8_lossy(&answer[..read]).into_owned();
+    text.split(' ').nth(1)?.parse().ok()
+}
+
+/// 98 KB, and a hundred times that in memory.
+fn of_many_values(target: u64) -> String {
+    let lists: Vec<Value> = vec![json!([]); 48_900];
+    let mut event = start_event(target, now_millis());
+    event["measured_usage"] = json!([{ "measure": "memory", "quantity": lists }]);
+    event.to_string()
+}
+
+async fn many_values(program: &Program, targets: Range<u64>) {
+    let mut answers = JoinSet::new();
+    for target in targets {
+        let (body, mut stream) = (of_many_values(target), connect(program).await);
+        answers.spawn(async move {
+            stream.write_all(head(body.len()).as_bytes()).await.unwrap();
+            stream.write_all(body.as_bytes()).await.unwrap();
+            status(&mut stream).await
+        });
+    }
+    while let Some(answer) = answers.join_next().await {
+        assert!(matches!(answer.unwrap(), Some(201 | 503)));
+    }
+}
+
+async fn bodies_that_stop_short(program: &Program, bodies: usize) -> Vec<TcpStream> {
+    let mut held = Vec::new();
+    for _ in 0..bodies {
+        let mut stream = connect(program).await;
+        let begun = format!("{}\"{}", head(499_000), "x".repeat(480_000));
+        // A body that is turned away need not be read.
+        let _ = stream.write_all(begun.as_bytes()).await;
+        held.push(stream);
+    }
+    held
+}
+
+async fn readers_of_nothing(program: &Program, clients: usize) -> JoinSet<()> {
+    let requests = "GET /v1/events/start HTTP/1.1\r\nhost: test\r\n\r\n".repeat(2_000);
+    let mut sending = JoinSet::new();
+    for _ in 0..clients {
+        let (mut stream, requests) = (connect(program).await, requests.clone());
+        sending.spawn(async move { while stream.write_all(requests.as_bytes()).await.is_ok() {} });
+    }
+    sending
+}
+
+/// Connections that hold as much as they can without a request.
+async fn idle(program: &Program, count: usize, begun: &str) -> Vec<TcpStream> {
+    let mut held = Vec::new();
+    for _ in 0..count {
+        let mut stream = connect(program).await;
+        stream.write_all(LIVE).await.unwrap();
+        assert_eq!(status(&mut stream).await, Some(200));
+        stream.write_all(begun.as_bytes()).await.unwrap();
+        held.push(stream);
+    }
+    held
+}
+
+async fn is_alive(program: &Program) {
+    let began = Instant::now();
+    let mut stream = connect(program).await;
+    stream.write_all(LIVE).await.unwrap();
+    assert_eq!(status(&mut stream).await, Some(200));
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+async fn receiver(world: &Landscape) -> Program {
+    let receiver = world.receiver().start().await.unwrap();
+    until_ready(&world.http, &receiver).await;
+    receiver
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bodies_fit_into_what_the_manifest_gives() {
+    let world = Landscape::new("hostile_bodies").await;
+    let receiver = receiver(&world).await;
+    many_values(&receiver, 0..20).await;
+    assert_fits(&receiver, "20 bodies of 48,900 values");
+    many_values(&receiver, 100..150).await;
+    assert_fits(&receiver, "50 bodies of 48,900 values");
+    let slow = bodies_that_stop_short(&receiver, 300).await;
+    many_values(&receiver, 200..220).await;
+    assert_fits(
+        &receiver,
+        "300 bodies of half a megabyte that stop short, and 20 of many values",
+    );
+    is_alive(&receiver).await;
+    drop(slow);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_read_nothing_fit_into_what_the_manifest_gives() {
+    let world = Landscape::new("readers_of_nothing").await;
+    let receiver = receiver(&world).await;
+    let sending = readers_of_nothing(&receiver, 300).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_fits(&receiver, "300 clients that read nothing");
+    is_alive(&receiver).await;
+    drop(sending);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_do_nothing_fit_into_what_the_manifest_gives_and_health_is_told() {
+    let world = Landscape::new("idle_connections").await;
+    let receiver = receiver(&world).await;
+    let idlers = idle(&receiver, 4_200, "").await;
+    assert_fits(&receiver, "4,200 connections that are idle");
+    is_alive(&receiver).await;
+    drop(idlers);
+    let begun = format!("GET / HTTP/1.1\r\nx: {}", "y".repeat(15_000));
+    let slow = idle(&receiver, 4_200, &begun).await;
+    assert_fits(&receiver, "4,200 connections with heads that stop short");
+    is_alive(&receiver).await;
+    drop(slow);
+}

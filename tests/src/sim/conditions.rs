@@ -1,0 +1,142 @@
+//! The conditions of the store and of Abacus: how many calls fail, and how.
+
+use std::time::Duration;
+
+use sampler_testkit::rng::Rng;
+
+/// How many calls fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Conditions {
+    /// Everything works, and quickly.
+    Healthy,
+    /// A few calls fail, many are slow.
+    Flaky,
+    /// Every third call fails.
+    Failing,
+    /// Nearly nothing works.
+    Down,
+    /// Only for Abacus: it refuses usages. For the store the same as flaky.
+    Refusing,
+    /// Only for the store: many answers are lost, and many commands are carried out late.
+    Lagging,
+}
+
+/// The outcome of a call of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallOutcome {
+    /// Done, and answered.
+    Done,
+    /// Done, and answered; done even if the caller dies while it is under way.
+    Sent,
+    /// Not done, and that is certain.
+    Unavailable,
+    /// Not done, but the caller cannot know.
+    NotDone,
+    /// Done, but the answer is lost.
+    Unanswered,
+    /// Done only after the caller has given up waiting.
+    Late,
+}
+
+/// The outcome of a post.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PostOutcome {
+    /// Counted, and accepted.
+    Accepted,
+    /// Counted, and accepted; counted even if the caller dies while it is under way.
+    Sent,
+    /// Counted, but the answer is lost.
+    Unanswered,
+    /// Counted only after the caller has given up waiting.
+    Late,
+    /// Not counted: no connection, a time-out, a 5xx.
+    Failed,
+    /// Not counted: 503 with a `Retry-After`.
+    Overloaded,
+    /// Not counted: 429.
+    Busy,
+    /// Not counted: refused.
+    Refused,
+}
+
+/// A call: the delay of the request, the outcome, and the delay of the answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Transfer<F> {
+    pub(crate) request_delay: Duration,
+    pub(crate) outcome: F,
+    pub(crate) reply_delay: Duration,
+}
+
+impl Conditions {
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Healthy,
+        Self::Flaky,
+        Self::Failing,
+        Self::Down,
+        Self::Refusing,
+    ];
+
+    /// How many calls of a hundred go wrong.
+    const fn failure_percent(self) -> usize {
+        match self {
+            Self::Healthy => 0,
+            Self::Flaky | Self::Refusing => 5,
+            Self::Failing | Self::Lagging => 35,
+            Self::Down => 95,
+        }
+    }
+
+    /// A delay; `slow` is a long time in this run, ms.
+    fn delay(self, rng: &mut Rng, slow: i64) -> Duration {
+        match self {
+            Self::Healthy => rng.wait(5),
+            _ if rng.percent(70) => rng.wait(50),
+            _ => rng.wait(slow),
+        }
+    }
+
+    /// Draws a call of the store.
+    pub(crate) fn call(self, rng: &mut Rng, slow: i64) -> Transfer<CallOutcome> {
+        let outcome = if self == Self::Lagging && rng.percent(40) {
+            *rng.pick(&[CallOutcome::Late, CallOutcome::Unanswered])
+        } else if rng.percent(self.failure_percent()) {
+            *rng.pick(&[
+                CallOutcome::Unavailable,
+                CallOutcome::NotDone,
+                CallOutcome::Unanswered,
+                CallOutcome::Late,
+            ])
+        } else {
+            *rng.pick(&[CallOutcome::Done, CallOutcome::Sent])
+        };
+        self.transfer(rng, slow, outcome)
+    }
+
+    /// Draws a post.
+    pub(crate) fn post(self, rng: &mut Rng, slow: i64) -> Transfer<PostOutcome> {
+        let outcome = if self == Self::Refusing && rng.percent(90) {
+            PostOutcome::Refused
+        } else if rng.percent(self.failure_percent()) {
+            *rng.pick(&[
+                PostOutcome::Unanswered,
+                PostOutcome::Late,
+                PostOutcome::Failed,
+                PostOutcome::Failed,
+                PostOutcome::Overloaded,
+                PostOutcome::Busy,
+                PostOutcome::Refused,
+            ])
+        } else {
+            *rng.pick(&[PostOutcome::Accepted, PostOutcome::Sent])
+        };
+        self.transfer(rng, slow, outcome)
+    }
+
+    fn transfer<F>(self, rng: &mut Rng, slow: i64, outcome: F) -> Transfer<F> {
+        Transfer {
+            request_delay: self.delay(rng, slow),
+            outcome,
+            reply_delay: self.delay(rng, slow),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Which partitions this worker owns.
+
+use std::sync::{Arc, Mutex};
+
+use sampler_domain::partition::partitions_of;
+use tracing::{info, warn};
+
+use crate::{Worker, causes};
+
+/// The partitions of this worker; none before the first heartbeat.
+#[derive(Debug, Default)]
+pub(crate) struct OwnedPartitions {
+    partitions: Mutex<Arc<[u32]>>,
+}
+
+impl OwnedPartitions {
+    pub(crate) fn partitions(&self) -> Arc<[u32]> {
+        Arc::clone(&self.partitions.lock().expect("nobody panics with it"))
+    }
+
+    /// Whether this worker owns the first partition. Its owner does what only one worker should do.
+    pub(crate) fn owns_first(&self) -> bool {
+        self.partitions().contains(&0)
+    }
+
+    /// Says whether the partitions changed. If not, the list stays the same object, and a search
+    /// goes on with it.
+    fn set(&self, partitions: &[u32]) -> bool {
+        let mut owned = self.partitions.lock().expect("nobody panics with it");
+        let changed = **owned != *partitions;
+        if changed {
+            *owned = partitions.into();
+        }
+        changed
+    }
+}
+
+impl Worker {
+    /// Sends heartbeats, and learns which workers are alive.
+    pub(crate) async fn keep_registered(&self) {
+        while !self.stop.is_cancelled() {
+            self.register().await;
+            self.pause(self.options.processing.heartbeat_interval).await;
+        }
+    }
+
+    /// One heartbeat. If it fails the worker keeps its partitions: two workers on the same span do
+    /// no harm.
+    async fn register(&self) {
+        match self.parts.membership.heartbeat(&self.options.name).await {
+            Ok(workers) => {
+                let partitions = partitions_of(&self.options.name, &workers);
+                let count = partitions.len();
+                if self.ownership.set(&partitions) {
+                    info!(
+                        workers = workers.len(),
+                        partitions = count,
+                        "the partitions of this worker have changed"
+                    );
+                }
+            }
+            Err(error) => warn!(
+                code = "heartbeat.failed",
+                error = causes(error),
+                "the heartbeat failed"
+            ),
+        }
+    }
+
+    /// Removes this worker's name, so that the others take its partitions over at once.
+    pub(crate) async fn deregister(&self) {
+        if let Err(error) = self.parts.membership.leave(&self.options.name).await {
+            warn!(
+                code = "heartbeat.deregister_failed",
+                error = causes(error),
+                "this worker could not remove its name; others take over when its heartbeat is too old"
+            );
+        }
+    }
+}
