@@ -45,8 +45,10 @@ sampler_service::problem_types! {
         slug: "id-taken",
         status: CONFLICT,
         title: "The id belongs to another event",
-        when: "The `id` belongs to an earlier event with other fields. `errors` names the fields \
-            that differ. The event was not kept.",
+        when: "The `id` belongs to an earlier event of the same target with other fields. `errors` \
+            names the fields that differ. Without `errors`, the `id` belongs to an event of another \
+            target, and an original Sampler still writes to the same database. The event was not \
+            kept.",
         provider: "Uses a new `id` for each event, and the same one only to repeat an event \
             unchanged.",
         operator: NOTHING,

@@ -2,10 +2,11 @@
 //! router, which keeps every command, and a server that is no router.
 
 use bson::{Bson, Document, doc, oid::ObjectId};
-use sampler_testkit::build::{start_event, stop_event};
+use sampler_testkit::build::{start_event, stop_event, with};
 use sampler_testkit::program::Launch;
 use sampler_testkit::router::{Router, SHARDS};
 use sampler_testkit::{now_millis, wait_until};
+use serde_json::Value;
 
 use crate::landscape::{DAY, HOUR, Landscape, PATIENCE, until_ready};
 
@@ -29,7 +30,7 @@ fn complaint(command: &Document) -> Option<String> {
         "delete" => list("deletes").all(|one| one.get_document("q").is_ok_and(is_placed)),
         "find" => {
             let filter = command.get_document("filter").ok()?;
-            is_placed(filter) || is_search_by_partition(filter) || is_page(filter)
+            is_placed(filter) || is_search(filter) || is_page(filter)
         }
         // A cursor goes on where it was opened; the others are about the collection.
         "getMore" | "killCursors" | "listIndexes" | "createIndexes" => true,
@@ -59,9 +60,13 @@ fn is_placed_document(document: &Document) -> bool {
     has("processing", "partition") && has("target", "resource_instance_id")
 }
 
-fn is_search_by_partition(filter: &Document) -> bool {
-    let partition = filter.get("processing.partition");
-    match partition {
+/// Whether a condition, or each of its branches, names partitions: one, or a list.
+fn is_search(filter: &Document) -> bool {
+    if let Ok(branches) = filter.get_array("$or") {
+        let is_search = |branch: &Bson| branch.as_document().is_some_and(is_search);
+        return branches.iter().all(is_search);
+    }
+    match filter.get("processing.partition") {
         Some(Bson::Document(partition)) => partition.contains_key("$in"),
         partition => partition.is_some(),
     }
@@ -165,18 +170,23 @@ async fn each_statement_says_where_its_span_is_kept() {
     odd_spans(&world).await;
     let worker = through_router(world.worker()).start().await.unwrap();
     let start = now_millis() - 3 * HOUR;
+    let id = |event: Value, id: String| with(event, "id", id);
     for target in 0..20 {
-        let (event, path) = (start_event(target, start), "/v1/events/start");
+        let event = id(start_event(target, start), format!("start-{target}"));
+        let path = "/v1/events/start";
         world.take(&receiver, path, &event).await;
         world.take(&receiver, path, &event).await;
     }
     // All at once, so that they share commands; then repeats, and what is refused.
     let stops = (0..10).map(async |target| {
-        let (event, path) = (stop_event(target, start + HOUR + 1), "/v1/events/stop");
+        let event = id(
+            stop_event(target, start + HOUR + 1),
+            format!("stop-{target}"),
+        );
+        let path = "/v1/events/stop";
         world.take(&receiver, path, &event).await;
         world.take(&receiver, path, &event).await;
-        let again = start_event(target + 10, start);
-        let again = sampler_testkit::build::with(again, "id", format!("again-{target}"));
+        let again = id(start_event(target + 10, start), format!("again-{target}"));
         let refused = world.post(&receiver, "/v1/events/start", &again).await;
         assert_eq!(refused.status().as_u16(), 409);
     });

@@ -1,6 +1,6 @@
 //! Starting spans (section 6.1 of the paper), many with one command.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use bson::raw::{RawDocumentBuf, cstr};
 use bson::{Bson, Document, doc, rawdoc};
 use futures_util::stream::{self, StreamExt};
 use mongodb::error::Error;
+use sampler_domain::partition::partition_of;
 use sampler_domain::{EventId, Span, StartEvent, Target, Timestamp};
 use sampler_store::group::{CommandResult, Resolution, WriteResult, Writes};
 use sampler_store::{NewSpan, Started, StoreError};
@@ -251,20 +252,50 @@ impl Starts {
         Ok(batch.iter().map(in_the_way).collect())
     }
 
-    /// What stands in the way of any of the spans.
+    /// What stands in the way of any of the spans, and what would of others of their instances. A
+    /// branch costs the server by its conditions, so there is one for each partition, with as few as
+    /// can be.
     async fn search(
         &self,
         spans: &[&Span],
         limit: usize,
     ) -> Result<Vec<RawDocumentBuf>, CallError> {
-        let branches: Vec<Document> = spans.iter().map(|span| self.in_the_way(span)).collect();
-        let filter = match <[Document; 1]>::try_from(branches) {
-            Ok([filter]) => filter,
-            Err(branches) => doc! { "$or": branches },
+        let filter = match spans {
+            [span] => self.in_the_way(span),
+            _ => {
+                let mut partitions: BTreeMap<u32, Vec<&Span>> = BTreeMap::new();
+                for span in spans {
+                    let partition = partition_of(&span.target);
+                    partitions.entry(partition).or_default().push(span);
+                }
+                let branches = partitions
+                    .values()
+                    .map(|spans| self.in_the_way_of_any(spans));
+                doc! { "$or": branches.collect::<Vec<_>>() }
+            }
         };
         let mut options = self.link.find_options(limit, doc! {}, index::SPAN);
         options.projection = Some(doc! { "_id": 0, "target": 1, "end": 1 });
         self.link.find(filter, options).await
+    }
+
+    /// Spans of the instances of spans of one partition that are open, or end after the earliest of
+    /// these starts.
+    fn in_the_way_of_any(&self, spans: &[&Span]) -> Document {
+        let Some(earliest) = spans.iter().min_by_key(|span| span.start) else {
+            return Document::new();
+        };
+        let mut filter = self.link.where_kept(&earliest.target);
+        if spans.len() > 1 {
+            let instances = spans
+                .iter()
+                .map(|span| span.target.resource_instance_id.as_str());
+            let instances: BTreeSet<&str> = instances.collect();
+            let instances: Vec<&str> = instances.into_iter().collect();
+            filter.insert("target.resource_instance_id", doc! { "$in": instances });
+        }
+        filter.insert("end", ends_after_start(earliest));
+        filter
     }
 
     /// The same, one document for each span at the most.
@@ -287,9 +318,14 @@ impl Starts {
     /// but for those that end by then.
     fn in_the_way(&self, span: &Span) -> Document {
         let mut filter = self.link.of_target(&span.target);
-        filter.insert("end", doc! { "$not": { "$lte": moment(span.start) } });
+        filter.insert("end", ends_after_start(span));
         filter
     }
+}
+
+/// The condition on the end of a span that stands in the way: none yet, or later than the start.
+fn ends_after_start(span: &Span) -> Document {
+    doc! { "$not": { "$lte": moment(span.start) } }
 }
 
 /// What a span is that stands in the way. One whose end is no number is nothing that could be

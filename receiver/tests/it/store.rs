@@ -34,6 +34,8 @@ pub(crate) enum Fate {
     Unknown,
     /// The store refuses.
     Refused,
+    /// An index of an original has the id, for another target.
+    TakenElsewhere,
     /// The call panics.
     Panics,
 }
@@ -103,6 +105,10 @@ impl Store {
         is_paced
     }
 
+    fn is_taken_elsewhere(&self) -> bool {
+        *self.fate.lock().unwrap() == Fate::TakenElsewhere
+    }
+
     async fn met<T>(
         &self,
         call: impl Future<Output = Result<T, StoreError>> + Send,
@@ -110,7 +116,7 @@ impl Store {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let fate = *self.fate.lock().unwrap();
         match fate {
-            Fate::Served => call.await,
+            Fate::Served | Fate::TakenElsewhere => call.await,
             Fate::Held => {
                 self.held.send_modify(|held| *held += 1);
                 let _ = self.gate.acquire().await;
@@ -133,6 +139,9 @@ impl Store {
 #[async_trait]
 impl Events for Store {
     async fn start(&self, new: NewSpan) -> Result<Started, StoreError> {
+        if self.is_taken_elsewhere() {
+            return Ok(Started::IdTakenElsewhere);
+        }
         if self.is_paced().await {
             return Ok(Started::Opened);
         }
@@ -140,6 +149,9 @@ impl Events for Store {
     }
 
     async fn stop(&self, new: NewStop) -> Result<Stopped, StoreError> {
+        if self.is_taken_elsewhere() {
+            return Ok(Stopped::IdTakenElsewhere);
+        }
         if self.is_paced().await {
             return Ok(Stopped::Ended);
         }

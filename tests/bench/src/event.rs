@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bson::{Bson, Document, doc};
-use sampler_domain::Target;
+use sampler_domain::partition::partition_of;
+use sampler_domain::{Id, Target};
 use sampler_testkit::build::Kind;
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +27,19 @@ const TARGET: [&str; 6] = [
 /// The fields of the target by name.
 pub(crate) fn target() -> impl Iterator<Item = (&'static str, &'static str)> {
     Target::FIELDS.into_iter().zip(TARGET)
+}
+
+/// The partition of a target whose texts are filled in.
+pub(crate) fn partition(filled: impl Fn(&str) -> String) -> u32 {
+    let [organization, space, consumer, resource, plan, instance] = TARGET.map(filled);
+    partition_of(&Target {
+        organization_id: Id::from_store(organization),
+        space_id: Id::from_store(space),
+        consumer_id: Id::from_store(consumer),
+        resource_id: Id::from_store(resource),
+        plan_id: Id::from_store(plan),
+        resource_instance_id: Id::from_store(instance),
+    })
 }
 
 /// The id of a start event.
@@ -223,6 +237,7 @@ pub(crate) fn stop_write() -> (Document, Document) {
     let mut filter: Document = target.collect();
     filter.insert("target.correlation_id", OPEN);
     filter.insert("end", Bson::Null);
+    filter.insert("processing.partition", Bson::Int32(0));
     let update = doc! {
         "$set": {
             "end": STOP, "end_is_set": true, "target.correlation_id": STOPPED,

@@ -5,6 +5,8 @@
 
 use sampler_testkit::rng::mix;
 
+use crate::event::partition;
+
 /// Text that stands for the number of the target, as many digits as there are signs.
 pub(crate) const DIGIT: u8 = b'#';
 /// Text that stands for the moment of the start; as long as a moment of our days.
@@ -22,10 +24,8 @@ pub(crate) const NOW: i64 = 0x77A5_5AA5_7753;
 pub(crate) const STOP: i64 = 0x77A5_5AA5_7754;
 /// Stands for the `_id`.
 pub(crate) const OBJECT_ID: [u8; 12] = [0xA5; 12];
-/// What comes before the partition in a document: its type and name.
-const PARTITION: &[u8] = b"\x10partition\0";
-/// How many partitions there are.
-const PARTITIONS: u64 = 64;
+/// What comes before the partition in a document, and in a condition: its type and name.
+const PARTITIONS: [&[u8]; 2] = [b"\x10partition\0", b"\x10processing.partition\0"];
 
 /// The multiplier that permutes numbers: consecutive numbers get texts without order, as real ids
 /// have, so that the indexes are filled in no order.
@@ -104,8 +104,9 @@ impl Template {
                 Hole::Binary(moment) => room.copy_from_slice(&moment.of(values).to_le_bytes()),
                 Hole::ObjectId => write_object_id(room, values),
                 Hole::Partition => {
-                    let partition = u8::try_from(permuted % PARTITIONS).expect("below 64");
-                    room.copy_from_slice(&i32::from(partition).to_le_bytes());
+                    let partition = partition(|text| with_digits(text, permuted));
+                    let partition = i32::try_from(partition).expect("below 64");
+                    room.copy_from_slice(&partition.to_le_bytes());
                 }
             }
         }
@@ -148,8 +149,9 @@ fn hole_at(bytes: &[u8]) -> Option<(usize, Hole)> {
     if digits > 1 {
         return Some((0, Hole::Digits(digits)));
     }
-    if bytes.starts_with(PARTITION) {
-        return Some((PARTITION.len(), Hole::Partition));
+    let partition = PARTITIONS.iter().find(|name| bytes.starts_with(name));
+    if let Some(name) = partition {
+        return Some((name.len(), Hole::Partition));
     }
     let found = [
         (START_TEXT.as_bytes(), Hole::Text(Moment::Start)),
@@ -163,6 +165,20 @@ fn hole_at(bytes: &[u8]) -> Option<(usize, Hole)> {
     let mut found = found.into_iter();
     let (_, hole) = found.find(|(sign, _)| bytes.starts_with(sign))?;
     Some((0, hole))
+}
+
+/// A text with digits in place of their signs.
+fn with_digits(text: &str, number: u64) -> String {
+    let mut bytes = text.as_bytes().to_vec();
+    let at = bytes.iter().position(|byte| *byte == DIGIT);
+    if let Some(at) = at {
+        let count = bytes[at..]
+            .iter()
+            .take_while(|byte| **byte == DIGIT)
+            .count();
+        write_digits(&mut bytes[at..at + count], number);
+    }
+    String::from_utf8(bytes).expect("digits are ASCII")
 }
 
 /// Another number for each number.
@@ -222,10 +238,12 @@ mod tests {
         let filled = Document::try_from(RawDocumentBuf::from_bytes(filled).unwrap()).unwrap();
         let id = filled.get_object_id("_id").unwrap();
         assert_eq!(id.timestamp().timestamp_millis(), 1_700_000_000_000);
+        let expected = partition(|text| with_digits(text, permute(VALUES.number)));
+        let expected = i32::try_from(expected).unwrap();
         let expected = doc! {
             "_id": id, "id": "x-326237921243", "start": VALUES.start, "end": VALUES.stop,
             "processing": {
-                "due_at": VALUES.due_at, "at": VALUES.now, "partition": 27, "other": 5,
+                "due_at": VALUES.due_at, "at": VALUES.now, "partition": expected, "other": 5,
             },
         };
         assert_eq!(filled, expected);

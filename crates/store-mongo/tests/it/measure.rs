@@ -57,10 +57,8 @@ fn stop(number: u64, round: u64) -> NewStop {
     new
 }
 
-/// Processor time of a process, ms.
+/// Processor time of all threads of a process, in microseconds.
 fn spent(pid: i32) -> u64 {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/schedstat"));
-    drop(stat);
     let mut nanos = 0;
     for task in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
         let path = task.unwrap().path().join("schedstat");

@@ -34,7 +34,7 @@ impl Batches {
         let client = client(&spans.uri, POOL_SIZE).await?;
         let database = client.default_database().context("no database")?;
         let (filter, update) = stop_write();
-        let statement = doc! { "q": filter, "u": update, "hint": "unique_target" };
+        let statement = doc! { "q": filter, "u": update, "hint": "unique_span" };
         let statement = RawDocumentBuf::try_from(&statement).context("a statement")?;
         let sender = Self {
             spans: durable(&database),

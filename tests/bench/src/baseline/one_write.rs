@@ -82,7 +82,7 @@ pub(crate) async fn stop(
     let found = spans
         .find_one_and_update(filter, update)
         .projection(doc! { "_id": 1 })
-        .hint(Hint::Name("unique_target".to_owned()))
+        .hint(Hint::Name("unique_span".to_owned()))
         .await
         .context("findAndModify")?;
     ensure!(found.is_some(), "no open span");

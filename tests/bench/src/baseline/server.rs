@@ -11,6 +11,8 @@ use axum::{Json, Router};
 use bson::oid::ObjectId;
 use bson::{Bson, Document, doc};
 use mongodb::Collection;
+use sampler_domain::partition::partition_of;
+use sampler_domain::{Id, Target};
 use sampler_testkit::now_millis;
 use serde::Deserialize;
 use tokio::net::TcpListener;
@@ -59,6 +61,21 @@ pub(crate) async fn http_alone() -> Result<()> {
     serve(routes.route("/v1/events/stop", read())).await
 }
 
+impl Event {
+    /// The partition of its target, as the receiver works it out, too.
+    fn partition(&self) -> i64 {
+        let id = |text: &String| Id::from_store(text.clone());
+        i64::from(partition_of(&Target {
+            organization_id: id(&self.organization_id),
+            space_id: id(&self.space_id),
+            consumer_id: id(&self.consumer_id),
+            resource_id: id(&self.resource_id),
+            plan_id: id(&self.plan_id),
+            resource_instance_id: id(&self.resource_instance_id),
+        }))
+    }
+}
+
 async fn serve(routes: Router) -> Result<()> {
     let routes = routes.route("/healthz/ready", get(async || StatusCode::OK));
     let listener = TcpListener::bind("127.0.0.1:0").await.context("a port")?;
@@ -85,6 +102,7 @@ async fn end(
     Json(event): Json<Event>,
 ) -> StatusCode {
     let filter = doc! {
+        "processing.partition": event.partition(),
         "target.organization_id": event.organization_id,
         "target.space_id": event.space_id,
         "target.consumer_id": event.consumer_id,
@@ -109,7 +127,7 @@ async fn end(
 }
 
 fn span(event: Event) -> Document {
-    let at = event.timestamp;
+    let (at, partition) = (event.timestamp, event.partition());
     let measures: Vec<Document> = event
         .measured_usage
         .into_iter()
@@ -136,7 +154,7 @@ fn span(event: Event) -> Document {
             "last_change_at": now_millis(),
             "version": 1,
             "due_at": (at.div_euclid(DAY) + 1) * DAY,
-            "partition": i32::try_from(at.rem_euclid(64)).unwrap_or(0),
+            "partition": partition,
         },
         "start_dedup_id": event.id,
     }
