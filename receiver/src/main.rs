@@ -94,7 +94,7 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
                 let is_misconfiguration = error.is_misconfiguration();
                 let error = anyhow::Error::from(error).context("preparing the database");
                 return Err(if is_misconfiguration {
-                    UnusableSettings::new(format!("{error:#}")).into()
+                    anyhow::Error::from(UnusableSettings::new(&format!("{error:#}")))
                 } else {
                     error
                 });

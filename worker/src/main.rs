@@ -118,7 +118,7 @@ fn unprepared(error: MigrationError) -> anyhow::Error {
     let is_misconfiguration = error.is_misconfiguration();
     let error = anyhow::Error::from(error).context("preparing the database");
     if is_misconfiguration {
-        UnusableSettings::new(format!("{error:#}")).into()
+        anyhow::Error::from(UnusableSettings::new(&format!("{error:#}")))
     } else {
         error
     }

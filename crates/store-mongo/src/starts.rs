@@ -260,19 +260,18 @@ impl Starts {
         spans: &[&Span],
         limit: usize,
     ) -> Result<Vec<RawDocumentBuf>, CallError> {
-        let filter = match spans {
-            [span] => self.in_the_way(span),
-            _ => {
-                let mut partitions: BTreeMap<u32, Vec<&Span>> = BTreeMap::new();
-                for span in spans {
-                    let partition = partition_of(&span.target);
-                    partitions.entry(partition).or_default().push(span);
-                }
-                let branches = partitions
-                    .values()
-                    .map(|spans| self.in_the_way_of_any(spans));
-                doc! { "$or": branches.collect::<Vec<_>>() }
+        let filter = if let [span] = spans {
+            self.in_the_way(span)
+        } else {
+            let mut partitions: BTreeMap<u32, Vec<&Span>> = BTreeMap::new();
+            for span in spans {
+                let partition = partition_of(&span.target);
+                partitions.entry(partition).or_default().push(span);
             }
+            let branches = partitions
+                .values()
+                .map(|spans| self.in_the_way_of_any(spans));
+            doc! { "$or": branches.collect::<Vec<_>>() }
         };
         let mut options = self.link.find_options(limit, doc! {}, index::SPAN);
         options.projection = Some(doc! { "_id": 0, "target": 1, "end": 1 });
