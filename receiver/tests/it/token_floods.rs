@@ -27,9 +27,9 @@ async fn a_flood_of_unknown_keys_costs_no_honest_token_a_401_after_a_rotation() 
     };
     let router = router(fetched(&uaa, pace));
     let key = SigningKey::rsa("unknown").unwrap();
-    let flood = JoinSet::from_iter((0..50).map(|number| {
+    let flood: JoinSet<_> = (0..50).map(|number| {
         let (name, router) = (format!("unknown-{number}"), router.clone());
-        let forgery = with_header(&key, &json!({ "alg": "RS256", "kid": name }));
+        let forgery = with_header(&key, &json!({ "alg": "RS256", "kid": name }).collect();
         async move {
             loop {
                 let answer = ask_with(&router, &forgery).await;
