@@ -27,17 +27,19 @@ async fn a_flood_of_unknown_keys_costs_no_honest_token_a_401_after_a_rotation() 
     };
     let router = router(fetched(&uaa, pace));
     let key = SigningKey::rsa("unknown").unwrap();
-    let flood: JoinSet<_> = (0..50).map(|number| {
-        let (name, router) = (format!("unknown-{number}"), router.clone());
-        let forgery = with_header(&key, &json!({ "alg": "RS256", "kid": name }).collect();
-        async move {
-            loop {
-                let answer = ask_with(&router, &forgery).await;
-                assert!([401, 503].contains(&answer.status), "{answer:?}");
-                tokio::task::yield_now().await;
+    let flood: JoinSet<_> = (0..50)
+        .map(|number| {
+            let (name, router) = (format!("unknown-{number}"), router.clone());
+            let forgery = with_header(&key, &json!({ "alg": "RS256", "kid": name }));
+            async move {
+                loop {
+                    let answer = ask_with(&router, &forgery).await;
+                    assert!([401, 503].contains(&answer.status), "{answer:?}");
+                    tokio::task::yield_now().await;
+                }
             }
-        }
-    }));
+        })
+        .collect();
     for _ in 0..3 {
         let fetched = uaa.asked(Offer::Keys);
         wait_until("the flood has the keys fetched", PATIENCE, async || {
