@@ -91,19 +91,21 @@ async fn a_flood_of_guesses_does_not_lock_out_who_was_right_before() {
     tokio::time::pause();
     tokio::time::advance(Duration::from_hours(1)).await;
     tokio::time::resume();
-    let guesses = JoinSet::from_iter((0..100).map(|guess| {
-        let (check, secret) = (Arc::clone(&check), format!("guess {guess}"));
-        async move {
-            loop {
-                let verdict = check.check("monitor", secret.as_str().into()).await;
-                assert_ne!(verdict, Verdict::Yes);
-                tokio::task::yield_now().await;
+    let guesses: JoinSet<_> = (0..100)
+        .map(|number| {
+            let (check, secret) = (Arc::clone(&check), format!("guess {number}"));
+            async move {
+                loop {
+                    let verdict = check.check("monitor", secret.as_str().into()).await;
+                    assert_ne!(verdict, Verdict::Yes);
+                    tokio::task::yield_now().await;
+                }
             }
-        }
-    }));
+        })
+        .collect();
     let asked = uaa.asked(Offer::Token);
-    let guessed = async || uaa.asked(Offer::Token) > asked + 1;
-    wait_until("guesses were asked about", PATIENCE, guessed).await;
+    let has_asked = async || uaa.asked(Offer::Token) > asked + 1;
+    wait_until("guesses were asked about", PATIENCE, has_asked).await;
     for _ in 0..50 {
         for id in monitors {
             assert_eq!(said(id).await, Verdict::Yes, "{id}");

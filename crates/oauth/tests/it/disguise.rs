@@ -15,7 +15,9 @@ fn body_of(pem: &str) -> String {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes
+        .iter()
+        .fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 /// A key as OpenSSH writes it: a name and two numbers, each behind its length.
