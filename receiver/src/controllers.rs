@@ -141,13 +141,12 @@ impl Receiver {
         let client = with_token.or(of_resource).unwrap_or(unknown);
         let event = read(json)?;
         drop(body);
-        let permit = match large {
-            Some(permit) => permit,
-            None => {
-                let lane = lane(&event);
-                let serving = self.admission.serve(kind, lane, client, weight).await;
-                serving.map_err(|reason| self.turned_away(reason))?
-            }
+        let permit = if let Some(permit) = large {
+            permit
+        } else {
+            let lane = lane(&event);
+            let serving = self.admission.serve(kind, lane, client, weight).await;
+            serving.map_err(|reason| self.turned_away(reason))?
         };
         Ok(Admitted {
             event,

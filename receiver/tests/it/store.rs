@@ -110,13 +110,12 @@ impl Store {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let fate = *self.fate.lock().unwrap();
         match fate {
-            Fate::Served => call.await,
+            Fate::Served | Fate::Paced => call.await,
             Fate::Held => {
                 self.held.send_modify(|held| *held += 1);
                 let _ = self.gate.acquire().await;
                 call.await
             }
-            Fate::Paced => call.await,
             Fate::Unavailable => Err(StoreError::Unavailable(SECRET.into())),
             Fate::Overloaded => Err(StoreError::Overloaded),
             Fate::Lost => {

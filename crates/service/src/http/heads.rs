@@ -124,7 +124,7 @@ mod tests {
     fn a_head_ends_behind_its_empty_line() {
         let (first, behind) = ("\r\nGET / HTTP/1.1\r\nhost: a\r\n\r\n", "GET /b HTTP/1.1\n");
         let mut head = Head::default();
-        assert_eq!(head.scan(first[..10].as_bytes()), 10);
+        assert_eq!(head.scan(&first.as_bytes()[..10]), 10);
         assert!(!head.is_complete());
         let rest = format!("{}{behind}", &first[10..]);
         assert_eq!(head.scan(rest.as_bytes()), first.len() - 10);

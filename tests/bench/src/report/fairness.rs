@@ -13,6 +13,9 @@ const WIDTH: f64 = 420.0;
 const HEIGHT: f64 = 220.0;
 const MARGIN: f64 = 50.0;
 
+/// One figure of a run.
+type Figure = fn(&FairnessRun) -> f64;
+
 pub(crate) fn of_fairness(figures: &Fairness) -> String {
     let header = [
         "Limit",
@@ -51,7 +54,7 @@ pub(crate) fn of_fairness(figures: &Fairness) -> String {
 
 /// Three panels side by side, each with a line before and one after.
 pub(crate) fn drawing(figures: &Fairness) -> String {
-    let panels: [(&str, fn(&FairnessRun) -> f64); 3] = [
+    let panels: [(&str, Figure); 3] = [
         ("Kept in all, events a second", |run| run.kept_per_second),
         ("Of the quiet client kept, %", |run| run.quiet_kept_share),
         ("Quiet client, p99 in ms", |run| run.quiet_p99_ms),
@@ -63,9 +66,9 @@ pub(crate) fn drawing(figures: &Fairness) -> String {
          <rect width=\"{width}\" height=\"{height}\" fill=\"white\"/>\n"
     );
     for (index, (title, value)) in panels.into_iter().enumerate() {
-        let _ = write!(
+        let _ = writeln!(
             svg,
-            "<g transform=\"translate({} 0)\">\n",
+            "<g transform=\"translate({} 0)\">",
             WIDTH * index as f64
         );
         svg.push_str(&panel(title, &figures.runs, value));
@@ -78,10 +81,10 @@ pub(crate) fn drawing(figures: &Fairness) -> String {
     for (index, (colour, text)) in legend.into_iter().enumerate() {
         let x = MARGIN + 200.0 * index as f64;
         let y = HEIGHT + 58.0;
-        let _ = write!(
+        let _ = writeln!(
             svg,
             "<rect x=\"{x}\" y=\"{}\" width=\"12\" height=\"3\" fill=\"{colour}\"/>\
-             <text x=\"{}\" y=\"{y}\">{text}</text>\n",
+             <text x=\"{}\" y=\"{y}\">{text}</text>",
             y - 5.0,
             x + 18.0
         );
@@ -90,7 +93,7 @@ pub(crate) fn drawing(figures: &Fairness) -> String {
     svg
 }
 
-fn panel(title: &str, runs: &[FairnessRun], value: fn(&FairnessRun) -> f64) -> String {
+fn panel(title: &str, runs: &[FairnessRun], value: Figure) -> String {
     let most = runs.iter().map(value).fold(1.0, f64::max);
     let widest = runs.iter().map(|run| run.connections).max().unwrap_or(1) as f64;
     let x = |run: &FairnessRun| {
@@ -115,15 +118,15 @@ fn panel(title: &str, runs: &[FairnessRun], value: fn(&FairnessRun) -> f64) -> S
             .map(|run| format!("{:.1},{:.1}", x(run), y(value(run))))
             .collect();
         let points = points.join(" ");
-        let _ = write!(
+        let _ = writeln!(
             text,
-            "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>\n"
+            "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>"
         );
     }
     for run in runs.iter().filter(|run| run.limit.is_none()) {
-        let _ = write!(
+        let _ = writeln!(
             text,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>\n",
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
             x(run),
             HEIGHT + 26.0,
             run.connections
