@@ -36,11 +36,11 @@ pub(crate) async fn read(
     check_media_type(request.headers())?;
     let packed = is_gzip(request.headers())?;
     check_length(request.headers(), max)?;
-    let collected = collect(request.into_body(), receiver, client).await?;
+    let arrived = collect(request.into_body(), receiver, client).await?;
     if packed {
-        unpack(&collected.bytes, receiver, client)
+        unpack(&arrived.bytes, receiver, client)
     } else {
-        Ok(collected)
+        Ok(arrived)
     }
 }
 
@@ -134,7 +134,7 @@ fn check_length(headers: &HeaderMap, max: usize) -> Result<(), Problem> {
 async fn collect(body: Body, receiver: &Receiver, client: Client) -> Result<Received, Problem> {
     let limits = &receiver.options.limits;
     let reading = async {
-        let mut collected = Received::new(receiver, client);
+        let mut arrived = Received::new(receiver, client);
         let mut body = Limited::new(body, limits.payload);
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| {
@@ -146,11 +146,11 @@ async fn collect(body: Body, receiver: &Receiver, client: Client) -> Result<Rece
             })?;
             // Trailers say nothing that counts.
             if let Ok(data) = frame.into_data() {
-                let extended = collected.extend(&data, limits.payload);
+                let extended = arrived.extend(&data, limits.payload);
                 extended.map_err(|OverBudget| receiver.turned_away(TurnedAway::Memory))?;
             }
         }
-        Ok(collected)
+        Ok(arrived)
     };
     let read = tokio::time::timeout(limits.body_timeout, reading).await;
     read.unwrap_or_else(|_| {

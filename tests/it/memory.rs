@@ -71,6 +71,25 @@ fn of_many_values(target: u64) -> String {
     event.to_string()
 }
 
+/// Half a megabyte in one text.
+async fn long_texts(program: &Program, targets: Range<u64>) {
+    let mut answers = JoinSet::new();
+    for target in targets {
+        let mut event = start_event(target, now_millis());
+        event["measured_usage"] = json!([{ "measure": "m", "quantity": "x".repeat(490_000) }]);
+        let (body, mut stream) = (event.to_string(), connect(program).await);
+        answers.spawn(async move {
+            stream.write_all(head(body.len()).as_bytes()).await.unwrap();
+            // A body that is turned away need not be read.
+            let _ = stream.write_all(body.as_bytes()).await;
+            status(&mut stream).await
+        });
+    }
+    while let Some(answer) = answers.join_next().await {
+        assert!(matches!(answer.unwrap(), Some(201 | 503) | None));
+    }
+}
+
 async fn many_values(program: &Program, targets: Range<u64>) {
     let mut answers = JoinSet::new();
     for target in targets {
@@ -142,6 +161,8 @@ async fn bodies_fit_into_what_the_manifest_gives() {
     let receiver = receiver(&world).await;
     many_values(&receiver, 0..20).await;
     assert_fits(&receiver, "20 bodies of 48,900 values");
+    long_texts(&receiver, 1_000..1_120).await;
+    assert_fits(&receiver, "120 texts of half a megabyte");
     let slow = bodies_that_stop_short(&receiver, 300).await;
     many_values(&receiver, 200..205).await;
     assert_fits(

@@ -13,6 +13,9 @@ const WIDTH: f64 = 420.0;
 const HEIGHT: f64 = 220.0;
 const MARGIN: f64 = 50.0;
 
+/// One figure of a run.
+type Figure = fn(&FairnessRun) -> f64;
+
 pub(crate) fn of_fairness(figures: &Fairness) -> String {
     let header = [
         "Limit",
