@@ -52,9 +52,6 @@ pub(crate) fn of_fairness(figures: &Fairness) -> String {
     )
 }
 
-/// A figure of a run.
-type Figure = fn(&FairnessRun) -> f64;
-
 /// Three panels side by side, each with a line before and one after.
 pub(crate) fn drawing(figures: &Fairness) -> String {
     let panels: [(&str, Figure); 3] = [
