@@ -105,7 +105,7 @@ async fn what_a_provider_meets_over_http() {
     assert_eq!(again.headers()["idempotency-replayed"], "true");
     assert_eq!(again.text().await.unwrap(), "");
 
-    let taken = with(start_event(2, now), "id", "a");
+    let taken = with(event.clone(), "timestamp", now - 1);
     let problem = world.post(&receiver, "/v1/events/start", &taken).await;
     assert_eq!(problem.status(), 409);
     assert_eq!(
@@ -114,10 +114,7 @@ async fn what_a_provider_meets_over_http() {
     );
     let problem: Value = problem.json().await.unwrap();
     assert_eq!(problem["type"], "urn:sampler:problem:id-taken");
-    assert_eq!(
-        problem["errors"][0]["pointer"],
-        "#/space_id".replace("space_id", "organization_id")
-    );
+    assert_eq!(problem["errors"][0]["pointer"], "#/timestamp");
 
     let open = world
         .post(&receiver, "/v1/events/start", &start_event(1, now))

@@ -274,6 +274,7 @@ async fn a_receiver_whose_uaa_names_no_issuer_ends_and_says_which_setting_is_mis
         .start()
         .await
         .unwrap();
+    until_ready(&world.http, &receiver).await;
     let event = start_event(1, now_millis() - DAY);
     let of = |issuer: &str| {
         let mut claims = json!({ "scope": [WRITE], "exp": now_millis() / 1000 + 60 });

@@ -52,7 +52,7 @@ struct Case<'a> {
     /// None where the body is not valid.
     fields: Option<EventFields>,
     outcome: KnownOutcome,
-    /// The accepted event whose `id` it uses again.
+    /// The accepted event of the same target whose `id` it uses again.
     id_of: Option<&'a str>,
 }
 
@@ -96,7 +96,7 @@ pub fn check(evidence: &Evidence) -> Verdict {
 
 fn cases(records: &[Record]) -> Vec<Case<'_>> {
     let outcomes = answers::known_outcomes(records);
-    let mut accepted: HashMap<(bool, String), (&str, EventFields)> = HashMap::new();
+    let mut accepted: BTreeMap<(bool, Target, String), (&str, EventFields)> = BTreeMap::new();
     let mut cases = Vec::new();
     for record in records {
         let Record::Event(event) = record else {
@@ -109,7 +109,12 @@ fn cases(records: &[Record]) -> Vec<Case<'_>> {
             .unwrap_or(KnownOutcome::Nothing);
         let mut id_of = None;
         if let Some(fields) = &fields {
-            let key = (event.kind == Kind::Start, fields.id.clone());
+            // An id counts within its target.
+            let key = (
+                event.kind == Kind::Start,
+                fields.target.clone(),
+                fields.id.clone(),
+            );
             match accepted.get(&key) {
                 Some((name, earlier)) if earlier != fields => id_of = Some(*name),
                 None if outcome == KnownOutcome::Accepted => {
@@ -128,8 +133,8 @@ fn cases(records: &[Record]) -> Vec<Case<'_>> {
     cases
 }
 
-/// The events of each target, in order. What is not valid, or has the `id` of another event, must
-/// have no effect, whichever target it names.
+/// The events of each target, in order. An event that is not valid, or has the `id` of another event
+/// of its target, must have no effect.
 fn by_target<'a, 'b>(cases: &'b [Case<'a>]) -> BTreeMap<&'b Target, Vec<&'b Case<'a>>> {
     let mut targets: BTreeMap<&Target, Vec<&Case<'_>>> = BTreeMap::new();
     for case in cases {

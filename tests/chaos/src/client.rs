@@ -136,12 +136,12 @@ impl Client {
         }
     }
 
-    /// Gives a body the `id` of an event that was accepted. Without one it is malformed instead.
+    /// Gives a body the `id` of an accepted event of its target. Without one it is malformed instead.
     fn take_id_of_another(&mut self, mut body: Value, kind: Kind) -> Value {
         let others: Vec<&Event> = self
             .accepted
             .iter()
-            .filter(|event| event.kind == kind)
+            .filter(|event| event.kind == kind && is_of_one_target(&event.body, &body))
             .collect();
         if others.is_empty() {
             return without(body, MISSING_FIELD);
@@ -173,4 +173,10 @@ impl Client {
             self.over[place].note(&step, outcome, &mut self.rng, now);
         }
     }
+}
+
+/// Whether two bodies name the same target.
+fn is_of_one_target(one: &Value, other: &Value) -> bool {
+    let target = |body: &Value| Target::read(|field| body[field].as_str()).ok();
+    target(one) == target(other)
 }

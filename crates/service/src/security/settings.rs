@@ -61,7 +61,7 @@ crate::settings! {
         /// With keys of a UAA, the default is the issuer in its /.well-known/openid-configuration.
         token_issuer: Option<String> = "SAMPLER_TOKEN_ISSUER", Kind::Text;
         /// The accepted audiences (aud) of tokens, separated by commas; a token needs one of them. A
-        /// final * matches any longer audience. For a UAA: abacus.sampler and abacus.sampler.*
+        /// final * matches any longer audience. For a UAA, set abacus.sampler,abacus.sampler.* here.
         token_audience: Option<Audiences> = "SAMPLER_TOKEN_AUDIENCE", Kind::Text => audiences;
         /// The longest time that a token may still be valid. A token with a later exp is refused.
         token_max_lifetime: Duration = "SAMPLER_TOKEN_MAX_LIFETIME",

@@ -67,7 +67,7 @@ fn the_settings_in_force_are_shown_beside_the_mistakes() {
 fn the_printed_defaults_are_a_file_that_changes_nothing() {
     let text = printed(&["--print-defaults"], &[("PORT", "1")]);
     assert!(
-        text.contains("\n# The port to listen on; 0 lets the system choose one.\n"),
+        text.contains("\n# The port to listen on. With 0 the system chooses one.\n"),
         "{text}"
     );
     assert!(

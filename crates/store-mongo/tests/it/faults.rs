@@ -59,7 +59,10 @@ impl World {
     /// The next commands of this name that the store sends fail, so many of them. What says later
     /// that they did.
     async fn fail(&self, command: &str, failure: Failure, times: i32) -> Failing {
-        let mut data = doc! { "failCommands": [command], "appName": "store" };
+        // Of the spans alone: the store also writes to have the journal written, and that may fail.
+        let namespace = self.spans.namespace().to_string();
+        let mut data =
+            doc! { "failCommands": [command], "appName": "store", "namespace": namespace };
         match failure {
             Failure::Cut => data.insert("closeConnection", true),
             Failure::NotPrimary => data.insert("errorCode", 10_107),
