@@ -298,6 +298,7 @@ async fn tokens_of_another_identity_zone_are_refused_and_audiences_of_uaa_are_un
         .start()
         .await
         .unwrap();
+    until_ready(&world.http, &receiver).await;
     let postgres = "abacus.sampler.postgres.write";
     let event = with(
         start_event(1, now_millis() - DAY),
