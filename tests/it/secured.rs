@@ -305,6 +305,7 @@ async fn tokens_of_another_identity_zone_are_refused_and_audiences_of_uaa_are_un
         "resource_id",
         "postgres",
     );
+    let event = with(event, "id", "a");
     let post =
         |token: String| post(&world, &receiver, "/v1/events/start", &event).bearer_auth(token);
     assert_eq!(sent(post(uaa.token_of_zone("tenant", &[WRITE]))).await, 401);
