@@ -29,9 +29,9 @@ impl MongoStore {
         }
         let shards = self.shards().await.map_err(failed)?;
         if shards.len() != usize::try_from(ranges).unwrap_or(usize::MAX) {
-            let (code, shards) = ("sharding.count", shards.len());
+            let shards = shards.len();
             warn!(
-                code,
+                code = "sharding.count",
                 shards, ranges, "SAMPLER_SHARDS is not the number of shards"
             );
         }
@@ -80,8 +80,11 @@ impl MongoStore {
             // Another program may have been faster; and where a part stays in the wrong place, the
             // balancer moves it. Nothing but speed depends on it.
             if let Err(error) = self.admin(command).await {
-                let (code, error) = ("sharding.uneven", error.to_string());
-                warn!(code, error, "a part of the collection was not divided");
+                let error = error.to_string();
+                warn!(
+                    code = "sharding.uneven",
+                    error, "a part of the collection was not divided"
+                );
             }
         }
         Ok(())
