@@ -38,8 +38,9 @@ impl SamplingSettings {
     /// sampled has each looked at after its first minute, which is early enough for any worker.
     pub const TABLE_OF_THE_RECEIVER: [Setting; 3] = {
         let mut table = Self::TABLE;
-        table[0].default = None;
-        table[0].doc = "The length of an interval, as for the worker. It saves the worker one read \
+        let dimension = Setting::position(&table, "SAMPLER_DIMENSION");
+        table[dimension].default = None;
+        table[dimension].doc = "The length of an interval, as for the worker. It saves the worker one read \
                         of each span. A longer one than the worker's makes first intervals late.";
         table
     };

@@ -54,7 +54,7 @@ impl HttpSettings {
     /// The table of a program that listens on another port where nothing else is set.
     pub const fn table(port: &'static str) -> [Setting; 2] {
         let mut table = Self::TABLE;
-        table[0].default = Some(port);
+        table[Setting::position(&table, "PORT")].default = Some(port);
         table
     }
 }

@@ -30,6 +30,19 @@ pub struct Setting {
 }
 
 impl Setting {
+    /// Where a table has the setting of this name in the environment, for a constant table that
+    /// differs from another in one setting.
+    ///
+    /// # Panics
+    /// Where the table has none: in a constant that is an error of the compiler.
+    pub const fn position(table: &[Self], env: &str) -> usize {
+        let mut at = 0;
+        while !is_same(table[at].env.as_bytes(), env.as_bytes()) {
+            at += 1;
+        }
+        at
+    }
+
     /// A setting that may be left out and has no default.
     pub const fn new(key: &'static str, env: &'static str, kind: Kind, doc: &'static str) -> Self {
         Self {
@@ -84,6 +97,15 @@ impl Setting {
             _ => text.to_owned(),
         }
     }
+}
+
+/// Whether two texts are the same; constants cannot compare them with `==`.
+const fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let mut at = 0;
+    while at < one.len() && at < other.len() && one[at] == other[at] {
+        at += 1;
+    }
+    at == one.len() && at == other.len()
 }
 
 /// The values that a setting takes.

@@ -141,17 +141,17 @@ impl<W: Writes> Settling<'_, W> {
         &self,
         began: Instant,
         open: Vec<Waiting<W>>,
-        write_results: Vec<WriteResult<W::Answer, W::Failure>>,
+        results: Vec<WriteResult<W::Answer, W::Failure>>,
     ) -> Result<Vec<Waiting<W>>, (Vec<Waiting<W>>, W::Failure)> {
         let mut asked = Vec::new();
         let mut otherwise = Vec::new();
-        for (waiting, result) in open.into_iter().zip(write_results) {
+        for (waiting, result) in open.into_iter().zip(results) {
             match result {
                 WriteResult::Settled(answer) => self.tell(began, waiting, Ok(answer)),
                 WriteResult::Refused(failure) => {
                     self.tell(began, waiting, Err(store_error(&Arc::new(failure))));
                 }
-                WriteResult::Unless(answer) => {
+                WriteResult::Provisional(answer) => {
                     asked.push(waiting);
                     otherwise.push(Some(answer));
                 }

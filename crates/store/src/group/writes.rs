@@ -49,8 +49,9 @@ pub fn store_error<F: CommandFailure>(failure: &Arc<F>) -> StoreError {
 pub enum WriteResult<A, F> {
     /// This became of it.
     Settled(A),
-    /// This became of it, unless resolving it says more: a repeat is told from what it collides with.
-    Unless(A),
+    /// This is the answer unless resolving it says more: only that tells a repeat from an event that
+    /// collides with another.
+    Provisional(A),
     /// Only resolving it can tell.
     Unresolved,
     /// It was not done, and this is why.
@@ -84,11 +85,11 @@ pub fn write_results<A, F: CommandFailure>(
             WriteResult::Unresolved
         }
     };
-    let mut write_results: Vec<_> = (0..items).map(result).collect();
+    let mut results: Vec<_> = (0..items).map(result).collect();
     for (index, failure) in failed {
-        write_results[index] = WriteResult::failed(failure);
+        results[index] = WriteResult::failed(failure);
     }
-    write_results
+    results
 }
 
 /// What became of one write; nothing where it is to be tried again.
