@@ -53,7 +53,7 @@ pub const TABLE: Table = &[
     &ProvisioningSettings::TABLE,
     &EventsSettings::TABLE,
     &SlackSettings::TABLE,
-    &SamplingSettings::TABLE_OF_THE_RECEIVER,
+    &SamplingSettings::RECEIVER_TABLE,
     &HealthSettings::TABLE,
     &SecuritySettings::TABLE,
     &LogSettings::TABLE,

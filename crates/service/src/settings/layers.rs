@@ -167,7 +167,9 @@ impl Layer {
                 ))),
                 (None, _) if program.is_of_the_other(&key) => {}
                 (None, _) => {
-                    mistakes.push(Mistake::new(format!("{key} in {origin} is an unknown setting")));
+                    mistakes.push(Mistake::new(format!(
+                        "{key} in {origin} is an unknown setting"
+                    )));
                 }
             }
         }

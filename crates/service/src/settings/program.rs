@@ -140,10 +140,7 @@ impl Program {
                 PRINT_DEFAULTS,
                 "Prints a file of settings with all defaults",
             ),
-            flag(
-                HELP_SETTINGS,
-                "Prints all settings as a table in Markdown",
-            ),
+            flag(HELP_SETTINGS, "Prints all settings as a table in Markdown"),
         ];
         let own = self
             .printouts
