@@ -124,7 +124,7 @@ impl Program {
             .long("config")
             .value_name("FILE")
             .help(format!(
-                "Reads settings from this TOML file, not from the one that {FILE_VARIABLE} names"
+                "Reads settings from a TOML file (default: the one that {FILE_VARIABLE} names)"
             ))
             .value_parser(value_parser!(PathBuf));
         let shared = [
