@@ -42,10 +42,10 @@ async fn spans_are_billed_for_what_they_lasted_to_the_millisecond() {
     let counted = world.abacus.counted_count();
     assert_eq!(world.assert_ledger().await as u64, counted);
     // All of it is complete, so all of it expires.
-    let lasting = bson::doc! { "expires_at": { "$exists": false } };
+    let usages = world.usages().await;
     wait_until("all entries expire", PATIENCE, async || {
-        let lasting = world.usages().await.count_documents(lasting.clone());
-        lasting.await.unwrap() == 0
+        let lasting = bson::doc! { "expires_at": { "$exists": false } };
+        usages.count_documents(lasting).await.unwrap() == 0
     })
     .await;
     drop(worker);

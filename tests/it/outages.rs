@@ -108,7 +108,7 @@ async fn fault_1_a_plan_without_mapping_blocks_nobody_and_is_billed_once_it_has_
     let span = world.spans().await.find_one(span).await.unwrap().unwrap();
     let processing = span.get_document("processing").unwrap();
     let error = processing.get_document("last_error").unwrap();
-    assert_eq!(error.get_i32("status"), Ok(400), "{error}");
+    assert_eq!(error.get_i32("status").unwrap(), 400, "{error}");
     assert!(processing.contains_key("refused_at"), "{processing}");
     assert_eq!(status(&world.http, &worker, "/healthz/ready").await, 200);
     world.abacus.clear_faults();
