@@ -194,7 +194,10 @@ impl<'a> SpanCheck<'a> {
         }
         if used.end != span.end {
             let at = |end: Option<Millis>| {
-                end.map_or_else(|| "not at all".to_owned(), |end| format!("at {}", InWords(end)))
+                end.map_or_else(
+                    || "not at all".to_owned(),
+                    |end| format!("at {}", InWords(end)),
+                )
             };
             let (ours, theirs) = (at(used.end), at(span.end));
             let detail = format!("by the events it stops {ours}, by the span {theirs}");
@@ -217,7 +220,10 @@ impl<'a> SpanCheck<'a> {
             _ => Some("there is no such state"),
         };
         if let Some(why) = wrong {
-            self.find(Kind::State, format!("the span is {:?}, but {why}", span.state));
+            self.find(
+                Kind::State,
+                format!("the span is {:?}, but {why}", span.state),
+            );
         }
     }
 
@@ -225,7 +231,10 @@ impl<'a> SpanCheck<'a> {
     pub fn entry(&mut self, entry: &Entry) {
         let about = |kind, detail: String| Finding::about(&entry.id, kind, detail);
         if !self.ids.insert(Id::of(&entry.id)) {
-            self.push(about(Kind::UsageTwice, "the usage is there twice".to_owned()));
+            self.push(about(
+                Kind::UsageTwice,
+                "the usage is there twice".to_owned(),
+            ));
         }
         if entry.span != self.span.id {
             let detail = format!("the usage belongs to the span {}", entry.span);
@@ -249,7 +258,9 @@ impl<'a> SpanCheck<'a> {
             let detail = format!("the usage has the {name} {theirs:?} instead of {ours:?}");
             self.push(Finding::about(&entry.id, Kind::Target, detail));
         }
-        let measures = self.used.map_or(&self.span.measured_usage, |used| &used.measures);
+        let measures = self
+            .used
+            .map_or(&self.span.measured_usage, |used| &used.measures);
         let theirs = entry.measured_usage.as_ref();
         if let Some(name) = theirs.and_then(|theirs| quantity::difference(measures, theirs)) {
             let detail = format!("the measure {name:?} of the usage is not that of the event");
@@ -269,7 +280,10 @@ impl<'a> SpanCheck<'a> {
             find(Kind::Duration, detail);
         }
         if length == 0 {
-            find(Kind::EmptyInterval, format!("it stands for no time, at {from}"));
+            find(
+                Kind::EmptyInterval,
+                format!("it stands for no time, at {from}"),
+            );
             return;
         }
         let is_within = start.min(end) <= entry.timestamp && entry.timestamp < start.max(end);
@@ -281,7 +295,8 @@ impl<'a> SpanCheck<'a> {
         let windows = self.policy.granularity.unwrap_or(Granularity::Month);
         if windows.is_crossed(start, end) {
             let name = windows.name();
-            let detail = format!("from {from} to {to} it crosses a boundary between windows of a {name}");
+            let detail =
+                format!("from {from} to {to} it crosses a boundary between windows of a {name}");
             find(Kind::CrossesBoundary, detail);
         }
     }

@@ -121,7 +121,8 @@ pub fn read(input: impl Read, format: Format, reading: Reading) -> Result<Vec<Ev
     };
     for event in &mut events {
         let moved = event.moment.checked_add(reading.offset);
-        event.moment = moved.ok_or_else(|| Wrong::Moment(MomentError::TooFar).in_line(event.line))?;
+        event.moment =
+            moved.ok_or_else(|| Wrong::Moment(MomentError::TooFar).in_line(event.line))?;
     }
     if events.is_empty() {
         return Err(EventsError {

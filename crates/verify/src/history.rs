@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
+use crate::Target;
 use crate::events::{Event, Kind};
 use crate::finding::{Finding, Kind as FindingKind};
 use crate::moment::{InWords, Millis};
 use crate::quantity::{self, Measure};
-use crate::Target;
 
 /// One continuous usage, as the provider's events tell it.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,7 +44,10 @@ impl History {
     pub fn of(events: Vec<Event>) -> Self {
         let mut by_target: HashMap<Target, Vec<Event>> = HashMap::new();
         for event in events {
-            by_target.entry(event.target.clone()).or_default().push(event);
+            by_target
+                .entry(event.target.clone())
+                .or_default()
+                .push(event);
         }
         let mut history = Self::default();
         for (_, mut events) in by_target {
@@ -60,9 +63,14 @@ impl History {
     }
 
     /// Leaves out the usages of which `is_meant` says so.
-    pub fn retain(&mut self, is_meant: impl Fn(&Used) -> bool, of_target: impl Fn(&Target) -> bool) {
+    pub fn retain(
+        &mut self,
+        is_meant: impl Fn(&Used) -> bool,
+        of_target: impl Fn(&Target) -> bool,
+    ) {
         self.used.retain(is_meant);
-        self.contradictions.retain(|(_, target, _)| of_target(target));
+        self.contradictions
+            .retain(|(_, target, _)| of_target(target));
     }
 
     /// Adds an event to the usages of its target, which begin at the place `first`.
@@ -73,7 +81,8 @@ impl History {
             return;
         }
         if let Some(finding) = contradiction(earlier, &event) {
-            self.contradictions.push((event.line, event.target, finding));
+            self.contradictions
+                .push((event.line, event.target, finding));
             return;
         }
         match event.kind {
@@ -87,7 +96,10 @@ impl History {
                 line: event.line,
             }),
             Kind::Stop => {
-                let open = self.used.last_mut().expect("a stop contradicts where none is open");
+                let open = self
+                    .used
+                    .last_mut()
+                    .expect("a stop contradicts where none is open");
                 open.end = Some(event.moment);
                 open.end_id = event.id;
             }
@@ -103,15 +115,20 @@ fn is_repeat(earlier: &[Used], event: &Event) -> bool {
     match &event.kind {
         Kind::Start(measures) => {
             let same = |used: &Used| {
-                used.start == event.moment && quantity::difference(&used.measures, measures).is_none()
+                used.start == event.moment
+                    && quantity::difference(&used.measures, measures).is_none()
             };
-            let by_id = earlier.iter().any(|used| same_id(&used.start_id) && same(used));
+            let by_id = earlier
+                .iter()
+                .any(|used| same_id(&used.start_id) && same(used));
             let is_last = |used: &Used| used.end.is_none() && used.start_id.is_none() && same(used);
             by_id || (event.id.is_none() && last.is_some_and(is_last))
         }
         Kind::Stop => {
             let same = |used: &Used| used.end == Some(event.moment);
-            let by_id = earlier.iter().any(|used| same_id(&used.end_id) && same(used));
+            let by_id = earlier
+                .iter()
+                .any(|used| same_id(&used.end_id) && same(used));
             let is_last = |used: &Used| used.end_id.is_none() && same(used);
             by_id || (event.id.is_none() && last.is_some_and(is_last))
         }
@@ -167,7 +184,11 @@ mod tests {
     }
 
     fn spans(history: &History) -> Vec<(Millis, Option<Millis>)> {
-        history.used.iter().map(|used| (used.start, used.end)).collect()
+        history
+            .used
+            .iter()
+            .map(|used| (used.start, used.end))
+            .collect()
     }
 
     #[test]
@@ -179,7 +200,10 @@ mod tests {
             event(4, Kind::Stop, "d", 20),
             event(5, start(3), "e", 30),
         ]);
-        assert_eq!(spans(&history), [(10, Some(20)), (20, Some(20)), (30, None)]);
+        assert_eq!(
+            spans(&history),
+            [(10, Some(20)), (20, Some(20)), (30, None)]
+        );
         assert!(history.contradictions.is_empty(), "{history:?}");
     }
 
@@ -209,12 +233,23 @@ mod tests {
             event(5, start(2), "a", 30),
         ]);
         assert_eq!(spans(&history), [(10, Some(20))]);
-        let lines: Vec<u64> = history.contradictions.iter().map(|(line, ..)| *line).collect();
+        let lines: Vec<u64> = history
+            .contradictions
+            .iter()
+            .map(|(line, ..)| *line)
+            .collect();
         assert_eq!(lines, [1, 3, 5]);
-        let texts: Vec<&str> = history.contradictions.iter().map(|(.., f)| f.detail.as_str()).collect();
+        let texts: Vec<&str> = history
+            .contradictions
+            .iter()
+            .map(|(.., f)| f.detail.as_str())
+            .collect();
         assert!(texts[0].contains("without a start"), "{texts:?}");
         assert!(texts[1].contains("line 2 was not stopped"), "{texts:?}");
-        assert!(texts[2].contains("\"a\" is that of another event"), "{texts:?}");
+        assert!(
+            texts[2].contains("\"a\" is that of another event"),
+            "{texts:?}"
+        );
     }
 
     #[test]

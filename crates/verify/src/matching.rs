@@ -22,7 +22,10 @@ impl Matcher {
         let mut by_start: HashMap<_, Vec<usize>> = HashMap::new();
         for (place, used) in used.iter().enumerate() {
             let instance = used.target.resource_instance_id.clone();
-            by_start.entry((instance, used.start)).or_default().push(place);
+            by_start
+                .entry((instance, used.start))
+                .or_default()
+                .push(place);
         }
         Self {
             is_taken: vec![false; used.len()],
@@ -41,13 +44,15 @@ impl Matcher {
     pub fn take(&mut self, span: &Span) -> Option<usize> {
         let key = (span.target.resource_instance_id.clone(), span.start);
         let places = self.by_start.get(&key)?.iter().copied();
-        let ranked = places.filter(|place| !self.is_taken[*place]).filter_map(|place| {
-            let used = &self.used[place];
-            let same_id = used.start_id == span.start_event_id;
-            let may_be = same_id || used.start_id.is_none() || span.start_event_id.is_none();
-            let rank = (!same_id, used.end != span.end, place);
-            (used.target == span.target && may_be).then_some(rank)
-        });
+        let ranked = places
+            .filter(|place| !self.is_taken[*place])
+            .filter_map(|place| {
+                let used = &self.used[place];
+                let same_id = used.start_id == span.start_event_id;
+                let may_be = same_id || used.start_id.is_none() || span.start_event_id.is_none();
+                let rank = (!same_id, used.end != span.end, place);
+                (used.target == span.target && may_be).then_some(rank)
+            });
         let (.., place) = ranked.min()?;
         self.is_taken[place] = true;
         Some(place)

@@ -50,9 +50,7 @@ impl Quantity {
             }
             Some(b'[') => {
                 let items: Vec<Box<RawValue>> = serde_json::from_str(text)?;
-                let items = items
-                    .iter()
-                    .map(|item| Self::read_within(item, depth + 1));
+                let items = items.iter().map(|item| Self::read_within(item, depth + 1));
                 Self::List(items.collect::<Result<_, _>>()?)
             }
             Some(b'"') => Self::Text(serde_json::from_str(text)?),
@@ -155,7 +153,10 @@ mod tests {
             ("1e2", "100"),
             ("0.1", "0.10000000000000001"),
             ("100000000000000000000", "1e20"),
-            ("{\"a\":[1,\"x\"],\"b\":null}", "{ \"b\": null, \"a\": [1.0, \"x\"] }"),
+            (
+                "{\"a\":[1,\"x\"],\"b\":null}",
+                "{ \"b\": null, \"a\": [1.0, \"x\"] }",
+            ),
             ("\"\\u00e9\"", "\"é\""),
         ] {
             assert_eq!(quantity(one), quantity(other), "{one} {other}");

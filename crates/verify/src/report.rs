@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::Target;
 use crate::api::Span;
 use crate::check::{Amounts, Verdict};
 use crate::finding::{Finding, Kind};
 use crate::history::Used;
 use crate::moment::{InWords, Millis};
 use crate::quantity::{Measure, Quantity};
-use crate::Target;
 
 /// How many names of measures are summed up.
 const MEASURES_MAX: usize = 1_000;
@@ -120,7 +120,11 @@ impl Report {
     /// Adds a span that was checked.
     pub fn add(&mut self, span: &Span, used: Option<&Used>, verdict: Verdict) {
         let amounts = verdict.amounts;
-        self.sum(used.map_or(&[], |used| &used.measures), &span.measured_usage, &amounts);
+        self.sum(
+            used.map_or(&[], |used| &used.measures),
+            &span.measured_usage,
+            &amounts,
+        );
         self.spans.push(Row {
             line: used.map(|used| used.line),
             span: Some(span.id.clone()),
@@ -172,7 +176,8 @@ impl Report {
     /// Puts everything in order, and judges. With `strict`, what is worth knowing is wrong, too.
     #[must_use]
     pub fn finish(mut self, strict: bool) -> Self {
-        self.spans.sort_by_cached_key(|row| (row.line.unwrap_or(u64::MAX), row.start));
+        self.spans
+            .sort_by_cached_key(|row| (row.line.unwrap_or(u64::MAX), row.start));
         let totals = &mut self.totals;
         for total in totals.measures.values_mut() {
             total.difference = total.used - total.billed - total.skipped;
@@ -220,8 +225,10 @@ impl Row {
 }
 
 fn integers(measures: &[Measure]) -> impl Iterator<Item = (&str, i128)> {
-    measures.iter().filter_map(|measure| match measure.quantity {
-        Quantity::Integer(quantity) => Some((measure.measure.as_str(), quantity)),
-        _ => None,
-    })
+    measures
+        .iter()
+        .filter_map(|measure| match measure.quantity {
+            Quantity::Integer(quantity) => Some((measure.measure.as_str(), quantity)),
+            _ => None,
+        })
 }

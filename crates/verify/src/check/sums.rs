@@ -49,16 +49,25 @@ impl SpanCheck<'_> {
             return self.since;
         }
         let planned = self.span.planned.as_ref();
-        let last = self.last.as_ref().zip(planned).filter(|((id, interval, _), planned)| {
-            *id == planned.usage_id && (interval.start, interval.end) == (sampled_to, planned.end)
-        });
+        let last = self
+            .last
+            .as_ref()
+            .zip(planned)
+            .filter(|((id, interval, _), planned)| {
+                *id == planned.usage_id
+                    && (interval.start, interval.end) == (sampled_to, planned.end)
+            });
         if let Some(((id, _, sums), _)) = last {
-            let (detail, noted) = (format!("the usage {id} is not noted yet"), self.since.without(sums));
+            let (detail, noted) = (
+                format!("the usage {id} is not noted yet"),
+                self.since.without(sums),
+            );
             self.find(Kind::NotNotedYet, detail);
             return noted;
         }
         let (reached, sampled_to) = (InWords(reached), InWords(sampled_to));
-        let detail = format!("the usages end at {reached}, but the span is sampled to {sampled_to}");
+        let detail =
+            format!("the usages end at {reached}, but the span is sampled to {sampled_to}");
         self.find(Kind::SampledTo, detail);
         self.since
     }
@@ -95,7 +104,8 @@ impl SpanCheck<'_> {
         let covered = i128::from(until) - i128::from(proof.since);
         if expired.all() == covered && expired.usages > 0 {
             let (count, until) = (expired.usages, InWords(until));
-            let detail = format!("{count} usages up to {until} have expired; the proof covers them");
+            let detail =
+                format!("{count} usages up to {until} have expired; the proof covers them");
             self.find(Kind::Expired, detail);
         } else {
             let (all, count) = (expired.all(), expired.usages);

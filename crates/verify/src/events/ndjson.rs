@@ -69,7 +69,8 @@ impl Line {
         match (&self.timestamp, &self.at, self.day, &self.time) {
             (Some(timestamp), None, None, None) => {
                 let whole = Quantity::read(timestamp)?.whole();
-                let whole = whole.ok_or_else(|| Wrong::other("\"timestamp\" is no whole number"))?;
+                let whole =
+                    whole.ok_or_else(|| Wrong::other("\"timestamp\" is no whole number"))?;
                 Ok(i64::try_from(whole).map_err(|_| MomentError::TooFar)?)
             }
             (None, Some(at), None, None) => {
@@ -109,7 +110,10 @@ fn without_repeated_names(measures: Vec<Measure>) -> Result<Vec<Measure>, Wrong>
     let mut names: Vec<&str> = measures.iter().map(|m| m.measure.as_str()).collect();
     names.sort_unstable();
     match names.windows(2).find(|pair| pair[0] == pair[1]) {
-        Some(pair) => Err(Wrong::other(format!("the measure {:?} is there twice", pair[0]))),
+        Some(pair) => Err(Wrong::other(format!(
+            "the measure {:?} is there twice",
+            pair[0]
+        ))),
         None => Ok(measures),
     }
 }
@@ -130,10 +134,19 @@ mod tests {
         let moment = |more: &str| {
             read_text(&format!(r#""type":"stop",{more}"#)).map(|events| events[0].moment)
         };
-        assert_eq!(moment(r#""timestamp":1795186800000"#).unwrap(), 1_795_186_800_000);
-        assert_eq!(moment(r#""timestamp":1.7951868e12"#).unwrap(), 1_795_186_800_000);
+        assert_eq!(
+            moment(r#""timestamp":1795186800000"#).unwrap(),
+            1_795_186_800_000
+        );
+        assert_eq!(
+            moment(r#""timestamp":1.7951868e12"#).unwrap(),
+            1_795_186_800_000
+        );
         assert_eq!(moment(r#""at":"-1h""#).unwrap(), 1_699_996_400_000);
-        assert_eq!(moment(r#""day":-1,"time":"00:00:01""#).unwrap(), 1_699_833_601_000);
+        assert_eq!(
+            moment(r#""day":-1,"time":"00:00:01""#).unwrap(),
+            1_699_833_601_000
+        );
         for wrong in [
             r#""id":"x""#,
             r#""day":1"#,
@@ -148,12 +161,21 @@ mod tests {
 
     #[test]
     fn an_update_is_a_stop_and_a_start() {
-        let text = format!(r#""type":"update","timestamp":5,"id":"u","previous":{{"plan_id":"small"}},{M}"#);
+        let text = format!(
+            r#""type":"update","timestamp":5,"id":"u","previous":{{"plan_id":"small"}},{M}"#
+        );
         let events = read_text(&text).unwrap();
-        assert_eq!((events[0].target.plan_id.as_str(), &events[0].kind), ("small", &Kind::Stop));
+        assert_eq!(
+            (events[0].target.plan_id.as_str(), &events[0].kind),
+            ("small", &Kind::Stop)
+        );
         assert_eq!(events[1].target.plan_id, "p");
         assert!(matches!(&events[1].kind, Kind::Start(measures) if measures.len() == 1));
-        assert!(events.iter().all(|e| e.id.as_deref() == Some("u") && e.moment == 5 && e.line == 7));
+        assert!(
+            events
+                .iter()
+                .all(|e| e.id.as_deref() == Some("u") && e.moment == 5 && e.line == 7)
+        );
     }
 
     #[test]
@@ -161,7 +183,8 @@ mod tests {
         let message = |more: &str| read_text(more).unwrap_err().to_string();
         assert!(message(r#""type":"begin","timestamp":1"#).contains("\"type\""));
         assert!(message(r#""type":"start","timestamp":1"#).contains("measured_usage"));
-        let twice = r#""measured_usage":[{"measure":"m","quantity":1},{"measure":"m","quantity":2}]"#;
+        let twice =
+            r#""measured_usage":[{"measure":"m","quantity":1},{"measure":"m","quantity":2}]"#;
         assert!(message(&format!(r#""type":"start","timestamp":1,{twice}"#)).contains("twice"));
         let previous = format!(r#""type":"update","timestamp":1,"previous":{{"plan":"x"}},{M}"#);
         assert!(message(&previous).contains("\"plan\""));

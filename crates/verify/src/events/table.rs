@@ -29,7 +29,10 @@ enum TargetColumns {
 pub(super) fn read(input: impl Read) -> Result<Vec<Event>, EventsError> {
     let whole = |what: Wrong| EventsError { line: None, what };
     let mut reader = csv::Reader::from_reader(input);
-    let headers = reader.headers().map_err(|error| whole(error.into()))?.clone();
+    let headers = reader
+        .headers()
+        .map_err(|error| whole(error.into()))?
+        .clone();
     let mut columns = Columns::new(&headers).map_err(whole)?;
     let rows: Vec<StringRecord> = reader
         .into_records()
