@@ -272,6 +272,7 @@ impl<'a> SpanCheck<'a> {
     fn check_interval(&mut self, entry: &Entry) {
         let Interval { start, end } = entry.interval;
         let (from, to) = (InWords(start), InWords(end));
+        let windows = self.policy.granularity.unwrap_or(Granularity::Month);
         let mut find = |kind, detail| self.push(Finding::about(&entry.id, kind, detail));
         let length = i128::from(end) - i128::from(start);
         if i128::from(entry.duration) != length {
@@ -292,7 +293,6 @@ impl<'a> SpanCheck<'a> {
             let detail = format!("its timestamp {timestamp} is not between {from} and {to}");
             find(Kind::Timestamp, detail);
         }
-        let windows = self.policy.granularity.unwrap_or(Granularity::Month);
         if windows.is_crossed(start, end) {
             let name = windows.name();
             let detail =

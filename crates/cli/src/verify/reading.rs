@@ -61,7 +61,8 @@ impl<'a> Run<'a> {
     /// Reads everything in scope.
     pub(super) async fn read(mut self, scope: &Scope) -> Result<Report, ApiError> {
         for query in scope.queries(&self.matcher) {
-            self.list(&query).await?;
+            let unexplained = self.list(&query).await?;
+            self.unexplained.extend(unexplained);
         }
         self.find_missing(scope).await?;
         let unexplained = std::mem::take(&mut self.unexplained);
@@ -82,9 +83,10 @@ impl<'a> Run<'a> {
         Ok(self.report)
     }
 
-    /// Lists spans, and checks those that an event explains.
-    async fn list(&mut self, query: &Query) -> Result<(), ApiError> {
+    /// Lists spans, and checks those that an event explains. Returns the others.
+    async fn list(&mut self, query: &Query) -> Result<Vec<Span>, ApiError> {
         let mut cursor = None;
+        let mut unexplained = Vec::new();
         loop {
             let page = self.api.spans(query, cursor.as_deref()).await?;
             let mut explained = Vec::new();
@@ -94,19 +96,19 @@ impl<'a> Run<'a> {
                 }
                 match self.matcher.take(&span) {
                     Some(place) => explained.push((span, Some(place))),
-                    None => self.unexplained.push(span),
+                    None => unexplained.push(span),
                 }
             }
             self.check(explained).await?;
             cursor = page.cursor;
             if cursor.is_none() {
-                return Ok(());
+                return Ok(unexplained);
             }
         }
     }
 
     /// Asks for the spans that were in no list: they may have come since, and a list that leaves out
-    /// a span is told from a span that is not there.
+    /// a span is told from a span that is not there. Other spans of the instances may be out of scope.
     async fn find_missing(&mut self, scope: &Scope) -> Result<(), ApiError> {
         let left = self.matcher.left().into_iter();
         let instances: BTreeSet<[String; 3]> = left
