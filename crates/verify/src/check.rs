@@ -71,9 +71,8 @@ impl Verdict {
 
     /// Whether a later reading may give another verdict: programs go on while one reads.
     pub fn may_settle(&self) -> bool {
-        let is_in_motion = |finding: &Finding| {
-            finding.kind.is_wrong() || matches!(finding.kind, Kind::NotNotedYet | Kind::Behind)
-        };
+        let is_in_motion =
+            |finding: &Finding| finding.kind.is_wrong() || finding.kind == Kind::NotNotedYet;
         self.findings.iter().any(is_in_motion)
     }
 }
