@@ -24,7 +24,6 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Works out from your own events whether each millisecond was billed once.
     Verify(verify::Arguments),
 }
 

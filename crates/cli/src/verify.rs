@@ -19,20 +19,22 @@ use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::output::print;
 
-/// Works out from your own events whether each millisecond was billed once.
-///
-/// Reads all spans of the resources in the file, and the usages of each span, and compares them with
-/// the events. It shares no code with the programs that bill, and changes nothing.
-///
-/// Exit codes: 0 everything fits, 1 something does not fit, 2 the command line or the file is wrong,
-/// 3 the API cannot be read.
+/// What `--help` ends with.
+const AFTER_HELP: &str = "\
+Reads all spans of the resources in the file, and the usages of each span, and compares them with
+the events. Shares no code with the programs that bill, and changes nothing.
+
+Exit codes: 0 everything fits, 1 something does not fit, 2 the command line or the file is wrong,
+3 the API cannot be read.";
+
+/// Works out from your own events whether each millisecond was billed once
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
     /// All your events: NDJSON or CSV, as in examples/README.md. `-` is standard input
     #[arg(value_name = "EVENTS")]
     events: PathBuf,
-    /// The format of the events, if the name of the file does not tell it
+    /// The format, if the name of the file does not tell it
     #[arg(long, value_enum)]
     format: Option<Format>,
     /// Prints one JSON document instead of tables
@@ -41,8 +43,7 @@ pub(crate) struct Arguments {
     /// Also fails for what is only worth knowing, such as sampling that is behind
     #[arg(long)]
     strict: bool,
-    /// The granularity (SAMPLER_DIMENSION) of these resources. Without it, usages must not cross
-    /// months, and sampling is behind when it is behind the month
+    /// Checks windows of this granularity (SAMPLER_DIMENSION) instead of months
     #[arg(long, value_enum)]
     granularity: Option<Granularity>,
     /// How long sampling may take before it is behind, and clocks may differ
@@ -51,10 +52,10 @@ pub(crate) struct Arguments {
     /// How long the ledger keeps usages. Younger usages must be there
     #[arg(long, value_name = "LENGTH", default_value = "32d", value_parser = parse_length)]
     kept: Millis,
-    /// The present moment, from which relative timestamps (`day`, `at`) count, in ms or RFC 3339
+    /// The present moment, for `day` and `at` in the file, in ms or RFC 3339
     #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
     now: Option<Millis>,
-    /// Added to all timestamps of the file, for files that count from another moment than 1970
+    /// Added to all timestamps of the file, if they do not count from 1970
     #[arg(long, value_name = "LENGTH", default_value = "0s", value_parser = parse_length)]
     #[arg(allow_hyphen_values = true)]
     offset: Millis,

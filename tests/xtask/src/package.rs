@@ -69,10 +69,10 @@ pub(crate) fn run(unchecked: bool) -> Result<()> {
         name: CLI_CRATE,
         command: None,
     };
-    lay_out(&packed, &built.folder, &crates, CLI_FOLDER)
+    lay_out(&packed, &built.folder, &crates, Path::new(CLI_FOLDER))
 }
 
-fn lay_out(packed: &Packed<'_>, built: &Path, crates: &Crates, folder: &str) -> Result<()> {
+fn lay_out(packed: &Packed<'_>, built: &Path, crates: &Crates, folder: &Path) -> Result<()> {
     let package = target_dir().join(FOLDER).join(folder);
     fill(packed, &built.join(packed.program), crates, &package)
         .with_context(|| format!("packing {}", package.display()))

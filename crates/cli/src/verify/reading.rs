@@ -180,7 +180,7 @@ impl<'a> Run<'a> {
             let verdict = judge(api, &span, used, policy).await?;
             Ok::<_, ApiError>((span, place, is_settled, verdict))
         });
-        let mut checks = std::pin::pin!(checks.buffered(self.at_once));
+        let mut checks = Box::pin(checks.buffered(self.at_once));
         let mut removed = Vec::new();
         while let Some(checked) = checks.next().await {
             let (span, place, is_settled, verdict) = checked?;
@@ -196,6 +196,7 @@ impl<'a> Run<'a> {
                 None => removed.push((span, place)),
             }
         }
+        drop(checks);
         for (span, place) in removed {
             self.add_removed(&span, place);
         }

@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
-use axum::extract::{Path, Query, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde_json::{Value, json};
@@ -79,7 +79,11 @@ impl Api {
 }
 
 type Shared = State<Arc<Mutex<World>>>;
-type Parameters = Query<HashMap<String, String>>;
+
+fn parameters(uri: &Uri) -> HashMap<String, String> {
+    let pairs = url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
+    pairs.into_owned().collect()
+}
 
 /// Notes a request, and says what is in its way.
 fn enter(world: &mut World, request: String, headers: &HeaderMap) -> Result<(), Response> {
@@ -132,12 +136,9 @@ fn page(world: &World, items: Vec<Value>, path: &str, query: &HashMap<String, St
     response
 }
 
-async fn list_spans(
-    State(world): Shared,
-    Query(query): Parameters,
-    headers: HeaderMap,
-) -> Response {
+async fn list_spans(State(world): Shared, uri: Uri, headers: HeaderMap) -> Response {
     let mut world = world.lock().unwrap();
+    let query = parameters(&uri);
     let mut shown: Vec<String> = query
         .iter()
         .map(|(name, value)| format!("{name}={value}"))
@@ -182,7 +183,7 @@ async fn one_span(State(world): Shared, Path(id): Path<String>, headers: HeaderM
 async fn list_usages(
     State(world): Shared,
     Path(id): Path<String>,
-    Query(query): Parameters,
+    uri: Uri,
     headers: HeaderMap,
 ) -> Response {
     let mut world = world.lock().unwrap();
@@ -197,7 +198,7 @@ async fn list_usages(
         return StatusCode::NOT_FOUND.into_response();
     }
     let usages = world.usages.get(&id).cloned().unwrap_or_default();
-    page(&world, usages, &path, &query)
+    page(&world, usages, &path, &parameters(&uri))
 }
 
 impl World {
