@@ -25,7 +25,7 @@ pub(crate) struct Connection {
         default_value = "http://localhost:7070"
     )]
     pub(crate) url: Url,
-    /// A file with the token; otherwise SAMPLER_TOKEN holds it, or there is none
+    /// A file with the token; otherwise `SAMPLER_TOKEN` holds it, or there is none
     #[arg(
         long,
         env = "SAMPLER_TOKEN_FILE",

@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
     /// Also fails for what is only worth knowing, such as sampling that is behind
     #[arg(long)]
     strict: bool,
-    /// Checks windows of this granularity (SAMPLER_DIMENSION) instead of months
+    /// Checks windows of this granularity instead of months
     #[arg(long, value_enum)]
     granularity: Option<Granularity>,
     /// How long sampling may take before it is behind, and clocks may differ

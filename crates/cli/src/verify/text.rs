@@ -92,13 +92,11 @@ fn remark(row: &Row) -> String {
         }
     };
     let wrong = row.findings.iter().find(|finding| finding.kind.is_wrong());
-    match wrong {
-        Some(wrong) => text(wrong),
-        None => {
-            let notes: Vec<String> = row.findings.iter().map(text).collect();
-            notes.join("; ")
-        }
+    if let Some(wrong) = wrong {
+        return text(wrong);
     }
+    let notes: Vec<String> = row.findings.iter().map(text).collect();
+    notes.join("; ")
 }
 
 fn totals(report: &Report) -> String {

@@ -17,22 +17,22 @@ type Fault = (&'static str, Kind, fn(&mut Ledger));
 
 const IN_USAGES: &[Fault] = &[
     ("the first is missing", Kind::NotAdjacent, |it| {
-        drop(it.entries.remove(0))
+        drop(it.entries.remove(0));
     }),
     ("one is missing", Kind::NotAdjacent, |it| {
-        drop(it.entries.remove(20))
+        drop(it.entries.remove(20));
     }),
     ("the last is missing", Kind::SampledTo, |it| {
-        drop(it.entries.pop())
+        drop(it.entries.pop());
     }),
     ("all are missing", Kind::EntriesMissing, |it| {
-        it.entries.clear()
+        it.entries.clear();
     }),
     ("one is there twice", Kind::UsageTwice, |it| {
         it.entries.insert(20, it.entries[20].clone());
     }),
     ("an id is there twice", Kind::UsageTwice, |it| {
-        it.entries[30].id = it.entries[3].id.clone()
+        it.entries[30].id = it.entries[3].id.clone();
     }),
     ("an hour is billed twice", Kind::NotAdjacent, |it| {
         let again = it.entries[20].interval;
@@ -40,7 +40,7 @@ const IN_USAGES: &[Fault] = &[
             .insert(21, entry(&it.span.id, 999, (again.start, again.end)));
     }),
     ("two have changed places", Kind::NotAdjacent, |it| {
-        it.entries.swap(20, 21)
+        it.entries.swap(20, 21);
     }),
     ("a gap of 1 ms", Kind::NotAdjacent, |it| {
         it.entries[20].interval.start += 1;
@@ -51,7 +51,7 @@ const IN_USAGES: &[Fault] = &[
         it.entries[20].duration -= 1;
     }),
     ("a duration of 1 ms more", Kind::Duration, |it| {
-        it.entries[20].duration += 1
+        it.entries[20].duration += 1;
     }),
     ("taken back with the wrong sign", Kind::Duration, |it| {
         let last = it.entries.last_mut().unwrap();
@@ -72,26 +72,26 @@ const IN_USAGES: &[Fault] = &[
         it.entries[20] = entry(&it.span.id, 999, (first.start, second.end));
     }),
     ("one of another span", Kind::OtherSpan, |it| {
-        it.entries[20].span = "other".to_owned()
+        it.entries[20].span = "other".into();
     }),
     ("one put aside", Kind::SetAside, |it| {
-        it.entries[20].state = "set_aside".to_owned()
+        it.entries[20].state = "set_aside".into();
     }),
     ("one refused, and gone on", Kind::Planned, |it| {
-        it.entries[20].state = "refused".to_owned()
+        it.entries[20].state = "refused".into();
     }),
     ("one planned, and gone on", Kind::Planned, |it| {
-        it.entries[20].state = "planned".to_owned()
+        it.entries[20].state = "planned".into();
     }),
     ("a state that is none", Kind::UnknownState, |it| {
-        it.entries[20].state = "lost".to_owned()
+        it.entries[20].state = "lost".into();
     }),
     ("accepted with a refusal", Kind::NotAccepted, |it| {
-        it.entries[20].status = Some(400)
+        it.entries[20].status = Some(400);
     }),
     ("another plan", Kind::Target, |it| {
         let mut target = it.span.target.clone();
-        target.plan_id = "xl".to_owned();
+        target.plan_id = "xl".into();
         it.entries[20].target = Some(target);
     }),
     ("another quantity", Kind::Quantities, |it| {
@@ -101,46 +101,46 @@ const IN_USAGES: &[Fault] = &[
 
 const IN_SPANS: &[Fault] = &[
     ("another plan", Kind::Target, |it| {
-        it.span.target.plan_id = "xl".to_owned()
+        it.span.target.plan_id = "xl".into();
     }),
     ("another quantity", Kind::Quantities, |it| {
-        it.span.measured_usage = measures(513)
+        it.span.measured_usage = measures(513);
     }),
     ("no quantity", Kind::Quantities, |it| {
-        it.span.measured_usage.clear()
+        it.span.measured_usage.clear();
     }),
     ("another start", Kind::Start, |it| it.span.start += 1),
     ("another end", Kind::End, |it| {
-        it.span.end = Some(it.span.sampled_to + 1)
+        it.span.end = Some(it.span.sampled_to + 1);
     }),
     ("no end", Kind::End, |it| it.span.end = None),
     ("not sampled to its end", Kind::State, |it| {
-        it.span.sampled_to -= 1
+        it.span.sampled_to -= 1;
     }),
     ("open with an end", Kind::State, |it| {
-        it.span.state = "open".to_owned()
+        it.span.state = "open".into();
     }),
     ("a state that is none", Kind::State, |it| {
-        it.span.state = "lost".to_owned()
+        it.span.state = "lost".into();
     }),
     ("more used in the proof", Kind::Proof, |it| {
-        it.span.proof.used += 1
+        it.span.proof.used += 1;
     }),
     ("less billed in the proof", Kind::Proof, |it| {
-        it.span.proof.billed -= 1
+        it.span.proof.billed -= 1;
     }),
     ("more skipped in the proof", Kind::Proof, |it| {
-        it.span.proof.skipped += 1
+        it.span.proof.skipped += 1;
     }),
     ("a difference in the proof", Kind::Proof, |it| {
-        it.span.proof.difference += 1
+        it.span.proof.difference += 1;
     }),
     ("an honest difference in the proof", Kind::Proof, |it| {
         it.span.proof.billed -= 1;
         it.span.proof.difference += 1;
     }),
     ("fewer usages in the proof", Kind::Proof, |it| {
-        it.span.proof.usages -= 1
+        it.span.proof.usages -= 1;
     }),
 ];
 
@@ -172,7 +172,7 @@ fn the_difference_is_what_was_planted() {
     assert_eq!(difference(|it| drop(it.entries.remove(20))), hour);
     assert_eq!(difference(|it| it.entries[20].duration += 1), -1);
     assert_eq!(
-        difference(|it| it.entries[20].state = "set_aside".to_owned()),
+        difference(|it| it.entries[20].state = "set_aside".into()),
         hour
     );
     assert_eq!(

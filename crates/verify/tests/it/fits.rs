@@ -65,7 +65,7 @@ proptest! {
 #[test]
 fn what_is_given_up_is_neither_billed_nor_missing() {
     let (used, mut ledger) = complete(DAY);
-    ledger.entries[5].state = "skipped".to_owned();
+    ledger.entries[5].state = "skipped".into();
     ledger.entries[5].status = Some(400);
     ledger.span.proof.billed -= HOUR;
     ledger.span.proof.skipped += HOUR;
@@ -163,14 +163,14 @@ fn sampling_that_is_behind_is_told() {
     let stopped = used(NOW - DAY, Some(NOW - HOUR));
     let intervals = [(NOW - DAY, NOW - DAY + HOUR)];
     let mut half = ledger(&stopped, &intervals);
-    half.span.state = "stopped".to_owned();
+    half.span.state = "stopped".into();
     let verdict = half.check_by(&stopped, &policy_of_months);
     assert_eq!(kinds(&verdict), [Kind::Behind]);
     assert_eq!(verdict.amounts.used, i128::from(HOUR));
 
     let just_now = used(NOW - DAY, Some(NOW - 1_000));
     let mut fresh = bill(&just_now, HOUR, false, NOW);
-    fresh.span.state = "stopped".to_owned();
+    fresh.span.state = "stopped".into();
     assert_eq!(kinds(&fresh.check(&just_now)), []);
 }
 
@@ -185,7 +185,7 @@ fn usages_of_the_future_are_told() {
 fn a_suspended_span_waits_for_an_operator() {
     let used = used(NOW - DAY, None);
     let mut ledger = bill(&used, HOUR, false, NOW);
-    ledger.span.state = "suspended".to_owned();
+    ledger.span.state = "suspended".into();
     assert_eq!(kinds(&ledger.check(&used)), [Kind::Suspended]);
 }
 

@@ -1,5 +1,7 @@
 //! The verifier against ledgers that a second, small implementation writes, with and without faults.
 
+#![expect(clippy::unwrap_used, reason = "a test may end with a panic")]
+
 mod examples;
 mod faults;
 mod fits;

@@ -37,20 +37,20 @@ fn spans_of_one_start_are_told_apart_by_id_and_end() {
 fn a_span_that_differs_is_found_by_what_is_alike() {
     let wanted = usage(0, 5, "a");
     let changes: [fn(&mut Span); 4] = [
-        |span| span.target.plan_id = "xl".to_owned(),
+        |span| span.target.plan_id = "xl".into(),
         |span| span.start += 1,
         |span| span.start_event_id = Some("b".to_owned()),
         |span| {
-            span.target.space_id = "x".to_owned();
+            span.target.space_id = "x".into();
             span.start_event_id = None;
         },
     ];
     for change in changes {
         let mut matcher = Matcher::new(vec![usage(7, 9, "z"), wanted.clone()]);
-        let mut changed = span(&wanted);
-        change(&mut changed);
-        assert_eq!(matcher.take(&changed), None);
-        assert_eq!(matcher.take_similar(&changed), Some(1), "{changed:?}");
+        let mut other = span(&wanted);
+        change(&mut other);
+        assert_eq!(matcher.take(&other), None);
+        assert_eq!(matcher.take_similar(&other), Some(1), "{other:?}");
         assert_eq!(matcher.left(), [0]);
     }
 }
@@ -59,7 +59,7 @@ fn a_span_that_differs_is_found_by_what_is_alike() {
 fn what_is_not_alike_is_not_taken() {
     let mut matcher = Matcher::new(vec![usage(0, 5, "a")]);
     let mut other = span(&usage(0, 5, "a"));
-    other.target.resource_instance_id = "other".to_owned();
+    other.target.resource_instance_id = "other".into();
     assert_eq!(matcher.take(&other), None);
     assert_eq!(matcher.take_similar(&other), None);
     assert_eq!(matcher.take_similar(&span(&usage(1, 6, "b"))), None);

@@ -137,7 +137,7 @@ impl Ledger {
     pub(crate) fn plan(&mut self, length: Millis, state: &str) {
         let start = self.span.sampled_to;
         let mut next = entry(&self.span.id, 1 << 100, (start, start + length));
-        next.state = state.to_owned();
+        next.state = state.into();
         self.span.planned = Some(Planned {
             start,
             end: start + length,
