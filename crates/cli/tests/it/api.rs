@@ -86,7 +86,7 @@ fn parameters(uri: &Uri) -> HashMap<String, String> {
 }
 
 /// Notes a request, and says what is in its way.
-fn enter(world: &mut World, request: String, headers: &HeaderMap) -> Result<(), Response> {
+fn enter(world: &mut World, request: String, headers: &HeaderMap) -> Option<Response> {
     world.requests.push(request);
     let authorization = headers
         .get(header::AUTHORIZATION)
@@ -94,10 +94,10 @@ fn enter(world: &mut World, request: String, headers: &HeaderMap) -> Result<(), 
     let expected = world.token.as_ref().map(|token| format!("Bearer {token}"));
     if expected.as_deref() != authorization {
         let problem = json!({ "title": "No", "detail": "The token\u{1b} is not valid." });
-        return Err((StatusCode::UNAUTHORIZED, problem.to_string()).into_response());
+        return Some((StatusCode::UNAUTHORIZED, problem.to_string()).into_response());
     }
     if world.trouble.is_empty() {
-        return Ok(());
+        return None;
     }
     let (status, after) = world.trouble.remove(0);
     let mut response = StatusCode::from_u16(status).unwrap().into_response();
@@ -106,7 +106,7 @@ fn enter(world: &mut World, request: String, headers: &HeaderMap) -> Result<(), 
             .headers_mut()
             .insert(header::RETRY_AFTER, after.parse().unwrap());
     }
-    Err(response)
+    Some(response)
 }
 
 /// A page, with a link to the next.
@@ -144,7 +144,7 @@ async fn list_spans(State(world): Shared, uri: Uri, headers: HeaderMap) -> Respo
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
     shown.sort();
-    if let Err(response) = enter(
+    if let Some(response) = enter(
         &mut world,
         format!("/v1/spans?{}", shown.join("&")),
         &headers,
@@ -171,7 +171,7 @@ async fn list_spans(State(world): Shared, uri: Uri, headers: HeaderMap) -> Respo
 
 async fn one_span(State(world): Shared, Path(id): Path<String>, headers: HeaderMap) -> Response {
     let mut world = world.lock().unwrap();
-    if let Err(response) = enter(&mut world, format!("/v1/spans/{id}"), &headers) {
+    if let Some(response) = enter(&mut world, format!("/v1/spans/{id}"), &headers) {
         return response;
     }
     match world.spans.iter().find(|span| span["id"] == *id) {
@@ -188,7 +188,7 @@ async fn list_usages(
 ) -> Response {
     let mut world = world.lock().unwrap();
     let path = format!("/v1/spans/{id}/usages");
-    if let Err(response) = enter(&mut world, path.clone(), &headers) {
+    if let Some(response) = enter(&mut world, path.clone(), &headers) {
         return response;
     }
     if let Some(act) = world.on_usages.take() {
