@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sampler_domain::Backoff;
 use sampler_service::security::SecuritySettings;
-use sampler_service::settings::{Groups, HttpSettings, Kind, LogSettings};
+use sampler_service::settings::{HttpSettings, Kind, LogSettings, Table};
 use url::Url;
 
 use crate::{
@@ -96,7 +96,7 @@ impl AbacusSettings {
 }
 
 /// All settings of the worker.
-pub const TABLE: Groups = &[
+pub const TABLE: Table = &[
     &HttpSettings::table("7071"),
     &DatabaseSettings::TABLE,
     &AbacusSettings::TABLE,

@@ -421,7 +421,7 @@ impl Written {
         for index in taken {
             if let Some(elsewhere) = elsewhere {
                 // An event of the same target may have it as well: then it is a repeat.
-                results[index] = WriteResult::Unless(elsewhere.clone());
+                results[index] = WriteResult::Provisional(elsewhere.clone());
             }
         }
         results

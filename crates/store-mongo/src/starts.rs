@@ -122,7 +122,9 @@ impl Writes for Starts {
                 _ if is_kept => WriteResult::Unresolved,
                 // It may be stopped by now, so only what is read then can refuse.
                 Some(InTheWay::Open) => WriteResult::Unresolved,
-                Some(InTheWay::EndsAt(until)) => WriteResult::Unless(Started::Overlaps { until }),
+                Some(InTheWay::EndsAt(until)) => {
+                    WriteResult::Provisional(Started::Overlaps { until })
+                }
                 None => WriteResult::Settled(Started::Opened),
             });
         }
