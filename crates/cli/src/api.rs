@@ -20,6 +20,8 @@ use crate::output::printable;
 const SPANS_PER_PAGE: &str = "100";
 /// How many usages are asked for at once.
 const USAGES_PER_PAGE: &str = "1000";
+/// How many pages in a row may be empty and lead on: a server looks only so far for each.
+const EMPTY_PAGES_MAX: u32 = 1_000;
 /// The longest answer, in bytes.
 const ANSWER_LEN_MAX: usize = 64 << 20;
 /// How long one answer may take.
@@ -50,8 +52,8 @@ pub(crate) enum ApiError {
     NotThere { path: String },
     #[error("the answer to {path} cannot be read: {reason}")]
     Unreadable { path: String, reason: String },
-    #[error("the list {path} does not end: a page leads to no other")]
-    Endless { path: String },
+    #[error("a list of the API does not end: a page leads to no other")]
+    Endless,
     #[error("{0}")]
     Token(String),
 }
@@ -61,6 +63,30 @@ pub(crate) enum ApiError {
 pub(crate) struct Listed<T> {
     pub(crate) items: Vec<T>,
     pub(crate) cursor: Option<String>,
+}
+
+/// Where a reader of a list is.
+#[derive(Debug, Default)]
+pub(crate) struct Position {
+    cursor: Option<String>,
+    empty: u32,
+}
+
+impl Position {
+    /// Goes on behind a page; says whether there is another.
+    pub(crate) fn advance(
+        &mut self,
+        items: usize,
+        cursor: Option<String>,
+    ) -> Result<bool, ApiError> {
+        self.empty = if items == 0 { self.empty + 1 } else { 0 };
+        let leads_nowhere = cursor == self.cursor || self.empty > EMPTY_PAGES_MAX;
+        if cursor.is_some() && leads_nowhere {
+            return Err(ApiError::Endless);
+        }
+        self.cursor = cursor;
+        Ok(self.cursor.is_some())
+    }
 }
 
 /// A reader of the API.
@@ -107,10 +133,10 @@ impl Api {
     pub(crate) async fn spans(
         &self,
         query: &Query,
-        cursor: Option<&str>,
+        position: &Position,
     ) -> Result<Listed<Span>, ApiError> {
         let path = ["v1", "spans"];
-        let found = self.list(&path, query, SPANS_PER_PAGE, cursor).await?;
+        let found = self.list(&path, query, SPANS_PER_PAGE, position).await?;
         found.ok_or_else(|| ApiError::NotThere {
             path: path_of(&path),
         })
@@ -129,10 +155,10 @@ impl Api {
     pub(crate) async fn usages(
         &self,
         id: &str,
-        cursor: Option<&str>,
+        position: &Position,
     ) -> Result<Option<Listed<Entry>>, ApiError> {
         let path = ["v1", "spans", id, "usages"];
-        self.list(&path, &Query::new(), USAGES_PER_PAGE, cursor)
+        self.list(&path, &Query::new(), USAGES_PER_PAGE, position)
             .await
     }
 
@@ -141,20 +167,20 @@ impl Api {
         path: &[&str],
         query: &Query,
         limit: &str,
-        cursor: Option<&str>,
+        position: &Position,
     ) -> Result<Option<Listed<T>>, ApiError> {
         let mut query = query.clone();
         query.push(("limit", limit.to_owned()));
-        query.extend(cursor.map(|cursor| ("cursor", cursor.to_owned())));
+        query.extend(
+            position
+                .cursor
+                .iter()
+                .map(|cursor| ("cursor", cursor.clone())),
+        );
         let Some(answer) = self.get(path, &query).await? else {
             return Ok(None);
         };
         let Page { items } = read(&answer.body, path)?;
-        let leads_nowhere = items.is_empty() || answer.cursor.as_deref() == cursor;
-        if answer.cursor.is_some() && leads_nowhere {
-            let path = path_of(path);
-            return Err(ApiError::Endless { path });
-        }
         Ok(Some(Listed {
             items,
             cursor: answer.cursor,

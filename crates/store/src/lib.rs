@@ -4,6 +4,7 @@
 //! | --- | --- | --- |
 //! | [`Events`] | keep starts and stops | the receiver |
 //! | [`Work`] | find spans that are due, and change them | the worker |
+//! | [`Ledger`] | keep what became of each usage | the worker |
 //! | [`Upkeep`] | adopt spans of an original, remove complete ones | the worker |
 //! | [`Membership`] | know which workers are alive | the worker |
 //! | [`Reading`] | read all spans | the worker in shadow mode |
@@ -19,6 +20,7 @@ pub mod contract;
 mod error;
 mod events;
 pub mod group;
+mod ledger;
 mod membership;
 #[cfg(feature = "testing")]
 pub mod memory;
@@ -30,6 +32,7 @@ mod work;
 
 pub use error::StoreError;
 pub use events::{Events, NewSpan, NewStop, Started, Stopped};
+pub use ledger::{Entries, Ledger, lifetime_from};
 pub use membership::Membership;
 pub use reading::{Page, Reading};
 pub use upkeep::{Adopted, Finished, SLACK_LIFETIME, Upkeep};

@@ -11,7 +11,7 @@ use sampler_verify::moment::Millis;
 use sampler_verify::{Finding, Kind, Matcher, Policy, Report, SpanCheck, Target, Used, Verdict};
 
 use super::Scope;
-use crate::api::{Api, ApiError, Query};
+use crate::api::{Api, ApiError, Position, Query};
 
 /// The programs go on while one reads. What does not fit is read again, so often and with this pause
 /// in between, before it is believed.
@@ -85,10 +85,11 @@ impl<'a> Run<'a> {
 
     /// Lists spans, and checks those that an event explains. Returns the others.
     async fn list(&mut self, query: &Query) -> Result<Vec<Span>, ApiError> {
-        let mut cursor = None;
+        let mut position = Position::default();
         let mut unexplained = Vec::new();
         loop {
-            let page = self.api.spans(query, cursor.as_deref()).await?;
+            let page = self.api.spans(query, &position).await?;
+            let count = page.items.len();
             let mut explained = Vec::new();
             for span in page.items {
                 if !self.listed.insert(span.id.clone()) {
@@ -100,8 +101,7 @@ impl<'a> Run<'a> {
                 }
             }
             self.check(explained).await?;
-            cursor = page.cursor;
-            if cursor.is_none() {
+            if !position.advance(count, page.cursor)? {
                 return Ok(unexplained);
             }
         }
@@ -224,16 +224,15 @@ async fn judge(
     policy: &Policy,
 ) -> Result<Option<Verdict>, ApiError> {
     let mut check = SpanCheck::new(span, used, policy);
-    let mut cursor: Option<String> = None;
+    let mut position = Position::default();
     loop {
-        let Some(page) = api.usages(&span.id, cursor.as_deref()).await? else {
+        let Some(page) = api.usages(&span.id, &position).await? else {
             return Ok(None);
         };
         for entry in &page.items {
             check.entry(entry);
         }
-        cursor = page.cursor;
-        if cursor.is_none() {
+        if !position.advance(page.items.len(), page.cursor)? {
             return Ok(Some(check.finish()));
         }
     }

@@ -36,6 +36,8 @@ pub(crate) struct World {
     pub(crate) page: usize,
     pub(crate) links_are_absolute: bool,
     pub(crate) never_ends: bool,
+    /// An empty page, with a link to the real one, comes before each first page.
+    pub(crate) begins_empty: bool,
     /// Done once, before the first usages are answered.
     pub(crate) on_usages: Option<fn(&mut World)>,
     /// Paths and queries, as they came.
@@ -115,6 +117,14 @@ fn page(world: &World, items: Vec<Value>, path: &str, query: &HashMap<String, St
         .get("limit")
         .map_or(100, |limit| limit.parse().unwrap());
     let limit = asked.min(world.page.max(1));
+    if world.begins_empty && !query.contains_key("cursor") {
+        let mut response = axum::Json(json!({ "items": [] })).into_response();
+        let link = format!("<{path}?cursor=c%2B0>; rel=\"next\"");
+        response
+            .headers_mut()
+            .insert(header::LINK, link.parse().unwrap());
+        return response;
+    }
     let from: usize = query
         .get("cursor")
         .map_or(0, |cursor| cursor.replace("c+", "").parse().unwrap());

@@ -118,6 +118,15 @@ fn pages_are_followed_to_their_end_by_their_cursor_alone() {
     }
 }
 
+#[test]
+fn an_empty_page_may_lead_on() {
+    let (mut world, events) = three();
+    world.begins_empty = true;
+    let api = Api::start(world);
+    let (code, document) = json_of(&api, &events, &[]);
+    assert_eq!((code, &document["totals"]["usages"]), (Some(0), &json!(32)));
+}
+
 /// Each fault is named first, with the usage and the amount.
 #[test]
 fn what_does_not_fit_is_named() {
