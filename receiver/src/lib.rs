@@ -1,9 +1,10 @@
 //! The receiver: takes start and stop events from resource providers and keeps them as spans
 //! (sections 3, 6.1 and 6.2 of the paper). It is stateless; any number of instances share a store.
 //!
-//! A request passes these, in this order: `sampler_service::security` (its token), [`admission`]
-//! (whether the receiver can take it now), [`body`] (its size), [`json`] (its syntax), [`event`] (its
-//! fields), the slack (its timestamp), the store. [`controllers`] decide the answer.
+//! A request passes these, in this order: `sampler_service::security` (its token), the limit
+//! `MAX_INFLIGHT` where it is set, [`body`] (its size), [`json`] (its syntax), the scope for its
+//! resource, [`event`] (its fields), [`admission`] (its client's turn; a large body waits for that
+//! before it is parsed), the slack (its timestamp), the store. [`controllers`] decide the answer.
 
 pub mod admission;
 mod announce;

@@ -22,6 +22,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
+use crate::address::DoubtfulHosts;
 use crate::beside::Beside;
 use crate::codes::{
     DUPLICATE_KEY, INDEX_NOT_FOUND, NAMESPACE_NOT_FOUND, is_lost_behind_router, is_of_the_moment,
@@ -62,6 +63,8 @@ pub(crate) struct Link {
     pub(crate) told: Arc<Told>,
     /// Whether an original may write beside us.
     pub(crate) beside: Arc<Beside>,
+    /// What no error may tell.
+    pub(crate) doubtful: DoubtfulHosts,
 }
 
 /// How a call ended that did not succeed.
@@ -70,6 +73,9 @@ pub(crate) enum CallError {
     /// The driver says why.
     #[error(transparent)]
     Driver(#[from] Error),
+    /// No server can be reached. The text is the driver's, without what may be a password.
+    #[error("{0}")]
+    Unreachable(String),
     /// The server refused one of the writes of a command.
     #[error("{message} (code {code})")]
     Write {
@@ -132,7 +138,7 @@ impl Link {
     {
         let call_limit = self.call_limit();
         match tokio::time::timeout(call_limit, tokio::spawn(call)).await {
-            Ok(Ok(answer)) => answer.map_err(Into::into),
+            Ok(Ok(answer)) => answer.map_err(|error| self.doubtful.hide_in(error.into())),
             Ok(Err(ended)) => Err(CallError::Ended(ended)),
             Err(_) => Err(CallError::TimedOut(call_limit)),
         }
@@ -426,6 +432,7 @@ impl CommandFailure for CallError {
     fn outcome(&self) -> Outcome {
         let error = match self {
             Self::Driver(error) => error,
+            Self::Unreachable(_) => return Outcome::Unavailable,
             Self::Write { code, .. } if !is_of_the_moment(*code) => return Outcome::Refused,
             _ => return Outcome::Unknown,
         };
@@ -458,7 +465,7 @@ impl CommandFailure for CallError {
             Self::Driver(error) => error,
             Self::TimedOut(_) | Self::Ended(_) => return true,
             Self::Write { code, .. } => return is_lost_behind_router(*code),
-            Self::Unconfirmed(_) | Self::TooLate => return false,
+            Self::Unreachable(_) | Self::Unconfirmed(_) | Self::TooLate => return false,
         };
         match error.kind.as_ref() {
             ErrorKind::Command(error) => is_lost_behind_router(error.code),

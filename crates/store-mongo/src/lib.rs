@@ -157,6 +157,7 @@ impl MongoStore {
             database: database.clone(),
             told: Arc::default(),
             beside: Arc::default(),
+            doubtful: address::DoubtfulHosts::of(&options.uri),
         };
         let call_limit = link.call_limit();
         let ranges = usize::try_from(options.shards.unwrap_or(1)).unwrap_or(1);

@@ -184,7 +184,7 @@ impl MongoStore {
         let made = tokio::spawn(async move { spans.create_index(model).await }).await;
         let error = match made {
             Ok(Ok(_)) => return Ok(()),
-            Ok(Err(error)) => CallError::Driver(error),
+            Ok(Err(error)) => self.link.doubtful.hide_in(CallError::Driver(error)),
             Err(ended) => CallError::Ended(ended),
         };
         let collection = self.link.spans.name().to_owned();
