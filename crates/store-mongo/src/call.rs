@@ -25,7 +25,8 @@ use tokio::time::Instant;
 use crate::address::DoubtfulHosts;
 use crate::beside::Beside;
 use crate::codes::{
-    DUPLICATE_KEY, INDEX_NOT_FOUND, NAMESPACE_NOT_FOUND, is_lost_behind_router, is_of_the_moment,
+    BAD_VALUE, DUPLICATE_KEY, INDEX_NOT_FOUND, NAMESPACE_NOT_FOUND, is_lost_behind_router,
+    is_of_the_moment,
 };
 use crate::unreadable::Told;
 
@@ -45,7 +46,7 @@ const ITEM_BYTES: usize = 8;
 /// the moments between which the server looks at the time.
 pub(crate) const MARGIN: Duration = Duration::from_secs(1);
 
-/// The collection of spans, and how it is called.
+/// The collection of spans, or that of usages, and how it is called.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     pub(crate) database: Database,
@@ -390,6 +391,11 @@ impl CallError {
         self.is_refusal(INDEX_NOT_FOUND)
     }
 
+    /// Whether a search named an index that is not there.
+    pub(crate) fn is_no_hint(&self) -> bool {
+        self.is_refusal(BAD_VALUE)
+    }
+
     fn is_refusal(&self, code: i32) -> bool {
         let Self::Driver(error) = self else {
             return false;
@@ -421,7 +427,7 @@ impl Written {
         for index in taken {
             if let Some(elsewhere) = elsewhere {
                 // An event of the same target may have it as well: then it is a repeat.
-                results[index] = WriteResult::Unless(elsewhere.clone());
+                results[index] = WriteResult::Provisional(elsewhere.clone());
             }
         }
         results

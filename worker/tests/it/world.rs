@@ -6,13 +6,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sampler_abacus::{Answer, AnswerDate, Collector, Posted};
+use sampler_abacus::{Answer, AnswerDate, Collector, Details, Posted};
 use sampler_domain::{
     Granularities, Granularity, Id, Measures, Policy, Span, SpanId, StartEvent, StopEvent, Target,
     Timestamp, Usage,
 };
 use sampler_service::environment::{Clock, Random};
-use sampler_settings::worker::{AbacusSettings, CleanupSettings, ProcessingSettings};
+use sampler_settings::worker::{
+    AbacusSettings, CleanupSettings, LedgerSettings, ProcessingSettings,
+};
 use sampler_store::memory::{MemoryStore, StoredSpan};
 use sampler_store::{Events, NewSpan, NewStop, Started, Stopped};
 use sampler_testkit::rng::SharedRng;
@@ -179,7 +181,12 @@ impl Collector for Abacus {
     async fn post(&self, usage: &Usage, _now: Timestamp) -> Posted {
         let answer = self.take(usage).await;
         let dated = self.dated();
-        Posted { answer, dated }
+        let details = Details::default();
+        Posted {
+            answer,
+            dated,
+            details,
+        }
     }
 
     async fn probe(&self) -> Result<AnswerDate, String> {
@@ -276,6 +283,7 @@ pub(crate) fn options(name: &str) -> Options {
             batch_size: 10,
             ..CleanupSettings::default()
         },
+        ledger: LedgerSettings::default(),
         clock_interval: Duration::from_secs(20),
     }
 }
@@ -309,6 +317,7 @@ impl World {
     pub(crate) fn parts(&self) -> Parts {
         Parts {
             work: self.store.clone(),
+            ledger: self.store.clone(),
             upkeep: self.store.clone(),
             membership: self.store.clone(),
             collector: self.abacus.clone(),
@@ -362,6 +371,40 @@ impl World {
 
     pub(crate) fn is_complete(&self, instance: &str) -> bool {
         self.kept(instance).span.processing.complete
+    }
+
+    /// Entries, totals, how far spans are sampled, and what counts agree, entry by entry. Spans that
+    /// were removed are left out.
+    pub(crate) fn assert_ledger(&self) {
+        let counted = self.abacus.counted.lock().unwrap().clone();
+        let entries: Vec<_> = self
+            .store
+            .with(|table| table.entries().map(|kept| kept.entry.clone()).collect());
+        assert_eq!(entries.len(), counted.len());
+        for entry in &entries {
+            let key = (
+                entry.usage_guid.clone(),
+                entry.interval.midpoint().as_millis(),
+            );
+            let usage = &counted[&key];
+            assert_eq!(usage.target, entry.target);
+            assert_eq!(duration(usage), entry.interval.duration());
+        }
+        for kept in self.store.all() {
+            let span = kept.span;
+            let totals = &span.processing.totals;
+            let planned = span.processing.planned.as_ref();
+            let planned = planned.map(|planned| &planned.usage_guid);
+            let of_span = entries.iter().filter(|entry| {
+                let is_noted = Some(&entry.usage_guid) != planned;
+                entry.span == span.id && is_noted && Some(entry.version) >= totals.first_version
+            });
+            let durations = of_span.map(|entry| entry.interval.duration());
+            let durations: Vec<i64> = durations.collect();
+            assert_eq!(durations.iter().sum::<i64>(), totals.billed, "{span:?}");
+            assert_eq!(durations.len() as u64, totals.usages, "{span:?}");
+            assert_eq!(span.difference(), 0, "{span:?}");
+        }
     }
 
     /// Lets virtual time pass until the condition holds; it must within six hours.
