@@ -23,8 +23,9 @@ use crate::{Receiver, body, event};
 /// Says that an event was kept before, and nothing was done this time.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-/// Seconds after which it makes sense to come again when the database is away: an election takes
-/// some ten of them.
+/// Seconds after which it makes sense to come again when the database is away, at the least. With
+/// [`SPREAD_MIN`] it becomes 5 to 9: an election takes some ten seconds, so the second repeat at the
+/// latest finds a primary.
 const RETRY_AFTER_OUTAGE: u64 = 5;
 
 /// Seconds after which it makes sense to come again when the receiver is overloaded.
@@ -353,15 +354,24 @@ impl Receiver {
         }
     }
 
-    /// Why a request was not served: there are too many.
+    /// Why a request was not served: there are too many, or its client has its share.
     pub(crate) fn turned_away(&self, reason: TurnedAway) -> Problem {
-        let detail = match reason {
-            TurnedAway::Limit => "As many requests as MAX_INFLIGHT allows are in flight.",
-            TurnedAway::Queue => "Too many requests of this client wait for their turn.",
-            TurnedAway::Memory => "Bodies of this client take all the memory that it may have.",
+        let (kind, detail) = match reason {
+            TurnedAway::Limit => (
+                &problems::OVERLOADED,
+                "As many requests as MAX_INFLIGHT allows are in flight.",
+            ),
+            TurnedAway::Queue => (
+                &problems::OVERLOADED,
+                "Too many requests of this client wait for their turn.",
+            ),
+            TurnedAway::Memory => (
+                &problems::THROTTLED,
+                "Bodies of this client take all the memory that it may have.",
+            ),
         };
         let detail = format!("{detail} Nothing was kept.");
-        Problem::new(&problems::OVERLOADED, detail).retry_after(self.spread(RETRY_AFTER_OVERLOAD))
+        Problem::new(kind, detail).retry_after(self.spread(RETRY_AFTER_OVERLOAD))
     }
 
     /// At least so many seconds, and up to as many more: clients that were turned away together must

@@ -20,7 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use budget::Budget;
 pub(crate) use budget::{Charge, OverBudget};
 use fair_queue::{Client, QueueLimits};
-use permits::{FairPermit, FairPermits, PermitLimits};
+use permits::{FairPermit, FairPermits, NoPermit, PermitLimits};
 
 /// Events of one kind that are with the store at a time, in each lane. So many keep all commands of
 /// a group at work while the next ones gather; more would only wait there instead of here.
@@ -153,7 +153,8 @@ impl Admission {
                 weight: LARGE_WEIGHT,
                 wait: WAIT_MAX,
                 queue: QueueLimits {
-                    // What waits are bodies, which the budget bounds; it weighs what it will.
+                    // No limit here: what waits is not parsed yet, so it takes the memory of its
+                    // bytes alone, and the budget for bodies bounds that.
                     weight: usize::MAX,
                     quantum: 1 << 20,
                     ..light
@@ -273,7 +274,7 @@ async fn acquire(
     let permit = permits.acquire(client, weight).await;
     permit
         .map(ServingPermit)
-        .map_err(|permits::TurnedAway| TurnedAway::Queue)
+        .map_err(|NoPermit| TurnedAway::Queue)
 }
 
 /// What a request with this body weighs: about what it takes of memory until it is answered.
