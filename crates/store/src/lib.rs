@@ -6,6 +6,7 @@
 //! | [`Work`] | finding spans that are due, and changing them | the worker |
 //! | [`Upkeep`] | taking in spans of an original, removing finished ones | the worker |
 //! | [`Membership`] | which workers there are | the worker |
+//! | [`Queries`] | showing spans | the receiver |
 //! | [`Reading`] | looking at all spans | the worker in the shadow |
 //!
 //! Each change is one atomic change of one span; nothing needs a transaction. Writes that are in
@@ -22,6 +23,7 @@ pub mod group;
 mod membership;
 #[cfg(feature = "testing")]
 pub mod memory;
+mod queries;
 mod reading;
 #[cfg(feature = "testing")]
 pub mod table;
@@ -31,6 +33,7 @@ mod work;
 pub use error::StoreError;
 pub use events::{Events, NewSpan, NewStop, Started, Stopped};
 pub use membership::Membership;
+pub use queries::{Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord, TargetFilter};
 pub use reading::{Page, Reading};
 pub use upkeep::{Adopted, Finished, SLACK_LIFETIME, Upkeep};
 pub use work::{DuePages, DueQuery, Work};

@@ -12,8 +12,8 @@ use sampler_domain::{Change, Changed, EventId, Policy, Span, SpanId, Target, Tim
 pub use crate::table::StoredSpan;
 use crate::table::Table;
 use crate::{
-    Adopted, DuePages, DueQuery, Events, Finished, Membership, NewSpan, NewStop, Page, Reading,
-    SLACK_LIFETIME, Started, Stopped, StoreError, Upkeep, Work,
+    Adopted, DuePages, DueQuery, Events, Finished, Membership, NewSpan, NewStop, Page, Queries,
+    Reading, SLACK_LIFETIME, SpanPage, SpanQuery, SpanRecord, Started, Stopped, StoreError, Upkeep, Work,
 };
 
 /// How long a worker counts as alive after a heartbeat, ms.
@@ -185,6 +185,17 @@ impl Membership for MemoryStore {
     async fn leave(&self, worker: &str) -> Result<(), StoreError> {
         self.lock().workers.remove(worker);
         Ok(())
+    }
+}
+
+#[async_trait]
+impl Queries for MemoryStore {
+    async fn spans(&self, query: &SpanQuery) -> Result<SpanPage, StoreError> {
+        Ok(self.lock().table.spans(query))
+    }
+
+    async fn span(&self, id: &str) -> Result<Option<SpanRecord>, StoreError> {
+        Ok(self.lock().table.span(id))
     }
 }
 
