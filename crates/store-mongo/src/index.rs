@@ -3,6 +3,8 @@
 //! Each unique one begins with what a sharded collection is divided by, `processing.partition` and
 //! `target.resource_instance_id`: MongoDB keeps no other exact across shards.
 
+use std::time::Duration;
+
 use bson::{Document, doc};
 use mongodb::options::IndexOptions;
 
@@ -18,6 +20,16 @@ pub(crate) const DUE: &str = "search_due";
 pub(crate) const FAILED: &str = "search_failed";
 /// What is complete, for the clean-up.
 pub(crate) const COMPLETE: &str = "search_complete";
+
+/// The spans of an organization, by their starts.
+pub(crate) const LIST_ORGANIZATION: &str = "list_organization";
+/// The spans of a resource, by their starts.
+pub(crate) const LIST_RESOURCE: &str = "list_resource";
+
+/// The entries of a span, in the order in which they were planned.
+pub(crate) const OF_SPAN: &str = "of_span";
+/// What has expired.
+pub(crate) const EXPIRY: &str = "expiry";
 
 /// The indexes of an original that know no partitions.
 pub(crate) const ORIGINAL_TARGET: &str = "unique_target";
@@ -54,8 +66,8 @@ pub(crate) struct Index {
     pub(crate) options: IndexOptions,
 }
 
-/// The six indexes of this release.
-pub(crate) fn indexes() -> [Index; 6] {
+/// The indexes of this release.
+pub(crate) fn indexes() -> [Index; 8] {
     let partial = |filter| {
         IndexOptions::builder()
             .partial_filter_expression(filter)
@@ -107,6 +119,47 @@ pub(crate) fn indexes() -> [Index; 6] {
             name: COMPLETE,
             keys: by_partition(complete),
             options: partial(doc! { "processing.complete": true }),
+        },
+        // None of their keys ever changes, so they cost starts alone. Spans of an instance are found by
+        // the index of spans.
+        Index {
+            name: LIST_ORGANIZATION,
+            keys: doc! { "target.organization_id": 1, "start": 1, "_id": 1 },
+            options: IndexOptions::default(),
+        },
+        Index {
+            name: LIST_RESOURCE,
+            keys: doc! { "target.resource_id": 1, "start": 1, "_id": 1 },
+            options: IndexOptions::default(),
+        },
+    ]
+}
+
+/// What a sharded collection of the ledger is divided by: all that is asked of it is asked of one
+/// span.
+pub(crate) fn ledger_shard_key() -> Document {
+    doc! { "partition": 1, "span": 1 }
+}
+
+/// The indexes of the ledger, beside `_id`, which is the id of the usage. Each costs every usage, so
+/// there is one to read by, and one that holds only what is about to go.
+pub(crate) fn ledger_indexes() -> [Index; 2] {
+    let expiry = IndexOptions::builder()
+        .expire_after(Duration::ZERO)
+        .partial_filter_expression(doc! { "expires_at": { "$exists": true } })
+        .build();
+    let mut of_span = ledger_shard_key();
+    of_span.insert("version", 1);
+    [
+        Index {
+            name: OF_SPAN,
+            keys: of_span,
+            options: IndexOptions::default(),
+        },
+        Index {
+            name: EXPIRY,
+            keys: doc! { "expires_at": 1 },
+            options: expiry,
         },
     ]
 }
@@ -161,5 +214,18 @@ mod tests {
                 && index.options.partial_filter_expression.is_none()
         };
         assert!(indexes().iter().any(serves));
+    }
+
+    /// The guid of a usage is unique within its shard, and all entries of a span lie on one.
+    #[test]
+    fn the_ledger_can_be_sharded_by_what_it_is_read_by() {
+        let indexes = ledger_indexes();
+        let is_unique = |index: &Index| index.options.unique == Some(true);
+        assert!(!indexes.iter().any(is_unique));
+        let serves = |index: &Index| {
+            fits_shard_key(&index.keys, &ledger_shard_key())
+                && index.options.partial_filter_expression.is_none()
+        };
+        assert!(indexes.iter().any(serves));
     }
 }

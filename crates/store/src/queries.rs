@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use sampler_domain::{Id, Span, SpanId, SpanState, Target, Timestamp};
 
-use crate::StoreError;
+use crate::{Entries, StoreError};
 
 /// Conditions on the fields of a target: each that is given must be the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -140,4 +140,14 @@ pub trait Queries: Send + Sync + 'static {
 
     /// The span whose id is written so.
     async fn span(&self, id: &str) -> Result<Option<SpanRecord>, StoreError>;
+
+    /// Up to `limit` entries of the ledger for a span, which were planned at a later version than
+    /// `after`. What is planned and not answered is on the span.
+    async fn usages(
+        &self,
+        span: &SpanId,
+        target: &Target,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Result<Entries, StoreError>;
 }
