@@ -3,7 +3,8 @@
 //!
 //! A request passes these, in this order: `sampler_service::security` (its token), [`admission`]
 //! (whether the receiver can take it now), [`body`] (its size), [`json`] (its syntax), [`event`] (its
-//! fields), the slack (its timestamp), the store. [`controllers`] decide the answer.
+//! fields), the slack (its timestamp), the store. [`controllers`] decide the answer. What requests that
+//! only read share is in [`reading`].
 
 pub mod admission;
 mod announce;
@@ -12,6 +13,7 @@ pub mod controllers;
 mod event;
 mod json;
 pub mod problems;
+pub mod reading;
 pub mod settings;
 
 use std::sync::Arc;
@@ -20,15 +22,16 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::FromRef;
-use axum::routing::post;
+use axum::routing::{get, post};
 use sampler_abacus::Provisioning;
 use sampler_domain::{Policy, Slack};
 use sampler_service::environment::{Clock, Random};
 use sampler_service::security::Authenticator;
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
-use sampler_store::Events;
+use sampler_store::{Events, Queries};
 
 use admission::Admission;
+use controllers::{events, mappings, spans, usages};
 
 /// The settings of the receiver.
 #[derive(Clone, Debug)]
@@ -52,6 +55,8 @@ pub struct Options {
 pub struct Receiver {
     /// Where the spans are kept.
     pub store: Arc<dyn Events>,
+    /// What is shown of them.
+    pub queries: Arc<dyn Queries>,
     /// Where mappings go, if anywhere.
     pub provisioning: Option<Provisioning>,
     /// What time it is.
@@ -70,6 +75,7 @@ impl Receiver {
     /// A receiver that keeps nothing before it is told that the store is prepared.
     pub fn new(
         store: Arc<dyn Events>,
+        queries: Arc<dyn Queries>,
         provisioning: Option<Provisioning>,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
@@ -79,6 +85,7 @@ impl Receiver {
         let prepared = AtomicBool::new(false);
         Arc::new(Self {
             store,
+            queries,
             provisioning,
             clock,
             random,
@@ -104,12 +111,15 @@ impl Receiver {
         // An original takes a slash behind each, too, so clients may send one. These are addresses
         // of their own: no path is rewritten, so what a router in front decided by it holds.
         let routes = Router::new()
-            .route("/v1/events/start", post(controllers::start))
-            .route("/v1/events/start/", post(controllers::start))
-            .route("/v1/events/stop", post(controllers::stop))
-            .route("/v1/events/stop/", post(controllers::stop))
-            .route("/v1/mappings", post(controllers::map))
-            .route("/v1/mappings/", post(controllers::map));
+            .route("/v1/events/start", post(events::start))
+            .route("/v1/events/start/", post(events::start))
+            .route("/v1/events/stop", post(events::stop))
+            .route("/v1/events/stop/", post(events::stop))
+            .route("/v1/mappings", post(mappings::map))
+            .route("/v1/mappings/", post(mappings::map))
+            .route("/v1/spans", get(spans::list))
+            .route("/v1/spans/{id}", get(spans::get))
+            .route("/v1/spans/{id}/usages", get(usages::list));
         let receiver = self;
         Authenticator::protect(routes).with_state(Api {
             receiver,

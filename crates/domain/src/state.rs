@@ -48,9 +48,8 @@ impl Span {
     /// Whether the span has some time in common with `[from, to)`, where a bound that is not given is
     /// none. One of no length counts where it lies in it.
     pub fn overlaps(&self, from: Option<Timestamp>, to: Option<Timestamp>) -> bool {
-        let is_after = |from: Timestamp| {
-            self.start >= from || self.end.is_none_or(|end| end > from)
-        };
+        let is_after =
+            |from: Timestamp| self.start >= from || self.end.is_none_or(|end| end > from);
         from.is_none_or(is_after) && to.is_none_or(|to| self.start < to)
     }
 }

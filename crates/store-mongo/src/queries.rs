@@ -5,15 +5,14 @@
 //! shows none twice. What else is asked for is compared span by span. So that this costs no more than
 //! a page may cost, it is done within a window of the index; behind that goes the next page on.
 
+use async_trait::async_trait;
 use bson::oid::ObjectId;
 use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::{Bson, Document, doc};
 use mongodb::options::FindOptions;
 use sampler_domain::partition::PARTITIONS;
 use sampler_domain::{Id, SpanId, SpanState, Target, Timestamp};
-use sampler_store::{
-    Entries, Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord, StoreError,
-};
+use sampler_store::{Entries, Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord, StoreError};
 use tracing::error;
 
 use crate::call::{CallError, hint};
@@ -177,7 +176,9 @@ impl MongoStore {
             forms.extend(ObjectId::parse_str(id).map(Bson::ObjectId));
         }
         let options = self.link.find_options(1, doc! {}, "_id_");
-        let found = self.found(doc! { "_id": { "$in": forms } }, options).await?;
+        let found = self
+            .found(doc! { "_id": { "$in": forms } }, options)
+            .await?;
         let record = found.first().map(|raw| record(raw)).transpose();
         record.map_err(|problem| StoreError::Refused(Box::new(problem)))
     }
@@ -263,7 +264,11 @@ fn filter(query: &SpanQuery) -> Document {
         filter.insert("target.resource_id", condition);
     }
     let mut is_complete = |is: bool| {
-        let condition = if is { doc! { "$eq": true } } else { doc! { "$ne": true } };
+        let condition = if is {
+            doc! { "$eq": true }
+        } else {
+            doc! { "$ne": true }
+        };
         filter.insert("processing.complete", condition);
     };
     match query.state {
@@ -293,7 +298,10 @@ fn filter(query: &SpanQuery) -> Document {
 
 /// Whether a text is an `ObjectId` as we write it.
 fn is_hexadecimal(id: &str) -> bool {
-    id.len() == 24 && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    id.len() == 24
+        && id
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// The span that a document holds.
@@ -321,34 +329,44 @@ fn position(raw: &RawDocument) -> Option<SpanPosition> {
     })
 }
 
-/// Both show the same.
-macro_rules! queries {
-    ($of:ty, $store:ident => $inner:expr) => {
-        #[async_trait::async_trait]
-        impl Queries for $of {
-            async fn spans(&self, query: &SpanQuery) -> Result<SpanPage, StoreError> {
-                let $store = self;
-                $inner.list(query).await
-            }
+#[async_trait]
+impl Queries for MongoStore {
+    async fn spans(&self, query: &SpanQuery) -> Result<SpanPage, StoreError> {
+        self.list(query).await
+    }
 
-            async fn span(&self, id: &str) -> Result<Option<SpanRecord>, StoreError> {
-                let $store = self;
-                $inner.one(id).await
-            }
+    async fn span(&self, id: &str) -> Result<Option<SpanRecord>, StoreError> {
+        self.one(id).await
+    }
 
-            async fn usages(
-                &self,
-                span: &SpanId,
-                target: &Target,
-                after: Option<i64>,
-                limit: usize,
-            ) -> Result<Entries, StoreError> {
-                let $store = self;
-                $inner.entries_of(span, target, after, limit).await
-            }
-        }
-    };
+    async fn usages(
+        &self,
+        span: &SpanId,
+        target: &Target,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Result<Entries, StoreError> {
+        self.entries_of(span, target, after, limit).await
+    }
 }
 
-queries!(MongoStore, store => store);
-queries!(MongoReader, reader => reader.0);
+#[async_trait]
+impl Queries for MongoReader {
+    async fn spans(&self, query: &SpanQuery) -> Result<SpanPage, StoreError> {
+        self.0.spans(query).await
+    }
+
+    async fn span(&self, id: &str) -> Result<Option<SpanRecord>, StoreError> {
+        self.0.span(id).await
+    }
+
+    async fn usages(
+        &self,
+        span: &SpanId,
+        target: &Target,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Result<Entries, StoreError> {
+        self.0.usages(span, target, after, limit).await
+    }
+}

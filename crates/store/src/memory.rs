@@ -15,7 +15,8 @@ use crate::table::Table;
 pub use crate::table::{StoredEntry, StoredSpan};
 use crate::{
     Adopted, DuePages, DueQuery, Entries, Events, Finished, Ledger, Membership, NewSpan, NewStop,
-    Page, Queries, Reading, SLACK_LIFETIME, SpanPage, SpanQuery, SpanRecord, Started, Stopped, StoreError, Upkeep, Work,
+    Page, Queries, Reading, SLACK_LIFETIME, SpanPage, SpanQuery, SpanRecord, Started, Stopped,
+    StoreError, Upkeep, Work,
 };
 
 /// How long a worker counts as alive after a heartbeat, ms.

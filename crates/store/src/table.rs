@@ -12,7 +12,10 @@ use sampler_domain::{
 };
 use uuid::Uuid;
 
-use crate::{Adopted, DueQuery, NewSpan, NewStop, SpanPage, SpanQuery, SpanRecord, Started, Stopped, lifetime_from};
+use crate::{
+    Adopted, DueQuery, NewSpan, NewStop, SpanPage, SpanPosition, SpanQuery, SpanRecord, Started,
+    Stopped, lifetime_from,
+};
 
 /// A span with what only the store knows of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -255,7 +258,7 @@ impl Table {
     pub fn spans(&self, query: &SpanQuery) -> SpanPage {
         let records = self.spans.values().map(StoredSpan::record);
         let matches = |record: &SpanRecord| {
-            let is_behind = |after| record.position() < *after;
+            let is_behind = |after: &SpanPosition| record.position() < *after;
             query.matches(&record.span) && query.after.as_ref().is_none_or(is_behind)
         };
         let mut spans: Vec<SpanRecord> = records.filter(matches).collect();

@@ -73,7 +73,7 @@ impl Receiver {
     }
 
     /// Too much is asked at the same time.
-    pub(super) fn overloaded(&self, detail: &str) -> Problem {
+    pub(crate) fn overloaded(&self, detail: &str) -> Problem {
         Problem::new(&problems::OVERLOADED, detail).retry_after(self.spread(RETRY_AFTER_OVERLOAD))
     }
 
@@ -89,6 +89,14 @@ impl Receiver {
             return Ok(());
         }
         Err(self.unavailable("The database is being prepared. Nothing was kept."))
+    }
+
+    /// Lists rest on indexes; without them nothing is read.
+    pub(crate) fn require_readable(&self) -> Result<(), Problem> {
+        if self.is_prepared() {
+            return Ok(());
+        }
+        Err(self.unavailable("The database is being prepared."))
     }
 }
 

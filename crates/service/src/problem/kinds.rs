@@ -132,7 +132,7 @@ problem_types! {
         title: "The server is overloaded",
         when: "Too many events of the client wait, or one has waited for too long; its bodies take \
             all the memory that it may have; `MAX_INFLIGHT` is set and reached; or all connections \
-            are in use. Nothing was kept.",
+            are in use. Nothing was kept. Or too many requests read at the same time.",
         provider: RETRY,
         operator: "Looks at the rate of that client and at the database. Adds an instance.",
     }

@@ -204,7 +204,11 @@ mod tests {
             (&["abacus.sampler.a.write"], a, a),
             (&["abacus.sampler.a.read"], none, a),
             (&["abacus.sampler.a.write", "abacus.sampler.read"], a, all),
-            (&["abacus.sampler.a.read", "abacus.sampler.b.write"], [false, true, false], [true, true, false]),
+            (
+                &["abacus.sampler.a.read", "abacus.sampler.b.write"],
+                [false, true, false],
+                [true, true, false],
+            ),
         ] {
             assert_eq!(reach(&of(scopes).unwrap()), (write, read), "{scopes:?}");
         }
@@ -212,7 +216,12 @@ mod tests {
         let odd = of(&["abacus.sampler.read.write"]).unwrap();
         assert_eq!(reach(&odd), (none, none));
         assert!(odd.allows(Some("read")));
-        assert!(of(&["abacus.sampler.a.read"]).unwrap().require_write().is_err());
+        assert!(
+            of(&["abacus.sampler.a.read"])
+                .unwrap()
+                .require_write()
+                .is_err()
+        );
         assert!(odd.require_write().is_ok());
     }
 

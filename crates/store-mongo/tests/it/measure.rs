@@ -240,7 +240,10 @@ async fn measure_what_events_and_changes_cost_the_server() {
     );
     world
         .each("repeated start", async |number| {
-            assert!(matches!(store.start(start(number, 1)).await.unwrap(), Started::Repeated { .. }));
+            assert!(matches!(
+                store.start(start(number, 1)).await.unwrap(),
+                Started::Repeated { .. }
+            ));
         })
         .await;
     world

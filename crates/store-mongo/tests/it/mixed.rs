@@ -143,7 +143,10 @@ async fn ids_that_are_kept_as_binaries_are_recognised() {
         event.measures = sampler_domain::Measures::default();
         store.start(new_span(event))
     };
-    assert!(matches!(repeat("i", -5).await.unwrap(), Started::Repeated { .. }));
+    assert!(matches!(
+        repeat("i", -5).await.unwrap(),
+        Started::Repeated { .. }
+    ));
     let taken = Started::IdTaken(vec![sampler_domain::Field::Timestamp]);
     assert_eq!(repeat("i", 0).await.unwrap(), taken);
     // With others in one command, too.

@@ -13,8 +13,8 @@ use sampler_domain::{
 use uuid::Uuid;
 
 use crate::{
-    DuePages, DueQuery, Events, Finished, Ledger, Membership, NewSpan, NewStop, Queries, Reading, Started,
-    Stopped, StoreError, Upkeep, Work,
+    DuePages, DueQuery, Events, Finished, Ledger, Membership, NewSpan, NewStop, Queries, Reading,
+    Started, Stopped, StoreError, Upkeep, Work,
 };
 
 /// All ports of one store.
