@@ -17,10 +17,10 @@ use tracing::error;
 
 use crate::call::{CallError, hint};
 use crate::document::{
-    id_from_bson, id_to_bson, member, moment, read, read_moment, read_optional_moment, unreadable,
+    Unreadable, id_from_bson, id_to_bson, member, moment, read, read_moment, read_optional_moment,
 };
 use crate::index;
-use crate::unreadable::{Unreadable, decoded, name_of};
+use crate::unreadable::{decoded, name_of};
 use crate::{ConnectError, MongoOptions, MongoStore};
 
 /// Spans that are compared with a query for one page.
@@ -64,7 +64,11 @@ impl MongoStore {
     }
 
     /// A page out of a range of an index that has the spans in the order of the list.
-    async fn list_range(&self, query: &SpanQuery, range: &Range) -> Result<SpanPage, StoreError> {
+    async fn list_range(
+        &self,
+        query: &SpanQuery,
+        range: &Range<'_>,
+    ) -> Result<SpanPage, StoreError> {
         let Some(mut bounds) = range.bounds(query) else {
             return Ok(SpanPage::default());
         };
@@ -84,7 +88,7 @@ impl MongoStore {
     /// Where the window ends, unless the range ends before that. The index alone says so.
     async fn window_end(
         &self,
-        range: &Range,
+        range: &Range<'_>,
         bounds: &Bounds,
     ) -> Result<Option<SpanPosition>, CallError> {
         let mut options = bounds.options(range, 1);
