@@ -19,6 +19,8 @@ mod mappings;
 mod overload;
 mod properties;
 mod provisioning;
+mod reading;
+mod reading_scopes;
 mod repeats;
 mod routes;
 mod schema;

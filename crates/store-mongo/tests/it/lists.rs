@@ -1,0 +1,163 @@
+//! What a page of a list costs: what it shows, or a window of the index at the most.
+
+use std::time::Instant;
+
+use bson::{Document, doc};
+use mongodb::Collection;
+use sampler_domain::{Id, SpanState};
+use sampler_store::contract::support::at;
+use sampler_store::{Queries, SpanPage, SpanPosition, SpanQuery, TargetFilter};
+use sampler_store_mongo::MongoStore;
+
+/// Spans that are compared for one page.
+const WINDOW: i64 = 10_000;
+
+/// What the server's profiler saw of one command.
+struct Cost {
+    plan: String,
+    keys: i64,
+    documents: i64,
+    sorts: bool,
+}
+
+/// The commands on the collection since the last call.
+async fn costs(spans: &Collection<Document>) -> Vec<Cost> {
+    let database = spans.client().database(&spans.namespace().db);
+    database.run_command(doc! { "profile": 0 }).await.unwrap();
+    let profile = database.collection::<Document>("system.profile");
+    let filter = doc! { "ns": spans.namespace().to_string() };
+    let mut cursor = profile.find(filter).sort(doc! { "ts": 1 }).await.unwrap();
+    let mut costs = Vec::new();
+    while cursor.advance().await.unwrap() {
+        let entry = cursor.deserialize_current().unwrap();
+        let number = |name: &str| {
+            let number = entry.get_i32(name).map(i64::from);
+            number.or_else(|_| entry.get_i64(name)).unwrap_or(0)
+        };
+        costs.push(Cost {
+            plan: entry.get_str("planSummary").unwrap_or_default().to_owned(),
+            keys: number("keysExamined"),
+            documents: number("docsExamined"),
+            sorts: entry.get_bool("hasSortStage").unwrap_or(false),
+        });
+    }
+    profile.drop().await.unwrap();
+    database.run_command(doc! { "profile": 2 }).await.unwrap();
+    costs
+}
+
+fn query(name: &str, value: &str, change: impl FnOnce(&mut SpanQuery)) -> SpanQuery {
+    let mut target = TargetFilter::default();
+    assert!(target.set(name, Id::from_store(value)));
+    let mut query = SpanQuery {
+        target,
+        limit: 100,
+        ..SpanQuery::default()
+    };
+    change(&mut query);
+    query
+}
+
+/// Two pages of each kind of list, of a million spans that are all of one organization and resource:
+/// none reads more than what it shows, or a window of the index where little matches.
+pub(crate) async fn pages_cost_what_they_show(store: &MongoStore, spans: &Collection<Document>) {
+    let nobody = |query: &mut SpanQuery| {
+        query.target.set("plan_id", Id::from_store("nobody"));
+    };
+    let lists = [
+        (
+            "plain",
+            query("organization_id", "organization", |_| {}),
+            100,
+        ),
+        ("resource", query("resource_id", "resource", |_| {}), 100),
+        (
+            "to",
+            query("resource_id", "resource", |query| query.to = Some(at(500))),
+            100,
+        ),
+        (
+            "open",
+            query("organization_id", "organization", |query| {
+                query.state = Some(SpanState::Open)
+            }),
+            100,
+        ),
+        (
+            "from",
+            query("resource_id", "resource", |query| {
+                query.from = Some(at(-500))
+            }),
+            100,
+        ),
+        (
+            "nobody",
+            query("organization_id", "organization", nobody),
+            0,
+        ),
+        (
+            "others",
+            query("organization_id", "organization", |query| {
+                query.resources = Some(Vec::new())
+            }),
+            0,
+        ),
+        (
+            "both",
+            query("organization_id", "organization", |query| {
+                query.target.set("resource_id", Id::from_store("resource"));
+            }),
+            100,
+        ),
+        ("instance", query("resource_instance_id", "7", |_| {}), 1),
+    ];
+    costs(spans).await;
+    for (name, mut query, shown) in lists {
+        let mut before: Option<SpanPosition> = None;
+        for _ in 0..2 {
+            let began = Instant::now();
+            let SpanPage { spans: page, next } = store.spans(&query).await.unwrap();
+            println!("{name}: {:?}", began.elapsed());
+            assert_eq!(page.len(), shown, "{name}");
+            look_at(name, &costs(spans).await);
+            if name == "instance" {
+                assert_eq!(next, None);
+                break;
+            }
+            // It goes on for as long as there may be more, though nothing matched.
+            assert!(next.is_some(), "{name}");
+            assert!(before.is_none() || next < before, "{name}");
+            before.clone_from(&next);
+            query.after = next;
+        }
+    }
+    let found = store.span("77").await.unwrap();
+    assert_eq!(
+        found.map(|record| record.span.id.to_string()),
+        Some("77".to_owned())
+    );
+    let [cost] = &costs(spans).await[..] else {
+        panic!("one command");
+    };
+    assert!(cost.keys <= 3 && cost.documents <= 1, "{} keys", cost.keys);
+}
+
+fn look_at(name: &str, costs: &[Cost]) {
+    assert!(!costs.is_empty() && costs.len() <= 2, "{name}");
+    for cost in costs {
+        let what = format!(
+            "{name}: {}, {} keys, {} documents",
+            cost.plan, cost.keys, cost.documents
+        );
+        assert!(cost.plan.starts_with("IXSCAN"), "{what}");
+        // Only what an instance has is sorted; one key for each partition, where its range ends.
+        let (keys, documents, sorts) = match name {
+            "instance" => (130, 2, true),
+            "plain" | "resource" | "to" => (102, 101, false),
+            "nobody" | "others" => (WINDOW + 1, WINDOW, false),
+            _ => (WINDOW + 1, 404, false),
+        };
+        assert!(cost.keys <= keys && cost.documents <= documents, "{what}");
+        assert_eq!(cost.sorts, sorts, "{what}");
+    }
+}
