@@ -26,6 +26,18 @@ use crate::{ConnectError, MongoOptions, MongoStore};
 /// Spans that are compared with a query for one page.
 const WINDOW: usize = 10_000;
 
+/// Bytes of documents that are read for one page, but for a single one; and documents that the server
+/// sends at once.
+const PAGE_BYTES: usize = 4 << 20;
+const BATCH_SIZE: u32 = 101;
+
+/// Documents of a page, and whether there may be more that match.
+#[derive(Default)]
+struct Found {
+    documents: Vec<RawDocumentBuf>,
+    has_more: bool,
+}
+
 /// Spans that are read over connections of their own, so that those who read never take one from
 /// those who write. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -58,7 +70,7 @@ impl MongoStore {
                 let range = Range::new(index::LIST_RESOURCE, "target.resource_id", id);
                 self.list_range(query, &range).await
             }
-            Some((_, id)) => self.list_instance(query, id).await,
+            Some(_) => self.list_instance(query).await,
             None => Err(StoreError::Refused("the query is too wide".into())),
         }
     }
@@ -80,9 +92,8 @@ impl MongoStore {
         if let Some(end) = &window {
             bounds.min = range.key(moment(end.start), id_to_bson(&end.id));
         }
-        let options = bounds.options(range, query.limit + 1);
-        let found = self.found(filter(query), options).await?;
-        Ok(self.page(&found, query.limit, window))
+        let found = self.found(filter(query), bounds.options(range), query.limit);
+        Ok(self.page(&found.await?, window))
     }
 
     /// Where the window ends, unless the range ends before that. The index alone says so.
@@ -91,23 +102,21 @@ impl MongoStore {
         range: &Range<'_>,
         bounds: &Bounds,
     ) -> Result<Option<SpanPosition>, CallError> {
-        let mut options = bounds.options(range, 1);
+        let mut options = bounds.options(range);
         options.skip = Some(WINDOW as u64 - 1);
         options.projection = Some(doc! { "_id": 1, "start": 1 });
-        let found = self.found(of_spans(), options).await?;
-        Ok(found.first().and_then(|raw| position(raw)))
+        let found = self.found(of_spans(), options, 1).await?;
+        Ok(found.documents.first().and_then(|raw| position(raw)))
     }
 
     /// A page of the spans of an instance: few, as a rule. The server sorts them.
-    async fn list_instance(&self, query: &SpanQuery, id: &Id) -> Result<SpanPage, StoreError> {
+    async fn list_instance(&self, query: &SpanQuery) -> Result<SpanPage, StoreError> {
         let mut conditions = filter(query);
-        match query.target.target() {
-            Some(target) => conditions.extend(self.link.of_target(&target)),
-            None => {
-                conditions.insert("processing.partition", self.any_partition());
-                conditions.insert("target.resource_instance_id", id.as_str());
-            }
-        }
+        let partition = match query.target.target() {
+            Some(target) => self.link.in_partition(&target),
+            None => self.any_partition(),
+        };
+        conditions.insert("processing.partition", partition);
         // Numbers alone.
         let to = query.to.unwrap_or(Timestamp::MAX);
         let bound = if query.to.is_some() { "$lt" } else { "$lte" };
@@ -122,9 +131,9 @@ impl MongoStore {
         }
         conditions.insert("$and", all);
         let sort = doc! { "start": -1, "_id": -1 };
-        let options = self.link.find_options(query.limit + 1, sort, index::SPAN);
-        let found = self.found(conditions, options).await?;
-        Ok(self.page(&found, query.limit, None))
+        let options = self.link.find_options(query.limit, sort, index::SPAN);
+        let found = self.found(conditions, options, query.limit).await?;
+        Ok(self.page(&found, None))
     }
 
     /// All partitions, and none where a span of an original may have none.
@@ -134,28 +143,39 @@ impl MongoStore {
         doc! { "$in": all.chain(none).collect::<Vec<_>>() }.into()
     }
 
+    /// Up to `limit` documents that match, as many as a page may hold.
     async fn found(
         &self,
         filter: Document,
         mut options: FindOptions,
-    ) -> Result<Vec<RawDocumentBuf>, CallError> {
+        limit: usize,
+    ) -> Result<Found, CallError> {
         options.max_time = Some(self.link.time_limit);
-        let link = self.link.clone();
-        self.link
-            .run(async move { link.find(filter, options).await })
-            .await
+        options.limit = i64::try_from(limit.saturating_add(1)).ok();
+        options.batch_size = Some(BATCH_SIZE.min(u32::try_from(limit + 1).unwrap_or(BATCH_SIZE)));
+        let spans = self.link.spans.clone();
+        let read = async move {
+            let mut cursor = spans.find(filter).with_options(options).await?;
+            let (mut found, mut bytes) = (Found::default(), 0);
+            while cursor.advance().await? {
+                let document = cursor.current();
+                bytes += document.as_bytes().len();
+                let is_full = found.documents.len() == limit || bytes > PAGE_BYTES;
+                if is_full && !found.documents.is_empty() {
+                    found.has_more = true;
+                    break;
+                }
+                found.documents.push(document.to_owned());
+            }
+            Ok::<_, mongodb::error::Error>(found)
+        };
+        self.link.run(read).await
     }
 
-    /// The page of these documents, one more of which may have been read than there is room for.
-    fn page(
-        &self,
-        found: &[RawDocumentBuf],
-        limit: usize,
-        window: Option<SpanPosition>,
-    ) -> SpanPage {
-        let shown = &found[..limit.min(found.len())];
+    /// The page of these documents, which may end with a window.
+    fn page(&self, found: &Found, window: Option<SpanPosition>) -> SpanPage {
         let mut page = SpanPage::default();
-        for raw in shown {
+        for raw in &found.documents {
             match record(raw) {
                 Ok(record) => page.spans.push(record),
                 Err(problem) => {
@@ -166,8 +186,8 @@ impl MongoStore {
                 }
             }
         }
-        page.next = if found.len() > limit {
-            shown.iter().rev().find_map(|raw| position(raw))
+        page.next = if found.has_more {
+            found.documents.iter().rev().find_map(|raw| position(raw))
         } else {
             window
         };
@@ -235,11 +255,8 @@ impl<'a> Range<'a> {
 }
 
 impl Bounds {
-    fn options(&self, range: &Range<'_>, limit: usize) -> FindOptions {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    fn options(&self, range: &Range<'_>) -> FindOptions {
         FindOptions::builder()
-            .limit(limit)
-            .batch_size(u32::try_from(limit).unwrap_or(u32::MAX))
             .sort(doc! { range.field: -1, "start": -1, "_id": -1 })
             .hint(hint(range.index))
             .min(self.min.clone())

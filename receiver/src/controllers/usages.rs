@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
-use sampler_domain::{Entry, EntryState, Interval, Span, Timestamp};
+use sampler_domain::{Entry, EntryState, Interval, Measures, Span, Timestamp};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use serde::Serialize;
@@ -18,6 +18,13 @@ use crate::reading::{List, Parameters, read_version, write_version};
 /// Entries that are read at a time where only some of them may be shown, and for one page.
 const CHUNK: usize = 1_000;
 const WINDOW: usize = 5_000;
+
+/// Bytes of entries that are read at a time, and chunks of these for one page.
+const CHUNK_BYTES: usize = 4 << 20;
+const CHUNKS: usize = 4;
+
+/// About what an entry takes beside its measures.
+const ENTRY_BYTES: usize = 1 << 10;
 
 /// `GET /v1/spans/{id}/usages`.
 pub async fn list(
@@ -77,8 +84,11 @@ impl Receiver {
     async fn usages_of(&self, span: &Span, query: &UsageQuery) -> Result<Usages, Problem> {
         let mut usages = Usages::default();
         let (mut after, mut read) = (query.after, 0);
-        let chunk = query.chunk();
-        while read < WINDOW {
+        // Each entry has the measures of its span.
+        let measures = serde_json::to_vec(&span.measures).map_or(0, |bytes| bytes.len());
+        let chunk_max = (CHUNK_BYTES / (ENTRY_BYTES + measures)).max(1);
+        let chunk = query.chunk().min(chunk_max);
+        while read < WINDOW.min(CHUNKS * chunk_max) {
             let entries = self.queries.usages(&span.id, &span.target, after, chunk);
             let entries = entries.await.map_err(|failure| self.not_read(&failure))?;
             read += chunk;
@@ -103,7 +113,7 @@ impl Receiver {
 
 impl Usages {
     /// Adds an entry, if it is asked for; says whether there was room for it.
-    fn add(&mut self, entry: Entry, query: &UsageQuery) -> bool {
+    fn add(&mut self, mut entry: Entry, query: &UsageQuery) -> bool {
         if !query.matches(&entry) {
             return true;
         }
@@ -111,6 +121,8 @@ impl Usages {
             self.next = self.shown.last().map(|last| last.version);
             return false;
         }
+        // They are not shown, and may be large.
+        entry.measures = Measures::default();
         self.shown.push(entry);
         true
     }
