@@ -2,12 +2,15 @@
 
 use std::time::Instant;
 
-use bson::{Document, doc};
+use bson::oid::ObjectId;
+use bson::{Bson, Document, doc};
 use mongodb::Collection;
 use sampler_domain::{Id, SpanState};
 use sampler_store::contract::support::at;
 use sampler_store::{Queries, SpanPage, SpanPosition, SpanQuery, TargetFilter};
 use sampler_store_mongo::MongoStore;
+
+use crate::support::{beside_original, store_and_spans};
 
 /// Spans that are compared for one page.
 const WINDOW: i64 = 10_000;
@@ -159,5 +162,111 @@ fn look_at(name: &str, costs: &[Cost]) {
         };
         assert!(cost.keys <= keys && cost.documents <= documents, "{what}");
         assert_eq!(cost.sorts, sorts, "{what}");
+    }
+}
+
+/// The ids of all pages of a list, and how many pages there are.
+async fn ids(store: &MongoStore, mut query: SpanQuery) -> (Vec<String>, usize) {
+    let (mut ids, mut pages) = (Vec::new(), 0);
+    loop {
+        let page = store.spans(&query).await.unwrap();
+        ids.extend(page.spans.iter().map(|record| record.span.id.to_string()));
+        pages += 1;
+        query.after = page.next;
+        if query.after.is_none() {
+            return (ids, pages);
+        }
+    }
+}
+
+/// A span as an original keeps it: with doubles, and without a partition.
+fn of_original(id: impl Into<Bson>, start: f64) -> Document {
+    let last = doc! { "start": start, "end": start };
+    doc! {
+        "_id": id,
+        "target": {
+            "organization_id": "o", "space_id": "s", "consumer_id": "c", "resource_id": "r",
+            "plan_id": "p", "resource_instance_id": "i", "correlation_id": start.to_string(),
+        },
+        "measured_usage": [], "start": start, "end": start + 1.0,
+        "processing": { "complete": false, "version": 1, "last_interval": last },
+    }
+}
+
+const NARROWINGS: [(&str, &str); 3] = [
+    ("organization_id", "o"),
+    ("resource_id", "r"),
+    ("resource_instance_id", "i"),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn spans_of_an_original_are_listed_whatever_their_ids_are_and_what_is_no_span_is_not() {
+    let (store, spans) = beside_original("lists").await;
+    let start = at(0).as_millis() as f64;
+    let hexadecimal = "00112233445566778899aabb";
+    let object_id = ObjectId::parse_str("ffffffffffffffffffffffff").unwrap();
+    let mut unreadable = of_original("unreadable", start - 1.0);
+    unreadable.remove("measured_usage");
+    let somebody_elses = of_original(7, start - 2.0);
+    let odd_start = doc! { "start": "soon" };
+    let mut odd = of_original("odd", start - 3.0);
+    odd.extend(odd_start);
+    spans
+        .insert_many([
+            of_original("text", start),
+            of_original(hexadecimal, start),
+            of_original(object_id, start),
+            of_original("older", start - 4.0),
+            unreadable,
+            somebody_elses,
+            odd,
+        ])
+        .await
+        .unwrap();
+    let object_id = object_id.to_hex();
+    let expected = [object_id.as_str(), "text", hexadecimal, "older"];
+    for (name, value) in NARROWINGS {
+        for limit in [1, 2, 3, 100] {
+            let query = query(name, value, |query| query.limit = limit);
+            let (listed, _) = ids(&store, query).await;
+            // Those that have one start are in an order of the store's own.
+            assert_eq!(listed, expected, "{name}, {limit}");
+        }
+    }
+    for id in expected {
+        let found = store.span(id).await.unwrap();
+        assert_eq!(
+            found.map(|record| record.span.id.to_string()).as_deref(),
+            Some(id)
+        );
+    }
+    assert!(store.span("unreadable").await.is_err());
+    assert_eq!(store.span("7").await.unwrap(), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_large_spans_is_short() {
+    let (store, spans) = store_and_spans("large").await;
+    let large = |number: i32| {
+        let mut span = of_original(number.to_string(), f64::from(number));
+        let text = "x".repeat(500_000);
+        span.insert(
+            "measured_usage",
+            [doc! { "measure": "m", "quantity": text }],
+        );
+        span.insert(
+            "processing",
+            doc! {
+                "complete": false, "version": 1, "partition": 7,
+                "last_interval": { "start": 0, "end": 0 },
+            },
+        );
+        span
+    };
+    spans.insert_many((0..30).map(large)).await.unwrap();
+    for (name, value) in NARROWINGS {
+        let (listed, pages) = ids(&store, query(name, value, |query| query.limit = 1_000)).await;
+        let expected: Vec<String> = (0..30).rev().map(|number| number.to_string()).collect();
+        assert_eq!((listed, pages), (expected, 4), "{name}");
     }
 }
