@@ -131,7 +131,8 @@ impl MongoStore {
         }
         conditions.insert("$and", all);
         let sort = doc! { "start": -1, "_id": -1 };
-        let options = self.link.find_options(query.limit, sort, index::SPAN);
+        let mut options = self.link.find_options(query.limit, sort, index::SPAN);
+        options.allow_disk_use = Some(true);
         let found = self.found(conditions, options, query.limit).await?;
         Ok(self.page(&found, None))
     }
