@@ -201,10 +201,9 @@ impl MongoStore {
             forms.extend(ObjectId::parse_str(id).map(Bson::ObjectId));
         }
         let options = self.link.find_options(1, doc! {}, "_id_");
-        let found = self
-            .found(doc! { "_id": { "$in": forms } }, options)
-            .await?;
-        let record = found.first().map(|raw| record(raw)).transpose();
+        let filter = doc! { "_id": { "$in": forms } };
+        let found = self.found(filter, options, 1).await?;
+        let record = found.documents.first().map(|raw| record(raw)).transpose();
         record.map_err(|problem| StoreError::Refused(Box::new(problem)))
     }
 }
