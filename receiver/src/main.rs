@@ -35,9 +35,9 @@ fn main() -> ExitCode {
     identity.announce(PROGRAM.name, PROGRAM.version);
     settings.database.announce();
     let provisioning = settings.provisioning.url.iter();
-    let called: Vec<_> = provisioning.map(|url| ("PROVISIONING_URL", url)).collect();
+    let remote: Vec<_> = provisioning.map(|url| ("PROVISIONING_URL", url)).collect();
     let variables = Variables::of_this_process();
-    settings.security.announce(&called, &variables);
+    settings.security.announce(&remote, &variables);
     run_until_stopped(|shutdown| run(settings, shutdown)).into()
 }
 
@@ -75,10 +75,14 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
     }
     let metrics = Metrics::new(PROGRAM.name, PROGRAM.version, settings.security.metrics()?);
     let reachable = health.progress("database", settings.health.threshold);
-    let asked = Arc::clone(&receiver);
-    health.check("indexes", move || std::future::ready(asked.is_prepared()));
-    let guarded = authenticator.clone();
-    health.check("token keys", move || std::future::ready(guarded.is_ready()));
+    health.check("indexes", {
+        let receiver = Arc::clone(&receiver);
+        move || std::future::ready(receiver.is_prepared())
+    });
+    health.check("token keys", {
+        let authenticator = authenticator.clone();
+        move || std::future::ready(authenticator.is_ready())
+    });
     // Health is told from the beginning; a large collection takes its time to be indexed.
     let port = Port {
         listener: bind(&settings.http).await?,

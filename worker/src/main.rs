@@ -43,9 +43,9 @@ fn main() -> ExitCode {
     }
     identity.announce(PROGRAM.name, PROGRAM.version);
     settings.database.announce();
-    let called = [("COLLECTOR_URL", &settings.abacus.collector_url)];
+    let remote = [("COLLECTOR_URL", &settings.abacus.collector_url)];
     let variables = Variables::of_this_process();
-    settings.security.announce(&called, &variables);
+    settings.security.announce(&remote, &variables);
     run_until_stopped(|shutdown| run(settings, shutdown)).into()
 }
 
@@ -74,10 +74,12 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
         report_clocks(&worker.time(), &mut health, &mut metrics);
         Mode::Sample(worker)
     };
-    let asked = Arc::clone(&store);
-    health.check("database", move || {
-        let store = Arc::clone(&asked);
-        async move { store.ping().await.is_ok() }
+    health.check("database", {
+        let store = Arc::clone(&store);
+        move || {
+            let store = Arc::clone(&store);
+            async move { store.ping().await.is_ok() }
+        }
     });
     // Health is served from the beginning: indexing a large collection takes its time.
     let listener = bind(&settings.http).await?;
@@ -198,15 +200,21 @@ fn worker(
 /// Reports how the clock of this machine differs from Abacus's. The worker corrects its clock, so a
 /// wrong one is only a warning; somebody should set it right all the same.
 fn report_clocks(time: &Arc<AbacusTime>, health: &mut Health, metrics: &mut Metrics) {
-    let asked = Arc::clone(time);
-    health.warning("clock", move || asked.disagrees());
-    let asked = Arc::clone(time);
-    health.warning("own clock", move || asked.uses_own_clock());
-    let asked = Arc::clone(time);
+    health.warning("clock", {
+        let time = Arc::clone(time);
+        move || time.disagrees()
+    });
+    health.warning("own clock", {
+        let time = Arc::clone(time);
+        move || time.uses_own_clock()
+    });
     metrics.gauge(
         "sampler_clock_offset_seconds",
         "How far the clock of this machine is ahead of Abacus's; negative where it is behind",
-        move || asked.ahead().map(|ahead| ahead as f64 / 1_000.0),
+        {
+            let time = Arc::clone(time);
+            move || time.ahead().map(|ahead| ahead as f64 / 1_000.0)
+        },
     );
 }
 

@@ -24,7 +24,8 @@ use tokio::time::Instant;
 
 use crate::beside::Beside;
 use crate::codes::{
-    DUPLICATE_KEY, INDEX_NOT_FOUND, NAMESPACE_NOT_FOUND, is_lost_behind_router, is_of_the_moment,
+    BAD_VALUE, DUPLICATE_KEY, INDEX_NOT_FOUND, NAMESPACE_NOT_FOUND, is_lost_behind_router,
+    is_of_the_moment,
 };
 use crate::unreadable::Told;
 
@@ -384,6 +385,11 @@ impl CallError {
         self.is_refusal(INDEX_NOT_FOUND)
     }
 
+    /// Whether a search named an index that is not there.
+    pub(crate) fn is_no_hint(&self) -> bool {
+        self.is_refusal(BAD_VALUE)
+    }
+
     fn is_refusal(&self, code: i32) -> bool {
         let Self::Driver(error) = self else {
             return false;
@@ -415,7 +421,7 @@ impl Written {
         for index in taken {
             if let Some(elsewhere) = elsewhere {
                 // An event of the same target may have it as well: then it is a repeat.
-                results[index] = WriteResult::Unless(elsewhere.clone());
+                results[index] = WriteResult::Provisional(elsewhere.clone());
             }
         }
         results

@@ -59,7 +59,7 @@ pub enum Worker {
     Calling(Arc<Driver>, Box<Change>),
     /// It has posted the planned usage, and waits for the answer.
     Posting(Arc<Driver>, Arc<Message>),
-    /// It knows that Abacus has the planned usage, and is about to ask the ledger for its entry.
+    /// It has noted an execution, and is about to ask the ledger for its entry: a planted bug.
     Recording(Arc<Driver>, Box<Entry>),
 }
 

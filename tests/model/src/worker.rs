@@ -101,7 +101,9 @@ fn decide(scenario: &Scenario, state: &mut State, driver: Arc<Driver>) -> Worker
             let message = post(scenario, state, driver.span(), &planned);
             Worker::Posting(driver, message)
         }
-        Action::Record(entry) => Worker::Recording(driver, canonical_entry(*entry)),
+        // A worker that sleeps or dies before it asks for the entry is one that does so before it
+        // hears the answer: nobody can tell them apart.
+        Action::Record(entry) => record(scenario, state, driver, &canonical_entry(*entry)),
         Action::Change(change) => {
             let change = canonical(change);
             if let (Change::Plan { planned, .. }, true) =

@@ -129,7 +129,7 @@ impl<S: Statement> Writes for Grouped<S> {
         let mut told =
             write_results(matched, refused, count, |index| done(tried[index])).into_iter();
         let mut result = |made: &Made<S::Answer>| match made {
-            Made::Before(answer) => WriteResult::Unless(answer.clone()),
+            Made::Before(answer) => WriteResult::Provisional(answer.clone()),
             _ => match told.next().expect("one for each that was tried") {
                 WriteResult::Settled(Some(answer)) => WriteResult::Settled(answer),
                 WriteResult::Refused(failed) => WriteResult::Refused(failed),

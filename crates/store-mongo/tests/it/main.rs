@@ -2,11 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may end with a panic")]
 
+mod before;
 mod contract;
 mod explain;
 mod faults;
 mod ids;
 mod late;
+mod ledger;
 mod lists;
 mod measure;
 mod migration;
