@@ -115,7 +115,8 @@ async fn what_is_billed_can_be_read_and_adds_up() {
 
     let of = |name: &str| event[name].as_str().unwrap().to_owned();
     let organization = of("organization_id");
-    let all = reader.list(&format!("/v1/spans?organization_id={organization}&limit=1"));
+    let all = format!("/v1/spans?organization_id={organization}&limit=1");
+    let all = reader.list(&all);
     let starts: Vec<_> = all
         .await
         .iter()

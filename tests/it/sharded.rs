@@ -114,8 +114,8 @@ fn is_search(filter: &Document) -> bool {
 
 /// Whether a search is one of the [`EXCEPTIONS`].
 fn is_exception(command: &Document, filter: &Document) -> bool {
-    let id = filter.get_document("_id");
-    let is_by_id = |operator: &str| id.is_ok_and(|id| id.contains_key(operator));
+    let id = filter.get_document("_id").ok();
+    let is_by_id = |operator: &str| id.is_some_and(|id| id.contains_key(operator));
     let name = match command.get_str("hint").unwrap_or_default() {
         "_id_" if is_by_id("$type") => "pages of all spans",
         "_id_" if is_by_id("$in") && filter.len() == 1 => "one span by its id",
