@@ -25,6 +25,7 @@ mod entry_document;
 mod index;
 mod ledger;
 mod migrate;
+mod queries;
 mod resolve;
 mod retire;
 mod sampling;
@@ -66,6 +67,7 @@ use stops::{Ending, Stops};
 
 pub use address::check_address;
 pub use migrate::MigrationError;
+pub use queries::MongoReader;
 pub use retire::Retired;
 
 /// How to reach MongoDB, and how long to wait for it.

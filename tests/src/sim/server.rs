@@ -216,7 +216,7 @@ impl Statement for Opening {
 
     fn outlasts(answer: &Started) -> bool {
         match answer {
-            Started::Opened | Started::Repeated => true,
+            Started::Opened | Started::Repeated { .. } => true,
             Started::IdTaken(_)
             | Started::IdTakenElsewhere
             | Started::AlreadyOpen
