@@ -101,7 +101,7 @@ pub(crate) async fn pages_cost_what_they_show(store: &MongoStore, spans: &Collec
         (
             "others",
             query("organization_id", "organization", |query| {
-                query.resources = Some(Vec::new())
+                query.resources = Some(Vec::new());
             }),
             0,
         ),
