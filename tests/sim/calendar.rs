@@ -49,6 +49,7 @@ fn sample(span: &mut Span, now: i64, policy: &Policy, mut each: impl FnMut(Inter
                 span.processing.planned = Some(Planned {
                     interval,
                     usage_guid,
+                    planned_at: moment(now),
                 });
             }
             Step::Execute(planned) => {

@@ -111,6 +111,38 @@ fn retries_by_a_clock_of_its_own_are_found() {
     );
 }
 
+#[test]
+fn an_entry_that_is_written_after_the_note_is_found() {
+    assert_found(Mutant::EntryAfterNote, 20, &["but has no entry"]);
+}
+
+#[test]
+fn totals_in_a_change_of_their_own_are_found() {
+    assert_found(
+        Mutant::TotalsApart,
+        20,
+        &["are sampled, but neither billed nor skipped"],
+    );
+}
+
+#[test]
+fn entries_that_expire_too_early_are_found() {
+    assert_found(
+        Mutant::ExpiresBeforeCompletion,
+        50,
+        &["expired before its span is complete"],
+    );
+}
+
+#[test]
+fn a_resend_with_other_bytes_is_found() {
+    assert_found(
+        Mutant::ResendsOtherBytes,
+        50,
+        &["was posted again with other content"],
+    );
+}
+
 /// A failing run is made short enough to be read.
 #[test]
 fn a_failing_seed_is_made_short() {

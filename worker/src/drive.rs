@@ -1,11 +1,14 @@
 //! Driving one span through its due intervals: carrying out what the
 //! [`Driver`](sampler_domain::Driver), which is the protocol, asks for.
 
-use sampler_abacus::{Answer, Load, Posted};
+use sampler_abacus::{Answer, Details, Load, Posted};
+use sampler_domain::partition::partition_of;
 use sampler_domain::{
-    Action, Change, Changed, Driver, Failure, Next, Planned, Span, Timestamp, Usage,
+    Action, Change, Changed, Delivered, Driver, Entry, EntryState, Failure, Next, Planned, Span,
+    Timestamp, Usage,
 };
-use sampler_store::StoreError;
+use sampler_settings::millis;
+use sampler_store::{Finished, StoreError};
 use tracing::{error, warn};
 
 use crate::turn::{Requeue, Turn};
@@ -14,7 +17,7 @@ use crate::{Worker, causes};
 /// What came of an attempt to deliver a usage.
 enum Delivery {
     /// Abacus has it.
-    Done,
+    Done(Delivered),
     /// It could not be delivered now.
     Failed(Failure),
     /// The worker shuts down, and there is nothing to note.
@@ -52,10 +55,11 @@ impl Worker {
                     }
                 }
                 Action::Post(planned) => match self.deliver(driver.span(), &planned).await {
-                    Delivery::Done => driver.delivered(),
+                    Delivery::Done(delivered) => driver.delivered(delivered),
                     Delivery::Failed(failure) => driver.failed(failure),
                     Delivery::Stopped => break,
                 },
+                Action::Record(entry) => driver.recorded(self.record(*entry).await?),
                 Action::Reread => {
                     let span = driver.span();
                     let found = self.parts.work.find(&span.id, &span.target).await?;
@@ -65,6 +69,31 @@ impl Worker {
             }
         }
         Ok(())
+    }
+
+    /// Writes the entry of a usage that Abacus has into the ledger. Only then its execution is noted:
+    /// whatever dies in between, each noted execution has its entry.
+    async fn record(&self, entry: Entry) -> Result<EntryState, StoreError> {
+        let granularity = self.options.policy.granularities.of(&entry.target);
+        let lifetime = millis(self.options.ledger.retention(granularity));
+        let kept = self.parts.ledger.record(entry, lifetime).await;
+        self.parts.processing.report();
+        kept
+    }
+
+    /// Lets the entries of a span expire that is complete now. Where that fails, or the worker dies
+    /// before, the clean-up does it before it removes the span.
+    async fn expire_entries(&self, span: &Span) {
+        let finished = Finished {
+            id: span.id.clone(),
+            partition: Some(partition_of(&span.target)),
+            instance: Some(span.target.resource_instance_id.clone()),
+        };
+        if let Err(error) = self.parts.ledger.expire(&[finished]).await {
+            warn!(code = "ledger.expiry_failed", span.id = %span.id, error = causes(error),
+                "the entries of a complete span have no expiry yet");
+        }
+        self.parts.processing.report();
     }
 
     /// Makes a change in the store.
@@ -81,6 +110,9 @@ impl Worker {
         match changed {
             Changed::Made => driver.made(&change),
             Changed::Lost => driver.lost(),
+        }
+        if changed == Changed::Made && driver.span().processing.complete {
+            self.expire_entries(driver.span()).await;
         }
         Ok(match requeue.filter(|_| changed == Changed::Made) {
             Some(requeue) => {
@@ -121,55 +153,79 @@ impl Worker {
             .await
         {
             let asked = self.time.request_sent();
-            let Posted { answer, dated } = self.parts.collector.post(&usage, self.now()).await;
+            let posted = self.parts.collector.post(&usage, self.now()).await;
+            let Posted {
+                answer,
+                dated,
+                details,
+            } = posted;
             self.time.note_answer(asked, dated);
             self.parts.processing.report();
             self.post_limit.release(permit, load(&answer));
             match answer {
-                Answer::Accepted => return Delivery::Done,
+                Answer::Accepted => return Delivery::Done(self.delivered(details)),
                 Answer::Wait { after } => {
                     warn!(
                         code = "delivery.throttled",
-                        wait_ms = sampler_settings::millis(after),
+                        wait_ms = millis(after),
                         "Abacus asks to wait"
                     );
                     self.post_limit.pause_for(after);
                 }
                 Answer::TryAgain { after, error } => {
                     let wait = after.map_or(0, |wait| i64::try_from(wait.as_millis()).unwrap_or(0));
-                    let failure = self.failure(span, error, wait);
-                    let retry_at = failure.retry_at;
+                    let retry_at = self.retry_at(span, wait);
                     warn!(code = "delivery.failed", span.id = %span.id,
                         usage = %planned.usage_guid, %retry_at,
-                        attempts = span.processing.attempts + 1, error = failure.error,
+                        attempts = span.processing.attempts + 1, error,
                         "a usage could not be delivered");
-                    return Delivery::Failed(failure);
+                    return Delivery::Failed(self.failure(retry_at, error, details, false));
                 }
                 Answer::Refused { error } => {
-                    let failure = self.failure(span, error, 0);
-                    let retry_at = failure.retry_at;
+                    let retry_at = self.retry_at(span, 0);
                     error!(code = "delivery.refused", span.id = %span.id,
                         usage = %planned.usage_guid, %retry_at,
-                        attempts = span.processing.attempts + 1, error = failure.error,
+                        attempts = span.processing.attempts + 1, error,
                         "Abacus refused a usage");
-                    return Delivery::Failed(failure);
+                    return Delivery::Failed(self.failure(retry_at, error, details, true));
                 }
             }
         }
         Delivery::Stopped
     }
 
-    /// The failure, and when to try again: later each time, and after `at_least` ms. The limit of
-    /// retries is never exceeded, because it is what fits into the slack of a closing month.
-    fn failure(&self, span: &Span, error: String, at_least: i64) -> Failure {
-        let at = self.now();
+    /// Abacus's answer that it has a usage.
+    fn delivered(&self, details: Details) -> Delivered {
+        Delivered {
+            at: self.now(),
+            status: details.status,
+            location: details.location,
+        }
+    }
+
+    /// When to try again: later each time, and after `at_least` ms. The limit of retries is never
+    /// exceeded, because it is what fits into the slack of a closing month.
+    fn retry_at(&self, span: &Span, at_least: i64) -> Timestamp {
         let fraction = self.parts.random.fraction();
         let backoff = self.options.abacus.backoff();
         let wait = backoff.wait(span.processing.attempts + 1, fraction);
+        self.now().plus(wait.max(at_least.min(backoff.limit)))
+    }
+
+    /// The failure as it is kept: by the name that Abacus gives the error, if there is one.
+    fn failure(
+        &self,
+        retry_at: Timestamp,
+        error: String,
+        details: Details,
+        is_refusal: bool,
+    ) -> Failure {
         Failure {
-            at,
-            retry_at: at.plus(wait.max(at_least.min(backoff.limit))),
-            error,
+            at: self.now(),
+            retry_at,
+            error: details.error_name.unwrap_or(error),
+            status: details.status,
+            is_refusal,
         }
     }
 }

@@ -24,8 +24,10 @@ use std::time::Duration;
 use sampler_abacus::{Collector, Pace};
 use sampler_domain::{Policy, Timestamp};
 use sampler_service::environment::{Clock, Random};
-use sampler_settings::worker::{AbacusSettings, CleanupSettings, ProcessingSettings};
-use sampler_store::{Membership, StoreError, Upkeep, Work};
+use sampler_settings::worker::{
+    AbacusSettings, CleanupSettings, LedgerSettings, ProcessingSettings,
+};
+use sampler_store::{Ledger, Membership, StoreError, Upkeep, Work};
 
 pub use abacus_time::AbacusTime;
 use ownership::OwnedPartitions;
@@ -47,6 +49,8 @@ pub struct Options {
     pub processing: ProcessingSettings,
     /// How complete spans are removed.
     pub cleanup: CleanupSettings,
+    /// How long the ledger keeps entries.
+    pub ledger: LedgerSettings,
     /// How often clocks are compared with Abacus while nothing is posted.
     pub clock_interval: Duration,
 }
@@ -56,6 +60,8 @@ pub struct Options {
 pub struct Parts {
     /// The store of due spans.
     pub work: Arc<dyn Work>,
+    /// The ledger, for what became of usages.
+    pub ledger: Arc<dyn Ledger>,
     /// The store, for clean-up and adoption.
     pub upkeep: Arc<dyn Upkeep>,
     /// The store of the workers that are alive.

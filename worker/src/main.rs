@@ -172,6 +172,7 @@ fn worker(
         abacus: settings.abacus.clone(),
         processing: settings.processing.clone(),
         cleanup: settings.cleanup.clone(),
+        ledger: settings.ledger.clone(),
         clock_interval: CLOCK_INTERVAL,
     };
     let collector = HttpCollector::new(&AbacusOptions {
@@ -184,6 +185,7 @@ fn worker(
     .accept_conflict(settings.abacus.accept_conflict);
     let parts = Parts {
         work: store.clone(),
+        ledger: store.clone(),
         upkeep: store.clone(),
         membership: store.clone(),
         collector: Arc::new(collector),

@@ -6,7 +6,7 @@ use sampler_domain::{Granularity, Policy};
 use sampler_service::security::SecuritySettings;
 use sampler_service::settings::{HttpSettings, LogSettings, Program, Reader};
 use sampler_settings::worker::{
-    AbacusSettings, CleanupSettings, ProcessingSettings, ShadowSettings, TABLE,
+    AbacusSettings, CleanupSettings, LedgerSettings, ProcessingSettings, ShadowSettings, TABLE,
 };
 use sampler_settings::{DatabaseSettings, SamplingSettings, SlackSettings, millis, receiver};
 
@@ -44,6 +44,8 @@ pub struct Settings {
     pub processing: ProcessingSettings,
     /// How complete spans are removed.
     pub cleanup: CleanupSettings,
+    /// How long the ledger keeps entries.
+    pub ledger: LedgerSettings,
     /// The shadow mode.
     pub shadow: ShadowSettings,
 }
@@ -60,6 +62,7 @@ impl Settings {
             policy: SamplingSettings::read(reader).policy(Granularity::Day),
             processing: ProcessingSettings::read(reader),
             cleanup: CleanupSettings::read(reader),
+            ledger: LedgerSettings::read(reader),
             shadow: ShadowSettings::read(reader),
         };
         settings.check(reader);

@@ -52,6 +52,8 @@ impl Worker {
         if finished.is_empty() {
             return Ok(0);
         }
+        // Of a span that is gone nobody would know that its entries may expire.
+        self.parts.ledger.expire(&finished).await?;
         let removed = self.parts.upkeep.remove(&finished).await?;
         info!(spans = removed, "removed complete spans");
         Ok(finished.len())

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use reqwest::Response;
-use reqwest::header::{CONNECTION, CONTENT_TYPE, DATE, HeaderName, RETRY_AFTER};
+use reqwest::header::{CONNECTION, CONTENT_TYPE, DATE, HeaderName, LOCATION, RETRY_AFTER};
 use sampler_domain::{Timestamp, Usage};
 use url::Url;
 
@@ -14,6 +14,9 @@ use crate::http::{AbacusClient, AbacusOptions, ClientError, join};
 
 /// How many bytes of the body of an answer are read.
 const BODY_LEN_MAX: usize = 8 * 1024;
+
+/// What is kept of a `Location`, in bytes. Abacus's own are a few hundred.
+const LOCATION_LEN_MAX: usize = 2_048;
 
 /// How long a probe waits for an answer.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -36,6 +39,19 @@ pub struct Posted {
     pub answer: Answer,
     /// The date of the answer.
     pub dated: AnswerDate,
+    /// The rest of the answer, for the ledger.
+    pub details: Details,
+}
+
+/// What an answer says beside what it means.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Details {
+    /// Its status.
+    pub status: Option<u16>,
+    /// Where Abacus says that the usage can be found.
+    pub location: Option<String>,
+    /// The name of the error in its body.
+    pub error_name: Option<String>,
 }
 
 /// Takes usages. Posting the same usage again is always safe: Abacus recognises it.
@@ -102,12 +118,12 @@ impl Collector for HttpCollector {
                     AnswerDate::At(date) => date,
                     AnswerDate::NoAnswer | AnswerDate::Undated => now,
                 };
-                let answer = self.read(response, now).await;
-                Posted { answer, dated }
+                self.read(response, now, dated).await
             }
             Err(error) => Posted {
                 answer: Answer::TryAgain { after: None, error },
                 dated: AnswerDate::NoAnswer,
+                details: Details::default(),
             },
         }
     }
@@ -130,16 +146,34 @@ impl Collector for HttpCollector {
 
 impl HttpCollector {
     /// Reads an answer, so that the connection can be used again.
-    async fn read(&self, response: Response, now: Timestamp) -> Answer {
+    async fn read(&self, response: Response, now: Timestamp, dated: AnswerDate) -> Posted {
         let retry_after = header(&response, &RETRY_AFTER).map(str::to_owned);
         let status = response.status().as_u16();
+        let location = header(&response, &LOCATION).and_then(|text| self.location(text));
         let name = ErrorName::of_body(&read_start(response).await);
         let parts = AnswerParts {
             status,
             retry_after: retry_after.as_deref(),
             name: name.as_ref(),
         };
-        interpret(parts, now, self.accept_conflict)
+        let answer = interpret(parts, now, self.accept_conflict);
+        let error_name = name.as_ref().map(ToString::to_string);
+        Posted {
+            answer,
+            dated,
+            details: Details {
+                status: Some(status),
+                location,
+                error_name,
+            },
+        }
+    }
+
+    /// A `Location` as an address of its own, if it is none that nobody could have meant.
+    fn location(&self, text: &str) -> Option<String> {
+        let location = self.url.join(text).ok()?;
+        let location = String::from(location);
+        (location.len() <= LOCATION_LEN_MAX).then_some(location)
     }
 }
 

@@ -12,7 +12,7 @@ pub mod provisioning;
 
 pub use answer::Answer;
 pub use clock::{ClockEstimate, Noted, Pace, Reading};
-pub use collector::{AnswerDate, Collector, HttpCollector, Posted};
+pub use collector::{AnswerDate, Collector, Details, HttpCollector, Posted};
 pub use error_name::ErrorName;
 pub use http::{AbacusOptions, ClientError};
 pub use limiter::{Limiter, Load};

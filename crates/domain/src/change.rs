@@ -37,6 +37,8 @@ pub enum Change {
         failure: Failure,
         /// How often it has failed by now.
         attempts: u32,
+        /// When Abacus first refused its usage, if it did.
+        refused_at: Option<Timestamp>,
     },
 }
 
@@ -58,8 +60,35 @@ pub struct Failure {
     pub at: Timestamp,
     /// When it is to be tried again.
     pub retry_at: Timestamp,
-    /// What happened, in words for the operator.
+    /// What happened: the name that Abacus gives the error, or else words for the operator.
     pub error: String,
+    /// The status of Abacus's answer, if there was one.
+    pub status: Option<u16>,
+    /// Whether Abacus refused the usage itself: the same answer is to be expected until somebody
+    /// acts.
+    pub is_refusal: bool,
+}
+
+/// Why the planned interval of a span could not be delivered the last time.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LastError {
+    /// When that was.
+    pub at: Timestamp,
+    /// The status of Abacus's answer, if there was one.
+    pub status: Option<u16>,
+    /// What happened: the name that Abacus gives the error, or else words for the operator.
+    pub error: String,
+}
+
+impl Failure {
+    /// What is kept of it with the span.
+    pub fn to_last_error(&self) -> LastError {
+        LastError {
+            at: self.at,
+            status: self.status,
+            error: self.error.clone(),
+        }
+    }
 }
 
 /// What a conditional change came to.
@@ -72,6 +101,17 @@ pub enum Changed {
 }
 
 impl Change {
+    /// Notes that the planned interval of a span could not be delivered.
+    pub fn failed(span: &Span, failure: Failure) -> Self {
+        let processing = &span.processing;
+        let refused_at = failure.is_refusal.then_some(failure.at);
+        Self::Failed {
+            attempts: processing.attempts.saturating_add(1),
+            refused_at: processing.refused_at.or(refused_at),
+            failure,
+        }
+    }
+
     /// When the span needs a worker next; none where the change does not say.
     pub fn due_at(&self) -> Option<Timestamp> {
         match self {
@@ -116,7 +156,15 @@ impl Span {
                 processing.version += 1;
             }
             Change::Postpone { .. } => {}
-            Change::Failed { attempts, .. } => processing.attempts = *attempts,
+            Change::Failed {
+                failure,
+                attempts,
+                refused_at,
+            } => {
+                processing.attempts = *attempts;
+                processing.refused_at = *refused_at;
+                processing.last_error = Some(failure.to_last_error());
+            }
         }
         span
     }

@@ -1,21 +1,26 @@
 //! The worker's protocol for one span, without I/O (sections 6.5 and 6.6 of the paper).
 //!
 //! Any instruction may be the last one. Before a usage is posted its interval is planned, and the
-//! plan is kept by a majority; after it was accepted one change notes that and plans the next. A
-//! worker that dies in between leaves the plan behind, and the worker that comes next posts the
-//! very same usage, which Abacus recognises.
+//! plan is kept by a majority; after it was accepted its entry is written into the ledger, and only
+//! then one change notes the execution and plans the next. A worker that dies in between leaves the
+//! plan behind, and the worker that comes next posts the very same usage, which Abacus recognises,
+//! and writes the same entry, which the ledger recognises. So each noted execution has its entry.
 //!
 //! ```text
 //!              ┌───────────── made ──────────────┐
 //!              ▼                                 │
 //!   next() ─► Change ──────── lost ─► Reread ─► found ─► next() or Done
-//!        └──► Post ── delivered ─► next() (notes the execution)
-//!                 └── failed ────► next() (notes the failure)
+//!        ├──► Post ── delivered ─► next() ─► Record
+//!        │        └── failed ────► next() (notes the failure)
+//!        └──► Record ─ recorded ─► next() (notes the execution)
 //! ```
 //!
 //! The worker carries out what it asks for; so do the model and the simulation.
 
-use crate::{Change, Failure, Next, Planned, Policy, Span, Step, Timestamp, next_step};
+use crate::{
+    Change, Delivered, Entry, EntryState, Failure, Next, Planned, Policy, Span, Step, Timestamp,
+    next_step,
+};
 
 /// What is to be done next for a span.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -25,6 +30,8 @@ pub enum Action {
     /// Post the usage of this planned interval. Answer with [`Driver::delivered`] or
     /// [`Driver::failed`].
     Post(Planned),
+    /// Write this entry into the ledger. Answer with [`Driver::recorded`].
+    Record(Box<Entry>),
     /// Read the span again. Answer with [`Driver::found`].
     Reread,
     /// Nothing is left to do at present.
@@ -36,8 +43,17 @@ pub enum Action {
 pub struct Driver {
     span: Span,
     /// The plan whose usage Abacus has, though that is not noted yet.
-    delivered: Option<Planned>,
+    outcome: Option<Outcome>,
     state: State,
+}
+
+/// What became of the usage of a plan.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Outcome {
+    planned: Planned,
+    delivered: Delivered,
+    /// What the ledger says of it, once it does.
+    recorded: Option<EntryState>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -56,7 +72,7 @@ impl Driver {
     pub fn new(span: Span) -> Self {
         Self {
             span,
-            delivered: None,
+            outcome: None,
             state: State::Deciding,
         }
     }
@@ -69,17 +85,14 @@ impl Driver {
     /// Whether something happened that is not noted yet: Abacus has a usage, or refused it. It should
     /// be noted before the worker stops, though nothing is lost where it is not.
     pub fn has_unnoted_outcome(&self) -> bool {
-        self.delivered.is_some() || matches!(self.state, State::Failed(_))
+        self.outcome.is_some() || matches!(self.state, State::Failed(_))
     }
 
     /// What is to be done next at `now`.
     pub fn next(&self, now: Timestamp, policy: &Policy) -> Action {
         match &self.state {
             State::Deciding => self.decide(now, policy),
-            State::Failed(failure) => Action::Change(Change::Failed {
-                failure: failure.clone(),
-                attempts: self.span.processing.attempts + 1,
-            }),
+            State::Failed(failure) => Action::Change(Change::failed(&self.span, failure.clone())),
             State::Lost => Action::Reread,
             State::Done => Action::Done,
         }
@@ -89,12 +102,9 @@ impl Driver {
         let step = next_step(&self.span, now, policy);
         let due_at = step.due_at(now);
         match step {
-            Step::Execute(planned) if self.is_delivered(&planned) => {
-                Action::Change(self.execution(now, policy))
-            }
-            Step::Execute(planned) => Action::Post(planned),
+            Step::Execute(planned) => self.execute(planned, now, policy),
             Step::Plan(interval) => Action::Change(Change::Plan {
-                planned: Planned::new(&self.span, interval),
+                planned: Planned::new(&self.span, interval, now),
                 due_at,
             }),
             Step::Complete if self.span.processing.complete => Action::Done,
@@ -103,9 +113,21 @@ impl Driver {
         }
     }
 
-    /// Only an original Sampler plans intervals of no length; there is nothing to bill.
-    fn is_delivered(&self, planned: &Planned) -> bool {
-        planned.interval.is_empty() || self.delivered.as_ref() == Some(planned)
+    /// Posts the usage, then has its entry written, then notes the execution. Only an original
+    /// Sampler plans intervals of no length; there is nothing to bill, and nothing to record.
+    fn execute(&self, planned: Planned, now: Timestamp, policy: &Policy) -> Action {
+        let outcome = self.outcome.as_ref();
+        match outcome.filter(|outcome| outcome.planned == planned) {
+            _ if planned.interval.is_empty() => Action::Change(self.execution(now, policy)),
+            None => Action::Post(planned),
+            Some(Outcome {
+                recorded: Some(_), ..
+            }) => Action::Change(self.execution(now, policy)),
+            Some(outcome) => {
+                let entry = Entry::of_delivered(&self.span, outcome.delivered.clone());
+                Action::Record(Box::new(entry.expect("it was planned")))
+            }
+        }
     }
 
     /// Notes that the planned interval was executed, and plans the next one if it is due.
@@ -114,7 +136,7 @@ impl Driver {
         let step = next_step(&after, now, policy);
         let due_at = step.due_at(now);
         let next = match step {
-            Step::Plan(interval) => Next::Planned(Planned::new(&after, interval)),
+            Step::Plan(interval) => Next::Planned(Planned::new(&after, interval, now)),
             Step::Complete => Next::Complete,
             // Nothing is planned after an execution, so there is nothing to execute.
             Step::Wait(_) | Step::Execute(_) => Next::Wait,
@@ -123,8 +145,21 @@ impl Driver {
     }
 
     /// Abacus has the usage of the planned interval.
-    pub fn delivered(&mut self) {
-        self.delivered.clone_from(&self.span.processing.planned);
+    pub fn delivered(&mut self, delivered: Delivered) {
+        let planned = self.span.processing.planned.clone();
+        self.outcome = planned.map(|planned| Outcome {
+            planned,
+            delivered,
+            recorded: None,
+        });
+    }
+
+    /// The ledger has an entry of the usage of the planned interval, in this state: what was written
+    /// first stays.
+    pub fn recorded(&mut self, kept: EntryState) {
+        if let Some(outcome) = &mut self.outcome {
+            outcome.recorded = Some(kept);
+        }
     }
 
     /// The usage of the planned interval could not be delivered.
@@ -168,11 +203,11 @@ impl Driver {
         }
     }
 
-    /// The span is like this now; a delivery is of interest as long as its plan is.
+    /// The span is like this now; an outcome is of interest as long as its plan is.
     fn take(&mut self, span: Span) {
         self.span = span;
-        if self.delivered != self.span.processing.planned {
-            self.delivered = None;
-        }
+        let planned = self.span.processing.planned.as_ref();
+        self.outcome
+            .take_if(|outcome| Some(&outcome.planned) != planned);
     }
 }

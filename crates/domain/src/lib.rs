@@ -12,6 +12,7 @@
 pub mod change;
 pub mod client;
 pub mod driver;
+pub mod entry;
 pub mod event;
 pub mod granularity;
 pub mod id;
@@ -26,16 +27,17 @@ pub mod target;
 pub mod timestamp;
 pub mod usage;
 
-pub use change::{Change, Changed, Failure, Next};
+pub use change::{Change, Changed, Failure, LastError, Next};
 pub use client::ClientId;
 pub use driver::{Action, Driver};
+pub use entry::{Delivered, Entry, EntryState};
 pub use event::{Field, StartEvent, StopEvent};
 pub use granularity::{Granularities, Granularity};
 pub use id::{EventId, Id, IdError};
 pub use interval::Interval;
 pub use measure::{Measure, Measures, MeasuresError, Quantity, QuantityError};
 pub use policy::{Backoff, ClosingMonth, Policy, Slack};
-pub use span::{Planned, Processing, Span, SpanId};
+pub use span::{Planned, Processing, Span, SpanId, Totals};
 pub use step::{Step, next_step};
 pub use target::Target;
 pub use timestamp::{Timestamp, TimestampError};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{ClientId, EventId, Interval, Measures, StartEvent, Target, Timestamp};
+use crate::{ClientId, EventId, Interval, LastError, Measures, StartEvent, Target, Timestamp};
 
 /// What identifies a span's document: the `_id` that MongoDB, or a client for it, gave it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -78,6 +78,56 @@ pub struct Processing {
     pub version: i64,
     /// Executions that failed since the last one that succeeded.
     pub attempts: u32,
+    /// When Abacus first refused the usage of the planned interval.
+    pub refused_at: Option<Timestamp>,
+    /// Why the planned interval could not be delivered the last time.
+    pub last_error: Option<LastError>,
+    /// What the executions come to.
+    pub totals: Totals,
+}
+
+/// What the executions of a span come to, so that it proves itself, also after the entries of its
+/// usages have expired.
+///
+/// Each execution keeps them in its own change. At any time `sampled_to - since`, which is used, is
+/// `billed + skipped`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Totals {
+    /// From where on executions are counted: the start, or for a span that another program has
+    /// sampled, how far it had got.
+    pub since: Timestamp,
+    /// The version of the span at which the first of the counted usages was planned; none before
+    /// one is counted. The entries of the others have higher ones.
+    pub first_version: Option<i64>,
+    /// Signed durations of the usages that Abacus accepted, ms.
+    pub billed: i64,
+    /// Signed durations of the usages that were given up, ms.
+    pub skipped: i64,
+    /// How many usages that are.
+    pub usages: u64,
+}
+
+impl Totals {
+    /// The totals of a span that is sampled up to `since`, by whomever.
+    pub const fn from(since: Timestamp) -> Self {
+        Self {
+            since,
+            first_version: None,
+            billed: 0,
+            skipped: 0,
+            usages: 0,
+        }
+    }
+
+    /// Counts a usage that was planned at `version`. An interval of no length has none.
+    fn count(&mut self, interval: Interval, version: i64) {
+        if interval.is_empty() {
+            return;
+        }
+        self.first_version.get_or_insert(version);
+        self.billed += interval.duration();
+        self.usages += 1;
+    }
 }
 
 /// An interval with the id of its usage, both decided once and for all.
@@ -87,6 +137,8 @@ pub struct Planned {
     pub interval: Interval,
     /// The `dedup_id` by which Abacus recognises a repeat.
     pub usage_guid: String,
+    /// When that was decided.
+    pub planned_at: Timestamp,
 }
 
 impl Span {
@@ -108,6 +160,9 @@ impl Span {
                 planned: None,
                 version: 1,
                 attempts: 0,
+                refused_at: None,
+                last_error: None,
+                totals: Totals::from(event.timestamp),
             },
         }
     }
@@ -116,6 +171,17 @@ impl Span {
     /// minus the start.
     pub fn sampled_to(&self) -> Timestamp {
         self.processing.last.end
+    }
+
+    /// What of the time that is sampled is neither billed nor skipped, ms: 0, or something is broken.
+    pub fn difference(&self) -> i64 {
+        let Totals {
+            since,
+            billed,
+            skipped,
+            ..
+        } = &self.processing.totals;
+        self.sampled_to().since(*since) - billed - skipped
     }
 
     /// The span after its planned interval was executed, before anything else is planned.
@@ -130,9 +196,15 @@ impl Span {
             .planned
             .take()
             .expect("only what is planned is executed");
-        span.processing.last = planned.interval;
-        span.processing.version += 1;
-        span.processing.attempts = 0;
+        let processing = &mut span.processing;
+        processing
+            .totals
+            .count(planned.interval, processing.version);
+        processing.last = planned.interval;
+        processing.version += 1;
+        processing.attempts = 0;
+        processing.refused_at = None;
+        processing.last_error = None;
         span
     }
 }

@@ -72,10 +72,11 @@ fn push_tagged(name: &mut Vec<u8>, tag: u8, text: &str) {
 
 impl Planned {
     /// Decides on an interval for `span`.
-    pub fn new(span: &Span, interval: Interval) -> Self {
+    pub fn new(span: &Span, interval: Interval, now: Timestamp) -> Self {
         Self {
             interval,
             usage_guid: usage_guid(span, interval),
+            planned_at: now,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sampler_domain::Backoff;
+use sampler_domain::{Backoff, Granularity};
 use sampler_service::security::SecuritySettings;
 use sampler_service::settings::{Groups, HttpSettings, Kind, LogSettings};
 use url::Url;
@@ -75,6 +75,24 @@ sampler_service::settings! {
             Kind::time(Duration::ZERO, Duration::from_hours(24 * 3_660)), or("62d");
     }
 
+    /// How long the ledger keeps entries of usages. An entry is kept at least until its span is
+    /// complete.
+    pub struct LedgerSettings("ledger") {
+        /// How long the entry of a usage is kept after Abacus has accepted it, where its target is
+        /// sampled by the minute.
+        minutes: Duration = "SAMPLER_LEDGER_RETENTION_MINUTES",
+            Kind::time(HOUR, Duration::from_hours(24 * 3_660)), or("32d");
+        /// The same, where its target is sampled by the hour.
+        hours: Duration = "SAMPLER_LEDGER_RETENTION_HOURS",
+            Kind::time(HOUR, Duration::from_hours(24 * 3_660)), or("93d");
+        /// The same, where its target is sampled by the day.
+        days: Duration = "SAMPLER_LEDGER_RETENTION_DAYS",
+            Kind::time(HOUR, Duration::from_hours(24 * 3_660)), or("400d");
+        /// The same, where its target is sampled by the month.
+        months: Duration = "SAMPLER_LEDGER_RETENTION_MONTHS",
+            Kind::time(HOUR, Duration::from_hours(24 * 3_660)), or("800d");
+    }
+
     /// Whether the worker only compares.
     pub struct ShadowSettings("shadow") {
         /// Whether the worker runs in shadow mode: it compares an original Sampler's decisions with
@@ -95,6 +113,18 @@ impl AbacusSettings {
     }
 }
 
+impl LedgerSettings {
+    /// How long the entry of a usage is kept whose target is sampled so.
+    pub fn retention(&self, granularity: Granularity) -> Duration {
+        match granularity {
+            Granularity::Minute => self.minutes,
+            Granularity::Hour => self.hours,
+            Granularity::Day => self.days,
+            Granularity::Month => self.months,
+        }
+    }
+}
+
 /// All settings of the worker.
 pub const TABLE: Groups = &[
     &HttpSettings::table("7071"),
@@ -104,6 +134,7 @@ pub const TABLE: Groups = &[
     &SlackSettings::TABLE,
     &ProcessingSettings::TABLE,
     &CleanupSettings::TABLE,
+    &LedgerSettings::TABLE,
     &ShadowSettings::TABLE,
     &SecuritySettings::TABLE,
     &LogSettings::TABLE,

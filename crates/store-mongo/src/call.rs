@@ -44,7 +44,7 @@ const ITEM_BYTES: usize = 8;
 /// the moments between which the server looks at the time.
 pub(crate) const MARGIN: Duration = Duration::from_secs(1);
 
-/// The collection of spans, and how it is called.
+/// The collection of spans, or that of usages, and how it is called.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     pub(crate) database: Database,

@@ -12,17 +12,16 @@ use sampler_store::group::{CommandResult, Resolution, Writes};
 use tokio::time::Instant;
 
 use crate::call::{CallError, Link};
-use crate::document::{id_to_bson, interval, moment, moment_or_null, partition, planned};
+use crate::document::{executed, id_to_bson, interval, moment, moment_or_null, partition, planned};
+use crate::entry_document::ERROR_LEN_MAX;
 use crate::resolve::{by_span_id, readable};
+use crate::totals::totals;
 
 /// Makes changes that need the version and the end that a span was read with.
 #[derive(Debug)]
 pub(crate) struct Changes {
     link: Link,
 }
-
-/// What is kept of a failure's description, in characters.
-const ERROR_LEN_MAX: usize = 1_000;
 
 /// A change of a span, and the statement that makes it.
 #[derive(Debug)]
@@ -126,7 +125,11 @@ fn update(before: &Span, change: &Change, now: Timestamp) -> Update {
             update.set.insert("processing.complete", true);
         }
         Change::Postpone { .. } => {}
-        Change::Failed { failure, attempts } => update.failure(before, failure, *attempts),
+        Change::Failed {
+            failure,
+            attempts,
+            refused_at,
+        } => update.failure(before, failure, *attempts, *refused_at),
     }
     update
 }
@@ -139,9 +142,14 @@ impl Update {
     }
 
     fn execution(&mut self, before: &Span, next: &Next) {
-        let executed = before.processing.planned.as_ref().map(planned);
-        let executed = executed.unwrap_or_else(|| interval(before.processing.last));
-        self.set.insert("processing.last_interval", executed);
+        // What is noted and what it comes to are one change: nobody sees one without the other.
+        if before.processing.planned.is_some() {
+            let after = before.executed();
+            self.set.insert("processing.totals", totals(&after));
+        }
+        let last = before.processing.planned.as_ref().map(executed);
+        let last = last.unwrap_or_else(|| interval(before.processing.last));
+        self.set.insert("processing.last_interval", last);
         let following = match next {
             Next::Planned(plan) => Bson::Document(planned(plan)),
             Next::Wait | Next::Complete => Bson::Null,
@@ -155,15 +163,30 @@ impl Update {
             "processing.attempts": "",
             "processing.failed_version": "",
             "processing.last_error": "",
+            "processing.refused_at": "",
         };
     }
 
     /// The count belongs to the version: an original leaves it behind when it executes the interval.
-    fn failure(&mut self, before: &Span, failure: &Failure, attempts: u32) {
+    fn failure(
+        &mut self,
+        before: &Span,
+        failure: &Failure,
+        attempts: u32,
+        refused_at: Option<Timestamp>,
+    ) {
         let message: String = failure.error.chars().take(ERROR_LEN_MAX).collect();
-        let error = doc! { "at": moment(failure.at), "message": message };
+        let mut error = doc! { "at": moment(failure.at), "message": message };
+        if let Some(status) = failure.status {
+            error.insert("status", i32::from(status));
+        }
         let version = before.processing.version;
         self.set.insert("processing.failed_version", version);
+        match refused_at {
+            Some(at) => self.set.insert("processing.refused_at", moment(at)),
+            // One that an original has left behind is not one of this interval.
+            None => self.unset.insert("processing.refused_at", ""),
+        };
         self.set.insert("processing.last_error", error);
         self.set.insert("processing.attempts", i64::from(attempts));
     }

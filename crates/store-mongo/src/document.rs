@@ -7,13 +7,16 @@ use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, Document, doc};
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
-    ClientId, Id, Interval, Measure, Measures, Planned, Processing, Quantity, Span, SpanId, Target,
-    Timestamp,
+    ClientId, Id, Interval, LastError, Measure, Measures, Planned, Processing, Quantity, Span,
+    SpanId, Target, Timestamp,
 };
 use sampler_store::NewSpan;
 use serde::Serialize;
 use serde_json::Value;
 use uuid::Uuid;
+
+use crate::entry_document::status_in;
+use crate::totals::read_totals;
 
 /// The `correlation_id` of open spans, by which `unique_target` lets in one for each target.
 pub(crate) const OPEN: &str = "00000000-0000-0000-0000-000000000000";
@@ -66,7 +69,7 @@ struct OpenTarget<'a> {
 }
 
 #[derive(Serialize)]
-struct OpenMeasure<'a> {
+pub(crate) struct OpenMeasure<'a> {
     measure: &'a str,
     quantity: Bson,
 }
@@ -83,9 +86,9 @@ struct OpenProcessing {
 }
 
 #[derive(Serialize)]
-struct OpenInterval {
-    start: i64,
-    end: i64,
+pub(crate) struct OpenInterval {
+    pub(crate) start: i64,
+    pub(crate) end: i64,
 }
 
 /// The document of a span that is opened.
@@ -130,7 +133,7 @@ pub(crate) fn started(new: &NewSpan) -> Result<RawDocumentBuf, bson::error::Erro
     RawDocumentBuf::from_bytes(bytes)
 }
 
-fn open_measure(measure: &Measure) -> OpenMeasure<'_> {
+pub(crate) fn open_measure(measure: &Measure) -> OpenMeasure<'_> {
     OpenMeasure {
         measure: measure.measure.as_str(),
         quantity: to_bson(measure.quantity.as_json()),
@@ -150,7 +153,7 @@ pub(crate) fn partition(target: &Target) -> Bson {
     Bson::Int32(partition_number(target))
 }
 
-fn partition_number(target: &Target) -> i32 {
+pub(crate) fn partition_number(target: &Target) -> i32 {
     i32::try_from(partition_of(target)).expect("there are 64 partitions")
 }
 
@@ -159,6 +162,13 @@ pub(crate) fn interval(interval: Interval) -> Document {
 }
 
 pub(crate) fn planned(planned: &Planned) -> Document {
+    let mut document = executed(planned);
+    document.insert("planned_at", moment(planned.planned_at));
+    document
+}
+
+/// A planned interval once it is executed.
+pub(crate) fn executed(planned: &Planned) -> Document {
     let mut document = interval(planned.interval);
     document.insert("usage_guid", &planned.usage_guid);
     document
@@ -233,6 +243,8 @@ fn to_json(bson: &Bson) -> Value {
 pub(crate) fn read(document: &Document) -> Result<Span, Unreadable> {
     let processing = member(document, "processing")?;
     let version = read_integer(processing, "version")?;
+    let last = read_interval(member(processing, "last_interval")?)?;
+    let has_failed = is_failure_of(processing, version);
     Ok(Span {
         id: id_from_bson(document.get("_id"))?,
         target: read_target(member(document, "target")?)?,
@@ -245,25 +257,43 @@ pub(crate) fn read(document: &Document) -> Result<Span, Unreadable> {
         stop_client: read_client(document, "stop_client"),
         processing: Processing {
             complete: processing.get_bool("complete").unwrap_or(false),
-            last: read_interval(member(processing, "last_interval")?)?,
+            last,
             planned: read_planned(processing)?,
             version,
-            attempts: read_attempts(processing, version),
+            attempts: read_attempts(processing)
+                .filter(|_| has_failed)
+                .unwrap_or(0),
+            refused_at: read_refused_at(processing).filter(|_| has_failed),
+            last_error: read_last_error(processing).filter(|_| has_failed),
+            totals: read_totals(processing, last),
         },
     })
 }
 
-/// How often the planned interval has failed. An original that executes it leaves our count behind;
-/// it grows the version, and what failed at another version is not what is planned now. Spans that
-/// failed before that version was kept count as they always did.
-fn read_attempts(processing: &Document, version: i64) -> u32 {
-    let failed_version = read_integer(processing, "failed_version").unwrap_or(version);
-    let attempts = read_integer(processing, "attempts").unwrap_or(0);
-    if failed_version == version {
-        u32::try_from(attempts).unwrap_or(0)
-    } else {
-        0
-    }
+/// Whether what is kept of failures is about the planned interval. An original that executes it leaves
+/// that behind; it grows the version, and what failed at another version is not what is planned now.
+/// Spans that failed before that version was kept count as they always did.
+fn is_failure_of(processing: &Document, version: i64) -> bool {
+    read_integer(processing, "failed_version").unwrap_or(version) == version
+}
+
+/// How often the planned interval has failed.
+fn read_attempts(processing: &Document) -> Option<u32> {
+    u32::try_from(read_integer(processing, "attempts").ok()?).ok()
+}
+
+fn read_refused_at(processing: &Document) -> Option<Timestamp> {
+    read_moment(processing, "refused_at").ok()
+}
+
+/// Why it failed the last time; or why the span could not be read for a while.
+fn read_last_error(processing: &Document) -> Option<LastError> {
+    let error = processing.get_document("last_error").ok()?;
+    Some(LastError {
+        at: read_moment(error, "at").ok()?,
+        status: status_in(error),
+        error: error.get_str("message").ok()?.to_owned(),
+    })
 }
 
 /// The condition, as an expression, that a span has failed and not been executed since: the same as
@@ -290,7 +320,7 @@ pub(crate) fn as_uuid(id: &str) -> Option<Bson> {
     })
 }
 
-fn member<'a>(document: &'a Document, name: &str) -> Result<&'a Document, Unreadable> {
+pub(crate) fn member<'a>(document: &'a Document, name: &str) -> Result<&'a Document, Unreadable> {
     document
         .get_document(name)
         .map_err(|_| unreadable(name, "is not an object"))
@@ -311,7 +341,7 @@ pub(crate) fn read_target(target: &Document) -> Result<Target, Unreadable> {
     })
 }
 
-fn read_measures(document: &Document) -> Result<Measures, Unreadable> {
+pub(crate) fn read_measures(document: &Document) -> Result<Measures, Unreadable> {
     let Ok(list) = document.get_array("measured_usage") else {
         return Err(unreadable("measured_usage", "is not a list"));
     };
@@ -347,7 +377,7 @@ fn read_client(document: &Document, name: &str) -> Option<ClientId> {
     ClientId::new(document.get_str(name).ok()?)
 }
 
-fn read_interval(document: &Document) -> Result<Interval, Unreadable> {
+pub(crate) fn read_interval(document: &Document) -> Result<Interval, Unreadable> {
     Ok(Interval {
         start: read_moment(document, "start")?,
         end: read_moment(document, "end")?,
@@ -364,9 +394,13 @@ fn read_planned(processing: &Document) -> Result<Option<Planned>, Unreadable> {
         .get_str("usage_guid")
         .map_err(|_| unreadable("planned_interval.usage_guid", "is not a string"))?;
     let interval = read_interval(document)?;
+    // An original, or an earlier release, does not say when: with the last change it made.
+    let planned_at = read_moment(document, "planned_at");
+    let planned_at = planned_at.or_else(|_| read_moment(processing, "last_change_at"));
     Ok(Some(Planned {
         interval,
         usage_guid: usage_guid.to_owned(),
+        planned_at: planned_at.unwrap_or(interval.end),
     }))
 }
 
@@ -375,7 +409,10 @@ pub(crate) fn read_moment(document: &Document, name: &str) -> Result<Timestamp, 
     Timestamp::new(millis).map_err(|error| unreadable(name, format!("is no moment: {error}")))
 }
 
-fn read_optional_moment(document: &Document, name: &str) -> Result<Option<Timestamp>, Unreadable> {
+pub(crate) fn read_optional_moment(
+    document: &Document,
+    name: &str,
+) -> Result<Option<Timestamp>, Unreadable> {
     match document.get(name) {
         None | Some(Bson::Null) => Ok(None),
         Some(_) => read_moment(document, name).map(Some),

@@ -3,6 +3,8 @@
 //! Each unique one begins with what a sharded collection is divided by, `processing.partition` and
 //! `target.resource_instance_id`: MongoDB keeps no other exact across shards.
 
+use std::time::Duration;
+
 use bson::{Document, doc};
 use mongodb::options::IndexOptions;
 
@@ -18,6 +20,11 @@ pub(crate) const DUE: &str = "search_due";
 pub(crate) const FAILED: &str = "search_failed";
 /// What is complete, for the clean-up.
 pub(crate) const COMPLETE: &str = "search_complete";
+
+/// The entries of a span, in the order in which they were planned.
+pub(crate) const OF_SPAN: &str = "of_span";
+/// What has expired.
+pub(crate) const EXPIRY: &str = "expiry";
 
 /// The indexes of an original that know no partitions.
 pub(crate) const ORIGINAL_TARGET: &str = "unique_target";
@@ -111,6 +118,35 @@ pub(crate) fn indexes() -> [Index; 6] {
     ]
 }
 
+/// What a sharded collection of the ledger is divided by: all that is asked of it is asked of one
+/// span.
+pub(crate) fn ledger_shard_key() -> Document {
+    doc! { "partition": 1, "span": 1 }
+}
+
+/// The indexes of the ledger, beside `_id`, which is the id of the usage. Each costs every usage, so
+/// there is one to read by, and one that holds only what is about to go.
+pub(crate) fn ledger_indexes() -> [Index; 2] {
+    let expiry = IndexOptions::builder()
+        .expire_after(Duration::ZERO)
+        .partial_filter_expression(doc! { "expires_at": { "$exists": true } })
+        .build();
+    let mut of_span = ledger_shard_key();
+    of_span.insert("version", 1);
+    [
+        Index {
+            name: OF_SPAN,
+            keys: of_span,
+            options: IndexOptions::default(),
+        },
+        Index {
+            name: EXPIRY,
+            keys: doc! { "expires_at": 1 },
+            options: expiry,
+        },
+    ]
+}
+
 /// Keys within a target: the shard key, the other five fields of the target, and these.
 fn of_target(keys: Document) -> Document {
     let mut all = shard_key();
@@ -161,5 +197,18 @@ mod tests {
                 && index.options.partial_filter_expression.is_none()
         };
         assert!(indexes().iter().any(serves));
+    }
+
+    /// The guid of a usage is unique within its shard, and all entries of a span lie on one.
+    #[test]
+    fn the_ledger_can_be_sharded_by_what_it_is_read_by() {
+        let indexes = ledger_indexes();
+        let is_unique = |index: &Index| index.options.unique == Some(true);
+        assert!(!indexes.iter().any(is_unique));
+        let serves = |index: &Index| {
+            fits_shard_key(&index.keys, &ledger_shard_key())
+                && index.options.partial_filter_expression.is_none()
+        };
+        assert!(indexes.iter().any(serves));
     }
 }

@@ -5,9 +5,10 @@
 //! `processing.partition`, which workers look after it; `processing.attempts`,
 //! `processing.failed_version` and `processing.last_error`, why its planned interval could not be
 //! delivered;
-//! `processing.last_change_id`, by which a worker knows its own change; `start_client` and
+//! `processing.totals`, what its executions come to; `processing.last_change_id`, by which a worker knows its own change; `start_client` and
 //! `stop_client`, which OAuth clients reported the events. Nothing changes the meaning of a field of
-//! the original.
+//! the original. What became of each usage is in a collection of its own, the ledger, one document
+//! for each.
 //!
 //! Starts, stops and the changes of workers share commands with others of their kind that are in
 //! flight at the same moment; see [`sampler_store::group`].
@@ -20,7 +21,9 @@ mod changes;
 mod codes;
 mod document;
 mod due;
+mod entry_document;
 mod index;
+mod ledger;
 mod migrate;
 mod resolve;
 mod retire;
@@ -29,6 +32,7 @@ mod sharding;
 mod slack;
 mod starts;
 mod stops;
+mod totals;
 mod unreadable;
 mod workers;
 
@@ -44,15 +48,18 @@ use mongodb::options::{
 };
 use mongodb::{Client, Collection};
 use sampler_domain::partition::{partition_of, range_of};
-use sampler_domain::{Change, Changed, EventId, Policy, Span, SpanId, Target, Timestamp};
+use sampler_domain::{
+    Change, Changed, Entry, EntryState, EventId, Policy, Span, SpanId, Target, Timestamp,
+};
 use sampler_store::group::Ranges;
 use sampler_store::{
-    Adopted, DuePages, DueQuery, Events, Finished, Membership, NewSpan, NewStop, Page, Reading,
-    Started, Stopped, StoreError, Upkeep, Work,
+    Adopted, DuePages, DueQuery, Entries, Events, Finished, Ledger, Membership, NewSpan, NewStop,
+    Page, Reading, Started, Stopped, StoreError, Upkeep, Work,
 };
 
 use call::Link;
 use changes::Changes;
+use ledger::{Expiries, Records};
 use resolve::{by_event_id, readable};
 use starts::{Opening, Starts};
 use stops::{Ending, Stops};
@@ -100,11 +107,15 @@ pub struct ConnectError(String);
 #[derive(Clone, Debug)]
 pub struct MongoStore {
     link: Link,
+    /// The same, for the collection of the ledger.
+    usages: Link,
     workers: Collection<Document>,
     receivers: Collection<Document>,
     starts: Ranges<Starts>,
     stops: Ranges<Stops>,
     changes: Ranges<Changes>,
+    records: Ranges<Records>,
+    expiries: Ranges<Expiries>,
     shards: Option<u32>,
 }
 
@@ -150,7 +161,8 @@ impl MongoStore {
         let receivers = format!("{}_receivers", options.collection);
         let link = Link {
             spans: database.collection(&options.collection),
-            linearizable: database.collection_with_options(&options.collection, linearizable),
+            linearizable: database
+                .collection_with_options(&options.collection, linearizable.clone()),
             flushes: database.collection_with_options(&receivers, journalled),
             flush_id: ObjectId::new(),
             time_limit: options.operation_timeout,
@@ -158,15 +170,25 @@ impl MongoStore {
             told: Arc::default(),
             beside: Arc::default(),
         };
+        let ledger = format!("{}_usages", options.collection);
+        let usages = Link {
+            spans: database.collection(&ledger),
+            linearizable: database.collection_with_options(&ledger, linearizable),
+            ..link.clone()
+        };
         let call_limit = link.call_limit();
         let ranges = usize::try_from(options.shards.unwrap_or(1)).unwrap_or(1);
-        let links = || std::iter::repeat_n(link.clone(), ranges.max(1));
+        let each = |link: &Link| std::iter::repeat_n(link.clone(), ranges.max(1));
+        let links = || each(&link);
         Ok(Self {
             workers: database.collection(&format!("{}_workers", options.collection)),
             receivers: database.collection(&receivers),
             starts: Ranges::new(links().map(Starts::new), call_limit),
             stops: Ranges::new(links().map(Stops::new), call_limit),
             changes: Ranges::new(links().map(Changes::new), call_limit),
+            records: Ranges::new(each(&usages).map(Records::new), call_limit),
+            expiries: Ranges::new(each(&usages).map(Expiries::new), call_limit),
+            usages,
             shards: options.shards,
             link,
         })
@@ -223,6 +245,27 @@ impl Work for MongoStore {
         now: Timestamp,
     ) -> Result<Changed, StoreError> {
         self.change_span(span, change, now).await
+    }
+}
+
+#[async_trait]
+impl Ledger for MongoStore {
+    async fn record(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError> {
+        self.record_entry(&entry, lifetime).await
+    }
+
+    async fn expire(&self, finished: &[Finished]) -> Result<(), StoreError> {
+        self.expire_entries(finished).await
+    }
+
+    async fn entries(
+        &self,
+        span: &SpanId,
+        target: &Target,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Result<Entries, StoreError> {
+        self.entries_of(span, target, after, limit).await
     }
 }
 

@@ -15,8 +15,8 @@ use sampler_store::group::CommandFailure;
 use tracing::{info, warn};
 
 use crate::MongoStore;
-use crate::call::CallError;
-use crate::index::{Index, indexes};
+use crate::call::{CallError, Link};
+use crate::index::{Index, indexes, ledger_indexes};
 
 /// The server's codes for an index that is there already, but not as asked for.
 const CONFLICTS: [i32; 3] = [67, 85, 86];
@@ -110,7 +110,10 @@ impl MongoStore {
     pub async fn migrate(&self) -> Result<(), MigrationError> {
         self.require_deployment().await?;
         for index in indexes() {
-            self.make_index(index).await?;
+            make_index(&self.link, index).await?;
+        }
+        for index in ledger_indexes() {
+            make_index(&self.usages, index).await?;
         }
         if let Some(ranges) = self.shards {
             self.shard(ranges).await?;
@@ -169,48 +172,46 @@ impl MongoStore {
             Err(MigrationError::Standalone)
         }
     }
+}
 
-    /// Makes one index. On a large collection that takes a while, so there is no time limit.
-    async fn make_index(&self, index: Index) -> Result<(), MigrationError> {
-        let Index {
-            name,
-            keys,
-            mut options,
-        } = index;
-        let definition = format!("{keys}");
-        options.name = Some(name.to_owned());
-        let model = IndexModel::builder().keys(keys).options(options).build();
-        let spans = self.link.spans.clone();
-        let made = tokio::spawn(async move { spans.create_index(model).await }).await;
-        let error = match made {
-            Ok(Ok(_)) => return Ok(()),
-            Ok(Err(error)) => CallError::Driver(error),
-            Err(ended) => CallError::Ended(ended),
-        };
-        let collection = self.link.spans.name().to_owned();
-        Err(match &error {
-            CallError::Driver(error)
-                if code(error).is_some_and(|code| CONFLICTS.contains(&code)) =>
-            {
-                let message = error.kind.to_string();
-                MigrationError::Conflict {
-                    collection,
-                    index: name,
-                    definition,
-                    message,
-                }
+/// Makes one index. On a large collection that takes a while, so there is no time limit.
+async fn make_index(link: &Link, index: Index) -> Result<(), MigrationError> {
+    let Index {
+        name,
+        keys,
+        mut options,
+    } = index;
+    let definition = format!("{keys}");
+    options.name = Some(name.to_owned());
+    let model = IndexModel::builder().keys(keys).options(options).build();
+    let spans = link.spans.clone();
+    let made = tokio::spawn(async move { spans.create_index(model).await }).await;
+    let error = match made {
+        Ok(Ok(_)) => return Ok(()),
+        Ok(Err(error)) => CallError::Driver(error),
+        Err(ended) => CallError::Ended(ended),
+    };
+    let collection = link.spans.name().to_owned();
+    Err(match &error {
+        CallError::Driver(error) if code(error).is_some_and(|code| CONFLICTS.contains(&code)) => {
+            let message = error.kind.to_string();
+            MigrationError::Conflict {
+                collection,
+                index: name,
+                definition,
+                message,
             }
-            CallError::Driver(driver) if error.is_duplicate_key() => {
-                let message = driver.kind.to_string();
-                MigrationError::Duplicates {
-                    collection,
-                    index: name,
-                    message,
-                }
+        }
+        CallError::Driver(driver) if error.is_duplicate_key() => {
+            let message = driver.kind.to_string();
+            MigrationError::Duplicates {
+                collection,
+                index: name,
+                message,
             }
-            _ => MigrationError::Store(error.into()),
-        })
-    }
+        }
+        _ => MigrationError::Store(error.into()),
+    })
 }
 
 fn code(error: &Error) -> Option<i32> {

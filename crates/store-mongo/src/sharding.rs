@@ -1,7 +1,7 @@
 //! Setting up a sharded collection, through a router.
 //!
-//! The collection is divided by partition and instance, and split where a partition begins. The
-//! partitions are spread evenly over the shards, in order, so that the ranges into which writes are
+//! The collection of spans is divided by partition and instance, that of usages by partition and span,
+//! and both are split where a partition begins. The partitions are spread evenly over the shards, in order, so that the ranges into which writes are
 //! gathered ([`range_of`]) are what lies on one shard.
 
 use bson::{Bson, Document, doc};
@@ -9,12 +9,13 @@ use futures_util::TryStreamExt;
 use sampler_domain::partition::{PARTITIONS, range_of};
 use tracing::{info, warn};
 
-use crate::call::CallError;
-use crate::index::{self, shard_key};
+use crate::call::{CallError, Link};
+use crate::index::{self, ledger_shard_key, shard_key};
 use crate::{MigrationError, MongoStore};
 
 impl MongoStore {
-    /// Shards the collection of spans, unless it is sharded already. The indexes must be there.
+    /// Shards the collections of spans and of usages, unless they are sharded already. The indexes
+    /// must be there.
     ///
     /// # Errors
     /// Where the connection leads to no router, the collection still has the indexes of an original,
@@ -35,15 +36,34 @@ impl MongoStore {
                 shards, ranges, "SAMPLER_SHARDS is not the number of shards"
             );
         }
-        if let Some(key) = self.key_of_shards().await.map_err(failed)? {
-            return if key == shard_key() {
+        self.shard_one(&self.link, shard_key(), &shards).await?;
+        self.shard_one(&self.usages, ledger_shard_key(), &shards)
+            .await
+    }
+
+    /// Shards a collection by this key, which begins with the partition, unless it is sharded already.
+    async fn shard_one(
+        &self,
+        link: &Link,
+        key: Document,
+        shards: &[String],
+    ) -> Result<(), MigrationError> {
+        let namespace = link.spans.namespace().to_string();
+        let known = self.key_of_shards(&namespace).await.map_err(failed)?;
+        if let Some(known) = known {
+            return if known == key {
                 Ok(())
             } else {
-                Err(MigrationError::OtherShardKey(key.to_string()))
+                Err(MigrationError::OtherShardKey(known.to_string()))
             };
         }
-        self.divide(&shards).await.map_err(failed)?;
-        info!(shards = shards.len(), "the collection is sharded");
+        let divided = self.divide(&namespace, key, shards).await;
+        divided.map_err(failed)?;
+        info!(
+            collection = namespace,
+            shards = shards.len(),
+            "the collection is sharded"
+        );
         Ok(())
     }
 
@@ -61,22 +81,26 @@ impl MongoStore {
     }
 
     /// What the collection is sharded by, if it is.
-    async fn key_of_shards(&self) -> Result<Option<Document>, CallError> {
+    async fn key_of_shards(&self, namespace: &str) -> Result<Option<Document>, CallError> {
         let config = self.link.database.client().database("config");
         let collections = config.collection::<Document>("collections");
-        let filter = doc! { "_id": self.namespace(), "dropped": { "$ne": true } };
+        let filter = doc! { "_id": namespace, "dropped": { "$ne": true } };
         let find = async move { collections.find_one(filter).await };
         let found = self.link.run(find).await?;
         Ok(found.and_then(|found| found.get_document("key").ok().cloned()))
     }
 
-    async fn divide(&self, shards: &[String]) -> Result<(), CallError> {
+    async fn divide(
+        &self,
+        namespace: &str,
+        key: Document,
+        shards: &[String],
+    ) -> Result<(), CallError> {
         let database = self.link.database.name();
         self.admin(doc! { "enableSharding": database }).await?;
-        let key = shard_key();
-        self.admin(doc! { "shardCollection": self.namespace(), "key": key })
+        self.admin(doc! { "shardCollection": namespace, "key": &key })
             .await?;
-        for command in division(&self.namespace(), shards) {
+        for command in division(namespace, &key, shards) {
             // Another program may have been faster; and where a part stays in the wrong place, the
             // balancer moves it. Nothing but speed depends on it.
             if let Err(error) = self.admin(command).await {
@@ -98,10 +122,6 @@ impl MongoStore {
             Err(ended) => Err(CallError::Ended(ended)),
         }
     }
-
-    fn namespace(&self) -> String {
-        self.link.spans.namespace().to_string()
-    }
 }
 
 fn failed(error: CallError) -> MigrationError {
@@ -109,12 +129,11 @@ fn failed(error: CallError) -> MigrationError {
 }
 
 /// The commands that split a collection where partitions begin, and spread these over the shards.
-fn division(namespace: &str, shards: &[String]) -> Vec<Document> {
-    let begin = |partition: u32| {
-        doc! {
-            "processing.partition": i64::from(partition),
-            "target.resource_instance_id": Bson::MinKey,
-        }
+fn division(namespace: &str, key: &Document, shards: &[String]) -> Vec<Document> {
+    let begin = |partition: u32| -> Document {
+        let values = std::iter::once(Bson::from(i64::from(partition)));
+        let values = values.chain(std::iter::repeat(Bson::MinKey));
+        key.keys().cloned().zip(values).collect()
     };
     let split = |partition| doc! { "split": namespace, "middle": begin(partition) };
     let move_to = |partition: u32| {
@@ -132,7 +151,7 @@ mod tests {
     #[test]
     fn partitions_are_spread_evenly_in_order() {
         let shards: Vec<String> = ["a", "b", "c"].map(str::to_owned).into();
-        let commands = division("db.spans", &shards);
+        let commands = division("db.spans", &shard_key(), &shards);
         let splits = commands
             .iter()
             .filter(|command| command.contains_key("split"));

@@ -4,6 +4,7 @@
 //! | --- | --- | --- |
 //! | [`Events`] | keeping starts and stops | the receiver |
 //! | [`Work`] | finding spans that are due, and changing them | the worker |
+//! | [`Ledger`] | what became of each usage | the worker |
 //! | [`Upkeep`] | taking in spans of an original, removing finished ones | the worker |
 //! | [`Membership`] | which workers there are | the worker |
 //! | [`Reading`] | looking at all spans | the worker in the shadow |
@@ -19,6 +20,7 @@ pub mod contract;
 mod error;
 mod events;
 pub mod group;
+mod ledger;
 mod membership;
 #[cfg(feature = "testing")]
 pub mod memory;
@@ -30,6 +32,7 @@ mod work;
 
 pub use error::StoreError;
 pub use events::{Events, NewSpan, NewStop, Started, Stopped};
+pub use ledger::{Entries, Ledger, lifetime_from};
 pub use membership::Membership;
 pub use reading::{Page, Reading};
 pub use upkeep::{Adopted, Finished, SLACK_LIFETIME, Upkeep};

@@ -7,13 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt};
 use sampler_domain::partition::partition_of;
-use sampler_domain::{Change, Changed, EventId, Policy, Span, SpanId, Target, Timestamp};
+use sampler_domain::{
+    Change, Changed, Entry, EntryState, EventId, Policy, Span, SpanId, Target, Timestamp,
+};
 
-pub use crate::table::StoredSpan;
 use crate::table::Table;
+pub use crate::table::{StoredEntry, StoredSpan};
 use crate::{
-    Adopted, DuePages, DueQuery, Events, Finished, Membership, NewSpan, NewStop, Page, Reading,
-    SLACK_LIFETIME, Started, Stopped, StoreError, Upkeep, Work,
+    Adopted, DuePages, DueQuery, Entries, Events, Finished, Ledger, Membership, NewSpan, NewStop,
+    Page, Reading, SLACK_LIFETIME, Started, Stopped, StoreError, Upkeep, Work,
 };
 
 /// How long a worker counts as alive after a heartbeat, ms.
@@ -122,6 +124,38 @@ impl Work for MemoryStore {
         _now: Timestamp,
     ) -> Result<Changed, StoreError> {
         Ok(self.lock().table.change(span, change))
+    }
+}
+
+#[async_trait]
+impl Ledger for MemoryStore {
+    async fn record(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError> {
+        Ok(self.lock().table.record(entry, lifetime))
+    }
+
+    async fn expire(&self, finished: &[Finished]) -> Result<(), StoreError> {
+        let ids: Vec<SpanId> = finished.iter().map(|span| span.id.clone()).collect();
+        self.lock().table.expire(&ids);
+        Ok(())
+    }
+
+    async fn entries(
+        &self,
+        span: &SpanId,
+        target: &Target,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Result<Entries, StoreError> {
+        let state = self.lock();
+        let entries = state.table.entries_of(span, after).into_iter();
+        let entries = entries.filter(|entry| entry.target == *target);
+        let entries: Vec<Entry> = entries.take(limit).cloned().collect();
+        let last = entries.last().filter(|_| entries.len() == limit);
+        Ok(Entries {
+            next: last.map(|entry| entry.version),
+            entries,
+            unreadable: 0,
+        })
     }
 }
 

@@ -7,11 +7,12 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
-    Change, Changed, EventId, Policy, Span, SpanId, StartEvent, Target, Timestamp, next_step,
+    Change, Changed, Entry, EntryState, EventId, Policy, Span, SpanId, StartEvent, Target,
+    Timestamp, Totals, next_step,
 };
 use uuid::Uuid;
 
-use crate::{Adopted, DueQuery, NewSpan, NewStop, Started, Stopped};
+use crate::{Adopted, DueQuery, NewSpan, NewStop, Started, Stopped, lifetime_from};
 
 /// A span with what only the store knows of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -23,8 +24,17 @@ pub struct StoredSpan {
     pub correlation_id: Uuid,
     /// When it needs a worker next; none where an original Sampler started it.
     pub due_at: Option<Timestamp>,
-    /// Why its planned interval could not be delivered.
-    pub last_error: Option<String>,
+}
+
+/// An entry of the ledger with what only the store knows of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct StoredEntry {
+    /// The entry.
+    pub entry: Entry,
+    /// How long after its last answer it is kept, ms.
+    pub lifetime: i64,
+    /// When it expires; none before its span may be removed.
+    pub expires_at: Option<Timestamp>,
 }
 
 /// Where a span stands among those that are due: how urgent it is, when it fell due, and its id.
@@ -34,6 +44,8 @@ pub type DueKey = (u8, Timestamp, SpanId);
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Table {
     spans: BTreeMap<SpanId, StoredSpan>,
+    /// By the ids of the usages.
+    entries: BTreeMap<String, StoredEntry>,
 }
 
 impl Table {
@@ -43,12 +55,13 @@ impl Table {
     }
 
     /// Puts a span in as an original Sampler leaves it: without a moment at which it is due.
-    pub fn insert_original(&mut self, span: Span) {
+    /// It knows no totals, so ours begin at what it has sampled.
+    pub fn insert_original(&mut self, mut span: Span) {
+        span.processing.totals = Totals::from(span.sampled_to());
         let kept = StoredSpan {
             correlation_id: original_correlation_id(&span),
             span,
             due_at: None,
-            last_error: None,
         };
         self.spans.insert(kept.span.id.clone(), kept);
     }
@@ -76,7 +89,6 @@ impl Table {
             span: new.span,
             correlation_id: Uuid::nil(),
             due_at: Some(new.due_at),
-            last_error: None,
         };
         self.spans.insert(kept.span.id.clone(), kept);
         true
@@ -238,12 +250,68 @@ impl Table {
         }
         kept.span = kept.span.after(change);
         kept.due_at = change.due_at().or(kept.due_at);
-        match change {
-            Change::Failed { failure, .. } => kept.last_error = Some(failure.error.clone()),
-            Change::Executed { .. } => kept.last_error = None,
-            Change::Plan { .. } | Change::Complete | Change::Postpone { .. } => {}
-        }
         Changed::Made
+    }
+
+    /// Keeps an entry of the ledger, unless there is one of the same usage; says in which state it
+    /// is by then.
+    pub fn record(&mut self, entry: Entry, lifetime: i64) -> EntryState {
+        let kept = self.entries.entry(entry.usage_guid.clone());
+        let kept = kept.or_insert(StoredEntry {
+            entry,
+            lifetime,
+            expires_at: None,
+        });
+        kept.entry.state
+    }
+
+    /// All entries of the ledger, in the order of the ids of the usages.
+    pub fn entries(&self) -> impl Iterator<Item = &StoredEntry> {
+        self.entries.values()
+    }
+
+    /// The entry of a usage.
+    pub fn entry(&self, usage_guid: &str) -> Option<&StoredEntry> {
+        self.entries.get(usage_guid)
+    }
+
+    /// The entries of a span that were planned at a later version than `after`, in their order.
+    pub fn entries_of(&self, span: &SpanId, after: Option<i64>) -> Vec<&Entry> {
+        let entries = self.entries.values().map(|kept| &kept.entry);
+        let is_behind = |entry: &&Entry| after.is_none_or(|after| entry.version > after);
+        let of_span = entries.filter(|entry| entry.span == *span);
+        let mut entries: Vec<&Entry> = of_span.filter(is_behind).collect();
+        entries.sort_by_key(|entry| entry.version);
+        entries
+    }
+
+    /// Lets the entries of these spans expire.
+    pub fn expire(&mut self, spans: &[SpanId]) {
+        let of_spans = |kept: &&mut StoredEntry| spans.contains(&kept.entry.span);
+        for kept in self.entries.values_mut().filter(of_spans) {
+            kept.expires_at = Some(lifetime_from(&kept.entry).plus(kept.lifetime));
+        }
+    }
+
+    /// Removes the entries that have expired; answers with them.
+    pub fn remove_expired(&mut self, now: Timestamp) -> Vec<Entry> {
+        let is_over = |kept: &StoredEntry| kept.expires_at.is_some_and(|at| at <= now);
+        let mut removed = Vec::new();
+        self.entries.retain(|_, kept| {
+            let stays = !is_over(kept);
+            if !stays {
+                removed.push(kept.entry.clone());
+            }
+            stays
+        });
+        removed
+    }
+
+    /// Puts other totals on a span, which no store does.
+    pub fn set_totals(&mut self, id: &SpanId, totals: Totals) {
+        if let Some(kept) = self.spans.get_mut(id) {
+            kept.span.processing.totals = totals;
+        }
     }
 
     /// Takes in spans that an original Sampler started.

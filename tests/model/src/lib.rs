@@ -26,6 +26,8 @@
 //! - A change that is answered, and whose answer is lost, is a worker that dies after it.
 //! - A usage that was posted arrives at any later time or never, whether its worker still waits for
 //!   it or not. Abacus counts it unless `dedup_id` and timestamps are those of one that counts.
+//! - A worker that knows of an answer asks for the entry in the ledger, and only then for the change
+//!   that notes the execution; it may die or sleep before either.
 //! - The clock goes on at any time; complete spans are removed once their retention is over.
 //!
 //! # Liveness
@@ -54,9 +56,9 @@ mod worker;
 
 pub use explore::{Explored, explore, find_violations};
 pub use properties::{
-    ALL_REMOVED, AS_PLANNED, CONSERVATION, COUNTED_ONCE, DUE_BY_END, KEPT_ONCE, LIVENESS,
-    MUST_HAPPEN, MUST_HOLD, ONE_OPEN_SPAN, SAMPLED_COUNTS, TAKEN_BACK, WAKES_AFTER_REMOVAL,
-    WITHIN_END,
+    ALL_REMOVED, AS_PLANNED, CONSERVATION, COUNTED_ONCE, DUE_BY_END, KEPT_ONCE, LEDGER, LIVENESS,
+    MUST_HAPPEN, MUST_HOLD, ONE_OPEN_SPAN, SAME_BYTES, SAMPLED_COUNTS, TAKEN_BACK,
+    WAKES_AFTER_REMOVAL, WITHIN_END,
 };
 pub use protocol::{Action, Protocol};
 pub use receiver::Request;

@@ -1,6 +1,6 @@
 //! What must hold in every state.
 
-use sampler_domain::Span;
+use sampler_domain::{Entry, Span};
 use sampler_store::table::StoredSpan;
 use stateright::Property;
 
@@ -24,11 +24,16 @@ pub const DUE_BY_END: &str = "a stopped span is due by its end";
 pub const SAMPLED_COUNTS: &str = "what counts adds up to sampled_to - start";
 /// What counts for a complete span adds up to its length, and does so for good.
 pub const CONSERVATION: &str = "what counts for a complete span adds up to end - start";
+/// What is posted again under the same id is the same.
+pub const SAME_BYTES: &str = "what is posted again says the same";
+/// Each noted execution has its entry, and nothing else has but what is planned; entries, totals and
+/// how far the span is sampled agree, entry by entry, with each other and with what counts.
+pub const LEDGER: &str = "the ledger proves what is sampled";
 /// Whatever happened, once faults cease every stopped span gets complete.
 pub const LIVENESS: &str = "every stopped span ends complete";
 
 /// All that must hold.
-pub const MUST_HOLD: [&str; 9] = [
+pub const MUST_HOLD: [&str; 11] = [
     ONE_OPEN_SPAN,
     KEPT_ONCE,
     COUNTED_ONCE,
@@ -37,6 +42,8 @@ pub const MUST_HOLD: [&str; 9] = [
     DUE_BY_END,
     SAMPLED_COUNTS,
     CONSERVATION,
+    SAME_BYTES,
+    LEDGER,
     LIVENESS,
 ];
 
@@ -71,6 +78,10 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
             spans(state).all(|span| counts_what_is_sampled(state, span))
         }),
         Property::always(CONSERVATION, |_, state: &State| is_conserved(state)),
+        Property::always(SAME_BYTES, |_, state: &State| {
+            !state.history.resent_otherwise
+        }),
+        Property::always(LEDGER, |_, state: &State| is_proved(state)),
         Property::always(LIVENESS, |protocol: &Protocol, state: &State| {
             let rest = protocol.fair_run(state);
             spans(&rest).all(|span| span.end.is_none() || span.processing.complete)
@@ -135,4 +146,49 @@ fn is_conserved(state: &State) -> bool {
     let kept = lengths.all(|(id, length)| length == Some(state.billed(id, None)));
     let mut removed = state.history.removed.iter();
     kept && removed.all(|(id, length)| *length == state.billed(id, None))
+}
+
+fn is_proved(state: &State) -> bool {
+    let mut removed = state.history.removed.iter();
+    let outlive = removed.all(|(id, length)| {
+        let entries = state.table.entries_of(id, None);
+        let durations = entries.iter().map(|entry| entry.interval.duration());
+        durations.sum::<i64>() == *length
+    });
+    outlive && spans(state).all(|span| is_span_proved(state, span))
+}
+
+/// The entries lead from the start to where sampling stands, one after the other. That of the planned
+/// interval may be there already.
+fn is_span_proved(state: &State, span: &Span) -> bool {
+    let planned = span.processing.planned.as_ref();
+    let planned = planned.map(|planned| &planned.usage_guid);
+    let (mut reached, mut billed, mut usages) = (span.start, 0, 0);
+    for entry in state.table.entries_of(&span.id, None) {
+        if !counts(state, entry) {
+            return false;
+        }
+        if Some(&entry.usage_guid) == planned {
+            continue;
+        }
+        if entry.interval.start != reached {
+            return false;
+        }
+        reached = entry.interval.end;
+        billed += entry.interval.duration();
+        usages += 1;
+    }
+    let totals = &span.processing.totals;
+    reached == span.sampled_to()
+        && totals.billed == billed
+        && totals.usages == usages
+        && span.difference() == 0
+}
+
+/// Whether Abacus counts what an entry says.
+fn counts(state: &State, entry: &Entry) -> bool {
+    let says = (entry.interval.start, entry.interval.end);
+    state.counted.iter().any(|usage| {
+        usage.dedup_id == entry.usage_guid && usage.span == entry.span && usage.interval == says
+    })
 }

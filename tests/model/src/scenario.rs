@@ -41,6 +41,14 @@ pub enum Mutant {
     IgnoresPlansOfOthers,
     /// A start is inserted without unique indexes: nothing is compared with what is there.
     StartsWithoutIndexes,
+    /// The entry of a usage is written after its execution was noted.
+    EntryAfterNote,
+    /// What executions come to is kept in a change of its own.
+    TotalsApart,
+    /// Entries expire before their span is complete.
+    ExpiresBeforeCompletion,
+    /// A usage that is posted again says something else.
+    ResendsOtherBytes,
 }
 
 /// What happens in a model.

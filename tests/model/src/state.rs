@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use sampler_domain::{Change, Driver, Interval, Planned, Span, SpanId, Timestamp, Usage};
+use sampler_domain::{Change, Driver, Entry, Interval, Planned, Span, SpanId, Timestamp, Usage};
 use sampler_store::table::Table;
 
 use crate::scenario::Scenario;
@@ -59,6 +59,8 @@ pub enum Worker {
     Calling(Arc<Driver>, Box<Change>),
     /// It has posted the planned usage, and waits for the answer.
     Posting(Arc<Driver>, Arc<Message>),
+    /// It knows that Abacus has the planned usage, and is about to ask the ledger for its entry.
+    Recording(Arc<Driver>, Box<Entry>),
 }
 
 /// A usage as it was sent, with what it stands for. There is only one target, and no measure but
@@ -86,6 +88,8 @@ pub struct History {
     pub planned: BTreeSet<(SpanId, Timestamp, Timestamp)>,
     /// A plan was kept that passes an end which was kept before.
     pub passed_an_end: bool,
+    /// A usage was posted again, and said something else.
+    pub resent_otherwise: bool,
     /// How long each removed span was, ms.
     pub removed: BTreeMap<SpanId, i64>,
     /// How many spans were opened: documents get their ids by it.
@@ -153,9 +157,10 @@ impl Worker {
     pub(crate) fn span(&self) -> Option<&Span> {
         match self {
             Self::Idle => None,
-            Self::Holding(driver) | Self::Calling(driver, _) | Self::Posting(driver, _) => {
-                Some(driver.span())
-            }
+            Self::Holding(driver)
+            | Self::Calling(driver, _)
+            | Self::Posting(driver, _)
+            | Self::Recording(driver, _) => Some(driver.span()),
         }
     }
 }

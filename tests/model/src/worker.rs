@@ -4,7 +4,10 @@
 use std::sync::Arc;
 
 use sampler_domain::partition::PARTITIONS;
-use sampler_domain::{Action, Change, Changed, Driver, Failure, Next, Planned, Span, SpanId};
+use sampler_domain::{
+    Action, Change, Changed, Delivered, Driver, Entry, EntryState, Failure, Next, Planned, Span,
+    SpanId, Timestamp,
+};
 use sampler_store::DueQuery;
 use sampler_store::table::Table;
 
@@ -41,6 +44,7 @@ pub(crate) fn step(scenario: &Scenario, state: &mut State, worker: usize) {
         Worker::Holding(driver) => decide(scenario, state, driver),
         Worker::Calling(driver, change) => call(scenario, state, driver, &change),
         Worker::Posting(driver, message) => receive_answer(scenario, state, driver, message),
+        Worker::Recording(driver, entry) => record(scenario, state, driver, &entry),
     };
 }
 
@@ -49,9 +53,12 @@ pub(crate) fn time_out(scenario: &Scenario, state: &mut State, worker: usize) {
     let before = std::mem::replace(&mut state.workers[worker], Worker::Idle);
     if let Worker::Posting(mut driver, _) = before {
         Arc::make_mut(&mut driver).failed(Failure {
-            at: state.now,
+            // When exactly plays no role; states that differ in it alone are one.
+            at: Timestamp::MIN,
             retry_at: state.now.plus(scenario.retry),
             error: String::new(),
+            status: None,
+            is_refusal: false,
         });
         state.workers[worker] = decide(scenario, state, driver);
     }
@@ -68,7 +75,7 @@ pub(crate) fn can_step(state: &State, worker: &Worker) -> bool {
     match worker {
         Worker::Idle => false,
         Worker::Posting(_, message) => is_counted(state, message),
-        Worker::Holding(_) | Worker::Calling(..) => true,
+        Worker::Holding(_) | Worker::Calling(..) | Worker::Recording(..) => true,
     }
 }
 
@@ -94,7 +101,9 @@ fn decide(scenario: &Scenario, state: &mut State, driver: Arc<Driver>) -> Worker
             let message = post(scenario, state, driver.span(), &planned);
             Worker::Posting(driver, message)
         }
+        Action::Record(entry) => Worker::Recording(driver, canonical_entry(*entry)),
         Action::Change(change) => {
+            let change = canonical(change);
             if let (Change::Plan { planned, .. }, true) =
                 (&change, scenario.is_broken(Mutant::PostsBeforePlanning))
             {
@@ -104,6 +113,29 @@ fn decide(scenario: &Scenario, state: &mut State, driver: Arc<Driver>) -> Worker
         }
         Action::Reread => reread(scenario, state, driver),
     }
+}
+
+/// A change without the moments at which it was decided: states that differ in them alone are one.
+fn canonical(mut change: Change) -> Change {
+    if let Change::Plan { planned, .. }
+    | Change::Executed {
+        next: Next::Planned(planned),
+        ..
+    } = &mut change
+    {
+        planned.planned_at = Timestamp::MIN;
+    }
+    change
+}
+
+/// An entry without what differs from worker to worker.
+fn canonical_entry(entry: Entry) -> Box<Entry> {
+    Box::new(Entry {
+        attempts: 0,
+        status: None,
+        error: None,
+        ..entry
+    })
 }
 
 /// What the driver asks for, unless the state machine is what is broken: then a span is complete as
@@ -136,6 +168,13 @@ fn post(scenario: &Scenario, state: &mut State, span: &Span, planned: &Planned) 
     if scenario.is_broken(Mutant::TimestampPerAttempt) {
         message.dated = (state.now, state.now);
     }
+    let sent = state.counted.iter().chain(&state.in_flight);
+    let sent = sent.filter(|sent| sent.repeats(&message));
+    let sent: Vec<Arc<Message>> = sent.cloned().collect();
+    if scenario.is_broken(Mutant::ResendsOtherBytes) && !sent.is_empty() {
+        message.duration += 1;
+    }
+    state.history.resent_otherwise |= sent.iter().any(|sent| **sent != message);
     let message = Arc::new(message);
     if !is_counted(state, &message) {
         state.in_flight.insert(Arc::clone(&message));
@@ -153,7 +192,34 @@ fn receive_answer(
     if !is_counted(state, &message) {
         return Worker::Posting(driver, message);
     }
-    Arc::make_mut(&mut driver).delivered();
+    Arc::make_mut(&mut driver).delivered(DELIVERED);
+    if scenario.is_broken(Mutant::EntryAfterNote) {
+        Arc::make_mut(&mut driver).recorded(EntryState::Accepted);
+    }
+    decide(scenario, state, driver)
+}
+
+/// Abacus's answer that it has a usage.
+const DELIVERED: Delivered = Delivered {
+    at: Timestamp::MIN,
+    status: None,
+    location: None,
+};
+
+/// Asks the ledger for an entry.
+fn record(
+    scenario: &Scenario,
+    state: &mut State,
+    mut driver: Arc<Driver>,
+    entry: &Entry,
+) -> Worker {
+    let table = Arc::make_mut(&mut state.table);
+    let kept = table.record(entry.clone(), 0);
+    if scenario.is_broken(Mutant::ExpiresBeforeCompletion) {
+        table.expire(std::slice::from_ref(&entry.span));
+        table.remove_expired(state.now);
+    }
+    Arc::make_mut(&mut driver).recorded(kept);
     decide(scenario, state, driver)
 }
 
@@ -164,7 +230,8 @@ fn call(
     mut driver: Arc<Driver>,
     change: &Change,
 ) -> Worker {
-    let changed = call_store(scenario, state, driver.span(), change);
+    let before = driver.span().clone();
+    let changed = call_store(scenario, state, &before, change);
     let updated = Arc::make_mut(&mut driver);
     match changed {
         Changed::Made => {
@@ -173,6 +240,13 @@ fn call(
         }
         Changed::Lost => updated.lost(),
     }
+    if changed == Changed::Made
+        && matches!(change, Change::Executed { .. })
+        && scenario.is_broken(Mutant::EntryAfterNote)
+        && let Some(entry) = Entry::of_delivered(&before, DELIVERED)
+    {
+        return Worker::Recording(driver, canonical_entry(entry));
+    }
     decide(scenario, state, driver)
 }
 
@@ -180,7 +254,15 @@ fn call_store(scenario: &Scenario, state: &mut State, span: &Span, change: &Chan
     let Some(span) = compared_with(scenario, &state.table, span, change) else {
         return Changed::Lost;
     };
-    Arc::make_mut(&mut state.table).change(&span, change)
+    let table = Arc::make_mut(&mut state.table);
+    let changed = table.change(&span, change);
+    if changed == Changed::Made
+        && matches!(change, Change::Executed { .. })
+        && scenario.is_broken(Mutant::TotalsApart)
+    {
+        table.set_totals(&span.id, span.processing.totals);
+    }
+    changed
 }
 
 /// The span that a change is made conditional on: the one that was read. A broken store looks at

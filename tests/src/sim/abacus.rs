@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sampler_abacus::{Answer, AnswerDate, Collector, Posted};
+use sampler_abacus::{Answer, AnswerDate, Collector, Details, Posted};
 use sampler_domain::{Id, Interval, Timestamp, Usage};
 use sampler_testkit::rng::Rng;
 
@@ -46,6 +46,12 @@ pub(crate) fn duration(usage: &Usage) -> i64 {
 }
 
 impl World {
+    /// Whether Abacus has a usage of this id.
+    fn has_counted(&self, usage: &Usage) -> bool {
+        let plans = &self.truth.facts().plans;
+        plans.get(&usage.dedup_id).is_some_and(|plan| plan.counted)
+    }
+
     /// Abacus receives a usage, and counts it unless it is a repeat.
     pub(crate) fn count(&self, usage: &Usage) {
         let target = &usage.target;
@@ -161,6 +167,9 @@ impl SimCollector {
                 usage.dedup_id = format!("{:016x}", rng.u64());
             }
             Mutant::TimestampPerAttempt => (usage.start, usage.end) = (now, now),
+            Mutant::ResendsOtherBytes if self.world.has_counted(&usage) => {
+                usage.measured_usage.remove(0);
+            }
             _ => {}
         }
         usage
@@ -280,9 +289,19 @@ impl Collector for SimCollector {
         let answer = self.answer(outcome, &mut rng);
         self.world.log(&self.name, || format!("hears {answer:?}"));
         let answer = self.as_heard(answer);
+        let status = match answer {
+            Answer::Accepted => Some(202),
+            Answer::Refused { .. } => Some(400),
+            Answer::Wait { .. } | Answer::TryAgain { .. } => None,
+        };
+        let details = Details {
+            status,
+            ..Details::default()
+        };
         Posted {
             answer,
             dated: date,
+            details,
         }
     }
 

@@ -33,6 +33,7 @@ impl World {
         self.check_overlaps(&spans);
         self.check_events(&spans);
         self.check_refusals(&spans);
+        self.check_ledger(&spans);
         let lengths = spans
             .all()
             .filter_map(|span| Some(span.end?.since(span.start)));
@@ -65,6 +66,50 @@ impl World {
         counted.retain(|_, sum| *sum != 0);
         if due != counted {
             self.report_violation(format!("by target {counted:?} counts, not {due:?}"));
+        }
+    }
+
+    /// Entries, totals, how far spans are sampled, and what Abacus counts agree, entry by entry.
+    fn check_ledger(&self, spans: &Spans) {
+        let facts = self.truth.facts();
+        let counted = self.abacus.counted().into_iter();
+        let counted: BTreeMap<String, Usage> = counted
+            .map(|usage| (usage.dedup_id.clone(), usage))
+            .collect();
+        for (guid, plan) in &facts.plans {
+            let has_entry = facts.entries.contains_key(guid);
+            if has_entry != (plan.noted && !plan.interval.is_empty()) {
+                let what = if has_entry { "an" } else { "no" };
+                self.report_violation(format!("the usage {guid} has {what} entry"));
+            }
+        }
+        for (guid, entry) in &facts.entries {
+            let same = |usage: &Usage| {
+                let given = entry.measures.as_slice();
+                usage.target == entry.target
+                    && usage.end == entry.interval.midpoint()
+                    && usage.measured_usage[..given.len()] == *given
+                    && duration(usage) == entry.interval.duration()
+            };
+            if !counted.get(guid).is_some_and(same) {
+                self.report_violation(format!("{entry:?} is not what Abacus counts"));
+            }
+        }
+        for span in spans.all() {
+            let totals = &span.processing.totals;
+            let of_span = facts.entries.values().filter(|entry| {
+                let is_later = totals
+                    .first_version
+                    .is_some_and(|first| entry.version >= first);
+                entry.span == span.id && is_later
+            });
+            let lengths: Vec<i64> = of_span.map(|entry| entry.interval.duration()).collect();
+            let fits = lengths.iter().sum::<i64>() == totals.billed
+                && lengths.len() as u64 == totals.usages
+                && span.difference() == 0;
+            if !fits {
+                self.report_violation(format!("{lengths:?} is not what {span:?} adds up"));
+            }
         }
     }
 

@@ -35,11 +35,19 @@ pub enum Mutant {
     SingleDateDecides,
     /// Retries are scheduled by the worker's own clock, and due by Abacus's.
     RetriesByOwnClock,
+    /// The entry of a usage is written after its execution was noted.
+    EntryAfterNote,
+    /// What executions come to is kept in a change of its own.
+    TotalsApart,
+    /// Entries expire before their span is complete.
+    ExpiresBeforeCompletion,
+    /// A usage that is posted again has other measures.
+    ResendsOtherBytes,
 }
 
 impl Mutant {
     /// All bugs.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 17] = [
         Self::ExecutedIgnoresVersion,
         Self::PlanIgnoresVersion,
         Self::GuidPerAttempt,
@@ -53,6 +61,10 @@ impl Mutant {
         Self::StopsWithoutCorrelationId,
         Self::SingleDateDecides,
         Self::RetriesByOwnClock,
+        Self::EntryAfterNote,
+        Self::TotalsApart,
+        Self::ExpiresBeforeCompletion,
+        Self::ResendsOtherBytes,
     ];
 
     /// A change as the server makes it; a planted bug completes the span too early.

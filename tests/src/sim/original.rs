@@ -58,6 +58,7 @@ impl World {
                 end,
             },
             usage_guid: text("guid"),
+            planned_at: original.sampled_to,
         });
         span
     }

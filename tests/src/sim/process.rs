@@ -162,6 +162,7 @@ impl Node {
                 };
                 let parts = Parts {
                     work: link.clone(),
+                    ledger: link.clone(),
                     upkeep: link.clone(),
                     membership: link,
                     collector: Arc::new(collector),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sampler_domain::{Change, Changed, Span, SpanId, Timestamp};
+use sampler_domain::{Change, Changed, Entry, EntryState, Span, SpanId, Timestamp};
 use sampler_store::group::{CommandFailure, Outcome};
 use sampler_store::{NewSpan, NewStop, Started, Stopped};
 use tokio::time::Instant;
@@ -267,6 +267,47 @@ impl Statement for Ending {
     }
 }
 
+/// Inserts an entry of the ledger.
+#[derive(Debug)]
+pub(crate) struct Recording {
+    pub(crate) entry: Entry,
+    pub(crate) lifetime: i64,
+}
+
+impl Statement for Recording {
+    type Answer = EntryState;
+
+    const KIND: &'static str = "record";
+    const REFUSED_BY_INDEX: bool = true;
+
+    fn carry_out(&self, world: &World, _alone: bool, _arrived_at: Timestamp) -> Option<EntryState> {
+        if self.resolve(world).is_some() {
+            return None;
+        }
+        let entry = self.entry.clone();
+        world.note_recorded(&entry);
+        let state = world.store.with(|table| table.record(entry, self.lifetime));
+        if world.setup.mutant == Mutant::ExpiresBeforeCompletion {
+            let spans = [self.entry.span.clone()];
+            world.store.with(|table| table.expire(&spans));
+        }
+        world.remove_expired();
+        Some(state)
+    }
+
+    fn resolve(&self, world: &World) -> Option<EntryState> {
+        let guid = &self.entry.usage_guid;
+        let state = world
+            .store
+            .with(|table| Some(table.entry(guid)?.entry.state));
+        state
+    }
+
+    fn outlasts(_: &EntryState) -> bool {
+        true
+    }
+}
+
 /// A change of a span that workers make.
 #[derive(Debug)]
 pub(crate) struct Changing {
@@ -304,7 +345,15 @@ impl Changing {
             return None;
         }
         let change = world.setup.mutant.change(&self.change, &span);
-        if world.store.with(|table| table.change(&span, &change)) == Changed::Lost {
+        let made = world.store.with(|table| {
+            let made = table.change(&span, &change);
+            if world.setup.mutant == Mutant::TotalsApart && is_execution && made == Changed::Made {
+                // They come with a later change, if nobody dies before.
+                table.set_totals(&span.id, span.processing.totals.clone());
+            }
+            made
+        });
+        if made == Changed::Lost {
             return None;
         }
         let after = world.store.with(|table| table.find(&span.id).cloned());

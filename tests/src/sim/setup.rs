@@ -5,7 +5,9 @@ use std::time::Duration;
 use sampler_domain::granularity::GranularityOverride;
 use sampler_domain::{Granularities, Granularity, Policy, Slack, Timestamp};
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
-use sampler_settings::worker::{AbacusSettings, CleanupSettings, ProcessingSettings};
+use sampler_settings::worker::{
+    AbacusSettings, CleanupSettings, LedgerSettings, ProcessingSettings,
+};
 
 use super::mutant::Mutant;
 use crate::calendar::{DAY, HOUR, MINUTE, midnight};
@@ -324,6 +326,12 @@ impl Setup {
                 interval: millis(4 * tick),
                 retention: millis(self.retention),
                 ..CleanupSettings::default()
+            },
+            // Some entries expire while the run goes on, some do not.
+            ledger: LedgerSettings {
+                minutes: millis(2 * tick),
+                hours: millis(8 * tick),
+                ..LedgerSettings::default()
             },
             clock_interval: millis(self.clock_interval()),
         }

@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt};
-use sampler_domain::{Change, Changed, EventId, Policy, Span, SpanId, Target, Timestamp};
+use sampler_domain::{
+    Change, Changed, Entry, EntryState, EventId, Policy, Span, SpanId, Target, Timestamp,
+};
 use sampler_store::group::{CommandResult, Group, Resolution, WriteResult, Writes, write_results};
 use sampler_store::{
-    Adopted, DuePages, DueQuery, Events, Finished, Membership, NewSpan, NewStop, Started, Stopped,
-    StoreError, Upkeep, Work,
+    Adopted, DuePages, DueQuery, Entries, Events, Finished, Ledger, Membership, NewSpan, NewStop,
+    Started, Stopped, StoreError, Upkeep, Work,
 };
 use tokio::time::Instant;
 
@@ -20,7 +22,7 @@ use super::conditions::CallOutcome;
 use super::lifecycle::Lifecycle;
 use super::mutant::Mutant;
 use super::rng::CallRng;
-use super::server::{Changing, CommandTiming, Ending, Failed, Made, Opening, Statement};
+use super::server::{Changing, CommandTiming, Ending, Failed, Made, Opening, Recording, Statement};
 use super::world::{Tally, World, pause};
 
 /// The connection from one process to the server.
@@ -47,6 +49,7 @@ pub(crate) struct SimStore {
     starts: Group<Grouped<Opening>>,
     stops: Group<Grouped<Ending>>,
     changes: Group<Grouped<Changing>>,
+    records: Group<Grouped<Recording>>,
 }
 
 impl SimStore {
@@ -56,6 +59,7 @@ impl SimStore {
             starts: Group::new(Grouped::new(&connection), timeout),
             stops: Group::new(Grouped::new(&connection), timeout),
             changes: Group::new(Grouped::new(&connection), timeout),
+            records: Group::new(Grouped::new(&connection), timeout),
             connection,
         }
     }
@@ -390,6 +394,47 @@ impl Work for SimStore {
         }
         let changing = Changing::new(&self.connection.world, span, &change);
         self.changes.submit(changing).await
+    }
+}
+
+#[async_trait]
+impl Ledger for SimStore {
+    async fn record(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError> {
+        let state = entry.state;
+        let recording = Recording { entry, lifetime };
+        if self.has(Mutant::EntryAfterNote) {
+            let records = self.records.clone();
+            let tick = self.connection.world.setup.scale.tick;
+            tokio::spawn(async move {
+                pause(Duration::from_millis(tick.unsigned_abs())).await;
+                records.submit(recording).await
+            });
+            return Ok(state);
+        }
+        self.records.submit(recording).await
+    }
+
+    async fn expire(&self, finished: &[Finished]) -> Result<(), StoreError> {
+        let (world, finished) = (Arc::clone(&self.connection.world), finished.to_vec());
+        let named: Vec<SpanId> = finished.iter().map(|span| span.id.clone()).collect();
+        let what = move || format!(" {named:?}");
+        let work = async move {
+            world.store.expire(&finished).await?;
+            world.remove_expired();
+            Ok(())
+        };
+        self.connection.call("expire", what, work).await
+    }
+
+    async fn entries(
+        &self,
+        span: &SpanId,
+        target: &Target,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Result<Entries, StoreError> {
+        let store = &self.connection.world.store;
+        store.entries(span, target, after, limit).await
     }
 }
 

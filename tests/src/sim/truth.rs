@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 
-use sampler_domain::{Change, Interval, Span, SpanId, Target, Timestamp, Usage};
+use sampler_domain::{Change, Entry, Interval, Span, SpanId, Target, Timestamp, Usage};
 
 use super::op::Kind;
 use super::world::World;
@@ -20,6 +20,8 @@ pub(crate) struct Facts {
     /// Signed durations that count upstream, by span.
     pub(crate) sums: BTreeMap<SpanId, i64>,
     incomplete: BTreeSet<SpanId>,
+    /// Every entry of the ledger that was ever written, by the id of its usage.
+    pub(crate) entries: BTreeMap<String, Entry>,
     /// Spans that were cleaned up.
     pub(crate) removed: Vec<Span>,
     /// Every start and stop that was kept.
@@ -52,7 +54,7 @@ pub(crate) struct Plan {
     /// Abacus has counted its usage.
     pub(crate) counted: bool,
     /// The span says that it was executed.
-    noted: bool,
+    pub(crate) noted: bool,
 }
 
 impl Truth {
@@ -175,9 +177,70 @@ impl World {
                 "{interval:?} of span {id} is noted as executed, but not counted"
             ));
         }
+        self.check_entry(before, after);
         self.note_plan(after);
         self.check_sum(after, after.sampled_to());
         self.note_complete(after);
+    }
+
+    /// A noted execution has its entry, and the span says what its executions come to, at any moment.
+    fn check_entry(&self, before: &Span, after: &Span) {
+        let planned = before.processing.planned.as_ref();
+        let planned = planned.filter(|planned| !planned.interval.is_empty());
+        let facts = self.truth.facts();
+        let has_entry = |guid: &String| facts.entries.contains_key(guid);
+        let lacks = planned.filter(|planned| !has_entry(&planned.usage_guid));
+        let lacks = lacks.map(|planned| planned.interval);
+        drop(facts);
+        let id = &after.id;
+        if let Some(interval) = lacks {
+            self.report_violation(format!(
+                "{interval:?} of span {id} is noted as executed, but has no entry"
+            ));
+        }
+        if after.difference() != 0 {
+            let difference = after.difference();
+            self.report_violation(format!(
+                "{difference} ms of span {id} are sampled, but neither billed nor skipped"
+            ));
+        }
+    }
+
+    /// An entry of the ledger was written, for the first time.
+    pub(crate) fn note_recorded(&self, entry: &Entry) {
+        let mut facts = self.truth.facts();
+        let plan = facts.plans.get(&entry.usage_guid);
+        let problem = match plan {
+            // A worker that was frozen for long may write it again after it has expired.
+            _ if facts.entries.contains_key(&entry.usage_guid) => None,
+            None => Some("was never planned"),
+            Some(plan) if plan.interval != entry.interval => Some("was planned otherwise"),
+            Some(plan) if plan.span != entry.span => Some("is of another span"),
+            Some(plan) if !plan.counted => Some("does not count"),
+            Some(plan) if plan.noted => Some("was noted before its entry was written"),
+            Some(_) => None,
+        };
+        let guid = entry.usage_guid.clone();
+        facts.entries.insert(guid.clone(), entry.clone());
+        drop(facts);
+        if let Some(problem) = problem {
+            self.report_violation(format!("the usage {guid} {problem}"));
+        }
+    }
+
+    /// Removes the entries that have expired, as the store does whenever it gets round to it.
+    pub(crate) fn remove_expired(&self) {
+        let now = self.now();
+        let removed = self.store.with(|table| table.remove_expired(now));
+        for entry in removed {
+            let kept = self.store.with(|table| table.find(&entry.span).cloned());
+            if kept.is_some_and(|span| !span.processing.complete) {
+                self.report_violation(format!(
+                    "the entry {} expired before its span is complete",
+                    entry.usage_guid
+                ));
+            }
+        }
     }
 
     /// A span may have been completed.

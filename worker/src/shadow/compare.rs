@@ -155,7 +155,7 @@ fn decisions(span: &Span, start: Timestamp, policy: &Policy) -> [Option<Interval
             complete: false,
             last: Interval::at(start),
             planned: None,
-            ..span.processing
+            ..span.processing.clone()
         },
         ..span.clone()
     };
@@ -237,6 +237,7 @@ mod tests {
         span.processing.planned = planned.map(|interval| Planned {
             interval,
             usage_guid: "theirs".to_owned(),
+            planned_at: interval.end,
         });
         span
     }

@@ -8,9 +8,11 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use futures_util::StreamExt;
 use sampler_abacus::Answer;
-use sampler_domain::{Change, Changed, Policy, Span, SpanId, Target, Timestamp};
+use sampler_domain::{Change, Changed, Entry, EntryState, Policy, Span, SpanId, Target, Timestamp};
 use sampler_store::memory::MemoryStore;
-use sampler_store::{Adopted, DuePages, DueQuery, Finished, Membership, StoreError, Upkeep, Work};
+use sampler_store::{
+    Adopted, DuePages, DueQuery, Entries, Finished, Ledger, Membership, StoreError, Upkeep, Work,
+};
 use sampler_worker::Parts;
 
 use crate::world::{HOUR, MINUTE, World, run_with, stop_in};
@@ -113,6 +115,29 @@ impl Work for Faulty {
 }
 
 #[async_trait]
+impl Ledger for Faulty {
+    async fn record(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError> {
+        self.faults
+            .call("record", self.inner.record(entry, lifetime))
+            .await
+    }
+    async fn expire(&self, finished: &[Finished]) -> Result<(), StoreError> {
+        self.faults
+            .call("expire", self.inner.expire(finished))
+            .await
+    }
+    async fn entries(
+        &self,
+        span: &SpanId,
+        target: &Target,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Result<Entries, StoreError> {
+        self.inner.entries(span, target, after, limit).await
+    }
+}
+
+#[async_trait]
 impl Upkeep for Faulty {
     async fn adopt(
         &self,
@@ -175,6 +200,7 @@ fn name(change: &Change) -> &'static str {
 fn over(store: &Arc<Faulty>, parts: Parts) -> Parts {
     Parts {
         work: store.clone(),
+        ledger: store.clone(),
         upkeep: store.clone(),
         membership: store.clone(),
         ..parts

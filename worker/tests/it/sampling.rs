@@ -112,6 +112,7 @@ async fn what_an_original_planned_is_executed_as_it_stands() {
         span.processing.planned = Some(Planned {
             interval,
             usage_guid: format!("guid of {instance}"),
+            planned_at: span.start,
         });
         world.store.insert_original(span);
     };

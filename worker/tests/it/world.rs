@@ -6,13 +6,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sampler_abacus::{Answer, AnswerDate, Collector, Posted};
+use sampler_abacus::{Answer, AnswerDate, Collector, Details, Posted};
 use sampler_domain::{
     Granularities, Granularity, Id, Measures, Policy, Span, SpanId, StartEvent, StopEvent, Target,
     Timestamp, Usage,
 };
 use sampler_service::environment::{Clock, Random};
-use sampler_settings::worker::{AbacusSettings, CleanupSettings, ProcessingSettings};
+use sampler_settings::worker::{
+    AbacusSettings, CleanupSettings, LedgerSettings, ProcessingSettings,
+};
 use sampler_store::memory::{MemoryStore, StoredSpan};
 use sampler_store::{Events, NewSpan, NewStop, Started, Stopped};
 use sampler_testkit::rng::SharedRng;
@@ -179,7 +181,12 @@ impl Collector for Abacus {
     async fn post(&self, usage: &Usage, _now: Timestamp) -> Posted {
         let answer = self.take(usage).await;
         let dated = self.dated();
-        Posted { answer, dated }
+        let details = Details::default();
+        Posted {
+            answer,
+            dated,
+            details,
+        }
     }
 
     async fn probe(&self) -> Result<AnswerDate, String> {
@@ -276,6 +283,7 @@ pub(crate) fn options(name: &str) -> Options {
             batch_size: 10,
             ..CleanupSettings::default()
         },
+        ledger: LedgerSettings::default(),
         clock_interval: Duration::from_secs(20),
     }
 }
@@ -309,6 +317,7 @@ impl World {
     pub(crate) fn parts(&self) -> Parts {
         Parts {
             work: self.store.clone(),
+            ledger: self.store.clone(),
             upkeep: self.store.clone(),
             membership: self.store.clone(),
             collector: self.abacus.clone(),

@@ -42,7 +42,10 @@ fn usage() -> Usage {
         grace: 0,
     };
     let end = policy.open_due_at(&span.target, NOW);
-    Usage::new(&span, &Planned::new(&span, Interval { start: NOW, end }))
+    Usage::new(
+        &span,
+        &Planned::new(&span, Interval { start: NOW, end }, NOW),
+    )
 }
 
 fn options(address: std::net::SocketAddr) -> AbacusOptions {

@@ -179,6 +179,7 @@ fn fault_6_a_planned_interval_of_the_future_is_not_executed_before_it_is_over() 
     let planned = Planned {
         interval,
         usage_guid: "guid".into(),
+        planned_at: interval.start,
     };
     span.processing.planned = Some(planned.clone());
     let policy = policy(Granularity::Day, 0);
@@ -239,7 +240,7 @@ fn a_plan_is_executed_as_it_stands_whatever_the_policy_is_by_now() {
         start: span.start,
         end: at("2026-02-01T00:00:00Z"),
     };
-    let planned = Planned::new(&span, interval);
+    let planned = Planned::new(&span, interval, span.start);
     span.processing.planned = Some(planned.clone());
     span.end = Some(at("2026-01-31T23:30:00Z"));
     let step = next_step(
@@ -286,6 +287,7 @@ fn a_usage_holds_the_measures_untouched_and_the_signed_duration() {
     let planned = Planned {
         interval,
         usage_guid: "769e31ee".into(),
+        planned_at: interval.start,
     };
     let text = serde_json::to_string(&Usage::new(&span, &planned)).unwrap();
     assert_eq!(

@@ -74,7 +74,7 @@ impl Sampled {
     pub(crate) fn step(&mut self, now: Timestamp, policy: &Policy) -> bool {
         match next_step(&self.span, now, policy) {
             Step::Plan(interval) => {
-                self.span.processing.planned = Some(Planned::new(&self.span, interval));
+                self.span.processing.planned = Some(Planned::new(&self.span, interval, now));
                 self.span.processing.version += 1;
                 true
             }

@@ -150,7 +150,7 @@ fn plan(span: &Span) -> Change {
         end: start.plus(HOUR),
     };
     Change::Plan {
-        planned: Planned::new(span, interval),
+        planned: Planned::new(span, interval, at(0)),
         due_at: start.plus(HOUR),
     }
 }

@@ -2,11 +2,11 @@
 
 use bson::{Bson, Document, doc};
 use sampler_domain::ClosingMonth;
-use sampler_domain::{Failure, Next};
+use sampler_domain::Next;
 use sampler_store::contract::support::Changing;
 use sampler_store::contract::support::{
-    at, done, due, due_ids, everything, id, kept, new_span, plan_to, start, start_event, stop,
-    target,
+    at, done, due, due_ids, everything, failure, id, kept, new_span, plan_to, start, start_event,
+    stop, target,
 };
 use sampler_store::{DueQuery, Events, Started, Stopped, Upkeep};
 
@@ -27,11 +27,7 @@ async fn a_failure_counts_no_more_once_an_original_has_executed() {
         let plan = plan_to(&span, -4 * 3_600_000);
         let mut span = done(store.plan(&span, plan, at(0), at(0)).await);
         for attempts in 1..=2 {
-            let failure = Failure {
-                at: at(0),
-                retry_at: at(24 * 3_600_000),
-                error: "full".into(),
-            };
+            let failure = failure("full", at(24 * 3_600_000));
             span = done(store.failed(&span, failure).await);
             assert_eq!(span.processing.attempts, attempts);
         }
@@ -64,11 +60,7 @@ async fn a_failure_counts_no_more_once_an_original_has_executed() {
     let span = kept(&store, "executed").await;
     let plan = plan_to(&span, -3_600_000);
     let span = done(store.plan(&span, plan, at(0), at(0)).await);
-    let failure = Failure {
-        at: at(0),
-        retry_at: at(1),
-        error: "full".into(),
-    };
+    let failure = failure("full", at(1));
     let span = done(store.failed(&span, failure).await);
     assert_eq!(span.processing.attempts, 1);
     assert_eq!(kept(&store, "executed").await, span);
@@ -92,11 +84,7 @@ async fn a_failure_that_an_original_has_made_good_is_not_urgent() {
             Started::Opened
         );
         let span = kept(&store, name).await;
-        let failure = Failure {
-            at: at(0),
-            retry_at: at(due_at),
-            error: "full".into(),
-        };
+        let failure = failure("full", at(due_at));
         if name == "other" {
             done(store.postpone(&span, at(due_at)).await);
         } else {

@@ -1,8 +1,8 @@
 //! Whatever is changed in whatever order: each store makes of a span what [`Span::after`] says.
 
-use sampler_domain::{Change, Changed, Failure, Next, Span};
+use sampler_domain::{Change, Changed, Next, Span};
 
-use super::support::{Shared, Store, at, kept, plan_to, started, stop};
+use super::support::{Shared, Store, at, failure, kept, plan_to, refusal, started, stop};
 use crate::Stopped;
 
 const HOUR: i64 = 3_600_000;
@@ -71,10 +71,10 @@ async fn lead(store: &dyn Store, name: &str, course: Vec<Deed>) {
 /// A change that a worker could decide on which has read this.
 fn change(read: &Span, kind: u8, millis: i64) -> Change {
     let due_at = at(millis);
-    let failure = Failure {
-        at: at(0),
-        retry_at: due_at,
-        error: "full".into(),
+    let failure = if millis % 2 == 0 {
+        failure("full", due_at)
+    } else {
+        refusal("no mapping", millis, due_at)
     };
     match (&read.processing.planned, kind % 5) {
         (_, 0) => Change::Postpone { due_at },
@@ -83,10 +83,7 @@ fn change(read: &Span, kind: u8, millis: i64) -> Change {
             planned: plan_to(read, millis),
             due_at,
         },
-        (Some(_), 1) => Change::Failed {
-            failure,
-            attempts: read.processing.attempts + 1,
-        },
+        (Some(_), 1) => Change::failed(read, failure),
         (Some(_), following) => Change::Executed {
             next: match following {
                 2 => Next::Wait,

@@ -6,11 +6,14 @@ mod changes;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod events;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
+mod ledger;
+#[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod sampling;
 pub mod support;
 
 pub use changes::*;
 pub use events::*;
+pub use ledger::*;
 pub use sampling::*;
 
 /// Makes a test of each case of the contract. `$store` is an expression that awaits to a value
@@ -58,6 +61,15 @@ macro_rules! store_contract_tests {
             a_failure_waits_and_keeps_its_plan
             a_complete_span_stays_complete
             completed_spans_go_after_the_cutoff
+            totals_count_what_is_executed
+            a_refusal_is_told_until_the_execution
+            an_entry_is_kept_as_it_was_given
+            what_was_written_first_of_a_usage_stays
+            of_64_entries_of_one_usage_one_is_kept
+            of_64_entries_each_has_its_own_answer
+            entries_come_page_by_page_in_the_order_of_their_plans
+            entries_of_other_spans_do_not_show
+            entries_outlive_their_span
             workers_know_of_each_other
             the_largest_slack_of_all_receivers_counts
         );

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use sampler_domain::partition::{PARTITIONS, partition_of};
-use sampler_domain::{ClosingMonth, Failure, Granularity, Interval, Next, SpanId};
+use sampler_domain::{ClosingMonth, Granularity, Interval, Next, SpanId};
 use tokio::task::JoinSet;
 
 use super::support::{
-    Changing, Shared, Store, at, done, due, due_ids, everything, finished, id, kept, lost,
-    next_page, plan_to, start, started, stop, target,
+    Changing, Shared, Store, at, done, due, due_ids, everything, failure, finished, id, kept, lost,
+    next_page, plan_to, refusal, start, started, stop, target,
 };
 use crate::{DueQuery, Page, Reading, Started, Stopped};
 
@@ -101,11 +101,7 @@ pub async fn the_closing_month_comes_before_all_else(store: &Shared) {
         ("march, retried", "f", 5),
     ] {
         let retried = started(store, name, instance, offset(start)).await;
-        let failure = Failure {
-            at: now,
-            retry_at: march.plus(200_000 + start.max(0)),
-            error: "full".into(),
-        };
+        let failure = failure("full", march.plus(200_000 + start.max(0)));
         done(store.failed(&retried, failure).await);
     }
     started(store, "march", "g", offset(100_000)).await;
@@ -254,11 +250,7 @@ pub async fn an_execution_ends_failures_that_others_noted(store: &Shared) {
     let store = &**store;
     let span = started(store, "a", "i", -DAY).await;
     let planned = done(store.plan(&span, plan_to(&span, -HOUR), at(0), at(0)).await);
-    let failure = Failure {
-        at: at(0),
-        retry_at: at(HOUR),
-        error: "full".into(),
-    };
+    let failure = failure("full", at(HOUR));
     done(store.failed(&planned, failure).await);
     done(store.executed(&planned, Next::Wait, at(0), at(HOUR)).await);
     assert_eq!(kept(store, "a").await.processing.attempts, 0);
@@ -276,11 +268,7 @@ pub async fn a_stale_execution_is_lost(store: &Shared) {
     assert!(lost(
         store.executed(&planned, Next::Complete, at(0), at(0)).await
     ));
-    let failure = Failure {
-        at: at(0),
-        retry_at: at(0),
-        error: "late".into(),
-    };
+    let failure = failure("late", at(0));
     assert!(lost(store.failed(&planned, failure).await));
     assert_eq!(kept(store, "a").await, after);
     let planned = done(store.plan(&after, plan_to(&after, 0), at(0), at(0)).await);
@@ -299,12 +287,9 @@ pub async fn a_failure_waits_and_keeps_its_plan(store: &Shared) {
     let planned = done(store.plan(&span, plan_to(&span, -HOUR), at(0), at(0)).await);
     let mut failing = planned.clone();
     for attempts in 1..=3 {
-        let failure = Failure {
-            at: at(0),
-            retry_at: at(HOUR),
-            error: "refused".into(),
-        };
-        failing = done(store.failed(&failing, failure).await);
+        let refused = refusal("refused", i64::from(attempts), at(HOUR));
+        failing = done(store.failed(&failing, refused).await);
+        assert_eq!(failing.processing.refused_at, Some(at(1)), "the first");
         assert_eq!(failing.processing.attempts, attempts);
         assert_eq!(failing.processing.planned, planned.processing.planned);
         assert_eq!(kept(store, "a").await, failing);

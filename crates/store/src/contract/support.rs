@@ -13,14 +13,14 @@ use sampler_domain::{
 use uuid::Uuid;
 
 use crate::{
-    DuePages, DueQuery, Events, Finished, Membership, NewSpan, NewStop, Reading, Started, Stopped,
-    StoreError, Upkeep, Work,
+    DuePages, DueQuery, Events, Finished, Ledger, Membership, NewSpan, NewStop, Reading, Started,
+    Stopped, StoreError, Upkeep, Work,
 };
 
 /// All ports of one store.
-pub trait Store: Events + Work + Upkeep + Membership + Reading {}
+pub trait Store: Events + Work + Ledger + Upkeep + Membership + Reading {}
 
-impl<S: Events + Work + Upkeep + Membership + Reading> Store for S {}
+impl<S: Events + Work + Ledger + Upkeep + Membership + Reading> Store for S {}
 
 /// A store that a test can share among its tasks.
 pub type Shared = Arc<dyn Store>;
@@ -65,9 +65,7 @@ pub trait Changing: Work {
     /// Notes a failure.
     async fn failed(&self, span: &Span, failure: Failure) -> Result<Option<Span>, StoreError> {
         let now = failure.at;
-        let attempts = span.processing.attempts + 1;
-        self.make(span, Change::Failed { failure, attempts }, now)
-            .await
+        self.make(span, Change::failed(span, failure), now).await
     }
 
     /// Makes a change.
@@ -252,7 +250,29 @@ pub fn plan_to(span: &Span, millis: i64) -> Planned {
             start: span.sampled_to(),
             end: at(millis),
         },
+        at(0),
     )
+}
+
+/// Abacus could not take the usage, for no fault of the usage.
+pub fn failure(error: &str, retry_at: Timestamp) -> Failure {
+    Failure {
+        at: at(0),
+        retry_at,
+        error: error.into(),
+        status: None,
+        is_refusal: false,
+    }
+}
+
+/// Abacus refused the usage `millis` after [`NOW`].
+pub fn refusal(error: &str, millis: i64, retry_at: Timestamp) -> Failure {
+    Failure {
+        at: at(millis),
+        status: Some(400),
+        is_refusal: true,
+        ..failure(error, retry_at)
+    }
 }
 
 /// The span after a change that must have been made.

@@ -2,8 +2,8 @@
 //! nothing.
 
 use sampler_model::{
-    AS_PLANNED, CONSERVATION, COUNTED_ONCE, DUE_BY_END, KEPT_ONCE, LIVENESS, Mutant, ONE_OPEN_SPAN,
-    SAMPLED_COUNTS, Scenario, WITHIN_END, find_violations,
+    AS_PLANNED, CONSERVATION, COUNTED_ONCE, DUE_BY_END, KEPT_ONCE, LEDGER, LIVENESS, Mutant,
+    ONE_OPEN_SPAN, SAME_BYTES, SAMPLED_COUNTS, Scenario, WITHIN_END, find_violations,
 };
 
 /// The model must find a way to break each of these.
@@ -82,4 +82,28 @@ fn a_retention_that_is_just_the_slack_is_found() {
     let mut broken = Scenario::update();
     broken.retention = broken.slack.past;
     assert_breaks(broken, &[KEPT_ONCE]);
+}
+
+#[test]
+fn an_entry_that_is_written_after_the_note_is_found() {
+    let broken = Scenario::update().broken(Mutant::EntryAfterNote);
+    assert_breaks(broken, &[LEDGER]);
+}
+
+#[test]
+fn totals_in_a_change_of_their_own_are_found() {
+    let broken = Scenario::update().broken(Mutant::TotalsApart);
+    assert_breaks(broken, &[LEDGER]);
+}
+
+#[test]
+fn entries_that_expire_before_their_span_is_complete_are_found() {
+    let broken = Scenario::update().broken(Mutant::ExpiresBeforeCompletion);
+    assert_breaks(broken, &[LEDGER]);
+}
+
+#[test]
+fn a_resend_with_other_bytes_is_found() {
+    let broken = Scenario::update().broken(Mutant::ResendsOtherBytes);
+    assert_breaks(broken, &[SAME_BYTES]);
 }

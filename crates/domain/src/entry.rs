@@ -1,0 +1,168 @@
+//! What became of one usage: an entry of the ledger.
+
+use crate::{Interval, Measures, Span, SpanId, Target, Timestamp};
+
+/// What became of a usage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EntryState {
+    /// It is written down, and not accepted yet.
+    Planned,
+    /// Abacus refused it. It is tried again.
+    Refused,
+    /// An operator gave it up.
+    Skipped,
+    /// Abacus accepted it.
+    Accepted,
+    /// Abacus accepted it, and put it aside later.
+    SetAside,
+    /// Abacus accepted it, and confirmed later that it counts.
+    Counted,
+}
+
+/// One usage, and what became of it. The span may be gone before its entries.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Entry {
+    /// The `dedup_id` of the usage.
+    pub usage_guid: String,
+    /// The span that it is for.
+    pub span: SpanId,
+    /// What was used, and by whom.
+    pub target: Target,
+    /// How much of it.
+    pub measures: Measures,
+    /// What the usage stands for.
+    pub interval: Interval,
+    /// The version of the span while the usage was planned: the order of a span's entries.
+    pub version: i64,
+    /// When it was planned.
+    pub planned_at: Timestamp,
+    /// How often it was posted, as far as that was noted.
+    pub attempts: u32,
+    /// When Abacus first refused it.
+    pub refused_at: Option<Timestamp>,
+    /// When Abacus accepted it.
+    pub accepted_at: Option<Timestamp>,
+    /// When it was confirmed that it counts.
+    pub counted_at: Option<Timestamp>,
+    /// When it was seen that Abacus had put it aside.
+    pub set_aside_at: Option<Timestamp>,
+    /// When an operator gave it up.
+    pub skipped_at: Option<Timestamp>,
+    /// What became of it so far.
+    pub state: EntryState,
+    /// The status of Abacus's last answer, if there was one.
+    pub status: Option<u16>,
+    /// Where Abacus says that the usage can be found.
+    pub location: Option<String>,
+    /// Why it was refused or put aside.
+    pub error: Option<String>,
+}
+
+/// Abacus's answer that it has a usage.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Delivered {
+    /// When it came.
+    pub at: Timestamp,
+    /// Its status.
+    pub status: Option<u16>,
+    /// Where Abacus says that the usage can be found.
+    pub location: Option<String>,
+}
+
+impl Entry {
+    /// The entry of what is planned for a span, and not answered yet. The ledger does not hold it:
+    /// the span does. An interval of no length has no usage, and no entry.
+    pub fn of_planned(span: &Span) -> Option<Self> {
+        let processing = &span.processing;
+        let planned = processing.planned.as_ref();
+        let planned = planned.filter(|planned| !planned.interval.is_empty())?;
+        let last_error = processing.last_error.as_ref();
+        Some(Self {
+            usage_guid: planned.usage_guid.clone(),
+            span: span.id.clone(),
+            target: span.target.clone(),
+            measures: span.measures.clone(),
+            interval: planned.interval,
+            version: processing.version,
+            planned_at: planned.planned_at,
+            attempts: processing.attempts,
+            refused_at: processing.refused_at,
+            accepted_at: None,
+            counted_at: None,
+            set_aside_at: None,
+            skipped_at: None,
+            state: match processing.refused_at {
+                Some(_) => EntryState::Refused,
+                None => EntryState::Planned,
+            },
+            status: last_error.and_then(|error| error.status),
+            location: None,
+            error: last_error.map(|error| error.error.clone()),
+        })
+    }
+
+    /// The entry of what is planned for a span, once Abacus has it.
+    pub fn of_delivered(span: &Span, delivered: Delivered) -> Option<Self> {
+        let planned = Self::of_planned(span)?;
+        Some(Self {
+            attempts: planned.attempts.saturating_add(1),
+            accepted_at: Some(delivered.at),
+            state: EntryState::Accepted,
+            status: delivered.status,
+            location: delivered.location,
+            error: None,
+            ..planned
+        })
+    }
+
+    /// What the ledger said of the usage at a moment; none where it was not planned yet.
+    pub fn as_of(&self, at: Timestamp) -> Option<EntryState> {
+        // In the order in which they follow each other where two have one moment.
+        let changes = [
+            (Some(self.planned_at), EntryState::Planned),
+            (self.refused_at, EntryState::Refused),
+            (self.skipped_at, EntryState::Skipped),
+            (self.accepted_at, EntryState::Accepted),
+            (self.set_aside_at, EntryState::SetAside),
+            (self.counted_at, EntryState::Counted),
+        ];
+        let past = changes
+            .into_iter()
+            .filter_map(|(moment, state)| Some((moment.filter(|moment| *moment <= at)?, state)));
+        past.max().map(|(_, state)| state)
+    }
+
+    /// Whether Abacus has the usage, as far as is known.
+    pub fn is_billed(&self) -> bool {
+        matches!(self.state, EntryState::Accepted | EntryState::Counted)
+    }
+}
+
+impl EntryState {
+    /// All states.
+    pub const ALL: [Self; 6] = [
+        Self::Planned,
+        Self::Refused,
+        Self::Skipped,
+        Self::Accepted,
+        Self::SetAside,
+        Self::Counted,
+    ];
+
+    /// What the state is called where it is kept and shown.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Planned => "planned",
+            Self::Refused => "refused",
+            Self::Skipped => "skipped",
+            Self::Accepted => "accepted",
+            Self::SetAside => "set_aside",
+            Self::Counted => "counted",
+        }
+    }
+
+    /// The state that is called so.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.name() == name)
+    }
+}

@@ -1,0 +1,270 @@
+//! The ledger: what became of each usage, a document for each, many with one command.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bson::raw::RawDocumentBuf;
+use bson::{Bson, Document, doc};
+use futures_util::future::join_all;
+use sampler_domain::partition::{partition_of, range_of};
+use sampler_domain::{Entry, EntryState, SpanId, Target};
+use sampler_store::group::{CommandResult, Resolution, WriteResult, Writes};
+use sampler_store::{Entries, Events, Finished, StoreError};
+use tokio::time::Instant;
+use tracing::error;
+
+use crate::MongoStore;
+use crate::call::{CallError, Link, take};
+use crate::document::{id_to_bson, read_integer};
+use crate::entry_document::{entry_in, state_in, written};
+use crate::index;
+use crate::unreadable::{decoded, name_of};
+
+/// Inserts entries.
+#[derive(Debug)]
+pub(crate) struct Records {
+    link: Link,
+}
+
+/// An entry to be inserted.
+#[derive(Debug)]
+pub(crate) struct Record {
+    usage_guid: String,
+    /// Where it is kept.
+    partition: i64,
+    span: Bson,
+    state: EntryState,
+    document: RawDocumentBuf,
+}
+
+impl Record {
+    /// # Errors
+    /// Where the entry cannot be written as a document.
+    fn new(entry: &Entry, lifetime: i64) -> Result<Self, StoreError> {
+        let document = written(entry, lifetime);
+        Ok(Self {
+            document: document.map_err(|error| StoreError::Refused(Box::new(error)))?,
+            usage_guid: entry.usage_guid.clone(),
+            partition: i64::from(partition_of(&entry.target)),
+            span: id_to_bson(&entry.span),
+            state: entry.state,
+        })
+    }
+
+    /// The condition that only its document meets, and that says where that is kept.
+    fn condition(&self) -> Document {
+        doc! { "_id": &self.usage_guid, "partition": self.partition, "span": &self.span }
+    }
+}
+
+impl Records {
+    pub(crate) fn new(link: Link) -> Self {
+        Self { link }
+    }
+}
+
+#[async_trait]
+impl Writes for Records {
+    type Write = Record;
+    type Answer = EntryState;
+    type Failure = CallError;
+
+    fn size(write: &Record) -> usize {
+        write.document.as_bytes().len()
+    }
+
+    fn carried_out_within(&self) -> Duration {
+        self.link.carried_out_within()
+    }
+
+    /// What is kept of a usage refuses all that comes later.
+    fn outlasts_late_commands(_: &EntryState) -> bool {
+        true
+    }
+
+    async fn write(&self, batch: &[Arc<Record>], send_by: Instant) -> CommandResult<Self> {
+        let documents = batch.iter().map(|record| &record.document);
+        let written = self.link.insert(documents, send_by).await?;
+        let failed: Vec<usize> = written.failed.iter().map(|(index, _)| *index).collect();
+        let mut results = written.write_results(batch.len(), |index| batch[index].state, None);
+        // One that is there already is found by its id.
+        for index in failed {
+            if !matches!(results[index], WriteResult::Refused(_)) {
+                results[index] = WriteResult::Unresolved;
+            }
+        }
+        Ok(results)
+    }
+
+    async fn resolve(
+        &self,
+        batch: &[Arc<Record>],
+    ) -> Result<Vec<Resolution<EntryState>>, CallError> {
+        let conditions: Vec<Document> = batch.iter().map(|record| record.condition()).collect();
+        let found = self.link.find_exactly(doc! { "$or": conditions }, "_id_");
+        let mut states = HashMap::new();
+        for raw in found.await? {
+            if let Ok(usage_guid) = raw.get_str("_id") {
+                let state = decoded(&raw).and_then(|document| state_in(&document));
+                states.insert(usage_guid.to_owned(), state);
+            }
+        }
+        let mut seen = |record: &Arc<Record>| {
+            let state = states.remove(&record.usage_guid)?;
+            // Two writers of one usage may share a command.
+            if let Ok(state) = &state {
+                states.insert(record.usage_guid.clone(), Ok(*state));
+            }
+            Some(state.map_err(|error| StoreError::Refused(Box::new(error))))
+        };
+        Ok(batch.iter().map(&mut seen).collect())
+    }
+}
+
+impl MongoStore {
+    pub(crate) async fn record_entry(
+        &self,
+        entry: &Entry,
+        lifetime: i64,
+    ) -> Result<EntryState, StoreError> {
+        let range = self.range_of(&entry.target);
+        let record = Record::new(entry, lifetime)?;
+        self.records.submit(range, record).await
+    }
+
+    pub(crate) async fn expire_entries(&self, finished: &[Finished]) -> Result<(), StoreError> {
+        // One that an original completed before it was taken in has none.
+        let of_ours = finished
+            .iter()
+            .filter_map(|span| Some((span.partition?, span)));
+        let submit = |(partition, span)| async move {
+            let range = range_of(partition, self.expiries.count());
+            let statement = expiry(partition, span);
+            let statement = statement.map_err(|error| StoreError::Refused(Box::new(error)))?;
+            self.expiries.submit(range, statement).await
+        };
+        let expired = join_all(of_ours.map(submit)).await;
+        expired.into_iter().collect()
+    }
+
+    pub(crate) async fn entries_of(
+        &self,
+        span: &SpanId,
+        target: &Target,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Result<Entries, StoreError> {
+        let mut filter = doc! {
+            "partition": i64::from(partition_of(target)),
+            "span": id_to_bson(span),
+        };
+        if let Some(after) = after {
+            filter.insert("version", doc! { "$gt": after });
+        }
+        let sort = doc! { "partition": 1, "span": 1, "version": 1 };
+        let options = self.usages.find_options(limit, sort, index::OF_SPAN);
+        let usages = self.usages.spans.clone();
+        let find = async move {
+            let found = usages.find(filter).with_options(options).await?;
+            take(found, limit).await
+        };
+        let (documents, _) = self.usages.run(find).await?;
+        let mut page = Entries::default();
+        for raw in &documents {
+            match entry_in(raw) {
+                Ok(entry) => page.entries.push(entry),
+                Err(problem) => {
+                    page.unreadable += 1;
+                    if self.is_news("usages", raw) {
+                        let name = name_of(raw);
+                        error!(code = "usage.unreadable", usage = %name, error = %problem,
+                            "an entry of the ledger cannot be read");
+                    }
+                }
+            }
+        }
+        page.entries.retain(|entry| entry.target == *target);
+        let last = documents.last().filter(|_| documents.len() == limit);
+        let version = last.and_then(|raw| decoded(raw).ok());
+        page.next = version.and_then(|document| read_integer(&document, "version").ok());
+        Ok(page)
+    }
+}
+
+/// Lets the entries of spans expire.
+#[derive(Debug)]
+pub(crate) struct Expiries {
+    link: Link,
+}
+
+impl Expiries {
+    pub(crate) fn new(link: Link) -> Self {
+        Self { link }
+    }
+}
+
+#[async_trait]
+impl Writes for Expiries {
+    type Write = RawDocumentBuf;
+    type Answer = ();
+    type Failure = CallError;
+
+    fn size(write: &RawDocumentBuf) -> usize {
+        write.as_bytes().len()
+    }
+
+    fn carried_out_within(&self) -> Duration {
+        self.link.carried_out_within()
+    }
+
+    fn outlasts_late_commands((): &()) -> bool {
+        true
+    }
+
+    async fn write(&self, batch: &[Arc<RawDocumentBuf>], send_by: Instant) -> CommandResult<Self> {
+        let statements = batch.iter().map(|statement| &**statement);
+        let expired = self.link.update(statements, send_by).await?;
+        let mut results: Vec<_> = batch.iter().map(|_| WriteResult::Settled(())).collect();
+        for (index, failure) in expired.failed {
+            results[index] = WriteResult::failed(failure);
+        }
+        Ok(results)
+    }
+
+    /// What is not known to be done is done again: a moment that is there is left alone.
+    async fn resolve(
+        &self,
+        batch: &[Arc<RawDocumentBuf>],
+    ) -> Result<Vec<Resolution<()>>, CallError> {
+        Ok(batch.iter().map(|_| None).collect())
+    }
+}
+
+/// The statement that lets the entries of a span expire. Of very many it may do only some within its
+/// time: the next one goes on from there.
+fn expiry(partition: u32, finished: &Finished) -> Result<RawDocumentBuf, bson::error::Error> {
+    let from = doc! { "$max": ["$accepted_at", "$counted_at", "$set_aside_at", "$skipped_at"] };
+    let at = doc! { "$convert": {
+        "input": { "$add": ["$$from", "$lifetime"] },
+        "to": "date",
+        "onError": "$$REMOVE",
+    } };
+    // What cannot be worked out stays, for somebody to look at.
+    let is_fit = doc! { "$and": [{ "$isNumber": "$$from" }, { "$isNumber": "$lifetime" }] };
+    let expires_at = doc! { "$let": {
+        "vars": { "from": from },
+        "in": { "$cond": [is_fit, at, "$$REMOVE"] },
+    } };
+    RawDocumentBuf::try_from(&doc! {
+        "q": {
+            "partition": i64::from(partition),
+            "span": id_to_bson(&finished.id),
+            "expires_at": { "$exists": false },
+        },
+        "u": [{ "$set": { "expires_at": expires_at } }],
+        "multi": true,
+        "hint": index::OF_SPAN,
+    })
+}

@@ -1,0 +1,45 @@
+//! What the executions of a span come to, as its document keeps it: `processing.totals`.
+//!
+//! They hold how far the span was sampled when they were written (`to`). Where that is not how far
+//! it is sampled now, somebody who knows no totals has sampled it on: an original Sampler, or an
+//! earlier release. Then they begin anew at what is. So does a span that has none yet.
+
+use bson::{Document, doc};
+use sampler_domain::{Interval, Span, Totals};
+
+use crate::document::{moment, read_integer, read_moment};
+
+/// The totals of a span that is sampled to the end of `last`.
+pub(crate) fn read_totals(processing: &Document, last: Interval) -> Totals {
+    let kept = processing.get_document("totals").ok();
+    let kept = kept.filter(|kept| read_moment(kept, "to") == Ok(last.end));
+    kept.and_then(kept_totals)
+        .unwrap_or_else(|| Totals::from(last.end))
+}
+
+fn kept_totals(kept: &Document) -> Option<Totals> {
+    let number = |name| read_integer(kept, name).ok();
+    Some(Totals {
+        since: read_moment(kept, "since").ok()?,
+        first_version: number("first_version"),
+        billed: number("billed")?,
+        skipped: number("skipped")?,
+        usages: u64::try_from(number("usages")?).ok()?,
+    })
+}
+
+/// The totals of a span, as they are kept.
+pub(crate) fn totals(span: &Span) -> Document {
+    let totals = &span.processing.totals;
+    let mut document = doc! {
+        "since": moment(totals.since),
+        "to": moment(span.sampled_to()),
+        "billed": totals.billed,
+        "skipped": totals.skipped,
+        "usages": i64::try_from(totals.usages).unwrap_or(i64::MAX),
+    };
+    if let Some(first_version) = totals.first_version {
+        document.insert("first_version", first_version);
+    }
+    document
+}

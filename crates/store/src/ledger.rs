@@ -1,0 +1,55 @@
+//! The ledger: what became of each usage, for as long as anybody may ask.
+
+use async_trait::async_trait;
+use sampler_domain::{Entry, EntryState, SpanId, Target, Timestamp};
+
+use crate::{Finished, StoreError};
+
+/// Some entries of a span, in the order in which they were planned.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Entries {
+    /// Entries.
+    pub entries: Vec<Entry>,
+    /// How many documents are no entries that could be read.
+    pub unreadable: u64,
+    /// The version of the last one that was read, if there may be more behind it.
+    pub next: Option<i64>,
+}
+
+/// Keeps an entry for each usage that has left this program and was answered for good. What is
+/// planned or refused is on the span ([`Entry::of_planned`]).
+#[async_trait]
+pub trait Ledger: Send + Sync + 'static {
+    /// Keeps an entry; says in which state it is by then. What was written first under the id of
+    /// the usage stays, so writing it again is always safe.
+    ///
+    /// The entry is kept until its span is removed, and for `lifetime` ms from the answer that it
+    /// tells of, whichever is later.
+    async fn record(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError>;
+
+    /// Lets the entries of these spans expire: each once its lifetime is over. To be called before
+    /// the spans are removed, and only for spans that are complete.
+    async fn expire(&self, finished: &[Finished]) -> Result<(), StoreError>;
+
+    /// Up to `limit` entries of a span that were planned at a later version than `after`. Only what
+    /// a majority has.
+    async fn entries(
+        &self,
+        span: &SpanId,
+        target: &Target,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Result<Entries, StoreError>;
+}
+
+/// From when on the lifetime of an entry counts: the last answer that it tells of.
+pub fn lifetime_from(entry: &Entry) -> Timestamp {
+    let answers = [
+        entry.accepted_at,
+        entry.counted_at,
+        entry.set_aside_at,
+        entry.skipped_at,
+    ];
+    let last = answers.into_iter().flatten().max();
+    last.unwrap_or(entry.planned_at)
+}
