@@ -5,6 +5,7 @@
 //! | [`Events`] | keeping starts and stops | the receiver |
 //! | [`Work`] | finding spans that are due, and changing them | the worker |
 //! | [`Ledger`] | what became of each usage | the worker |
+//! | [`Causes`] | why spans are suspended, and letting them go on | the worker |
 //! | [`Upkeep`] | taking in spans of an original, removing finished ones | the worker |
 //! | [`Membership`] | which workers there are | the worker |
 //! | [`Reading`] | looking at all spans | the worker in the shadow |
@@ -25,8 +26,11 @@ mod membership;
 #[cfg(feature = "testing")]
 pub mod memory;
 mod reading;
+mod suspension;
 #[cfg(feature = "testing")]
 pub mod table;
+#[cfg(feature = "testing")]
+mod table_causes;
 mod upkeep;
 mod work;
 
@@ -35,5 +39,6 @@ pub use events::{Events, NewSpan, NewStop, Started, Stopped};
 pub use ledger::{Entries, Ledger, lifetime_from};
 pub use membership::Membership;
 pub use reading::{Page, Reading};
+pub use suspension::{Causes, KeptCause, Probe, Resumption};
 pub use upkeep::{Adopted, Finished, SLACK_LIFETIME, Upkeep};
 pub use work::{DuePages, DueQuery, Work};

@@ -7,5 +7,6 @@ mod delivery;
 mod faults;
 mod ownership;
 mod sampling;
+mod suspension;
 mod turns;
 mod world;

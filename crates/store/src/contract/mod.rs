@@ -2,6 +2,8 @@
 //! `#[tokio::test]` of each.
 
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
+mod causes;
+#[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod changes;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod events;
@@ -11,6 +13,7 @@ mod ledger;
 mod sampling;
 pub mod support;
 
+pub use causes::*;
 pub use changes::*;
 pub use events::*;
 pub use ledger::*;
@@ -70,6 +73,14 @@ macro_rules! store_contract_tests {
             entries_come_page_by_page_in_the_order_of_their_plans
             entries_of_other_spans_do_not_show
             entries_outlive_their_span
+            a_suspended_span_is_never_due
+            an_execution_ends_a_suspension
+            a_stop_of_a_suspended_span_resumes_nothing
+            one_span_of_a_cause_is_probed_at_a_time
+            a_cause_is_kept_once_and_probed_in_its_time
+            a_cause_goes_when_nothing_is_suspended_under_it
+            a_cause_that_is_missing_is_found_by_its_spans
+            spans_of_a_cause_go_on_in_batches
             workers_know_of_each_other
             the_largest_slack_of_all_receivers_counts
         );

@@ -1,15 +1,17 @@
 //! The protocol holds in every state of every scenario.
 
-use sampler_model::{MUST_HAPPEN, MUST_HOLD, Scenario, explore};
+use sampler_model::{MUST_HAPPEN, MUST_HOLD, PROBED, SUSPENDED, Scenario, explore};
 
 fn assert_holds(scenario: Scenario, states_min: usize) {
+    let refuses = scenario.suspend_after > 0;
     let explored = explore(scenario);
     println!("{} states, {} steps", explored.states, explored.steps);
     for property in MUST_HOLD {
         let violation = explored.found.get(property);
         assert!(violation.is_none(), "broken: {property}, by {violation:#?}");
     }
-    for property in MUST_HAPPEN {
+    let of_refusals = [SUSPENDED, PROBED].into_iter().filter(|_| refuses);
+    for property in MUST_HAPPEN.into_iter().chain(of_refusals) {
         assert!(explored.found.contains_key(property), "never: {property}");
     }
     assert!(explored.states >= states_min, "{} states", explored.states);
@@ -28,4 +30,9 @@ fn events_in_any_order() {
 #[test]
 fn a_late_stop_while_abacus_fails() {
     assert_holds(Scenario::outage(), 220_000);
+}
+
+#[test]
+fn a_late_stop_while_abacus_refuses() {
+    assert_holds(Scenario::refusal(), 100_000);
 }
