@@ -241,7 +241,8 @@ impl<'b> Fields<'b> {
         for error in measures.as_ref().err().into_iter().flatten() {
             let (MeasuresError::Duration(position) | MeasuresError::Twice(position, _)) = error;
             let pointer = pointer().index(indices[*position]).field("measure");
-            self.wrong(pointer, format!("cannot be taken: {error}"));
+            self.errors
+                .push(FieldError::new(pointer, format!("The {error}.")));
         }
         measures.ok().filter(|_| self.errors.len() == wrong_before)
     }

@@ -1,9 +1,20 @@
 //! The receiver: takes start and stop events from resource providers and keeps them as spans
 //! (sections 3, 6.1 and 6.2 of the paper). It is stateless; any number of instances share a store.
 //!
-//! A request passes these, in this order: `sampler_service::security` (its token), [`admission`]
-//! (whether the receiver can take it now), [`body`] (its size), [`json`] (its syntax), [`event`] (its
-//! fields), the slack (its timestamp), the store. [`controllers`] decide the answer.
+//! A request passes, in this order:
+//!
+//! 1. the token (`sampler_service::security`),
+//! 2. the limit `MAX_INFLIGHT` ([`admission`]),
+//! 3. the body ([`body`]),
+//! 4. for a large body, the client's turn ([`admission`]),
+//! 5. the JSON ([`json`]),
+//! 6. the token's scope for the resource,
+//! 7. the fields ([`event`]),
+//! 8. for any other body, the client's turn,
+//! 9. the slack,
+//! 10. the store.
+//!
+//! [`controllers`] carry this out and choose the answer.
 
 pub mod admission;
 mod announce;
@@ -33,9 +44,9 @@ use admission::Admission;
 /// The settings of the receiver.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How much is taken in.
+    /// Limits of requests and bodies.
     pub limits: LimitsSettings,
-    /// What events may be like.
+    /// Rules for events.
     pub events: EventsSettings,
     /// How far an event's timestamp may lie from now.
     pub slack: Slack,
@@ -54,20 +65,20 @@ pub struct Receiver {
     pub store: Arc<dyn Events>,
     /// Where mappings go, if anywhere.
     pub provisioning: Option<Provisioning>,
-    /// What time it is.
+    /// The clock of this machine.
     pub clock: Arc<dyn Clock>,
-    /// Chance, for ids.
+    /// Randomness, for ids and for `Retry-After`.
     pub random: Arc<dyn Random>,
     /// The settings.
     pub options: Options,
-    /// How many requests are served at a time, and whose turn it is.
+    /// Limits requests, and gives clients their turns.
     pub admission: Admission,
     /// Whether the indexes exist and the slack is announced.
     prepared: AtomicBool,
 }
 
 impl Receiver {
-    /// A receiver that keeps nothing before it is told that the store is prepared.
+    /// A receiver. It accepts no events before [`set_prepared`](Self::set_prepared).
     pub fn new(
         store: Arc<dyn Events>,
         provisioning: Option<Provisioning>,
@@ -88,21 +99,21 @@ impl Receiver {
         })
     }
 
-    /// Says that the indexes are in place, and that the workers know how old events may be: from now
-    /// on events are taken. Programs call [`prepare`](Self::prepare), which sees to the latter.
+    /// Accepts events from now on. The indexes must exist, and the slack must be announced to the
+    /// workers. Programs call [`prepare`](Self::prepare), which announces it.
     pub fn set_prepared(&self) {
         self.prepared.store(true, Ordering::Release);
     }
 
-    /// Whether events are taken.
+    /// Whether events are accepted.
     pub fn is_prepared(&self) -> bool {
         self.prepared.load(Ordering::Acquire)
     }
 
     /// The routes of the API. `authenticator` checks the token of a request before its body is read.
     pub fn routes(self: Arc<Self>, authenticator: Authenticator) -> Router {
-        // An original takes a slash behind each, too, so clients may send one. These are addresses
-        // of their own: no path is rewritten, so what a router in front decided by it holds.
+        // An original also accepts a slash at the end of each path. The paths with a slash are routes
+        // of their own and not rewritten, so that a router in front sees the path that is served.
         let routes = Router::new()
             .route("/v1/events/start", post(controllers::start))
             .route("/v1/events/start/", post(controllers::start))
@@ -118,7 +129,7 @@ impl Receiver {
     }
 }
 
-/// What each route is given.
+/// The state of the routes.
 #[derive(Clone)]
 struct Api {
     receiver: Arc<Receiver>,

@@ -1,4 +1,5 @@
-//! What a receiver answers where it keeps nothing, besides what every program can answer.
+//! The problems that only a receiver answers. `sampler_service::problem::kinds` has those of both
+//! programs.
 
 use sampler_service::problem::kinds::{NOTHING, RETRY};
 use sampler_service::problem::{self, ProblemType, kinds};
@@ -10,8 +11,8 @@ sampler_service::problem_types! {
         slug: "malformed-json",
         status: BAD_REQUEST,
         title: "The body is not JSON",
-        when: "The body is empty, is not JSON, nests too deeply, holds a number out of range, has a \
-            member twice or more than 50,000 values, cannot be unpacked, or breaks off early.",
+        when: "The body is empty, is not JSON, nests too deeply, contains a number out of range, a \
+            member twice or more than 50,000 values, cannot be decompressed, or is cut short.",
         provider: "Corrects the body. The same body is refused again.",
         operator: NOTHING,
     }
@@ -66,7 +67,7 @@ sampler_service::problem_types! {
         slug: "payload-too-large",
         status: PAYLOAD_TOO_LARGE,
         title: "The body is too large",
-        when: "The body, after decompression, is larger than `MAX_PAYLOAD`.",
+        when: "The body is larger than `MAX_PAYLOAD`, compressed or decompressed.",
         provider: "Sends less in one event.",
         operator: "Raises `MAX_PAYLOAD`, if events of this size are intended.",
     }
@@ -84,15 +85,15 @@ sampler_service::problem_types! {
         status: UNPROCESSABLE_ENTITY,
         title: "The target has not been started",
         when: "A stop for a target whose usage has not started, or has stopped already.",
-        provider: "Sends the start first. Where the usage was stopped by another event, there is \
-            nothing to do.",
+        provider: "Sends the start first. If another event has stopped the usage, there is nothing \
+            to do.",
         operator: NOTHING,
     }
     STOP_BEFORE_START {
         slug: "stop-before-start",
         status: UNPROCESSABLE_ENTITY,
         title: "The stop lies before the start",
-        when: "A stop whose timestamp is earlier than that of the start it would end.",
+        when: "A stop whose timestamp is earlier than that of its start.",
         provider: "Corrects the timestamp. It may be equal to that of the start.",
         operator: NOTHING,
     }
@@ -109,7 +110,7 @@ sampler_service::problem_types! {
         slug: "outside-slack",
         status: UNPROCESSABLE_ENTITY,
         title: "The timestamp is too far from now",
-        when: "The timestamp lies further in the past or in the future than is allowed.",
+        when: "The timestamp is further in the past or in the future than the slack allows.",
         provider: "Corrects the timestamp: whole milliseconds since 1970, in UTC.",
         operator: "Compares the clocks. Widens `SAMPLER_SLACK_PAST_INTERVAL` or \
             `SAMPLER_SLACK_FUTURE_INTERVAL`, if such events are intended.",
@@ -120,7 +121,7 @@ sampler_service::problem_types! {
         title: "Abacus did not accept the mapping",
         when: "The provisioning service of Abacus refused a mapping, failed, or did not answer. \
             Some of the three mappings may have been made.",
-        provider: "Sends the mapping again: what was made is recognised.",
+        provider: "Sends the mapping again: mappings that exist are recognised.",
         operator: "Checks the provisioning service, and whether the plans exist there.",
     }
     DATABASE_UNAVAILABLE {
@@ -128,8 +129,8 @@ sampler_service::problem_types! {
         status: SERVICE_UNAVAILABLE,
         title: "The database is unavailable",
         when: "The database cannot be reached, or gave no final answer. `detail` says whether the \
-            event may have been kept. Where it may, `Retry-After` is as long as the database may \
-            still work on it: until then the same event could be refused, and be kept after that.",
+            event may have been kept. If so, the database may still keep it within the time in \
+            `Retry-After`. A repeat within this time can be refused, although the event is kept later.",
         provider: RETRY,
         operator: "Checks the database. The program recovers by itself.",
     }
@@ -144,7 +145,7 @@ sampler_service::problem_types! {
     }
 }
 
-/// All kinds that a client of a receiver can meet, in the order of their status.
+/// All problems that a receiver answers, in the order of their status.
 pub fn all() -> Vec<&'static ProblemType> {
     let mut all: Vec<_> = ALL.iter().chain(kinds::ALL).collect();
     all.sort_by_key(|kind| kind.status);

@@ -34,21 +34,21 @@ pub struct Settings {
     pub tls: Option<Tls>,
     /// Where the spans are.
     pub database: DatabaseSettings,
-    /// When the receiver counts as well.
+    /// How long the receiver may be without progress before it is unhealthy.
     pub health: HealthSettings,
-    /// What is logged.
+    /// The level and the format of the log.
     pub log: LogSettings,
-    /// Who may call.
+    /// The checks of tokens, and the receiver's own credentials.
     pub security: SecuritySettings,
-    /// Where mappings go.
+    /// The provisioning service.
     pub provisioning: ProvisioningSettings,
-    /// How much is taken in.
+    /// Limits of requests and bodies.
     pub limits: LimitsSettings,
-    /// What events may be like.
+    /// Rules for events.
     pub events: EventsSettings,
     /// How far events may be dated from now.
     pub slack: Slack,
-    /// How spans are sampled, as far as the receiver knows.
+    /// How spans are sampled. It only decides when a worker first reads a new span.
     pub policy: Policy,
 }
 

@@ -1,8 +1,10 @@
 //! A database, an Abacus, a receiver and workers, for one test.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bson::Document;
+use futures_util::TryStreamExt;
 use mongodb::Collection;
 use reqwest::{Client, Response};
 use sampler_testkit::abacus::Options;
@@ -96,6 +98,71 @@ impl Landscape {
             .duration_sum_by(|usage| usage.target()[5].to_owned());
         sums.get(instance).copied().unwrap_or(0)
     }
+}
+
+impl Landscape {
+    /// The collection of the ledger.
+    pub(crate) async fn usages(&self) -> Collection<Document> {
+        self.database.database().await.collection("spans_usages")
+    }
+
+    /// Each entry is what Abacus counts, and the totals of each span are what its entries and its
+    /// interval say, unless an original has sampled it since. Says how many entries there are.
+    pub(crate) async fn assert_ledger(&self) -> usize {
+        let counted = self.abacus.counted();
+        let counted: BTreeMap<&str, _> = counted
+            .iter()
+            .map(|counted| (counted.usage.dedup_id.as_str(), &counted.usage))
+            .collect();
+        let entries = all(&self.usages().await).await;
+        for entry in &entries {
+            let usage = counted[entry.get_str("_id").unwrap()];
+            let number = |name: &str| entry.get_i64(name).unwrap();
+            assert_eq!(i128::from(number("duration")), usage.duration(), "{entry}");
+            assert_eq!(number("timestamp"), usage.end, "{entry}");
+            assert_eq!(entry.get_i32("status").unwrap(), 202, "{entry}");
+        }
+        for span in all(&self.spans().await).await {
+            assert_totals(&span, &entries);
+        }
+        entries.len()
+    }
+}
+
+fn assert_totals(span: &Document, entries: &[Document]) {
+    let processing = span.get_document("processing").unwrap();
+    let last = processing.get_document("last_interval").unwrap();
+    let Ok(totals) = processing.get_document("totals") else {
+        return;
+    };
+    let number = |name: &str| totals.get_i64(name).unwrap();
+    if last.get_i64("end").ok() != Some(number("to")) {
+        return;
+    }
+    let planned = processing.get_document("planned_interval");
+    let planned = planned
+        .and_then(|planned| planned.get_str("usage_guid"))
+        .ok();
+    let first = totals.get_i64("first_version").unwrap_or(i64::MAX);
+    let of_span = entries.iter().filter(|entry| {
+        entry.get("span") == span.get("_id")
+            && entry.get_i64("version").unwrap() >= first
+            && entry.get_str("_id").ok() != planned
+    });
+    let durations: Vec<i64> = of_span.map(|it| it.get_i64("duration").unwrap()).collect();
+    let billed: i64 = durations.iter().sum();
+    let usages = i64::try_from(durations.len()).unwrap();
+    assert_eq!(
+        (number("billed"), number("usages")),
+        (billed, usages),
+        "{span}"
+    );
+    assert_eq!(number("to") - number("since"), billed, "{span}");
+}
+
+async fn all(collection: &Collection<Document>) -> Vec<Document> {
+    let found = collection.find(Document::new()).await.unwrap();
+    found.try_collect().await.unwrap()
 }
 
 /// Waits until a program says that it is ready.

@@ -39,6 +39,15 @@ async fn spans_are_billed_for_what_they_lasted_to_the_millisecond() {
             .iter()
             .all(|counted| counted.usage.duration() != 0)
     );
+    let counted = world.abacus.counted_count();
+    assert_eq!(world.assert_ledger().await as u64, counted);
+    // All of it is complete, so all of it expires.
+    let usages = world.usages().await;
+    wait_until("all entries expire", PATIENCE, async || {
+        let lasting = bson::doc! { "expires_at": { "$exists": false } };
+        usages.count_documents(lasting).await.unwrap() == 0
+    })
+    .await;
     drop(worker);
 }
 

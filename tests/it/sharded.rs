@@ -19,6 +19,9 @@ const EXCEPTIONS: [(&str, &str); 1] = [(
 /// What is wrong with a command on spans; nothing where a router knows where to send each part of
 /// it, or it is one of the exceptions.
 fn complaint(command: &Document) -> Option<String> {
+    if is_on(command, "spans_usages") {
+        return complaint_of_ledger(command);
+    }
     let list = |name: &str| {
         let items = command.get_array(name).expect("the list of a write").iter();
         items.filter_map(Bson::as_document)
@@ -39,17 +42,44 @@ fn complaint(command: &Document) -> Option<String> {
     (!are_placed).then(|| command.to_string())
 }
 
+/// What is wrong with a command on the ledger, which has no exceptions.
+fn complaint_of_ledger(command: &Document) -> Option<String> {
+    let all = |name: &str, is_placed: &dyn Fn(&Document) -> bool| {
+        let items = command.get_array(name).expect("the list of a write").iter();
+        items.filter_map(Bson::as_document).all(is_placed)
+    };
+    let has_key = |filter: &Document| has_values(filter, ["partition", "span"]);
+    let are_placed = match command.keys().next()?.as_str() {
+        "insert" => all("documents", &has_key),
+        "update" => all("updates", &|one| one.get_document("q").is_ok_and(has_key)),
+        "find" => command.get_document("filter").is_ok_and(has_key),
+        "getMore" | "killCursors" | "listIndexes" | "createIndexes" => true,
+        _ => false,
+    };
+    (!are_placed).then(|| command.to_string())
+}
+
 /// Whether a condition has equality on partition and instance, or each of its branches does.
 fn is_placed(filter: &Document) -> bool {
+    has_values(
+        filter,
+        ["processing.partition", "target.resource_instance_id"],
+    )
+}
+
+/// Whether a condition has equality on both, or each of its branches does.
+fn has_values(filter: &Document, names: [&str; 2]) -> bool {
     if let Ok(branches) = filter.get_array("$or") {
-        let is_placed = |branch: &Bson| branch.as_document().is_some_and(is_placed);
-        return branches.iter().all(is_placed);
+        let has_values = |branch: &Document| has_values(branch, names);
+        return branches
+            .iter()
+            .all(|branch| branch.as_document().is_some_and(has_values));
     }
     let is_value = |name: &str| {
         let value = filter.get(name);
         value.is_some_and(|value| !matches!(value, Bson::Document(_)))
     };
-    is_value("processing.partition") && is_value("target.resource_instance_id")
+    names.into_iter().all(is_value)
 }
 
 fn is_placed_document(document: &Document) -> bool {
@@ -107,13 +137,18 @@ fn port(uri: &str) -> u16 {
     port.expect("a port in the address of the server")
 }
 
+/// Whether a command is on the spans or the ledger.
 fn on_spans(command: &Document) -> bool {
+    is_on(command, "spans") || is_on(command, "spans_usages")
+}
+
+fn is_on(command: &Document, collection_name: &str) -> bool {
     let name = command.keys().next().map_or("", String::as_str);
     let collection = match name {
         "getMore" => command.get_str("collection"),
         _ => command.get_str(name),
     };
-    collection.is_ok_and(|collection| collection == "spans")
+    collection.is_ok_and(|collection| collection == collection_name)
 }
 
 /// A complete span that ended long ago, one that cannot be read, and one of an original.
@@ -162,7 +197,8 @@ async fn each_statement_says_where_its_span_is_kept() {
         commands.iter().filter(named).count()
     };
     let set_up = ["enableSharding", "shardCollection", "split", "moveChunk"];
-    assert_eq!(set_up.map(|name| count(&commands, name)), [1, 1, 63, 64]);
+    // The spans, and the ledger.
+    assert_eq!(set_up.map(|name| count(&commands, name)), [2, 2, 126, 128]);
     let moved_to = |command: &Document| command.get_str("to").ok().map(str::to_owned);
     let to: Vec<String> = commands.iter().filter_map(moved_to).collect();
     assert_eq!((to[31].as_str(), to[32].as_str()), (SHARDS[0], SHARDS[1]));
@@ -217,11 +253,16 @@ async fn each_statement_says_where_its_span_is_kept() {
 
     commands.extend(router.take_commands());
     let again = set_up.map(|name| count(&commands, name));
-    assert_eq!(again, [1, 1, 63, 64], "it is set up once");
+    assert_eq!(again, [2, 2, 126, 128], "it is set up once");
     let on_spans: Vec<&Document> = commands
         .iter()
         .filter(|command| on_spans(command))
         .collect();
+    let on_ledger = |name: &str| {
+        let mut commands = commands.iter();
+        commands.any(|command| is_on(command, "spans_usages") && command.contains_key(name))
+    };
+    assert!(on_ledger("insert") && on_ledger("update"), "no ledger");
     for name in ["insert", "update", "delete", "find", "getMore"] {
         let seen = on_spans.iter().any(|command| command.contains_key(name));
         assert!(seen || name == "insert" || name == "getMore", "no {name}");

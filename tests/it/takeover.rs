@@ -266,6 +266,8 @@ async fn a_landscape_moves_to_us_and_back_again_and_every_bill_is_right() {
         assert_eq!(billed, i128::from(end - start), "{target}");
     }
     assert_eq!(world.billed("instance-40"), i128::from(HOUR));
+    let entries = world.assert_ledger().await;
+    assert!(entries > 0, "we have sampled some of it");
 }
 
 /// The check of the step in which the spans are taken in.
@@ -313,6 +315,10 @@ async fn a_collection_of_an_original_is_taken_over_while_its_receiver_still_writ
         (5..20).all(|target| world.billed(&format!("instance-{target}")) > sampled)
     })
     .await;
+    // What it had planned has its entry under its own id, and totals begin at what it had sampled.
+    let theirs = doc! { "_id": "left behind" };
+    let theirs = world.usages().await.find_one(theirs).await.unwrap();
+    assert_eq!(theirs.unwrap().get_i64("duration").unwrap(), 2 * HOUR);
     // Both receivers write: stops of ours for its spans, its stops for ours, late ones all.
     for target in 5..10 {
         let event = stop_event(target, start + DAY + 1);
@@ -337,6 +343,7 @@ async fn a_collection_of_an_original_is_taken_over_while_its_receiver_still_writ
         let billed = world.billed(&format!("instance-{target}"));
         assert_eq!(billed, i128::from(DAY + 1), "{target}");
     }
+    world.assert_ledger().await;
     let counted = world.abacus.counted();
     assert!(
         counted
@@ -375,4 +382,7 @@ async fn what_we_leave_behind_an_original_understands() {
     assert!(matches!(processing.get("version"), Some(Bson::Int32(_))));
     let last = processing.get_document("last_interval").unwrap();
     assert!(last.get_str("usage_guid").is_ok());
+    // What it does not know it copies with the plan, or leaves as it is.
+    assert!(!last.contains_key("planned_at"));
+    assert_eq!(world.assert_ledger().await, 1);
 }

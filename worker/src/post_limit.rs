@@ -1,5 +1,5 @@
-//! The concurrency limit of posts: as many usages are in flight as Abacus can take, and none while
-//! Abacus asks to wait or is unreachable.
+//! The concurrency limit of posts. It adapts to the load that Abacus can take, and allows no posts
+//! while Abacus asks to wait or is overloaded.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::ReportProgress;
 /// How often a waiting post reports progress: a worker that waits as Abacus asked is not stuck.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
-/// After this many failures in a row all posts pause.
+/// After this many overloads in a row all posts pause.
 const PAUSE_AFTER: u32 = 8;
 
 /// The first such pause; each further one is twice as long.
@@ -36,7 +36,8 @@ struct State {
     /// Permits that are in use or free; follows the limiter.
     permits: usize,
     in_flight: usize,
-    failures_in_a_row: u32,
+    /// Answers in a row that were [`Load::Overload`].
+    overloads_in_a_row: u32,
 }
 
 /// The permit to post one usage. Give it back with [`PostLimit::release`].
@@ -55,7 +56,7 @@ impl PostLimit {
             limiter,
             permits,
             in_flight: 0,
-            failures_in_a_row: 0,
+            overloads_in_a_row: 0,
         };
         Self {
             permits: Arc::new(Semaphore::new(permits)),
@@ -116,7 +117,7 @@ impl PostLimit {
             self.permits.add_permits(limit - state.permits);
             state.permits = limit;
         }
-        let pause = state.note_failure(load);
+        let pause = state.note_load(load);
         drop(state);
         if let Some(length) = pause {
             self.pause_for(length);
@@ -133,15 +134,15 @@ impl PostLimit {
 }
 
 impl State {
-    /// Counts failures in a row, and returns the pause that they lead to. Each failure costs a write
-    /// to its span, so posting all due spans to an unreachable Abacus would overload the store.
-    fn note_failure(&mut self, load: Load) -> Option<Duration> {
+    /// Counts overloads in a row, and returns the pause that they lead to. Most cost a write to their
+    /// span, so posting all due spans to an unreachable Abacus would overload the store.
+    fn note_load(&mut self, load: Load) -> Option<Duration> {
         if load == Load::Sustained {
-            self.failures_in_a_row = 0;
+            self.overloads_in_a_row = 0;
             return None;
         }
-        self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
-        let doublings = self.failures_in_a_row.checked_sub(PAUSE_AFTER)?.min(16);
+        self.overloads_in_a_row = self.overloads_in_a_row.saturating_add(1);
+        let doublings = self.overloads_in_a_row.checked_sub(PAUSE_AFTER)?.min(16);
         Some((PAUSE_FIRST * 2_u32.pow(doublings)).min(PAUSE_MAX))
     }
 }

@@ -1,4 +1,4 @@
-//! The processing loop: drives each due span.
+//! The processing loop: finds due spans and drives each.
 
 use std::sync::Arc;
 
@@ -17,7 +17,10 @@ impl Worker {
         let mut due = DueQueue::default();
         while self.wait_until_time_known(&*self.parts.processing).await {
             self.drop_less_urgent(&mut due);
-            if self.is_too_early(&due) && permits.available_permits() == 0 {
+            // With all permits in use, a new search would only find spans that cannot be driven yet.
+            // So the loop waits for a permit or the schedule interval. With a free permit the search
+            // begins at once.
+            if self.is_search_recent(&due) && permits.available_permits() == 0 {
                 self.pause_until_permit(&permits).await;
             }
             if due.runs_low(self.options.processing.batch_size) {
@@ -43,7 +46,7 @@ impl Worker {
         tasks.wait().await;
     }
 
-    /// Pauses as between two searches that find nothing; ends early when a permit is free.
+    /// Pauses for the schedule interval; ends early when a permit is free.
     async fn pause_until_permit(&self, permits: &Arc<Semaphore>) {
         let permit = self.permit(permits);
         let paused = tokio::time::timeout(self.options.processing.interval, permit);

@@ -13,8 +13,8 @@ use tracing::warn;
 
 use crate::{Worker, causes};
 
-/// How long a search goes on before a new one begins. A span that becomes more urgent meanwhile, or
-/// is to be tried again, waits this long behind a backlog.
+/// How long a search runs before a new one begins. With a backlog, a span that becomes more urgent
+/// or whose retry becomes due waits up to this long until a search can find it.
 const SEARCH_LENGTH: Duration = Duration::from_secs(10);
 
 /// Due spans that wait for a permit, and the search for more.
@@ -45,11 +45,11 @@ struct Search {
     closing: Option<ClosingMonth>,
 }
 
-/// Spans that this worker has in hand: they wait for a permit, or are being driven.
+/// Spans that this worker has claimed: they wait for a permit, or are being driven.
 #[derive(Clone, Default)]
 struct ClaimedSpans(Arc<Mutex<HashSet<SpanId>>>);
 
-/// The claim to one span: while it lives, the worker takes the span from no search.
+/// The claim to one span. Until it is dropped, the worker ignores the span in searches.
 pub(crate) struct Claim {
     claimed: ClaimedSpans,
     id: SpanId,
@@ -81,7 +81,7 @@ impl DueQueue {
         self.queue.is_empty()
     }
 
-    /// Whether it is time for the next page, so that a permit never waits for a span.
+    /// Whether the next page must be read now, so that a free permit does not wait for a span.
     pub(crate) fn runs_low(&self, page: usize) -> bool {
         self.queue.is_empty() || (self.search.is_some() && self.queue.len() <= page / 2)
     }
@@ -94,8 +94,9 @@ impl DueQueue {
 }
 
 impl Worker {
-    /// Clears the queue when a month has begun to close, because other spans may come first now. So,
-    /// too, when no urgent span waits while a month closes, and it is time for another search.
+    /// Clears the queue if a month has begun to close, because other spans come first now. Also
+    /// clears it while a month closes, if no urgent span waits and the last search is old: a new one
+    /// may find an urgent span.
     pub(crate) fn drop_less_urgent(&self, due: &mut DueQueue) {
         let closing = self.closing(self.now());
         let is_old = |began: Instant| began.elapsed() >= SEARCH_LENGTH;
@@ -106,8 +107,8 @@ impl Worker {
         due.closing = closing;
     }
 
-    /// The span to drive next. If no urgent span waits but one has yielded its permit, another search
-    /// comes first.
+    /// Takes the span to drive next. If a month closes, and no urgent span waits but one has yielded
+    /// its permit, a new search comes first.
     pub(crate) fn next_due(&self, due: &mut DueQueue) -> Option<(Span, Claim)> {
         // A month may have begun to close while all permits were in use.
         self.drop_less_urgent(due);
@@ -121,7 +122,7 @@ impl Worker {
         Some((queued.span, queued.claim))
     }
 
-    /// Drops all spans that wait, so that the next search begins at the front.
+    /// Drops all spans that wait, and the search, so that a new one begins with the most urgent spans.
     fn clear_queue(&self, due: &mut DueQueue) {
         due.queue.clear();
         due.search = None;
@@ -129,9 +130,9 @@ impl Worker {
         self.waiting.clear();
     }
 
-    /// Whether the last search began too short a time ago for another one. Each search begins at the
-    /// front, where it steps over what was done within the last minutes.
-    pub(crate) fn is_too_early(&self, due: &DueQueue) -> bool {
+    /// Whether the last search has ended, and began less than a schedule interval ago. A new search
+    /// costs the database the index entries of all spans that were done in the last minutes.
+    pub(crate) fn is_search_recent(&self, due: &DueQueue) -> bool {
         let is_over = due.search.is_none() && due.queue.is_empty();
         let began = due.began.filter(|_| is_over);
         began.is_some_and(|began| began.elapsed() < self.options.processing.interval)
@@ -153,8 +154,8 @@ impl Worker {
         }
     }
 
-    /// Queues the next page that has unclaimed spans, if there is one. When a search is exhausted and
-    /// the queue is empty, one more search begins.
+    /// Queues the next page that has unclaimed spans, if there is one. If the search is exhausted and
+    /// the queue is empty, a new search begins; if that finds nothing either, the queue stays empty.
     pub(crate) async fn poll(&self, due: &mut DueQueue) {
         let before = due.queue.len();
         let mut is_new = false;

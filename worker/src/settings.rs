@@ -33,7 +33,7 @@ pub struct Settings {
     pub http: HttpSettings,
     /// Where the spans are.
     pub database: DatabaseSettings,
-    /// What is logged.
+    /// The level and the format of the log.
     pub log: LogSettings,
     /// The credentials, and the checks of callers.
     pub security: SecuritySettings,
@@ -73,69 +73,80 @@ impl Settings {
         Some(settings)
     }
 
-    /// Values that are fine alone, but together would bill wrongly or never be healthy.
+    /// Checks values that are valid alone, but together would bill wrongly, or never be ready.
     fn check(&self, reader: &mut Reader<'_>) {
         self.security.require_client(reader);
+        self.check_retention(reader);
+        self.check_waits(reader);
+        self.check_thresholds(reader);
+    }
+
+    fn check_retention(&self, reader: &mut Reader<'_>) {
         let slack = SlackSettings::read(reader);
         if self.cleanup.retention < slack.past + RETENTION_MARGIN {
-            reader.complain(
-                "SAMPLER_RETENTION (cleanup.retention) is not an hour longer than \
-                 SAMPLER_SLACK_PAST_INTERVAL (slack.past): the ids of events would be forgotten \
-                 while repeats of them are still taken, and those would be billed twice",
-            );
+            reader.complain(format!(
+                "{} must be at least an hour longer than {}: otherwise the ids of events would be \
+                 forgotten while repeats are still accepted, and repeats would be billed twice",
+                reader.described("cleanup.retention"),
+                reader.described("slack.past"),
+            ));
         }
+    }
+
+    fn check_waits(&self, reader: &mut Reader<'_>) {
         let abacus = &self.abacus;
         if abacus.retry_first > abacus.retry_limit {
-            reader.complain(
-                "SAMPLER_RETRY_FIRST (abacus.retry_first) is longer than SAMPLER_RETRY_LIMIT \
-                 (abacus.retry_limit)",
-            );
+            reader.complain(format!(
+                "{} must not be longer than {}",
+                reader.described("abacus.retry_first"),
+                reader.described("abacus.retry_limit"),
+            ));
         }
-        let waits = millis(abacus.retry_limit).max(self.policy.grace);
-        if !abacus.month_slack.is_zero() && millis(abacus.month_slack) <= waits {
-            reader.complain(
-                "SAMPLER_MONTH_SLACK (abacus.month_slack) is not longer than SAMPLER_RETRY_LIMIT \
-                 (abacus.retry_limit) and SAMPLER_STOP_GRACE (sampling.stop_grace): usages could \
-                 wait until Abacus has closed their month, and would not be billed",
-            );
+        let longest = millis(abacus.retry_limit).max(self.policy.grace);
+        if !abacus.month_slack.is_zero() && millis(abacus.month_slack) <= longest {
+            reader.complain(format!(
+                "{} must be longer than both {} and {}: otherwise usages could wait until Abacus has \
+                 closed their month, and would not be billed",
+                reader.described("abacus.month_slack"),
+                reader.described("abacus.retry_limit"),
+                reader.described("sampling.stop_grace"),
+            ));
         }
-        if self.processing.threshold <= abacus.timeout {
-            reader.complain(
-                "PROCESS_SPANS_MONITOR_THRESHOLD (processing.threshold) is not longer than \
-                 SAMPLER_POST_TIMEOUT (abacus.timeout): a slow Abacus would look like a worker \
-                 that hangs",
-            );
-        }
-        let shadow = if self.shadow.enabled {
-            self.shadow.interval
-        } else {
-            Duration::ZERO
-        };
-        for (pause, threshold, names) in [
+    }
+
+    fn check_thresholds(&self, reader: &mut Reader<'_>) {
+        let (process, clean_up) = (self.processing.threshold, self.cleanup.threshold);
+        let idle = "an idle worker would never be ready";
+        let checks = [
             (
-                self.processing.interval,
-                self.processing.threshold,
-                "PROCESS_SCHEDULE_INTERVAL (processing.interval) is not shorter than \
-                 PROCESS_SPANS_MONITOR_THRESHOLD (processing.threshold): an idle worker would \
-                 never be ready",
+                ("processing.threshold", process),
+                ("abacus.timeout", self.abacus.timeout),
+                "a worker would not be ready while Abacus is slow",
             ),
             (
-                self.cleanup.interval,
-                self.cleanup.threshold,
-                "CLEANUP_SCHEDULE_INTERVAL (cleanup.interval) is not shorter than \
-                 CLEANUP_SPANS_MONITOR_THRESHOLD (cleanup.threshold): an idle worker would never \
-                 be ready",
+                ("processing.threshold", process),
+                ("processing.interval", self.processing.interval),
+                idle,
             ),
             (
-                shadow,
-                self.processing.threshold,
-                "SAMPLER_SHADOW_INTERVAL (shadow.interval) is not shorter than \
-                 PROCESS_SPANS_MONITOR_THRESHOLD (processing.threshold): a worker that only looks \
-                 would not be ready",
+                ("cleanup.threshold", clean_up),
+                ("cleanup.interval", self.cleanup.interval),
+                idle,
             ),
-        ] {
-            if pause >= threshold {
-                reader.complain(names);
+            (
+                ("processing.threshold", process),
+                ("shadow.interval", self.shadow.interval),
+                "a worker in shadow mode would not be ready",
+            ),
+        ];
+        for ((longer, threshold), (shorter, pause), otherwise) in checks {
+            let applies = shorter != "shadow.interval" || self.shadow.enabled;
+            if applies && threshold <= pause {
+                reader.complain(format!(
+                    "{} must be longer than {}: otherwise {otherwise}",
+                    reader.described(longer),
+                    reader.described(shorter),
+                ));
             }
         }
     }

@@ -30,7 +30,8 @@ const WINDOW_MIN: Duration = Duration::from_millis(10);
 pub enum Load {
     /// Abacus can take it, whatever the answer says about the usage.
     Sustained,
-    /// Abacus cannot take it: 429, 5xx, a lost connection or a time-out.
+    /// Abacus cannot take it: 429, 401, 403, 5xx, an unexpected 2xx or 3xx, a timeout or a lost
+    /// connection.
     Overload,
 }
 

@@ -143,10 +143,10 @@ pub struct Measures(Vec<Measure>);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MeasuresError {
     /// A measure is named `duration`, which sampling appends itself.
-    #[error("the name \"duration\" is reserved for what sampling appends")]
+    #[error("name \"duration\" is reserved: sampling adds a measure with this name")]
     Duration(usize),
     /// A name stands in the list twice.
-    #[error("the measure {1} is in the list already")]
+    #[error("measure {1} is in the list already")]
     Twice(usize, String),
 }
 

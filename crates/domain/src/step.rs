@@ -1,4 +1,4 @@
-//! The state machine: what is to be done next with a span (sections 5.2 and 6.5 of the paper).
+//! The state machine: the next step of a span (sections 5.2 and 6.5 of the paper).
 //!
 //! ```text
 //!            ┌────────────── Wait(until) ◄─────────────┐
@@ -13,22 +13,22 @@
 
 use crate::{Interval, Planned, Policy, Span, Timestamp};
 
-/// What is to be done next with a span.
+/// The next step of a span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Decide on this interval; it is due.
+    /// Plan this interval; it is due.
     Plan(Interval),
-    /// Send the usage of this interval, as it was planned, whatever the policy is by now.
+    /// Post the usage of this interval as it was planned, even if the policy has changed since.
     Execute(Planned),
-    /// The usages that count add up to end minus start: nothing is left to do.
+    /// Complete the span: the durations of its usages add up to end minus start.
     Complete,
-    /// Nothing until this moment.
+    /// Do nothing until this moment.
     Wait(Timestamp),
 }
 
 impl Step {
-    /// When a span with this step ahead needs a worker: an interval from the moment that it ends
-    /// at, so that what waits longest has the lowest value.
+    /// The `due_at` of a span whose next step this is. For an interval it is the interval's end, or
+    /// now if that is earlier, so that the span that has waited longest comes first.
     pub fn due_at(&self, now: Timestamp) -> Timestamp {
         match self {
             Self::Plan(interval) => interval.end.min(now),
@@ -39,11 +39,11 @@ impl Step {
     }
 }
 
-/// What is to be done next with `span` at `now`.
+/// The next step of `span` at `now`.
 ///
-/// Whatever the order in which stops, plans and executions come, each `Execute` takes sampling to
-/// a moment, and with an end known each `Plan` takes it closer to that end without passing it:
-/// it always ends in `Complete`, with usages whose signed durations add up to end minus start.
+/// The order of stops, plans and executions does not matter. Once the end is known, each plan brings
+/// sampling closer to it and never past it. So the span becomes complete, and the durations of its
+/// usages add up to end minus start.
 pub fn next_step(span: &Span, now: Timestamp, policy: &Policy) -> Step {
     if span.processing.complete {
         return Step::Complete;
@@ -58,8 +58,9 @@ pub fn next_step(span: &Span, now: Timestamp, policy: &Policy) -> Step {
     }
 }
 
-/// Executes what is planned, but nothing of the future: Abacus puts aside what lies after today.
-/// An original Sampler plans such intervals for stops dated ahead; so does a fast clock.
+/// Executes the planned interval once it has ended, because Abacus sets aside usages of a later day.
+/// An original Sampler plans intervals of the future for stops of the future; so does a worker
+/// whose clock is ahead.
 fn execute(planned: &Planned, now: Timestamp) -> Step {
     let end = planned.interval.end;
     if end > planned.interval.start && end > now {
@@ -68,8 +69,8 @@ fn execute(planned: &Planned, now: Timestamp) -> Step {
     Step::Execute(planned.clone())
 }
 
-/// The span was sampled beyond its end: takes back down to the next boundary, or to the end if
-/// that is nearer; due at once.
+/// For a span that is sampled beyond its end: plans backwards, down to the previous boundary or to the
+/// end, whichever is nearer. It is due at once.
 fn plan_back_to(end: Timestamp, span: &Span, policy: &Policy) -> Step {
     let sampled_to = span.sampled_to();
     let boundary = policy
@@ -82,7 +83,8 @@ fn plan_back_to(end: Timestamp, span: &Span, policy: &Policy) -> Step {
     })
 }
 
-/// Samples up to the next boundary, or to the end if that is nearer; due when that has passed.
+/// For a span that is not sampled to its end yet: plans up to the next boundary or to the end,
+/// whichever is nearer. It is due when that moment has passed.
 fn plan_on_to(end: Timestamp, span: &Span, now: Timestamp, policy: &Policy) -> Step {
     let sampled_to = span.sampled_to();
     let boundary = policy
@@ -100,7 +102,8 @@ fn plan_on_to(end: Timestamp, span: &Span, now: Timestamp, policy: &Policy) -> S
     }
 }
 
-/// Samples up to the next boundary; due when that has passed and the grace for late stops too.
+/// For a span without an end: plans up to the next boundary. It is due when the grace for late stops
+/// has passed, too.
 fn plan_open(span: &Span, now: Timestamp, policy: &Policy) -> Step {
     let sampled_to = span.sampled_to();
     let due_at = policy.open_due_at(&span.target, sampled_to);

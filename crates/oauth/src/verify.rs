@@ -44,7 +44,7 @@ pub struct Policy {
     pub leeway: Duration,
 }
 
-/// What a token that may be believed says.
+/// The claims of a valid token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
     /// The client that it was given to, or else its subject.
@@ -53,47 +53,47 @@ pub struct Claims {
     pub scopes: BTreeSet<String>,
 }
 
-/// Why a token is not believed. Nothing of the token is in here.
+/// Why a token is not accepted. It contains nothing of the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// Longer than [`TOKEN_LEN_MAX`].
-    #[error("the token is too long")]
+    #[error("it is too long")]
     TooLong,
     /// Not three parts of base64 and JSON, or with a claim twice or of the wrong type.
-    #[error("the token is malformed")]
+    #[error("it is malformed")]
     Malformed,
-    /// Signed in another way than was agreed on.
-    #[error("the token is signed in a way that is not taken")]
+    /// Signed with another algorithm than the policy's.
+    #[error("it is signed with another algorithm")]
     Algorithm,
     /// It names a key that is not known, or none where there are several.
-    #[error("the token is signed with an unknown key")]
+    #[error("it is signed with an unknown key")]
     UnknownKey,
     /// The signature is not that of the key.
-    #[error("the signature of the token is wrong")]
+    #[error("its signature is wrong")]
     Signature,
-    /// It is no access token.
-    #[error("the token is none for access")]
+    /// It is not an access token.
+    #[error("it is not an access token")]
     Type,
-    /// It does not say until when it is valid.
-    #[error("the token has no end")]
+    /// It has no `exp`.
+    #[error("it has no expiry (exp)")]
     NoEnd,
-    /// It is valid for longer than is taken.
-    #[error("the token is valid for longer than is taken here")]
+    /// It expires later than the policy allows.
+    #[error("it expires too far in the future")]
     EndTooFar,
-    /// It is bound to a key or a certificate of its sender, which is not looked at here.
-    #[error("the token is bound to its sender, and is no bearer token")]
+    /// It is bound to a key or a certificate of its sender, which the receiver cannot check.
+    #[error("it is bound to its sender (cnf), so it is not a bearer token")]
     SenderBound,
-    /// It was valid earlier.
-    #[error("the token has expired")]
+    /// It has expired.
+    #[error("it has expired")]
     Expired,
-    /// It will be valid later.
-    #[error("the token is not valid yet")]
+    /// It is not valid yet.
+    #[error("it is not valid yet")]
     NotYet,
-    /// Somebody else has issued it.
-    #[error("the token is of another issuer")]
+    /// It has another issuer.
+    #[error("it is from another issuer")]
     Issuer,
-    /// It is meant for somebody else.
-    #[error("the token is for another audience")]
+    /// It has another audience.
+    #[error("it is for another audience")]
     Audience,
 }
 

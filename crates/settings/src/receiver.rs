@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sampler_service::security::SecuritySettings;
 use sampler_service::settings::{
-    Groups, HealthSettings, HttpSettings, Kind, LogSettings, TlsSettings,
+    HealthSettings, HttpSettings, Kind, LogSettings, Table, TlsSettings,
 };
 use url::Url;
 
@@ -45,7 +45,7 @@ sampler_service::settings! {
 }
 
 /// All settings of the receiver.
-pub const TABLE: Groups = &[
+pub const TABLE: Table = &[
     &HttpSettings::table("7070"),
     &TlsSettings::TABLE,
     &LimitsSettings::TABLE,
@@ -53,7 +53,7 @@ pub const TABLE: Groups = &[
     &ProvisioningSettings::TABLE,
     &EventsSettings::TABLE,
     &SlackSettings::TABLE,
-    &SamplingSettings::TABLE_OF_THE_RECEIVER,
+    &SamplingSettings::RECEIVER_TABLE,
     &HealthSettings::TABLE,
     &SecuritySettings::TABLE,
     &LogSettings::TABLE,

@@ -11,11 +11,11 @@ use crate::{DAY, YEAR, millis};
 sampler_service::settings! {
     /// How spans are cut into intervals.
     pub struct SamplingSettings("sampling") {
-        /// The length of an interval, in UTC. It is the finest window for which Abacus's reports are
-        /// right.
+        /// The granularity: the length of an interval, in UTC. It is the finest window for which
+        /// Abacus's reports are right.
         dimension: Option<Granularity> = "SAMPLER_DIMENSION",
             Kind::Choice(&["minute", "hour", "day", "month"]), or("day") => dimension;
-        /// Other dimensions for some resources, or for some plans of them.
+        /// Other granularities for some resources, or for some plans of them.
         dimension_overrides: Option<Vec<GranularityOverride>> = "SAMPLER_DIMENSION_OVERRIDES",
             Kind::Text => overrides;
         /// How long an interval of an open span waits after its end for a late stop.
@@ -34,32 +34,35 @@ sampler_service::settings! {
 }
 
 impl SamplingSettings {
-    /// The table without a default for the dimension: a receiver that is not told how spans are
-    /// sampled has each looked at after its first minute, which is early enough for any worker.
-    pub const TABLE_OF_THE_RECEIVER: [Setting; 3] = {
+    /// The receiver's table. The granularity has no default: without it, the receiver makes each span
+    /// due at the next minute (plus the grace), and the worker corrects that.
+    pub const RECEIVER_TABLE: [Setting; 3] = {
         let mut table = Self::TABLE;
         let dimension = Setting::position(&table, "SAMPLER_DIMENSION");
         table[dimension].default = None;
-        table[dimension].doc = "The length of an interval, as for the worker. It saves the worker one read \
-                        of each span. A longer one than the worker's makes first intervals late.";
+        table[dimension].doc = "The granularity, as for the worker. It saves the worker one read of \
+            each span. A coarser one than the worker's makes first intervals late.";
+        let grace = Setting::position(&table, "SAMPLER_STOP_GRACE");
+        table[grace].doc = "The grace for late stops, as for the worker. It only decides when a \
+            worker first reads a new span. Without it the worker reads each span once more.";
         table
     };
 
-    /// What the domain makes of it. Where nothing is set, and the table has no default, `otherwise`
-    /// applies.
-    pub fn policy(self, otherwise: Granularity) -> Policy {
-        let default = self.dimension.unwrap_or(otherwise);
+    /// The policy of the domain. `fallback` is the granularity if none is set and the table has no
+    /// default.
+    pub fn policy(self, fallback: Granularity) -> Policy {
+        let default = self.dimension.unwrap_or(fallback);
         let overrides = self.dimension_overrides.unwrap_or_default();
         Policy {
             granularities: Granularities::new(default, overrides)
-                .expect("overrides that are there twice are refused when they are read"),
+                .expect("duplicate overrides are refused when they are read"),
             grace: millis(self.stop_grace),
         }
     }
 }
 
 impl SlackSettings {
-    /// What the domain makes of it.
+    /// The slack of the domain.
     pub fn slack(&self) -> Slack {
         Slack {
             past: millis(self.past),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sampler_domain::{Backoff, Granularity};
 use sampler_service::security::SecuritySettings;
-use sampler_service::settings::{Groups, HttpSettings, Kind, LogSettings};
+use sampler_service::settings::{HttpSettings, Kind, LogSettings, Table};
 use url::Url;
 
 use crate::{
@@ -137,7 +137,7 @@ impl LedgerSettings {
 }
 
 /// All settings of the worker.
-pub const TABLE: Groups = &[
+pub const TABLE: Table = &[
     &HttpSettings::table("7071"),
     &DatabaseSettings::TABLE,
     &AbacusSettings::TABLE,

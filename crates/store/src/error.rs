@@ -1,20 +1,20 @@
-//! Why a store gives no answer.
+//! The error of a store.
 
 use std::error::Error;
 
-/// Why the store gave no answer.
+/// An error of the store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The store cannot be reached; nothing was changed.
+    /// The store cannot be reached. Nothing was changed.
     #[error("the store cannot be reached")]
     Unavailable(#[source] Box<dyn Error + Send + Sync>),
-    /// More is asked of the store than it can do; nothing was changed.
+    /// Too many writes wait for the store. Nothing was changed.
     #[error("too many writes wait for the store")]
     Overloaded,
-    /// No answer came, or none that is final: what was asked may or may not have been done.
+    /// The store gave no answer, or none that is final. The write may or may not have been executed.
     #[error("the store gave no final answer")]
     Unknown(#[source] Box<dyn Error + Send + Sync>),
-    /// The store refused; asking again will not help.
+    /// The store refused. It would refuse again.
     #[error("the store refused")]
     Refused(#[source] Box<dyn Error + Send + Sync>),
 }

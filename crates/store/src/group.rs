@@ -1,15 +1,14 @@
 //! Group commit: writes that are in flight at the same moment share one command.
 //!
-//! A write that waits alone for the journals of a majority costs ten times one that shares the
-//! wait. So writes gather while others of their kind are under way, and the moment that one of a
-//! few permits for a command is free, whatever has gathered goes out in one command. There is no
-//! timer: a write that comes alone goes out alone, at once.
+//! A command that waits for the journals of a majority costs about the same for one write as for
+//! many. So writes gather while others of their kind are in flight. When one of a few permits for a
+//! command is free, all that have gathered are sent with one command. There is no timer: a write that
+//! arrives alone is sent alone, at once.
 //!
-//! Each caller gets its own answer, whatever becomes of the command. What it does not tell (which
-//! writes lost to a unique index, which found nothing to change, whether they were made at all when
-//! the answer is lost) is resolved by reading; what is still open then goes into another command. That is safe
-//! because every write carries an id of its own, by which a second attempt is refused, and by
-//! which it is found.
+//! Each caller gets its own answer. Sometimes the answer to the command is not enough: a unique index
+//! refused a write, an update matched nothing, or the answer was lost. Then a read finds out what
+//! happened to the write. A write that is still undecided goes into another command. That is safe:
+//! each write has an id of its own, which refuses a second attempt and by which a read finds it.
 
 mod ranges;
 mod settle;
@@ -36,24 +35,23 @@ pub use writes::{
 
 use settle::settle;
 
-/// Commands of one kind in flight: while some wait for the journal, the next one is at work.
+/// Commands of one kind in flight: while some wait for the journal, the server works on another.
 const COMMANDS_IN_FLIGHT: usize = 4;
 
-/// Writes in one command at the most. Beyond that the server gains nothing.
+/// The most writes in one command. More would make the server no faster.
 const BATCH_WRITES: usize = 256;
 
-/// Writes that one command may hold however few there are in all. Beyond that, all that are under way
-/// or wait are shared out evenly among the commands: one that took everything would leave the others
-/// idle, and one processor of the server at work for all.
-const BATCH_SHARED: usize = 64;
+/// A command may always hold this many writes. A larger one holds at most an even share of all writes,
+/// so that the other permits, and more than one processor of the server, are used, too.
+const BATCH_MIN_SHARE: usize = 64;
 
-/// Bytes of one command at the most, but for a single write. The server's limit is 48 MB.
+/// The most bytes in one command, except for a single write. The server's limit is 48 MB.
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
-/// Writes that wait for a permit at the most. The next one is turned away.
+/// The most writes that wait for a permit. A further one is refused.
 const QUEUE: usize = 2_048;
 
-/// Where writes of one kind gather.
+/// Writes of one kind that share commands.
 #[derive(Debug)]
 pub struct Group<W: Writes> {
     writes: Arc<W>,
@@ -71,12 +69,13 @@ impl<W: Writes> Clone for Group<W> {
     }
 }
 
-/// What waits for a permit, how many permits are taken, and with how many writes.
 #[derive(Debug)]
 struct Gathered<W: Writes> {
+    /// The writes that wait for a permit.
     waiting: VecDeque<Waiting<W>>,
     permits_taken: usize,
-    under_way: usize,
+    /// The writes in the commands that are in flight.
+    in_flight: usize,
 }
 
 /// A write whose caller waits.
@@ -84,8 +83,8 @@ struct Gathered<W: Writes> {
 struct Waiting<W: Writes> {
     write: Arc<W::Write>,
     caller: oneshot::Sender<Result<W::Answer, StoreError>>,
-    /// When its caller waits no longer, whether or not it has come round to go away: a program that
-    /// was frozen must not send, when it wakes up, what was asked of it long ago.
+    /// Until when its caller waits. It is not sent later, even if the caller has not given up yet: a
+    /// program that was frozen must not send old writes when it resumes.
     until: Instant,
 }
 
@@ -94,20 +93,20 @@ impl<W: Writes> Waiting<W> {
         !self.caller.is_closed() && Instant::now() < self.until
     }
 
-    /// A caller that has gone away needs no answer.
+    /// Answers the caller, if it still waits.
     fn tell(self, answer: Result<W::Answer, StoreError>) {
         drop(self.caller.send(answer));
     }
 }
 
-/// Why a write has no answer.
+/// Why the outcome of a write is unknown, if no command has failed.
 #[derive(Debug, thiserror::Error)]
 enum NoAnswer {
     #[error("the write was not answered within {} ms", .0.as_millis())]
     TimedOut(Duration),
     #[error("the write ended early")]
     Ended,
-    #[error("other events for the same target or id kept coming between")]
+    #[error("each attempt conflicted with another event of the same target or id")]
     Contended,
 }
 
@@ -118,12 +117,12 @@ impl NoAnswer {
 }
 
 impl<W: Writes> Group<W> {
-    /// A group whose callers wait for `time_limit` at the most.
+    /// A group whose callers wait at most for `time_limit`.
     pub fn new(writes: W, time_limit: Duration) -> Self {
         let gathered = Gathered {
             waiting: VecDeque::new(),
             permits_taken: 0,
-            under_way: 0,
+            in_flight: 0,
         };
         Self {
             writes: Arc::new(writes),
@@ -132,11 +131,12 @@ impl<W: Writes> Group<W> {
         }
     }
 
-    /// Makes a write in company. Where the caller goes away, a write that has gone out goes on; one
-    /// that has not is given up: by the time it went out, its caller might have asked elsewhere.
+    /// Sends a write, in one command with others that wait. If the caller stops waiting, a write that
+    /// was sent is completed; a write that was not sent is dropped, because its caller may have sent
+    /// it to another instance.
     ///
     /// # Errors
-    /// Where no command says what became of the write, or one was refused.
+    /// If the outcome of the write is unknown, or the store refused it.
     pub async fn submit(&self, write: W::Write) -> Result<W::Answer, StoreError> {
         let (caller, answer) = oneshot::channel();
         let waiting = Waiting {
@@ -154,8 +154,7 @@ impl<W: Writes> Group<W> {
         }
     }
 
-    /// Lets a write wait with the others, and takes a permit if one is free. Says whether there was
-    /// room.
+    /// Queues a write, and takes a permit if one is free. Returns `false` if the queue is full.
     fn join(&self, waiting: Waiting<W>) -> bool {
         let mut gathered = self.lock();
         if gathered.waiting.len() == QUEUE {
@@ -164,25 +163,25 @@ impl<W: Writes> Group<W> {
         gathered.waiting.push_back(waiting);
         if gathered.permits_taken < COMMANDS_IN_FLIGHT {
             gathered.permits_taken += 1;
-            tokio::spawn(work(CommandPermit::new(self.clone())));
+            tokio::spawn(send_batches(CommandPermit::for_taken(self.clone())));
         }
         true
     }
 
-    /// What is to go out next, from a permit that is done with so many. Where that is nothing, the permit
-    /// is given back, while nobody joins.
-    fn next(&self, done: usize) -> Option<Vec<Waiting<W>>> {
+    /// Takes the next batch for a permit whose last batch had `finished` writes. If nothing waits,
+    /// gives the permit back under the same lock, so that no write can join in between and be left.
+    fn next_batch(&self, finished: usize) -> Option<Vec<Waiting<W>>> {
         let mut gathered = self.lock();
-        gathered.under_way -= done;
+        gathered.in_flight -= finished;
         gathered.waiting.retain(Waiting::is_awaited);
-        let share = (gathered.waiting.len() + gathered.under_way).div_ceil(COMMANDS_IN_FLIGHT);
-        let share = share.clamp(BATCH_SHARED, BATCH_WRITES);
+        let share = (gathered.waiting.len() + gathered.in_flight).div_ceil(COMMANDS_IN_FLIGHT);
+        let share = share.clamp(BATCH_MIN_SHARE, BATCH_WRITES);
         let batch = gather(&mut gathered.waiting, share);
         if batch.is_empty() {
             gathered.permits_taken -= 1;
             return None;
         }
-        gathered.under_way += batch.len();
+        gathered.in_flight += batch.len();
         Some(batch)
     }
 
@@ -191,39 +190,40 @@ impl<W: Writes> Group<W> {
     }
 }
 
-/// A permit that is taken, and how many writes have gone out from it last. It is given back when
-/// nothing is left to go out, and whatever else becomes of the task that holds it.
+/// The permit to have one command in flight. It is given back when no write waits, or when it is
+/// dropped, such as by a panic.
 #[derive(Debug)]
 struct CommandPermit<W: Writes> {
     group: Group<W>,
-    under_way: usize,
+    /// The writes in its command.
+    in_flight: usize,
     is_taken: bool,
 }
 
 impl<W: Writes> CommandPermit<W> {
-    /// A permit that counts as taken already.
-    fn new(group: Group<W>) -> Self {
+    /// Wraps a permit that `join` has counted.
+    fn for_taken(group: Group<W>) -> Self {
         Self {
             group,
-            under_way: 0,
+            in_flight: 0,
             is_taken: true,
         }
     }
 
-    /// What is to go out next.
-    fn next(&mut self) -> Option<Vec<Waiting<W>>> {
-        let batch = self.group.next(self.under_way);
-        self.under_way = batch.as_ref().map_or(0, Vec::len);
+    /// The next batch. If there is none, the permit is given back.
+    fn next_batch(&mut self) -> Option<Vec<Waiting<W>>> {
+        let batch = self.group.next_batch(self.in_flight);
+        self.in_flight = batch.as_ref().map_or(0, Vec::len);
         self.is_taken = batch.is_some();
         batch
     }
 
-    /// Hands the permit over to a task of its own.
+    /// Passes the permit to a new task.
     fn hand_over(&mut self) {
         self.is_taken = false;
-        let mut permit = Self::new(self.group.clone());
-        permit.under_way = self.under_way;
-        tokio::spawn(work(permit));
+        let mut permit = Self::for_taken(self.group.clone());
+        permit.in_flight = self.in_flight;
+        tokio::spawn(send_batches(permit));
     }
 }
 
@@ -232,38 +232,38 @@ impl<W: Writes> Drop for CommandPermit<W> {
         if self.is_taken {
             let mut gathered = self.group.lock();
             gathered.permits_taken -= 1;
-            gathered.under_way -= self.under_way;
+            gathered.in_flight -= self.in_flight;
         }
     }
 }
 
-/// Sends out what has gathered, until nothing is left.
-async fn work<W: Writes>(mut permit: CommandPermit<W>) {
+/// Sends what has gathered, one command after the other, until no write waits.
+async fn send_batches<W: Writes>(mut permit: CommandPermit<W>) {
     let (writes, time_limit) = (Arc::clone(&permit.group.writes), permit.group.time_limit);
     loop {
-        // A caller whose request is read already, and that is about to submit, is to come along.
+        // Callers that are ready to run can submit their writes first, and share this command.
         tokio::task::yield_now().await;
-        let Some(batch) = permit.next() else {
+        let Some(batch) = permit.next_batch() else {
             return;
         };
         let mut settling = pin!(settle(&*writes, batch));
         if timeout(time_limit, &mut settling).await.is_err() {
-            // A link that swallows the answer must not keep the permit. The command goes on: a call
-            // of the driver that is dropped can leave its connection in a bad state.
+            // A command without an answer must not keep the permit. It is not cancelled: dropping a
+            // call of the driver can leave its connection in a bad state.
             permit.hand_over();
             return settling.await;
         }
     }
 }
 
-/// Takes up to so many, as far as one command may hold them.
+/// Takes up to `most` writes that fit into one command.
 fn gather<W: Writes>(waiting: &mut VecDeque<Waiting<W>>, most: usize) -> Vec<Waiting<W>> {
     let mut bytes = 0;
     let fitting = waiting.iter().take(most).take_while(|waiting| {
         bytes += W::size(&waiting.write);
         bytes <= BATCH_BYTES
     });
-    // One that is too large by itself goes alone.
+    // A write that is larger than the limit is sent alone.
     let count = fitting.count().max(1).min(waiting.len());
     waiting.drain(..count).collect()
 }

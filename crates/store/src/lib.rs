@@ -1,14 +1,14 @@
-//! The store as the two programs see it: one port for each of its callers' purposes.
+//! The interfaces of a store, one for each purpose:
 //!
-//! | Port | What it is for | Who uses it |
+//! | Interface | Purpose | Used by |
 //! | --- | --- | --- |
-//! | [`Events`] | keeping starts and stops | the receiver |
-//! | [`Work`] | finding spans that are due, and changing them | the worker |
-//! | [`Ledger`] | what became of each usage | the worker |
-//! | [`Causes`] | why spans are suspended, and letting them go on | the worker |
-//! | [`Upkeep`] | taking in spans of an original, removing finished ones | the worker |
-//! | [`Membership`] | which workers there are | the worker |
-//! | [`Reading`] | looking at all spans | the worker in the shadow |
+//! | [`Events`] | keep starts and stops | the receiver |
+//! | [`Work`] | find spans that are due, and change them | the worker |
+//! | [`Ledger`] | keep what became of each usage | the worker |
+//! | [`Causes`] | keep why spans are suspended, and let them go on | the worker |
+//! | [`Upkeep`] | adopt spans of an original, remove complete ones | the worker |
+//! | [`Membership`] | know which workers are alive | the worker |
+//! | [`Reading`] | read all spans | the worker in shadow mode |
 //!
 //! Each change is one atomic change of one span; nothing needs a transaction. Writes that are in
 //! flight at the same moment can share a command: [`group`].

@@ -9,6 +9,7 @@
 mod answers;
 mod bill;
 mod histories;
+mod ledger;
 mod rule;
 #[cfg(test)]
 mod tests;
@@ -74,6 +75,9 @@ pub fn check(evidence: &Evidence) -> Verdict {
         violations.extend(histories.compare(cases, &bills));
     }
     check_spans(&evidence.spans, &mut violations);
+    if let Some(entries) = &evidence.ledger {
+        ledger::check(entries, &evidence.counted, &evidence.spans, &mut violations);
+    }
     for aside in &evidence.aside {
         violations.push(Rule::PutAside.broken(&aside.dedup_id, &aside.reason));
     }

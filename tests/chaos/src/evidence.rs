@@ -19,6 +19,8 @@ const COUNTED: &str = "counted.ndjson";
 const ASIDE: &str = "aside.ndjson";
 /// The spans in the database when all was quiet.
 const SPANS: &str = "spans.ndjson";
+/// The entries of the ledger by then.
+const LEDGER: &str = "ledger.ndjson";
 
 /// A usage that counts at Abacus.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -73,6 +75,23 @@ pub struct Span {
     pub document: Value,
 }
 
+/// An entry of the ledger.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The id of its usage.
+    pub usage_guid: String,
+    /// The `_id` of its span.
+    pub span: Value,
+    /// What was used, and by whom.
+    pub target: Target,
+    /// The moment in the middle of its interval.
+    pub timestamp: i64,
+    /// How long its interval is, ms.
+    pub duration: i64,
+    /// What became of it.
+    pub state: String,
+}
+
 /// Everything that there is to judge.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evidence {
@@ -84,6 +103,8 @@ pub struct Evidence {
     pub aside: Vec<Aside>,
     /// The spans in the database.
     pub spans: Vec<Span>,
+    /// The entries of the ledger, where there is one.
+    pub ledger: Option<Vec<Entry>>,
 }
 
 impl Evidence {
@@ -98,12 +119,18 @@ impl Evidence {
             counted: read_lines(&folder.join(COUNTED))?,
             aside: read_lines(&folder.join(ASIDE))?,
             spans: read_lines(&folder.join(SPANS))?,
+            ledger: Some(read_lines(&folder.join(LEDGER))?),
         })
     }
 }
 
 /// Writes down what Abacus and the database say, beside the history.
-pub(crate) fn write(folder: &Path, abacus: &StandInAbacus, spans: &[Document]) -> Result<()> {
+pub(crate) fn write(
+    folder: &Path,
+    abacus: &StandInAbacus,
+    spans: &[Document],
+    entries: &[Document],
+) -> Result<()> {
     let counted = abacus.counted();
     let counted = counted.iter().map(|counted| {
         let usage = &*counted.usage;
@@ -127,7 +154,23 @@ pub(crate) fn write(folder: &Path, abacus: &StandInAbacus, spans: &[Document]) -
     });
     write_lines(&folder.join(ASIDE), aside)?;
     let spans: Result<Vec<Span>> = spans.iter().map(span).collect();
-    write_lines(&folder.join(SPANS), spans?)
+    write_lines(&folder.join(SPANS), spans?)?;
+    let entries: Result<Vec<Entry>> = entries.iter().map(entry).collect();
+    write_lines(&folder.join(LEDGER), entries?)
+}
+
+fn entry(document: &Document) -> Result<Entry> {
+    let target = document.get_document("target")?;
+    let target = Target::FIELDS.map(|name| target.get_str(name).unwrap_or_default().to_owned());
+    let span = document.get("span").context("an entry without a span")?;
+    Ok(Entry {
+        usage_guid: document.get_str("_id")?.to_owned(),
+        span: serde_json::to_value(span).context("an id as JSON")?,
+        target: Target(target),
+        timestamp: document.get_i64("timestamp")?,
+        duration: document.get_i64("duration")?,
+        state: document.get_str("state")?.to_owned(),
+    })
 }
 
 fn span(document: &Document) -> Result<Span> {

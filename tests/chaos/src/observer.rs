@@ -20,6 +20,7 @@ const QUERY_LIMIT: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub(crate) struct Observer {
     spans: Collection<Document>,
+    usages: Collection<Document>,
 }
 
 impl Observer {
@@ -37,6 +38,7 @@ impl Observer {
             .context("a database in the string")?;
         Ok(Self {
             spans: database.collection("spans"),
+            usages: database.collection("spans_usages"),
         })
     }
 
@@ -79,6 +81,12 @@ impl Observer {
     /// All spans.
     pub(crate) async fn all(&self) -> Result<Vec<Document>> {
         self.find(doc! {}).await
+    }
+
+    /// All entries of the ledger.
+    pub(crate) async fn entries(&self) -> Result<Vec<Document>> {
+        let usages = self.usages.clone();
+        within_limit(async move { usages.find(doc! {}).await?.try_collect().await }).await
     }
 
     async fn find(&self, filter: Document) -> Result<Vec<Document>> {

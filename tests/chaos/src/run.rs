@@ -85,7 +85,9 @@ pub async fn run(options: Options) -> Result<Report> {
     run.view.finish();
     outcome?;
     let spans = run.observer.all().await.context("reading the spans")?;
-    evidence::write(&folder, &run.system.abacus, &spans)?;
+    let entries = run.observer.entries().await;
+    let entries = entries.context("reading the ledger")?;
+    evidence::write(&folder, &run.system.abacus, &spans, &entries)?;
     let run = Arc::into_inner(run).context("the run is still used")?;
     run.system.fleet.stop_all().await?;
     run.history.flush()?;

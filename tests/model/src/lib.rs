@@ -26,8 +26,8 @@
 //! - A change that is answered, and whose answer is lost, is a worker that dies after it.
 //! - A usage that was posted arrives at any later time or never, whether its worker still waits for
 //!   it or not. Abacus counts it unless `dedup_id` and timestamps are those of one that counts.
-//! - A worker that knows of an answer asks for the entry in the ledger, and only then for the change
-//!   that notes the execution; it may die or sleep before either.
+//! - A worker that hears an answer asks for the entry in the ledger, and only then for the change that
+//!   notes the execution; it may die or sleep before it hears the answer, and between the two.
 //! - Abacus refuses usages. Then the worker keeps the cause and suspends the span; one span of the
 //!   cause is tried again at any time, and once it is accepted, and the worker has noted that, the
 //!   others go on. A cause without spans is removed at any time.

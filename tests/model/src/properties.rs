@@ -107,7 +107,7 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
             spans(state).any(|span| span.processing.suspended.is_some())
         }),
         Property::sometimes(PROBED, |_, state: &State| {
-            state.workers.iter().any(|worker| matches!(worker, Worker::Resuming(..)))
+            state.table.causes().any(|cause| cause.resuming.is_some())
         }),
         Property::sometimes(WAKES_AFTER_REMOVAL, |_, state: &State| {
             let mut in_hand = state.workers.iter().filter_map(Worker::span);

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use sampler_domain::{
-    Cause, CauseId, Change, Driver, Entry, Interval, Planned, Span, SpanId, Timestamp, Usage,
+    Change, Driver, Entry, Interval, Planned, Span, SpanId, Timestamp, Usage,
 };
 use sampler_store::table::Table;
 
@@ -61,12 +61,8 @@ pub enum Worker {
     Calling(Arc<Driver>, Box<Change>),
     /// It has posted the planned usage, and waits for the answer.
     Posting(Arc<Driver>, Arc<Message>),
-    /// It knows that Abacus has the planned usage, and is about to ask the ledger for its entry.
+    /// It has noted an execution, and is about to ask the ledger for its entry: a planted bug.
     Recording(Arc<Driver>, Box<Entry>),
-    /// Its usage was refused, and it is about to keep the cause.
-    Registering(Arc<Driver>, Box<Cause>),
-    /// Its probe was accepted, and it is about to let all of the cause go on.
-    Resuming(Arc<Driver>, CauseId),
 }
 
 /// A usage as it was sent, with what it stands for. There is only one target, and no measure but
@@ -166,9 +162,7 @@ impl Worker {
             Self::Holding(driver)
             | Self::Calling(driver, _)
             | Self::Posting(driver, _)
-            | Self::Recording(driver, _)
-            | Self::Registering(driver, _)
-            | Self::Resuming(driver, _) => Some(driver.span()),
+            | Self::Recording(driver, _) => Some(driver.span()),
         }
     }
 }

@@ -45,8 +45,6 @@ pub(crate) fn step(scenario: &Scenario, state: &mut State, worker: usize) {
         Worker::Calling(driver, change) => call(scenario, state, driver, &change),
         Worker::Posting(driver, message) => receive_answer(scenario, state, driver, message),
         Worker::Recording(driver, entry) => record(scenario, state, driver, &entry),
-        Worker::Registering(driver, cause) => register(scenario, state, driver, &cause),
-        Worker::Resuming(driver, cause) => resume(scenario, state, driver, cause),
     };
 }
 
@@ -109,16 +107,12 @@ fn register(
     decide(scenario, state, driver)
 }
 
-/// The worker lets all spans of a cause go on, as its own was accepted.
-fn resume(
-    scenario: &Scenario,
-    state: &mut State,
-    mut driver: Arc<Driver>,
-    cause: CauseId,
-) -> Worker {
+/// The worker lets all spans of a cause go on, as its own was accepted; it may die before it asks for
+/// the entry.
+fn resume(state: &mut State, mut driver: Arc<Driver>, cause: CauseId) -> Worker {
     Arc::make_mut(&mut state.table).resume_cause(cause, Timestamp::MIN);
     Arc::make_mut(&mut driver).resumed();
-    decide(scenario, state, driver)
+    Worker::Holding(driver)
 }
 
 /// Whether the worker waits for an answer, and may note that none came.
@@ -132,11 +126,7 @@ pub(crate) fn can_step(state: &State, worker: &Worker) -> bool {
     match worker {
         Worker::Idle => false,
         Worker::Posting(_, message) => is_counted(state, message),
-        Worker::Holding(_)
-        | Worker::Calling(..)
-        | Worker::Recording(..)
-        | Worker::Registering(..)
-        | Worker::Resuming(..) => true,
+        Worker::Holding(_) | Worker::Calling(..) | Worker::Recording(..) => true,
     }
 }
 
@@ -162,9 +152,12 @@ fn decide(scenario: &Scenario, state: &mut State, driver: Arc<Driver>) -> Worker
             let message = post(scenario, state, driver.span(), &planned);
             Worker::Posting(driver, message)
         }
-        Action::Record(entry) => Worker::Recording(driver, canonical_entry(*entry)),
-        Action::Register(cause) => Worker::Registering(driver, cause),
-        Action::Resume(cause) => Worker::Resuming(driver, cause),
+        // A worker that sleeps or dies before it asks for the entry is one that does so before it
+        // hears the answer: nobody can tell them apart.
+        Action::Record(entry) => record(scenario, state, driver, &canonical_entry(*entry)),
+        // So is one that does so before it keeps the cause of a refusal.
+        Action::Register(cause) => register(scenario, state, driver, &cause),
+        Action::Resume(cause) => resume(state, driver, cause),
         Action::Change(change) => {
             let change = canonical(change);
             if let (Change::Plan { planned, .. }, true) =

@@ -288,6 +288,7 @@ async fn assert_all_is_billed_once(world: &World, spans: i64) {
     for (number, instance) in (0..).zip(&names) {
         assert_eq!(world.abacus.sum(instance), 3 * HOUR - number, "{instance}");
     }
+    world.assert_ledger();
 }
 
 #[tokio::test(start_paused = true)]
@@ -342,6 +343,7 @@ async fn fault_13_workers_that_are_killed_leave_plans_that_others_execute() {
     for number in 0..6 {
         assert_eq!(world.abacus.sum(&format!("{number}")), 19 * HOUR);
     }
+    world.assert_ledger();
     let posts = world.abacus.posts.lock().unwrap().len();
     assert!(posts > 6 * 21, "some were posted again: {posts}");
     worker.stop().await;

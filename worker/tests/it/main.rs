@@ -5,6 +5,7 @@
 mod clocks;
 mod delivery;
 mod faults;
+mod ledger;
 mod ownership;
 mod sampling;
 mod suspension;

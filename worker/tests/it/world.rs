@@ -376,6 +376,40 @@ impl World {
         self.kept(instance).span.processing.complete
     }
 
+    /// Entries, totals, how far spans are sampled, and what counts agree, entry by entry. Spans that
+    /// were removed are left out.
+    pub(crate) fn assert_ledger(&self) {
+        let counted = self.abacus.counted.lock().unwrap().clone();
+        let entries: Vec<_> = self
+            .store
+            .with(|table| table.entries().map(|kept| kept.entry.clone()).collect());
+        assert_eq!(entries.len(), counted.len());
+        for entry in &entries {
+            let key = (
+                entry.usage_guid.clone(),
+                entry.interval.midpoint().as_millis(),
+            );
+            let usage = &counted[&key];
+            assert_eq!(usage.target, entry.target);
+            assert_eq!(duration(usage), entry.interval.duration());
+        }
+        for kept in self.store.all() {
+            let span = kept.span;
+            let totals = &span.processing.totals;
+            let planned = span.processing.planned.as_ref();
+            let planned = planned.map(|planned| &planned.usage_guid);
+            let of_span = entries.iter().filter(|entry| {
+                let is_noted = Some(&entry.usage_guid) != planned;
+                entry.span == span.id && is_noted && Some(entry.version) >= totals.first_version
+            });
+            let durations = of_span.map(|entry| entry.interval.duration());
+            let durations: Vec<i64> = durations.collect();
+            assert_eq!(durations.iter().sum::<i64>(), totals.billed, "{span:?}");
+            assert_eq!(durations.len() as u64, totals.usages, "{span:?}");
+            assert_eq!(span.difference(), 0, "{span:?}");
+        }
+    }
+
     /// Lets virtual time pass until the condition holds; it must within six hours.
     pub(crate) async fn until(&self, what: &str, condition: impl Fn() -> bool) {
         let deadline = Instant::now() + Duration::from_hours(6);

@@ -42,15 +42,12 @@ where
 }
 
 pub(crate) async fn not_found() -> Problem {
-    Problem::new(
-        &kinds::NOT_FOUND,
-        "None of the addresses that are served here is this one.",
-    )
+    Problem::new(&kinds::NOT_FOUND, "There is nothing at this address.")
 }
 
 /// The router adds `Allow`: it knows what the path offers.
 pub(crate) async fn method_not_allowed() -> Problem {
-    let detail = "This address does not offer the method; the header Allow names those it does.";
+    let detail = "This address does not support the method; the header Allow lists those it does.";
     Problem::new(&kinds::METHOD_NOT_ALLOWED, detail)
 }
 

@@ -1,4 +1,4 @@
-//! The catalogue of problems, as a document for those who meet one.
+//! The catalogue of problems as a document.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use super::kinds::ProblemType;
 pub fn catalogue<'a>(kinds: impl IntoIterator<Item = &'a ProblemType>) -> String {
     let mut text = "# Errors\n\n\
         Every error is answered with a problem document (RFC 9457, `application/problem+json`). \
-        Its `type` says which of those below it is; `detail` says what is the matter this time.\n"
+        Its `type` is one of those below; its `detail` describes this occurrence.\n"
         .to_owned();
     for kind in kinds {
         let _ = write!(

@@ -1,12 +1,11 @@
-//! The kinds of problems there are, and what to do about each.
+//! The kinds of problems that every program answers, and what to do about each.
 
 use http::StatusCode;
 
-/// What kind of problem a request has met. Clients tell problems apart by the slug, which never
-/// changes, not by the title.
+/// A kind of problem. Clients tell problems apart by the slug, which never changes, not by the title.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ProblemType {
-    /// The name that ends its URI; also its heading in the catalogue.
+    /// The last part of its URI, and its heading in the catalogue.
     pub slug: &'static str,
     /// The status it is answered with.
     pub status: StatusCode,
@@ -55,7 +54,7 @@ macro_rules! problem_types {
     };
 }
 
-/// Where there is nothing to do.
+/// For a problem about which there is nothing to do.
 pub const NOTHING: &str = "Nothing.";
 
 /// What a resource provider does about a problem that goes away.
@@ -114,8 +113,8 @@ problem_types! {
             be fetched at the moment: it does not answer, or they were fetched a moment ago. Or it \
             has no keys. The body was not read.",
         provider: RETRY,
-        operator: "Checks the token server (UAA), and whether `AUTH_SERVER` is its address. If it \
-            lasts seconds only, nothing.",
+        operator: "Nothing, if it lasts only seconds. Otherwise checks the token server (UAA), and \
+            whether `AUTH_SERVER` leads to it.",
     }
     UNHEALTHY {
         slug: "unhealthy",
@@ -134,7 +133,7 @@ problem_types! {
             all the memory that it may have; `MAX_INFLIGHT` is set and reached; or all connections \
             are in use. Nothing was kept.",
         provider: RETRY,
-        operator: "Looks at the rate of that client and at the database. Adds an instance.",
+        operator: "Checks the rate of that client, and the database. Adds an instance.",
     }
     SHUTTING_DOWN {
         slug: "shutting-down",

@@ -1,4 +1,4 @@
-//! Errors as a client gets them: problem documents after RFC 9457.
+//! Errors as answers: problem documents (RFC 9457).
 
 mod catalogue;
 pub mod kinds;
@@ -19,10 +19,10 @@ pub use pointer::Pointer;
 /// The media type of a problem document.
 pub const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
 
-/// The most fields that one document names; more than that helps nobody.
+/// The most fields that one document names.
 pub const ERRORS_MAX: usize = 100;
 
-/// One thing that is wrong with one field of a request.
+/// An error in one field of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FieldError {
     /// Which field.
@@ -45,7 +45,7 @@ impl FieldError {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
     kind: &'static ProblemType,
-    /// Boxed, because a problem is what functions return that usually return something small.
+    /// Boxed, so that results with a problem stay small.
     rest: Box<Rest>,
 }
 
@@ -72,7 +72,7 @@ struct Document<'a> {
 }
 
 impl Problem {
-    /// A problem of this kind; `detail` says in full sentences what is the matter this time.
+    /// A problem of this kind; `detail` describes this occurrence in full sentences.
     pub fn new(kind: &'static ProblemType, detail: impl Into<String>) -> Self {
         let detail = detail.into();
         debug_assert!(detail.ends_with('.'), "not a full sentence: {detail:?}");
@@ -89,7 +89,7 @@ impl Problem {
         }
     }
 
-    /// Something went wrong in here. The client learns nothing more; what it was is for the log.
+    /// An error in the service. The client gets no details; they are in the log.
     pub fn internal() -> Self {
         Self::new(
             &kinds::INTERNAL,

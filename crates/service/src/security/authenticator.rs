@@ -177,7 +177,7 @@ impl BearerCheck {
         if let Some(suppressed) = self.refusals.admit() {
             info!(reason = %error, suppressed, "a token was refused");
         }
-        invalid(&format!("It is not taken: {error}."))
+        invalid(&format!("The token is not accepted: {error}."))
     }
 }
 

@@ -1,5 +1,5 @@
-//! The one place where a setting is named: a declaration becomes a struct with a typed field for
-//! each setting, the table of them, and how the one is read from the other.
+//! The macro that declares settings. A declaration becomes a struct with a typed field for each
+//! setting, the table of these settings, and the function that reads the struct.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -34,14 +34,14 @@ use super::setting::Value;
 /// ```
 ///
 /// A setting's key is its section and the name of its field; the comment on it is what operators
-/// read about it. Then come its environment variable, its kind, and what [`Setting`] can say more:
-/// `or(default)`, `required()`, `secret()`. After `=>` stands the function that makes the value from
-/// the text, where its type is not one of those that [`Given`] is known for.
+/// read about it. Then come its environment variable, its kind, and further methods of [`Setting`]:
+/// `or(default)`, `required()`, `secret()`. If the type does not implement [`FromValue`], the
+/// function after `=>` parses the text.
 ///
-/// A group has a `TABLE`, is `read` from a [`Reader`], and its `Default` is that of the table. It
-/// is `checked by` a function of the group and the reader, if one is named after the section.
+/// A group has a `TABLE`, is `read` from a [`Reader`], and its `Default` is that of the table. If
+/// `checked by` follows the section, that function checks the group, and complains to the reader.
 ///
-/// [`Given`]: crate::settings::Given
+/// [`FromValue`]: crate::settings::FromValue
 /// [`Reader`]: crate::settings::Reader
 /// [`Setting`]: crate::settings::Setting
 #[macro_export]
@@ -95,27 +95,27 @@ macro_rules! settings {
     )+};
 }
 
-/// A type that a setting can have as it is, without a function that reads it.
-pub trait Given: Sized {
-    /// Whether only a secret can be of this type.
+/// A type that a setting's value converts to without a parse function.
+pub trait FromValue: Sized {
+    /// Whether the settings of this type, and no others, are secret.
     const SECRET: bool = false;
 
-    /// The value of this type; none where it is of another.
-    fn given(value: Value) -> Option<Self>;
+    /// The value as this type; `None` if it is of another kind.
+    fn from_value(value: Value) -> Option<Self>;
 
-    /// The value where nothing is set; none where something must be.
-    fn absent() -> Option<Self> {
+    /// The value of a setting that is not set; `None` if it must be set.
+    fn if_unset() -> Option<Self> {
         None
     }
 }
 
-/// Implements [`Given`] for types that one variant of [`Value`] can become.
-macro_rules! given {
-    ($($type:ty: $variant:ident($value:ident) => $given:expr;)+) => {$(
-        impl Given for $type {
-            fn given(value: Value) -> Option<Self> {
+/// Implements [`FromValue`] for types that one variant of [`Value`] converts to.
+macro_rules! from_value {
+    ($($type:ty: $variant:ident($value:ident) => $converted:expr;)+) => {$(
+        impl FromValue for $type {
+            fn from_value(value: Value) -> Option<Self> {
                 match value {
-                    Value::$variant($value) => $given,
+                    Value::$variant($value) => $converted,
                     _ => None,
                 }
             }
@@ -123,7 +123,7 @@ macro_rules! given {
     )+};
 }
 
-given! {
+from_value! {
     bool: Boolean(value) => Some(value);
     u8: Number(number) => number.try_into().ok();
     u16: Number(number) => number.try_into().ok();
@@ -136,40 +136,40 @@ given! {
     PathBuf: Text(text) => Some(text.into());
 }
 
-impl Given for SecretString {
+impl FromValue for SecretString {
     const SECRET: bool = true;
 
-    fn given(value: Value) -> Option<Self> {
-        String::given(value).map(Self::from)
+    fn from_value(value: Value) -> Option<Self> {
+        String::from_value(value).map(Self::from)
     }
 }
 
-impl<T: Given> Given for Option<T> {
+impl<T: FromValue> FromValue for Option<T> {
     const SECRET: bool = T::SECRET;
 
-    fn given(value: Value) -> Option<Self> {
-        T::given(value).map(Some)
+    fn from_value(value: Value) -> Option<Self> {
+        T::from_value(value).map(Some)
     }
 
-    fn absent() -> Option<Self> {
+    fn if_unset() -> Option<Self> {
         Some(None)
     }
 }
 
-/// A field for a `T` that a function has read: one that is always there, or one that need not be.
-pub trait Holds<T>: Sized {
-    /// The field with this value; none where it cannot be without.
-    fn hold(value: Option<T>) -> Option<Self>;
+/// The type of a field that a parse function has made a `T` for: `T`, or `Option<T>`.
+pub trait FromParsed<T>: Sized {
+    /// The field with this value; `None` if it needs a value and there is none.
+    fn from_parsed(value: Option<T>) -> Option<Self>;
 }
 
-impl<T> Holds<T> for T {
-    fn hold(value: Option<T>) -> Option<Self> {
+impl<T> FromParsed<T> for T {
+    fn from_parsed(value: Option<T>) -> Option<Self> {
         value
     }
 }
 
-impl<T> Holds<T> for Option<T> {
-    fn hold(value: Self) -> Option<Self> {
+impl<T> FromParsed<T> for Option<T> {
+    fn from_parsed(value: Self) -> Option<Self> {
         Some(value)
     }
 }

@@ -1,4 +1,4 @@
-//! The settings of what is in here, and what is made of them.
+//! The groups of settings that belong to this crate: HTTP, TLS, health and log.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -33,13 +33,13 @@ crate::settings! {
         client_ca_file: Option<PathBuf> = "SAMPLER_TLS_CLIENT_CA_FILE", Kind::Text;
     }
 
-    /// When a program counts as well.
+    /// How long a program may be without progress before it is unhealthy.
     pub struct HealthSettings("health") {
-        /// How long a program may be without progress before it counts as unhealthy.
+        /// How long a program may be without progress before it is unhealthy.
         threshold: Duration = "HEALTHCHECK_THRESHOLD", Kind::time(BRIEF, DAY), or("60s");
     }
 
-    /// What is logged, and how.
+    /// The level and the format of the log.
     pub struct LogSettings("log") {
         /// The format of log lines; auto is text on a terminal and JSON elsewhere.
         format: LogFormat = "LOG_FORMAT", Kind::Choice(&["auto", "json", "text"]), or("auto")
@@ -51,7 +51,7 @@ crate::settings! {
 }
 
 impl HttpSettings {
-    /// The table of a program that listens on another port where nothing else is set.
+    /// The table of a program with another default port.
     pub const fn table(port: &'static str) -> [Setting; 2] {
         let mut table = Self::TABLE;
         table[Setting::position(&table, "PORT")].default = Some(port);
@@ -60,7 +60,7 @@ impl HttpSettings {
 }
 
 impl TlsSettings {
-    /// Reads the files; nothing where TLS is not wanted, or cannot be spoken with them.
+    /// Reads the files. `None` if TLS is not configured, or after a mistake.
     pub fn tls(self, reader: &mut Reader<'_>) -> Option<Tls> {
         let files = match (self.cert_file, self.key_file, self.client_ca_file) {
             (None, None, None) => return None,
@@ -93,14 +93,14 @@ fn complaint(error: &TlsError) -> String {
     format!("{name}: {error}")
 }
 
-/// How lines of the log are written.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     /// Text on a terminal, JSON elsewhere.
     Auto,
     /// One JSON object per line.
     Json,
-    /// For people.
+    /// Text, for people.
     Text,
 }
 
@@ -115,8 +115,8 @@ impl LogFormat {
     }
 }
 
-/// Filter directives. A single word must be a level: the parser would take a mistyped one for the
-/// name of a module, and the log would be silent.
+/// Checks filter directives. A single word must be a level: the parser would take a mistyped level for
+/// the name of a module, and nothing would be logged.
 fn log_level(text: &str) -> Result<String, String> {
     let levels = ["off", "error", "warn", "info", "debug", "trace"];
     let is_level = |word: &str| levels.iter().any(|level| level.eq_ignore_ascii_case(word));

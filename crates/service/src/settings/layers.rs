@@ -1,4 +1,5 @@
-//! The layers that values come from, and what of them counts.
+//! The layers that values come from, and which of them counts: the defaults, the file, the
+//! environment, and for the database a service that the platform has bound.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -65,23 +66,23 @@ impl<N: Into<String>, V: Into<OsString>> FromIterator<(N, V)> for Variables {
     }
 }
 
-/// A value, as it was written and as it was understood.
+/// A value of the highest layer that has one.
 pub(super) struct Resolved {
     pub(super) text: String,
     /// Where it came from, in words.
     pub(super) origin: String,
-    /// None where the text is not of the setting's kind; then there is a mistake, too.
+    /// `None` if the text is not of the setting's kind; then there is a mistake, too.
     pub(super) value: Option<Value>,
 }
 
-/// All layers laid over each other.
+/// The values after all layers were merged.
 pub(super) struct Layers {
     pub(super) resolved: BTreeMap<&'static str, Resolved>,
     pub(super) mistakes: Vec<Mistake>,
 }
 
-/// Lays the file and the environment over the defaults of `program`. `file` is the one named on
-/// the command line, which counts before the one named in the environment.
+/// Merges the layers of `program`. `file` is the one that the command line names; it counts before
+/// the one that the environment names.
 pub(super) fn lay(program: &Program, file: Option<&Path>, variables: &Variables) -> Layers {
     let mut mistakes = Vec::new();
     let mut layers = vec![Layer::of_defaults(program)];
@@ -100,17 +101,22 @@ pub(super) fn lay(program: &Program, file: Option<&Path>, variables: &Variables)
     Layers { resolved, mistakes }
 }
 
-/// Values by key, of one origin or several.
+/// The values of one layer by key, each with its origin.
 #[derive(Clone, Default)]
 struct Layer(Map<String, config::Value>);
 
-/// What is in it may be secret.
+/// Values may be secret, so none is shown.
 impl fmt::Debug for Layer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Layer").finish_non_exhaustive()
     }
 }
 
+/// The crate `config` merges the layers and carries the origin of each value. The layers are sources
+/// of our own because its own sources for the environment know no table: they could not tell an
+/// unknown variable from one of another program, and would not skip empty ones ([ADR 9]).
+///
+/// [ADR 9]: ../../../../docs/adr/009-a-table-of-settings.md
 impl config::Source for Layer {
     fn clone_into_box(&self) -> Box<dyn config::Source + Send + Sync> {
         Box::new(self.clone())
@@ -122,7 +128,7 @@ impl config::Source for Layer {
 }
 
 impl Layer {
-    /// Text that is empty counts as not set.
+    /// Adds a value. An empty text counts as not set.
     fn put(&mut self, key: &str, text: String, origin: &str) {
         if !text.is_empty() {
             let value = config::Value::new(Some(&origin.to_owned()), text);
@@ -156,12 +162,14 @@ impl Layer {
             match (program.setting(&key), scalar(value)) {
                 (Some(_), Some(text)) => layer.put(&key, text, &origin),
                 (Some(setting), None) => mistakes.push(Mistake::new(format!(
-                    "{key} in {origin} holds several values: expected {}",
+                    "{key} in {origin} has several values: expected {}",
                     setting.kind
                 ))),
                 (None, _) if program.is_of_the_other(&key) => {}
                 (None, _) => {
-                    mistakes.push(Mistake::new(format!("{key} in {origin} is no setting")));
+                    mistakes.push(Mistake::new(format!(
+                        "{key} in {origin} is an unknown setting"
+                    )));
                 }
             }
         }
@@ -193,8 +201,7 @@ impl Layer {
         layer
     }
 
-    /// A bound database counts before anything that is written down: its credentials are made anew
-    /// with each binding.
+    /// A bound database overrides all other layers, because each binding has new credentials.
     fn of_bindings(
         wanted: Option<&str>,
         variables: &Variables,
@@ -213,7 +220,7 @@ impl Layer {
     }
 }
 
-/// Each layer over the one before, by key.
+/// Merges layers by key. Each overrides the previous ones.
 fn merge(layers: &[Layer]) -> BTreeMap<String, config::Value> {
     let layers = layers.iter().cloned();
     let merged = layers.fold(Config::builder(), |builder, layer| {
@@ -223,7 +230,7 @@ fn merge(layers: &[Layer]) -> BTreeMap<String, config::Value> {
     flatten(merged.expect("layers that are in memory can be read"))
 }
 
-/// What is in force of each setting.
+/// Parses the merged value of each setting.
 fn resolve(
     program: &Program,
     merged: &BTreeMap<String, config::Value>,
@@ -242,12 +249,12 @@ fn resolve(
         if value.is_none() {
             mistakes.push(Mistake::value(setting, &text, &origin, &expected));
         }
-        let in_force = Resolved {
+        let parsed = Resolved {
             text,
             origin,
             value,
         };
-        resolved.insert(setting.key, in_force);
+        resolved.insert(setting.key, parsed);
     }
     resolved
 }
@@ -257,8 +264,8 @@ fn text_and_origin(value: &config::Value) -> (String, String) {
     (scalar(value.clone()).unwrap_or_default(), origin)
 }
 
-/// All that is bound, in each of the ways in which a platform says so: in the environment; in a file
-/// of the same form, where that grows too long; as a folder of files.
+/// All services that the platform has bound. It names them in an environment variable, in a file of
+/// the same form (if the variable would be too long), or as a folder of files.
 fn bound(variables: &Variables) -> Result<Vec<Binding>, String> {
     let mut bound = Vec::new();
     if let Some(text) = variables.get(SERVICES) {
@@ -279,8 +286,8 @@ fn bound(variables: &Variables) -> Result<Vec<Binding>, String> {
     Ok(bound)
 }
 
-/// The values of a TOML file by their dotted keys. The parser's own display would repeat the line,
-/// which may hold a secret.
+/// The values of a TOML file by their dotted keys. An error names the line and does not repeat it, as
+/// the parser's own message would: the line may contain a secret.
 fn parse(text: &str) -> Result<BTreeMap<String, config::Value>, String> {
     let values = File::from_str(text, FileFormat::Toml).collect();
     values.map(flatten).map_err(|error| match error {
@@ -297,7 +304,7 @@ fn parse(text: &str) -> Result<BTreeMap<String, config::Value>, String> {
     })
 }
 
-/// Every value that is no table, by its dotted key.
+/// Every value that is not a table, by its dotted key.
 fn flatten(table: Map<String, config::Value>) -> BTreeMap<String, config::Value> {
     let mut values = BTreeMap::new();
     for (name, value) in table {
@@ -314,11 +321,11 @@ fn flatten(table: Map<String, config::Value>) -> BTreeMap<String, config::Value>
     values
 }
 
-/// A single value as the text that the environment would hold.
+/// A single value as the text that it would have in the environment.
 fn scalar(value: config::Value) -> Option<String> {
     match value.kind {
         ValueKind::Nil | ValueKind::Array(_) | ValueKind::Table(_) => None,
-        // With its point, or 1.0 would be taken for a whole number.
+        // With its decimal point: 1.0 is not a whole number.
         ValueKind::Float(number) => Some(format!("{number:?}")),
         _ => value.into_string().ok(),
     }

@@ -1,23 +1,23 @@
-//! What is wrong with a setting, in words an operator can act on.
+//! A mistake in the settings, in words that an operator can act on.
 
 use std::fmt;
 
 use super::setting::Setting;
 
-/// The longest piece of a value that a mistake shows, in characters.
+/// How many characters of a value a mistake shows.
 const SHOWN_MAX: usize = 100;
 
-/// One thing that is wrong with the settings. It never holds the value of a secret.
+/// One mistake in the settings. It never contains the value of a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake(String);
 
 impl Mistake {
-    /// A mistake that belongs to no one value.
+    /// A mistake that does not belong to one setting.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// `text`, which came from `origin`, is not what `setting` takes.
+    /// The mistake that `text`, which came from `origin`, is not a value of `setting`.
     pub(super) fn value(setting: &Setting, text: &str, origin: &str, expected: &str) -> Self {
         let shown = cut(&setting.shown(text));
         let shown = if setting.secret {
@@ -31,7 +31,7 @@ impl Mistake {
         ))
     }
 
-    /// `setting` must be set and is not.
+    /// The mistake that `setting` must be set and is not.
     pub(super) fn missing(setting: &Setting, expected: &str) -> Self {
         let name = name(setting);
         Self(format!("{name} is not set: expected {expected}"))
@@ -44,7 +44,7 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// Both names of a setting: one of them is the one that was written.
+/// Both names of a setting: the operator has used one of them.
 fn name(setting: &Setting) -> String {
     format!("{} ({})", setting.env, setting.key)
 }

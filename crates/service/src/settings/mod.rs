@@ -1,13 +1,23 @@
-//! What an operator can set, and how it is read.
+//! The settings of a program.
 //!
-//! A setting is declared once, in a group ([`settings!`]). From the groups of a program come the
-//! typed values, the checks, the commented defaults, the printed configuration and the documentation. Values come in
-//! layers, each over the one before: the defaults of the table, a TOML file, the environment,
-//! and, for the database alone, a service that the platform has bound.
+//! A setting is declared once, in a group ([`settings!`]). The declaration gives the typed value, the
+//! checks, the commented defaults, the printed configuration and the documentation.
 //!
-//! Every mistake is found and named at once, and the program then refuses to start with exit
-//! code 64: an operator should need one attempt, not one per mistake. Text that is empty counts
-//! as not set, wherever it comes from.
+//! The path of a setting:
+//!
+//! 1. *Declared* in `crates/settings`. The groups that belong to this crate are in `groups.rs` (HTTP,
+//!    TLS, health, log) and `security/settings.rs`.
+//! 2. *Merged* from its layers (`layers.rs`, `bindings.rs`). Each layer overrides the previous one:
+//!    the defaults, a TOML file, the environment, and for the database a service that the platform
+//!    has bound. An empty text counts as not set, in every layer.
+//! 3. *Parsed and checked* alone (`setting.rs`, `parse.rs`), and returned by its key (`reader.rs`).
+//! 4. *Checked against other settings*, and handed to the program: `receiver/src/settings.rs`,
+//!    `worker/src/settings.rs`.
+//! 5. *Printed* for `--print-config` and its like (`print.rs`); `tests/xtask/src/docs.rs` writes the
+//!    same texts to `docs/`.
+//!
+//! All mistakes are named at once, so that one attempt is enough to find them; the program then ends
+//! with exit code 64.
 
 mod bindings;
 mod declare;
@@ -21,13 +31,13 @@ mod program;
 mod reader;
 mod setting;
 
-pub use declare::{Given, Holds};
+pub use declare::{FromParsed, FromValue};
 pub use groups::{HealthSettings, HttpSettings, LogFormat, LogSettings, TlsSettings};
 pub use layers::Variables;
 pub use mistake::Mistake;
-pub use program::{EXIT_SETTINGS, ExitPlan, Groups, Printout, Program, load, load_from_process};
+pub use program::{EXIT_SETTINGS, ExitPlan, Printout, Program, Table, load, load_from_process};
 pub use reader::Reader;
 pub use setting::{Kind, Setting, Value};
 
-/// What is shown in the place of a secret.
+/// The text that is shown instead of a secret.
 pub(crate) const HIDDEN: &str = "<hidden>";

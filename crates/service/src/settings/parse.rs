@@ -1,4 +1,4 @@
-//! Reading the kinds of values that are more than a word: numbers, durations, sizes, addresses.
+//! Parses numbers, durations, sizes and addresses, and formats them for messages.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use url::Url;
 
 use super::HIDDEN;
 
-/// Milliseconds per unit, from the longest. The order matters: `ms` ends in `s`, too.
+/// Milliseconds per unit. `ms` must come before `m` and `s`: `5ms` ends in `s`, too.
 const DURATION_UNITS: [(&str, u64); 5] = [
     ("ms", 1),
     ("d", 86_400_000),
@@ -15,10 +15,10 @@ const DURATION_UNITS: [(&str, u64); 5] = [
     ("s", 1000),
 ];
 
-/// Bytes per unit. The order matters: `kb` ends in `b`, too.
+/// Bytes per unit. `b` must come last: `5kb` ends in `b`, too.
 const SIZE_UNITS: [(&str, u128); 4] = [("gb", 1 << 30), ("mb", 1 << 20), ("kb", 1 << 10), ("b", 1)];
 
-/// More decimals than this are no size that anyone means.
+/// The most decimals that a size may have, so that the calculation does not overflow.
 const DECIMALS_MAX: usize = 9;
 
 /// A whole number in plain digits: no sign, no exponent, no separators.
@@ -27,7 +27,7 @@ pub(super) fn integer(text: &str) -> Option<u64> {
     plain.then(|| text.parse().ok()).flatten()
 }
 
-/// Milliseconds where there is no unit, as the original Sampler has it.
+/// A duration. Without a unit the number is milliseconds, as in the original Sampler.
 pub(super) fn duration(text: &str) -> Option<Duration> {
     let unit = DURATION_UNITS.iter().find_map(|&(unit, millis)| {
         let number = text.strip_suffix(unit)?;
@@ -39,8 +39,8 @@ pub(super) fn duration(text: &str) -> Option<Duration> {
         .map(Duration::from_millis)
 }
 
-/// Bytes where there is no unit. Decimals are allowed before a unit, and what they leave of a
-/// byte is dropped: the way sizes are read in the manifests of the original Sampler.
+/// A number of bytes. Without a unit the number is bytes. With a unit it may have decimals; it is
+/// rounded down to whole bytes, as in the original Sampler.
 pub(super) fn size(text: &str) -> Option<u64> {
     let text = text.to_ascii_lowercase();
     let unit = SIZE_UNITS.iter().find_map(|&(unit, bytes)| {
@@ -70,12 +70,12 @@ pub(super) fn url(text: &str) -> Option<Url> {
     (web && bare).then_some(url)
 }
 
-/// An address that no one has, to stand in for one that is missing.
+/// A placeholder for an address that must be set and is not. No server has it.
 pub(super) fn no_url() -> Url {
     Url::parse("http://missing.invalid").expect("a plain address")
 }
 
-/// `text` with whatever could be credentials taken out, also where it is no valid address.
+/// `text` without anything that could be credentials, even if it is not a valid address.
 pub(super) fn without_credentials(text: &str) -> String {
     let (rest, query) = match text.split_once(['?', '#']) {
         Some((rest, _)) => (rest, format!("?{HIDDEN}")),
@@ -91,7 +91,7 @@ pub(super) fn without_credentials(text: &str) -> String {
     shown + &query
 }
 
-/// In the largest unit that leaves no remainder.
+/// A duration in the largest unit that divides it.
 pub(super) fn spell_duration(duration: Duration) -> String {
     let millis = duration.as_millis();
     let mut units = DURATION_UNITS;
@@ -104,7 +104,7 @@ pub(super) fn spell_duration(duration: Duration) -> String {
     format!("{}{unit}", millis / u128::from(length))
 }
 
-/// In the largest unit that leaves no remainder.
+/// A size in the largest unit that divides it.
 pub(super) fn spell_size(bytes: u64) -> String {
     let bytes = u128::from(bytes);
     let fits = |size: u128| bytes != 0 && bytes.is_multiple_of(size);

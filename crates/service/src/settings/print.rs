@@ -1,4 +1,4 @@
-//! What a program says about its settings.
+//! Prints settings: a file of defaults, the values with their origins, and a table in Markdown.
 
 use std::fmt::Write as _;
 
@@ -6,10 +6,10 @@ use super::layers::Layers;
 use super::program::Program;
 use super::setting::{Kind, Setting};
 
-/// How wide a comment runs, in characters.
+/// The longest line of a comment, in characters.
 const COMMENT_WIDTH: usize = 96;
 
-/// A file of settings with every default in it, each with what it is for.
+/// A file of settings with every default and its explanation.
 pub(super) fn defaults(program: &Program) -> String {
     let mut text = format!("# The settings of {} and their defaults.\n", program.name);
     let mut section = "";
@@ -27,9 +27,9 @@ pub(super) fn defaults(program: &Program) -> String {
     text
 }
 
-/// The settings in force, as a file, each with where it comes from. What is wrong is in there as
-/// it was written; secrets are not.
-pub(super) fn in_force(program: &Program, layers: &Layers) -> String {
+/// The values of the settings as a file, each with its origin. A wrong value is printed as it was
+/// written; a secret is not printed.
+pub(super) fn values(program: &Program, layers: &Layers) -> String {
     let mut text = String::new();
     let mut section = "";
     for setting in program.settings() {
@@ -70,7 +70,7 @@ pub(super) fn help(program: &Program) -> String {
     text
 }
 
-/// Settings of one section stand together in the table.
+/// Prints the heading of a section before its first setting. The table has each section in one place.
 fn open_section(text: &mut String, section: &mut &'static str, setting: &Setting) {
     if *section != setting.section() {
         *section = setting.section();
@@ -90,7 +90,7 @@ fn comment(text: &mut String, words: &str) {
     let _ = writeln!(text, "{line}");
 }
 
-/// Numbers and booleans stand as they are, where they are valid.
+/// A value in TOML: valid numbers and booleans as they are, anything else in quotes.
 fn quoted(setting: &Setting, text: &str) -> String {
     let bare = matches!(setting.kind, Kind::Integer { .. } | Kind::Boolean);
     if bare && setting.kind.parse(text).is_some() {

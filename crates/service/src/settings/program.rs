@@ -1,4 +1,4 @@
-//! A program's table, its command line, and what becomes of both.
+//! A program with settings: its table, its command line, and [`load`], which reads both.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ use super::print;
 use super::reader::Reader;
 use super::setting::Setting;
 
-/// The exit code of a program that was called or set up wrongly (`EX_USAGE`).
+/// The exit code after a wrong command line or wrong settings (`EX_USAGE`).
 pub const EXIT_SETTINGS: u8 = 64;
 
 /// The flags that every program has.
@@ -23,28 +23,28 @@ const CHECK_CONFIG: &str = "check-config";
 const PRINT_DEFAULTS: &str = "print-defaults";
 const HELP_SETTINGS: &str = "help-settings";
 
-/// Groups of settings.
-pub type Groups = &'static [&'static [Setting]];
+/// The settings of a program, by group.
+pub type Table = &'static [&'static [Setting]];
 
-/// What makes a program one of ours: its name and its settings.
+/// A program, with its name and its settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
-    /// What it is called on the command line.
+    /// Its name on the command line.
     pub name: &'static str,
     /// What it does, in one sentence.
     pub about: &'static str,
     /// Its version.
     pub version: &'static str,
-    /// Its table, in groups: shared ones and its own.
-    pub settings: Groups,
-    /// The table of the other program, whose settings may stand beside ours: one manifest, or one
-    /// file, can serve both.
-    pub other: Groups,
-    /// Documents of its own that it can print.
+    /// Its settings.
+    pub settings: Table,
+    /// The settings of the other program. They are ignored, not refused, so that one manifest or one
+    /// file can serve both.
+    pub other: Table,
+    /// Further documents that it can print.
     pub printouts: &'static [Printout],
 }
 
-/// A document that a program prints where it is called with a flag.
+/// A document that a program prints if it is called with a flag.
 #[derive(Clone, Copy, Debug)]
 pub struct Printout {
     /// The flag, without its dashes.
@@ -72,45 +72,45 @@ impl Program {
         settings.any(|setting| setting.key == name || setting.env == name)
     }
 
-    /// What is wrong with the table itself; for the tests of a program.
-    pub fn slips(&self) -> Vec<String> {
-        let mut slips = Vec::new();
+    /// The errors of the table itself, for the tests of a program.
+    pub fn table_errors(&self) -> Vec<String> {
+        let mut errors = Vec::new();
         for (place, setting) in self.settings().enumerate() {
             let name = setting.key;
             let before = || self.settings().take(place);
-            let mut slip = |wrong: bool, what: &str| {
+            let mut check = |wrong: bool, what: &str| {
                 if wrong {
-                    slips.push(format!("{name}: {what}"));
+                    errors.push(format!("{name}: {what}"));
                 }
             };
-            slip(
+            check(
                 before().any(|other| other.key == name),
                 "the key is there twice",
             );
-            slip(
+            check(
                 before().any(|other| other.env == setting.env),
                 "the variable is there twice",
             );
-            slip(name.split('.').count() != 2, "the key is not section.name");
+            check(name.split('.').count() != 2, "the key is not section.name");
             let apart = before().any(|other| other.section() == setting.section())
                 && before()
                     .last()
                     .is_some_and(|other| other.section() != setting.section());
-            slip(apart, "its section stands in two places");
+            check(apart, "its section is in two places");
             let invalid = setting
                 .default
                 .is_some_and(|text| setting.kind.parse(text).is_none());
-            slip(invalid, "the default is not valid");
-            slip(
+            check(invalid, "the default is not valid");
+            check(
                 setting.required && setting.default.is_some(),
                 "required, but has a default",
             );
-            slip(
+            check(
                 !setting.doc.ends_with('.'),
-                "the description is no sentence",
+                "the description is not a sentence",
             );
         }
-        slips
+        errors
     }
 
     fn command(&self) -> Command {
@@ -124,26 +124,23 @@ impl Program {
             .long("config")
             .value_name("FILE")
             .help(format!(
-                "Reads settings from a TOML file (or the one {FILE_VARIABLE} names)"
+                "Reads settings from a TOML file (default: the one that {FILE_VARIABLE} names)"
             ))
             .value_parser(value_parser!(PathBuf));
         let shared = [
             flag(
                 PRINT_CONFIG,
-                "Prints the settings in force, and where each comes from",
+                "Prints each setting with its value and where it comes from",
             ),
             flag(
                 CHECK_CONFIG,
-                "Checks the settings, names every mistake, and ends",
+                "Checks the settings, prints every mistake, and ends",
             ),
             flag(
                 PRINT_DEFAULTS,
-                "Prints a file of settings that holds all defaults",
+                "Prints a file of settings with all defaults",
             ),
-            flag(
-                HELP_SETTINGS,
-                "Prints what can be set, as a table in Markdown",
-            ),
+            flag(HELP_SETTINGS, "Prints all settings as a table in Markdown"),
         ];
         let own = self
             .printouts
@@ -159,7 +156,7 @@ impl Program {
             .group(one_of)
     }
 
-    /// A document that needs no settings to be read.
+    /// A document that can be printed without reading the settings.
     fn printout(&self, asked: &ArgMatches) -> Option<String> {
         if asked.get_flag(PRINT_DEFAULTS) {
             return Some(print::defaults(self));
@@ -175,7 +172,7 @@ impl Program {
     }
 }
 
-/// What is left to do for a program that does not start: say something and end.
+/// How a program ends that does not start: with an exit code and a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExitPlan {
     /// The exit code.
@@ -187,9 +184,9 @@ pub struct ExitPlan {
 }
 
 impl ExitPlan {
-    /// Says it, and hands back the code for `main` to end with.
+    /// Prints the text, and returns the code for `main`.
     pub fn carry_out(&self) -> ExitCode {
-        // Whoever has closed our output does not want to hear that it is closed.
+        // If the output is closed, there is nobody to tell.
         let _ = std::io::stdout().write_all(self.stdout.as_bytes());
         let _ = std::io::stderr().write_all(self.stderr.as_bytes());
         ExitCode::from(self.code)
@@ -205,15 +202,14 @@ impl ExitPlan {
 }
 
 /// Reads the settings of `program` from its arguments (the first is its own name) and its
-/// environment. `read` makes the program's own settings of them; it may yield none only where it
-/// has found a mistake.
+/// environment. `read` makes the program's own settings of them; it may return `None` only after it
+/// has added a mistake.
 ///
 /// # Errors
-/// Where the program shall not start: something was asked for that is now printed, or there are
-/// mistakes, all of them named.
+/// If the program must not start: a flag asks for a printout, or there are mistakes.
 ///
 /// # Panics
-/// Where `read` yields none without a mistake, which is a slip of the program.
+/// If `read` returns `None` without a mistake, which is an error of the program.
 pub fn load<S>(
     program: &Program,
     arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
@@ -233,8 +229,8 @@ pub fn load<S>(
         variables,
     );
     let print_config = asked.get_flag(PRINT_CONFIG);
-    let in_force = if print_config {
-        print::in_force(program, &layers)
+    let values = if print_config {
+        print::values(program, &layers)
     } else {
         String::new()
     };
@@ -245,12 +241,12 @@ pub fn load<S>(
         let stderr = list(program, &mistakes);
         return Err(ExitPlan {
             code: EXIT_SETTINGS,
-            stdout: in_force,
+            stdout: values,
             stderr,
         });
     }
     if print_config {
-        return Err(ExitPlan::print(in_force));
+        return Err(ExitPlan::print(values));
     }
     if asked.get_flag(CHECK_CONFIG) {
         return Err(ExitPlan::print(format!(
@@ -280,7 +276,7 @@ pub fn load_from_process<S>(
     )
 }
 
-/// What clap has to say: the help and the version count as errors there.
+/// The plan for an error of clap, which also returns the help and the version as errors.
 fn plan_of(error: &clap::Error) -> ExitPlan {
     let text = error.render().to_string();
     if error.use_stderr() {
@@ -295,12 +291,8 @@ fn plan_of(error: &clap::Error) -> ExitPlan {
 }
 
 fn list(program: &Program, mistakes: &[Mistake]) -> String {
-    let what = if mistakes.len() == 1 {
-        "a mistake"
-    } else {
-        "mistakes"
-    };
-    let mut text = format!("{}: {what} in the settings, not starting:\n", program.name);
+    let name = program.name;
+    let mut text = format!("{name} does not start. Mistakes in the settings:\n");
     for mistake in mistakes {
         let _ = writeln!(text, "  {mistake}");
     }

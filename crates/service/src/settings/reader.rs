@@ -2,23 +2,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::declare::{Given, Holds};
+use super::declare::{FromParsed, FromValue};
 use super::layers::{Layers, Resolved};
 use super::mistake::Mistake;
 use super::program::Program;
 use super::setting::{Setting, Value};
 
-/// Hands out the values of settings, by their keys.
+/// Returns the values of settings by their keys, and collects mistakes.
 ///
-/// Reading always yields a value, so that all of them can be read and every mistake found: where
-/// one is wrong or missing it yields some stand-in, and [`load`](super::load) throws everything
-/// away in the end. Asking for a key that is not in the table, or for the wrong type, is a slip
-/// of the program and panics.
+/// It always returns a value, so that all settings are read and every mistake is found. For a value
+/// that is wrong or missing it returns the default or a placeholder; [`load`](super::load) discards
+/// all values if there is a mistake. A key that is not in the table, or the wrong type, is an error
+/// of the program: it panics.
 pub struct Reader<'a> {
     settings: Vec<&'a Setting>,
     resolved: BTreeMap<&'static str, Resolved>,
     mistakes: Vec<Mistake>,
-    /// Settings that were already found wrong: one mistake each is enough.
+    /// Settings that already have a mistake: one for each is enough.
     wrong: BTreeSet<&'static str>,
 }
 
@@ -36,7 +36,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Hands out the defaults of a table.
+    /// Returns the defaults of a table.
     pub fn of_defaults(table: &'a [Setting]) -> Self {
         Self {
             settings: table.iter().collect(),
@@ -47,32 +47,32 @@ impl<'a> Reader<'a> {
     }
 
     /// The value of a setting.
-    pub fn value<T: Given>(&self, key: &str) -> T {
+    pub fn value<T: FromValue>(&self, key: &str) -> T {
         let setting = self.setting(key);
         if T::SECRET != setting.secret {
-            slip(key, "is a secret, or its type is one, but not both");
+            program_error(key, "is secret, or its type is, but not both");
         }
-        let value = self.in_force(setting);
-        let value = value.or_else(|| setting.required.then(|| setting.kind.stand_in()));
-        let given = value.map_or_else(T::absent, T::given);
-        given.unwrap_or_else(|| {
-            slip(
+        let value = self.effective_value(setting);
+        let value = value.or_else(|| setting.required.then(|| setting.kind.placeholder()));
+        let converted = value.map_or_else(T::if_unset, T::from_value);
+        converted.unwrap_or_else(|| {
+            program_error(
                 key,
-                "is of another type, or neither has a default nor must be",
+                "is of another type, or has no default and is not required",
             )
         })
     }
 
-    /// The value of a setting whose text something else can read: `parse` yields it, or what it
-    /// expected instead.
-    pub fn parsed<T, F: Holds<T>>(
+    /// The value of a setting that is parsed by `parse`, which returns the value, or a description
+    /// of what it expects.
+    pub fn parsed<T, F: FromParsed<T>>(
         &mut self,
         key: &str,
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> F {
         let setting = self.setting(key);
         let default = setting.default;
-        let parsed = match self.in_force(setting) {
+        let parsed = match self.effective_value(setting) {
             Some(Value::Text(text)) => match parse(&text) {
                 Ok(value) => Some(value),
                 Err(expected) => {
@@ -80,20 +80,33 @@ impl<'a> Reader<'a> {
                     default.and_then(|text| parse(text).ok())
                 }
             },
-            Some(_) => slip(key, "is no text"),
+            Some(_) => program_error(key, "is not a text"),
             None => None,
         };
-        F::hold(parsed).unwrap_or_else(|| slip(key, "has no default that can be read"))
+        F::from_parsed(parsed).unwrap_or_else(|| program_error(key, "has no valid default"))
     }
 
-    /// Where the value came from, in words; none where there is none.
+    /// The names of a setting and its effective value, for a mistake in how settings fit together:
+    /// `MAX_PAYLOAD (limits.payload, 500kb)`.
+    pub fn described(&self, key: &str) -> String {
+        let setting = self.setting(key);
+        let resolved = self.resolved.get(setting.key);
+        let text = resolved.filter(|resolved| resolved.value.is_some());
+        let text = text.map(|resolved| resolved.text.as_str());
+        match text.or(setting.default) {
+            Some(text) => format!("{} ({key}, {})", setting.env, setting.shown(text)),
+            None => format!("{} ({key})", setting.env),
+        }
+    }
+
+    /// Where the value came from, in words; `None` if it is not set.
     pub fn origin(&self, key: &str) -> Option<&str> {
         let resolved = self.resolved.get(self.setting(key).key)?;
         Some(&resolved.origin)
     }
 
-    /// Adds the mistake that the value of `key` is not what is `expected`, as checks of several
-    /// settings against each other find it. Once per setting: the first is what to mend.
+    /// Adds the mistake that the value of `key` is not what is `expected`. Only the first mistake of
+    /// a setting is added.
     pub fn reject(&mut self, key: &str, expected: &str) {
         let setting = self.setting(key);
         if !self.wrong.insert(setting.key) {
@@ -106,7 +119,7 @@ impl<'a> Reader<'a> {
         self.mistakes.push(mistake);
     }
 
-    /// Adds a mistake that belongs to no one setting.
+    /// Adds a mistake that does not belong to one setting, such as two that do not fit together.
     pub fn complain(&mut self, mistake: impl Into<String>) {
         self.mistakes.push(Mistake::new(mistake));
     }
@@ -117,17 +130,18 @@ impl<'a> Reader<'a> {
 
     fn setting(&self, key: &str) -> &'a Setting {
         let setting = self.settings.iter().find(|setting| setting.key == key);
-        setting.unwrap_or_else(|| slip(key, "is not in the table"))
+        setting.unwrap_or_else(|| program_error(key, "is not in the table"))
     }
 
-    /// A value that is wrong gives way to the default, so that reading can go on.
-    fn in_force(&self, setting: &Setting) -> Option<Value> {
+    /// The value, or the default if it is wrong or not set.
+    fn effective_value(&self, setting: &Setting) -> Option<Value> {
         let resolved = self.resolved.get(setting.key);
         let value = resolved.and_then(|resolved| resolved.value.clone());
         value.or_else(|| setting.kind.parse(setting.default?))
     }
 }
 
-fn slip(key: &str, what: &str) -> ! {
+/// Panics: the table and the code that reads it do not fit together.
+fn program_error(key: &str, what: &str) -> ! {
     panic!("the setting {key} {what}")
 }

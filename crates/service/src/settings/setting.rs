@@ -17,11 +17,11 @@ pub struct Setting {
     pub key: &'static str,
     /// Its name in the environment.
     pub env: &'static str,
-    /// What values it takes.
+    /// The values that it takes.
     pub kind: Kind,
-    /// Its value where nothing else is set.
+    /// Its value if nothing else is set.
     pub default: Option<&'static str>,
-    /// Whether the program cannot do without it. Only for settings that have no default.
+    /// Whether it must be set. Only for settings without a default.
     pub required: bool,
     /// Whether its value must never be shown.
     pub secret: bool,
@@ -87,7 +87,7 @@ impl Setting {
         self.key.split_once('.').map_or(self.key, |(_, name)| name)
     }
 
-    /// `text` as it may be shown to whoever reads logs and terminals.
+    /// `text` as it may be shown in logs and on terminals.
     pub(super) fn shown(&self, text: &str) -> String {
         if self.secret {
             return super::HIDDEN.to_owned();
@@ -108,7 +108,7 @@ const fn is_same(one: &[u8], other: &[u8]) -> bool {
     at == one.len() && at == other.len()
 }
 
-/// What values a setting takes.
+/// The values that a setting takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A whole number, both limits included.
@@ -158,8 +158,8 @@ impl Kind {
         Self::Size { min, max }
     }
 
-    /// A value to go on with where one is missing that must be set.
-    pub(super) fn stand_in(self) -> Value {
+    /// A value in the place of one that must be set and is not, so that reading can continue.
+    pub(super) fn placeholder(self) -> Value {
         match self {
             Self::Integer { min, .. } | Self::Size { min, .. } => Value::Number(min),
             Self::Boolean => Value::Boolean(false),
@@ -169,7 +169,7 @@ impl Kind {
         }
     }
 
-    /// Reads `text`; none where it is not of this kind.
+    /// Reads `text`; `None` if it is not of this kind.
     pub(super) fn parse(self, text: &str) -> Option<Value> {
         match self {
             Self::Integer { min, max } => {
@@ -205,14 +205,14 @@ impl fmt::Display for Kind {
                 let (min, max) = (parse::spell_duration(*min), parse::spell_duration(*max));
                 write!(
                     f,
-                    "a duration from {min} to {max} (1500 or 1500ms, 90s, 5m, 12h, 61d)"
+                    "a duration from {min} to {max} (milliseconds, or a number with ms, s, m, h or d)"
                 )
             }
             Self::Size { min, max } => {
                 let (min, max) = (parse::spell_size(*min), parse::spell_size(*max));
                 write!(
                     f,
-                    "a size from {min} to {max} (512000 or 512000b, 500kb, 1.5mb)"
+                    "a size from {min} to {max} (bytes, or a number with b, kb, mb or gb)"
                 )
             }
             Self::Choice(words) => match words {
@@ -228,7 +228,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A value that has passed the check of its kind.
+/// A value of a [`Kind`], which has passed its checks.
 #[derive(Clone)]
 pub enum Value {
     /// A whole number, or a number of bytes.

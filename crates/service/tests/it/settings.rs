@@ -133,12 +133,12 @@ pub(crate) fn file(text: &str) -> (NamedTempFile, String) {
 }
 
 #[test]
-fn the_table_has_no_slips() {
-    assert_eq!(PROGRAM.slips(), Vec::<String>::new());
+fn the_table_has_no_errors() {
+    assert_eq!(PROGRAM.table_errors(), Vec::<String>::new());
 }
 
 #[test]
-fn slips_of_a_table_are_found() {
+fn errors_of_a_table_are_found() {
     static BAD: [Setting; 4] = [
         Setting::new("a.b", "ONE", Kind::Boolean, "It is.").or("yes"),
         Setting::new("b.c", "TWO", Kind::Boolean, "No sentence")
@@ -152,22 +152,22 @@ fn slips_of_a_table_are_found() {
         settings: BAD_TABLE,
         ..PROGRAM
     };
-    let slips = program.slips();
-    for slip in [
+    let errors = program.table_errors();
+    for error in [
         "a.b: the default is not valid",
         "b.c: required, but has a default",
-        "b.c: the description is no sentence",
+        "b.c: the description is not a sentence",
         "a.b: the key is there twice",
         "a.b: the variable is there twice",
-        "a.b: its section stands in two places",
+        "a.b: its section is in two places",
         "none: the key is not section.name",
     ] {
         assert!(
-            slips.iter().any(|found| found == slip),
-            "{slip} is not in {slips:?}"
+            errors.iter().any(|found| found == error),
+            "{error} is not in {errors:?}"
         );
     }
-    assert_eq!(slips.len(), 7);
+    assert_eq!(errors.len(), 7);
 }
 
 #[test]
@@ -249,9 +249,9 @@ fn every_mistake_is_named_at_once() {
         ],
     );
     let expected = [
-        "example: mistakes in the settings, not starting:".to_owned(),
-        format!("  own.futur in the file {path} is no setting"),
-        format!("  lgo.a in the file {path} is no setting"),
+        "example does not start. Mistakes in the settings:".to_owned(),
+        format!("  own.futur in the file {path} is an unknown setting"),
+        format!("  lgo.a in the file {path} is an unknown setting"),
         "  the environment variable SAMPLER_DIMENTION is an unknown setting".to_owned(),
         format!(
             "  PORT (http.port) is \"x\", from the file {path}: expected a whole number from 0 to \
@@ -275,7 +275,7 @@ fn every_mistake_is_named_at_once() {
         );
     }
     for part in [
-        format!("own.past in the file {path} holds several values: expected a duration"),
+        format!("own.past in the file {path} has several values: expected a duration"),
         "COLLECTOR_URL (own.url) is not set: expected an http or https address".to_owned(),
         "LOG_LEVEL (log.level) is \"info,,==\"".to_owned(),
     ] {
@@ -379,7 +379,7 @@ fn a_program_can_find_mistakes_of_its_own() {
     .unwrap_err();
     assert_eq!(
         plan.stderr,
-        "example: mistakes in the settings, not starting:\n  the moon is full\n  \
+        "example does not start. Mistakes in the settings:\n  the moon is full\n  \
          SAMPLER_WORD (own.initial) is \"day\", from the default: expected the other \
          one\n  API (security.api) is not set: expected an address where SECURED is true\n",
     );

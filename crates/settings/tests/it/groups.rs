@@ -34,9 +34,9 @@ fn read<S>(
 }
 
 #[test]
-fn the_tables_have_no_slips() {
-    assert_eq!(RECEIVER.slips(), Vec::<String>::new());
-    assert_eq!(WORKER.slips(), Vec::<String>::new());
+fn the_tables_have_no_errors() {
+    assert_eq!(RECEIVER.table_errors(), Vec::<String>::new());
+    assert_eq!(WORKER.table_errors(), Vec::<String>::new());
 }
 
 /// What both have is the same setting, but for its default and its words.

@@ -7,6 +7,7 @@ mod explain;
 mod faults;
 mod ids;
 mod late;
+mod ledger;
 mod measure;
 mod migration;
 mod mixed;

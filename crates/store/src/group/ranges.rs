@@ -1,4 +1,4 @@
-//! Groups side by side: one for each range of what is written.
+//! One group for each shard range.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,9 +6,8 @@ use std::time::Duration;
 use super::{Group, Writes};
 use crate::StoreError;
 
-/// Groups of writes of one kind, one for each range. Each has permits and a queue of its own, so a
-/// range whose part of the store is slow, or away, holds up nobody else, and a command touches one
-/// range alone.
+/// Groups of writes of one kind, one for each shard range. Each has permits and a queue of its own. So
+/// a shard that is slow or unavailable delays only its own writes, and a command goes to one shard.
 #[derive(Debug)]
 pub struct Ranges<W: Writes> {
     groups: Arc<[Group<W>]>,
@@ -23,7 +22,7 @@ impl<W: Writes> Clone for Ranges<W> {
 }
 
 impl<W: Writes> Ranges<W> {
-    /// A group for each of the `writes`; callers wait for `time_limit` at the most.
+    /// A group for each of the `writes`. Callers wait at most for `time_limit`.
     pub fn new(writes: impl IntoIterator<Item = W>, time_limit: Duration) -> Self {
         let group = |writes| Group::new(writes, time_limit);
         Self {
@@ -36,11 +35,11 @@ impl<W: Writes> Ranges<W> {
         self.groups.len()
     }
 
-    /// Makes a write of a range in company ([`Group::submit`]). A range that is not there counts as
-    /// the last one.
+    /// Sends a write to its range ([`Group::submit`]). A range that does not exist counts as the last
+    /// one.
     ///
     /// # Errors
-    /// Where no command says what became of the write, or one was refused.
+    /// If the outcome of the write is unknown, or the store refused it.
     pub async fn submit(&self, range: usize, write: W::Write) -> Result<W::Answer, StoreError> {
         let last = self.groups.len().saturating_sub(1);
         match self.groups.get(range.min(last)) {

@@ -1,4 +1,4 @@
-//! From a command to the answer of each caller.
+//! Sends the writes of a batch, and finds the answer for each caller.
 
 use std::sync::Arc;
 
@@ -8,180 +8,184 @@ use super::writes::{CommandFailure, Outcome, WriteResult, Writes, store_error};
 use super::{NoAnswer, Waiting};
 use crate::StoreError;
 
-/// Commands that a write is part of at the most. One is the rule; more where what stood in its way
-/// is gone by the time it is resolved, or where answers are lost.
+/// The most commands that a write is part of. Usually one is enough. A further one is needed if the
+/// conflict is gone when it is looked up, or if an answer is lost.
 pub(super) const TRIES: usize = 5;
 
-/// Why the outcome of an earlier command with the same writes is not known. Nothing that comes
-/// after it can deny what it did.
+/// An earlier command with the same writes whose outcome is unknown. While it may still run, a
+/// refusal is not final ([ADR 11]).
+///
+/// [ADR 11]: ../../../../docs/adr/011-unknown-outcomes.md
 #[derive(Debug)]
-struct Doubt<F> {
+struct UnknownCommand<F> {
     failure: Arc<F>,
-    /// Until when a command that nobody answered may still be carried out, if there was one.
-    late_until: Option<Instant>,
+    /// Until when it may still run, if it had no answer at all.
+    may_run_until: Option<Instant>,
 }
 
-impl<F> Clone for Doubt<F> {
+impl<F> Clone for UnknownCommand<F> {
     fn clone(&self) -> Self {
         Self {
             failure: Arc::clone(&self.failure),
-            late_until: self.late_until,
+            may_run_until: self.may_run_until,
         }
     }
 }
 
-impl<F: CommandFailure> Doubt<F> {
-    /// Whether what was asked of the store from this moment on knows all that became of the
-    /// earlier commands.
-    fn is_over(&self, began: Instant) -> bool {
-        self.late_until.is_none_or(|until| began > until)
+impl<F: CommandFailure> UnknownCommand<F> {
+    /// Whether it had ended before `began`, so that a read that began then sees all that it did.
+    fn has_ended_before(&self, began: Instant) -> bool {
+        self.may_run_until.is_none_or(|until| began > until)
     }
 
-    fn unknown(&self) -> StoreError {
+    fn error(&self) -> StoreError {
         StoreError::Unknown(Box::new(Arc::clone(&self.failure)))
     }
 }
 
-/// Makes the writes, and gives each caller its answer.
-pub(super) async fn settle<W: Writes>(writes: &W, open: Vec<Waiting<W>>) {
+/// Sends the writes, and gives each caller its answer.
+pub(super) async fn settle<W: Writes>(writes: &W, unanswered: Vec<Waiting<W>>) {
     let settling = Settling {
         writes,
-        doubt: None,
+        unknown: None,
     };
-    settling.run(open).await;
+    settling.run(unanswered).await;
 }
 
-/// Some writes on their way to their answers.
+/// The state of a batch until all its callers are answered.
 struct Settling<'a, W: Writes> {
     writes: &'a W,
-    doubt: Option<Doubt<W::Failure>>,
+    unknown: Option<UnknownCommand<W::Failure>>,
 }
 
 impl<W: Writes> Settling<'_, W> {
-    async fn run(mut self, mut open: Vec<Waiting<W>>) {
+    async fn run(mut self, mut unanswered: Vec<Waiting<W>>) {
         for _ in 0..TRIES {
             let began = Instant::now();
-            let batch = writes_of(&open);
-            let write_results = match self.writes.write(&batch, send_by(&open)).await {
-                Ok(write_results) => write_results,
+            let batch = writes_of(&unanswered);
+            let results = match self.writes.write(&batch, send_by(&unanswered)).await {
+                Ok(results) => results,
                 Err(failure) => match failure.outcome() {
-                    // One of them is why; the others must not suffer.
-                    Outcome::Refused if open.len() > 1 => return self.run_each(open).await,
-                    Outcome::Unknown => {
-                        self.doubts(failure);
-                        open.iter().map(|_| WriteResult::Unresolved).collect()
+                    // One write is the cause, and the others may be accepted.
+                    Outcome::Refused if unanswered.len() > 1 => {
+                        return self.run_each(unanswered).await;
                     }
-                    _ if self.doubt.is_some() => break,
-                    _ => return tell_all(open, &Arc::new(failure)),
+                    Outcome::Unknown => {
+                        self.note_unknown(failure);
+                        let unresolved = |_| WriteResult::Unresolved;
+                        unanswered.iter().map(unresolved).collect()
+                    }
+                    _ if self.unknown.is_some() => break,
+                    _ => return tell_all(unanswered, &Arc::new(failure)),
                 },
             };
-            open = match self.resolve(began, open, write_results).await {
-                Ok(open) => open,
-                Err((open, failure)) => {
-                    let failure = self.doubt.map_or(Arc::new(failure), |doubt| doubt.failure);
-                    return tell_unknown(open, &failure);
+            unanswered = match self.answer_or_keep(began, unanswered, results).await {
+                Ok(unanswered) => unanswered,
+                Err((unanswered, failure)) => {
+                    let earlier = self.unknown.map(|unknown| unknown.failure);
+                    return tell_unknown(unanswered, &earlier.unwrap_or(Arc::new(failure)));
                 }
             };
-            // Nobody waits for those that are given up any more, so they are left as they are.
-            open.retain(Waiting::is_awaited);
-            if open.is_empty() {
+            unanswered.retain(Waiting::is_awaited);
+            if unanswered.is_empty() {
                 return;
             }
         }
-        match self.doubt {
-            Some(doubt) => tell_unknown(open, &doubt.failure),
+        match self.unknown {
+            Some(unknown) => tell_unknown(unanswered, &unknown.failure),
             None => {
-                for waiting in open {
+                for waiting in unanswered {
                     waiting.tell(Err(NoAnswer::Contended.unknown()));
                 }
             }
         }
     }
 
-    /// Makes each write with a command of its own.
-    async fn run_each(self, open: Vec<Waiting<W>>) {
-        for waiting in open {
+    /// Sends each write with a command of its own.
+    async fn run_each(self, unanswered: Vec<Waiting<W>>) {
+        for waiting in unanswered {
             if waiting.is_awaited() {
                 let alone = Self {
                     writes: self.writes,
-                    doubt: self.doubt.clone(),
+                    unknown: self.unknown.clone(),
                 };
                 Box::pin(alone.run(vec![waiting])).await;
             }
         }
     }
 
-    /// Notes that it is not known what a command did, because of this.
-    fn doubts(&mut self, failure: W::Failure) {
-        // It was sent before now, so this is no earlier than the end of its time.
-        let late_until = failure
+    /// Notes that the outcome of a command is unknown.
+    fn note_unknown(&mut self, failure: W::Failure) {
+        // The command was sent before now, so this is not earlier than the end of its time limit.
+        let may_run_until = failure
             .may_come_later()
             .then(|| Instant::now() + self.writes.carried_out_within());
-        let earlier = self.doubt.as_ref().and_then(|doubt| doubt.late_until);
-        self.doubt = Some(Doubt {
+        let earlier = self.unknown.as_ref();
+        let earlier = earlier.and_then(|unknown| unknown.may_run_until);
+        self.unknown = Some(UnknownCommand {
             failure: Arc::new(failure),
-            late_until: late_until.or(earlier),
+            may_run_until: may_run_until.or(earlier),
         });
     }
 
-    /// What a caller is told. While an earlier command may still be carried out, what is true now
-    /// need not be true in a moment: a refusal would say that nothing was kept, and then it is. What
-    /// is answered rests on what was asked of the store from `began` on.
+    /// Sends an answer to a caller. `began` is when the command or the read behind the answer began.
+    /// While an earlier command may still run, it can change a refusal into a success: then only an
+    /// answer that such a command cannot change is sent, and any other is sent as unknown.
     fn tell(&self, began: Instant, waiting: Waiting<W>, answer: Result<W::Answer, StoreError>) {
-        let outlasts = answer.as_ref().is_ok_and(W::outlasts_late_commands);
-        waiting.tell(match &self.doubt {
-            Some(doubt) if !outlasts && !doubt.is_over(began) => Err(doubt.unknown()),
+        let is_final = answer.as_ref().is_ok_and(W::outlasts_late_commands);
+        waiting.tell(match &self.unknown {
+            Some(unknown) if !is_final && !unknown.has_ended_before(began) => Err(unknown.error()),
             _ => answer,
         });
     }
 
-    /// Gives those their answer of which the command or `resolve` says what became; answers with those
-    /// that are to be tried again, or all that could not be resolved, and why.
-    async fn resolve(
+    /// Sends each caller its answer, if the command or a read tells it. Returns the writes that must
+    /// be sent again. If the read fails, returns all writes that have no answer yet, and the failure.
+    async fn answer_or_keep(
         &self,
         began: Instant,
-        open: Vec<Waiting<W>>,
+        batch: Vec<Waiting<W>>,
         results: Vec<WriteResult<W::Answer, W::Failure>>,
     ) -> Result<Vec<Waiting<W>>, (Vec<Waiting<W>>, W::Failure)> {
-        let mut asked = Vec::new();
-        let mut otherwise = Vec::new();
-        for (waiting, result) in open.into_iter().zip(results) {
+        let mut unresolved = Vec::new();
+        let mut provisional = Vec::new();
+        for (waiting, result) in batch.into_iter().zip(results) {
             match result {
                 WriteResult::Settled(answer) => self.tell(began, waiting, Ok(answer)),
                 WriteResult::Refused(failure) => {
                     self.tell(began, waiting, Err(store_error(&Arc::new(failure))));
                 }
                 WriteResult::Provisional(answer) => {
-                    asked.push(waiting);
-                    otherwise.push(Some(answer));
+                    unresolved.push(waiting);
+                    provisional.push(Some(answer));
                 }
                 WriteResult::Unresolved => {
-                    asked.push(waiting);
-                    otherwise.push(None);
+                    unresolved.push(waiting);
+                    provisional.push(None);
                 }
             }
         }
-        if asked.is_empty() {
-            return Ok(asked);
+        if unresolved.is_empty() {
+            return Ok(unresolved);
         }
-        let resolved_from = Instant::now();
-        let resolution = match self.writes.resolve(&writes_of(&asked)).await {
-            Ok(resolution) => resolution,
-            Err(failure) => return Err((asked, failure)),
+        let read_began = Instant::now();
+        let found = match self.writes.resolve(&writes_of(&unresolved)).await {
+            Ok(found) => found,
+            Err(failure) => return Err((unresolved, failure)),
         };
-        let mut open = Vec::new();
-        for ((waiting, resolution), otherwise) in asked.into_iter().zip(resolution).zip(otherwise) {
-            match (resolution, otherwise) {
-                (Some(resolution), _) => self.tell(resolved_from, waiting, resolution),
+        let mut again = Vec::new();
+        for ((waiting, found), provisional) in unresolved.into_iter().zip(found).zip(provisional) {
+            match (found, provisional) {
+                (Some(answer), _) => self.tell(read_began, waiting, answer),
                 (None, Some(answer)) => self.tell(began, waiting, Ok(answer)),
-                (None, None) => open.push(waiting),
+                (None, None) => again.push(waiting),
             }
         }
-        Ok(open)
+        Ok(again)
     }
 }
 
-/// The earliest moment at which a caller no longer waits.
+/// The earliest moment at which a caller stops waiting.
 fn send_by<W: Writes>(waiting: &[Waiting<W>]) -> Instant {
     let until = waiting.iter().map(|waiting| waiting.until).min();
     until.unwrap_or_else(Instant::now)
@@ -192,8 +196,8 @@ fn writes_of<W: Writes>(waiting: &[Waiting<W>]) -> Vec<Arc<W::Write>> {
     waiting.iter().map(write).collect()
 }
 
-/// A command has gone out, and what it did cannot be found out: that is neither "nothing was changed"
-/// nor "it was refused", whatever keeps us from finding out.
+/// Tells callers that the outcome is unknown. A command was sent and its effect cannot be found out,
+/// so neither "nothing was changed" nor "it was refused" would be true, even if the read failed so.
 fn tell_unknown<W: Writes>(waiting: Vec<Waiting<W>>, failure: &Arc<W::Failure>) {
     for waiting in waiting {
         waiting.tell(Err(StoreError::Unknown(Box::new(Arc::clone(failure)))));

@@ -1,4 +1,5 @@
-//! Writes of one kind, and what is known of them after a command.
+//! The interface between a group and its store: how writes of one kind are sent and looked up, and
+//! the results of a command.
 
 use std::error::Error;
 use std::fmt::Debug;
@@ -12,29 +13,29 @@ use crate::StoreError;
 
 /// How a command failed, or one of the writes in it.
 pub trait CommandFailure: Error + Send + Sync + Sized + 'static {
-    /// What the failure says of what was asked.
+    /// What the failure says about the write.
     fn outcome(&self) -> Outcome;
 
-    /// Whether a unique index refused the write; nothing was written then.
+    /// Whether a unique index refused the write. Then nothing was written.
     fn is_duplicate_key(&self) -> bool;
 
-    /// Whether the command may still be carried out, because nobody has said that it is over: a
-    /// server goes on with a command whose client has gone.
+    /// Whether the command may still run: a server continues with a command whose client has
+    /// disconnected.
     fn may_come_later(&self) -> bool;
 }
 
-/// What a failure says of what was asked.
+/// What a failure says about a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Nothing was sent, so nothing was changed.
     Unavailable,
-    /// It may have been done.
+    /// It may have been executed.
     Unknown,
-    /// It was not done, and would not be if it were asked for again.
+    /// It was not executed, and would be refused again.
     Refused,
 }
 
-/// The error of a caller whose command failed, which others may have shared.
+/// The error for a caller whose command failed. Several callers can share the failure.
 pub fn store_error<F: CommandFailure>(failure: &Arc<F>) -> StoreError {
     let error = match failure.outcome() {
         Outcome::Unavailable => StoreError::Unavailable,
@@ -44,17 +45,17 @@ pub fn store_error<F: CommandFailure>(failure: &Arc<F>) -> StoreError {
     error(Box::new(Arc::clone(failure)))
 }
 
-/// What a command says of one write.
+/// What the answer to a command says about one write.
 #[derive(Debug)]
 pub enum WriteResult<A, F> {
-    /// This became of it.
+    /// This is the answer for the caller.
     Settled(A),
-    /// This is the answer unless resolving it says more: only that tells a repeat from an event that
-    /// collides with another.
+    /// This is the answer unless [`Writes::resolve`] finds another one: only a read can tell a repeat
+    /// from a new event that conflicts with an earlier one.
     Provisional(A),
-    /// Only resolving it can tell.
+    /// Only [`Writes::resolve`] can find the answer.
     Unresolved,
-    /// It was not done, and this is why.
+    /// It was not executed, for this reason.
     Refused(F),
 }
 
@@ -68,18 +69,18 @@ impl<A, F: CommandFailure> WriteResult<A, F> {
     }
 }
 
-/// The results of so many documents or statements of a command. The server says which `failed`, by
-/// their index, and how many of the others were inserted or found their document (`matched`), not
-/// which: where all were, nothing is left to ask, and each has its answer.
+/// The results of the `items` documents or statements of a command. The server tells which of them
+/// `failed`, by index, but of the others only how many were inserted or matched a document
+/// (`matched`). If that is all of them, each has its `answer`; if not, all are unresolved.
 pub fn write_results<A, F: CommandFailure>(
     matched: usize,
     failed: Vec<(usize, F)>,
     items: usize,
     answer: impl Fn(usize) -> A,
 ) -> Vec<WriteResult<A, F>> {
-    let all = matched + failed.len() == items;
+    let all_others_matched = matched + failed.len() == items;
     let result = |index| {
-        if all {
+        if all_others_matched {
             WriteResult::Settled(answer(index))
         } else {
             WriteResult::Unresolved
@@ -92,40 +93,40 @@ pub fn write_results<A, F: CommandFailure>(
     results
 }
 
-/// What became of one write; nothing where it is to be tried again.
+/// The answer that a read has found for one write; `None` if the write must be sent again.
 pub type Resolution<A> = Option<Result<A, StoreError>>;
 
-/// The results of the writes of a command, in their order; or why the command failed as a whole.
+/// The result of each write of a command, in their order, or the failure of the whole command.
 pub type CommandResult<W> =
     Result<Vec<WriteResult<<W as Writes>::Answer, <W as Writes>::Failure>>, <W as Writes>::Failure>;
 
-/// Writes of one kind.
+/// Sends writes of one kind to the store, many with one command.
 #[async_trait]
 pub trait Writes: Debug + Send + Sync + Sized + 'static {
-    /// One of them. It must be safe to make it twice.
+    /// One write. Sending it twice must be safe.
     type Write: Debug + Send + Sync + 'static;
-    /// What becomes of it.
+    /// The answer for its caller.
     type Answer: Debug + Send + 'static;
     /// How a command fails.
     type Failure: CommandFailure;
 
-    /// How many bytes it adds to a command.
+    /// How many bytes a write adds to a command.
     fn size(write: &Self::Write) -> usize;
 
-    /// How long after it was sent a command may still be carried out whose answer is lost.
+    /// How long a command may still run after it was sent, if its answer is lost.
     fn carried_out_within(&self) -> Duration;
 
-    /// Whether the answer stays true if an earlier command with the same write, which nobody
-    /// answered, is carried out after all. "It was kept" does; "it is refused" does not, unless
-    /// the same reason refuses the earlier command, too, whenever it comes.
+    /// Whether the answer stays true if an earlier command with the same write, whose answer was lost,
+    /// runs later. "It was kept" stays true. "It is refused" does not, unless the same reason refuses
+    /// the earlier command at any later time.
     fn outlasts_late_commands(answer: &Self::Answer) -> bool;
 
-    /// Makes the writes with one command; a result for each, in their order. A failure is of the
-    /// command as a whole. Nothing is sent after `send_by`: somebody no longer waits for it then.
+    /// Sends the writes with one command. Returns a result for each, in their order, or the failure of
+    /// the whole command. Sends nothing after `send_by`, when the first caller has stopped waiting.
     async fn write(&self, batch: &[Arc<Self::Write>], send_by: Instant) -> CommandResult<Self>;
 
-    /// Finds out what became of the writes, or what stands in their way; an entry for each, in their order.
-    /// What it says must not be rolled back.
+    /// Reads what happened to the writes, or what they conflict with. Returns an entry for each, in
+    /// their order. The data must not be rolled back later.
     async fn resolve(
         &self,
         batch: &[Arc<Self::Write>],

@@ -39,6 +39,8 @@ pub enum Rule {
     TargetKept,
     /// Nothing that Abacus took is put aside afterwards.
     PutAside,
+    /// Entries of the ledger, totals of spans, and what counts agree.
+    Ledger,
     /// Each span is complete in the end.
     Incomplete,
     /// Programs end when they are asked to, and only then.
@@ -76,6 +78,7 @@ impl Rule {
             Self::UsageKnown => "a usage belongs to nothing",
             Self::TargetKept => "a usage is charged to somebody else",
             Self::PutAside => "Abacus has put a usage aside",
+            Self::Ledger => "the ledger does not agree",
             Self::Incomplete => "a span is not complete",
             Self::ProgramLives => "a program has ended by itself",
         }

@@ -19,17 +19,17 @@ fn assert_holds(scenario: Scenario, states_min: usize) {
 
 #[test]
 fn an_update_between_two_workers() {
-    assert_holds(Scenario::update(), 650_000);
+    assert_holds(Scenario::update(), 1_150_000);
 }
 
 #[test]
 fn events_in_any_order() {
-    assert_holds(Scenario::disorder(), 240_000);
+    assert_holds(Scenario::disorder(), 410_000);
 }
 
 #[test]
 fn a_late_stop_while_abacus_fails() {
-    assert_holds(Scenario::outage(), 220_000);
+    assert_holds(Scenario::outage(), 360_000);
 }
 
 #[test]

@@ -1,0 +1,297 @@
+//! The ledger in MongoDB: beside an original, with documents that nobody can read, and what of it
+//! expires when.
+
+use bson::{Bson, Document, doc};
+use mongodb::Collection;
+use sampler_domain::{Delivered, Entry, EntryState, Next, Span, SpanId, Totals};
+use sampler_store::contract::support::Changing;
+use sampler_store::contract::support::{
+    NOW, at, done, failure, finished, kept, plan_to, started, stop,
+};
+use sampler_store::{Ledger, Stopped};
+use sampler_store_mongo::MongoStore;
+
+use crate::original::NOW_DOUBLE;
+use crate::support::{beside_original, store_and_spans};
+
+const HOUR: i64 = 3_600_000;
+const DAY: i64 = 24 * HOUR;
+
+fn usages_beside(spans: &Collection<Document>) -> Collection<Document> {
+    let database = spans.client().database(&spans.namespace().db);
+    database.collection("spans_usages")
+}
+
+async fn planned(store: &MongoStore, name: &str) -> Span {
+    let span = started(store, name, name, -DAY).await;
+    done(store.plan(&span, plan_to(&span, -HOUR), at(0), at(0)).await)
+}
+
+fn entry(span: &Span) -> Entry {
+    let delivered = Delivered {
+        at: at(7),
+        status: Some(202),
+        location: None,
+    };
+    Entry::of_delivered(span, delivered).unwrap()
+}
+
+async fn document(usages: &Collection<Document>, entry: &Entry) -> Document {
+    let filter = doc! { "_id": &entry.usage_guid };
+    usages.find_one(filter).await.unwrap().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_ledger_has_two_indexes_beside_the_id() {
+    let (_, spans) = store_and_spans("ledger_indexes").await;
+    let mut indexes = usages_beside(&spans).list_indexes().await.unwrap();
+    let mut seen = Vec::new();
+    while indexes.advance().await.unwrap() {
+        let index = indexes.deserialize_current().unwrap();
+        let expires_after = index
+            .options
+            .as_ref()
+            .and_then(|options| options.expire_after);
+        seen.push((index.keys, expires_after.map(|after| after.as_secs())));
+    }
+    let of_span = doc! { "partition": 1, "span": 1, "version": 1 };
+    let expected = [
+        (doc! { "_id": 1 }, None),
+        (of_span, None),
+        (doc! { "expires_at": 1 }, Some(0)),
+    ];
+    assert_eq!(seen, expected);
+}
+
+/// What the design says of a document, and nothing that is null.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entry_is_one_document() {
+    let (store, spans) = store_and_spans("ledger_document").await;
+    let span = planned(&store, "a").await;
+    let entry = entry(&span);
+    store.record(entry.clone(), 5 * DAY).await.unwrap();
+    let document = document(&usages_beside(&spans), &entry).await;
+    let SpanId::ObjectId(id) = span.id else {
+        panic!("an ObjectId");
+    };
+    let id = bson::oid::ObjectId::from_bytes(id);
+    assert_eq!(document.get_object_id("span").unwrap(), id);
+    let number = |name: &str| document.get_i64(name).unwrap();
+    assert_eq!(number("duration"), 23 * HOUR);
+    assert_eq!(number("timestamp"), NOW - 25 * HOUR / 2);
+    assert_eq!(number("accepted_at"), NOW + 7);
+    assert_eq!(number("lifetime"), 5 * DAY);
+    assert_eq!(document.get_str("state").unwrap(), "accepted");
+    for absent in [
+        "expires_at",
+        "refused_at",
+        "skipped_at",
+        "location",
+        "error",
+    ] {
+        assert!(!document.contains_key(absent), "{absent}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entries_expire_a_lifetime_after_their_answer_once_their_span_is_complete() {
+    let (store, spans) = store_and_spans("ledger_expiry").await;
+    let usages = usages_beside(&spans);
+    let (ending, other) = (planned(&store, "a").await, planned(&store, "b").await);
+    let lifetime = 4_000 * DAY;
+    for span in [&ending, &other] {
+        store.record(entry(span), lifetime).await.unwrap();
+    }
+    store.expire(&[finished(&ending)]).await.unwrap();
+    let expires_at = document(&usages, &entry(&ending)).await;
+    let expires_at = expires_at.get_datetime("expires_at").unwrap();
+    assert_eq!(expires_at.timestamp_millis(), NOW + 7 + lifetime);
+    let open = document(&usages, &entry(&other)).await;
+    assert!(!open.contains_key("expires_at"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_entry_stands_in_nobodys_way() {
+    let (store, spans) = store_and_spans("ledger_unreadable").await;
+    let usages = usages_beside(&spans);
+    let span = planned(&store, "a").await;
+    let good = entry(&span);
+    store.record(good.clone(), 4_000 * DAY).await.unwrap();
+    for (number, broken) in [
+        doc! { "$set": { "_id": "no state" }, "$unset": { "state": "" } },
+        doc! { "$set": { "_id": "odd state", "state": "lost" } },
+        doc! { "$set": { "_id": "odd moment", "accepted_at": "yesterday", "version": 9_i64 } },
+        doc! { "$set": { "_id": "no lifetime", "lifetime": Bson::Null, "interval": 7 } },
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut document = document(&usages, &good).await;
+        document.insert("version", i64::try_from(number).unwrap() + 10);
+        document.extend(broken.get_document("$set").unwrap().clone());
+        if broken.contains_key("$unset") {
+            document.remove("state");
+        }
+        usages.insert_one(document).await.unwrap();
+    }
+    let page = store
+        .entries(&span.id, &span.target, None, 10)
+        .await
+        .unwrap();
+    assert_eq!(
+        (page.entries.as_slice(), page.unreadable),
+        (&[good.clone()][..], 4)
+    );
+    let first = store
+        .entries(&span.id, &span.target, None, 2)
+        .await
+        .unwrap();
+    assert_eq!((first.entries.len(), first.unreadable), (1, 1));
+    let rest = store.entries(&span.id, &span.target, first.next, 10);
+    assert_eq!(rest.await.unwrap().unreadable, 3);
+    // What says no moment stays, for somebody to look at; its span can be removed all the same.
+    store.expire(&[finished(&span)]).await.unwrap();
+    let with_expiry = doc! { "expires_at": { "$exists": true } };
+    assert_eq!(usages.count_documents(with_expiry).await.unwrap(), 3);
+    // A usage whose entry cannot be read is not written a second time.
+    let again = Entry {
+        usage_guid: "odd state".to_owned(),
+        ..good
+    };
+    assert!(store.record(again, DAY).await.is_err());
+    assert_eq!(usages.count_documents(doc! {}).await.unwrap(), 5);
+}
+
+/// An original knows no totals: where it has sampled a span on, ours begin anew.
+#[tokio::test(flavor = "multi_thread")]
+async fn totals_begin_anew_where_an_original_has_sampled_on() {
+    let (store, spans) = beside_original("ledger_totals").await;
+    let span = planned(&store, "a").await;
+    store.record(entry(&span), DAY).await.unwrap();
+    let next = Next::Planned(plan_to(&span.executed(), 0));
+    let span = done(store.executed(&span, next, at(0), at(0)).await);
+    assert_eq!(span.processing.totals.billed, 23 * HOUR);
+    assert_eq!(kept(&store, "a").await, span);
+    #[expect(clippy::cast_precision_loss, reason = "hours")]
+    let hour = HOUR as f64;
+    // It executes what we have planned, and plans the next.
+    let change = doc! {
+        "$set": {
+            "processing.last_interval": { "start": NOW_DOUBLE - hour, "end": NOW_DOUBLE },
+            "processing.planned_interval": {
+                "start": NOW_DOUBLE, "end": NOW_DOUBLE + hour, "usage_guid": "of the original",
+            },
+            "processing.last_change_at": NOW_DOUBLE + 3.0,
+        },
+        "$inc": { "processing.version": 1 },
+    };
+    let by_name = doc! { "start_dedup_id": "a" };
+    spans.update_one(by_name, change).await.unwrap();
+    let theirs = kept(&store, "a").await;
+    assert_eq!(theirs.processing.totals, Totals::from(at(0)));
+    assert_eq!(theirs.difference(), 0);
+    let shown = Entry::of_planned(&theirs).unwrap();
+    assert_eq!(shown.usage_guid, "of the original");
+    assert_eq!(shown.planned_at, at(3));
+    // Their plan is executed by us, under their id.
+    let entry = entry(&theirs);
+    assert_eq!(
+        store.record(entry, DAY).await.unwrap(),
+        EntryState::Accepted
+    );
+    let ours = done(store.executed(&theirs, Next::Wait, at(5), at(HOUR)).await);
+    let expected = Totals {
+        since: at(0),
+        first_version: Some(theirs.processing.version),
+        billed: HOUR,
+        skipped: 0,
+        usages: 1,
+    };
+    assert_eq!(ours.processing.totals, expected);
+    assert_eq!(kept(&store, "a").await, ours);
+    let all = store
+        .entries(&ours.id, &ours.target, None, 10)
+        .await
+        .unwrap();
+    let counted = all
+        .entries
+        .iter()
+        .filter(|entry| Some(entry.version) >= expected.first_version);
+    assert_eq!(counted.count(), 1);
+}
+
+/// A refusal that an original has executed is none of what is planned now.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_counts_no_more_once_an_original_has_executed() {
+    let (store, spans) = beside_original("ledger_refusal").await;
+    let span = planned(&store, "a").await;
+    let refusal = sampler_store::contract::support::refusal("no mapping", 5, at(HOUR));
+    let refused = done(store.failed(&span, refusal).await);
+    assert_eq!(refused.processing.refused_at, Some(at(5)));
+    let executed = doc! { "$inc": { "processing.version": 1 } };
+    let by_name = doc! { "start_dedup_id": "a" };
+    spans.update_one(by_name, executed).await.unwrap();
+    let now = kept(&store, "a").await;
+    assert_eq!(now.processing.refused_at, None);
+    assert_eq!(now.processing.last_error, None);
+    let failed = done(store.failed(&now, failure("away", at(HOUR))).await);
+    assert_eq!(failed.processing.refused_at, None);
+    assert_eq!(kept(&store, "a").await, failed);
+}
+
+/// Ten thousand entries of one span beside a hundred thousand of others: a page reads what it shows.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_entries_reads_what_it_shows() {
+    let (store, spans) = store_and_spans("ledger_explain").await;
+    let usages = usages_beside(&spans);
+    let span = planned(&store, "a").await;
+    let entry = entry(&span);
+    store.record(entry.clone(), DAY).await.unwrap();
+    let document = document(&usages, &entry).await;
+    let copies = |count: i32, span: Bson| {
+        vec![
+            doc! { "$documents": [{ "_": 0 }] },
+            doc! { "$project": { "number": { "$range": [0, count] } } },
+            doc! { "$unwind": "$number" },
+            doc! { "$replaceWith": { "$mergeObjects": [
+                { "$literal": document.clone() },
+                {
+                    "_id": { "$concat": [{ "$toString": "$number" }, { "$literal": span.to_string() }] },
+                    "span": span,
+                    "version": { "$add": [{ "$toLong": "$number" }, 100] },
+                },
+            ] } },
+            doc! { "$merge": { "into": "spans_usages" } },
+        ]
+    };
+    let database = spans.client().database(&spans.namespace().db);
+    let own = document.get("span").unwrap().clone();
+    for (count, span) in [(10_000, own), (100_000, bson::oid::ObjectId::new().into())] {
+        database.aggregate(copies(count, span)).await.unwrap();
+    }
+    database.run_command(doc! { "profile": 2 }).await.unwrap();
+    let (mut seen, mut after) = (0, None);
+    loop {
+        let page = store
+            .entries(&span.id, &span.target, after, 1_000)
+            .await
+            .unwrap();
+        seen += page.entries.len();
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen, 10_001);
+    database.run_command(doc! { "profile": 0 }).await.unwrap();
+    let profile = database.collection::<Document>("system.profile");
+    let filter = doc! { "ns": usages.namespace().to_string() };
+    let mut commands = profile.find(filter).await.unwrap();
+    while commands.advance().await.unwrap() {
+        let command = commands.deserialize_current().unwrap();
+        for examined in ["keysExamined", "docsExamined"] {
+            let count = command.get_i32(examined).unwrap_or(0);
+            assert!(count <= 1_001, "{count} {examined}");
+        }
+    }
+}
