@@ -127,7 +127,10 @@ impl Worker {
             let probe_at = self.next_probe(now);
             let found = self.parts.causes.register_missing(now, probe_at).await?;
             if found > 0 {
-                info!(causes = found, "suspended spans had no cause; it is there again");
+                info!(
+                    causes = found,
+                    "suspended spans had no cause; it is there again"
+                );
             }
             *searched = Some(Instant::now());
         }

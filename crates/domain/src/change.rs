@@ -128,7 +128,9 @@ impl Change {
         });
         Self::Failed {
             attempts: processing.attempts.saturating_add(1),
-            refusals: processing.refusals.saturating_add(u32::from(failure.is_refusal)),
+            refusals: processing
+                .refusals
+                .saturating_add(u32::from(failure.is_refusal)),
             refused_at: processing.refused_at.or(refused_at),
             suspension,
             failure,

@@ -22,8 +22,8 @@
 //! The worker carries out what it asks for; so do the model and the simulation.
 
 use crate::{
-    Cause, CauseId, Change, Delivered, Entry, EntryState, Failure, Next, Planned, Policy, Span, Step, Timestamp,
-    next_step,
+    Cause, CauseId, Change, Delivered, Entry, EntryState, Failure, Next, Planned, Policy, Span,
+    Step, Timestamp, next_step,
 };
 
 /// What is to be done next for a span.

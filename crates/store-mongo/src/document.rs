@@ -264,7 +264,9 @@ pub(crate) fn read(document: &Document) -> Result<Span, Unreadable> {
             attempts: read_attempts(processing)
                 .filter(|_| has_failed)
                 .unwrap_or(0),
-            refusals: read_refusals(processing).filter(|_| has_failed).unwrap_or(0),
+            refusals: read_refusals(processing)
+                .filter(|_| has_failed)
+                .unwrap_or(0),
             refused_at: read_refused_at(processing).filter(|_| has_failed),
             last_error: read_last_error(processing).filter(|_| has_failed),
             suspended: read_suspension(processing, version),

@@ -51,7 +51,8 @@ use mongodb::options::{
 use mongodb::{Client, Collection};
 use sampler_domain::partition::{partition_of, range_of};
 use sampler_domain::{
-    Cause, CauseId, Change, Changed, Entry, EntryState, EventId, Policy, Span, SpanId, Target, Timestamp,
+    Cause, CauseId, Change, Changed, Entry, EntryState, EventId, Policy, Span, SpanId, Target,
+    Timestamp,
 };
 use sampler_store::group::Ranges;
 use sampler_store::{

@@ -8,14 +8,16 @@ use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt};
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
-    Cause, CauseId, Change, Changed, Entry, EntryState, EventId, Policy, Span, SpanId, Target, Timestamp,
+    Cause, CauseId, Change, Changed, Entry, EntryState, EventId, Policy, Span, SpanId, Target,
+    Timestamp,
 };
 
 use crate::table::Table;
 pub use crate::table::{StoredEntry, StoredSpan};
 use crate::{
     Adopted, Causes, DuePages, DueQuery, Entries, Events, Finished, KeptCause, Ledger, Membership,
-    NewSpan, NewStop, Page, Probe, Reading, Resumption, SLACK_LIFETIME, Started, Stopped, StoreError, Upkeep, Work,
+    NewSpan, NewStop, Page, Probe, Reading, Resumption, SLACK_LIFETIME, Started, Stopped,
+    StoreError, Upkeep, Work,
 };
 
 /// How long a worker counts as alive after a heartbeat, ms.

@@ -157,8 +157,8 @@ impl Table {
     /// Removes a cause if nothing was noted of it since it was read, and no span is suspended under it.
     pub fn remove_cause(&mut self, cause: &KeptCause) -> bool {
         let kept = self.causes.get(&cause.id);
-        let is_same = kept
-            .is_some_and(|kept| kept.touched_at == cause.touched_at && kept.resuming.is_none());
+        let is_same =
+            kept.is_some_and(|kept| kept.touched_at == cause.touched_at && kept.resuming.is_none());
         if !is_same || self.count_suspended(cause.id) > 0 {
             return false;
         }

@@ -90,9 +90,12 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
             !state.history.resent_otherwise
         }),
         Property::always(LEDGER, |_, state: &State| is_proved(state)),
-        Property::always(SUSPENDED_BY_REFUSAL, |protocol: &Protocol, state: &State| {
-            spans(state).all(|span| is_suspended_rightly(protocol, span))
-        }),
+        Property::always(
+            SUSPENDED_BY_REFUSAL,
+            |protocol: &Protocol, state: &State| {
+                spans(state).all(|span| is_suspended_rightly(protocol, span))
+            },
+        ),
         Property::always(LIVENESS, |protocol: &Protocol, state: &State| {
             let rest = protocol.fair_run(state);
             spans(&rest).all(|span| span.end.is_none() || span.processing.complete)

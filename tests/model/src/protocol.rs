@@ -143,7 +143,10 @@ impl Protocol {
             None => _ = table.probe(id, resumption),
         }
         if self.0.is_broken(Mutant::ResumedStaysAway) {
-            for kept in before.all().filter(|kept| kept.span.processing.suspended.is_some()) {
+            for kept in before
+                .all()
+                .filter(|kept| kept.span.processing.suspended.is_some())
+            {
                 table.set_due_at(&kept.span.id, SUSPENDED_DUE_AT);
             }
         }

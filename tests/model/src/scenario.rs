@@ -160,12 +160,13 @@ impl Scenario {
         }
     }
 
-    /// One target that is started and stopped, and an Abacus that refuses its usages up to two times
-    /// in a row: each refusal suspends the span, and it is probed and goes on.
+    /// One target that is started and stopped, and an Abacus that refuses its usages, or does not
+    /// answer. A refusal suspends the span; then it is probed, and goes on.
     pub fn refusal() -> Self {
         Self {
             moments: [30, 90, 130, 190].map(at).to_vec(),
             retention: 100_000,
+            failures_max: 1,
             suspend_after: 1,
             ..Self::outage()
         }

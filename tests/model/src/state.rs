@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use sampler_domain::{
-    Change, Driver, Entry, Interval, Planned, Span, SpanId, Timestamp, Usage,
-};
+use sampler_domain::{Change, Driver, Entry, Interval, Planned, Span, SpanId, Timestamp, Usage};
 use sampler_store::table::Table;
 
 use crate::scenario::Scenario;

@@ -65,7 +65,9 @@ pub(crate) fn refuse(scenario: &Scenario, state: &mut State, worker: usize) {
     let before = std::mem::replace(&mut state.workers[worker], Worker::Idle);
     if let Worker::Posting(mut driver, message) = before {
         state.in_flight.remove(&message);
-        let suspends = driver.span().is_suspended_by_refusal(scenario.suspend_after);
+        let suspends = driver
+            .span()
+            .is_suspended_by_refusal(scenario.suspend_after);
         Arc::make_mut(&mut driver).failed(Failure {
             is_refusal: true,
             suspends,

@@ -36,7 +36,11 @@ fn refuse(world: &World, prefix: &'static str) -> Arc<AtomicBool> {
     let is_over = Arc::new(AtomicBool::new(false));
     let over = Arc::clone(&is_over);
     world.abacus.answer(move |usage| {
-        let is_meant = usage.target.resource_instance_id.as_str().starts_with(prefix);
+        let is_meant = usage
+            .target
+            .resource_instance_id
+            .as_str()
+            .starts_with(prefix);
         (is_meant && !over.load(Ordering::Relaxed)).then(refused)
     });
     is_over
@@ -129,7 +133,15 @@ async fn a_probe_that_finds_nobody_there_stays_the_only_one() {
     world.pass(2 * HOUR).await;
     assert_eq!(suspended(&world), 2);
     let probing = |kept: &sampler_store::memory::StoredSpan| kept.span.processing.probe.is_some();
-    assert_eq!(world.store.all().iter().filter(|kept| probing(kept)).count(), 1);
+    assert_eq!(
+        world
+            .store
+            .all()
+            .iter()
+            .filter(|kept| probing(kept))
+            .count(),
+        1
+    );
     world.abacus.answer(|_| None);
     let done = || (0..3).all(|number| world.abacus.sum(&format!("bad {number}")) >= 2 * HOUR);
     world.until("all are through", done).await;
@@ -170,7 +182,9 @@ async fn a_stop_of_a_suspended_span_is_kept_and_waits() {
     world.start("bad", -2 * HOUR).await;
     let over = refuse(&world, "bad");
     let worker = world.run("w");
-    world.until("it is suspended", || suspended(&world) == 1).await;
+    world
+        .until("it is suspended", || suspended(&world) == 1)
+        .await;
     let before = world.abacus.post_count();
     world.stop("bad", -HOUR - MINUTE).await;
     world.pass(MINUTE).await;
@@ -230,7 +244,9 @@ async fn a_cause_goes_once_it_has_no_spans() {
     world.start("bad", -HOUR).await;
     let over = refuse(&world, "bad");
     let worker = world.run("w");
-    world.until("it is suspended", || suspended(&world) == 1).await;
+    world
+        .until("it is suspended", || suspended(&world) == 1)
+        .await;
     over.store(true, Ordering::Relaxed);
     world
         .until("it is through", || world.abacus.sum("bad") >= HOUR)
@@ -251,8 +267,20 @@ async fn spans_that_go_on_have_their_turn_behind_what_waits_longer() {
         world.start(&format!("waits {number}"), -20 * HOUR).await;
     }
     *world.abacus.latency.lock().unwrap() = Duration::from_secs(1);
-    let id = world.kept("many 0").span.processing.suspended.unwrap().cause;
-    assert!(world.store.resume_cause(id, world.clock_now()).await.unwrap());
+    let id = world
+        .kept("many 0")
+        .span
+        .processing
+        .suspended
+        .unwrap()
+        .cause;
+    assert!(
+        world
+            .store
+            .resume_cause(id, world.clock_now())
+            .await
+            .unwrap()
+    );
     let worker = world.run("w");
     let waiting = || (0..50).all(|number| world.abacus.sum(&format!("waits {number}")) >= HOUR);
     world.until("all that wait had a turn", waiting).await;
@@ -297,7 +325,10 @@ async fn a_hundred_thousand_suspended_spans_cost_one_probe_and_go_on_in_minutes(
     let took = world.clock_now().since(began);
     assert!(took <= MINUTE, "{took} ms");
     let batches = counting.batches.load(Ordering::Relaxed);
-    assert_eq!(batches, 101, "100 batches of 1,000, and one that finds none");
+    assert_eq!(
+        batches, 101,
+        "100 batches of 1,000, and one that finds none"
+    );
     world
         .until("all are through", || {
             world.abacus.post_count() > usize::try_from(SPANS).unwrap()

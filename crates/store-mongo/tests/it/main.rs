@@ -16,4 +16,5 @@ mod outage;
 mod primary;
 mod proxy;
 mod support;
+mod suspension;
 mod unreadable;

@@ -11,11 +11,12 @@ use sampler_testkit::mongod::ReplicaSet;
 
 use crate::support::{index_names, make_original_indexes, options};
 
-const NAMES: [&str; 7] = [
+const NAMES: [&str; 8] = [
     "_id_",
     "search_complete",
     "search_due",
     "search_failed",
+    "search_suspended",
     "unique_span",
     "unique_start",
     "unique_stop",

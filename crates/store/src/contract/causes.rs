@@ -90,7 +90,10 @@ pub async fn a_stop_of_a_suspended_span_resumes_nothing(store: &Shared) {
     let suspension = span.processing.suspended.expect("it still is");
     let keep = Change::KeepSuspended { suspension };
     assert_eq!(keep.due_at(), Some(SUSPENDED_DUE_AT));
-    assert_eq!(store.make(&span, keep.clone(), at(0)).await.ok(), Some(Some(span.clone())));
+    assert_eq!(
+        store.make(&span, keep.clone(), at(0)).await.ok(),
+        Some(Some(span.clone()))
+    );
     assert_eq!(due(store, CENTURY).await, [""; 0]);
     // A worker that read it before it was resumed does not put it away after that.
     assert_eq!(resume(store, cause, at(0), 10).await, 1);
@@ -180,7 +183,11 @@ pub async fn spans_of_a_cause_go_on_in_batches(store: &Shared) {
     for number in 0..5 {
         spans.push(suspended(store, &number.to_string(), number).await.0);
     }
-    let id = spans[0].processing.suspended.expect("it is suspended").cause;
+    let id = spans[0]
+        .processing
+        .suspended
+        .expect("it is suspended")
+        .cause;
     register(store, &spans[0], 0).await;
     let resumed = store.resume_cause(id, at(3)).await;
     assert!(resumed.expect("the store answers"));
@@ -188,7 +195,11 @@ pub async fn spans_of_a_cause_go_on_in_batches(store: &Shared) {
     assert_eq!(cause.resuming, Some(at(3)));
     assert_eq!(resume(store, id, at(3), 3).await, 3);
     assert_eq!(resume(store, id, at(3), 3).await, 1);
-    assert_eq!(resume(store, id, at(3), 3).await, 0, "one was suspended later");
+    assert_eq!(
+        resume(store, id, at(3), 3).await,
+        0,
+        "one was suspended later"
+    );
     // They fall due together, in no order.
     let mut resumed = due(store, HOUR).await;
     resumed.sort();

@@ -2,7 +2,9 @@
 
 use sampler_domain::{Change, Changed, Next, Span};
 
-use super::support::{Shared, Store, at, failure, last_refusal, kept, plan_to, refusal, started, stop};
+use super::support::{
+    Shared, Store, at, failure, kept, last_refusal, plan_to, refusal, started, stop,
+};
 use crate::Stopped;
 
 const HOUR: i64 = 3_600_000;

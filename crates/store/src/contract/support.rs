@@ -13,8 +13,8 @@ use sampler_domain::{
 use uuid::Uuid;
 
 use crate::{
-    Causes, DuePages, DueQuery, Events, Finished, Ledger, Membership, NewSpan, NewStop, Reading, Started,
-    Stopped, StoreError, Upkeep, Work,
+    Causes, DuePages, DueQuery, Events, Finished, Ledger, Membership, NewSpan, NewStop, Reading,
+    Started, Stopped, StoreError, Upkeep, Work,
 };
 
 /// All ports of one store.
