@@ -1,9 +1,10 @@
 # syntax=docker/dockerfile:1
 #
-# Both programs as container images, without a shell and without root:
+# Both programs, and the command line, as container images, without a shell and without root:
 #
 #   docker build --target receiver --tag sampler-receiver .
 #   docker build --target worker --tag sampler-worker .
+#   docker build --target cli --tag sampler .
 #
 # compose.yaml starts them with a MongoDB and a stand-in for Abacus.
 #
@@ -26,7 +27,9 @@ FROM source AS build
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target,id=sampler-target \
     cargo build --locked --profile cloud --package sampler-receiver --package sampler-worker \
-    && install -D --target-directory=/out target/cloud/sampler-receiver target/cloud/sampler-worker
+    && cargo build --locked --profile cloud --package sampler-cli \
+    && install -D --target-directory=/out target/cloud/sampler-receiver target/cloud/sampler-worker \
+        target/cloud/sampler
 
 # What the programs need of the system: the libraries that they are linked with, and the certificates
 # of public authorities.
@@ -57,6 +60,12 @@ FROM runtime AS worker
 COPY --from=build /out/sampler-worker /
 EXPOSE 7071
 ENTRYPOINT ["/sampler-worker"]
+
+# docker run --rm --volume "$PWD:/data:ro" --env SAMPLER_URL --env SAMPLER_TOKEN \
+#   sampler verify /data/events.ndjson
+FROM runtime AS cli
+COPY --from=build /out/sampler /
+ENTRYPOINT ["/sampler"]
 
 # What compose.yaml has in the place of Abacus. It never belongs into production.
 FROM source AS build-stand-in

@@ -141,16 +141,17 @@ impl Receiver {
         let client = with_token.or(of_resource).unwrap_or(unknown);
         let event = read(json)?;
         drop(body);
-        let permit = if let Some(permit) = large {
-            permit
-        } else {
-            let lane = lane(&event);
-            let serving = self.admission.serve(kind, lane, client, weight).await;
-            serving.map_err(|reason| self.turned_away(reason))?
+        let (admission, lane) = (&self.admission, lane(&event));
+        let permit = match large {
+            Some(parsed) => {
+                let serving = admission.serve_large(parsed, kind, lane, client, weight);
+                serving.await
+            }
+            None => admission.serve(kind, lane, client, weight).await,
         };
         Ok(Admitted {
             event,
-            _permit: permit,
+            _permit: permit.map_err(|reason| self.turned_away(reason))?,
         })
     }
 

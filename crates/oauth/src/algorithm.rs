@@ -1,9 +1,9 @@
-//! How tokens may be signed.
+//! The algorithms that sign tokens.
 
 use std::fmt;
 
-/// A way to sign tokens. There is no `none` among them, and none by which a public key could be
-/// taken for a shared one: the way is configured, the token only has to agree.
+/// An algorithm that signs tokens. `none` is not among them. The algorithm is configured and the token
+/// must name the same, so a public key is never used as a shared one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are those of RFC 7518")]
 pub enum Algorithm {
@@ -16,10 +16,10 @@ pub enum Algorithm {
     Es256,
 }
 
-/// Which keys go with an algorithm.
+/// The kind of key that an algorithm needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
-    /// One that both sides know.
+    /// A key that both sides know.
     Shared,
     /// RSA.
     Rsa,
@@ -28,7 +28,7 @@ pub(crate) enum Family {
 }
 
 impl Algorithm {
-    /// All of them, by the names that settings and tokens give them.
+    /// All algorithms, by their names in settings and tokens.
     pub const ALL: [(&'static str, Self); 7] = [
         ("HS256", Self::Hs256),
         ("HS384", Self::Hs384),
@@ -39,17 +39,17 @@ impl Algorithm {
         ("ES256", Self::Es256),
     ];
 
-    /// The names of all.
+    /// The names of all algorithms.
     pub const NAMES: [&'static str; 7] = [
         "HS256", "HS384", "HS512", "RS256", "RS384", "RS512", "ES256",
     ];
 
-    /// The name, as tokens give it.
+    /// The name in tokens.
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize]
     }
 
-    /// Whether whoever can check a token can make one, too. Such keys are never fetched.
+    /// Whether the key that checks a token can also sign one. Such keys are never fetched.
     pub fn is_shared(self) -> bool {
         self.family() == Family::Shared
     }
@@ -72,7 +72,7 @@ impl Algorithm {
         }
     }
 
-    /// The same for the library that checks signatures.
+    /// The same algorithm in the library that checks signatures.
     pub(crate) fn of_library(self) -> jsonwebtoken::Algorithm {
         use jsonwebtoken::Algorithm as Theirs;
         match self {

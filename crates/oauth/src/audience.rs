@@ -1,24 +1,23 @@
-//! For whom a token must be meant.
+//! The audiences that a token may be for.
 
-/// The audiences (`aud`) that are taken. UAA writes one for each scope: all of it but its last part,
-/// so that a token with `abacus.sampler.postgres.write` is for `abacus.sampler.postgres`.
+/// The accepted audiences (`aud`). UAA writes one for each scope, without the scope's last part: a
+/// token with `abacus.sampler.postgres.write` is for `abacus.sampler.postgres`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Audiences(Vec<Pattern>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Pattern {
-    /// This one.
+    /// Exactly this audience.
     Exactly(String),
-    /// Those that begin with this, and go on.
+    /// Every longer audience that begins with this.
     Below(String),
 }
 
 impl Audiences {
-    /// Reads a list with commas or spaces in between. An audience that ends in `*` stands for all
-    /// that begin so.
+    /// Reads a list that is separated by commas or spaces. A final `*` matches any longer audience.
     ///
     /// # Errors
-    /// Where there is none, or one that would take every token.
+    /// If the list is empty, or one of its audiences would accept every token.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let parts = text.split([',', ' ']).filter(|part| !part.is_empty());
         let patterns: Vec<Pattern> = parts.map(Pattern::new).collect();
@@ -33,8 +32,8 @@ impl Audiences {
         Ok(Self(patterns))
     }
 
-    /// Whether a token for `audience` is taken.
-    pub(crate) fn take(&self, audience: &str) -> bool {
+    /// Whether a token for `audience` is accepted.
+    pub(crate) fn accept(&self, audience: &str) -> bool {
         self.0.iter().any(|pattern| pattern.fits(audience))
     }
 }

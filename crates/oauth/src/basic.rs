@@ -1,8 +1,8 @@
-//! Checking an id and a secret: the token server grants them a scope, or not.
+//! Checks an id and a secret by requesting a token with a scope for them.
 //!
-//! The token server is asked about unknown credentials once a second at the most, and once a second
-//! about each that was right before. What it said yes to holds for a minute, and for longer while it
-//! cannot be asked.
+//! The token server gets at most one such request a second for unknown credentials, and one a second
+//! for each credentials that were right before. A positive answer is valid for a minute, and for
+//! longer while the token server is unavailable.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,40 +17,39 @@ use tracing::warn;
 use crate::credentials::{Client, grants};
 use crate::discovery::Discoverer;
 
-/// How long a yes holds.
+/// How long a positive answer is valid.
 const HOLDS: Duration = Duration::from_mins(1);
 
-/// How long it holds while the token server cannot be asked.
+/// How long it is valid while the token server is unavailable.
 const HOLDS_IN_NEED: Duration = Duration::from_mins(15);
 
-/// Between two questions about credentials that are not known, and between two about the same, at
-/// the least.
+/// The shortest time between two requests for unknown credentials, and between two for the same ones.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How many may wait for an answer at once.
+/// The most checks that wait for an answer.
 const WAITING_MAX: usize = 16;
 
-/// How many credentials are remembered.
+/// The most credentials that are remembered.
 const KNOWN_MAX: usize = 16;
 
 /// How long credentials that were right are remembered.
 const REMEMBERED: Duration = Duration::from_hours(24);
 
-/// What is known of credentials.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// They are right, and have the scope.
+    /// The credentials are right, and have the scope.
     Yes,
-    /// They are wrong, or do not have the scope.
+    /// The credentials are wrong, or do not have the scope.
     No,
-    /// That cannot be said at the moment.
+    /// The token server cannot be asked at the moment.
     Unknown,
 }
 
 /// Checks ids and secrets for one scope.
 ///
-/// Credentials that were right before have a lane of their own to the token server, which nobody
-/// can stand in who does not know them: a flood of guesses does not lock out a monitor.
+/// Credentials that were right before are checked separately, one request at a time for each. Only a
+/// client that knows them can cause these requests, so a flood of guesses does not lock out a monitor.
 #[derive(Debug)]
 pub struct BasicCheck {
     discoverer: Discoverer,
@@ -60,8 +59,7 @@ pub struct BasicCheck {
     renewals: Lane,
 }
 
-/// Credentials that were right when the token server was asked last. What is kept is a digest: the
-/// secret is not ours to keep.
+/// Credentials that were right at the last request. Only their digest is kept, not the secret.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     digest: [u8; 32],
@@ -69,7 +67,7 @@ struct Known {
     asked_at: Instant,
 }
 
-/// A way to the token server, for one question at a time.
+/// Requests to the token server, one at a time.
 #[derive(Debug)]
 struct Lane {
     last_asked: tokio::sync::Mutex<Option<Instant>>,
@@ -86,7 +84,7 @@ impl Lane {
 }
 
 impl BasicCheck {
-    /// Nobody is known yet.
+    /// A check that knows no credentials yet.
     pub fn new(discoverer: Discoverer, scope: &'static str) -> Self {
         Self {
             discoverer,
@@ -172,7 +170,8 @@ impl BasicCheck {
         }
     }
 
-    /// Remembers these credentials, and forgets those that were right the longest ago.
+    /// Remembers these credentials. If there are too many, forgets those that were right the longest
+    /// time ago.
     fn accept(&self, digest: [u8; 32]) {
         let now = Instant::now();
         let mut all = self.known();
@@ -206,7 +205,7 @@ impl Known {
     }
 }
 
-/// An id has no NUL, so no two pairs run together.
+/// The digest of an id and a secret, separated by a NUL. An id has none, so no two pairs are equal.
 fn digest_of(id: &str, secret: &SecretString) -> [u8; 32] {
     let text = SecretString::from(format!("{id}\0{}", secret.expose_secret()));
     let bytes = digest(&SHA256, text.expose_secret().as_bytes());

@@ -1,8 +1,8 @@
-//! Tokens of our own, by client credentials (RFC 6749, section 4.4).
+//! The program's own tokens, by client credentials (RFC 6749, section 4.4).
 //!
-//! One request at a time, whoever needs a token. A token is renewed well before its end, while it
-//! is still used; where that fails it is used on, and the token server is asked again less and less
-//! often, by nobody's timer but the next who needs a token.
+//! There is one request at a time, for all callers. A token is renewed well before its end, while it
+//! is still in use. If that fails, the token stays in use, and the next caller after a growing pause
+//! causes the next attempt. There is no timer.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,19 +20,19 @@ use url::form_urlencoded;
 use crate::discovery::Discoverer;
 use crate::http::{FetchError, fetch};
 
-/// How long finding the token server and getting a token from it may take together.
+/// The time limit for finding the token server and getting a token from it.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 
-/// How long a token lives whose server does not say.
+/// The lifetime of a token without `expires_in`.
 const LIFE_DEFAULT: Duration = Duration::from_mins(5);
 
-/// How long a token is believed to live at the most.
+/// The longest lifetime that is assumed.
 const LIFE_MAX: Duration = Duration::from_hours(24);
 
-/// The part of its life after which a token is renewed.
+/// The part of its lifetime after which a token is renewed.
 const RENEWED_AFTER: f64 = 0.75;
 
-/// How much of its end is not used: the token has a way to go.
+/// How long before its end a token is no longer used, because a request takes time to arrive.
 const MARGIN: Duration = Duration::from_secs(2);
 
 /// The pause after a first failure, doubled with each further one.
@@ -41,18 +41,18 @@ const PAUSE_FIRST: Duration = Duration::from_millis(500);
 /// The longest pause after failures.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// A token that is younger is not dropped when somebody refuses it: he would refuse the next, too,
-/// and the token server would be asked for each usage.
+/// A younger token is not dropped when a server refuses it. The server would refuse the next token,
+/// too, and each usage would cause a request to the token server.
 const AGE_TO_DROP: Duration = Duration::from_secs(1);
 
-/// Who asks for tokens, and for what.
+/// A client of the token server, and the scope that it requests.
 #[derive(Clone)]
 pub struct Client {
     /// The id of the client.
     pub id: String,
     /// Its secret.
     pub secret: SecretString,
-    /// The scope that is asked for.
+    /// The requested scope.
     pub scope: &'static str,
 }
 
@@ -84,21 +84,21 @@ impl AccessToken {
     }
 }
 
-/// What a token server has granted.
+/// A token as the token server has granted it.
 pub(crate) struct Granted {
     token: SecretString,
     life: Duration,
-    /// Absent where it is what was asked for.
+    /// Absent if it is the requested scope.
     scope: Option<String>,
 }
 
-/// The source of our tokens.
+/// The source of the program's own tokens.
 #[derive(Debug)]
 pub struct ClientCredentials {
     client: Client,
     discoverer: Discoverer,
     state: Mutex<State>,
-    /// Held by the one who asks the token server.
+    /// Held during a request to the token server.
     asking: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -125,7 +125,7 @@ struct Failed {
 }
 
 impl ClientCredentials {
-    /// A source that has no token yet, and asks for none before it is needed.
+    /// A source. It requests the first token when one is needed.
     pub fn new(client: Client, discoverer: Discoverer) -> Arc<Self> {
         Arc::new(Self {
             client,
@@ -139,10 +139,10 @@ impl ClientCredentials {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The token of the moment.
+    /// The current token.
     ///
     /// # Errors
-    /// Where there is none and none can be had now.
+    /// If there is no token, and the token server grants none now.
     pub async fn token(self: &Arc<Self>) -> Result<AccessToken, NoToken> {
         if let Some(held) = self.valid() {
             if held.renew_at <= Instant::now() {
@@ -151,21 +151,21 @@ impl ClientCredentials {
             return Ok(held.token);
         }
         let asking = Arc::clone(&self.asking).lock_owned().await;
-        // Whoever was at it before may have got one, or found that there is none.
+        // The caller before may have got a token, or a failure.
         if let Some(held) = self.valid() {
             return Ok(held.token);
         }
         if let Some(failed) = self.pausing() {
             return Err(NoToken(failed.error));
         }
-        // A caller that gives up must not take the request with it: others wait for it, too.
+        // The request continues if its caller gives up: others wait for it, too.
         let source = Arc::clone(self);
         let asked = tokio::spawn(async move { source.ask(asking).await }).await;
         asked.unwrap_or_else(|_| Err(NoToken(FetchError::Document("could not be read"))))
     }
 
-    /// Says that a token was refused. Whether there is reason to try once more: another token, or
-    /// leave to ask for one.
+    /// Notes that a server refused a token. Returns whether a further attempt makes sense: there is
+    /// another token, or one may be requested.
     pub fn refused(&self, token: &AccessToken) -> bool {
         let mut state = self.state();
         match &state.held {
@@ -189,7 +189,7 @@ impl ClientCredentials {
         failed.filter(|failed| Instant::now() < failed.not_before)
     }
 
-    /// Asks for the next token while this one is used on.
+    /// Requests the next token in the background, while this one stays in use.
     fn renew_meanwhile(self: &Arc<Self>) {
         if self.pausing().is_some() {
             return;
@@ -249,11 +249,10 @@ impl ClientCredentials {
     }
 }
 
-/// Whether a token server grants a client a scope: how somebody is checked who shows an id and a
-/// secret.
+/// Whether a token server grants a client a scope, to check an id and a secret.
 ///
 /// # Errors
-/// Where the server gives no answer to go by.
+/// If the server gives no answer, or one that decides nothing.
 pub async fn grants(discoverer: &Discoverer, client: &Client) -> Result<bool, FetchError> {
     let asked = timeout(REQUEST_LIMIT, request(discoverer, client)).await;
     let late = || Err(FetchError::Unreachable("it took too long".to_owned()));

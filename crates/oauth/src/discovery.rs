@@ -1,4 +1,4 @@
-//! Where the token server is, and what it offers where.
+//! Finds the token server and its endpoints.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,44 +8,44 @@ use url::{Host, Url};
 
 use crate::http::{FetchError, fetch};
 
-/// Where a token server describes itself, below its address.
+/// The path of the discovery document, below the address of a token server.
 const DESCRIPTION: &str = "/.well-known/openid-configuration";
 
-/// A token server, by what is known of it.
+/// How a token server is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenServer {
-    /// The UAA of a Cloud Foundry, whose API says where it is.
+    /// The UAA of a Cloud Foundry. The API at this address names it.
     CloudFoundry(Url),
-    /// Any issuer that describes itself as `OpenID` Connect has it.
+    /// Any issuer at this address that has a discovery document (`OpenID` Connect).
     Oidc(Url),
 }
 
-/// What a token server offers where.
+/// The endpoints of a token server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoints {
-    /// Where tokens are given out.
+    /// Grants tokens.
     pub token: Url,
-    /// Where its keys are.
+    /// Has the keys.
     pub keys: Url,
-    /// Where it says which issuer it is.
+    /// Names the issuer.
     description: Url,
 }
 
 impl TokenServer {
-    /// Whether clients put their id and secret into the header as RFC 6749 has it, encoded. UAA
-    /// takes them as they are.
+    /// Whether clients must encode their id and secret in the header, as RFC 6749 says. UAA expects
+    /// them without encoding.
     pub(crate) fn decodes_credentials(&self) -> bool {
         matches!(self, Self::Oidc(_))
     }
 
-    /// The address that it is known by.
+    /// The configured address.
     pub fn address(&self) -> &Url {
         match self {
             Self::CloudFoundry(address) | Self::Oidc(address) => address,
         }
     }
 
-    /// Asks where everything is.
+    /// Requests the endpoints.
     async fn discover(&self, client: &Client, http_allowed: bool) -> Result<Endpoints, FetchError> {
         let source = Source {
             address: self.address(),
@@ -82,7 +82,7 @@ fn same_but_for_slash(one: &str, other: &str) -> bool {
     one.trim_end_matches('/') == other.trim_end_matches('/')
 }
 
-/// Older APIs name the token server at `/v2/info`, newer ones in the links of their root.
+/// The address of the UAA. Older APIs name it at `/v2/info`, newer ones in the links of their root.
 async fn uaa_of(client: &Client, source: &Source<'_>) -> Result<Url, FetchError> {
     match fetch(client.get(below(source.address, "/v2/info"))).await {
         Ok(document) if document.get("token_endpoint").is_some() => {
@@ -97,15 +97,15 @@ async fn uaa_of(client: &Client, source: &Source<'_>) -> Result<Url, FetchError>
         .or_else(|_| source.address_in(&document, "/links/login/href"))
 }
 
-/// Who says where something is.
+/// The server whose document names an address.
 struct Source<'a> {
     address: &'a Url,
     http_allowed: bool,
 }
 
 impl Source<'_> {
-    /// An address out of a document. A server that was asked over TLS must not lead elsewhere, and
-    /// one on this machine must not lead out of it without TLS.
+    /// An address in a document. A server that is reached over TLS must not name an address without
+    /// TLS, and a server on this machine must not name one of another machine without TLS.
     fn address_in(&self, document: &Value, pointer: &str) -> Result<Url, FetchError> {
         let text = document.pointer(pointer).and_then(Value::as_str);
         let address = text.and_then(|text| Url::parse(text).ok());
@@ -122,7 +122,7 @@ impl Source<'_> {
     }
 }
 
-/// Whether nobody on the way can read what is sent there: over TLS, or to this very machine.
+/// Whether requests to this address cannot be read on the way: they use TLS, or stay on this machine.
 pub fn is_private(address: &Url) -> bool {
     let is_here = match address.host() {
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
@@ -133,14 +133,14 @@ pub fn is_private(address: &Url) -> bool {
     address.scheme() == "https" || is_here
 }
 
-/// `base` with more path, whether or not it ends in a slash.
+/// `base` with a path appended, whether or not it ends in a slash.
 fn below(base: &Url, path: &str) -> Url {
     let mut url = base.clone();
     url.set_path(&format!("{}{path}", base.path().trim_end_matches('/')));
     url
 }
 
-/// Finds the endpoints once, and again after they have failed.
+/// Finds the endpoints once, and again after a failure.
 #[derive(Clone, Debug)]
 pub struct Discoverer {
     server: TokenServer,
@@ -150,7 +150,7 @@ pub struct Discoverer {
 }
 
 impl Discoverer {
-    /// Nothing is known yet, and nothing is asked before it is needed.
+    /// A discoverer. It requests the endpoints when they are needed.
     pub fn new(server: TokenServer, client: Client) -> Self {
         Self {
             server,
@@ -169,17 +169,17 @@ impl Discoverer {
         }
     }
 
-    /// What the server is known by.
+    /// How the server is found.
     pub fn server(&self) -> &TokenServer {
         &self.server
     }
 
-    /// The client it is asked with.
+    /// The HTTP client of its requests.
     pub(crate) fn client(&self) -> &Client {
         &self.client
     }
 
-    /// What the server offers where.
+    /// The endpoints of the server.
     pub(crate) async fn endpoints(&self) -> Result<Endpoints, FetchError> {
         let known = self
             .known
@@ -197,7 +197,7 @@ impl Discoverer {
         Ok(found)
     }
 
-    /// The issuer that the server says it is; none where it does not say.
+    /// The issuer that the server names; `None` if it names none.
     pub(crate) async fn issuer(&self) -> Result<Option<String>, FetchError> {
         let endpoints = self.endpoints().await?;
         match fetch(self.client.get(endpoints.description)).await {
@@ -215,7 +215,7 @@ impl Discoverer {
         }
     }
 
-    /// Forgets the endpoints: something went wrong with them, perhaps they have moved.
+    /// Forgets the endpoints after a failure, because they may have moved.
     pub(crate) fn forget(&self) {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }

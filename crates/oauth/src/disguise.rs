@@ -1,8 +1,8 @@
-//! Public keys that are configured as shared ones.
+//! Finds public keys that are configured as shared keys.
 //!
-//! With HS256 and its like, whoever knows the key can sign. A public key is known to everybody, and
-//! comes in many forms. So a text that can be read as a public key in any of them, or looks like a
-//! piece of one, is not taken as a shared key. A key that was drawn at random does not look so.
+//! With HS256 and its like, everybody with the key can sign tokens. A public key is known to
+//! everybody, and has many forms. So a text that can be read as a public key in any form, or as a
+//! piece of one, is refused as a shared key. A random key does not look like one.
 
 use base64::Engine;
 use base64::alphabet::{STANDARD, URL_SAFE};
@@ -10,10 +10,10 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
-/// How many times a text is decoded: base64 of a PEM in a JSON string, and the like.
+/// How many times a text is decoded, such as a PEM in JSON in base64.
 const DEPTH: u32 = 3;
 
-/// What the texts of keys hold, in capitals and without white space.
+/// Texts that occur in keys, in capitals and without white space.
 const MARKS: [&str; 15] = [
     "BEGINPUBLIC",
     "BEGINRSA",
@@ -32,8 +32,8 @@ const MARKS: [&str; 15] = [
     "\"KTY\"",
 ];
 
-/// How base64 of keys begins or goes on, wherever it stands in a text: object identifiers of RSA and
-/// of elliptic curves, the names that OpenSSH writes, `-----BEGIN`.
+/// Base64 that occurs in keys, at any position: object identifiers of RSA and of elliptic curves, the
+/// names that OpenSSH writes, `-----BEGIN`.
 const PIECES: [&str; 8] = [
     "BgkqhkiG9w0BAQ",
     "YHKoZIzj0CAQ",
@@ -45,7 +45,7 @@ const PIECES: [&str; 8] = [
     "LS0tLS1CRUdJTi",
 ];
 
-/// Object identifiers of RSA and of keys on elliptic curves, as DER has them.
+/// Object identifiers of RSA and of keys on elliptic curves, in DER.
 const IDENTIFIERS: [&[u8]; 2] = [
     &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01],
     &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01],
@@ -57,14 +57,14 @@ const MODULI: [usize; 4] = [256, 384, 512, 1024];
 /// Lengths of points on P-256, P-384 and P-521, uncompressed, in bytes.
 const POINTS: [usize; 3] = [65, 97, 133];
 
-/// Shorter DER than this is no key.
+/// The shortest DER that can be a key, in bytes.
 const DER_LEN_MIN: usize = 32;
 
 const ENGINE: GeneralPurposeConfig = GeneralPurposeConfig::new()
     .with_decode_padding_mode(DecodePaddingMode::Indifferent)
     .with_decode_allow_trailing_bits(true);
 
-/// Whether a text is a public key, a piece of one, or something that holds one.
+/// Whether a text is a public key, a piece of one, or contains one.
 pub(crate) fn looks_public(text: &str) -> bool {
     is_key(text.as_bytes(), DEPTH)
 }
@@ -74,7 +74,7 @@ fn is_key(bytes: &[u8], depth: u32) -> bool {
 }
 
 fn is_text_key(text: &str, depth: u32) -> bool {
-    // Line breaks are often written as `\n`, and nothing of this belongs to any form of a key.
+    // Line breaks are often written as `\n`. These characters belong to no form of a key.
     let text = text.replace("\\n", "\n").replace("\\r", "\n");
     let is_filler =
         |c: char| c.is_whitespace() || c.is_control() || matches!(c, '\u{feff}' | '\u{200b}');
@@ -98,7 +98,7 @@ fn is_text_key(text: &str, depth: u32) -> bool {
             .any(|bytes| is_key(bytes, depth - 1))
 }
 
-/// What a text may stand for: percent-encoded, in hexadecimal digits, in base64.
+/// A text decoded in each possible way: percent-encoding, hexadecimal digits, base64.
 fn decoded(packed: &str) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     if packed.contains('%') {
@@ -110,10 +110,10 @@ fn decoded(packed: &str) -> Vec<Vec<u8>> {
         let is_digit = |c: &char| c.is_ascii() && alphabet.as_str().contains(*c);
         let digits: String = packed.chars().filter(is_digit).collect();
         let engine = GeneralPurpose::new(alphabet, ENGINE);
-        // Something in front of it, such as a name, may not end where four digits do.
+        // Text before it, such as a name, can shift the groups of four digits.
         all.extend((0..4).filter_map(|skipped| {
             let digits = digits.get(skipped..)?;
-            // A last digit that stands alone says nothing: without it the rest can be read.
+            // A single last digit carries no whole byte. Without it the rest can be decoded.
             let whole = digits.len() - usize::from(digits.len() % 4 == 1);
             engine.decode(&digits[..whole]).ok()
         }));
@@ -157,8 +157,8 @@ fn is_der(bytes: &[u8]) -> bool {
     bytes.len() >= DER_LEN_MIN && bytes.len() == length
 }
 
-/// Whether this is an RSA modulus, and not just any bytes of that length: one of its two factors
-/// would have to be tiny to divide it.
+/// Whether these bytes can be an RSA modulus. Random bytes of that length usually have small factors;
+/// a modulus has none.
 fn is_modulus(bytes: &[u8]) -> bool {
     let bytes = bytes.strip_prefix(&[0]).unwrap_or(bytes);
     let remainder = |divisor: u32| {

@@ -1,4 +1,4 @@
-//! The HTTP client, with the certificates it trusts, and reading small documents with it.
+//! The HTTP client with its trusted certificates, and a function that reads small documents.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,23 +13,23 @@ const DOCUMENT_LEN_MAX: usize = 512 * 1024;
 /// The largest file of certificates, in bytes.
 const BUNDLE_LEN_MAX: u64 = 4 * 1024 * 1024;
 
-/// Certificates of authorities that are trusted besides those of the system.
+/// Certificate authorities that are trusted besides the system's.
 #[derive(Clone, Debug, Default)]
 pub struct CaBundle(Vec<Certificate>);
 
-/// Certificates cannot be read, or a client not be made with them.
+/// Certificates cannot be read, or a client cannot be created with them.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The file cannot be read.
     #[error("the file of certificates cannot be read")]
     Read(#[from] std::io::Error),
     /// The file is too large.
-    #[error("the file of certificates is larger than any that would make sense")]
+    #[error("the file of certificates is larger than 4 MiB")]
     TooLarge,
     /// There is no certificate in the file.
-    #[error("the file holds no certificate as PEM")]
+    #[error("the file contains no certificate in PEM")]
     Empty,
-    /// A certificate is broken, or the client cannot be made.
+    /// A certificate is invalid, or the client cannot be created.
     #[error("the HTTP client cannot be set up")]
     Client(#[from] reqwest::Error),
 }
@@ -38,7 +38,7 @@ impl CaBundle {
     /// Reads a file of certificates, one PEM after the other.
     ///
     /// # Errors
-    /// Where it cannot be read or holds none.
+    /// If it cannot be read, or contains no certificate.
     pub fn read(path: &Path) -> Result<Self, TlsError> {
         if std::fs::metadata(path)?.len() > BUNDLE_LEN_MAX {
             return Err(TlsError::TooLarge);
@@ -51,21 +51,21 @@ impl CaBundle {
     }
 }
 
-/// How to reach others over HTTP.
+/// The options of an HTTP client.
 #[derive(Clone, Debug)]
 pub struct HttpOptions {
     /// How long one request may take, from connecting to the end of the answer.
     pub timeout: Duration,
-    /// Whether any certificate will do. For landscapes that have no better.
+    /// Whether any certificate is accepted, for test landscapes.
     pub skip_ssl_validation: bool,
-    /// Whom to trust besides the system's authorities.
+    /// Certificate authorities to trust besides the system's.
     pub authorities: CaBundle,
 }
 
-/// A client that keeps its connections, takes no redirects for answers, and never waits for ever.
+/// Creates a client that keeps its connections, follows no redirects, and has time limits.
 ///
 /// # Errors
-/// Where the client cannot be set up.
+/// If the client cannot be created.
 pub fn client(options: &HttpOptions) -> Result<reqwest::Client, TlsError> {
     Ok(reqwest::Client::builder()
         .user_agent(concat!("sampler/", env!("CARGO_PKG_VERSION")))
@@ -79,7 +79,7 @@ pub fn client(options: &HttpOptions) -> Result<reqwest::Client, TlsError> {
         .build()?)
 }
 
-/// A document could not be fetched. Nothing secret is in here, nor any address.
+/// A document could not be fetched. The error contains no secret and no address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
     /// There was no answer.
@@ -88,12 +88,12 @@ pub enum FetchError {
     /// The answer was not 200.
     #[error("the token server answered {status}{}", code.as_ref().map(|code| format!(" ({code})")).unwrap_or_default())]
     Status {
-        /// What it was.
+        /// The status.
         status: u16,
-        /// The error code of RFC 6749, where it gave one.
+        /// The error code of RFC 6749, if there is one.
         code: Option<String>,
     },
-    /// The answer is not what was asked for.
+    /// The answer is not the requested document.
     #[error("the answer of the token server {0}")]
     Document(&'static str),
 }
@@ -119,7 +119,7 @@ pub(crate) async fn fetch(request: RequestBuilder) -> Result<Value, FetchError> 
         .ok_or(FetchError::Document("is no JSON object"))
 }
 
-/// The code of an error, as far as it is one: it ends up in logs.
+/// The error code of a document, if it looks like one, because it is logged.
 fn error_code(document: &Value) -> Option<String> {
     let code = document.get("error")?.as_str()?;
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
@@ -130,7 +130,7 @@ fn unreachable(error: reqwest::Error) -> FetchError {
     FetchError::Unreachable(describe(error))
 }
 
-/// What went wrong, with its causes, without the URL.
+/// An error with its causes, without the URL.
 pub fn describe(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut text = error.to_string();

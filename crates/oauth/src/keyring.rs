@@ -1,5 +1,4 @@
-//! The keys that are in force: configured for good, or fetched from a token server, kept for a
-//! time, and fetched again at a bounded rate.
+//! The keys in use: configured, or fetched from a token server, and fetched again at a bounded rate.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,20 +12,20 @@ use crate::discovery::Discoverer;
 use crate::http::fetch;
 use crate::keys::Keys;
 
-/// How long finding the token server and fetching its keys may take together.
+/// The time limit for finding the token server and fetching its keys.
 const FETCH_LIMIT: Duration = Duration::from_secs(10);
 
-/// How many requests may wait for keys at once; more are answered without.
+/// The most requests that wait for keys. Further ones are answered without newer keys.
 const WAITING_MAX: usize = 64;
 
-/// How often keys are fetched, and how long they are good.
+/// How often keys are fetched, and how long they stay in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Between two fetches at the least, however many tokens name unknown keys.
+    /// The shortest time between two fetches, however many tokens name unknown keys.
     pub at_least: Duration,
-    /// Between two fetches that nobody has asked for, so that a key that was withdrawn goes.
+    /// The time between two fetches without a request, so that withdrawn keys are dropped.
     pub at_most: Duration,
-    /// After this, keys that could not be fetched again are not in force any more.
+    /// How long keys stay in use that cannot be fetched again.
     pub age_max: Duration,
 }
 
@@ -45,28 +44,28 @@ impl Default for Pace {
     }
 }
 
-/// How it is known which issuer tokens must name.
+/// The source of the issuer that tokens must name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Issuer {
-    /// It is configured, as a part of the policy.
+    /// The policy has it.
     Configured,
-    /// The token server says it, and its keys are not taken before it has. A UAA signs for all
-    /// identity zones that have no keys of their own: only the issuer tells them apart.
+    /// The token server names it, and its keys are not used before it has. A UAA signs for all
+    /// identity zones without keys of their own: only the issuer tells them apart.
     Discovered,
 }
 
-/// What came of asking for newer keys.
+/// The result of a request for newer keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refreshed {
-    /// The keys were asked for after this was, so they are those of this moment.
+    /// The keys were fetched after this request, so they are current.
     Now,
-    /// They were fetched a moment ago, and may be fetched again after so long.
+    /// The keys were fetched a moment ago, and can be fetched again after this time.
     Lately(Duration),
-    /// The token server cannot be asked. The keys are those from before, if there were any.
+    /// The token server is unavailable. Previous keys stay in use.
     Failed,
 }
 
-/// The token server does not say which issuer it is, so its keys cannot be used.
+/// The token server names no issuer, so its keys cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the token server does not say in /.well-known/openid-configuration which issuer it is, and \
@@ -74,7 +73,7 @@ pub enum Refreshed {
 )]
 pub struct NoIssuer;
 
-/// The keys in force.
+/// The keys in use.
 #[derive(Debug)]
 pub struct Keyring {
     keys: Mutex<Option<Known>>,
@@ -88,21 +87,21 @@ struct Known {
     at: Instant,
 }
 
-/// Where newer keys come from.
+/// The source of newer keys.
 #[derive(Debug)]
 struct Source {
     discoverer: Discoverer,
     algorithm: Algorithm,
     issuer: Issuer,
     pace: Pace,
-    /// The one fetch that may be under way, and what came of the last.
+    /// Held during a fetch; the result of the last fetch.
     last: Arc<tokio::sync::Mutex<Option<Attempt>>>,
     waiting: Semaphore,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Attempt {
-    /// What the token server shows from then on may not be in it.
+    /// When the fetch began. Keys that the token server published later may be missing.
     began: Instant,
     ended: Instant,
     outcome: Outcome,
@@ -116,7 +115,7 @@ enum Outcome {
 }
 
 impl Keyring {
-    /// One key, for good.
+    /// A keyring with one configured key.
     pub fn configured(keys: Keys) -> Arc<Self> {
         let (keys, at) = (Arc::new(keys), Instant::now());
         Arc::new(Self {
@@ -125,7 +124,7 @@ impl Keyring {
         })
     }
 
-    /// The keys of a token server, of which none is known yet.
+    /// A keyring for the keys of a token server. It has none yet.
     pub fn fetched(
         discoverer: Discoverer,
         algorithm: Algorithm,
@@ -146,13 +145,13 @@ impl Keyring {
         })
     }
 
-    /// The keys in force; none before they could be fetched for the first time, and none once they
-    /// are too old. There may be no key among them.
+    /// The keys in use. `None` before the first successful fetch, and once they are too old. The list
+    /// may be empty.
     pub fn current(&self) -> Option<Arc<Keys>> {
         self.known().map(|known| known.keys)
     }
 
-    /// How long ago the keys in force were fetched.
+    /// How long ago the keys in use were fetched.
     pub fn age(&self) -> Option<Duration> {
         self.known().map(|known| known.at.elapsed())
     }
@@ -169,8 +168,7 @@ impl Keyring {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Fetches the keys, unless that was done a moment ago or somebody is at it, whose result then
-    /// is everybody's.
+    /// Fetches the keys, unless they were fetched a moment ago. Concurrent calls share one fetch.
     pub async fn refresh(self: &Arc<Self>) -> Refreshed {
         let Some(source) = &self.source else {
             return Refreshed::Lately(Duration::MAX);
@@ -193,7 +191,7 @@ impl Keyring {
                 (Outcome::Failed | Outcome::NoIssuer, _) => Refreshed::Failed,
             };
         }
-        // A client that goes away must not take the fetch with it: others wait for it, too.
+        // The fetch continues if its client disconnects: others wait for it, too.
         let keyring = Arc::clone(self);
         let fetching = tokio::spawn(async move { keyring.fetch(last).await });
         fetching.await.unwrap_or(Refreshed::Failed)
@@ -239,8 +237,7 @@ impl Keyring {
         }
     }
 
-    /// Whatever the token server says are its keys now are all that there are: also where it has
-    /// none any more.
+    /// Replaces all keys by those that the token server has now, even if it has none.
     fn replace(&self, keys: Keys, at: Instant) {
         let count = keys.count();
         let keys = Arc::new(keys);
@@ -258,11 +255,11 @@ impl Keyring {
         }
     }
 
-    /// Keeps the keys fresh for ever; to be dropped at the end. What is under way then is finished
-    /// by itself.
+    /// Fetches the keys again and again; drop the future to end that. A fetch in progress still
+    /// completes.
     ///
     /// # Errors
-    /// Where the token server answers and does not say which issuer it is, before it ever did.
+    /// If the token server answers without naming its issuer, and has never named it before.
     pub async fn keep_fresh(self: &Arc<Self>) -> Result<(), NoIssuer> {
         let Some(source) = &self.source else {
             return Ok(());
@@ -300,8 +297,8 @@ impl Failure {
 }
 
 impl Source {
-    /// The keys of this moment. The issuer that is `known` from before stays where the server does
-    /// not say it now: keys can be withdrawn all the same.
+    /// Fetches the keys. If the server does not name its issuer now, the issuer that is `known` from
+    /// before stays, so that keys can still be withdrawn.
     async fn fetch(&self, known: Option<String>) -> Result<Keys, Failure> {
         let endpoints = self.discoverer.endpoints().await;
         let endpoints = endpoints.map_err(|error| Failure::other(&error))?;

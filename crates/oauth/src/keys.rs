@@ -1,4 +1,4 @@
-//! The keys that tokens are checked with: the configured one, or those of a token server.
+//! The keys that check tokens: the configured one, or those of a token server.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,13 +12,13 @@ use serde_json::Value;
 use crate::algorithm::{Algorithm, Family};
 use crate::disguise::looks_public;
 
-/// The most keys that are taken from one server; more are a mistake, or an attack.
+/// The most keys that are accepted from one server.
 const FETCHED_MAX: usize = 64;
 
-/// The length of RSA moduli that are believed, in bytes: 2048 to 8192 bits.
+/// The accepted lengths of RSA moduli, in bytes: 2048 to 8192 bits.
 const MODULUS_LEN: std::ops::RangeInclusive<usize> = 256..=1024;
 
-/// What begins a key that is written as PEM.
+/// The beginning of a key in PEM.
 const PEM_START: &str = "-----BEGIN";
 
 /// Keys for one algorithm.
@@ -30,38 +30,38 @@ pub struct Keys {
 
 #[derive(Clone)]
 enum Kind {
-    /// For all tokens, whatever key they name.
+    /// One key for all tokens, whatever key they name.
     Configured(DecodingKey),
-    /// By their names (`kid`); one without a name is for tokens that name none.
+    /// Keys by name (`kid`). A key without a name is for tokens that name none.
     Fetched(BTreeMap<Option<String>, DecodingKey>),
 }
 
 /// A key cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// A public key, or something that looks like one, was given as a shared key; or what should
-    /// be PEM is none. With a public key as shared key, everybody who has read it could sign.
+    /// A public key, or a text that looks like one, is configured as a shared key; or the text is not
+    /// PEM where PEM is needed. With a public key as shared key, everybody could sign tokens.
     #[error(
         "the key does not fit the algorithm: HS* needs a shared key that does not look like a \
          public one in any form, the others a public key as PEM"
     )]
     Family,
-    /// It cannot be read, or is a private one, or of another kind.
-    #[error("the key is no public key of the kind that the algorithm needs, as PEM")]
+    /// The key cannot be read, is private, or is of another kind.
+    #[error("the key is not a public key in PEM, of the kind that the algorithm needs")]
     Unreadable,
     /// An RSA key of less than 2048 bits, or of more than 8192.
     #[error("the RSA key does not have 2048 to 8192 bits")]
     Length,
-    /// The answer of the token server is no list of keys.
-    #[error("the answer of the token server is no list of keys")]
+    /// The answer of the token server is not a list of keys.
+    #[error("the answer of the token server is not a list of keys")]
     NoList,
 }
 
 impl Keys {
-    /// The one key that was configured. Line breaks of a PEM may be written as `\n`.
+    /// The configured key. Line breaks of a PEM may be written as `\n`.
     ///
     /// # Errors
-    /// Where it cannot be used with `algorithm`.
+    /// If it cannot be used with `algorithm`.
     pub fn configured(text: &str, algorithm: Algorithm) -> Result<Self, KeyError> {
         let pem = with_line_breaks(text);
         let is_pem = pem.starts_with(PEM_START);
@@ -75,28 +75,28 @@ impl Keys {
         Ok(Self::of(Kind::Configured(key)))
     }
 
-    /// Whether a shared key is shorter than RFC 7518 wants it, and could be guessed.
+    /// Whether a shared key is shorter than RFC 7518 demands, and could be guessed.
     pub fn is_short(text: &str, algorithm: Algorithm) -> bool {
         text.len() < algorithm.shared_key_len()
     }
 
-    /// The keys of a token server that are for `algorithm` (RFC 7517). Shared keys are never taken
-    /// from there, nor anything but the key itself: no certificates, no addresses.
+    /// The keys of a token server for `algorithm` (RFC 7517). Shared keys are ignored, and so are
+    /// certificates and addresses.
     ///
-    /// A list without such a key is a list, too: then no token can be verified any more.
+    /// A list without such a key is valid: then no token can be verified.
     ///
     /// # Errors
-    /// Where it is no list of keys.
+    /// If it is not a list of keys.
     pub fn fetched(document: &Value, algorithm: Algorithm) -> Result<Self, KeyError> {
         let list = document.get("keys").and_then(Value::as_array);
         let mut keys = BTreeMap::new();
         for entry in list.ok_or(KeyError::NoList)?.iter().take(FETCHED_MAX) {
-            // What cannot be read may be for somebody else.
+            // An unreadable key may be for another program.
             let Ok(jwk) = serde_json::from_value::<Jwk>(entry.clone()) else {
                 continue;
             };
             if let Some(key) = usable(&jwk, algorithm) {
-                // The first of a name stays: nobody can take its place by adding another.
+                // The first key of a name stays, so a later one cannot replace it.
                 keys.entry(jwk.common.key_id).or_insert(key);
             }
         }
@@ -108,14 +108,14 @@ impl Keys {
         Self { kind, issuer }
     }
 
-    /// The same keys, for tokens of this issuer alone.
+    /// The same keys, for tokens of this issuer only.
     #[must_use]
     pub fn of_issuer(self, issuer: impl Into<String>) -> Self {
         let issuer = Some(issuer.into());
         Self { issuer, ..self }
     }
 
-    /// The issuer whose keys these are, where that is known.
+    /// The issuer of the keys, if it is known.
     pub fn issuer(&self) -> Option<&str> {
         self.issuer.as_deref()
     }
@@ -125,7 +125,7 @@ impl Keys {
         match (&self.kind, id) {
             (Kind::Configured(key), _) => Some(key),
             (Kind::Fetched(keys), Some(id)) => keys.get(&Some(id.to_owned())),
-            // Without a name there must be no choice.
+            // A token without a key name is only valid if there is a single key.
             (Kind::Fetched(keys), None) => match keys.len() {
                 1 => keys.values().next(),
                 _ => keys.get(&None),
@@ -133,7 +133,7 @@ impl Keys {
         }
     }
 
-    /// How many there are.
+    /// The number of keys.
     pub fn count(&self) -> usize {
         match &self.kind {
             Kind::Configured(_) => 1,
@@ -142,14 +142,14 @@ impl Keys {
     }
 }
 
-/// Keys are nobody's business, not even public ones.
+/// Keys are never printed, not even public ones.
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Keys({})", self.count())
     }
 }
 
-/// Manifests and shells often cannot hold a line break.
+/// Replaces `\n` by line breaks, which manifests and shells often cannot contain.
 fn with_line_breaks(text: &str) -> String {
     let text = text.replace("\\n", "\n");
     text.trim().to_owned()
@@ -158,7 +158,7 @@ fn with_line_breaks(text: &str) -> String {
 fn rsa_from_pem(pem: &str) -> Result<DecodingKey, KeyError> {
     let key = DecodingKey::from_rsa_pem(pem.as_bytes()).map_err(|_| KeyError::Unreadable)?;
     let der = key.try_get_as_bytes().map_err(|_| KeyError::Unreadable)?;
-    // The library would take the private half as well, and then believe no token.
+    // The library would also accept a private key, which then verifies no token.
     let public = PublicKey::from_der(der).map_err(|_| KeyError::Unreadable)?;
     let RsaPublicKeyComponents { n, e } = RsaPublicKeyComponents::<Vec<u8>>::from(&public);
     if !MODULUS_LEN.contains(&n.len()) {
@@ -181,7 +181,7 @@ fn is_on_p256(key: &DecodingKey) -> bool {
     ParsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).is_ok()
 }
 
-/// The key, if it is one for `algorithm` and not meant for anything else.
+/// The key, if it is for `algorithm` and for no other purpose.
 fn usable(jwk: &Jwk, algorithm: Algorithm) -> Option<DecodingKey> {
     let common = &jwk.common;
     let signs = matches!(common.public_key_use, None | Some(PublicKeyUse::Signature));

@@ -1,9 +1,9 @@
-//! OAuth 2.0, both sides of it: whether a token that somebody shows may be believed ([`verify`],
-//! [`keys`], [`keyring`]), and tokens of our own for those we call ([`credentials`]). Both need to
-//! know where the token server is ([`discovery`]) and how to talk to it ([`http`]).
+//! OAuth 2.0: checks the tokens of clients ([`verify`], [`keys`], [`keyring`]), and gets the program's
+//! own tokens ([`credentials`]). Both find the token server ([`discovery`]) and talk to it over HTTP
+//! ([`http`]).
 //!
-//! What decides is pure: [`verify::verify`] is a function of a token, keys, a moment and a policy,
-//! and [`keys`] are made of what was configured or fetched. The rest fetches, at a bounded rate.
+//! The decisions are pure: [`verify::verify`] is a function of a token, keys, a moment and a policy.
+//! The rest fetches keys and tokens, at a bounded rate.
 
 pub mod algorithm;
 pub mod audience;

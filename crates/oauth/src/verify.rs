@@ -1,5 +1,4 @@
-//! Whether a token may be believed: a pure function of the token, the keys, the moment and what
-//! was agreed on.
+//! Checks a token. The check is a pure function of the token, the keys, the moment and the policy.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,42 +13,42 @@ use crate::algorithm::Algorithm;
 use crate::audience::Audiences;
 use crate::keys::Keys;
 
-/// The longest token that is looked at, in bytes.
+/// The longest token that is read, in bytes.
 pub const TOKEN_LEN_MAX: usize = 16 * 1024;
 
 /// The longest leeway for clocks that differ.
 pub const LEEWAY_MAX: Duration = Duration::from_mins(1);
 
-/// Types that an access token may give itself, in lower case. Those for other purposes, such as
-/// a logout, are signed with the same keys.
+/// The types (`typ`) of access tokens, in lower case. Tokens for other purposes, such as a logout, are
+/// signed with the same keys.
 const TYPES: [&str; 3] = ["jwt", "at+jwt", "application/at+jwt"];
 
-/// How UAA ends the ids of its refresh tokens. They are signed with the same keys and hold the
-/// same scopes, but are for the token server alone, and live for months.
+/// The end of the ids (`jti`) of UAA's refresh tokens. They are signed with the same keys and have the
+/// same scopes, but only the token server may accept them, and they are valid for months.
 const REFRESH_TOKEN_ID_END: &str = "-r";
 
-/// What a token must be to be believed.
+/// The conditions for a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// How it must be signed.
+    /// The algorithm of its signature.
     pub algorithm: Algorithm,
     /// The issuer that it must name, if that is configured; otherwise that of the keys, if they
     /// have one. A slash at the end does not count.
     pub issuer: Option<String>,
-    /// For whom it must be meant, if that is configured.
+    /// The accepted audiences, if they are configured.
     pub audiences: Option<Audiences>,
-    /// For how long from now it may be valid at the most.
+    /// How far in the future it may expire.
     pub lifetime_max: Duration,
-    /// By how much clocks may differ; never more than [`LEEWAY_MAX`] counts.
+    /// By how much clocks may differ; at most [`LEEWAY_MAX`].
     pub leeway: Duration,
 }
 
 /// The claims of a valid token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
-    /// The client that it was given to, or else its subject.
+    /// The client that got the token, or else its subject.
     pub client: Option<ClientId>,
-    /// What it allows.
+    /// The scopes.
     pub scopes: BTreeSet<String>,
 }
 
@@ -59,16 +58,16 @@ pub enum TokenError {
     /// Longer than [`TOKEN_LEN_MAX`].
     #[error("it is too long")]
     TooLong,
-    /// Not three parts of base64 and JSON, or with a claim twice or of the wrong type.
+    /// Not three parts of base64 and JSON, or with a claim that occurs twice or has the wrong type.
     #[error("it is malformed")]
     Malformed,
     /// Signed with another algorithm than the policy's.
     #[error("it is signed with another algorithm")]
     Algorithm,
-    /// It names a key that is not known, or none where there are several.
+    /// It names an unknown key, or none although there are several.
     #[error("it is signed with an unknown key")]
     UnknownKey,
-    /// The signature is not that of the key.
+    /// The signature does not fit the key.
     #[error("its signature is wrong")]
     Signature,
     /// It is not an access token.
@@ -97,7 +96,7 @@ pub enum TokenError {
     Audience,
 }
 
-/// What is read of a header. All that could bring a key along (`jwk`, `jku`, `x5c`, `x5u`) is not.
+/// The header. Members with a key, or the address of one, are not read (`jwk`, `jku`, `x5c`, `x5u`).
 #[derive(Deserialize)]
 struct Header {
     alg: String,
@@ -107,7 +106,7 @@ struct Header {
     crit: Option<serde_json::Value>,
 }
 
-/// What is read of the claims. A claim that is there twice is an error of the reader.
+/// The claims. A claim that occurs twice is an error.
 #[derive(Deserialize)]
 struct Body {
     exp: Option<f64>,
@@ -130,10 +129,10 @@ enum OneOrMany {
     Many(Vec<String>),
 }
 
-/// Decides whether `token` may be believed `now`.
+/// Checks `token` at `now`.
 ///
 /// # Errors
-/// Why not. [`TokenError::UnknownKey`] may be mended by newer keys; nothing else may.
+/// The reason why it is not accepted. Only for [`TokenError::UnknownKey`] can newer keys help.
 pub fn verify(
     token: &str,
     keys: &Keys,
@@ -155,7 +154,7 @@ pub fn verify(
         Ok(true) => {}
         Ok(false) | Err(_) => return Err(TokenError::Signature),
     }
-    // Only what is signed is looked into.
+    // The claims are read only after the signature was verified.
     let body: Body = parse(body)?;
     check_time(&body, now, policy)?;
     check_kind(&body)?;
@@ -175,7 +174,7 @@ fn check_header(header: &Header, policy: &Policy) -> Result<(), TokenError> {
     if header.alg != policy.algorithm.name() {
         return Err(TokenError::Algorithm);
     }
-    // What is critical must be understood, and nothing is (RFC 7515, section 4.1.11).
+    // Critical headers must be understood (RFC 7515, section 4.1.11), and this code understands none.
     if header.crit.is_some() {
         return Err(TokenError::Malformed);
     }
@@ -185,7 +184,7 @@ fn check_header(header: &Header, policy: &Policy) -> Result<(), TokenError> {
     }
 }
 
-/// Moments of tokens are seconds, perhaps with decimals; JSON knows no infinite ones.
+/// Checks the times of a token: seconds, perhaps with decimals. Numbers in JSON are finite.
 fn check_time(body: &Body, now: Timestamp, policy: &Policy) -> Result<(), TokenError> {
     let now = now.as_millis() as f64 / 1000.0;
     let leeway = policy.leeway.min(LEEWAY_MAX).as_secs_f64();
@@ -204,9 +203,8 @@ fn check_time(body: &Body, now: Timestamp, policy: &Policy) -> Result<(), TokenE
     }
 }
 
-/// A token that is bound to its sender (RFC 7800; by a certificate RFC 8705, by `DPoP` RFC 9449) is
-/// worthless without the proof that is not looked at here: taken as a bearer token, it would serve
-/// whoever has stolen it.
+/// Refuses a token that is bound to its sender (RFC 7800; by a certificate RFC 8705, by `DPoP`
+/// RFC 9449). It needs a proof that is not checked here; without that check a thief could use it.
 fn check_kind(body: &Body) -> Result<(), TokenError> {
     let is_refresh_token = |id: &String| id.ends_with(REFRESH_TOKEN_ID_END);
     if body.jti.as_ref().is_some_and(is_refresh_token) {
@@ -231,8 +229,8 @@ fn check_parties(
     }
     if let Some(expected) = audiences {
         let meant = match &body.aud {
-            Some(OneOrMany::One(audience)) => expected.take(audience),
-            Some(OneOrMany::Many(audiences)) => audiences.iter().any(|it| expected.take(it)),
+            Some(OneOrMany::One(audience)) => expected.accept(audience),
+            Some(OneOrMany::Many(audiences)) => audiences.iter().any(|it| expected.accept(it)),
             None => false,
         };
         if !meant {
@@ -242,8 +240,8 @@ fn check_parties(
     Ok(())
 }
 
-/// When a token says that it was issued, in seconds. Nothing of this is signed as far as anybody
-/// knows: it only decides whether newer keys are waited for.
+/// The time (`iat`, in seconds) at which a token says that it was issued. The signature is not
+/// verified: the time only decides whether to wait for newer keys.
 pub fn claimed_issue(token: &str) -> Option<f64> {
     #[derive(Deserialize)]
     struct Issue {
@@ -254,7 +252,7 @@ pub fn claimed_issue(token: &str) -> Option<f64> {
     issue.iat
 }
 
-/// A list as UAA writes it, or a text with spaces in between as RFC 9068 has it.
+/// The scopes: a list, as UAA writes them, or a text with spaces (RFC 9068).
 fn scopes(claim: OneOrMany) -> BTreeSet<String> {
     match claim {
         OneOrMany::One(text) => text
@@ -266,8 +264,8 @@ fn scopes(claim: OneOrMany) -> BTreeSet<String> {
     }
 }
 
-/// Reads one part of a token. Only an object will do: the library would fill a structure from a
-/// list as well.
+/// Parses one part of a token, which must be an object. (The library would also read a structure from
+/// a list.)
 fn parse<T: DeserializeOwned>(part: &str) -> Result<T, TokenError> {
     let bytes = URL_SAFE_NO_PAD
         .decode(part)

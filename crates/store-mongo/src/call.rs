@@ -24,7 +24,8 @@ use tokio::time::Instant;
 
 use crate::beside::Beside;
 use crate::codes::{
-    DUPLICATE_KEY, INDEX_NOT_FOUND, NAMESPACE_NOT_FOUND, is_lost_behind_router, is_of_the_moment,
+    BAD_VALUE, DUPLICATE_KEY, INDEX_NOT_FOUND, NAMESPACE_NOT_FOUND, is_lost_behind_router,
+    is_of_the_moment,
 };
 use crate::unreadable::Told;
 
@@ -382,6 +383,11 @@ impl CallError {
     /// Whether there is no such index.
     pub(crate) fn is_no_index(&self) -> bool {
         self.is_refusal(INDEX_NOT_FOUND)
+    }
+
+    /// Whether a search named an index that is not there.
+    pub(crate) fn is_no_hint(&self) -> bool {
+        self.is_refusal(BAD_VALUE)
     }
 
     fn is_refusal(&self, code: i32) -> bool {

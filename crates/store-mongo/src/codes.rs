@@ -3,6 +3,9 @@
 /// A unique index has the value already.
 pub(crate) const DUPLICATE_KEY: i32 = 11_000;
 
+/// Something in the command is wrong; of a search that is right, the index that it names is not there.
+pub(crate) const BAD_VALUE: i32 = 2;
+
 /// There is no such collection.
 pub(crate) const NAMESPACE_NOT_FOUND: i32 = 26;
 

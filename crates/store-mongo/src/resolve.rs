@@ -159,7 +159,11 @@ pub(crate) async fn kept_as_uuids<'a>(
     };
     let mut options = link.find_options(ids.len(), doc! {}, index);
     options.projection = Some(doc! { "_id": 0, "target": 1, field: 1 });
-    let found = link.find(doc! { field: { "$in": ids } }, options).await?;
+    let found = match link.find(doc! { field: { "$in": ids } }, options).await {
+        // The index went before this program noticed, and the last binary before the index.
+        Err(error) if error.is_no_hint() => Vec::new(),
+        found => found?,
+    };
     Ok(found
         .iter()
         .filter_map(|raw| event_of(raw, field))

@@ -102,6 +102,8 @@ pub struct Admission {
 struct EventPermits {
     stops: Arc<FairPermits>,
     starts: Arc<FairPermits>,
+    /// This lane's part of what large events may take. Where there is one lane, all of it.
+    large: Option<Arc<FairPermits>>,
 }
 
 /// Permission to be served.
@@ -125,13 +127,26 @@ impl Admission {
                 queue: light,
             })
         };
+        let lanes = lanes.max(1);
+        let large_of_lane = || {
+            FairPermits::new(PermitLimits {
+                permits: (LARGE_PERMITS / lanes).max(1),
+                weight: LARGE_WEIGHT / lanes,
+                wait: WAIT_MAX,
+                queue: QueueLimits {
+                    quantum: 1 << 20,
+                    ..light
+                },
+            })
+        };
         let events = || EventPermits {
             stops: permits(STORE_PERMITS),
             starts: permits(STORE_PERMITS),
+            large: (lanes > 1).then(large_of_lane),
         };
         Self {
             limit: limit.map(InFlightLimit::new),
-            lanes: (0..lanes.max(1)).map(|_| events()).collect(),
+            lanes: (0..lanes).map(|_| events()).collect(),
             mappings: permits(MAPPING_PERMITS),
             large: FairPermits::new(PermitLimits {
                 permits: LARGE_PERMITS,
@@ -198,7 +213,7 @@ impl Admission {
         client: Client,
         weight: usize,
     ) -> Result<ServingPermit, TurnedAway> {
-        let lane = &self.lanes[lane.0.min(self.lanes.len() - 1)];
+        let lane = self.lane(lane);
         let permits = match kind {
             Kind::Stop => &lane.stops,
             Kind::Start => &lane.starts,
@@ -207,10 +222,39 @@ impl Admission {
         acquire(permits, client, weight).await
     }
 
+    /// Waits until a large request that was parsed may be served, now that its lane is known: a lane
+    /// that does not answer must not keep all the permits for what is large.
+    ///
+    /// # Errors
+    /// Where the client's queue is too long.
+    pub(crate) async fn serve_large(
+        &self,
+        parsed: ServingPermit,
+        kind: Kind,
+        lane: Lane,
+        client: Client,
+        weight: usize,
+    ) -> Result<ServingPermit, TurnedAway> {
+        match (&self.lane(lane).large, kind) {
+            (Some(large), Kind::Stop | Kind::Start) => {
+                drop(parsed);
+                acquire(large, client, weight).await
+            }
+            (None, Kind::Stop | Kind::Start) | (_, Kind::Mapping) => Ok(parsed),
+        }
+    }
+
+    fn lane(&self, lane: Lane) -> &EventPermits {
+        &self.lanes[lane.0.min(self.lanes.len() - 1)]
+    }
+
     /// How many requests wait for their turn.
     pub fn waiting(&self) -> usize {
         let events = self.lanes.iter();
-        let events = events.map(|lane| lane.stops.waiting() + lane.starts.waiting());
+        let events = events.map(|lane| {
+            let large = lane.large.as_ref().map_or(0, |large| large.waiting());
+            lane.stops.waiting() + lane.starts.waiting() + large
+        });
         events.sum::<usize>() + self.mappings.waiting() + self.large.waiting()
     }
 }

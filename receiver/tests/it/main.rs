@@ -19,6 +19,7 @@ mod mappings;
 mod overload;
 mod properties;
 mod provisioning;
+mod ranges;
 mod repeats;
 mod routes;
 mod schema;

@@ -1,11 +1,12 @@
 //! A store in memory whose answers can be held back, spoilt or lost.
 
-use std::future::Future;
+use std::future::{Future, pending};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use sampler_domain::partition::{partition_of, range_of};
 use sampler_domain::{EventId, Span, Target};
 use sampler_store::memory::MemoryStore;
 use sampler_store::{Events, NewSpan, NewStop, Started, Stopped, StoreError};
@@ -47,18 +48,23 @@ pub(crate) struct Store {
     calls: AtomicUsize,
     held: watch::Sender<usize>,
     gate: Semaphore,
-    pace: Semaphore,
+    /// One for each range.
+    paces: Vec<Semaphore>,
+    /// A range that answers nothing.
+    frozen: Mutex<Option<usize>>,
 }
 
 impl Store {
-    pub(crate) fn new(memory: MemoryStore) -> Self {
+    /// A store of so many ranges.
+    pub(crate) fn divided(memory: MemoryStore, ranges: usize) -> Self {
         Self {
             memory,
             fate: Mutex::new(Fate::Served),
             calls: AtomicUsize::new(0),
             held: watch::Sender::new(0),
             gate: Semaphore::new(0),
-            pace: Semaphore::new(0),
+            paces: (0..ranges).map(|_| Semaphore::new(0)).collect(),
+            frozen: Mutex::new(None),
         }
     }
 
@@ -84,23 +90,35 @@ impl Store {
         self.gate.close();
     }
 
-    /// Answers so many calls each time that so long has passed, for ever.
+    /// Has a range answer nothing from now on.
+    pub(crate) fn freeze(&self, range: usize) {
+        *self.frozen.lock().unwrap() = Some(range);
+    }
+
+    /// Answers so many calls of each range each time that so long has passed, for ever.
     pub(crate) async fn keep_pace(&self, calls: usize, period: Duration) {
         self.meets(Fate::Paced);
         let mut ticks = interval(period);
         loop {
             ticks.tick().await;
             // What nobody has asked for in time cannot be had later.
-            self.pace.forget_permits(usize::MAX);
-            self.pace.add_permits(calls);
+            for pace in &self.paces {
+                pace.forget_permits(usize::MAX);
+                pace.add_permits(calls);
+            }
         }
     }
 
     /// Whether calls are paced; then waits for the turn of this one.
-    async fn is_paced(&self) -> bool {
+    async fn is_paced(&self, target: &Target) -> bool {
+        let range = self.range_of(target);
+        let is_frozen = *self.frozen.lock().unwrap() == Some(range);
+        if is_frozen {
+            pending::<()>().await;
+        }
         let is_paced = *self.fate.lock().unwrap() == Fate::Paced;
         if is_paced {
-            self.pace.acquire().await.unwrap().forget();
+            self.paces[range].acquire().await.unwrap().forget();
         }
         is_paced
     }
@@ -141,7 +159,7 @@ impl Events for Store {
         if self.is_taken_elsewhere() {
             return Ok(Started::IdTakenElsewhere);
         }
-        if self.is_paced().await {
+        if self.is_paced(&new.span.target).await {
             return Ok(Started::Opened);
         }
         self.met(self.memory.start(new)).await
@@ -151,7 +169,7 @@ impl Events for Store {
         if self.is_taken_elsewhere() {
             return Ok(Stopped::IdTakenElsewhere);
         }
-        if self.is_paced().await {
+        if self.is_paced(&new.event.target).await {
             return Ok(Stopped::Ended);
         }
         self.met(self.memory.stop(new)).await
@@ -163,6 +181,14 @@ impl Events for Store {
 
     async fn stopped_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, StoreError> {
         self.met(self.memory.stopped_by(target, id)).await
+    }
+
+    fn ranges(&self) -> usize {
+        self.paces.len()
+    }
+
+    fn range_of(&self, target: &Target) -> usize {
+        range_of(partition_of(target), self.paces.len())
     }
 
     async fn announce_slack(&self, past: i64) -> Result<(), StoreError> {

@@ -104,6 +104,13 @@ impl World {
         world
     }
 
+    /// A receiver whose store has so many ranges, ready.
+    pub(crate) fn divided(ranges: usize) -> Self {
+        let world = Self::over(ranges, None, |_| {});
+        world.receiver.set_prepared();
+        world
+    }
+
     /// A receiver that knows of a provisioning service, ready.
     pub(crate) fn mapping_to(options: &AbacusOptions) -> Self {
         let world = Self::unprepared(Some(options), |_| {});
@@ -116,9 +123,18 @@ impl World {
         provisioning: Option<&AbacusOptions>,
         change: impl FnOnce(&mut Options),
     ) -> Self {
+        Self::over(1, provisioning, change)
+    }
+
+    fn over(
+        ranges: usize,
+        provisioning: Option<&AbacusOptions>,
+        change: impl FnOnce(&mut Options),
+    ) -> Self {
         let clock = Arc::new(StillClock(AtomicI64::new(NOW)));
         let of_store = Arc::clone(&clock);
-        let store = Arc::new(Store::new(MemoryStore::new(move || of_store.now())));
+        let memory = MemoryStore::new(move || of_store.now());
+        let store = Arc::new(Store::divided(memory, ranges));
         let mut options = options();
         change(&mut options);
         let receiver = Receiver::new(

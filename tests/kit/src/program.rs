@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-pub use binaries::{BIN_DIR_VARIABLE, RECEIVER, WORKER, binary, build};
+pub use binaries::{BIN_DIR_VARIABLE, CLI, RECEIVER, WORKER, binary, build, build_cli};
 use output::Output;
 
 use crate::guard::Guarded;

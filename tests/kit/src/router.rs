@@ -4,6 +4,7 @@
 //! others on to the server behind it. It keeps each command, so that a test can ask what a router
 //! would have had to route. It routes nothing: there is one server.
 
+use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -28,8 +29,8 @@ pub const SHARDS: [&str; 2] = ["shard-a", "shard-b"];
 #[derive(Debug, Default)]
 struct State {
     commands: Vec<Document>,
-    /// What the collection was sharded by.
-    key: Option<Document>,
+    /// What each collection is sharded by.
+    keys: BTreeMap<String, Document>,
 }
 
 /// A running stand-in. It goes when this value goes.
@@ -155,15 +156,19 @@ fn own_answer(command: &Document, state: &Mutex<State>) -> Option<Document> {
     match name {
         "enableSharding" | "split" | "moveChunk" => Some(doc! { "ok": 1 }),
         "shardCollection" => {
-            locked(state).key = command.get_document("key").ok().cloned();
+            let key = command.get_document("key").ok()?.clone();
+            let namespace = command.get_str("shardCollection").ok()?.to_owned();
+            locked(state).keys.insert(namespace, key);
             Some(doc! { "ok": 1 })
         }
         "find" if command.get_str("$db").is_ok_and(|name| name == "config") => {
             let found = match command.get_str("find").ok()? {
                 "shards" => SHARDS.iter().map(|name| doc! { "_id": *name }).collect(),
                 "collections" => {
-                    let key = locked(state).key.clone();
-                    let collection = |key| doc! { "_id": "a collection", "key": key };
+                    let filter = command.get_document("filter").ok()?;
+                    let namespace = filter.get_str("_id").ok()?;
+                    let key = locked(state).keys.get(namespace).cloned();
+                    let collection = |key| doc! { "_id": namespace, "key": key };
                     key.into_iter().map(collection).collect()
                 }
                 _ => Vec::new(),

@@ -297,10 +297,9 @@ impl Statement for Recording {
 
     fn resolve(&self, world: &World) -> Option<EntryState> {
         let guid = &self.entry.usage_guid;
-        let state = world
+        world
             .store
-            .with(|table| Some(table.entry(guid)?.entry.state));
-        state
+            .with(|table| Some(table.entry(guid)?.entry.state))
     }
 
     fn outlasts(_: &EntryState) -> bool {

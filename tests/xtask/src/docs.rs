@@ -5,17 +5,19 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
-use sampler_testkit::program::{RECEIVER, WORKER, build};
+use sampler_testkit::program::{CLI, RECEIVER, WORKER, build, build_cli};
 use sampler_testkit::workspace_dir;
 use similar::TextDiff;
 
-/// Documents: the path of each, and the program and argument whose output it is.
-const GENERATED: [(&str, &str, &str); 7] = [
+/// Documents: the path of each, and the program and arguments whose output it is.
+const GENERATED: [(&str, &str, &str); 9] = [
     ("docs/settings-receiver.md", RECEIVER, "--help-settings"),
     ("docs/settings-worker.md", WORKER, "--help-settings"),
     ("docs/errors.md", RECEIVER, "--help-errors"),
     ("docs/help/sampler-receiver.txt", RECEIVER, "--help"),
     ("docs/help/sampler-worker.txt", WORKER, "--help"),
+    ("docs/help/sampler.txt", CLI, "--help"),
+    ("docs/help/sampler-verify.txt", CLI, "verify --help"),
     ("docs/config/receiver.toml", RECEIVER, "--print-defaults"),
     ("docs/config/worker.toml", WORKER, "--print-defaults"),
 ];
@@ -23,10 +25,14 @@ const GENERATED: [(&str, &str, &str); 7] = [
 /// Writes all documents, or only compares them.
 pub(crate) fn run(check: bool) -> Result<()> {
     eprintln!("==> generated documents");
-    let programs = build()?;
+    let (programs, cli) = (build()?, build_cli()?);
     let mut stale = Vec::new();
-    for (document, program, argument) in GENERATED {
-        let text = generate(&programs.join(program), argument);
+    for (document, program, arguments) in GENERATED {
+        let path = match program {
+            CLI => cli.clone(),
+            program => programs.join(program),
+        };
+        let text = generate(&path, arguments);
         let text = text.with_context(|| format!("making {document}"))?;
         let path = workspace_dir().join(document);
         if !check {
@@ -49,14 +55,16 @@ pub(crate) fn run(check: bool) -> Result<()> {
     Ok(())
 }
 
-fn generate(program: &Path, argument: &str) -> Result<String> {
+fn generate(program: &Path, arguments: &str) -> Result<String> {
     // Nothing of this machine's environment is to show in a document.
-    let output = Command::new(program).arg(argument).env_clear().output();
+    let mut command = Command::new(program);
+    command.args(arguments.split(' ')).env_clear();
+    let output = command.output();
     let output = output.with_context(|| format!("starting {}", program.display()))?;
     let errors = String::from_utf8_lossy(&output.stderr);
     ensure!(
         output.status.success(),
-        "{} {argument}: {errors}",
+        "{} {arguments}: {errors}",
         program.display()
     );
     String::from_utf8(output.stdout).context("not UTF-8")

@@ -1,4 +1,4 @@
-//! `package`: what `cf push` takes, in a folder for each app of the manifest.
+//! `package`: what `cf push` takes, in a folder for each app of the manifest, and the command line.
 
 mod elf;
 mod sbom;
@@ -10,7 +10,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use sampler_testkit::manifest::{App, example_variables, manifest};
+use sampler_testkit::manifest::{example_variables, manifest};
+use sampler_testkit::program::CLI;
 use sampler_testkit::target_dir;
 
 use crate::audit::{Unreachable, run_audit};
@@ -23,8 +24,21 @@ pub(crate) const FOLDER: &str = "deploy";
 const PROCFILE: &str = "Procfile";
 /// What the program is made of, as CycloneDX.
 const SBOM: &str = "sbom.cdx.json";
+/// The crate of the command line, and the folder that it is laid out in.
+const CLI_CRATE: &str = "sampler-cli";
+const CLI_FOLDER: &str = "cli";
 
-/// Checks what is built in, builds both programs for the platform, checks them, and lays each out with
+/// One program to lay out.
+struct Packed<'a> {
+    /// Its file.
+    program: &'a str,
+    /// Its crate.
+    name: &'a str,
+    /// What starts it, where a platform does.
+    command: Option<&'a str>,
+}
+
+/// Checks what is built in, builds all programs for the platform, checks them, and lays each out with
 /// what goes along. A package that is `unchecked` may hold known weaknesses.
 pub(crate) fn run(unchecked: bool) -> Result<()> {
     run_audit(if unchecked {
@@ -41,14 +55,30 @@ pub(crate) fn run(unchecked: bool) -> Result<()> {
     let built = zig::build(&programs)?;
     let crates = Crates::read(&built.target)?;
     for app in &manifest.applications {
-        let package = target_dir().join(FOLDER).join(app.package());
-        lay_out(app, &built.folder.join(&app.name), &crates, &package)
-            .with_context(|| format!("packing {}", package.display()))?;
+        let packed = Packed {
+            program: &app.name,
+            name: &app.name,
+            command: Some(&app.command),
+        };
+        lay_out(&packed, &built.folder, &crates, app.package())?;
     }
-    Ok(())
+    // By itself: it asks for features of shared crates that the programs do not have.
+    let built = zig::build(&[CLI_CRATE])?;
+    let packed = Packed {
+        program: CLI,
+        name: CLI_CRATE,
+        command: None,
+    };
+    lay_out(&packed, &built.folder, &crates, Path::new(CLI_FOLDER))
 }
 
-fn lay_out(app: &App, program: &Path, crates: &Crates, package: &Path) -> Result<()> {
+fn lay_out(packed: &Packed<'_>, built: &Path, crates: &Crates, folder: &Path) -> Result<()> {
+    let package = target_dir().join(FOLDER).join(folder);
+    fill(packed, &built.join(packed.program), crates, &package)
+        .with_context(|| format!("packing {}", package.display()))
+}
+
+fn fill(packed: &Packed<'_>, program: &Path, crates: &Crates, package: &Path) -> Result<()> {
     // What is left of another build is not to be pushed along.
     if package.exists() {
         fs::remove_dir_all(package).context("removing the package of before")?;
@@ -56,11 +86,14 @@ fn lay_out(app: &App, program: &Path, crates: &Crates, package: &Path) -> Result
     fs::create_dir_all(package).context("making the folder")?;
     let bytes = fs::read(program).with_context(|| format!("reading {}", program.display()))?;
     let needs = elf::check(&bytes).with_context(|| format!("in {}", program.display()))?;
-    let copy = package.join(&app.name);
+    let copy = package.join(packed.program);
     fs::write(&copy, &bytes).context("copying the program")?;
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).context("its permissions")?;
-    fs::write(package.join(PROCFILE), format!("web: {}\n", app.command)).context("the Procfile")?;
-    fs::write(package.join(SBOM), crates.sbom(&app.name)?).context("the SBOM")?;
+    if let Some(command) = packed.command {
+        let procfile = format!("web: {command}\n");
+        fs::write(package.join(PROCFILE), procfile).context("the Procfile")?;
+    }
+    fs::write(package.join(SBOM), crates.sbom(packed.name)?).context("the SBOM")?;
     sums::write(package)?;
     let megabytes = bytes.len() as f64 / f64::from(1 << 20);
     eprintln!(

@@ -6,7 +6,7 @@ use sampler_store::{Events, Started, Stopped, Upkeep};
 use sampler_store_mongo::Retired;
 
 use crate::original::{original, policy, stopped_by_original};
-use crate::support::{beside_original, index_names};
+use crate::support::{beside, beside_original, index_names};
 
 /// Its unique indexes let in each id once, so nothing else can be answered; but the answer tells
 /// nothing of the other target.
@@ -168,4 +168,36 @@ async fn the_indexes_of_an_original_can_be_made_again() {
         start(&store, Some("a"), "k", 0).await,
         Started::IdTakenElsewhere
     );
+}
+
+/// A receiver notices only every few seconds that the indexes of an original are gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_has_not_noticed_the_step_yet_goes_on_keeping_events() {
+    let (worker, spans) = beside_original("ids_unnoticed").await;
+    let uuid = "1f9b525c-6a15-4e73-b9ba-72963436334f";
+    let binary: Bson = bson::Uuid::parse_str(uuid).unwrap().into();
+    assert_eq!(start(&worker, Some("a"), "i", 0).await, Started::Opened);
+    let by_a = doc! { "start_dedup_id": "a" };
+    let to_binary = doc! { "$set": { "start_dedup_id": &binary } };
+    spans.update_one(by_a, to_binary).await.unwrap();
+    let receiver = beside(&spans).await;
+    // It knows that there are binaries, and looks each id up that may be one.
+    assert_eq!(
+        start(&receiver, Some(uuid), "i", 0).await,
+        Started::Repeated
+    );
+    let to_text = doc! { "$set": { "start_dedup_id": uuid } };
+    let binary = doc! { "start_dedup_id": binary };
+    spans.update_one(binary, to_text).await.unwrap();
+    assert_eq!(
+        worker.retire_original_indexes().await.unwrap(),
+        Retired::Done
+    );
+    assert_eq!(
+        start(&receiver, Some(uuid), "i", 0).await,
+        Started::Repeated
+    );
+    assert_eq!(start(&receiver, Some(uuid), "j", 0).await, Started::Opened);
+    assert_eq!(stop(&receiver, Some(uuid), "j", 1).await, Stopped::Ended);
+    assert_eq!(stop(&receiver, Some(uuid), "j", 1).await, Stopped::Repeated);
 }

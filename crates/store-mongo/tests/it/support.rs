@@ -43,6 +43,18 @@ pub(crate) async fn beside_original(label: &str) -> (MongoStore, Collection<Docu
     (store, spans)
 }
 
+/// Another program on the collection of a store.
+pub(crate) async fn beside(spans: &Collection<Document>) -> MongoStore {
+    let server = TestDatabase::new("beside").await;
+    let options = MongoOptions {
+        database: spans.namespace().db,
+        ..options(&server)
+    };
+    let store = MongoStore::connect(options).await.unwrap();
+    store.migrate().await.unwrap();
+    store
+}
+
 /// Makes the indexes as the original makes them, its `background` included.
 pub(crate) async fn make_original_indexes(database: &TestDatabase) {
     let unique_sparse = doc! { "unique": true, "sparse": true, "background": true };

@@ -136,7 +136,8 @@ async fn what_an_original_executes_is_suspended_no_longer() {
     let (store, spans) = store_and_spans("suspension_original").await;
     let span = started(&store, "a", "i", -HOUR).await;
     let planned = store.plan(&span, plan_to(&span, 0), at(0), at(0)).await;
-    let failed = store.failed(&done(planned), last_refusal("no mapping", 0));
+    let planned = done(planned);
+    let failed = store.failed(&planned, last_refusal("no mapping", 0));
     let span = done(failed.await);
     let cause = span.processing.suspended.unwrap().cause;
     let update = doc! {

@@ -225,7 +225,7 @@ pub async fn entries_of_other_spans_do_not_show(store: &Shared) {
     assert_eq!(all_of(store, &other).await, []);
     let elsewhere = store.entries(&span.id, &target("c"), None, 10).await;
     assert_eq!(elsewhere.expect("the store answers").entries, []);
-    let text = Span {
+    let mut text = Span {
         id: SpanId::Text("own id".to_owned()),
         ..span.clone()
     };
@@ -233,9 +233,11 @@ pub async fn entries_of_other_spans_do_not_show(store: &Shared) {
         start: at(0),
         end: at(HOUR),
     };
-    let mut text = text;
-    text.processing.planned = Some(Planned::new(&text, interval, at(1)));
-    text.processing.planned.as_mut().expect("it is").usage_guid = "of a text".to_owned();
+    text.processing.planned = Some(Planned {
+        interval,
+        usage_guid: "of a text".to_owned(),
+        planned_at: at(1),
+    });
     record(store, entry(&text)).await;
     assert_eq!(all_of(store, &text).await, [entry(&text)]);
     assert_eq!(all_of(store, &span).await, [entry(&span)]);

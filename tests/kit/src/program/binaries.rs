@@ -12,6 +12,9 @@ use crate::{target_dir, workspace_dir};
 pub const RECEIVER: &str = "sampler-receiver";
 /// The worker's name.
 pub const WORKER: &str = "sampler-worker";
+/// The command line's name, and that of its package.
+pub const CLI: &str = "sampler";
+const CLI_PACKAGE: &str = "sampler-cli";
 /// Names a folder that holds the programs; then nothing is built.
 pub const BIN_DIR_VARIABLE: &str = "SAMPLER_BIN_DIR";
 
@@ -45,12 +48,31 @@ async fn folder() -> Result<PathBuf> {
 ///
 /// When cargo fails.
 pub fn build() -> Result<PathBuf> {
+    build_packages(&[RECEIVER, WORKER])
+}
+
+/// Builds the command line and gives its file. By itself, so that the programs are built with the
+/// features that they ask for and no others.
+///
+/// # Errors
+///
+/// When cargo fails.
+pub fn build_cli() -> Result<PathBuf> {
+    match std::env::var_os(BIN_DIR_VARIABLE) {
+        Some(folder) => Ok(workspace_dir().join(folder).join(CLI)),
+        None => Ok(build_packages(&[CLI_PACKAGE])?.join(CLI)),
+    }
+}
+
+fn build_packages(packages: &[&str]) -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command
-        .args(["build", "--quiet", "-p", RECEIVER, "-p", WORKER])
-        .current_dir(workspace_dir());
-    let status = command.status().context("starting cargo")?;
+    command.args(["build", "--quiet"]);
+    for package in packages {
+        command.args(["-p", package]);
+    }
+    let status = command.current_dir(workspace_dir()).status();
+    let status = status.context("starting cargo")?;
     ensure!(status.success(), "cargo build of the programs: {status}");
     Ok(target_dir().join("debug"))
 }

@@ -1,0 +1,27 @@
+//! Why a command could not do what it was asked for.
+
+use crate::api::ApiError;
+
+/// The exit codes of failures; 0 and 1 are answers.
+const EXIT_INPUT: u8 = 2;
+const EXIT_API: u8 = 3;
+
+/// A command has failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// What the user gave is wrong.
+    #[error("{0}")]
+    Input(String),
+    /// The API cannot be read.
+    #[error("{0}")]
+    Api(#[from] ApiError),
+}
+
+impl Failure {
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Input(_) => EXIT_INPUT,
+            Self::Api(_) => EXIT_API,
+        }
+    }
+}

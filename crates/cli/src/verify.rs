@@ -1,0 +1,182 @@
+//! `verify`: whether each millisecond of the provider's usages is billed once.
+
+mod reading;
+mod text;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use sampler_verify::events::{self, Event, Reading};
+use sampler_verify::moment::{Millis, parse_length, parse_moment};
+use sampler_verify::{History, Policy, Report};
+
+use crate::api::Api;
+use crate::clock;
+use crate::connection::Connection;
+use crate::failure::Failure;
+use crate::output::print;
+
+/// What `--help` ends with.
+const AFTER_HELP: &str = "\
+Reads all spans of the resources in the file, and the usages of each span, and compares them with
+the events. Shares no code with the programs that bill, and changes nothing.
+
+Exit codes: 0 everything fits, 1 something does not fit, 2 the command line or the file is wrong,
+3 the API cannot be read.";
+
+/// Works out from your own events whether each millisecond was billed once
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    /// All your events: NDJSON or CSV, as in examples/README.md. `-` is standard input
+    #[arg(value_name = "EVENTS")]
+    events: PathBuf,
+    /// The format, if the name of the file does not tell it
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// Prints one JSON document instead of tables
+    #[arg(long)]
+    json: bool,
+    /// Also fails for what is only worth knowing, such as sampling that is behind
+    #[arg(long)]
+    strict: bool,
+    /// Checks windows of this granularity instead of months
+    #[arg(long, value_enum)]
+    granularity: Option<Granularity>,
+    /// How long sampling may take before it is behind, and clocks may differ
+    #[arg(long, value_name = "LENGTH", default_value = "10m", value_parser = parse_length)]
+    allowance: Millis,
+    /// How long the ledger keeps usages. Younger usages must be there
+    #[arg(long, value_name = "LENGTH", default_value = "32d", value_parser = parse_length)]
+    kept: Millis,
+    /// The present moment, for `day` and `at` in the file, in ms or RFC 3339
+    #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
+    now: Option<Millis>,
+    /// Added to all timestamps of the file, if they do not count from 1970
+    #[arg(long, value_name = "LENGTH", default_value = "0s", value_parser = parse_length)]
+    #[arg(allow_hyphen_values = true)]
+    offset: Millis,
+    /// How many spans are read at a time
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
+    concurrency: u8,
+    #[command(flatten)]
+    scope: Scope,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Which spans and events are compared.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Scope")]
+struct Scope {
+    /// Only this organization. Without any of these three, all resources in the file
+    #[arg(long, value_name = "ID")]
+    organization_id: Option<String>,
+    /// Only this resource
+    #[arg(long, value_name = "ID")]
+    resource_id: Option<String>,
+    /// Only this instance
+    #[arg(long, value_name = "ID")]
+    resource_instance_id: Option<String>,
+    /// Only spans that end after this moment, in ms or RFC 3339
+    #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
+    from: Option<Millis>,
+    /// Only spans that start before this moment, in ms or RFC 3339
+    #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
+    to: Option<Millis>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    Ndjson,
+    Csv,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Granularity {
+    Minute,
+    Hour,
+    Day,
+    Month,
+}
+
+impl From<Granularity> for sampler_verify::Granularity {
+    fn from(granularity: Granularity) -> Self {
+        match granularity {
+            Granularity::Minute => Self::Minute,
+            Granularity::Hour => Self::Hour,
+            Granularity::Day => Self::Day,
+            Granularity::Month => Self::Month,
+        }
+    }
+}
+
+/// Runs the command.
+pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let now = arguments.now.unwrap_or_else(clock::now);
+    let api = Api::new(&arguments.connection)?;
+    let history = arguments.history(now)?;
+    let policy = Policy {
+        now,
+        granularity: arguments.granularity.map(Into::into),
+        allowance: arguments.allowance,
+        kept: arguments.kept,
+    };
+    let report = Report::new(history.contradictions);
+    let spans_at_once = usize::from(arguments.concurrency);
+    let run = reading::Run::new(&api, policy, spans_at_once, history.used, report);
+    let report = run.read(&arguments.scope).await?.finish(arguments.strict);
+    if arguments.json {
+        let json = serde_json::to_string_pretty(&report);
+        let json = json.map_err(|error| Failure::Input(error.to_string()))?;
+        print(&format!("{json}\n"))?;
+    } else {
+        print(&text::of(&report))?;
+    }
+    Ok(ExitCode::from(u8::from(!report.fits)))
+}
+
+impl Arguments {
+    /// The usages that the events in scope tell of.
+    fn history(&self, now: Millis) -> Result<History, Failure> {
+        let events = self.read_events(now).map_err(Failure::Input)?;
+        let all = events.len();
+        let events: Vec<Event> = events
+            .into_iter()
+            .filter(|event| self.scope.holds(&event.target))
+            .collect();
+        if events.is_empty() {
+            let reason = format!("none of the {all} events in the file is in scope");
+            return Err(Failure::Input(reason));
+        }
+        Ok(History::of(events))
+    }
+
+    fn read_events(&self, now: Millis) -> Result<Vec<Event>, String> {
+        let name = self.events.display().to_string();
+        let format = match self.format {
+            Some(Format::Ndjson) => Some(events::Format::Ndjson),
+            Some(Format::Csv) => Some(events::Format::Csv),
+            None => events::Format::of_name(&name),
+        };
+        let format = format.ok_or_else(|| {
+            format!(
+                "{name}: the name does not tell the format; use --format ndjson or --format csv"
+            )
+        })?;
+        let input: Box<dyn Read> = if self.events == Path::new("-") {
+            Box::new(io::stdin())
+        } else {
+            let file = File::open(&self.events);
+            Box::new(file.map_err(|error| format!("{name}: {error}"))?)
+        };
+        let reading = Reading {
+            now,
+            offset: self.offset,
+        };
+        events::read(input, format, reading).map_err(|error| format!("{name}: {error}"))
+    }
+}

@@ -1,0 +1,316 @@
+//! Reads what the API says was billed, and has it checked, span by span.
+
+use std::collections::{BTreeSet, HashSet};
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use futures_util::stream::{self, StreamExt};
+use sampler_verify::api::Span;
+use sampler_verify::check::Amounts;
+use sampler_verify::moment::Millis;
+use sampler_verify::{Finding, Kind, Matcher, Policy, Report, SpanCheck, Target, Used, Verdict};
+
+use super::Scope;
+use crate::api::{Api, ApiError, Position, Query};
+
+/// The programs go on while one reads. What does not fit is read again, so often and with this pause
+/// in between, before it is believed.
+const ROUNDS: usize = 4;
+const PAUSE: Duration = Duration::from_millis(1_500);
+
+/// A span, and the place of the usage that it stands for.
+type Pair = (Span, Option<usize>);
+
+/// One verification.
+pub(super) struct Run<'a> {
+    api: &'a Api,
+    policy: Policy,
+    at_once: usize,
+    matcher: Matcher,
+    report: Report,
+    /// The ids of the spans that were listed.
+    listed: HashSet<String>,
+    /// Spans that no event explains, unless by being like one.
+    unexplained: Vec<Span>,
+    /// Spans that are to be read again.
+    doubtful: Vec<Pair>,
+    progress: Progress,
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn new(
+        api: &'a Api,
+        policy: Policy,
+        at_once: usize,
+        used: Vec<Used>,
+        report: Report,
+    ) -> Self {
+        Self {
+            api,
+            policy,
+            at_once,
+            matcher: Matcher::new(used),
+            report,
+            listed: HashSet::new(),
+            unexplained: Vec::new(),
+            doubtful: Vec::new(),
+            progress: Progress::new(),
+        }
+    }
+
+    /// Reads everything in scope.
+    pub(super) async fn read(mut self, scope: &Scope) -> Result<Report, ApiError> {
+        for query in scope.queries(&self.matcher) {
+            let unexplained = self.list(&query).await?;
+            self.unexplained.extend(unexplained);
+        }
+        self.find_missing(scope).await?;
+        let unexplained = std::mem::take(&mut self.unexplained);
+        let similar = unexplained.into_iter().map(|span| {
+            let place = self.matcher.take_similar(&span);
+            (span, place)
+        });
+        let similar = similar.collect();
+        self.check(similar).await?;
+        self.settle().await?;
+        for place in self.matcher.left() {
+            let used = self.matcher.used(place);
+            if scope.overlaps(used) {
+                self.report.add_without_span(used, self.policy.now);
+            }
+        }
+        self.progress.finish();
+        Ok(self.report)
+    }
+
+    /// Lists spans, and checks those that an event explains. Returns the others.
+    async fn list(&mut self, query: &Query) -> Result<Vec<Span>, ApiError> {
+        let mut position = Position::default();
+        let mut unexplained = Vec::new();
+        loop {
+            let page = self.api.spans(query, &position).await?;
+            let count = page.items.len();
+            let mut explained = Vec::new();
+            for span in page.items {
+                if !self.listed.insert(span.id.clone()) {
+                    continue;
+                }
+                match self.matcher.take(&span) {
+                    Some(place) => explained.push((span, Some(place))),
+                    None => unexplained.push(span),
+                }
+            }
+            self.check(explained).await?;
+            if !position.advance(count, page.cursor)? {
+                return Ok(unexplained);
+            }
+        }
+    }
+
+    /// Asks for the spans that were in no list: they may have come since, and a list that leaves out
+    /// a span is told from a span that is not there. Other spans of the instances may be out of scope.
+    async fn find_missing(&mut self, scope: &Scope) -> Result<(), ApiError> {
+        let left = self.matcher.left().into_iter();
+        let instances: BTreeSet<[String; 3]> = left
+            .map(|place| self.matcher.used(place))
+            .filter(|used| scope.overlaps(used))
+            .map(|used| {
+                let target = &used.target;
+                [
+                    target.organization_id.clone(),
+                    target.resource_id.clone(),
+                    target.resource_instance_id.clone(),
+                ]
+            })
+            .collect();
+        for ids in instances {
+            let names = ["organization_id", "resource_id", "resource_instance_id"];
+            let query: Query = names.into_iter().zip(ids).collect();
+            self.list(&query).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads again what did not fit, and believes it in the end.
+    async fn settle(&mut self) -> Result<(), ApiError> {
+        for round in 1..=ROUNDS {
+            let pairs = std::mem::take(&mut self.doubtful);
+            if pairs.is_empty() {
+                return Ok(());
+            }
+            tokio::time::sleep(PAUSE).await;
+            let is_last = round == ROUNDS;
+            let api = self.api;
+            let fresh = stream::iter(pairs).map(async |(span, place)| {
+                let fresh = api.span(&span.id).await?;
+                Ok::<_, ApiError>((span, place, fresh))
+            });
+            let mut fresh = std::pin::pin!(fresh.buffered(self.at_once));
+            let mut again = Vec::new();
+            while let Some(found) = fresh.next().await {
+                let (span, place, fresh) = found?;
+                match fresh {
+                    // A span that is complete changes no more: reading it twice is enough.
+                    Some(fresh) => {
+                        let is_settled = is_last || (fresh == span && span.state == "complete");
+                        again.push((fresh, place, is_settled));
+                    }
+                    None => self.add_removed(&span, place),
+                }
+            }
+            self.check_again(again).await?;
+        }
+        Ok(())
+    }
+
+    async fn check(&mut self, pairs: Vec<Pair>) -> Result<(), ApiError> {
+        let pairs = pairs.into_iter().map(|(span, place)| (span, place, false));
+        self.check_again(pairs.collect()).await
+    }
+
+    /// Reads the usages of spans, several at a time. What does not fit is kept for later, unless it
+    /// is to be believed now.
+    async fn check_again(
+        &mut self,
+        spans: Vec<(Span, Option<usize>, bool)>,
+    ) -> Result<(), ApiError> {
+        let (api, policy, matcher) = (self.api, &self.policy, &self.matcher);
+        let checks = stream::iter(spans).map(async |(span, place, is_settled)| {
+            let used = place.map(|place| matcher.used(place));
+            let verdict = judge(api, &span, used, policy).await?;
+            Ok::<_, ApiError>((span, place, is_settled, verdict))
+        });
+        let mut checks = Box::pin(checks.buffered(self.at_once));
+        let mut removed = Vec::new();
+        while let Some(checked) = checks.next().await {
+            let (span, place, is_settled, verdict) = checked?;
+            match verdict {
+                Some(verdict) if verdict.may_settle() && !is_settled => {
+                    self.doubtful.push((span, place));
+                }
+                Some(verdict) => {
+                    self.progress.span(verdict.amounts.usages);
+                    let used = place.map(|place| matcher.used(place));
+                    self.report.add(&span, used, verdict);
+                }
+                None => removed.push((span, place)),
+            }
+        }
+        drop(checks);
+        for (span, place) in removed {
+            self.add_removed(&span, place);
+        }
+        Ok(())
+    }
+
+    /// A span that the clean-up removed meanwhile can be checked no more.
+    fn add_removed(&mut self, span: &Span, place: Option<usize>) {
+        let finding = Finding::new(Kind::Removed, "the span was removed while it was read");
+        let verdict = Verdict {
+            amounts: Amounts::default(),
+            findings: vec![finding],
+            more: 0,
+        };
+        let used = place.map(|place| self.matcher.used(place));
+        self.report.add(span, used, verdict);
+    }
+}
+
+/// Reads the usages of a span page by page; `None` where it was removed.
+async fn judge(
+    api: &Api,
+    span: &Span,
+    used: Option<&Used>,
+    policy: &Policy,
+) -> Result<Option<Verdict>, ApiError> {
+    let mut check = SpanCheck::new(span, used, policy);
+    let mut position = Position::default();
+    loop {
+        let Some(page) = api.usages(&span.id, &position).await? else {
+            return Ok(None);
+        };
+        for entry in &page.items {
+            check.entry(entry);
+        }
+        if !position.advance(page.items.len(), page.cursor)? {
+            return Ok(Some(check.finish()));
+        }
+    }
+}
+
+impl Scope {
+    /// What the API is asked for: the ids that were given, or else each resource of the events.
+    fn queries(&self, matcher: &Matcher) -> Vec<Query> {
+        let ids = [
+            ("organization_id", &self.organization_id),
+            ("resource_id", &self.resource_id),
+            ("resource_instance_id", &self.resource_instance_id),
+        ];
+        let ids = ids.into_iter();
+        let given: Query = ids
+            .filter_map(|(name, id)| Some((name, id.clone()?)))
+            .collect();
+        let mut queries = if given.is_empty() {
+            let used = (0..matcher.len()).map(|place| matcher.used(place));
+            let resources: BTreeSet<&str> =
+                used.map(|used| used.target.resource_id.as_str()).collect();
+            let query = |resource: &str| vec![("resource_id", resource.to_owned())];
+            resources.into_iter().map(query).collect()
+        } else {
+            vec![given]
+        };
+        for query in &mut queries {
+            let moments = [("from", self.from), ("to", self.to)].into_iter();
+            query.extend(moments.filter_map(|(name, at)| Some((name, at?.to_string()))));
+        }
+        queries
+    }
+
+    /// Whether the ids of a target are in scope.
+    pub(super) fn holds(&self, target: &Target) -> bool {
+        let pairs = [
+            (&self.organization_id, &target.organization_id),
+            (&self.resource_id, &target.resource_id),
+            (&self.resource_instance_id, &target.resource_instance_id),
+        ];
+        let mut pairs = pairs.into_iter();
+        pairs.all(|(given, id)| given.as_ref().is_none_or(|given| given == id))
+    }
+
+    /// Whether a usage lies in the time in scope.
+    fn overlaps(&self, used: &Used) -> bool {
+        let ends_after = |from: Millis| used.end.is_none_or(|end| from < end);
+        self.from.is_none_or(ends_after) && self.to.is_none_or(|to| used.start < to)
+    }
+}
+
+/// Tells somebody at a terminal how far it is.
+struct Progress {
+    is_shown: bool,
+    spans: u64,
+    usages: u64,
+}
+
+impl Progress {
+    fn new() -> Self {
+        Self {
+            is_shown: std::io::stderr().is_terminal(),
+            spans: 0,
+            usages: 0,
+        }
+    }
+
+    fn span(&mut self, usages: u64) {
+        self.spans += 1;
+        self.usages += usages;
+        if self.is_shown && self.spans.is_multiple_of(10) {
+            eprint!("\r{} spans, {} usages", self.spans, self.usages);
+        }
+    }
+
+    fn finish(&self) {
+        if self.is_shown && self.spans >= 10 {
+            eprintln!();
+        }
+    }
+}

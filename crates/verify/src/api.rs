@@ -1,0 +1,129 @@
+//! What the API answers, as far as it matters here. Other members are ignored.
+
+use serde::Deserialize;
+
+use crate::Target;
+use crate::moment::Millis;
+use crate::quantity::Measure;
+
+/// A page of a list.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Page<T> {
+    /// What is on it.
+    pub items: Vec<T>,
+}
+
+/// A span, as `GET /v1/spans/{id}` shows it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Span {
+    /// What it is called.
+    pub id: String,
+    /// What it is billed to.
+    pub target: Target,
+    /// The quantities of each of its usages.
+    pub measured_usage: Vec<Measure>,
+    /// When it started.
+    pub start: Millis,
+    /// When it ended.
+    pub end: Option<Millis>,
+    /// `open`, `stopped`, `complete` or `suspended`.
+    pub state: String,
+    /// The id of its start event.
+    pub start_event_id: Option<String>,
+    /// Up to where it is billed.
+    pub sampled_to: Millis,
+    /// The usage that comes next.
+    pub planned: Option<Planned>,
+    /// What Sampler says of itself.
+    pub proof: Proof,
+}
+
+/// A usage that comes next.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Planned {
+    /// From where.
+    pub start: Millis,
+    /// To where.
+    pub end: Millis,
+    /// The id of its usage.
+    pub usage_id: String,
+}
+
+/// The totals of a span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub struct Proof {
+    /// From `since` to where it is billed.
+    pub used: Millis,
+    /// Signed durations that Abacus accepted.
+    pub billed: Millis,
+    /// Signed durations that an operator gave up.
+    pub skipped: Millis,
+    /// What is neither.
+    pub difference: Millis,
+    /// How many usages.
+    pub usages: u64,
+    /// The start, or where an original Sampler had left off.
+    pub since: Millis,
+}
+
+/// From where to where; backwards where usage is taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub struct Interval {
+    /// From where.
+    pub start: Millis,
+    /// To where.
+    pub end: Millis,
+}
+
+/// A usage of a span, as `GET /v1/spans/{id}/usages` shows it.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Entry {
+    /// The id under which Abacus knows it.
+    pub id: String,
+    /// The span that it belongs to.
+    pub span: String,
+    /// What it stands for.
+    pub interval: Interval,
+    /// When Abacus counts it.
+    pub timestamp: Millis,
+    /// How many ms it bills.
+    pub duration: Millis,
+    /// What became of it.
+    pub state: String,
+    /// Abacus's answer.
+    pub status: Option<u16>,
+    /// What it is billed to, where the ledger says so.
+    #[serde(default)]
+    pub target: Option<Target>,
+    /// Its quantities, where the ledger says so.
+    #[serde(default)]
+    pub measured_usage: Option<Vec<Measure>>,
+}
+
+/// What became of a usage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Not sent yet, or not accepted yet.
+    Pending,
+    /// Abacus said no.
+    Refused,
+    /// Abacus counts it.
+    Billed,
+    /// Abacus took it, and does not count it.
+    SetAside,
+    /// An operator gave it up.
+    Skipped,
+}
+
+impl Entry {
+    pub(crate) fn outcome(&self) -> Option<Outcome> {
+        match self.state.as_str() {
+            "planned" => Some(Outcome::Pending),
+            "refused" => Some(Outcome::Refused),
+            "accepted" | "counted" => Some(Outcome::Billed),
+            "set_aside" => Some(Outcome::SetAside),
+            "skipped" => Some(Outcome::Skipped),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,422 @@
+//! Whether each millisecond of one span is billed once.
+//!
+//! A span's usages are read one after the other, and only sums are kept: a span may have any number
+//! of them. The first finding is the first thing that does not fit: what the events say about the
+//! span comes first, then its usages in their order, then the sums.
+
+mod sums;
+
+use std::collections::HashSet;
+
+use crate::api::{Entry, Interval, Outcome, Span};
+use crate::finding::{Finding, Kind};
+use crate::history::Used;
+use crate::moment::{Granularity, InWords, Millis};
+use crate::quantity;
+
+/// How many findings about one span are kept.
+const FINDINGS_MAX: usize = 20;
+
+/// What the check goes by.
+#[derive(Clone, Copy, Debug)]
+pub struct Policy {
+    /// The present moment.
+    pub now: Millis,
+    /// The windows that no usage crosses; those of a month where it is not known.
+    pub granularity: Option<Granularity>,
+    /// How long sampling may take, and clocks may differ, in ms.
+    pub allowance: Millis,
+    /// For how long a usage is in the ledger at least, in ms.
+    pub kept: Millis,
+}
+
+/// What came of a check.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// What was used and billed.
+    pub amounts: Amounts,
+    /// What was found, in order; at most [`FINDINGS_MAX`].
+    pub findings: Vec<Finding>,
+    /// How many findings there were beyond those.
+    pub more: usize,
+}
+
+/// Milliseconds of one span.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Amounts {
+    /// How long the usage lasted, as far as it is billed by now; without what an original billed.
+    pub used: i128,
+    /// What Abacus accepted. For usages that have expired, the proof says it.
+    pub billed: i128,
+    /// What an operator gave up.
+    pub skipped: i128,
+    /// Used, and neither billed nor skipped; negative where too much is billed.
+    pub difference: i128,
+    /// How many usages were read.
+    pub usages: u64,
+    /// How many have expired.
+    pub expired: u64,
+}
+
+impl Verdict {
+    /// Whether nothing is wrong.
+    pub fn fits(&self) -> bool {
+        self.first_wrong().is_none()
+    }
+
+    /// The first thing that does not fit.
+    pub fn first_wrong(&self) -> Option<&Finding> {
+        self.findings.iter().find(|finding| finding.kind.is_wrong())
+    }
+
+    /// Whether a later reading may give another verdict: programs go on while one reads.
+    pub fn may_settle(&self) -> bool {
+        let is_in_motion =
+            |finding: &Finding| finding.kind.is_wrong() || finding.kind == Kind::NotNotedYet;
+        self.findings.iter().any(is_in_motion)
+    }
+}
+
+/// Sums of usages.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    billed: i128,
+    skipped: i128,
+    set_aside: i128,
+    usages: u64,
+}
+
+impl Sums {
+    fn all(&self) -> i128 {
+        self.billed + self.skipped + self.set_aside
+    }
+}
+
+/// The check of one span while its usages are read.
+#[derive(Debug)]
+pub struct SpanCheck<'a> {
+    policy: &'a Policy,
+    span: &'a Span,
+    used: Option<&'a Used>,
+    findings: Vec<Finding>,
+    more: usize,
+    ids: HashSet<Id>,
+    /// Where the last usage ended.
+    reached: Option<Millis>,
+    /// Usages before the proof begins, where an original has sampled in between.
+    before: Sums,
+    /// Usages since the proof begins.
+    since: Sums,
+    /// Whether a usage that begins where the proof does was read.
+    is_since: bool,
+    /// From where on there are usages, where those before have expired.
+    expired_until: Option<Millis>,
+    /// The usage that is not accepted. None may follow.
+    pending: Option<String>,
+    /// The last usage that was accepted or given up.
+    last: Option<(String, Interval, Sums)>,
+}
+
+/// The id of a usage, which is a GUID unless something is wrong.
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum Id {
+    Guid(u128),
+    Other(Box<str>),
+}
+
+impl Id {
+    fn of(text: &str) -> Self {
+        let digits = text.replace('-', "");
+        match u128::from_str_radix(&digits, 16) {
+            Ok(guid) if digits.len() == 32 => Self::Guid(guid),
+            _ => Self::Other(text.into()),
+        }
+    }
+}
+
+impl<'a> SpanCheck<'a> {
+    /// Begins with what the span says, and what the events say about it.
+    pub fn new(span: &'a Span, used: Option<&'a Used>, policy: &'a Policy) -> Self {
+        let mut check = Self {
+            policy,
+            span,
+            used,
+            findings: Vec::new(),
+            more: 0,
+            ids: HashSet::new(),
+            reached: None,
+            before: Sums::default(),
+            since: Sums::default(),
+            is_since: false,
+            expired_until: None,
+            pending: None,
+            last: None,
+        };
+        match used {
+            Some(used) => check.compare(used),
+            None => check.find(
+                Kind::SpanWithoutEvents,
+                format!("no event explains the span {}", span.id),
+            ),
+        }
+        check.check_state();
+        check
+    }
+
+    fn find(&mut self, kind: Kind, detail: impl Into<String>) {
+        self.push(Finding::new(kind, detail));
+    }
+
+    fn push(&mut self, finding: Finding) {
+        if self.findings.len() < FINDINGS_MAX {
+            self.findings.push(finding);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    /// Compares the span with the provider's events.
+    fn compare(&mut self, used: &Used) {
+        let (span, line) = (self.span, used.line);
+        if let Some((name, ours, theirs)) = used.target.difference(&span.target) {
+            let detail = format!("line {line} has the {name} {ours:?}, the span has {theirs:?}");
+            self.find(Kind::Target, detail);
+        }
+        if used.start != span.start {
+            let (ours, theirs) = (InWords(used.start), InWords(span.start));
+            let detail = format!("line {line} starts at {ours}, the span at {theirs}");
+            self.find(Kind::Start, detail);
+        }
+        if let Some(name) = quantity::difference(&used.measures, &span.measured_usage) {
+            let detail = format!("the measure {name:?} is not what line {line} says");
+            self.find(Kind::Quantities, detail);
+        }
+        if used.end != span.end {
+            let at = |end: Option<Millis>| {
+                end.map_or_else(
+                    || "not at all".to_owned(),
+                    |end| format!("at {}", InWords(end)),
+                )
+            };
+            let (ours, theirs) = (at(used.end), at(span.end));
+            let detail = format!("by the events it stops {ours}, by the span {theirs}");
+            self.find(Kind::End, detail);
+        }
+    }
+
+    fn check_state(&mut self) {
+        let span = self.span;
+        let end = span.end;
+        let wrong = match span.state.as_str() {
+            "open" if end.is_some() => Some("it has an end"),
+            "stopped" | "complete" if end.is_none() => Some("it has no end"),
+            "complete" if end != Some(span.sampled_to) => Some("it is not sampled to its end"),
+            "open" | "stopped" | "complete" => None,
+            "suspended" => {
+                self.find(Kind::Suspended, "suspended: an operator must act");
+                None
+            }
+            _ => Some("there is no such state"),
+        };
+        if let Some(why) = wrong {
+            self.find(
+                Kind::State,
+                format!("the span is {:?}, but {why}", span.state),
+            );
+        }
+    }
+
+    /// Takes the next usage of the span.
+    pub fn entry(&mut self, entry: &Entry) {
+        let about = |kind, detail: String| Finding::about(&entry.id, kind, detail);
+        if !self.ids.insert(Id::of(&entry.id)) {
+            self.push(about(
+                Kind::UsageTwice,
+                "the usage is there twice".to_owned(),
+            ));
+        }
+        if entry.span != self.span.id {
+            let detail = format!("the usage belongs to the span {}", entry.span);
+            self.push(about(Kind::OtherSpan, detail));
+        }
+        self.compare_entry(entry);
+        self.check_interval(entry);
+        if let Some(pending) = &self.pending {
+            let detail = format!("it stands behind {pending}, which is not accepted");
+            self.push(about(Kind::Planned, detail));
+        }
+        self.follow(entry);
+        self.account(entry);
+    }
+
+    /// Where the ledger names target and quantities, they are the event's.
+    fn compare_entry(&mut self, entry: &Entry) {
+        let target = self.used.map_or(&self.span.target, |used| &used.target);
+        let theirs = entry.target.as_ref();
+        if let Some((name, ours, theirs)) = theirs.and_then(|theirs| target.difference(theirs)) {
+            let detail = format!("the usage has the {name} {theirs:?} instead of {ours:?}");
+            self.push(Finding::about(&entry.id, Kind::Target, detail));
+        }
+        let measures = self
+            .used
+            .map_or(&self.span.measured_usage, |used| &used.measures);
+        let theirs = entry.measured_usage.as_ref();
+        if let Some(name) = theirs.and_then(|theirs| quantity::difference(measures, theirs)) {
+            let detail = format!("the measure {name:?} of the usage is not that of the event");
+            self.push(Finding::about(&entry.id, Kind::Quantities, detail));
+        }
+    }
+
+    /// A usage by itself: duration, timestamp, window.
+    fn check_interval(&mut self, entry: &Entry) {
+        let Interval { start, end } = entry.interval;
+        let (from, to) = (InWords(start), InWords(end));
+        let windows = self.policy.granularity.unwrap_or(Granularity::Month);
+        let mut find = |kind, detail| self.push(Finding::about(&entry.id, kind, detail));
+        let length = i128::from(end) - i128::from(start);
+        if i128::from(entry.duration) != length {
+            let duration = entry.duration;
+            let detail = format!("its duration is {duration} ms, from {from} to {to} are {length}");
+            find(Kind::Duration, detail);
+        }
+        if length == 0 {
+            find(
+                Kind::EmptyInterval,
+                format!("it stands for no time, at {from}"),
+            );
+            return;
+        }
+        let is_within = start.min(end) <= entry.timestamp && entry.timestamp < start.max(end);
+        if !is_within {
+            let timestamp = InWords(entry.timestamp);
+            let detail = format!("its timestamp {timestamp} is not between {from} and {to}");
+            find(Kind::Timestamp, detail);
+        }
+        if windows.is_crossed(start, end) {
+            let name = windows.name();
+            let detail =
+                format!("from {from} to {to} it crosses a boundary between windows of a {name}");
+            find(Kind::CrossesBoundary, detail);
+        }
+    }
+
+    /// A usage begins where the one before it ended, the first one where the span starts.
+    fn follow(&mut self, entry: &Entry) {
+        let from = entry.interval.start;
+        let begins_proof = from == self.span.proof.since && !self.is_since;
+        let detail = match self.reached {
+            Some(reached) if reached == from => return self.begin_proof_at(from),
+            _ if begins_proof => return self.begin_proof_at(from),
+            Some(reached) => {
+                let (from, reached) = (InWords(from), InWords(reached));
+                format!("it begins at {from}, but the usage before it ended at {reached}")
+            }
+            None if from == self.span.start => return,
+            None if self.may_have_expired(from) => {
+                self.expired_until = Some(from);
+                return;
+            }
+            None => {
+                let (from, since) = (InWords(from), InWords(self.span.proof.since));
+                format!("the first usage begins at {from} instead of {since}")
+            }
+        };
+        self.push(Finding::about(&entry.id, Kind::NotAdjacent, detail));
+    }
+
+    /// Where the proof begins, its sums begin; what was read before is from before an original
+    /// sampled on.
+    fn begin_proof_at(&mut self, moment: Millis) {
+        if moment != self.span.proof.since || self.is_since {
+            return;
+        }
+        self.is_since = true;
+        if moment != self.span.start {
+            self.before = std::mem::take(&mut self.since);
+            self.expired_until = None;
+        }
+    }
+
+    /// Whether usages that reached up to `moment` can have expired: never before the span is
+    /// complete, and no usage is accepted before the time that it stands for is over.
+    fn may_have_expired(&self, moment: Millis) -> bool {
+        let oldest = self.policy.now.saturating_sub(self.policy.kept);
+        self.span.state == "complete" && moment <= oldest
+    }
+
+    fn account(&mut self, entry: &Entry) {
+        let Some(outcome) = entry.outcome() else {
+            let detail = format!("there is no state {:?}", entry.state);
+            self.push(Finding::about(&entry.id, Kind::UnknownState, detail));
+            return;
+        };
+        let duration = i128::from(entry.duration);
+        let mut one = Sums {
+            usages: 1,
+            ..Sums::default()
+        };
+        match outcome {
+            Outcome::Pending | Outcome::Refused => return self.note_pending(entry, outcome),
+            Outcome::Billed => {
+                one.billed = duration;
+                self.check_status(entry);
+            }
+            Outcome::SetAside => {
+                one.set_aside = duration;
+                let detail = format!("Abacus put {duration} ms aside: they are not billed");
+                self.push(Finding::about(&entry.id, Kind::SetAside, detail));
+            }
+            Outcome::Skipped => {
+                one.skipped = duration;
+                let detail = format!("an operator gave up {duration} ms");
+                self.push(Finding::about(&entry.id, Kind::Skipped, detail));
+            }
+        }
+        self.since.add(&one);
+        self.reached = Some(entry.interval.end);
+        self.last = Some((entry.id.clone(), entry.interval, one));
+    }
+
+    fn check_status(&mut self, entry: &Entry) {
+        let Some(status) = entry.status else { return };
+        if !(200..300).contains(&status) && status != 409 {
+            let detail = format!("it counts as accepted, but Abacus answered {status}");
+            self.push(Finding::about(&entry.id, Kind::NotAccepted, detail));
+        }
+    }
+
+    /// A usage that is not accepted is the planned one of the span, and bills nothing yet.
+    fn note_pending(&mut self, entry: &Entry, outcome: Outcome) {
+        let Interval { start, end } = entry.interval;
+        let is_planned = self.span.planned.as_ref().is_some_and(|planned| {
+            (planned.start, planned.end) == (start, end) && planned.usage_id == entry.id
+        });
+        if !is_planned {
+            let detail = "it is not accepted, and not what the span has planned";
+            self.push(Finding::about(&entry.id, Kind::Planned, detail));
+        } else if outcome == Outcome::Refused {
+            let answer = entry.status.map(|status| format!(" with {status}"));
+            let detail = format!("Abacus refuses the usage{}", answer.unwrap_or_default());
+            self.push(Finding::about(&entry.id, Kind::Refused, detail));
+        }
+        self.pending = Some(entry.id.clone());
+    }
+}
+
+impl Sums {
+    fn add(&mut self, other: &Self) {
+        self.billed += other.billed;
+        self.skipped += other.skipped;
+        self.set_aside += other.set_aside;
+        self.usages += other.usages;
+    }
+
+    fn without(&self, other: &Self) -> Self {
+        Self {
+            billed: self.billed - other.billed,
+            skipped: self.skipped - other.skipped,
+            set_aside: self.set_aside - other.set_aside,
+            usages: self.usages.saturating_sub(other.usages),
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! A provider's events, as `examples/README.md` describes them.
+
+mod ndjson;
+mod table;
+
+use std::io::{BufRead, Read};
+
+use crate::Target;
+use crate::moment::{Millis, MomentError};
+use crate::quantity::Measure;
+
+/// The longest line, in bytes; the receiver takes no larger body either.
+const LINE_LEN_MAX: u64 = 1 << 20;
+
+/// One event of a provider.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// The line of the file that it stands in, from 1.
+    pub line: u64,
+    /// What it says.
+    pub kind: Kind,
+    /// What it is about.
+    pub target: Target,
+    /// By which the provider tells it from others.
+    pub id: Option<String>,
+    /// When it happened.
+    pub moment: Millis,
+}
+
+/// What an event says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    /// The usage of these measures starts.
+    Start(Vec<Measure>),
+    /// The usage stops.
+    Stop,
+}
+
+/// How a file is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// An event on each line.
+    Ndjson,
+    /// A span in each row.
+    Csv,
+}
+
+/// How the moments of a file are meant.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reading {
+    /// What relative moments (`day`, `at`) count from.
+    pub now: Millis,
+    /// Added to each moment.
+    pub offset: Millis,
+}
+
+/// A file cannot be read as events.
+#[derive(Debug, thiserror::Error)]
+#[error("{}{what}", line.map(|line| format!("line {line}: ")).unwrap_or_default())]
+pub struct EventsError {
+    /// The line, where it is one.
+    pub line: Option<u64>,
+    /// What is wrong.
+    pub what: Wrong,
+}
+
+/// What is wrong with a file of events.
+#[derive(Debug, thiserror::Error)]
+pub enum Wrong {
+    /// It cannot be read.
+    #[error("{0}")]
+    Read(#[from] std::io::Error),
+    /// A row is none.
+    #[error("{0}")]
+    Csv(#[from] csv::Error),
+    /// A line is no event.
+    #[error("{0}")]
+    Json(#[from] serde_json::Error),
+    /// A moment is none.
+    #[error("{0}")]
+    Moment(#[from] MomentError),
+    /// Something else.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl Wrong {
+    fn other(what: impl Into<String>) -> Self {
+        Self::Other(what.into())
+    }
+
+    fn in_line(self, line: u64) -> EventsError {
+        EventsError {
+            line: Some(line),
+            what: self,
+        }
+    }
+}
+
+impl Format {
+    /// The format that files of this name have.
+    pub fn of_name(name: &str) -> Option<Self> {
+        let (_, extension) = name.rsplit_once('.')?;
+        match extension.to_ascii_lowercase().as_str() {
+            "csv" => Some(Self::Csv),
+            "ndjson" | "jsonl" | "json" => Some(Self::Ndjson),
+            _ => None,
+        }
+    }
+}
+
+/// Reads all events of a file, in its order.
+///
+/// # Errors
+/// Where it cannot be read, a line is no event, or there is none at all.
+pub fn read(input: impl Read, format: Format, reading: Reading) -> Result<Vec<Event>, EventsError> {
+    let input = std::io::BufReader::new(input);
+    let mut events = match format {
+        Format::Ndjson => read_lines(input, reading)?,
+        Format::Csv => table::read(input)?,
+    };
+    for event in &mut events {
+        let moved = event.moment.checked_add(reading.offset);
+        event.moment =
+            moved.ok_or_else(|| Wrong::Moment(MomentError::TooFar).in_line(event.line))?;
+    }
+    if events.is_empty() {
+        return Err(EventsError {
+            line: None,
+            what: Wrong::other("there are no events in it"),
+        });
+    }
+    Ok(events)
+}
+
+fn read_lines(mut input: impl BufRead, reading: Reading) -> Result<Vec<Event>, EventsError> {
+    let mut events = Vec::new();
+    let mut bytes = Vec::new();
+    for number in 1.. {
+        bytes.clear();
+        let mut line = (&mut input).take(LINE_LEN_MAX);
+        let read = line.read_until(b'\n', &mut bytes);
+        let length = read.map_err(|error| Wrong::from(error).in_line(number))?;
+        if length == 0 {
+            break;
+        }
+        if length as u64 == LINE_LEN_MAX && bytes.last() != Some(&b'\n') {
+            return Err(Wrong::other("the line is too long").in_line(number));
+        }
+        let line = bytes.trim_ascii();
+        if line.is_empty() || line.starts_with(b"#") {
+            continue;
+        }
+        let found = ndjson::read(line, number, reading.now);
+        events.extend(found.map_err(|wrong| wrong.in_line(number))?);
+    }
+    Ok(events)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_file_tells_its_format() {
+        assert_eq!(Format::of_name("a/b.CSV"), Some(Format::Csv));
+        assert_eq!(Format::of_name("events.ndjson"), Some(Format::Ndjson));
+        assert_eq!(Format::of_name("events"), None);
+        assert_eq!(Format::of_name("events.xml"), None);
+    }
+
+    #[test]
+    fn a_line_has_a_limit() {
+        let input = std::io::repeat(b'x');
+        let error = read(input, Format::Ndjson, Reading::default()).unwrap_err();
+        assert_eq!(error.to_string(), "line 1: the line is too long");
+    }
+
+    #[test]
+    fn a_file_without_events_is_a_mistake() {
+        let error = read(&b"# nothing\n\n"[..], Format::Ndjson, Reading::default()).unwrap_err();
+        assert_eq!(error.to_string(), "there are no events in it");
+    }
+}

@@ -1,0 +1,200 @@
+//! Events as lines of JSON.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{Event, Kind, Wrong};
+use crate::Target;
+use crate::moment::{Millis, MomentError, parse_length, time_of_day};
+use crate::quantity::{Measure, Quantity};
+
+/// The fields that matter here. A provider's log may have others.
+#[derive(Deserialize)]
+struct Line {
+    #[serde(rename = "type")]
+    kind: String,
+    id: Option<String>,
+    timestamp: Option<Box<RawValue>>,
+    at: Option<String>,
+    day: Option<i64>,
+    time: Option<String>,
+    organization_id: String,
+    space_id: String,
+    consumer_id: String,
+    resource_id: String,
+    plan_id: String,
+    resource_instance_id: String,
+    measured_usage: Option<Vec<Measure>>,
+    previous: Option<BTreeMap<String, String>>,
+}
+
+/// One event of a line; two where it is an update, which is a stop and a start at one moment.
+pub(super) fn read(text: &[u8], number: u64, now: Millis) -> Result<Vec<Event>, Wrong> {
+    let mut line: Line = serde_json::from_slice(text)?;
+    let moment = line.moment(now)?;
+    // An empty id counts as none.
+    let id = line.id.take().filter(|id| !id.is_empty());
+    let (kind, previous) = (line.kind.clone(), line.previous.take());
+    let measures = line.measured_usage.take();
+    let target = line.target();
+    let event = |kind, target| Event {
+        line: number,
+        kind,
+        target,
+        id: id.clone(),
+        moment,
+    };
+    let started = || {
+        let measures = measures.ok_or_else(|| Wrong::other("\"measured_usage\" is missing"))?;
+        Ok::<_, Wrong>(Kind::Start(without_repeated_names(measures)?))
+    };
+    match kind.as_str() {
+        "start" => Ok(vec![event(started()?, target)]),
+        "stop" => Ok(vec![event(Kind::Stop, target)]),
+        "update" => {
+            let before = previous_target(&target, previous.unwrap_or_default())?;
+            let start = started()?;
+            Ok(vec![event(Kind::Stop, before), event(start, target)])
+        }
+        _ => Err(Wrong::other(
+            "\"type\" is neither \"start\" nor \"stop\" nor \"update\"",
+        )),
+    }
+}
+
+impl Line {
+    fn moment(&self, now: Millis) -> Result<Millis, Wrong> {
+        match (&self.timestamp, &self.at, self.day, &self.time) {
+            (Some(timestamp), None, None, None) => {
+                let whole = Quantity::read(timestamp)?.whole();
+                let whole =
+                    whole.ok_or_else(|| Wrong::other("\"timestamp\" is no whole number"))?;
+                Ok(i64::try_from(whole).map_err(|_| MomentError::TooFar)?)
+            }
+            (None, Some(at), None, None) => {
+                let moment = now.checked_add(parse_length(at)?);
+                Ok(moment.ok_or(MomentError::TooFar)?)
+            }
+            (None, None, Some(day), Some(time)) => Ok(time_of_day(now, day, time)?),
+            _ => Err(Wrong::other(
+                "an event has either \"timestamp\", or \"at\", or \"day\" and \"time\"",
+            )),
+        }
+    }
+
+    fn target(self) -> Target {
+        Target {
+            organization_id: self.organization_id,
+            space_id: self.space_id,
+            consumer_id: self.consumer_id,
+            resource_id: self.resource_id,
+            plan_id: self.plan_id,
+            resource_instance_id: self.resource_instance_id,
+        }
+    }
+}
+
+fn previous_target(now: &Target, before: BTreeMap<String, String>) -> Result<Target, Wrong> {
+    let mut ids = now.ids().map(str::to_owned);
+    for (name, id) in before {
+        let place = Target::FIELDS.iter().position(|field| *field == name);
+        let place = place.ok_or_else(|| Wrong::other(format!("\"previous\" has no {name:?}")))?;
+        ids[place] = id;
+    }
+    Ok(Target::from_ids(ids))
+}
+
+fn without_repeated_names(measures: Vec<Measure>) -> Result<Vec<Measure>, Wrong> {
+    let mut names: Vec<&str> = measures.iter().map(|m| m.measure.as_str()).collect();
+    names.sort_unstable();
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(Wrong::other(format!(
+            "the measure {:?} is there twice",
+            pair[0]
+        ))),
+        None => Ok(measures),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IDS: &str = r#""organization_id":"o","space_id":"s","consumer_id":"c","resource_id":"r","plan_id":"p","resource_instance_id":"i""#;
+    const M: &str = r#""measured_usage":[{"measure":"m","quantity":1}]"#;
+
+    fn read_text(more: &str) -> Result<Vec<Event>, Wrong> {
+        read(format!("{{{more},{IDS}}}").as_bytes(), 7, 1_700_000_000_000)
+    }
+
+    #[test]
+    fn reads_moments_in_all_ways() {
+        let moment = |more: &str| {
+            read_text(&format!(r#""type":"stop",{more}"#)).map(|events| events[0].moment)
+        };
+        assert_eq!(
+            moment(r#""timestamp":1795186800000"#).unwrap(),
+            1_795_186_800_000
+        );
+        assert_eq!(
+            moment(r#""timestamp":1.7951868e12"#).unwrap(),
+            1_795_186_800_000
+        );
+        assert_eq!(moment(r#""at":"-1h""#).unwrap(), 1_699_996_400_000);
+        assert_eq!(
+            moment(r#""day":-1,"time":"00:00:01""#).unwrap(),
+            1_699_833_601_000
+        );
+        for wrong in [
+            r#""id":"x""#,
+            r#""day":1"#,
+            r#""timestamp":1,"at":"1h""#,
+            r#""timestamp":1.5"#,
+            r#""timestamp":"1""#,
+            r#""day":0,"time":"noon""#,
+        ] {
+            assert!(moment(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_update_is_a_stop_and_a_start() {
+        let text = format!(
+            r#""type":"update","timestamp":5,"id":"u","previous":{{"plan_id":"small"}},{M}"#
+        );
+        let events = read_text(&text).unwrap();
+        assert_eq!(
+            (events[0].target.plan_id.as_str(), &events[0].kind),
+            ("small", &Kind::Stop)
+        );
+        assert_eq!(events[1].target.plan_id, "p");
+        assert!(matches!(&events[1].kind, Kind::Start(measures) if measures.len() == 1));
+        assert!(
+            events
+                .iter()
+                .all(|e| e.id.as_deref() == Some("u") && e.moment == 5 && e.line == 7)
+        );
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        let message = |more: &str| read_text(more).unwrap_err().to_string();
+        assert!(message(r#""type":"begin","timestamp":1"#).contains("\"type\""));
+        assert!(message(r#""type":"start","timestamp":1"#).contains("measured_usage"));
+        let twice =
+            r#""measured_usage":[{"measure":"m","quantity":1},{"measure":"m","quantity":2}]"#;
+        assert!(message(&format!(r#""type":"start","timestamp":1,{twice}"#)).contains("twice"));
+        let previous = format!(r#""type":"update","timestamp":1,"previous":{{"plan":"x"}},{M}"#);
+        assert!(message(&previous).contains("\"plan\""));
+        assert!(read(b"{", 1, 0).is_err());
+        assert!(read(br#"{"type":"stop","timestamp":1}"#, 1, 0).is_err());
+    }
+
+    #[test]
+    fn an_empty_id_counts_as_none() {
+        let events = read_text(r#""type":"stop","timestamp":1,"id":"""#).unwrap();
+        assert_eq!(events[0].id, None);
+    }
+}

@@ -1,0 +1,120 @@
+//! What does not fit, and what is worth knowing.
+
+use serde::Serialize;
+
+/// What kind of finding it is. The first group is wrong; the second, from [`Kind::Behind`] on, is
+/// worth knowing, and may be in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// The provider's events do not go together.
+    EventsContradict,
+    /// A span that no event explains.
+    SpanWithoutEvents,
+    /// An event without a span.
+    EventsWithoutSpan,
+    /// A target other than the event's.
+    Target,
+    /// A start other than the event's.
+    Start,
+    /// Quantities other than the event's.
+    Quantities,
+    /// An end other than the event's.
+    End,
+    /// A state that its end or its sampling contradicts.
+    State,
+    /// A usage that is there twice.
+    UsageTwice,
+    /// A usage of another span.
+    OtherSpan,
+    /// A usage whose duration is not end minus start.
+    Duration,
+    /// A usage without length.
+    EmptyInterval,
+    /// A usage that Abacus counts outside of the time that it stands for.
+    Timestamp,
+    /// A usage that lies in two windows.
+    CrossesBoundary,
+    /// A usage that does not begin where the one before ended.
+    NotAdjacent,
+    /// A usage that is not accepted, with others behind it, or other than the planned one.
+    Planned,
+    /// A usage in a state that is none.
+    UnknownState,
+    /// A usage that counts as accepted, with an answer that refuses it.
+    NotAccepted,
+    /// A usage that Abacus took and does not count.
+    SetAside,
+    /// Usages that are not there, and cannot have expired.
+    EntriesMissing,
+    /// Usages that end elsewhere than the span says.
+    SampledTo,
+    /// A proof that says other than the usages.
+    Proof,
+    /// Time that is billed twice or not at all.
+    Difference,
+    /// Sampling that stands behind what should be by now.
+    Behind,
+    /// Usages of the future.
+    Ahead,
+    /// Usages that have expired, so that the proof alone stands for them.
+    Expired,
+    /// A span whose first part an original Sampler has billed.
+    TakenOver,
+    /// A usage that an operator gave up.
+    Skipped,
+    /// A usage that Abacus refuses.
+    Refused,
+    /// A span that waits for an operator.
+    Suspended,
+    /// A usage that is accepted, and not noted on its span yet.
+    NotNotedYet,
+    /// A span that was removed while it was read.
+    Removed,
+}
+
+impl Kind {
+    /// Whether something is wrong; it is worth knowing otherwise.
+    pub fn is_wrong(self) -> bool {
+        self < Self::Behind
+    }
+
+    /// How it is written.
+    pub fn name(self) -> String {
+        serde_json::to_value(self)
+            .ok()
+            .and_then(|name| name.as_str().map(str::to_owned))
+            .expect("a kind is written as a text")
+    }
+}
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What kind it is.
+    pub kind: Kind,
+    /// What it is, for people.
+    pub detail: String,
+    /// The usage that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<String>,
+}
+
+impl Finding {
+    /// A finding about a span as a whole.
+    pub fn new(kind: Kind, detail: impl Into<String>) -> Self {
+        Self {
+            kind,
+            detail: detail.into(),
+            usage: None,
+        }
+    }
+
+    /// A finding about a usage.
+    pub(crate) fn about(usage: &str, kind: Kind, detail: impl Into<String>) -> Self {
+        Self {
+            usage: Some(usage.to_owned()),
+            ..Self::new(kind, detail)
+        }
+    }
+}

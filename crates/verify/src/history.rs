@@ -1,0 +1,262 @@
+//! From events to usages, as the provider tells them.
+
+use std::collections::HashMap;
+
+use crate::Target;
+use crate::events::{Event, Kind};
+use crate::finding::{Finding, Kind as FindingKind};
+use crate::moment::{InWords, Millis};
+use crate::quantity::{self, Measure};
+
+/// One continuous usage, as the provider's events tell it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Used {
+    /// What was used, and by whom.
+    pub target: Target,
+    /// How much at a time.
+    pub measures: Vec<Measure>,
+    /// When it started.
+    pub start: Millis,
+    /// When it stopped; absent while it goes on.
+    pub end: Option<Millis>,
+    /// The id of the start event.
+    pub start_id: Option<String>,
+    /// The id of the stop event.
+    pub end_id: Option<String>,
+    /// The line of the start event.
+    pub line: u64,
+}
+
+/// All usages of a file, and the events that contradict others.
+#[derive(Debug, Default)]
+pub struct History {
+    /// The usages, in the order of their starts in the file.
+    pub used: Vec<Used>,
+    /// Events that do not go together with the others of their target, with their lines.
+    pub contradictions: Vec<(u64, Target, Finding)>,
+    /// How many events were repeats of others.
+    pub repeats: usize,
+}
+
+impl History {
+    /// Works out the usages. The events of a target count in the order of their moments; those of
+    /// one moment in the order of the file.
+    pub fn of(events: Vec<Event>) -> Self {
+        let mut by_target: HashMap<Target, Vec<Event>> = HashMap::new();
+        for event in events {
+            by_target
+                .entry(event.target.clone())
+                .or_default()
+                .push(event);
+        }
+        let mut history = Self::default();
+        for (_, mut events) in by_target {
+            events.sort_by_key(|event| event.moment);
+            let first = history.used.len();
+            for event in events {
+                history.add(first, event);
+            }
+        }
+        history.used.sort_by_key(|used| used.line);
+        history.contradictions.sort_by_key(|(line, ..)| *line);
+        history
+    }
+
+    /// Leaves out the usages of which `is_meant` says so.
+    pub fn retain(
+        &mut self,
+        is_meant: impl Fn(&Used) -> bool,
+        of_target: impl Fn(&Target) -> bool,
+    ) {
+        self.used.retain(is_meant);
+        self.contradictions
+            .retain(|(_, target, _)| of_target(target));
+    }
+
+    /// Adds an event to the usages of its target, which begin at the place `first`.
+    fn add(&mut self, first: usize, event: Event) {
+        let earlier = &self.used[first..];
+        if is_repeat(earlier, &event) {
+            self.repeats += 1;
+            return;
+        }
+        if let Some(finding) = contradiction(earlier, &event) {
+            self.contradictions
+                .push((event.line, event.target, finding));
+            return;
+        }
+        match event.kind {
+            Kind::Start(measures) => self.used.push(Used {
+                target: event.target,
+                measures,
+                start: event.moment,
+                end: None,
+                start_id: event.id,
+                end_id: None,
+                line: event.line,
+            }),
+            Kind::Stop => {
+                let open = self
+                    .used
+                    .last_mut()
+                    .expect("a stop contradicts where none is open");
+                open.end = Some(event.moment);
+                open.end_id = event.id;
+            }
+        }
+    }
+}
+
+/// Whether an event says what an earlier one of its target said. Without an id, that is so where it
+/// would contradict that one otherwise.
+fn is_repeat(earlier: &[Used], event: &Event) -> bool {
+    let same_id = |id: &Option<String>| event.id.is_some() && *id == event.id;
+    let last = earlier.last();
+    match &event.kind {
+        Kind::Start(measures) => {
+            let same = |used: &Used| {
+                used.start == event.moment
+                    && quantity::difference(&used.measures, measures).is_none()
+            };
+            let by_id = earlier
+                .iter()
+                .any(|used| same_id(&used.start_id) && same(used));
+            let is_last = |used: &Used| used.end.is_none() && used.start_id.is_none() && same(used);
+            by_id || (event.id.is_none() && last.is_some_and(is_last))
+        }
+        Kind::Stop => {
+            let same = |used: &Used| used.end == Some(event.moment);
+            let by_id = earlier
+                .iter()
+                .any(|used| same_id(&used.end_id) && same(used));
+            let is_last = |used: &Used| used.end_id.is_none() && same(used);
+            by_id || (event.id.is_none() && last.is_some_and(is_last))
+        }
+    }
+}
+
+fn contradiction(earlier: &[Used], event: &Event) -> Option<Finding> {
+    let (at, line) = (InWords(event.moment), event.line);
+    let open = earlier.last().filter(|used| used.end.is_none());
+    let is_start = matches!(event.kind, Kind::Start(_));
+    let id_of = |used: &Used| match event.kind {
+        Kind::Start(_) => used.start_id.clone(),
+        Kind::Stop => used.end_id.clone(),
+    };
+    let detail = if event.id.is_some() && earlier.iter().any(|used| id_of(used) == event.id) {
+        let id = event.id.as_deref().unwrap_or_default();
+        format!("line {line}: the id {id:?} is that of another event of this target")
+    } else if let (true, Some(open)) = (is_start, open) {
+        let before = open.line;
+        format!("line {line}: a start at {at}, but the one of line {before} was not stopped")
+    } else if !is_start && open.is_none() {
+        format!("line {line}: a stop at {at} without a start before it")
+    } else {
+        return None;
+    };
+    Some(Finding::new(FindingKind::EventsContradict, detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quantity::Quantity;
+
+    fn target(instance: &str) -> Target {
+        Target::from_ids(["o", "s", "c", "r", "p", instance].map(str::to_owned))
+    }
+
+    fn event(line: u64, kind: Kind, id: &str, moment: Millis) -> Event {
+        Event {
+            line,
+            kind,
+            target: target("i"),
+            id: (!id.is_empty()).then(|| id.to_owned()),
+            moment,
+        }
+    }
+
+    fn start(quantity: i128) -> Kind {
+        Kind::Start(vec![Measure {
+            measure: "m".to_owned(),
+            quantity: Quantity::Integer(quantity),
+        }])
+    }
+
+    fn spans(history: &History) -> Vec<(Millis, Option<Millis>)> {
+        history
+            .used
+            .iter()
+            .map(|used| (used.start, used.end))
+            .collect()
+    }
+
+    #[test]
+    fn starts_and_stops_make_usages_in_any_order_of_the_file() {
+        let history = History::of(vec![
+            event(1, Kind::Stop, "b", 20),
+            event(2, start(1), "a", 10),
+            event(3, start(2), "c", 20),
+            event(4, Kind::Stop, "d", 20),
+            event(5, start(3), "e", 30),
+        ]);
+        assert_eq!(
+            spans(&history),
+            [(10, Some(20)), (20, Some(20)), (30, None)]
+        );
+        assert!(history.contradictions.is_empty(), "{history:?}");
+    }
+
+    #[test]
+    fn repeats_count_once() {
+        let history = History::of(vec![
+            event(1, start(1), "a", 10),
+            event(2, start(1), "a", 10),
+            event(3, Kind::Stop, "b", 20),
+            event(4, Kind::Stop, "b", 20),
+            event(5, start(1), "", 30),
+            event(6, start(1), "", 30),
+            event(7, Kind::Stop, "", 40),
+            event(8, Kind::Stop, "", 40),
+        ]);
+        assert_eq!(spans(&history), [(10, Some(20)), (30, Some(40))]);
+        assert_eq!((history.repeats, history.contradictions.len()), (4, 0));
+    }
+
+    #[test]
+    fn contradictions_are_named_with_their_lines() {
+        let history = History::of(vec![
+            event(1, Kind::Stop, "x", 5),
+            event(2, start(1), "a", 10),
+            event(3, start(1), "b", 15),
+            event(4, Kind::Stop, "c", 20),
+            event(5, start(2), "a", 30),
+        ]);
+        assert_eq!(spans(&history), [(10, Some(20))]);
+        let lines: Vec<u64> = history
+            .contradictions
+            .iter()
+            .map(|(line, ..)| *line)
+            .collect();
+        assert_eq!(lines, [1, 3, 5]);
+        let texts: Vec<&str> = history
+            .contradictions
+            .iter()
+            .map(|(.., f)| f.detail.as_str())
+            .collect();
+        assert!(texts[0].contains("without a start"), "{texts:?}");
+        assert!(texts[1].contains("line 2 was not stopped"), "{texts:?}");
+        assert!(
+            texts[2].contains("\"a\" is that of another event"),
+            "{texts:?}"
+        );
+    }
+
+    #[test]
+    fn targets_do_not_meet() {
+        let mut other = event(1, start(1), "a", 10);
+        other.target = target("j");
+        let history = History::of(vec![other, event(2, start(1), "a", 10)]);
+        assert_eq!(spans(&history), [(10, None), (10, None)]);
+    }
+}

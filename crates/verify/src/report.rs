@@ -1,0 +1,234 @@
+//! What came of the whole.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::Target;
+use crate::api::Span;
+use crate::check::{Amounts, Verdict};
+use crate::finding::{Finding, Kind};
+use crate::history::Used;
+use crate::moment::{InWords, Millis};
+use crate::quantity::{Measure, Quantity};
+
+/// How many names of measures are summed up.
+const MEASURES_MAX: usize = 1_000;
+
+/// One span, or one usage without a span.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The line of the start event.
+    pub line: Option<u64>,
+    /// The id of the span.
+    pub span: Option<String>,
+    /// What it is billed to.
+    pub target: Target,
+    /// When it started.
+    pub start: Millis,
+    /// When it ended.
+    pub end: Option<Millis>,
+    /// How far the span is.
+    pub state: Option<String>,
+    /// How long it was used, as far as it is billed by now, in ms.
+    pub used: i128,
+    /// How much is billed, in ms.
+    pub billed: i128,
+    /// How much an operator gave up, in ms.
+    pub skipped: i128,
+    /// Used, and neither billed nor skipped, in ms.
+    pub difference: i128,
+    /// How many usages were read.
+    pub usages: u64,
+    /// How many usages have expired.
+    pub expired: u64,
+    /// What was found, in order.
+    pub findings: Vec<Finding>,
+    /// How many findings there are beyond those.
+    pub more_findings: usize,
+}
+
+/// What is summed up over all.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Totals {
+    /// How many spans and usages without a span there are.
+    pub spans: usize,
+    /// How many of them do not fit.
+    pub wrong: usize,
+    /// How many fit, with something that is worth knowing.
+    pub noted: usize,
+    /// How many usages were read.
+    pub usages: u64,
+    /// Durations, in ms.
+    pub duration: Total,
+    /// Quantity times duration of each measure, where all quantities are integers.
+    pub measures: BTreeMap<String, Total>,
+}
+
+/// A total.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Total {
+    /// By the events.
+    pub used: i128,
+    /// By the API.
+    pub billed: i128,
+    /// Given up.
+    pub skipped: i128,
+    /// Used, and neither billed nor skipped.
+    pub difference: i128,
+}
+
+/// An event that does not go together with others.
+#[derive(Clone, Debug, Serialize)]
+pub struct Contradiction {
+    /// Its line.
+    pub line: u64,
+    /// What it is about.
+    pub target: Target,
+    /// What is wrong with it.
+    pub finding: Finding,
+}
+
+/// What came of it all.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    /// Whether everything fits.
+    pub fits: bool,
+    /// Sums over all.
+    pub totals: Totals,
+    /// Events that contradict others.
+    pub events: Vec<Contradiction>,
+    /// All spans, in the order of the file; those without events last.
+    pub spans: Vec<Row>,
+}
+
+impl Report {
+    /// Begins with the events that contradict others.
+    pub fn new(contradictions: Vec<(u64, Target, Finding)>) -> Self {
+        let events = contradictions.into_iter();
+        let events = events.map(|(line, target, finding)| Contradiction {
+            line,
+            target,
+            finding,
+        });
+        Self {
+            events: events.collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Adds a span that was checked.
+    pub fn add(&mut self, span: &Span, used: Option<&Used>, verdict: Verdict) {
+        let amounts = verdict.amounts;
+        self.sum(
+            used.map_or(&[], |used| &used.measures),
+            &span.measured_usage,
+            &amounts,
+        );
+        self.spans.push(Row {
+            line: used.map(|used| used.line),
+            span: Some(span.id.clone()),
+            target: span.target.clone(),
+            start: span.start,
+            end: span.end,
+            state: Some(span.state.clone()),
+            used: amounts.used,
+            billed: amounts.billed,
+            skipped: amounts.skipped,
+            difference: amounts.difference,
+            usages: amounts.usages,
+            expired: amounts.expired,
+            findings: verdict.findings,
+            more_findings: verdict.more,
+        });
+    }
+
+    /// Adds a usage that there is no span for; one that goes on was used until `now`.
+    pub fn add_without_span(&mut self, used: &Used, now: Millis) {
+        let until = used.end.unwrap_or(now).max(used.start);
+        let length = i128::from(until) - i128::from(used.start);
+        let amounts = Amounts {
+            used: length,
+            difference: length,
+            ..Amounts::default()
+        };
+        let (line, start) = (used.line, InWords(used.start));
+        let detail = format!("there is no span for the start of line {line} at {start}");
+        self.sum(&used.measures, &[], &amounts);
+        self.spans.push(Row {
+            line: Some(line),
+            span: None,
+            target: used.target.clone(),
+            start: used.start,
+            end: used.end,
+            state: None,
+            used: amounts.used,
+            billed: 0,
+            skipped: 0,
+            difference: amounts.difference,
+            usages: 0,
+            expired: 0,
+            findings: vec![Finding::new(Kind::EventsWithoutSpan, detail)],
+            more_findings: 0,
+        });
+    }
+
+    /// Puts everything in order, and judges. With `strict`, what is worth knowing is wrong, too.
+    #[must_use]
+    pub fn finish(mut self, strict: bool) -> Self {
+        self.spans
+            .sort_by_cached_key(|row| (row.line.unwrap_or(u64::MAX), row.start));
+        let totals = &mut self.totals;
+        for total in totals.measures.values_mut() {
+            total.difference = total.used - total.billed - total.skipped;
+        }
+        totals.spans = self.spans.len();
+        totals.wrong = self.spans.iter().filter(|row| !row.fits()).count();
+        let noted = |row: &&Row| row.fits() && !row.findings.is_empty();
+        totals.noted = self.spans.iter().filter(noted).count();
+        let is_enough = !strict || totals.noted == 0;
+        self.fits = totals.wrong == 0 && self.events.is_empty() && is_enough;
+        self
+    }
+
+    fn sum(&mut self, used: &[Measure], billed: &[Measure], amounts: &Amounts) {
+        self.totals.usages += amounts.usages;
+        let duration = &mut self.totals.duration;
+        duration.used += amounts.used;
+        duration.billed += amounts.billed;
+        duration.skipped += amounts.skipped;
+        duration.difference += amounts.difference;
+        for (name, quantity) in integers(used) {
+            let total = self.measure(name);
+            total.used += quantity.saturating_mul(amounts.used);
+        }
+        for (name, quantity) in integers(billed) {
+            let total = self.measure(name);
+            total.billed += quantity.saturating_mul(amounts.billed);
+            total.skipped += quantity.saturating_mul(amounts.skipped);
+        }
+    }
+
+    fn measure(&mut self, name: &str) -> &mut Total {
+        let measures = &mut self.totals.measures;
+        let is_known = measures.contains_key(name) || measures.len() < MEASURES_MAX;
+        let name = if is_known { name } else { "(others)" };
+        measures.entry(name.to_owned()).or_default()
+    }
+}
+
+impl Row {
+    /// Whether nothing is wrong with it.
+    pub fn fits(&self) -> bool {
+        !self.findings.iter().any(|finding| finding.kind.is_wrong())
+    }
+}
+
+fn integers(measures: &[Measure]) -> impl Iterator<Item = (&str, i128)> {
+    measures
+        .iter()
+        .filter_map(|measure| match measure.quantity {
+            Quantity::Integer(quantity) => Some((measure.measure.as_str(), quantity)),
+            _ => None,
+        })
+}

@@ -1,0 +1,80 @@
+//! What is used, and by whom.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The six ids of a target.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Target {
+    /// The customer.
+    pub organization_id: String,
+    /// A part of the customer's organization.
+    pub space_id: String,
+    /// The consumer within it.
+    pub consumer_id: String,
+    /// The resource.
+    pub resource_id: String,
+    /// The plan of the resource.
+    pub plan_id: String,
+    /// The instance of the resource.
+    pub resource_instance_id: String,
+}
+
+impl Target {
+    /// The names of the ids, in the order of [`Target::ids`].
+    pub const FIELDS: [&'static str; 6] = [
+        "organization_id",
+        "space_id",
+        "consumer_id",
+        "resource_id",
+        "plan_id",
+        "resource_instance_id",
+    ];
+
+    /// The ids.
+    pub fn ids(&self) -> [&str; 6] {
+        [
+            &self.organization_id,
+            &self.space_id,
+            &self.consumer_id,
+            &self.resource_id,
+            &self.plan_id,
+            &self.resource_instance_id,
+        ]
+    }
+
+    /// Makes a target of ids in the order of [`Target::FIELDS`].
+    pub fn from_ids(ids: [String; 6]) -> Self {
+        let [
+            organization_id,
+            space_id,
+            consumer_id,
+            resource_id,
+            plan_id,
+            resource_instance_id,
+        ] = ids;
+        Self {
+            organization_id,
+            space_id,
+            consumer_id,
+            resource_id,
+            plan_id,
+            resource_instance_id,
+        }
+    }
+
+    /// The first id in which both differ: its name, and both values.
+    pub fn difference<'a>(&'a self, other: &'a Self) -> Option<(&'static str, &'a str, &'a str)> {
+        let pairs = self.ids().into_iter().zip(other.ids());
+        let mut named = Self::FIELDS.into_iter().zip(pairs);
+        named.find_map(|(name, (ours, theirs))| (ours != theirs).then_some((name, ours, theirs)))
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [.., resource, plan, instance] = self.ids();
+        write!(f, "{resource}/{plan}/{instance}")
+    }
+}

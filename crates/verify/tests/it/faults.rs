@@ -1,0 +1,333 @@
+//! Planted faults: each is found, and is the first that is named.
+
+use proptest::prelude::*;
+use sampler_verify::{Kind, SpanCheck, Used};
+
+use crate::truth::{DAY, HOUR, Ledger, NOW, bill, entry, measures, policy, used};
+
+/// A complete span with a late stop; its usages by hours, the last ones backwards.
+fn truth() -> (Used, Ledger) {
+    let used = used(NOW - 5 * DAY + 1_234, Some(NOW - 2 * DAY + 777));
+    let ledger = bill(&used, HOUR, true, NOW);
+    (used, ledger)
+}
+
+/// What is planted, and what must be named first.
+type Fault = (&'static str, Kind, fn(&mut Ledger));
+
+const IN_USAGES: &[Fault] = &[
+    ("the first is missing", Kind::NotAdjacent, |it| {
+        drop(it.entries.remove(0));
+    }),
+    ("one is missing", Kind::NotAdjacent, |it| {
+        drop(it.entries.remove(20));
+    }),
+    ("the last is missing", Kind::SampledTo, |it| {
+        drop(it.entries.pop());
+    }),
+    ("all are missing", Kind::EntriesMissing, |it| {
+        it.entries.clear();
+    }),
+    ("one is there twice", Kind::UsageTwice, |it| {
+        it.entries.insert(20, it.entries[20].clone());
+    }),
+    ("an id is there twice", Kind::UsageTwice, |it| {
+        it.entries[30].id = it.entries[3].id.clone();
+    }),
+    ("an hour is billed twice", Kind::NotAdjacent, |it| {
+        let again = it.entries[20].interval;
+        it.entries
+            .insert(21, entry(&it.span.id, 999, (again.start, again.end)));
+    }),
+    ("two have changed places", Kind::NotAdjacent, |it| {
+        it.entries.swap(20, 21);
+    }),
+    ("a gap of 1 ms", Kind::NotAdjacent, |it| {
+        it.entries[20].interval.start += 1;
+        it.entries[20].duration -= 1;
+    }),
+    ("an overlap of 1 ms", Kind::NotAdjacent, |it| {
+        it.entries[20].interval.end -= 1;
+        it.entries[20].duration -= 1;
+    }),
+    ("a duration of 1 ms more", Kind::Duration, |it| {
+        it.entries[20].duration += 1;
+    }),
+    ("taken back with the wrong sign", Kind::Duration, |it| {
+        let last = it.entries.last_mut().unwrap();
+        last.duration = -last.duration;
+    }),
+    ("a timestamp before its interval", Kind::Timestamp, |it| {
+        it.entries[20].timestamp = it.entries[20].interval.start - 1;
+    }),
+    ("a timestamp in the next window", Kind::Timestamp, |it| {
+        it.entries[20].timestamp = it.entries[20].interval.end;
+    }),
+    ("no length", Kind::EmptyInterval, |it| {
+        let at = it.entries[20].interval.start;
+        it.entries.insert(20, entry(&it.span.id, 999, (at, at)));
+    }),
+    ("two windows in one", Kind::CrossesBoundary, |it| {
+        let (first, second) = (it.entries[20].interval, it.entries.remove(21).interval);
+        it.entries[20] = entry(&it.span.id, 999, (first.start, second.end));
+    }),
+    ("one of another span", Kind::OtherSpan, |it| {
+        it.entries[20].span = "other".into();
+    }),
+    ("one put aside", Kind::SetAside, |it| {
+        it.entries[20].state = "set_aside".into();
+    }),
+    ("one refused, and gone on", Kind::Planned, |it| {
+        it.entries[20].state = "refused".into();
+    }),
+    ("one planned, and gone on", Kind::Planned, |it| {
+        it.entries[20].state = "planned".into();
+    }),
+    ("a state that is none", Kind::UnknownState, |it| {
+        it.entries[20].state = "lost".into();
+    }),
+    ("accepted with a refusal", Kind::NotAccepted, |it| {
+        it.entries[20].status = Some(400);
+    }),
+    ("another plan", Kind::Target, |it| {
+        let mut target = it.span.target.clone();
+        target.plan_id = "xl".into();
+        it.entries[20].target = Some(target);
+    }),
+    ("another quantity", Kind::Quantities, |it| {
+        it.entries[20].measured_usage = Some(measures(513));
+    }),
+];
+
+const IN_SPANS: &[Fault] = &[
+    ("another plan", Kind::Target, |it| {
+        it.span.target.plan_id = "xl".into();
+    }),
+    ("another quantity", Kind::Quantities, |it| {
+        it.span.measured_usage = measures(513);
+    }),
+    ("no quantity", Kind::Quantities, |it| {
+        it.span.measured_usage.clear();
+    }),
+    ("another start", Kind::Start, |it| it.span.start += 1),
+    ("another end", Kind::End, |it| {
+        it.span.end = Some(it.span.sampled_to + 1);
+    }),
+    ("no end", Kind::End, |it| it.span.end = None),
+    ("not sampled to its end", Kind::State, |it| {
+        it.span.sampled_to -= 1;
+    }),
+    ("open with an end", Kind::State, |it| {
+        it.span.state = "open".into();
+    }),
+    ("a state that is none", Kind::State, |it| {
+        it.span.state = "lost".into();
+    }),
+    ("more used in the proof", Kind::Proof, |it| {
+        it.span.proof.used += 1;
+    }),
+    ("less billed in the proof", Kind::Proof, |it| {
+        it.span.proof.billed -= 1;
+    }),
+    ("more skipped in the proof", Kind::Proof, |it| {
+        it.span.proof.skipped += 1;
+    }),
+    ("a difference in the proof", Kind::Proof, |it| {
+        it.span.proof.difference += 1;
+    }),
+    ("an honest difference in the proof", Kind::Proof, |it| {
+        it.span.proof.billed -= 1;
+        it.span.proof.difference += 1;
+    }),
+    ("fewer usages in the proof", Kind::Proof, |it| {
+        it.span.proof.usages -= 1;
+    }),
+];
+
+#[test]
+fn each_planted_fault_is_named_first() {
+    for (what, kind, plant) in IN_USAGES.iter().chain(IN_SPANS) {
+        let (used, mut ledger) = truth();
+        plant(&mut ledger);
+        let verdict = ledger.check(&used);
+        let first = verdict.first_wrong();
+        assert_eq!(
+            first.map(|finding| finding.kind),
+            Some(*kind),
+            "{what}: {verdict:#?}"
+        );
+        assert!(verdict.may_settle(), "{what}");
+    }
+}
+
+/// The sums are those of what was planted, to the millisecond.
+#[test]
+fn the_difference_is_what_was_planted() {
+    let difference = |plant: fn(&mut Ledger)| {
+        let (used, mut ledger) = truth();
+        plant(&mut ledger);
+        ledger.check(&used).amounts.difference
+    };
+    let hour = i128::from(HOUR);
+    assert_eq!(difference(|it| drop(it.entries.remove(20))), hour);
+    assert_eq!(difference(|it| it.entries[20].duration += 1), -1);
+    assert_eq!(
+        difference(|it| it.entries[20].state = "set_aside".into()),
+        hour
+    );
+    assert_eq!(
+        difference(|it| it.entries.insert(20, it.entries[20].clone())),
+        -hour
+    );
+    // The stop came an hour later than the span says.
+    let (mut used, ledger) = truth();
+    used.end = used.end.map(|end| end + HOUR);
+    assert_eq!(ledger.check(&used).amounts.difference, hour);
+}
+
+#[test]
+fn young_usages_cannot_have_expired() {
+    for (ago, gone) in [(2 * DAY, 10), (2 * DAY, usize::MAX), (31 * DAY, usize::MAX)] {
+        let used = used(NOW - ago - 3 * DAY, Some(NOW - ago));
+        let mut ledger = bill(&used, HOUR, false, NOW);
+        let gone = gone.min(ledger.entries.len());
+        ledger.entries.drain(..gone);
+        let verdict = ledger.check(&used);
+        assert!(!verdict.fits(), "{ago} {gone}");
+    }
+}
+
+#[test]
+fn usages_of_an_open_span_never_expire() {
+    let used = used(NOW - 60 * DAY, None);
+    let mut ledger = bill(&used, HOUR, false, NOW);
+    ledger.entries.drain(..10);
+    let first = ledger.check(&used);
+    assert_eq!(first.first_wrong().unwrap().kind, Kind::NotAdjacent);
+}
+
+#[test]
+fn a_proof_that_does_not_cover_what_has_expired_is_wrong() {
+    let used = used(NOW - 43 * DAY, Some(NOW - 40 * DAY));
+    for plant in [
+        (|it| it.span.proof.usages = 62) as fn(&mut Ledger),
+        |it| {
+            it.span.proof.billed -= 1;
+            it.span.proof.skipped += 2;
+        },
+        |it| it.span.proof.billed -= 1,
+    ] {
+        let mut ledger = bill(&used, HOUR, false, NOW);
+        ledger.entries.drain(..10);
+        assert!(ledger.check(&used).fits());
+        plant(&mut ledger);
+        let verdict = ledger.check(&used);
+        assert_eq!(
+            verdict.first_wrong().unwrap().kind,
+            Kind::Proof,
+            "{verdict:#?}"
+        );
+    }
+}
+
+/// The time from where a span was taken over is checked like any other.
+#[test]
+fn faults_behind_a_takeover_are_found() {
+    let (used, mut ledger) = truth();
+    let since = ledger.entries[7].interval.start;
+    ledger.entries.drain(..7);
+    ledger.span.proof.since = since;
+    let rest = ledger.span.sampled_to - since;
+    (ledger.span.proof.used, ledger.span.proof.billed) = (rest, rest);
+    ledger.span.proof.usages = ledger.entries.len() as u64;
+    assert!(ledger.check(&used).fits());
+    ledger.entries.remove(5);
+    let verdict = ledger.check(&used);
+    assert_eq!(verdict.first_wrong().unwrap().kind, Kind::NotAdjacent);
+    assert_eq!(verdict.amounts.difference, i128::from(HOUR));
+}
+
+#[test]
+fn a_span_that_nobody_reported_was_not_used() {
+    let (_, ledger) = truth();
+    let policy = policy();
+    let mut check = SpanCheck::new(&ledger.span, None, &policy);
+    for entry in &ledger.entries {
+        check.entry(entry);
+    }
+    let verdict = check.finish();
+    assert_eq!(verdict.findings.len(), 1, "{verdict:#?}");
+    assert_eq!(verdict.findings[0].kind, Kind::SpanWithoutEvents);
+    assert_eq!(verdict.amounts.used, 0);
+    assert_eq!(verdict.amounts.difference, -verdict.amounts.billed);
+}
+
+#[test]
+fn findings_have_a_limit() {
+    let (used, mut ledger) = truth();
+    for entry in &mut ledger.entries {
+        entry.duration += 1;
+    }
+    let verdict = ledger.check(&used);
+    assert_eq!(verdict.findings.len(), 20);
+    assert!(verdict.more >= ledger.entries.len() - 20);
+}
+
+proptest! {
+    /// Whichever number of whichever usage is wrong, by however much: it is found.
+    #[test]
+    fn no_wrong_number_goes_unnoticed(
+        place: prop::sample::Index,
+        field in 0..4,
+        by in prop_oneof![-5_i64..5, -2 * HOUR..2 * HOUR, any::<i64>()],
+    ) {
+        prop_assume!(by != 0);
+        let (used, mut ledger) = truth();
+        let entry = place.get(&ledger.entries).clone();
+        let entry = ledger.entries.iter_mut().find(|it| it.id == entry.id).unwrap();
+        let (low, high) = (entry.interval.start, entry.interval.end);
+        let number = match field {
+            0 => &mut entry.interval.start,
+            1 => &mut entry.interval.end,
+            2 => &mut entry.duration,
+            _ => &mut entry.timestamp,
+        };
+        *number = number.wrapping_add(by);
+        // Within the interval, Abacus counts a usage in the same window.
+        let is_harmless = field == 3 && (low.min(high)..low.max(high)).contains(number);
+        prop_assert_eq!(ledger.check(&used).fits(), is_harmless);
+    }
+
+    /// Any usages left out, repeated or moved.
+    #[test]
+    fn no_wrong_list_goes_unnoticed(from: prop::sample::Index, to: prop::sample::Index, how in 0..3) {
+        let (used, mut ledger) = truth();
+        let (from, to) = (from.index(ledger.entries.len()), to.index(ledger.entries.len()));
+        let one = ledger.entries[from].clone();
+        match how {
+            0 => ledger.entries.insert(to, one),
+            1 => {
+                prop_assume!(from != to);
+                ledger.entries.remove(from);
+                ledger.entries.insert(to, one);
+            }
+            _ => drop(ledger.entries.remove(from)),
+        }
+        prop_assert!(!ledger.check(&used).fits());
+    }
+
+    /// Whatever the API answers, there is a verdict.
+    #[test]
+    fn no_answer_makes_it_stumble(numbers: [i64; 12], state in "(open|stopped|complete|x)") {
+        let (used, mut ledger) = truth();
+        let [start, end, sampled_to, a, b, c, d, e, f, g, h, i] = numbers;
+        let span = &mut ledger.span;
+        (span.start, span.end, span.sampled_to, span.state) = (start, Some(end), sampled_to, state);
+        (span.proof.used, span.proof.billed, span.proof.skipped) = (a, b, c);
+        (span.proof.difference, span.proof.since) = (d, e);
+        let entry = &mut ledger.entries[0];
+        (entry.interval.start, entry.interval.end) = (f, g);
+        (entry.duration, entry.timestamp) = (h, i);
+        prop_assert!(!ledger.check(&used).fits());
+    }
+}

@@ -1,0 +1,148 @@
+//! Ledgers as they should be, cut by an implementation that knows fixed windows only.
+
+use sampler_verify::api::{Entry, Interval, Planned, Proof, Span};
+use sampler_verify::moment::Millis;
+use sampler_verify::quantity::{Measure, Quantity};
+use sampler_verify::{Granularity, Policy, SpanCheck, Target, Used, Verdict};
+
+pub(crate) const HOUR: Millis = 3_600_000;
+pub(crate) const DAY: Millis = 24 * HOUR;
+/// 2026-11-22T13:00:00Z.
+pub(crate) const NOW: Millis = 1_795_352_400_000;
+
+/// A span with its usages.
+#[derive(Clone, Debug)]
+pub(crate) struct Ledger {
+    pub(crate) span: Span,
+    pub(crate) entries: Vec<Entry>,
+}
+
+pub(crate) fn policy() -> Policy {
+    Policy {
+        now: NOW,
+        granularity: Some(Granularity::Hour),
+        allowance: 600_000,
+        kept: 32 * DAY,
+    }
+}
+
+pub(crate) fn measures(quantity: i128) -> Vec<Measure> {
+    vec![Measure {
+        measure: "memory".to_owned(),
+        quantity: Quantity::Integer(quantity),
+    }]
+}
+
+pub(crate) fn used(start: Millis, end: Option<Millis>) -> Used {
+    let target = ["o", "s", "c", "postgres", "large", "db"].map(str::to_owned);
+    Used {
+        target: Target::from_ids(target),
+        measures: measures(512),
+        start,
+        end,
+        start_id: Some("started".to_owned()),
+        end_id: end.map(|_| "stopped".to_owned()),
+        line: 1,
+    }
+}
+
+/// The bill of a usage by windows of `window` ms. A late stop is billed up to the boundary behind
+/// it, and taken back. What goes on is billed up to the last boundary before `now`.
+pub(crate) fn bill(used: &Used, window: Millis, is_late: bool, now: Millis) -> Ledger {
+    let boundary_after = |at: Millis| (at.div_euclid(window) + 1) * window;
+    let until = match used.end {
+        Some(end) if is_late && end > used.start => boundary_after(end - 1).max(end),
+        Some(end) => end,
+        None => (now.div_euclid(window) * window).max(used.start),
+    };
+    let mut intervals = Vec::new();
+    let mut at = used.start;
+    while at < until {
+        let next = boundary_after(at).min(until);
+        intervals.push((at, next));
+        at = next;
+    }
+    while used.end.is_some_and(|end| at > end) {
+        let next = ((at - 1).div_euclid(window) * window).max(used.end.unwrap());
+        intervals.push((at, next));
+        at = next;
+    }
+    ledger(used, &intervals)
+}
+
+/// A ledger of these intervals, all accepted.
+pub(crate) fn ledger(used: &Used, intervals: &[(Millis, Millis)]) -> Ledger {
+    let id = format!("{}-{}", used.target.resource_instance_id, used.start);
+    let entries: Vec<Entry> = (0_u128..)
+        .zip(intervals)
+        .map(|(number, interval)| entry(&id, number, *interval))
+        .collect();
+    let sampled_to = intervals.last().map_or(used.start, |(_, end)| *end);
+    let span = Span {
+        id,
+        target: used.target.clone(),
+        measured_usage: used.measures.clone(),
+        start: used.start,
+        end: used.end,
+        state: if used.end.is_some() {
+            "complete"
+        } else {
+            "open"
+        }
+        .to_owned(),
+        start_event_id: used.start_id.clone(),
+        sampled_to,
+        planned: None,
+        proof: Proof {
+            used: sampled_to - used.start,
+            billed: sampled_to - used.start,
+            skipped: 0,
+            difference: 0,
+            usages: entries.len() as u64,
+            since: used.start,
+        },
+    };
+    Ledger { span, entries }
+}
+
+pub(crate) fn entry(span: &str, number: u128, (start, end): (Millis, Millis)) -> Entry {
+    let digits = format!("{number:032x}");
+    Entry {
+        id: format!("{}-{}", &digits[..8], &digits[8..]),
+        span: span.to_owned(),
+        interval: Interval { start, end },
+        timestamp: (start + end).div_euclid(2),
+        duration: end - start,
+        state: "accepted".to_owned(),
+        status: Some(202),
+        target: None,
+        measured_usage: None,
+    }
+}
+
+impl Ledger {
+    pub(crate) fn check(&self, used: &Used) -> Verdict {
+        self.check_by(used, &policy())
+    }
+
+    pub(crate) fn check_by(&self, used: &Used, policy: &Policy) -> Verdict {
+        let mut check = SpanCheck::new(&self.span, Some(used), policy);
+        for entry in &self.entries {
+            check.entry(entry);
+        }
+        check.finish()
+    }
+
+    /// The usage behind the last one, planned and listed, in a state.
+    pub(crate) fn plan(&mut self, length: Millis, state: &str) {
+        let start = self.span.sampled_to;
+        let mut next = entry(&self.span.id, 1 << 100, (start, start + length));
+        next.state = state.into();
+        self.span.planned = Some(Planned {
+            start,
+            end: start + length,
+            usage_id: next.id.clone(),
+        });
+        self.entries.push(next);
+    }
+}
