@@ -164,8 +164,8 @@ impl Scenario {
     /// answer. A refusal suspends the span; then it is probed, and goes on.
     pub fn refusal() -> Self {
         Self {
-            moments: [30, 90, 130, 190].map(at).to_vec(),
-            retention: 100_000,
+            moments: [30, 80, 190].map(at).to_vec(),
+            retention: 90_000,
             failures_max: 1,
             suspend_after: 1,
             ..Self::outage()

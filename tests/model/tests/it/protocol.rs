@@ -34,5 +34,5 @@ fn a_late_stop_while_abacus_fails() {
 
 #[test]
 fn a_late_stop_while_abacus_refuses() {
-    assert_holds(Scenario::refusal(), 100_000);
+    assert_holds(Scenario::refusal(), 20_000);
 }
