@@ -62,7 +62,7 @@ impl Model for Protocol {
         actions.extend(self.0.moment_after(state.now).map(Action::Tick));
         self.receiver_actions(state, actions);
         self.worker_actions(state, actions);
-        self.cause_actions(state, actions);
+        cause_actions(state, actions);
         actions.extend(state.in_flight.iter().cloned().map(Action::Arrive));
         actions.extend(self.removable(state).into_iter().map(Action::Remove));
     }
@@ -108,17 +108,6 @@ impl Protocol {
             }
             if worker::may_be_refused(&self.0, state, worker) {
                 actions.push(Action::Refuse(index));
-            }
-        }
-    }
-
-    fn cause_actions(&self, state: &State, actions: &mut Vec<Action>) {
-        for cause in state.table.causes() {
-            let count = state.table.count_suspended(cause.id);
-            if count > 0 {
-                actions.push(Action::LookAfter(cause.id));
-            } else {
-                actions.push(Action::Forget(cause.id));
             }
         }
     }
@@ -241,6 +230,18 @@ impl Protocol {
                 return;
             }
             worker::step(&self.0, state, worker);
+        }
+    }
+}
+
+/// One span of a cause is tried, or all go on that are to; a cause without spans is removed.
+fn cause_actions(state: &State, actions: &mut Vec<Action>) {
+    for cause in state.table.causes() {
+        let count = state.table.count_suspended(cause.id);
+        if count > 0 {
+            actions.push(Action::LookAfter(cause.id));
+        } else {
+            actions.push(Action::Forget(cause.id));
         }
     }
 }

@@ -78,7 +78,7 @@ fn change(read: &Span, kind: u8, millis: i64) -> Change {
         1 => refusal("no mapping", millis, due_at),
         _ => last_refusal("no mapping", millis),
     };
-    if let (Some(suspension), true) = (read.processing.suspended, kind % 2 == 0) {
+    if let (Some(suspension), true) = (read.processing.suspended, kind.is_multiple_of(2)) {
         return Change::KeepSuspended { suspension };
     }
     match (&read.processing.planned, kind % 5) {
