@@ -169,13 +169,12 @@ impl Worker {
         }
         match self.parts.causes.probe(cause.id, self.resumption()).await? {
             Probe::Begun => info!(cause = %cause.id, "one suspended span is tried again"),
-            Probe::Running => {}
             Probe::NoSpan if now.since(cause.touched_at) > millis(IDLE_CAUSE) => {
                 if self.parts.causes.remove_cause(cause).await? {
                     info!(cause = %cause.id, "no span is suspended for this cause any more");
                 }
             }
-            Probe::NoSpan => {}
+            Probe::Running | Probe::NoSpan => {}
         }
         Ok(())
     }

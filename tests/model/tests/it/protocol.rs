@@ -1,9 +1,11 @@
 //! The protocol holds in every state of every scenario.
 
-use sampler_model::{MUST_HAPPEN, MUST_HOLD, PROBED, SUSPENDED, Scenario, explore};
+use sampler_model::{
+    MUST_HAPPEN, MUST_HOLD, PROBED, SUSPENDED, Scenario, WAKES_AFTER_REMOVAL, explore,
+};
 
 fn assert_holds(scenario: Scenario, states_min: usize) {
-    let refuses = scenario.suspend_after > 0;
+    let (refuses, is_alone) = (scenario.suspend_after > 0, scenario.workers == 1);
     let explored = explore(scenario);
     println!("{} states, {} steps", explored.states, explored.steps);
     for property in MUST_HOLD {
@@ -11,7 +13,10 @@ fn assert_holds(scenario: Scenario, states_min: usize) {
         assert!(violation.is_none(), "broken: {property}, by {violation:#?}");
     }
     let of_refusals = [SUSPENDED, PROBED].into_iter().filter(|_| refuses);
-    for property in MUST_HAPPEN.into_iter().chain(of_refusals) {
+    // Alone, no worker misses what becomes of its span.
+    let must_happen = MUST_HAPPEN.into_iter();
+    let must_happen = must_happen.filter(|property| !is_alone || *property != WAKES_AFTER_REMOVAL);
+    for property in must_happen.chain(of_refusals) {
         assert!(explored.found.contains_key(property), "never: {property}");
     }
     assert!(explored.states >= states_min, "{} states", explored.states);
@@ -32,7 +37,14 @@ fn a_late_stop_while_abacus_fails() {
     assert_holds(Scenario::outage(), 360_000);
 }
 
+/// By one worker, which may die at any step. What two of them do to each other while Abacus refuses
+/// comes to too many states: that is left to the planted bugs and to the simulation.
 #[test]
 fn a_late_stop_while_abacus_refuses() {
-    assert_holds(Scenario::refusal(), 20_000);
+    let scenario = Scenario {
+        workers: 1,
+        failures_max: 2,
+        ..Scenario::refusal()
+    };
+    assert_holds(scenario, 60_000);
 }
