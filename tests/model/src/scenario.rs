@@ -161,12 +161,13 @@ impl Scenario {
     }
 
     /// One target that is started and stopped, and an Abacus that refuses its usages, or does not
-    /// answer. A refusal suspends the span; then it is probed, and goes on.
+    /// answer. A refusal suspends the span; then it is probed, and goes on. One worker drives the
+    /// span, and another looks after causes; with two that drive there are too many states.
     pub fn refusal() -> Self {
         Self {
             moments: [30, 80, 190].map(at).to_vec(),
             retention: 90_000,
-            failures_max: 1,
+            workers: 1,
             suspend_after: 1,
             ..Self::outage()
         }

@@ -101,7 +101,6 @@ async fn what_waits_or_is_away_is_never_suspended() {
             0 => Answer::Wait {
                 after: Duration::from_secs(1),
             },
-            // Two refusals among many that are none do not come to three.
             _ => try_again(),
         })
     });
@@ -229,7 +228,7 @@ async fn workers_that_die_lose_no_success_of_a_probe() {
 #[tokio::test(start_paused = true)]
 async fn spans_without_a_cause_are_found() {
     let world = World::new();
-    suspend_many(&world, 3, 0).await;
+    suspend_many(&world, 3, 0);
     assert_eq!(causes(&world), []);
     let worker = world.run("w");
     world
@@ -262,7 +261,7 @@ async fn a_cause_goes_once_it_has_no_spans() {
 #[tokio::test(start_paused = true)]
 async fn spans_that_go_on_have_their_turn_behind_what_waits_longer() {
     let world = World::new();
-    suspend_many(&world, 50, 1).await;
+    suspend_many(&world, 50, 1);
     for number in 0..50 {
         world.start(&format!("waits {number}"), -20 * HOUR).await;
     }
@@ -295,7 +294,7 @@ async fn spans_that_go_on_have_their_turn_behind_what_waits_longer() {
 async fn a_hundred_thousand_suspended_spans_cost_one_probe_and_go_on_in_minutes() {
     const SPANS: i64 = 100_000;
     let world = World::new();
-    suspend_many(&world, SPANS, 1).await;
+    suspend_many(&world, SPANS, 1);
     let over = refuse(&world, "many");
     let counting = Arc::new(Counting::new(world.store.clone()));
     let worker = run_with(
@@ -356,7 +355,7 @@ fn large(name: &str) -> Options {
 
 /// Puts spans in that were suspended a day ago, each an hour long; their causes are kept if
 /// `registered` is not 0.
-async fn suspend_many(world: &World, count: i64, registered: u8) {
+fn suspend_many(world: &World, count: i64, registered: u8) {
     let then = NOON.plus(-DAY);
     for number in 0..count {
         let event = StartEvent {
