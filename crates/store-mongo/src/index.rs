@@ -18,6 +18,8 @@ pub(crate) const STOP: &str = "unique_stop";
 pub(crate) const DUE: &str = "search_due";
 /// What has failed and is to be tried again.
 pub(crate) const FAILED: &str = "search_failed";
+/// What is suspended, for lists.
+pub(crate) const LIST_SUSPENDED: &str = "list_suspended";
 /// What is suspended, by its cause; what has been so longest comes first.
 pub(crate) const SUSPENDED: &str = "search_suspended";
 /// What is complete, for the clean-up.
@@ -69,7 +71,7 @@ pub(crate) struct Index {
 }
 
 /// The indexes of this release.
-pub(crate) fn indexes() -> [Index; 9] {
+pub(crate) fn indexes() -> [Index; 10] {
     let partial = |filter| {
         IndexOptions::builder()
             .partial_filter_expression(filter)
@@ -139,6 +141,12 @@ pub(crate) fn indexes() -> [Index; 9] {
             name: LIST_RESOURCE,
             keys: doc! { "target.resource_id": 1, "start": 1, "_id": 1 },
             options: IndexOptions::default(),
+        },
+        // As a rule, nothing.
+        Index {
+            name: LIST_SUSPENDED,
+            keys: doc! { "start": 1, "_id": 1 },
+            options: partial(doc! { "processing.suspended.cause": { "$exists": true } }),
         },
     ]
 }

@@ -11,10 +11,11 @@ use sampler_testkit::mongod::ReplicaSet;
 
 use crate::support::{index_names, make_original_indexes, options};
 
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 11] = [
     "_id_",
     "list_organization",
     "list_resource",
+    "list_suspended",
     "search_complete",
     "search_due",
     "search_failed",

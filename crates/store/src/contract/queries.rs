@@ -3,8 +3,8 @@
 use sampler_domain::{Id, SpanState, Timestamp};
 
 use super::support::{
-    Changing, Shared, Store, at, done, finished, id, kept, new_span, new_stop, start_event,
-    started, stop,
+    Changing, Shared, Store, at, done, finished, id, kept, last_refusal, new_span, new_stop,
+    plan_to, start_event, started, stop,
 };
 use crate::{SpanPosition, SpanQuery, Started, Stopped, TargetFilter};
 
@@ -71,6 +71,14 @@ pub async fn a_list_holds_what_its_query_asks_for(store: &Shared) {
     stop_of(store, ["p", "r", "one"], 50).await;
     let complete = kept(store, "c").await;
     done(store.complete(&complete, at(0)).await);
+    start_of(store, "e", ["q", "r", "two"], 50).await;
+    let refused = kept(store, "e").await;
+    let refused = done(
+        store
+            .plan(&refused, plan_to(&refused, 60), at(0), at(0))
+            .await,
+    );
+    done(store.failed(&refused, last_refusal("no mapping", 60)).await);
     let with = |conditions: &[(&str, &str)], change: fn(&mut SpanQuery)| {
         let mut query = query(conditions);
         change(&mut query);
@@ -86,9 +94,9 @@ pub async fn a_list_holds_what_its_query_asks_for(store: &Shared) {
         ("plan_id", "plan"),
         one,
     ];
-    let cases: [(SpanQuery, &[&str]); 19] = [
+    let cases: [(SpanQuery, &[&str]); 22] = [
         (query(&[o]), &["d", "b", "a"]),
-        (query(&[("resource_id", "r")]), &["c", "b", "a"]),
+        (query(&[("resource_id", "r")]), &["e", "c", "b", "a"]),
         (query(&[one]), &["d", "c", "a"]),
         (query(&[one, o]), &["d", "a"]),
         (query(&[o, ("resource_id", "r")]), &["b", "a"]),
@@ -113,6 +121,22 @@ pub async fn a_list_holds_what_its_query_asks_for(store: &Shared) {
         ),
         (
             with(&[one], |query| query.state = Some(SpanState::Suspended)),
+            &[],
+        ),
+        (
+            with(&[], |query| query.state = Some(SpanState::Suspended)),
+            &["e"],
+        ),
+        (
+            with(&[("resource_id", "r")], |query| {
+                query.state = Some(SpanState::Suspended);
+            }),
+            &["e"],
+        ),
+        (
+            with(&[("organization_id", "q")], |query| {
+                query.state = Some(SpanState::Open);
+            }),
             &[],
         ),
         (
