@@ -12,7 +12,7 @@ use sampler_abacus::Mapped;
 use sampler_domain::{ClientId, Field, Span, SpanId, StartEvent, StopEvent, Target, Timestamp};
 use sampler_service::problem::{FieldError, Pointer, Problem};
 use sampler_service::security::Grant;
-use sampler_store::{NewSpan, NewStop, Started, Stopped, StoreError};
+use sampler_store::{NewSpan, NewStop, StartOutcome, StopOutcome, StoreError};
 use tracing::{error, info, warn};
 
 use crate::admission::{self, InFlightPermit, Kind, Lane, ServingPermit, TurnedAway};
@@ -179,7 +179,7 @@ impl Receiver {
         if !self.options.slack.admits(event.timestamp, now) {
             return self.old_start(&event, now).await;
         }
-        let mut span = Span::started(SpanId::new(now, self.random.u64()), event);
+        let mut span = Span::open(SpanId::new(now, self.random.u64()), event);
         span.start_client = grant.client().cloned();
         let due_at = self.options.policy.open_due_at(&span.target, span.start);
         let new = NewSpan {
@@ -194,12 +194,12 @@ impl Receiver {
             .await
             .map_err(|failure| self.no_answer(&failure))?
         {
-            Started::Opened => Ok(Accepted::New),
-            Started::Repeated => Ok(Accepted::Replayed),
-            Started::IdTaken(fields) => self.id_taken(&fields),
-            Started::IdTakenElsewhere => Err(id_taken_elsewhere()),
-            Started::AlreadyOpen => Err(already_open()),
-            Started::Overlaps { until } => Err(overlaps(until)),
+            StartOutcome::Opened => Ok(Accepted::New),
+            StartOutcome::Repeated => Ok(Accepted::Replayed),
+            StartOutcome::IdTaken(fields) => self.id_taken(&fields),
+            StartOutcome::IdTakenElsewhere => Err(id_taken_elsewhere()),
+            StartOutcome::AlreadyOpen => Err(already_open()),
+            StartOutcome::Overlaps { until } => Err(overlaps(until)),
         }
     }
 
@@ -208,7 +208,7 @@ impl Receiver {
         let earlier = match &event.id {
             Some(id) => self
                 .store
-                .started_by(&event.target, id)
+                .find_by_start_id(&event.target, id)
                 .await
                 .map_err(|failure| self.no_answer(&failure))?,
             None => None,
@@ -244,12 +244,12 @@ impl Receiver {
             .await
             .map_err(|failure| self.no_answer(&failure))?
         {
-            Stopped::Ended => Ok(Accepted::New),
-            Stopped::Repeated => Ok(Accepted::Replayed),
-            Stopped::IdTaken(fields) => self.id_taken(&fields),
-            Stopped::IdTakenElsewhere => Err(id_taken_elsewhere()),
-            Stopped::NotOpen => Err(not_open()),
-            Stopped::BeforeStart { start } => Err(before_start(start)),
+            StopOutcome::Ended => Ok(Accepted::New),
+            StopOutcome::Repeated => Ok(Accepted::Replayed),
+            StopOutcome::IdTaken(fields) => self.id_taken(&fields),
+            StopOutcome::IdTakenElsewhere => Err(id_taken_elsewhere()),
+            StopOutcome::NotOpen => Err(not_open()),
+            StopOutcome::BeforeStart { start } => Err(before_start(start)),
         }
     }
 
@@ -258,7 +258,7 @@ impl Receiver {
         let earlier = match &event.id {
             Some(id) => self
                 .store
-                .stopped_by(&event.target, id)
+                .find_by_stop_id(&event.target, id)
                 .await
                 .map_err(|failure| self.no_answer(&failure))?,
             None => None,

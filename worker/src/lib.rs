@@ -73,9 +73,9 @@ pub struct Parts {
     /// Randomness, for waits.
     pub random: Arc<dyn Random>,
     /// Takes reports of progress of the processing loop.
-    pub processing: Arc<dyn ReportProgress>,
+    pub processing_progress: Arc<dyn ReportProgress>,
     /// Takes reports of progress of the clean-up loop.
-    pub cleanup: Arc<dyn ReportProgress>,
+    pub cleanup_progress: Arc<dyn ReportProgress>,
 }
 
 /// A worker.

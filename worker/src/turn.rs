@@ -35,12 +35,12 @@ struct Counts {
     others: usize,
     /// Whether an urgent span has yielded its permit since the last search began. Only another search
     /// finds it.
-    is_requeued: bool,
+    has_yielded_urgent: bool,
 }
 
 /// Where a span stands that yields its permit.
 #[derive(Clone, Copy)]
-pub(crate) struct Requeue {
+pub(crate) struct Yield {
     /// What its `due_at` becomes.
     pub(crate) due_at: Timestamp,
     /// Whether its next interval belongs to the closing month.
@@ -58,13 +58,13 @@ impl WaitingCounts {
     }
 
     /// A span has yielded its permit.
-    pub(crate) fn requeue(&self, requeue: Requeue) {
-        self.lock().is_requeued |= requeue.is_urgent;
+    pub(crate) fn note_yield(&self, yielded: Yield) {
+        self.lock().has_yielded_urgent |= yielded.is_urgent;
     }
 
     /// Whether only another search finds all urgent spans.
-    pub(crate) fn is_requeued(&self) -> bool {
-        self.lock().is_requeued
+    pub(crate) fn has_yielded_urgent(&self) -> bool {
+        self.lock().has_yielded_urgent
     }
 
     /// No span waits any more.
@@ -113,7 +113,7 @@ impl Worker {
     /// The month that Abacus closes soon.
     pub(crate) fn closing(&self, now: Timestamp) -> Option<ClosingMonth> {
         let month_slack = millis(self.options.abacus.month_slack);
-        ClosingMonth::at(now, month_slack, self.options.policy.grace)
+        ClosingMonth::at(now, month_slack, self.options.policy.stop_grace)
     }
 
     /// A span's turn begins.
@@ -146,7 +146,7 @@ impl Worker {
         turn: &mut Turn,
         after: &Span,
         now: Timestamp,
-    ) -> Option<Requeue> {
+    ) -> Option<Yield> {
         turn.executed += 1;
         let is_over = turn.executed >= TURN_LENGTH;
         let closing = self.closing(now);
@@ -158,8 +158,8 @@ impl Worker {
         } else {
             self.waiting.reserve_urgent() || (is_over && self.waiting.reserve())
         };
-        yields.then(|| Requeue {
-            due_at: closing.map_or(now, |closing| closing.requeue_due_at(now, is_urgent)),
+        yields.then(|| Yield {
+            due_at: closing.map_or(now, |closing| closing.yielded_due_at(now, is_urgent)),
             is_urgent,
         })
     }

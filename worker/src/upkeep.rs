@@ -17,7 +17,10 @@ impl Worker {
     /// Removes complete spans after the retention. One worker does this for all.
     pub(crate) async fn clean_up(&self) {
         let mut reported = None;
-        while self.wait_until_time_known(&*self.parts.cleanup).await {
+        while self
+            .wait_until_time_known(&*self.parts.cleanup_progress)
+            .await
+        {
             let removed = if self.ownership.owns_first() {
                 self.remove_batch(&mut reported).await
             } else {
@@ -25,7 +28,7 @@ impl Worker {
             };
             match removed {
                 Ok(count) => {
-                    self.parts.cleanup.report();
+                    self.parts.cleanup_progress.report();
                     if count == self.options.cleanup.batch_size {
                         continue;
                     }

@@ -97,7 +97,7 @@ pub enum Changed {
     /// It was made: the span is [`Span::after`] it.
     Made,
     /// The span is no longer as it was read: another worker, or a stop, was faster.
-    Lost,
+    Rejected,
 }
 
 impl Change {
@@ -180,7 +180,7 @@ impl Span {
     /// Whether a change that was decided for `self` may be made to the span as it is `now`: the
     /// version *and* the end are those that it was read with. A stop leaves the version alone, but
     /// what comes next must be decided in its knowledge. A complete span never changes again.
-    pub fn admits_change_of(&self, now: &Self) -> bool {
+    pub fn still_allows_change(&self, now: &Self) -> bool {
         now.processing.version == self.processing.version
             && now.end == self.end
             && !now.processing.complete

@@ -25,14 +25,14 @@ use crate::{
 /// What is to be done next for a span.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Have the store make this change. Answer with [`Driver::made`] or [`Driver::lost`].
+    /// Have the store make this change. Answer with [`Driver::on_change_made`] or [`Driver::on_change_rejected`].
     Change(Change),
-    /// Post the usage of this planned interval. Answer with [`Driver::delivered`] or
-    /// [`Driver::failed`].
+    /// Post the usage of this planned interval. Answer with [`Driver::on_delivered`] or
+    /// [`Driver::on_failed`].
     Post(Planned),
-    /// Write this entry into the ledger. Answer with [`Driver::recorded`].
+    /// Write this entry into the ledger. Answer with [`Driver::on_recorded`].
     Record(Box<Entry>),
-    /// Read the span again. Answer with [`Driver::found`].
+    /// Read the span again. Answer with [`Driver::on_reread`].
     Reread,
     /// Nothing is left to do at present.
     Done,
@@ -63,7 +63,7 @@ enum State {
     /// A failure is to be noted.
     Failed(Failure),
     /// A change came too late.
-    Lost,
+    Rejected,
     Done,
 }
 
@@ -93,7 +93,7 @@ impl Driver {
         match &self.state {
             State::Deciding => self.decide(now, policy),
             State::Failed(failure) => Action::Change(Change::failed(&self.span, failure.clone())),
-            State::Lost => Action::Reread,
+            State::Rejected => Action::Reread,
             State::Done => Action::Done,
         }
     }
@@ -145,7 +145,7 @@ impl Driver {
     }
 
     /// Abacus has the usage of the planned interval.
-    pub fn delivered(&mut self, delivered: Delivered) {
+    pub fn on_delivered(&mut self, delivered: Delivered) {
         let planned = self.span.processing.planned.clone();
         self.outcome = planned.map(|planned| Outcome {
             planned,
@@ -156,14 +156,14 @@ impl Driver {
 
     /// The ledger has an entry of the usage of the planned interval, in this state: what was written
     /// first stays.
-    pub fn recorded(&mut self, kept: EntryState) {
+    pub fn on_recorded(&mut self, kept: EntryState) {
         if let Some(outcome) = &mut self.outcome {
             outcome.recorded = Some(kept);
         }
     }
 
     /// The usage of the planned interval could not be delivered.
-    pub fn failed(&mut self, failure: Failure) {
+    pub fn on_failed(&mut self, failure: Failure) {
         self.state = State::Failed(failure);
     }
 
@@ -171,8 +171,8 @@ impl Driver {
     ///
     /// # Panics
     /// Where an execution was noted and nothing was planned.
-    pub fn made(&mut self, change: &Change) {
-        self.take(self.span.after(change));
+    pub fn on_change_made(&mut self, change: &Change) {
+        self.set_span(self.span.after(change));
         if change.is_last() {
             self.state = State::Done;
         }
@@ -180,23 +180,23 @@ impl Driver {
 
     /// The change came too late: the span is no longer as it was read. A failure need not be noted
     /// then: the span stays due, and is found again.
-    pub fn lost(&mut self) {
+    pub fn on_change_rejected(&mut self) {
         self.state = match self.state {
             State::Failed(_) => State::Done,
-            _ => State::Lost,
+            _ => State::Rejected,
         };
     }
 
     /// The span as it is by now. The driver goes on where only a stop made its change come too
     /// late. Where the version has moved on another worker has it in hand, and one is enough.
-    pub fn found(&mut self, fresh: Option<Span>) {
+    pub fn on_reread(&mut self, fresh: Option<Span>) {
         let before = &self.span;
         let is_stopped = |fresh: &Span| {
             fresh.processing.version == before.processing.version && fresh.end != before.end
         };
         match fresh.filter(is_stopped) {
             Some(fresh) => {
-                self.take(fresh);
+                self.set_span(fresh);
                 self.state = State::Deciding;
             }
             None => self.state = State::Done,
@@ -204,7 +204,7 @@ impl Driver {
     }
 
     /// The span is like this now; an outcome is of interest as long as its plan is.
-    fn take(&mut self, span: Span) {
+    fn set_span(&mut self, span: Span) {
         self.span = span;
         let planned = self.span.processing.planned.as_ref();
         self.outcome

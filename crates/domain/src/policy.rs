@@ -8,14 +8,14 @@ pub struct Policy {
     /// How long intervals are.
     pub granularities: Granularities,
     /// How long an open span's interval waits behind its boundary for a stop that comes late, ms.
-    pub grace: i64,
+    pub stop_grace: i64,
 }
 
 impl Policy {
     /// When a span of `target` that goes on needs a worker next, if it is sampled to `moment`.
     pub fn open_due_at(&self, target: &Target, moment: Timestamp) -> Timestamp {
         let boundary = self.granularities.of(target).boundary_after(moment);
-        boundary.unwrap_or(Timestamp::MAX).plus(self.grace)
+        boundary.unwrap_or(Timestamp::MAX).plus(self.stop_grace)
     }
 }
 
@@ -44,23 +44,27 @@ pub struct ClosingMonth {
     /// Its last moment, which is the first one of the month that goes on.
     pub end: Timestamp,
     /// When the last intervals of open spans in it fall due: at its end, and the grace.
-    pub due_by: Timestamp,
+    pub last_regular_due_at: Timestamp,
 }
 
 impl ClosingMonth {
     /// The month that is about to be closed at `now`, if one is: the one before, during the first
-    /// `slack` ms of a month. Open spans fall due `grace` ms behind a boundary ([`Policy::grace`]).
+    /// `slack` ms of a month. Open spans fall due `grace` ms behind a boundary ([`Policy::stop_grace`]).
     pub fn at(now: Timestamp, slack: i64, grace: i64) -> Option<Self> {
         let end = Granularity::Month.window_of(now);
         let start = Granularity::Month.boundary_before(end)?;
-        let due_by = end.plus(grace);
-        (now.since(end) <= slack).then_some(Self { start, end, due_by })
+        let last_regular_due_at = end.plus(grace);
+        (now.since(end) <= slack).then_some(Self {
+            start,
+            end,
+            last_regular_due_at,
+        })
     }
 
     /// When a span is due again that yields its permit at `now`. One that goes on within this
     /// month stands behind all that fell due for it and have not had a turn since it ended, and
     /// before everything else; any other stands behind what is due for this month.
-    pub fn requeue_due_at(self, now: Timestamp, goes_on_within: bool) -> Timestamp {
+    pub fn yielded_due_at(self, now: Timestamp, goes_on_within: bool) -> Timestamp {
         if goes_on_within {
             now.min(self.last_due_at())
         } else {
@@ -70,7 +74,7 @@ impl ClosingMonth {
 
     /// The last moment at which something is due for this month, apart from what failed.
     pub fn last_due_at(self) -> Timestamp {
-        self.due_by.plus(1)
+        self.last_regular_due_at.plus(1)
     }
 
     /// Whether a span that is sampled to `moment` goes on within this month.
@@ -130,7 +134,7 @@ mod tests {
         let closing = ClosingMonth {
             start: at("2026-02-01T00:00:00Z"),
             end: at("2026-03-01T00:00:00Z"),
-            due_by: at("2026-03-01T00:00:30Z"),
+            last_regular_due_at: at("2026-03-01T00:00:30Z"),
         };
         assert_eq!(
             ClosingMonth::at(at("2026-02-28T23:59:59.999Z"), 600_000, 30_000),
@@ -155,14 +159,14 @@ mod tests {
         let now = at("2026-03-01T00:05:00Z");
         let closing = ClosingMonth::at(now, 600_000, 30_000).unwrap();
         assert_eq!(
-            closing.requeue_due_at(now, true),
+            closing.yielded_due_at(now, true),
             at("2026-03-01T00:00:30.001Z")
         );
-        assert_eq!(closing.requeue_due_at(now, false), now);
+        assert_eq!(closing.yielded_due_at(now, false), now);
         let early = at("2026-03-01T00:00:10Z");
-        assert_eq!(closing.requeue_due_at(early, true), early);
+        assert_eq!(closing.yielded_due_at(early, true), early);
         assert_eq!(
-            closing.requeue_due_at(early, false),
+            closing.yielded_due_at(early, false),
             at("2026-03-01T00:00:30.002Z")
         );
     }

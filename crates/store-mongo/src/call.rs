@@ -99,7 +99,7 @@ pub(crate) struct Written {
     /// How many documents were inserted, or how many statements found or made theirs.
     pub(crate) matched: usize,
     /// How many statements made their document.
-    pub(crate) made: usize,
+    pub(crate) upserted: usize,
     /// How many documents changed.
     pub(crate) modified: u64,
     /// The documents or statements that failed, by their index in the command, and why.
@@ -163,7 +163,7 @@ impl Link {
 
     /// The documents that match by an index, as no other primary can know better: what an answer
     /// is based on must not be rolled back.
-    pub(crate) async fn find_exactly(
+    pub(crate) async fn find_linearizable(
         &self,
         filter: Document,
         index: &str,
@@ -351,7 +351,7 @@ fn written(answer: &Document) -> Result<Written, CallError> {
     }
     Ok(Written {
         matched: usize::try_from(count("n")).unwrap_or(usize::MAX),
-        made: answer.get_array("upserted").map_or(0, Vec::len),
+        upserted: answer.get_array("upserted").map_or(0, Vec::len),
         modified: count("nModified"),
         failed,
     })

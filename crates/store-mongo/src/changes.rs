@@ -8,7 +8,7 @@ use bson::oid::ObjectId;
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use sampler_domain::{Change, Changed, Failure, Next, Span, Timestamp};
 use sampler_store::StoreError;
-use sampler_store::group::{CommandResult, Resolution, Writes};
+use sampler_store::group::{CommandResult, GroupWriter, Resolution};
 use tokio::time::Instant;
 
 use crate::call::{CallError, Link};
@@ -19,13 +19,13 @@ use crate::totals::totals;
 
 /// Makes changes that need the version and the end that a span was read with.
 #[derive(Debug)]
-pub(crate) struct Changes {
+pub(crate) struct ChangeWriter {
     link: Link,
 }
 
 /// A change of a span, and the statement that makes it.
 #[derive(Debug)]
-pub(crate) struct ChangeOfSpan {
+pub(crate) struct ChangeWrite {
     /// Kept with the span as `processing.last_change_id`: by it a change is known that others have
     /// made, too.
     id: ObjectId,
@@ -33,9 +33,9 @@ pub(crate) struct ChangeOfSpan {
     statement: RawDocumentBuf,
 }
 
-impl ChangeOfSpan {
+impl ChangeWrite {
     /// A change that is made if the span still is as it was `before`
-    /// ([`Span::admits_change_of`]).
+    /// ([`Span::still_allows_change`]).
     ///
     /// # Errors
     /// Where the change cannot be written as a statement.
@@ -72,8 +72,8 @@ impl ChangeOfSpan {
             return Some(Ok(Changed::Made));
         }
         match readable(document) {
-            Ok(now) if self.before.admits_change_of(&now) => None,
-            Ok(_) => Some(Ok(Changed::Lost)),
+            Ok(now) if self.before.still_allows_change(&now) => None,
+            Ok(_) => Some(Ok(Changed::Rejected)),
             Err(error) => Some(Err(error)),
         }
     }
@@ -112,16 +112,16 @@ fn update(before: &Span, change: &Change, now: Timestamp) -> Update {
     }
     match change {
         Change::Plan { planned: plan, .. } => {
-            update.sampling(now);
+            update.next_version(now);
             let set = &mut update.set;
             set.insert("processing.planned_interval", planned(plan));
         }
         Change::Executed { next, .. } => {
-            update.sampling(now);
+            update.next_version(now);
             update.execution(before, next);
         }
         Change::Complete => {
-            update.sampling(now);
+            update.next_version(now);
             update.set.insert("processing.complete", true);
         }
         Change::Postpone { .. } => {}
@@ -136,7 +136,7 @@ fn update(before: &Span, change: &Change, now: Timestamp) -> Update {
 
 impl Update {
     /// What sampling has come to is another version.
-    fn sampling(&mut self, now: Timestamp) {
+    fn next_version(&mut self, now: Timestamp) {
         self.set.insert("processing.last_change_at", moment(now));
         self.inc.insert("processing.version", 1);
     }
@@ -192,19 +192,19 @@ impl Update {
     }
 }
 
-impl Changes {
+impl ChangeWriter {
     pub(crate) fn new(link: Link) -> Self {
         Self { link }
     }
 }
 
 #[async_trait]
-impl Writes for Changes {
-    type Write = ChangeOfSpan;
+impl GroupWriter for ChangeWriter {
+    type Write = ChangeWrite;
     type Answer = Changed;
     type Failure = CallError;
 
-    fn size(write: &ChangeOfSpan) -> usize {
+    fn size(write: &ChangeWrite) -> usize {
         write.statement.as_bytes().len()
     }
 
@@ -219,7 +219,7 @@ impl Writes for Changes {
         true
     }
 
-    async fn write(&self, batch: &[Arc<ChangeOfSpan>], send_by: Instant) -> CommandResult<Self> {
+    async fn send(&self, batch: &[Arc<ChangeWrite>], send_by: Instant) -> CommandResult<Self> {
         let statements = batch.iter().map(|change| &change.statement);
         let updated = self.link.update(statements, send_by).await?;
         Ok(updated.write_results(batch.len(), |_| Changed::Made, None))
@@ -227,14 +227,14 @@ impl Writes for Changes {
 
     async fn resolve(
         &self,
-        batch: &[Arc<ChangeOfSpan>],
+        batch: &[Arc<ChangeWrite>],
     ) -> Result<Vec<Resolution<Changed>>, CallError> {
         let spans = batch.iter().map(|change| &change.before);
         let spans = by_span_id(&self.link, spans).await?;
-        let seen = |change: &Arc<ChangeOfSpan>| match spans.get(&change.before.id) {
+        let seen = |change: &Arc<ChangeWrite>| match spans.get(&change.before.id) {
             Some(document) => change.seen(document),
             // It is complete, and was removed.
-            None => Some(Ok(Changed::Lost)),
+            None => Some(Ok(Changed::Rejected)),
         };
         Ok(batch.iter().map(seen).collect())
     }

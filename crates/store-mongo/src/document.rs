@@ -95,7 +95,7 @@ pub(crate) struct OpenInterval {
 ///
 /// # Errors
 /// Where a name of the provider's holds what a name cannot hold.
-pub(crate) fn started(new: &NewSpan) -> Result<RawDocumentBuf, bson::error::Error> {
+pub(crate) fn open_span_document(new: &NewSpan) -> Result<RawDocumentBuf, bson::error::Error> {
     let span = &new.span;
     let target = &span.target;
     let last = span.processing.last;

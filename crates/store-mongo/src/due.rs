@@ -22,12 +22,12 @@ use crate::call::{CallError, Link, hint, take};
 use crate::document::{has_failed, moment, partition};
 use crate::index;
 use crate::unreadable::{
-    Statement, change_each, condition_of, name_of, set_aside, span_in, where_kept,
+    Statement, change_each, condition_of, name_of, set_aside, shard_key_of, span_in,
 };
 
-/// What the server may spend on all pages of a range. We wait for none of them longer than for any
+/// What the server may spend on all pages of a scan. We wait for none of them longer than for any
 /// other operation.
-const RANGE_TIME: Duration = Duration::from_mins(1);
+const SCAN_TIME: Duration = Duration::from_mins(1);
 
 /// A search that goes on.
 struct Search {
@@ -35,13 +35,13 @@ struct Search {
     now: Timestamp,
     page: usize,
     /// What is still to be scanned, the most urgent first.
-    ranges: VecDeque<Range>,
-    /// Where the search is in the range before those.
+    scans: VecDeque<IndexScan>,
+    /// Where the search is in the scan before those.
     cursor: Option<Cursor<Document>>,
 }
 
-/// One range of spans to scan, in the order of `due_at`.
-struct Range {
+/// One scan of spans to scan, in the order of `due_at`.
+struct IndexScan {
     filter: Document,
     index: &'static str,
 }
@@ -54,7 +54,7 @@ impl MongoStore {
             link: self.link.clone(),
             now: query.now,
             page: query.page,
-            ranges: ranges(query),
+            scans: scans(query),
             cursor: None,
         };
         stream::try_unfold(search, async |mut search| {
@@ -85,13 +85,13 @@ impl Search {
         Ok(Some(spans))
     }
 
-    /// The next documents, of the range that the search is in or of one behind it.
+    /// The next documents, of the scan that the search is in or of one behind it.
     async fn documents(&mut self) -> Result<Option<Vec<RawDocumentBuf>>, CallError> {
         loop {
             let cursor = match self.cursor.take() {
                 Some(cursor) => cursor,
-                None => match self.ranges.pop_front() {
-                    Some(range) => open(&self.link, range, self.page).await?,
+                None => match self.scans.pop_front() {
+                    Some(scan) => open(&self.link, scan, self.page).await?,
                     None => return Ok(None),
                 },
             };
@@ -107,7 +107,7 @@ impl Search {
 /// Whether a span is in another partition than its target says: it was taken in before its target
 /// could be read, and mended since. No statement of ours would find it there.
 fn is_misplaced(document: &RawDocument, span: &Span) -> bool {
-    let (partition, _) = where_kept(document);
+    let (partition, _) = shard_key_of(document);
     partition != Some(partition_of(&span.target))
 }
 
@@ -135,22 +135,22 @@ async fn move_to_partition(link: &Link, misplaced: &[(RawDocumentBuf, Span)]) {
     );
 }
 
-/// Opens a range; the server sends a page at a time.
-async fn open(link: &Link, range: Range, page: usize) -> Result<Cursor<Document>, CallError> {
+/// Opens a scan; the server sends a page at a time.
+async fn open(link: &Link, scan: IndexScan, page: usize) -> Result<Cursor<Document>, CallError> {
     let options = FindOptions::builder()
         .batch_size(u32::try_from(page).unwrap_or(u32::MAX))
         .sort(doc! { "processing.due_at": 1 })
-        .hint(hint(range.index))
-        .max_time(RANGE_TIME)
+        .hint(hint(scan.index))
+        .max_time(SCAN_TIME)
         .build();
     let spans = link.spans.clone();
-    let find = async move { spans.find(range.filter).with_options(options).await };
+    let find = async move { spans.find(scan.filter).with_options(options).await };
     link.run(find).await
 }
 
-/// The ranges to scan one after the other, by urgency (see [`DueQuery::urgency`]); the
-/// last class is two ranges.
-fn ranges(query: &DueQuery) -> VecDeque<Range> {
+/// The scans to scan one after the other, by urgency (see [`DueQuery::urgency`]); the
+/// last class is two scans.
+fn scans(query: &DueQuery) -> VecDeque<IndexScan> {
     let number = |partition: &u32| Bson::Int64(i64::from(*partition));
     let partitions: Vec<Bson> = query.partitions.iter().map(number).collect();
     let due = |due_at| {
@@ -160,7 +160,7 @@ fn ranges(query: &DueQuery) -> VecDeque<Range> {
             "processing.due_at": due_at,
         }
     };
-    let by_due_at = |filter| Range {
+    let by_due_at = |filter| IndexScan {
         filter,
         index: index::DUE,
     };
@@ -182,7 +182,7 @@ fn ranges(query: &DueQuery) -> VecDeque<Range> {
     others.insert("$nor", [put_off]);
     VecDeque::from([
         by_due_at(due(in_time)),
-        Range {
+        IndexScan {
             filter: failed,
             index: index::FAILED,
         },

@@ -32,7 +32,7 @@ impl Link {
     }
 
     /// The condition that a span is where spans of this target are kept.
-    pub(crate) fn where_kept(&self, target: &Target) -> Document {
+    pub(crate) fn shard_key_filter(&self, target: &Target) -> Document {
         doc! {
             "processing.partition": self.in_partition(target),
             "target.resource_instance_id": target.resource_instance_id.as_str(),
@@ -71,7 +71,7 @@ pub(crate) async fn by_target<'a>(
         branch
     };
     let branches: Vec<Document> = spans.map(branch).collect();
-    let found = link.find_exactly(doc! { "$or": branches }, index::SPAN);
+    let found = link.find_linearizable(doc! { "$or": branches }, index::SPAN);
     let key = |raw: &RawDocument| {
         let target = decoded(raw.get_document("target").ok()?).ok()?;
         let correlation_id = target.get_str("correlation_id").ok()?.to_owned();
@@ -125,7 +125,9 @@ pub(crate) async fn by_event_id<'a>(
         "start_dedup_id" => index::START,
         _ => index::STOP,
     };
-    let mut found = link.find_exactly(doc! { "$or": branches }, index).await?;
+    let mut found = link
+        .find_linearizable(doc! { "$or": branches }, index)
+        .await?;
     found.sort_by_key(|raw| raw.get_str(field).is_ok());
     Ok(by_key(link, found, |raw| event_of(raw, field)))
 }
@@ -176,12 +178,12 @@ pub(crate) async fn by_span_id<'a>(
     spans: impl Iterator<Item = &'a Span>,
 ) -> Result<HashMap<SpanId, RawDocumentBuf>, CallError> {
     let branch = |span: &Span| {
-        let mut branch = link.where_kept(&span.target);
+        let mut branch = link.shard_key_filter(&span.target);
         branch.insert("_id", id_to_bson(&span.id));
         branch
     };
     let branches: Vec<Document> = spans.map(branch).collect();
-    let found = link.find_exactly(doc! { "$or": branches }, "_id_");
+    let found = link.find_linearizable(doc! { "$or": branches }, "_id_");
     let key = |raw: &RawDocument| {
         let id = decoded(&Identity::of(raw)?.filter()).ok()?;
         id_from_bson(id.get("_id")).ok()

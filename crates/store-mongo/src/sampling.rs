@@ -12,11 +12,11 @@ use tracing::error;
 
 use crate::MongoStore;
 use crate::call::{CallError, take};
-use crate::changes::ChangeOfSpan;
+use crate::changes::ChangeWrite;
 use crate::document::{Unreadable, id_from_bson, id_to_bson, moment, read_moment, unreadable};
 use crate::index;
 use crate::resolve::readable;
-use crate::unreadable::{Identity, decoded, name_of, span_in, where_kept};
+use crate::unreadable::{Identity, decoded, name_of, shard_key_of, span_in};
 
 impl MongoStore {
     /// The documents that match, as a majority has them, to be taken off page by page.
@@ -83,7 +83,7 @@ impl MongoStore {
         id: &SpanId,
         target: &Target,
     ) -> Result<Option<Span>, StoreError> {
-        let (link, mut filter) = (self.link.clone(), self.link.where_kept(target));
+        let (link, mut filter) = (self.link.clone(), self.link.shard_key_filter(target));
         filter.insert("_id", id_to_bson(id));
         let options = self.link.find_options(1, doc! {}, "_id_");
         let find = async move { link.find(filter, options).await };
@@ -97,7 +97,7 @@ impl MongoStore {
         change: &Change,
         now: Timestamp,
     ) -> Result<Changed, StoreError> {
-        let change = ChangeOfSpan::new(span, change, now)?;
+        let change = ChangeWrite::new(span, change, now)?;
         self.changes
             .submit(self.range_of(&span.target), change)
             .await
@@ -197,7 +197,7 @@ fn completed(raw: &RawDocument, cutoff: Timestamp) -> Result<Finished, Unreadabl
             .get_bool("complete")
             .is_ok_and(|complete| complete)
     {
-        let (partition, instance) = where_kept(raw);
+        let (partition, instance) = shard_key_of(raw);
         Ok(Finished {
             id,
             partition,

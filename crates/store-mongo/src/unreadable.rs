@@ -88,7 +88,7 @@ impl Identity {
 /// read.
 pub(crate) fn condition_of(raw: &RawDocument) -> Option<RawDocumentBuf> {
     let mut filter = Identity::of(raw)?.filter();
-    let (partition, instance) = where_kept(raw);
+    let (partition, instance) = shard_key_of(raw);
     if let Some(partition) = partition {
         filter.append(cstr!("processing.partition"), i64::from(partition));
     }
@@ -99,7 +99,7 @@ pub(crate) fn condition_of(raw: &RawDocument) -> Option<RawDocumentBuf> {
 }
 
 /// The partition and the instance of a document, as far as they can be read.
-pub(crate) fn where_kept(raw: &RawDocument) -> (Option<u32>, Option<Id>) {
+pub(crate) fn shard_key_of(raw: &RawDocument) -> (Option<u32>, Option<Id>) {
     let member = |object: &str, name: &str| {
         let object = raw.get_document(object).ok()?;
         Bson::try_from(object.get(name).ok()??).ok()

@@ -31,7 +31,7 @@ mod upkeep;
 mod work;
 
 pub use error::StoreError;
-pub use events::{Events, NewSpan, NewStop, Started, Stopped};
+pub use events::{Events, NewSpan, NewStop, StartOutcome, StopOutcome};
 pub use ledger::{Entries, Ledger, lifetime_from};
 pub use membership::Membership;
 pub use reading::{Page, Reading};

@@ -60,7 +60,7 @@ pub trait Work: Send + Sync + 'static {
     async fn find(&self, id: &SpanId, target: &Target) -> Result<Option<Span>, StoreError>;
 
     /// Makes a change that was decided for `span`, if it still is as it was read
-    /// ([`Span::admits_change_of`]); the span is [`Span::after`] the change then. `now` is noted as
+    /// ([`Span::still_allows_change`]); the span is [`Span::after`] the change then. `now` is noted as
     /// the moment of the change.
     async fn change(
         &self,

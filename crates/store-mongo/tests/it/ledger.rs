@@ -4,11 +4,9 @@
 use bson::{Bson, Document, doc};
 use mongodb::Collection;
 use sampler_domain::{Delivered, Entry, EntryState, Next, Span, SpanId, Totals};
+use sampler_store::Ledger;
 use sampler_store::contract::support::Changing;
-use sampler_store::contract::support::{
-    NOW, at, done, failure, finished, kept, plan_to, started, stop,
-};
-use sampler_store::{Ledger, Stopped};
+use sampler_store::contract::support::{NOW, at, done, failure, finished, kept, plan_to, started};
 use sampler_store_mongo::MongoStore;
 
 use crate::original::NOW_DOUBLE;
