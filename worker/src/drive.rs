@@ -1,5 +1,5 @@
-//! Driving one span through its due intervals: carrying out what the
-//! [`Driver`](sampler_domain::Driver), which is the protocol, asks for.
+//! Drives one span through its due intervals: carries out the actions of the
+//! [`Driver`](sampler_domain::Driver), which is the protocol.
 
 use sampler_abacus::{Answer, Details, Load, Posted};
 use sampler_domain::partition::partition_of;
@@ -14,7 +14,7 @@ use tracing::{error, warn};
 use crate::turn::{Turn, Yield};
 use crate::{Worker, causes};
 
-/// What came of an attempt to deliver a usage.
+/// The outcome of an attempt to deliver a usage.
 enum Delivery {
     /// Abacus has it.
     Done(Delivered),
@@ -43,10 +43,10 @@ impl Worker {
         }
     }
 
-    /// Does what the driver asks for, until it is done or the turn is over.
+    /// Carries out the driver's actions until it is done or the turn is over.
     async fn carry_out(&self, mut driver: Driver) -> Result<(), StoreError> {
         let mut turn = self.turn();
-        // What Abacus has answered is noted in any case.
+        // After a shutdown, the loop still records the last answer of Abacus.
         while driver.has_unnoted_outcome() || (!self.stop.is_cancelled() && self.time.is_known()) {
             match driver.next(self.now(), &self.options.policy) {
                 Action::Change(change) => {
@@ -123,7 +123,7 @@ impl Worker {
         })
     }
 
-    /// If the turn of a span is over, the change that notes its last execution puts the span behind
+    /// If the turn of a span is over, the change that notes its last execution sets a `due_at` after
     /// all spans that have waited longer.
     fn apply_yield(
         &self,

@@ -72,9 +72,9 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// Randomness, for waits.
     pub random: Arc<dyn Random>,
-    /// Takes reports of progress of the processing loop.
+    /// Gets reports of progress of the processing loop.
     pub processing_progress: Arc<dyn ReportProgress>,
-    /// Takes reports of progress of the clean-up loop.
+    /// Gets reports of progress of the clean-up loop.
     pub cleanup_progress: Arc<dyn ReportProgress>,
 }
 

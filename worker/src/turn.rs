@@ -38,10 +38,10 @@ struct Counts {
     has_yielded_urgent: bool,
 }
 
-/// Where a span stands that yields its permit.
+/// A span yields its permit.
 #[derive(Clone, Copy)]
 pub(crate) struct Yield {
-    /// What its `due_at` becomes.
+    /// Its new `due_at`, after all spans that have waited longer.
     pub(crate) due_at: Timestamp,
     /// Whether its next interval belongs to the closing month.
     pub(crate) is_urgent: bool,
@@ -57,12 +57,13 @@ impl WaitingCounts {
         *self.lock().of(is_urgent) += 1;
     }
 
-    /// A span has yielded its permit.
+    /// Notes that a span has yielded its permit.
     pub(crate) fn note_yield(&self, yielded: Yield) {
         self.lock().has_yielded_urgent |= yielded.is_urgent;
     }
 
-    /// Whether only another search finds all urgent spans.
+    /// Whether an urgent span has yielded its permit since the last search began. Only another search
+    /// finds it.
     pub(crate) fn has_yielded_urgent(&self) -> bool {
         self.lock().has_yielded_urgent
     }
@@ -136,8 +137,8 @@ impl Worker {
         }
     }
 
-    /// Notes that a span, which is now `after`, has executed an interval. Returns where the span
-    /// stands if it yields its permit.
+    /// Notes that a span, which is now `after`, has executed an interval. Returns a [`Yield`] if the
+    /// span must yield its permit.
     ///
     /// When a month begins to close, all spans yield. While it closes, an urgent span yields only to
     /// urgent spans, and any other span yields to an urgent one after each interval.

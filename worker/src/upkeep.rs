@@ -110,7 +110,7 @@ impl Worker {
                 stops: 0,
             }) => false,
             Ok(Adopted { starts, stops }) => {
-                info!(starts, stops, "took in what an original Sampler wrote");
+                info!(starts, stops, "adopted what an original Sampler wrote");
                 let is_full = |count| usize::try_from(count) == Ok(limit);
                 is_full(starts) || is_full(stops)
             }

@@ -1,28 +1,28 @@
 //! The worker's protocol for one span, without I/O (sections 6.5 and 6.6 of the paper).
 //!
-//! Any instruction may be the last one. Before a usage is posted its interval is planned, and the
-//! plan is kept by a majority; after it was accepted its entry is written into the ledger, and only
-//! then one change notes the execution and plans the next. A worker that dies in between leaves the
-//! plan behind, and the worker that comes next posts the very same usage, which Abacus recognises,
-//! and writes the same entry, which the ledger recognises. So each noted execution has its entry.
+//! A worker may die at any instruction. So the interval is planned, and a majority has the plan,
+//! before its usage is posted. After Abacus has accepted the usage, its entry is written into the
+//! ledger. Only then one change notes the execution and plans the next interval. If a worker dies in
+//! between, the plan remains: the next worker posts the same usage, which Abacus recognises, and writes
+//! the same entry, which the ledger recognises. So each noted execution has its entry.
 //!
 //! ```text
-//!              ┌───────────── made ──────────────┐
-//!              ▼                                 │
-//!   next() ─► Change ──────── lost ─► Reread ─► found ─► next() or Done
-//!        ├──► Post ── delivered ─► next() ─► Record
-//!        │        └── failed ────► next() (notes the failure)
-//!        └──► Record ─ recorded ─► next() (notes the execution)
+//!              ┌────────── on_change_made ────────────┐
+//!              ▼                                      │
+//!   next() ─► Change ─ on_change_rejected ─► Reread ─ on_reread ─► next() or Done
+//!        ├──► Post ─── on_delivered ─► next() ─► Record
+//!        │        └─── on_failed ────► next() (notes the failure)
+//!        └──► Record ─ on_recorded ──► next() (notes the execution)
 //! ```
 //!
-//! The worker carries out what it asks for; so do the model and the simulation.
+//! The worker, the model and the simulation carry out the actions that the driver returns.
 
 use crate::{
     Change, Delivered, Entry, EntryState, Failure, Next, Planned, Policy, Span, Step, Timestamp,
     next_step,
 };
 
-/// What is to be done next for a span.
+/// The next action for a span.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Have the store make this change. Answer with [`Driver::on_change_made`] or [`Driver::on_change_rejected`].
@@ -34,41 +34,41 @@ pub enum Action {
     Record(Box<Entry>),
     /// Read the span again. Answer with [`Driver::on_reread`].
     Reread,
-    /// Nothing is left to do at present.
+    /// Nothing is left to do for now.
     Done,
 }
 
-/// One span in the hands of one worker.
+/// Drives one span for one worker.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Driver {
     span: Span,
-    /// The plan whose usage Abacus has, though that is not noted yet.
+    /// The plan whose usage Abacus has accepted, until its execution is noted.
     outcome: Option<Outcome>,
     state: State,
 }
 
-/// What became of the usage of a plan.
+/// The outcome of the usage of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Outcome {
     planned: Planned,
     delivered: Delivered,
-    /// What the ledger says of it, once it does.
+    /// The state of its entry in the ledger, once that is written.
     recorded: Option<EntryState>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum State {
-    /// The span is as the driver knows it.
+    /// The driver decides from the span that it knows.
     Deciding,
-    /// A failure is to be noted.
+    /// A failure must be noted.
     Failed(Failure),
-    /// A change came too late.
+    /// The last change was rejected.
     Rejected,
     Done,
 }
 
 impl Driver {
-    /// Takes a span in hand, as it was read.
+    /// A driver for a span that was just read.
     pub fn new(span: Span) -> Self {
         Self {
             span,
@@ -82,13 +82,13 @@ impl Driver {
         &self.span
     }
 
-    /// Whether something happened that is not noted yet: Abacus has a usage, or refused it. It should
-    /// be noted before the worker stops, though nothing is lost where it is not.
+    /// Whether an outcome is not noted yet: Abacus has accepted or refused a usage. It should be noted
+    /// before the worker stops. If it is not, nothing is lost.
     pub fn has_unnoted_outcome(&self) -> bool {
         self.outcome.is_some() || matches!(self.state, State::Failed(_))
     }
 
-    /// What is to be done next at `now`.
+    /// The next action at `now`.
     pub fn next(&self, now: Timestamp, policy: &Policy) -> Action {
         match &self.state {
             State::Deciding => self.decide(now, policy),
@@ -144,7 +144,7 @@ impl Driver {
         Change::Executed { next, due_at }
     }
 
-    /// Abacus has the usage of the planned interval.
+    /// Input: Abacus has accepted the usage of the planned interval.
     pub fn on_delivered(&mut self, delivered: Delivered) {
         let planned = self.span.processing.planned.clone();
         self.outcome = planned.map(|planned| Outcome {
@@ -154,23 +154,23 @@ impl Driver {
         });
     }
 
-    /// The ledger has an entry of the usage of the planned interval, in this state: what was written
-    /// first stays.
+    /// Input: the ledger has an entry of the usage of the planned interval, in this state. The entry
+    /// that was written first stays.
     pub fn on_recorded(&mut self, kept: EntryState) {
         if let Some(outcome) = &mut self.outcome {
             outcome.recorded = Some(kept);
         }
     }
 
-    /// The usage of the planned interval could not be delivered.
+    /// Input: the usage of the planned interval could not be delivered.
     pub fn on_failed(&mut self, failure: Failure) {
         self.state = State::Failed(failure);
     }
 
-    /// The store has made this change.
+    /// Input: the store has made this change.
     ///
     /// # Panics
-    /// Where an execution was noted and nothing was planned.
+    /// If an execution was noted and nothing was planned.
     pub fn on_change_made(&mut self, change: &Change) {
         self.set_span(self.span.after(change));
         if change.is_last() {
@@ -178,8 +178,8 @@ impl Driver {
         }
     }
 
-    /// The change came too late: the span is no longer as it was read. A failure need not be noted
-    /// then: the span stays due, and is found again.
+    /// Input: the store has rejected the change, because the span has changed since it was read. A
+    /// failure need not be noted then: the span stays due, and is found again.
     pub fn on_change_rejected(&mut self) {
         self.state = match self.state {
             State::Failed(_) => State::Done,
@@ -187,8 +187,9 @@ impl Driver {
         };
     }
 
-    /// The span as it is by now. The driver goes on where only a stop made its change come too
-    /// late. Where the version has moved on another worker has it in hand, and one is enough.
+    /// Input: the span as it was read again; `None` if it was removed. If only a stop has changed it,
+    /// the driver decides again. If the version has changed, another worker drives the span, and this
+    /// driver is done.
     pub fn on_reread(&mut self, fresh: Option<Span>) {
         let before = &self.span;
         let is_stopped = |fresh: &Span| {
@@ -203,7 +204,7 @@ impl Driver {
         }
     }
 
-    /// The span is like this now; an outcome is of interest as long as its plan is.
+    /// Replaces the span, and drops the outcome if its plan is no longer the span's.
     fn set_span(&mut self, span: Span) {
         self.span = span;
         let planned = self.span.processing.planned.as_ref();

@@ -1,4 +1,4 @@
-//! Changing what workers know of spans (sections 6.5 and 6.6 of the paper), many with one command.
+//! Changes of spans by workers (sections 6.5 and 6.6 of the paper), many with one command.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,17 +7,18 @@ use async_trait::async_trait;
 use bson::oid::ObjectId;
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use sampler_domain::{Change, Changed, Failure, Next, Span, Timestamp};
-use sampler_store::StoreError;
 use sampler_store::group::{CommandResult, GroupWriter, Resolution};
+use sampler_store::{Events, StoreError};
 use tokio::time::Instant;
 
+use crate::MongoStore;
 use crate::call::{CallError, Link};
 use crate::document::{executed, id_to_bson, interval, moment, moment_or_null, partition, planned};
 use crate::entry_document::ERROR_LEN_MAX;
 use crate::resolve::{by_span_id, readable};
 use crate::totals::totals;
 
-/// Makes changes that need the version and the end that a span was read with.
+/// Sends changes, which require the version and the end with which the span was read.
 #[derive(Debug)]
 pub(crate) struct ChangeWriter {
     link: Link,
@@ -26,31 +27,31 @@ pub(crate) struct ChangeWriter {
 /// A change of a span, and the statement that makes it.
 #[derive(Debug)]
 pub(crate) struct ChangeWrite {
-    /// Kept with the span as `processing.last_change_id`: by it a change is known that others have
-    /// made, too.
+    /// Identifies this change, in `processing.last_change_id`. Another worker may make an equal change
+    /// at the same moment; the id tells the two apart.
     id: ObjectId,
     before: Span,
     statement: RawDocumentBuf,
 }
 
 impl ChangeWrite {
-    /// A change that is made if the span still is as it was `before`
+    /// A change that applies if the span is unchanged since `before` was read
     /// ([`Span::still_allows_change`]).
     ///
     /// # Errors
-    /// Where the change cannot be written as a statement.
+    /// If the change cannot be written as a statement.
     pub(crate) fn new(before: &Span, change: &Change, now: Timestamp) -> Result<Self, StoreError> {
         let id = ObjectId::new();
         let statement = doc! {
             "q": {
                 "_id": id_to_bson(&before.id),
-                // Where it is kept. A change is made of what was taken in, and so has a partition.
+                // The shard key. A span that a worker changes is adopted, so it has a partition.
                 "processing.partition": partition(&before.target),
                 "target.resource_instance_id": before.target.resource_instance_id.as_str(),
                 "processing.version": before.processing.version,
                 "processing.complete": false,
                 "end": moment_or_null(before.end),
-                // Waits and failures leave the version alone, and are to be noted once, too.
+                // Waits and failures do not change the version, and must apply only once, too.
                 "processing.last_change_id": { "$ne": id },
             },
             "u": update(before, change, now).with_id(id),
@@ -64,7 +65,7 @@ impl ChangeWrite {
         })
     }
 
-    /// What the span says of the change; nothing where the change can still be made.
+    /// What the document tells about the change; `None` if the change can still be made.
     fn seen(&self, document: &RawDocumentBuf) -> Resolution<Changed> {
         let processing = document.get_document("processing");
         let last = processing.and_then(|processing| processing.get_object_id("last_change_id"));
@@ -79,7 +80,7 @@ impl ChangeWrite {
     }
 }
 
-/// What a change does, by the operators of an update.
+/// The operators of the update that makes a change.
 #[derive(Debug, Default)]
 struct Update {
     set: Document,
@@ -104,7 +105,7 @@ impl Update {
     }
 }
 
-/// The update that makes of a document what [`Span::after`] makes of the span.
+/// The update that does to a document what [`Span::after`] does to the span.
 fn update(before: &Span, change: &Change, now: Timestamp) -> Update {
     let mut update = Update::default();
     if let Some(due_at) = change.due_at() {
@@ -135,14 +136,14 @@ fn update(before: &Span, change: &Change, now: Timestamp) -> Update {
 }
 
 impl Update {
-    /// What sampling has come to is another version.
+    /// Notes the moment of the change, and increments the version.
     fn next_version(&mut self, now: Timestamp) {
         self.set.insert("processing.last_change_at", moment(now));
         self.inc.insert("processing.version", 1);
     }
 
     fn execution(&mut self, before: &Span, next: &Next) {
-        // What is noted and what it comes to are one change: nobody sees one without the other.
+        // The totals change together with the execution, so no reader sees one without the other.
         if before.processing.planned.is_some() {
             let after = before.executed();
             self.set.insert("processing.totals", totals(&after));
@@ -158,7 +159,8 @@ impl Update {
         if *next == Next::Complete {
             self.set.insert("processing.complete", true);
         }
-        // Whatever was read: a failure that another worker noted since leaves the version alone.
+        // Always removed: another worker may have recorded a failure since the read, which does not
+        // change the version.
         self.unset = doc! {
             "processing.attempts": "",
             "processing.failed_version": "",
@@ -167,7 +169,8 @@ impl Update {
         };
     }
 
-    /// The count belongs to the version: an original leaves it behind when it executes the interval.
+    /// The attempts are stored with their version. An original that executes the interval increments
+    /// the version and keeps the old attempts; they must not count then.
     fn failure(
         &mut self,
         before: &Span,
@@ -184,7 +187,7 @@ impl Update {
         self.set.insert("processing.failed_version", version);
         match refused_at {
             Some(at) => self.set.insert("processing.refused_at", moment(at)),
-            // One that an original has left behind is not one of this interval.
+            // A refusal that an original has left does not belong to this interval.
             None => self.unset.insert("processing.refused_at", ""),
         };
         self.set.insert("processing.last_error", error);
@@ -195,6 +198,20 @@ impl Update {
 impl ChangeWriter {
     pub(crate) fn new(link: Link) -> Self {
         Self { link }
+    }
+}
+
+impl MongoStore {
+    pub(crate) async fn change_span(
+        &self,
+        span: &Span,
+        change: &Change,
+        now: Timestamp,
+    ) -> Result<Changed, StoreError> {
+        let change = ChangeWrite::new(span, change, now)?;
+        self.changes
+            .submit(self.range_of(&span.target), change)
+            .await
     }
 }
 
@@ -212,9 +229,9 @@ impl GroupWriter for ChangeWriter {
         self.link.carried_out_within()
     }
 
-    /// Each answer does. A change that is lost has found another version, another end, or a span
-    /// that is complete; a version only grows, an end that is set stays, and what is complete stays
-    /// so. The condition that failed can never be met again, however late the command comes.
+    /// Each answer stays true. A change is rejected because of another version, another end, or a
+    /// complete span. A version only grows, and an end or a completion never changes. So the condition
+    /// can never be met again, however late the command runs.
     fn outlasts_late_commands(_: &Changed) -> bool {
         true
     }
@@ -233,7 +250,7 @@ impl GroupWriter for ChangeWriter {
         let spans = by_span_id(&self.link, spans).await?;
         let seen = |change: &Arc<ChangeWrite>| match spans.get(&change.before.id) {
             Some(document) => change.seen(document),
-            // It is complete, and was removed.
+            // The span is complete, and was removed.
             None => Some(Ok(Changed::Rejected)),
         };
         Ok(batch.iter().map(seen).collect())

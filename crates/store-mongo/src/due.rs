@@ -1,8 +1,8 @@
 //! Polling for due spans (section 6.4 of the paper).
 //!
 //! A span that is done leaves the index, but the server keeps its key for minutes after that, for
-//! readers of the past. A search that began at the front each time would step over all of these
-//! keys each time. So a search is one cursor, which goes on where it stopped.
+//! older snapshots. A search that began at the front for each page would step over all of these keys
+//! each time. So a search is one cursor, which continues where it stopped.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -25,30 +25,29 @@ use crate::unreadable::{
     Statement, change_each, condition_of, name_of, set_aside, shard_key_of, span_in,
 };
 
-/// What the server may spend on all pages of a scan. We wait for none of them longer than for any
-/// other operation.
+/// The server's time limit for all pages of a scan. Each page also has the limit of any operation.
 const SCAN_TIME: Duration = Duration::from_mins(1);
 
-/// A search that goes on.
+/// A search in progress.
 struct Search {
     link: Link,
     now: Timestamp,
     page: usize,
-    /// What is still to be scanned, the most urgent first.
+    /// The scans that remain, the most urgent first.
     scans: VecDeque<IndexScan>,
-    /// Where the search is in the scan before those.
+    /// The position in the current scan.
     cursor: Option<Cursor<Document>>,
 }
 
-/// One scan of spans to scan, in the order of `due_at`.
+/// A scan of one range of an index, in the order of `due_at`.
 struct IndexScan {
     filter: Document,
     index: &'static str,
 }
 
 impl MongoStore {
-    /// Polls for due spans, one class of urgency after the other; within each the index has them in
-    /// their order.
+    /// Polls for due spans, one [`SearchClass`](sampler_store::SearchClass) after the other; within
+    /// each class the index has them in the order of `due_at`.
     pub(crate) fn due_spans(&self, query: &DueQuery) -> DuePages {
         let search = Search {
             link: self.link.clone(),
@@ -66,7 +65,7 @@ impl MongoStore {
 }
 
 impl Search {
-    /// The spans of the next page, unless that was the last one.
+    /// The spans of the next page; `None` after the last one.
     async fn next(&mut self) -> Result<Option<Vec<Span>>, StoreError> {
         let Some(documents) = self.documents().await? else {
             return Ok(None);
@@ -85,7 +84,7 @@ impl Search {
         Ok(Some(spans))
     }
 
-    /// The next documents, of the scan that the search is in or of one behind it.
+    /// The next documents, of the current scan or a later one.
     async fn documents(&mut self) -> Result<Option<Vec<RawDocumentBuf>>, CallError> {
         loop {
             let cursor = match self.cursor.take() {
@@ -104,14 +103,14 @@ impl Search {
     }
 }
 
-/// Whether a span is in another partition than its target says: it was taken in before its target
-/// could be read, and mended since. No statement of ours would find it there.
+/// Whether a span has a wrong partition: it was adopted before its target could be read, and its
+/// target was corrected since. No other statement would find it.
 fn is_misplaced(document: &RawDocument, span: &Span) -> bool {
     let (partition, _) = shard_key_of(document);
     partition != Some(partition_of(&span.target))
 }
 
-/// Puts spans into the partitions that their targets say. The next search finds them there.
+/// Corrects the partitions of spans. The next search finds them there.
 async fn move_to_partition(link: &Link, misplaced: &[(RawDocumentBuf, Span)]) {
     let statement = |(document, span): &(RawDocumentBuf, Span)| {
         let update = doc! { "$set": { "processing.partition": partition(&span.target) } };
@@ -126,7 +125,7 @@ async fn move_to_partition(link: &Link, misplaced: &[(RawDocumentBuf, Span)]) {
     if statements.is_empty() {
         return;
     }
-    // What fails is found and tried again by the next search.
+    // If this fails, the next search finds the span again and retries.
     let moved = change_each(link, &statements).await;
     let moved = moved.map_or(0, |written| written.modified);
     info!(
@@ -135,7 +134,7 @@ async fn move_to_partition(link: &Link, misplaced: &[(RawDocumentBuf, Span)]) {
     );
 }
 
-/// Opens a scan; the server sends a page at a time.
+/// Opens a scan. The server sends one page at a time.
 async fn open(link: &Link, scan: IndexScan, page: usize) -> Result<Cursor<Document>, CallError> {
     let options = FindOptions::builder()
         .batch_size(u32::try_from(page).unwrap_or(u32::MAX))
@@ -148,8 +147,8 @@ async fn open(link: &Link, scan: IndexScan, page: usize) -> Result<Cursor<Docume
     link.run(find).await
 }
 
-/// The scans to scan one after the other, by urgency (see [`DueQuery::urgency`]); the
-/// last class is two scans.
+/// The scans, one after the other, by search class (see [`DueQuery::search_class`], which is the same
+/// rule for a single span). The last class is two scans.
 fn scans(query: &DueQuery) -> VecDeque<IndexScan> {
     let number = |partition: &u32| Bson::Int64(i64::from(*partition));
     let partitions: Vec<Bson> = query.partitions.iter().map(number).collect();

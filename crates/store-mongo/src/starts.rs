@@ -21,22 +21,22 @@ use crate::index;
 use crate::resolve::{SpanOf, by_event_id, by_span_id, by_target, kept_as_uuids, readable};
 use crate::unreadable::decoded;
 
-/// Spans to read for each start at the most, before each start is checked alone.
+/// How many spans one search may find for each start. If it finds more, each start gets its own search.
 const SPANS_EACH: usize = 4;
 
-/// Starts that share a branch of the search for what stands in their way. A branch costs the server
-/// some 30 µs to plan; but within one it tries each partition with each instance, for 1 to 2 µs.
+/// Starts that share a branch of the search for conflicts. A branch costs the server some 30 µs to
+/// plan; but within a branch it tries each partition with each instance, for 1 to 2 µs each.
 const STARTS_IN_BRANCH: usize = 4;
 
-/// Starts that are checked alone at the same time. Others need connections, too.
+/// How many such searches run at the same time. Others need connections, too.
 const SEARCHES_AT_ONCE: usize = 16;
 
-/// What stands in the way of a start.
+/// A span that conflicts with a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Conflict {
-    /// A span of the target ends then, later than this one starts.
+    /// A span of the target that ends at this moment, later than the start.
     EndsAt(Timestamp),
-    /// The target has an open span.
+    /// An open span of the target.
     Open,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct StartWrite {
 
 impl StartWrite {
     /// # Errors
-    /// Where the span cannot be written as a document.
+    /// If the span cannot be written as a document.
     pub(crate) fn new(new: NewSpan) -> Result<Self, StoreError> {
         let document =
             open_span_document(&new).map_err(|error| StoreError::Refused(Box::new(error)))?;
@@ -66,7 +66,7 @@ impl StartWrite {
         self.new.span.start_id.as_ref()
     }
 
-    /// The event as it is found: by its target and its id.
+    /// The target and the id by which the event is found.
     fn event(&self) -> Option<(Target, String)> {
         let id = self.id()?.as_str().to_owned();
         Some((self.new.span.target.clone(), id))
@@ -87,8 +87,8 @@ impl GroupWriter for StartWriter {
         self.link.carried_out_within()
     }
 
-    /// What stands in the way of a start can be gone when an earlier command with it comes late:
-    /// the span that is open can be stopped, and with the clean-up an id becomes free again.
+    /// A conflict can be gone when an earlier command with the same start runs late: an open span can
+    /// be stopped, and the clean-up makes an id free again.
     fn outlasts_late_commands(answer: &StartOutcome) -> bool {
         match answer {
             StartOutcome::Opened | StartOutcome::Repeated => true,
@@ -99,10 +99,9 @@ impl GroupWriter for StartWriter {
         }
     }
 
-    /// Inserts the spans. What can stand in the way of one are the unique indexes, and the open span
-    /// or the previous one of its target, which are searched for first: two starts of one target that
-    /// are in flight at the same moment have no order, so nothing is gained by searching in the same
-    /// operation. But a start that is alone saves a command that way.
+    /// Inserts the spans. First it searches for the open or overlapping span of each target. The search
+    /// and the insert need not be one operation: two starts of a target that are in flight together
+    /// have no order. A single start does both in one statement, which saves a command.
     async fn send(&self, batch: &[Arc<StartWrite>], send_by: Instant) -> CommandResult<Self> {
         let ids = batch.iter().filter_map(|write| write.id());
         let kept_as_uuids = kept_as_uuids(&self.link, "start_dedup_id", ids).await?;
@@ -121,7 +120,7 @@ impl GroupWriter for StartWriter {
                 .is_some_and(|event| kept_as_uuids.contains(&event));
             results.push(match conflict {
                 _ if is_kept => WriteResult::Unresolved,
-                // It may be stopped by now, so only what is read then can refuse.
+                // It may be stopped by now, so only a later read can refuse the start.
                 Some(Conflict::Open) => WriteResult::Unresolved,
                 Some(Conflict::EndsAt(until)) => {
                     WriteResult::Provisional(StartOutcome::Overlaps { until })
@@ -145,9 +144,9 @@ impl GroupWriter for StartWriter {
         Ok(results)
     }
 
-    /// An open span of the target, an earlier event with the same id, or the span itself. Each says
-    /// more than the one before, so it is read later: what has the id is a repeat, and what has the
-    /// `_id` is no repeat, even if it came to be between two reads.
+    /// Reads, in this order: the open span of the target, an earlier event with the same `id`, the span
+    /// itself (`_id`). A later result overrides an earlier one, because a document may appear between
+    /// two reads.
     async fn resolve(
         &self,
         batch: &[Arc<StartWrite>],
@@ -177,7 +176,7 @@ impl GroupWriter for StartWriter {
     }
 }
 
-/// What a start is told whose id an earlier one has.
+/// The outcome of a start whose id belongs to an earlier event.
 fn repeated(span: &Span, earlier: &Span) -> StartOutcome {
     let event = StartEvent {
         id: span.start_id.clone(),
@@ -198,9 +197,9 @@ impl StartWriter {
         Self { link }
     }
 
-    /// Inserts one span with a single statement: an update of an open span of its target, or of one
-    /// that ends after it starts, which changes nothing, or else inserts the new one. Nothing where
-    /// there is such a span: which of them it is takes another read.
+    /// Inserts one span with a single statement (`upsert`): an update of a conflicting span that
+    /// changes nothing, or else an insert. Returns `None` if there is a conflicting span: only another
+    /// read can tell which.
     async fn insert_alone(
         &self,
         write: &StartWrite,
@@ -224,10 +223,8 @@ impl StartWriter {
         Ok(results.pop())
     }
 
-    /// For each start, what stands in its way: the open span of its target, or one that ends after
-    /// it starts.
-    ///
-    /// One search clears all of them, unless it finds too much: then each is searched for by itself.
+    /// The conflict of each start: the open span of its target, or one that ends after the start. One
+    /// search serves all starts, unless it finds too many spans: then each start gets its own.
     async fn find_conflicts(
         &self,
         batch: &[Arc<StartWrite>],
@@ -263,7 +260,7 @@ impl StartWriter {
         Ok(batch.iter().map(conflict).collect())
     }
 
-    /// What stands in the way of any of the spans.
+    /// The documents that conflict with any of the spans.
     async fn search(
         &self,
         spans: &[&Span],
@@ -285,9 +282,9 @@ impl StartWriter {
         self.link.find(filter, options).await
     }
 
-    /// Spans that are open, or end after the earliest of these starts, and have each field of their
-    /// target in common with one of these: those of the targets, and hardly any others. Each field
-    /// has to be named. Otherwise the server steps over all targets that name the same instance.
+    /// Matches spans that are open, or end after the earliest of these starts, and whose target has
+    /// each field in common with one of these targets: the spans of the targets, and hardly any others.
+    /// Each field must be named. Otherwise the server steps over all targets with the same instance.
     fn conflicts_filter(&self, spans: &[&Span]) -> Document {
         if let [span] = spans {
             return self.conflict_filter(span);
@@ -316,11 +313,11 @@ impl StartWriter {
         filter
     }
 
-    /// The same, one document for each span at the most.
+    /// The same with one search for each span, of at most one document.
     async fn search_each(&self, spans: &[&Span]) -> Result<Vec<RawDocumentBuf>, CallError> {
         let search = async |span: &Span| self.search(&[span], 1).await;
         let searches: Vec<_> = spans.iter().map(|span| search(span)).collect();
-        // A call that has begun is finished, whatever becomes of the others.
+        // A call that has begun is completed, even if another one fails.
         let found: Vec<_> = stream::iter(searches)
             .buffered(SEARCHES_AT_ONCE)
             .collect()
@@ -332,8 +329,8 @@ impl StartWriter {
         Ok(all)
     }
 
-    /// The spans of the target that are open, or end after this one starts: one range of the index,
-    /// but for those that end by then.
+    /// Matches the spans of the target that are open, or end after this one starts. They are one range
+    /// of the index.
     fn conflict_filter(&self, span: &Span) -> Document {
         let mut filter = self.link.of_target(&span.target);
         filter.insert("end", ends_after_start(span));
@@ -350,13 +347,12 @@ fn one_of(mut values: Vec<Bson>) -> Bson {
     }
 }
 
-/// The condition on the end of a span that stands in the way: none yet, or later than the start.
+/// The condition on the end of a conflicting span: none yet, or later than the start.
 fn ends_after_start(span: &Span) -> Document {
     doc! { "$not": { "$lte": moment(span.start) } }
 }
 
-/// What a span is that stands in the way. One whose end is no number is nothing that could be
-/// compared.
+/// The conflict that a document is. `None` if its end is not a number and cannot be compared.
 fn read_conflict(document: &Document) -> Option<Conflict> {
     match document.get("end") {
         None | Some(Bson::Null) => Some(Conflict::Open),

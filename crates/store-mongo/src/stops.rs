@@ -45,7 +45,7 @@ impl StopWrite {
         }
     }
 
-    /// The event as it is found: by its target and its id.
+    /// The target and the id by which the event is found.
     fn event(&self) -> Option<(Target, String)> {
         let id = self.event.id.as_ref()?.as_str().to_owned();
         Some((self.event.target.clone(), id))
@@ -128,7 +128,7 @@ impl GroupWriter for StopWriter {
         self.link.carried_out_within()
     }
 
-    /// A stop that comes late ends whatever span is open then.
+    /// A stop that is executed late ends the span that is open at that moment.
     fn outlasts_late_commands(answer: &StopOutcome) -> bool {
         match answer {
             StopOutcome::Ended | StopOutcome::Repeated => true,
@@ -164,8 +164,9 @@ impl GroupWriter for StopWriter {
         Ok(batch.iter().map(result).collect())
     }
 
-    /// The span that this stop ended, an open span of the target, or an earlier event with the
-    /// same id. The id comes last: what has it is a repeat, even if it came between two reads.
+    /// Reads, in this order: the span that this stop ended and the open span of the target, then an
+    /// earlier event with the same `id`. If that exists, the stop is a repeat, even if the document
+    /// appeared between the two reads.
     async fn resolve(
         &self,
         batch: &[Arc<StopWrite>],
@@ -206,7 +207,7 @@ impl GroupWriter for StopWriter {
     }
 }
 
-/// What a stop is told whose id an earlier one has.
+/// The outcome of a stop whose id belongs to an earlier event.
 fn repeated(event: &StopEvent, earlier: &Span) -> StopOutcome {
     let differences = event.differences(earlier);
     if differences.is_empty() {
@@ -216,7 +217,7 @@ fn repeated(event: &StopEvent, earlier: &Span) -> StopOutcome {
     }
 }
 
-/// What a stop is told that lies before the start of the open span.
+/// The outcome of a stop that lies before the start of the open span; `None` if it does not.
 fn before_start(event: &StopEvent, open: &Span) -> Option<StopOutcome> {
     let before = event.timestamp < open.start;
     before.then_some(StopOutcome::BeforeStart { start: open.start })

@@ -84,8 +84,7 @@ impl Identity {
     }
 }
 
-/// A condition that only this document meets, and that says where it is kept, as far as that can be
-/// read.
+/// A condition that only this document meets, with its shard key as far as that can be read.
 pub(crate) fn condition_of(raw: &RawDocument) -> Option<RawDocumentBuf> {
     let mut filter = Identity::of(raw)?.filter();
     let (partition, instance) = shard_key_of(raw);

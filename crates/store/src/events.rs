@@ -1,4 +1,4 @@
-//! What the receiver asks of the store: keeping starts and stops (sections 6.1 and 6.2 of the paper).
+//! The receiver's interface: keeping starts and stops (sections 6.1 and 6.2 of the paper).
 
 use async_trait::async_trait;
 use sampler_domain::{ClientId, EventId, Field, Span, StopEvent, Target, Timestamp};
@@ -19,7 +19,7 @@ pub struct NewSpan {
     pub may_overlap: bool,
 }
 
-/// What became of a start.
+/// The outcome of a start.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StartOutcome {
     /// The span is open, and survives the loss of a machine.
@@ -52,7 +52,7 @@ pub struct NewStop {
     pub correlation_id: Uuid,
 }
 
-/// What became of a stop.
+/// The outcome of a stop.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StopOutcome {
     /// The open span has its end, and that survives the loss of a machine.

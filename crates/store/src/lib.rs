@@ -36,4 +36,4 @@ pub use ledger::{Entries, Ledger, lifetime_from};
 pub use membership::Membership;
 pub use reading::{Page, Reading};
 pub use upkeep::{Adopted, Finished, SLACK_LIFETIME, Upkeep};
-pub use work::{DuePages, DueQuery, Work};
+pub use work::{DuePages, DueQuery, SearchClass, Work};

@@ -12,7 +12,9 @@ use sampler_domain::{
 };
 use uuid::Uuid;
 
-use crate::{Adopted, DueQuery, NewSpan, NewStop, StartOutcome, StopOutcome, lifetime_from};
+use crate::{
+    Adopted, DueQuery, NewSpan, NewStop, SearchClass, StartOutcome, StopOutcome, lifetime_from,
+};
 
 /// A span with what only the store knows of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -37,8 +39,8 @@ pub struct StoredEntry {
     pub expires_at: Option<Timestamp>,
 }
 
-/// Where a span stands among those that are due: how urgent it is, when it fell due, and its id.
-pub type DueKey = (u8, Timestamp, SpanId);
+/// The sort key of a due span: its class, when it became due, and its id.
+pub type DueKey = (SearchClass, Timestamp, SpanId);
 
 /// All spans that are kept. Each function is one method of a port, and as atomic as that.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -211,7 +213,7 @@ impl Table {
         self.first(|span| span.end_id.as_ref() == Some(id) && span.target == *target)
     }
 
-    /// Spans that need a worker, each with its sort key: the most urgent first.
+    /// Due spans with their sort keys, in the order of a search.
     pub fn due(&self, query: &DueQuery) -> Vec<(DueKey, &Span)> {
         let mut due = Vec::new();
         for StoredSpan { span, due_at, .. } in self.spans.values() {
@@ -220,7 +222,7 @@ impl Table {
             };
             let mine = query.partitions.contains(&partition_of(&span.target));
             if mine && !span.processing.complete {
-                let key = (query.urgency(span, due_at), due_at, span.id.clone());
+                let key = (query.search_class(span, due_at), due_at, span.id.clone());
                 due.push((key, span));
             }
         }
