@@ -21,6 +21,11 @@ pub(crate) const FAILED: &str = "search_failed";
 /// What is complete, for the clean-up.
 pub(crate) const COMPLETE: &str = "search_complete";
 
+/// The spans of an organization, by their starts.
+pub(crate) const LIST_ORGANIZATION: &str = "list_organization";
+/// The spans of a resource, by their starts.
+pub(crate) const LIST_RESOURCE: &str = "list_resource";
+
 /// The entries of a span, in the order in which they were planned.
 pub(crate) const OF_SPAN: &str = "of_span";
 /// What has expired.
@@ -61,8 +66,8 @@ pub(crate) struct Index {
     pub(crate) options: IndexOptions,
 }
 
-/// The six indexes of this release.
-pub(crate) fn indexes() -> [Index; 6] {
+/// The indexes of this release.
+pub(crate) fn indexes() -> [Index; 8] {
     let partial = |filter| {
         IndexOptions::builder()
             .partial_filter_expression(filter)
@@ -114,6 +119,18 @@ pub(crate) fn indexes() -> [Index; 6] {
             name: COMPLETE,
             keys: by_partition(complete),
             options: partial(doc! { "processing.complete": true }),
+        },
+        // None of their keys ever changes, so they cost starts alone. Spans of an instance are found by
+        // the index of spans.
+        Index {
+            name: LIST_ORGANIZATION,
+            keys: doc! { "target.organization_id": 1, "start": 1, "_id": 1 },
+            options: IndexOptions::default(),
+        },
+        Index {
+            name: LIST_RESOURCE,
+            keys: doc! { "target.resource_id": 1, "start": 1, "_id": 1 },
+            options: IndexOptions::default(),
         },
     ]
 }

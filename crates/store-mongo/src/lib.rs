@@ -26,6 +26,7 @@ mod entry_document;
 mod index;
 mod ledger;
 mod migrate;
+mod queries;
 mod reading;
 mod resolve;
 mod retire;
@@ -67,6 +68,7 @@ use stops::{StopWrite, StopWriter};
 
 pub use address::check_address;
 pub use migrate::MigrationError;
+pub use queries::MongoReader;
 pub use retire::Retired;
 
 /// How to reach MongoDB, and how long to wait for it.
@@ -170,6 +172,7 @@ impl MongoStore {
             database: database.clone(),
             told: Arc::default(),
             beside: Arc::default(),
+            doubtful: address::DoubtfulHosts::of(&options.uri),
         };
         let ledger = format!("{}_usages", options.collection);
         let usages = Link {

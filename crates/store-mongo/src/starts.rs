@@ -91,7 +91,7 @@ impl GroupWriter for StartWriter {
     /// be stopped, and the clean-up makes an id free again.
     fn outlasts_late_commands(answer: &StartOutcome) -> bool {
         match answer {
-            StartOutcome::Opened | StartOutcome::Repeated => true,
+            StartOutcome::Opened | StartOutcome::Repeated { .. } => true,
             StartOutcome::IdTaken(_)
             | StartOutcome::IdTakenElsewhere
             | StartOutcome::AlreadyOpen
@@ -186,7 +186,9 @@ fn repeated(span: &Span, earlier: &Span) -> StartOutcome {
     };
     let differences = event.differences(earlier);
     if differences.is_empty() {
-        StartOutcome::Repeated
+        StartOutcome::Repeated {
+            span: earlier.id.clone(),
+        }
     } else {
         StartOutcome::IdTaken(differences)
     }

@@ -7,6 +7,7 @@
 //! | [`Ledger`] | keep what became of each usage | the worker |
 //! | [`Upkeep`] | adopt spans of an original, remove complete ones | the worker |
 //! | [`Membership`] | know which workers are alive | the worker |
+//! | [`Queries`] | show spans and their usages | the receiver |
 //! | [`Reading`] | read all spans | the worker in shadow mode |
 //!
 //! Each change is one atomic change of one span; nothing needs a transaction. Writes that are in
@@ -24,6 +25,7 @@ mod ledger;
 mod membership;
 #[cfg(feature = "testing")]
 pub mod memory;
+mod queries;
 mod reading;
 #[cfg(feature = "testing")]
 pub mod table;
@@ -34,6 +36,7 @@ pub use error::StoreError;
 pub use events::{Events, NewSpan, NewStop, StartOutcome, StopOutcome};
 pub use ledger::{Entries, Ledger, lifetime_from};
 pub use membership::Membership;
+pub use queries::{Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord, TargetFilter};
 pub use reading::{Page, Reading};
 pub use upkeep::{Adopted, Finished, SLACK_LIFETIME, Upkeep};
 pub use work::{DuePages, DueQuery, SearchClass, Work};

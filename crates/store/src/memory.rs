@@ -15,7 +15,8 @@ use crate::table::Table;
 pub use crate::table::{StoredEntry, StoredSpan};
 use crate::{
     Adopted, DuePages, DueQuery, Entries, Events, Finished, Ledger, Membership, NewSpan, NewStop,
-    Page, Reading, SLACK_LIFETIME, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
+    Page, Queries, Reading, SLACK_LIFETIME, SpanPage, SpanQuery, SpanRecord, StartOutcome,
+    StopOutcome, StoreError, Upkeep, Work,
 };
 
 /// How long a worker counts as alive after a heartbeat, ms.
@@ -227,6 +228,27 @@ impl Membership for MemoryStore {
     async fn leave(&self, worker: &str) -> Result<(), StoreError> {
         self.lock().workers.remove(worker);
         Ok(())
+    }
+}
+
+#[async_trait]
+impl Queries for MemoryStore {
+    async fn spans(&self, query: &SpanQuery) -> Result<SpanPage, StoreError> {
+        Ok(self.lock().table.spans(query))
+    }
+
+    async fn span(&self, id: &str) -> Result<Option<SpanRecord>, StoreError> {
+        Ok(self.lock().table.span(id))
+    }
+
+    async fn usages(
+        &self,
+        span: &SpanId,
+        target: &Target,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Result<Entries, StoreError> {
+        self.entries(span, target, after, limit).await
     }
 }
 

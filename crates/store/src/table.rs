@@ -13,7 +13,8 @@ use sampler_domain::{
 use uuid::Uuid;
 
 use crate::{
-    Adopted, DueQuery, NewSpan, NewStop, SearchClass, StartOutcome, StopOutcome, lifetime_from,
+    Adopted, DueQuery, NewSpan, NewStop, SearchClass, SpanPage, SpanPosition, SpanQuery,
+    SpanRecord, StartOutcome, StopOutcome, lifetime_from,
 };
 
 /// A span with what only the store knows of it.
@@ -37,6 +38,15 @@ pub struct StoredEntry {
     pub lifetime: i64,
     /// When it expires; none before its span may be removed.
     pub expires_at: Option<Timestamp>,
+}
+
+impl StoredSpan {
+    fn record(&self) -> SpanRecord {
+        SpanRecord {
+            span: self.span.clone(),
+            due_at: self.due_at,
+        }
+    }
 }
 
 /// The sort key of a due span: its class, when it became due, and its id.
@@ -114,7 +124,9 @@ impl Table {
             };
             let differences = event.differences(earlier);
             return Some(if differences.is_empty() {
-                StartOutcome::Repeated
+                StartOutcome::Repeated {
+                    span: earlier.id.clone(),
+                }
             } else {
                 StartOutcome::IdTaken(differences)
             });
@@ -240,6 +252,31 @@ impl Table {
         let behind = (after.map_or(Unbounded, Excluded), Unbounded);
         let spans = self.spans.range::<SpanId, _>(behind).take(limit);
         spans.map(|(_, kept)| kept.span.clone()).collect()
+    }
+
+    /// A page of the spans that a query asks for, the newest start first.
+    pub fn spans(&self, query: &SpanQuery) -> SpanPage {
+        let records = self.spans.values().map(StoredSpan::record);
+        let matches = |record: &SpanRecord| {
+            let is_behind = |after: &SpanPosition| record.position() < *after;
+            query.matches(&record.span) && query.after.as_ref().is_none_or(is_behind)
+        };
+        let mut spans: Vec<SpanRecord> = records.filter(matches).collect();
+        spans.sort_by_key(|record| std::cmp::Reverse(record.position()));
+        let has_more = spans.len() > query.limit;
+        spans.truncate(query.limit);
+        let last = spans.last().filter(|_| has_more);
+        SpanPage {
+            next: last.map(SpanRecord::position),
+            spans,
+        }
+    }
+
+    /// The span whose id is written so.
+    pub fn span(&self, id: &str) -> Option<SpanRecord> {
+        let mut spans = self.spans.values();
+        let found = spans.find(|kept| kept.span.id.to_string() == id);
+        found.map(StoredSpan::record)
     }
 
     /// Makes a change if the span still is as it was read.

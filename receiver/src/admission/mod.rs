@@ -20,7 +20,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use budget::Budget;
 pub(crate) use budget::{Charge, OverBudget};
 use fair_queue::{Client, QueueLimits};
-use permits::{FairPermit, FairPermits, PermitLimits};
+use permits::{FairPermit, FairPermits, NoPermit, PermitLimits};
+
+use crate::reading;
 
 /// Events of one kind that are with the store at a time, in each lane. So many keep all commands of
 /// a group at work while the next ones gather; more would only wait there instead of here.
@@ -32,6 +34,12 @@ const LARGE_WEIGHT: usize = 16 << 20;
 
 /// Mappings that are served at a time: each is three calls to another service.
 const MAPPING_PERMITS: usize = 32;
+
+/// How long a request that reads waits for its turn at the most, how long it should, and what all
+/// that wait may weigh together, at [`REQUEST_WEIGHT`] each.
+const READ_WAIT_MAX: Duration = Duration::from_secs(1);
+const READ_WAIT_TARGET: Duration = Duration::from_millis(500);
+const READ_QUEUE_WEIGHT: usize = 64 << 10;
 
 /// How long a request waits for its turn at the most. A client would sooner ask again.
 const WAIT_MAX: Duration = Duration::from_secs(5);
@@ -94,6 +102,7 @@ pub struct Admission {
     lanes: Vec<EventPermits>,
     mappings: Arc<FairPermits>,
     large: Arc<FairPermits>,
+    reads: Arc<FairPermits>,
     bodies: Arc<Budget>,
 }
 
@@ -153,9 +162,21 @@ impl Admission {
                 weight: LARGE_WEIGHT,
                 wait: WAIT_MAX,
                 queue: QueueLimits {
-                    // What waits are bodies, which the budget bounds; it weighs what it will.
+                    // No limit here: what waits is not parsed yet, so it takes the memory of its
+                    // bytes alone, and the budget for bodies bounds that.
                     weight: usize::MAX,
                     quantum: 1 << 20,
+                    ..light
+                },
+            }),
+            reads: FairPermits::new(PermitLimits {
+                permits: reading::AT_ONCE as usize,
+                weight: usize::MAX,
+                wait: READ_WAIT_MAX,
+                queue: QueueLimits {
+                    weight: READ_QUEUE_WEIGHT,
+                    target: READ_WAIT_TARGET,
+                    interval: READ_WAIT_MAX,
                     ..light
                 },
             }),
@@ -222,6 +243,15 @@ impl Admission {
         acquire(permits, client, weight).await
     }
 
+    /// Waits until a request that only reads may be served; `client` is as its token names it.
+    ///
+    /// # Errors
+    /// Where too many read.
+    pub(crate) async fn read(&self, client: Option<&str>) -> Result<ServingPermit, TurnedAway> {
+        let client = client.map_or_else(|| self.client_of_resource(""), |id| self.client(id));
+        acquire(&self.reads, client, REQUEST_WEIGHT).await
+    }
+
     /// Waits until a large request that was parsed may be served, now that its lane is known: a lane
     /// that does not answer must not keep all the permits for what is large.
     ///
@@ -255,7 +285,10 @@ impl Admission {
             let large = lane.large.as_ref().map_or(0, |large| large.waiting());
             lane.stops.waiting() + lane.starts.waiting() + large
         });
-        events.sum::<usize>() + self.mappings.waiting() + self.large.waiting()
+        events.sum::<usize>()
+            + self.mappings.waiting()
+            + self.large.waiting()
+            + self.reads.waiting()
     }
 }
 
@@ -273,7 +306,7 @@ async fn acquire(
     let permit = permits.acquire(client, weight).await;
     permit
         .map(ServingPermit)
-        .map_err(|permits::TurnedAway| TurnedAway::Queue)
+        .map_err(|NoPermit| TurnedAway::Queue)
 }
 
 /// What a request with this body weighs: about what it takes of memory until it is answered.

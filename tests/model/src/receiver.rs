@@ -92,7 +92,7 @@ fn start(scenario: &Scenario, state: &mut State, event: &StartEvent) -> Answer {
             state.history.opened += 1;
             Answer::Kept
         }
-        StartOutcome::Repeated => Answer::Repeated,
+        StartOutcome::Repeated { .. } => Answer::Repeated,
         StartOutcome::IdTaken(_)
         | StartOutcome::IdTakenElsewhere
         | StartOutcome::AlreadyOpen

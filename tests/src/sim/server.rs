@@ -216,7 +216,7 @@ impl Statement for Opening {
 
     fn outlasts(answer: &StartOutcome) -> bool {
         match answer {
-            StartOutcome::Opened | StartOutcome::Repeated => true,
+            StartOutcome::Opened | StartOutcome::Repeated { .. } => true,
             StartOutcome::IdTaken(_)
             | StartOutcome::IdTakenElsewhere
             | StartOutcome::AlreadyOpen
@@ -297,10 +297,9 @@ impl Statement for Recording {
 
     fn resolve(&self, world: &World) -> Option<EntryState> {
         let guid = &self.entry.usage_guid;
-        let state = world
+        world
             .store
-            .with(|table| Some(table.entry(guid)?.entry.state));
-        state
+            .with(|table| Some(table.entry(guid)?.entry.state))
     }
 
     fn outlasts(_: &EntryState) -> bool {

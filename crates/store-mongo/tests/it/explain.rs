@@ -170,6 +170,8 @@ async fn fault_10_work_is_found_among_a_million_idle_and_finished_spans_by_looki
         assert_eq!(i64::try_from(found), Ok(200 + FAILED));
         assert_eq!(look_at_what_they_return(&spans, FAILED).await, 0);
     }
+    crate::lists::pages_cost_what_they_show(&store, &spans).await;
+    examined(&spans).await;
     // Nothing else that the two programs ask for looks at more than it returns, either.
     store.adopt(&policy(), at(0), 100).await.unwrap();
     store.completed_before(at(-1), 100).await.unwrap();

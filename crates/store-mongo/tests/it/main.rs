@@ -9,6 +9,7 @@ mod faults;
 mod ids;
 mod late;
 mod ledger;
+mod lists;
 mod measure;
 mod migration;
 mod mixed;

@@ -11,8 +11,10 @@ use sampler_testkit::mongod::ReplicaSet;
 
 use crate::support::{index_names, make_original_indexes, options};
 
-const NAMES: [&str; 7] = [
+const NAMES: [&str; 9] = [
     "_id_",
+    "list_organization",
+    "list_resource",
     "search_complete",
     "search_due",
     "search_failed",

@@ -48,7 +48,10 @@ pub async fn a_span_keeps_which_clients_reported_it(store: &Shared) {
     new.span.start_client.clone_from(&clients[1]);
     new.span.id = new_span(start_event(None, "i", 0)).span.id;
     let repeated = store.start(new).await;
-    assert_eq!(repeated.expect("the store answers"), StartOutcome::Repeated);
+    assert!(matches!(
+        repeated.expect("the store answers"),
+        StartOutcome::Repeated { .. }
+    ));
     stop.client = None;
     stop.correlation_id = new_stop(None, "i", 0).correlation_id;
     let repeated = store.stop(stop).await;
@@ -67,17 +70,19 @@ pub async fn a_repeated_start_is_recognised_at_any_later_time(store: &Shared) {
     let store = &**store;
     let again = || start(store, Some("a"), "i", 0);
     assert_eq!(again().await, StartOutcome::Opened);
-    assert_eq!(again().await, StartOutcome::Repeated);
+    let span = kept(store, "a").await.id;
+    let repeated = StartOutcome::Repeated { span };
+    assert_eq!(again().await, repeated);
     assert_eq!(
         stop(store, Some("z"), "i", MINUTE).await,
         StopOutcome::Ended
     );
-    assert_eq!(again().await, StartOutcome::Repeated);
+    assert_eq!(again().await, repeated);
     assert_eq!(
         start(store, Some("b"), "i", 2 * MINUTE).await,
         StartOutcome::Opened
     );
-    assert_eq!(again().await, StartOutcome::Repeated);
+    assert_eq!(again().await, repeated);
     assert_eq!(kept(store, "b").await.end, None);
 }
 
@@ -132,7 +137,10 @@ pub async fn fault_4_the_same_id_on_another_target_is_another_event(store: &Shar
         let started = |new: NewSpan| async { store.start(new).await.expect("an answer") };
         assert_eq!(started(new.clone()).await, StartOutcome::Opened, "{field}");
         new.span.id = SpanId::new(at(0), u64::MAX - field as u64);
-        assert_eq!(started(new).await, StartOutcome::Repeated, "{field}");
+        assert!(
+            matches!(started(new).await, StartOutcome::Repeated { .. }),
+            "{field}"
+        );
         let new = NewStop {
             event,
             ..new_stop(None, "", 0)
@@ -150,14 +158,14 @@ pub async fn fault_4_the_same_id_on_another_target_is_another_event(store: &Shar
         stop(store, Some("a"), "i", MINUTE).await,
         StopOutcome::Ended
     );
-    assert_eq!(
+    assert!(matches!(
         start(store, Some("a"), "i", 0).await,
-        StartOutcome::Repeated
-    );
-    assert_eq!(
+        StartOutcome::Repeated { .. }
+    ));
+    assert!(matches!(
         start(store, Some("a"), "j", MINUTE).await,
-        StartOutcome::Repeated
-    );
+        StartOutcome::Repeated { .. }
+    ));
     for (instance, millis) in [("i", 0), ("j", MINUTE)] {
         let found = store.find_by_start_id(&target(instance), &id("a")).await;
         let found = found.expect("the store answers").expect("it was kept");
@@ -407,10 +415,10 @@ pub async fn start_and_stop_may_share_an_id(store: &Shared) {
     let store = &**store;
     assert_eq!(start(store, Some("a"), "i", 0).await, StartOutcome::Opened);
     assert_eq!(stop(store, Some("a"), "i", 1).await, StopOutcome::Ended);
-    assert_eq!(
+    assert!(matches!(
         start(store, Some("a"), "i", 0).await,
-        StartOutcome::Repeated
-    );
+        StartOutcome::Repeated { .. }
+    ));
     assert_eq!(stop(store, Some("a"), "i", 1).await, StopOutcome::Repeated);
 }
 
@@ -454,7 +462,12 @@ pub async fn of_64_repeats_of_one_start_one_opens(store: &Shared) {
     })
     .await;
     assert_eq!(count(&answers, &StartOutcome::Opened), 1, "{answers:?}");
-    assert_eq!(count(&answers, &StartOutcome::Repeated), 63, "{answers:?}");
+    let span = kept(&**store, "a").await.id;
+    assert_eq!(
+        count(&answers, &StartOutcome::Repeated { span }),
+        63,
+        "{answers:?}"
+    );
 }
 
 pub async fn of_64_stops_of_one_span_one_wins(store: &Shared) {
@@ -521,9 +534,15 @@ pub async fn of_64_starts_each_has_its_own_answer(store: &Shared) {
         }
     })
     .await;
+    let spans = [
+        kept(&**store, "kept").await.id,
+        kept(&**store, "past").await.id,
+    ];
     for (kind, answer) in answers {
         let expected = match kind {
-            0 | 4 => StartOutcome::Repeated,
+            0 | 4 => StartOutcome::Repeated {
+                span: spans[kind / 4].clone(),
+            },
             2 => StartOutcome::AlreadyOpen,
             3 => StartOutcome::Overlaps { until: at(MINUTE) },
             _ => StartOutcome::Opened,

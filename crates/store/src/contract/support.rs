@@ -13,14 +13,14 @@ use sampler_domain::{
 use uuid::Uuid;
 
 use crate::{
-    DuePages, DueQuery, Events, Finished, Ledger, Membership, NewSpan, NewStop, Reading,
+    DuePages, DueQuery, Events, Finished, Ledger, Membership, NewSpan, NewStop, Queries, Reading,
     StartOutcome, StopOutcome, StoreError, Upkeep, Work,
 };
 
 /// All ports of one store.
-pub trait Store: Events + Work + Ledger + Upkeep + Membership + Reading {}
+pub trait Store: Events + Work + Ledger + Upkeep + Membership + Queries + Reading {}
 
-impl<S: Events + Work + Ledger + Upkeep + Membership + Reading> Store for S {}
+impl<S: Events + Work + Ledger + Upkeep + Membership + Queries + Reading> Store for S {}
 
 /// A store that a test can share among its tasks.
 pub type Shared = Arc<dyn Store>;
