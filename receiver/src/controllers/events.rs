@@ -13,7 +13,7 @@ use sampler_service::security::Grant;
 use sampler_store::{NewSpan, NewStop, StartOutcome, StopOutcome};
 
 use super::{Admitted, answer, spans};
-use crate::admission::Kind;
+use crate::admission::RequestKind;
 use crate::{Receiver, event, problems};
 
 /// Says that an event was kept before, and nothing was done this time.
@@ -82,17 +82,17 @@ pub async fn stop(
 impl Receiver {
     async fn start(&self, grant: &Grant, request: Request<Body>) -> Result<Accepted, Problem> {
         grant.require_write()?;
-        let _counted = self.count(Kind::Start)?;
+        let _counted = self.acquire_in_flight(RequestKind::Start)?;
         let admitted = self
-            .admit(Kind::Start, grant, request, event::start, |event| {
-                self.lane(&event.target)
+            .admit(RequestKind::Start, grant, request, event::start, |event| {
+                self.range(&event.target)
             })
             .await?;
         let Admitted { event, _permit } = admitted;
         self.require_prepared()?;
         let now = self.clock.now();
         if !self.options.slack.admits(event.timestamp, now) {
-            return self.old_start(&event, now).await;
+            return self.start_outside_slack(&event, now).await;
         }
         let mut span = Span::open(SpanId::new(now, self.random.u64()), event);
         span.start_client = grant.client().cloned();
@@ -111,7 +111,7 @@ impl Receiver {
             .store
             .start(new)
             .await
-            .map_err(|failure| self.no_answer(&failure))?
+            .map_err(|failure| self.store_problem(&failure))?
         {
             StartOutcome::Opened => Ok(Accepted::NEW.started(id)),
             StartOutcome::Repeated { span } => Ok(Accepted::REPLAYED.started(span)),
@@ -134,7 +134,11 @@ impl Receiver {
     }
 
     /// A start outside the slack is taken only where it is the repeat of one that was kept.
-    async fn old_start(&self, event: &StartEvent, now: Timestamp) -> Result<Accepted, Problem> {
+    async fn start_outside_slack(
+        &self,
+        event: &StartEvent,
+        now: Timestamp,
+    ) -> Result<Accepted, Problem> {
         let earlier = match &event.id {
             Some(id) => self.find_by_start_id(&event.target, id).await?,
             None => None,
@@ -158,22 +162,22 @@ impl Receiver {
         id: &EventId,
     ) -> Result<Option<Span>, Problem> {
         let found = self.store.find_by_start_id(target, id).await;
-        found.map_err(|failure| self.no_answer(&failure))
+        found.map_err(|failure| self.store_problem(&failure))
     }
 
     async fn stop(&self, grant: &Grant, request: Request<Body>) -> Result<Accepted, Problem> {
         grant.require_write()?;
-        let _counted = self.count(Kind::Stop)?;
+        let _counted = self.acquire_in_flight(RequestKind::Stop)?;
         let admitted = self
-            .admit(Kind::Stop, grant, request, event::stop, |event| {
-                self.lane(&event.target)
+            .admit(RequestKind::Stop, grant, request, event::stop, |event| {
+                self.range(&event.target)
             })
             .await?;
         let Admitted { event, _permit } = admitted;
         self.require_prepared()?;
         let now = self.clock.now();
         if !self.options.slack.admits(event.timestamp, now) {
-            return self.old_stop(&event, now).await;
+            return self.stop_outside_slack(&event, now).await;
         }
         let new = NewStop {
             event,
@@ -184,7 +188,7 @@ impl Receiver {
             .store
             .stop(new)
             .await
-            .map_err(|failure| self.no_answer(&failure))?
+            .map_err(|failure| self.store_problem(&failure))?
         {
             StopOutcome::Ended => Ok(Accepted::NEW),
             StopOutcome::Repeated => Ok(Accepted::REPLAYED),
@@ -196,13 +200,17 @@ impl Receiver {
     }
 
     /// A stop outside the slack is taken only where it is the repeat of one that was kept.
-    async fn old_stop(&self, event: &StopEvent, now: Timestamp) -> Result<Accepted, Problem> {
+    async fn stop_outside_slack(
+        &self,
+        event: &StopEvent,
+        now: Timestamp,
+    ) -> Result<Accepted, Problem> {
         let earlier = match &event.id {
             Some(id) => self
                 .store
                 .find_by_stop_id(&event.target, id)
                 .await
-                .map_err(|failure| self.no_answer(&failure))?,
+                .map_err(|failure| self.store_problem(&failure))?,
             None => None,
         };
         match earlier.map(|span| event.differences(&span)) {

@@ -104,7 +104,7 @@ pub async fn a_list_holds_what_its_query_asks_for(store: &Shared) {
             &["d", "b"],
         ),
         (
-            with(&[o], |query| query.state = Some(SpanState::StopOutcome)),
+            with(&[o], |query| query.state = Some(SpanState::Stopped)),
             &["a"],
         ),
         (
