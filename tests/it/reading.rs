@@ -54,7 +54,7 @@ async fn what_is_billed_can_be_read_and_adds_up() {
     assert_eq!(started.status().as_u16(), 201);
     let location = started.headers()[LOCATION].to_str().unwrap().to_owned();
     world
-        .take(&receiver, "/v1/events/start", &start_event(2, start + 1))
+        .take(&receiver, "/v1/events/start", &start_event(11, start + 1))
         .await;
     // It is sampled to the present before it is stopped, so that a part is taken back.
     wait_until("the span is sampled", PATIENCE, async || {

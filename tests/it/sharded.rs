@@ -5,7 +5,7 @@ use bson::{Bson, Document, doc, oid::ObjectId};
 use sampler_testkit::build::{start_event, stop_event, with};
 use sampler_testkit::program::Launch;
 use sampler_testkit::router::{Router, SHARDS};
-use sampler_testkit::{now_millis, wait_until};
+use sampler_testkit::{Program, now_millis, wait_until};
 use serde_json::Value;
 
 use crate::landscape::{DAY, HOUR, Landscape, PATIENCE, until_ready};
@@ -193,6 +193,28 @@ async fn odd_spans(world: &Landscape) {
     spans.insert_many(all).await.unwrap();
 }
 
+/// Lists of each kind, and each span that is on them.
+async fn read_all(world: &Landscape, receiver: &Program) {
+    for path in [
+        "/v1/spans?organization_id=o&state=open",
+        "/v1/spans?resource_id=r&limit=1",
+        "/v1/spans?resource_instance_id=instance-1",
+    ] {
+        let url = format!("{}{path}", receiver.base_url());
+        let list = world.http.get(url).send().await.unwrap();
+        assert_eq!(list.status().as_u16(), 200, "{path}");
+        let list: Value = list.json().await.unwrap();
+        for span in list["items"].as_array().unwrap() {
+            let id = span["id"].as_str().unwrap();
+            for path in [format!("/v1/spans/{id}"), format!("/v1/spans/{id}/usages")] {
+                let url = format!("{}{path}", receiver.base_url());
+                let one = world.http.get(url).send().await.unwrap();
+                assert_eq!(one.status().as_u16(), 200, "{path}");
+            }
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn each_statement_says_where_its_span_is_kept() {
     let world = Landscape::new("sharded").await;
@@ -253,24 +275,7 @@ async fn each_statement_says_where_its_span_is_kept() {
         let billed = world.billed(&format!("instance-{target}"));
         assert_eq!(billed, i128::from(HOUR + 1), "{target}");
     }
-    for path in [
-        "/v1/spans?organization_id=o&state=open",
-        "/v1/spans?resource_id=r&limit=1",
-        "/v1/spans?resource_instance_id=instance-1",
-    ] {
-        let url = format!("{}{path}", receiver.base_url());
-        let list = world.http.get(url).send().await.unwrap();
-        assert_eq!(list.status().as_u16(), 200, "{path}");
-        let list: Value = list.json().await.unwrap();
-        for span in list["items"].as_array().unwrap() {
-            let id = span["id"].as_str().unwrap();
-            for path in [format!("/v1/spans/{id}"), format!("/v1/spans/{id}/usages")] {
-                let url = format!("{}{path}", receiver.base_url());
-                let one = world.http.get(url).send().await.unwrap();
-                assert_eq!(one.status().as_u16(), 200, "{path}");
-            }
-        }
-    }
+    read_all(&world, &receiver).await;
     let shadow = through_router(world.worker()).env("SAMPLER_SHADOW", "true");
     let shadow = shadow.start().await.unwrap();
     wait_until("the shadow has read all spans", PATIENCE, async || {

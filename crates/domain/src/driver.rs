@@ -15,11 +15,15 @@
 //!        └──► Record ─ on_recorded ──► next() (notes the execution)
 //! ```
 //!
+//! A failure that suspends the span asks for `Register` first: the cause is kept before any span is
+//! suspended under it. A span that is tried for all of its cause asks for `Resume` before `Record`, so
+//! that the success of a probe is not lost in a crash.
+//!
 //! The worker, the model and the simulation carry out the actions that the driver returns.
 
 use crate::{
-    Change, Delivered, Entry, EntryState, Failure, Next, Planned, Policy, Span, Step, Timestamp,
-    next_step,
+    Cause, CauseId, Change, Delivered, Entry, EntryState, Failure, Next, Planned, Policy, Span,
+    Step, Timestamp, next_step,
 };
 
 /// The next action for a span.
@@ -32,6 +36,11 @@ pub enum Action {
     Post(Planned),
     /// Write this entry into the ledger. Answer with [`Driver::on_recorded`].
     Record(Box<Entry>),
+    /// Keep this cause of refusals, before the span is suspended under it. Answer with
+    /// [`Driver::on_registered`].
+    Register(Box<Cause>),
+    /// Let all spans that are suspended for this cause go on. Answer with [`Driver::on_resumed`].
+    Resume(CauseId),
     /// Read the span again. Answer with [`Driver::on_reread`].
     Reread,
     /// Nothing is left to do for now.
@@ -52,6 +61,8 @@ pub struct Driver {
 struct Outcome {
     planned: Planned,
     delivered: Delivered,
+    /// Whether the other spans of the cause for which this one was tried are resumed.
+    resumed: bool,
     /// The state of its entry in the ledger, once that is written.
     recorded: Option<EntryState>,
 }
@@ -60,8 +71,11 @@ struct Outcome {
 enum State {
     /// The driver decides from the span that it knows.
     Deciding,
-    /// A failure must be noted.
-    Failed(Failure),
+    /// A failure must be noted, once its cause is kept.
+    Failed {
+        failure: Failure,
+        unregistered: Option<Box<Cause>>,
+    },
     /// The last change was rejected.
     Rejected,
     Done,
@@ -85,20 +99,29 @@ impl Driver {
     /// Whether an outcome is not noted yet: Abacus has accepted or refused a usage. It should be noted
     /// before the worker stops. If it is not, nothing is lost.
     pub fn has_unnoted_outcome(&self) -> bool {
-        self.outcome.is_some() || matches!(self.state, State::Failed(_))
+        self.outcome.is_some() || matches!(self.state, State::Failed { .. })
     }
 
     /// The next action at `now`.
     pub fn next(&self, now: Timestamp, policy: &Policy) -> Action {
         match &self.state {
             State::Deciding => self.decide(now, policy),
-            State::Failed(failure) => Action::Change(Change::failed(&self.span, failure.clone())),
+            State::Failed {
+                unregistered: Some(cause),
+                ..
+            } => Action::Register(cause.clone()),
+            State::Failed { failure, .. } => {
+                Action::Change(Change::failed(&self.span, failure.clone()))
+            }
             State::Rejected => Action::Reread,
             State::Done => Action::Done,
         }
     }
 
     fn decide(&self, now: Timestamp, policy: &Policy) -> Action {
+        if let (Some(suspension), None) = (self.span.processing.suspended, &self.outcome) {
+            return Action::Change(Change::KeepSuspended { suspension });
+        }
         let step = next_step(&self.span, now, policy);
         let due_at = step.due_at(now);
         match step {
@@ -123,11 +146,18 @@ impl Driver {
             Some(Outcome {
                 recorded: Some(_), ..
             }) => Action::Change(self.execution(now, policy)),
-            Some(outcome) => {
-                let entry = Entry::of_delivered(&self.span, outcome.delivered.clone());
-                Action::Record(Box::new(entry.expect("it was planned")))
-            }
+            Some(outcome) => self.tell(outcome),
         }
+    }
+
+    /// Tells the others of the cause that the span was tried for, then the ledger, that Abacus has
+    /// the usage.
+    fn tell(&self, outcome: &Outcome) -> Action {
+        if let Some(cause) = self.span.processing.probe.filter(|_| !outcome.resumed) {
+            return Action::Resume(cause);
+        }
+        let entry = Entry::of_delivered(&self.span, outcome.delivered.clone());
+        Action::Record(Box::new(entry.expect("it was planned")))
     }
 
     /// Notes that the planned interval was executed, and plans the next one if it is due.
@@ -150,8 +180,16 @@ impl Driver {
         self.outcome = planned.map(|planned| Outcome {
             planned,
             delivered,
+            resumed: false,
             recorded: None,
         });
+    }
+
+    /// Input: all spans of the cause for which this one was tried are resumed.
+    pub fn on_resumed(&mut self) {
+        if let Some(outcome) = &mut self.outcome {
+            outcome.resumed = true;
+        }
     }
 
     /// Input: the ledger has an entry of the usage of the planned interval, in this state. The entry
@@ -164,7 +202,17 @@ impl Driver {
 
     /// Input: the usage of the planned interval could not be delivered.
     pub fn on_failed(&mut self, failure: Failure) {
-        self.state = State::Failed(failure);
+        self.state = State::Failed {
+            unregistered: failure.cause(&self.span).map(Box::new),
+            failure,
+        };
+    }
+
+    /// The cause under which the span is to be suspended is kept.
+    pub fn on_registered(&mut self) {
+        if let State::Failed { unregistered, .. } = &mut self.state {
+            *unregistered = None;
+        }
     }
 
     /// Input: the store has made this change.
@@ -182,7 +230,7 @@ impl Driver {
     /// failure need not be noted then: the span stays due, and is found again.
     pub fn on_change_rejected(&mut self) {
         self.state = match self.state {
-            State::Failed(_) => State::Done,
+            State::Failed { .. } => State::Done,
             _ => State::Rejected,
         };
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bson::oid::ObjectId;
 use bson::{Bson, Document, RawDocumentBuf, doc};
-use sampler_domain::{Change, Changed, Failure, Next, Span, Timestamp};
+use sampler_domain::{Change, Changed, Failure, Next, Span, Suspension, Timestamp};
 use sampler_store::group::{CommandResult, GroupWriter, Resolution};
 use sampler_store::{Events, StoreError};
 use tokio::time::Instant;
@@ -16,6 +16,7 @@ use crate::call::{CallError, Link};
 use crate::document::{executed, id_to_bson, interval, moment, moment_or_null, partition, planned};
 use crate::entry_document::ERROR_LEN_MAX;
 use crate::resolve::{by_span_id, readable};
+use crate::suspension_document::suspension;
 use crate::totals::totals;
 
 /// Sends changes, which require the version and the end with which the span was read.
@@ -31,6 +32,8 @@ pub(crate) struct ChangeWrite {
     /// at the same moment; the id tells the two apart.
     id: ObjectId,
     before: Span,
+    /// How the span must be suspended by then, if it must.
+    suspension: Option<Suspension>,
     statement: RawDocumentBuf,
 }
 
@@ -42,18 +45,28 @@ impl ChangeWrite {
     /// If the change cannot be written as a statement.
     pub(crate) fn new(before: &Span, change: &Change, now: Timestamp) -> Result<Self, StoreError> {
         let id = ObjectId::new();
+        let mut condition = doc! {
+            "_id": id_to_bson(&before.id),
+            // Where it is kept. A change is made of what was taken in, and so has a partition.
+            "processing.partition": partition(&before.target),
+            "target.resource_instance_id": before.target.resource_instance_id.as_str(),
+            "processing.version": before.processing.version,
+            "processing.complete": false,
+            "end": moment_or_null(before.end),
+            // Waits and failures leave the version alone, and are to be noted once, too.
+            "processing.last_change_id": { "$ne": id },
+        };
+        let suspended = match change {
+            Change::KeepSuspended { suspension } => Some(*suspension),
+            _ => None,
+        };
+        if let Some(suspended) = suspended {
+            for (name, value) in suspension(suspended, before.processing.version) {
+                condition.insert(format!("processing.suspended.{name}"), value);
+            }
+        }
         let statement = doc! {
-            "q": {
-                "_id": id_to_bson(&before.id),
-                // The shard key. A span that a worker changes is adopted, so it has a partition.
-                "processing.partition": partition(&before.target),
-                "target.resource_instance_id": before.target.resource_instance_id.as_str(),
-                "processing.version": before.processing.version,
-                "processing.complete": false,
-                "end": moment_or_null(before.end),
-                // Waits and failures do not change the version, and must apply only once, too.
-                "processing.last_change_id": { "$ne": id },
-            },
+            "q": condition,
             "u": update(before, change, now).with_id(id),
             "hint": "_id_",
         };
@@ -62,6 +75,7 @@ impl ChangeWrite {
             statement: statement.map_err(|error| StoreError::Refused(Box::new(error)))?,
             id,
             before: before.clone(),
+            suspension: suspended,
         })
     }
 
@@ -73,10 +87,17 @@ impl ChangeWrite {
             return Some(Ok(Changed::Made));
         }
         match readable(document) {
-            Ok(now) if self.before.still_allows_change(&now) => None,
+            Ok(now) if self.before.still_allows_change(&now) && self.is_about(&now) => None,
             Ok(_) => Some(Ok(Changed::Rejected)),
             Err(error) => Some(Err(error)),
         }
+    }
+}
+
+impl ChangeWrite {
+    /// Whether what the change is about is still so ([`Change::is_about`]).
+    fn is_about(&self, now: &Span) -> bool {
+        self.suspension.is_none() || self.suspension == now.processing.suspended
     }
 }
 
@@ -125,12 +146,22 @@ fn update(before: &Span, change: &Change, now: Timestamp) -> Update {
             update.next_version(now);
             update.set.insert("processing.complete", true);
         }
-        Change::Postpone { .. } => {}
+        Change::Postpone { .. } | Change::KeepSuspended { .. } => {}
         Change::Failed {
             failure,
             attempts,
+            refusals,
             refused_at,
-        } => update.failure(before, failure, *attempts, *refused_at),
+            suspension: suspended,
+        } => {
+            update.failure(before, failure, *attempts);
+            update.refusal(*refusals, *refused_at);
+            if let Some(suspended) = suspended {
+                let suspended = suspension(*suspended, before.processing.version);
+                update.set.insert("processing.suspended", suspended);
+                update.unset.insert("processing.probe", "");
+            }
+        }
     }
     update
 }
@@ -166,18 +197,15 @@ impl Update {
             "processing.failed_version": "",
             "processing.last_error": "",
             "processing.refused_at": "",
+            "processing.refusals": "",
+            "processing.suspended": "",
+            "processing.probe": "",
         };
     }
 
     /// The attempts are stored with their version. An original that executes the interval increments
     /// the version and keeps the old attempts; they must not count then.
-    fn failure(
-        &mut self,
-        before: &Span,
-        failure: &Failure,
-        attempts: u32,
-        refused_at: Option<Timestamp>,
-    ) {
+    fn failure(&mut self, before: &Span, failure: &Failure, attempts: u32) {
         let message: String = failure.error.chars().take(ERROR_LEN_MAX).collect();
         let mut error = doc! { "at": moment(failure.at), "message": message };
         if let Some(status) = failure.status {
@@ -185,13 +213,22 @@ impl Update {
         }
         let version = before.processing.version;
         self.set.insert("processing.failed_version", version);
-        match refused_at {
-            Some(at) => self.set.insert("processing.refused_at", moment(at)),
-            // A refusal that an original has left does not belong to this interval.
-            None => self.unset.insert("processing.refused_at", ""),
-        };
         self.set.insert("processing.last_error", error);
         self.set.insert("processing.attempts", i64::from(attempts));
+    }
+
+    /// What an original has left behind is not of this interval, and goes.
+    fn refusal(&mut self, refusals: u32, refused_at: Option<Timestamp>) {
+        let refusals = (refusals > 0).then(|| Bson::from(i64::from(refusals)));
+        for (name, value) in [
+            ("processing.refusals", refusals),
+            ("processing.refused_at", refused_at.map(moment)),
+        ] {
+            match value {
+                Some(value) => self.set.insert(name, value),
+                None => self.unset.insert(name, ""),
+            };
+        }
     }
 }
 
@@ -229,9 +266,9 @@ impl GroupWriter for ChangeWriter {
         self.link.carried_out_within()
     }
 
-    /// Each answer stays true. A change is rejected because of another version, another end, or a
-    /// complete span. A version only grows, and an end or a completion never changes. So the condition
-    /// can never be met again, however late the command runs.
+    /// Each answer stays true. A change is rejected because of another version, another end, a complete
+    /// span, or a span that was resumed. A version only grows, and an end or a completion never changes.
+    /// So the condition can never be met again, however late the command runs.
     fn outlasts_late_commands(_: &Changed) -> bool {
         true
     }

@@ -18,6 +18,8 @@ pub(crate) const STOP: &str = "unique_stop";
 pub(crate) const DUE: &str = "search_due";
 /// What has failed and is to be tried again.
 pub(crate) const FAILED: &str = "search_failed";
+/// What is suspended, by its cause; what has been so longest comes first.
+pub(crate) const SUSPENDED: &str = "search_suspended";
 /// What is complete, for the clean-up.
 pub(crate) const COMPLETE: &str = "search_complete";
 
@@ -67,7 +69,7 @@ pub(crate) struct Index {
 }
 
 /// The indexes of this release.
-pub(crate) fn indexes() -> [Index; 8] {
+pub(crate) fn indexes() -> [Index; 9] {
     let partial = |filter| {
         IndexOptions::builder()
             .partial_filter_expression(filter)
@@ -114,6 +116,12 @@ pub(crate) fn indexes() -> [Index; 8] {
             name: FAILED,
             keys: by_partition(failed),
             options: partial(doc! { "processing.attempts": { "$gt": 0 } }),
+        },
+        // As a rule, nothing. A cause is found in all partitions at once.
+        Index {
+            name: SUSPENDED,
+            keys: doc! { "processing.suspended.cause": 1, "processing.suspended.since": 1 },
+            options: partial(doc! { "processing.suspended.cause": { "$exists": true } }),
         },
         Index {
             name: COMPLETE,

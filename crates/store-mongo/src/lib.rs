@@ -17,6 +17,7 @@ mod address;
 mod adopt;
 mod beside;
 mod call;
+mod causes;
 mod changes;
 mod cleanup;
 mod codes;
@@ -34,6 +35,7 @@ mod sharding;
 mod slack;
 mod starts;
 mod stops;
+mod suspension_document;
 mod totals;
 mod unreadable;
 mod workers;
@@ -51,12 +53,14 @@ use mongodb::options::{
 use mongodb::{Client, Collection};
 use sampler_domain::partition::{partition_of, range_of};
 use sampler_domain::{
-    Change, Changed, Entry, EntryState, EventId, Policy, Span, SpanId, Target, Timestamp,
+    Cause, CauseId, Change, Changed, Entry, EntryState, EventId, Policy, Span, SpanId, Target,
+    Timestamp,
 };
 use sampler_store::group::GroupPerRange;
 use sampler_store::{
-    Adopted, DuePages, DueQuery, Entries, Events, Finished, Ledger, Membership, NewSpan, NewStop,
-    Page, Reading, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
+    Adopted, Causes, DuePages, DueQuery, Entries, Events, Finished, KeptCause, Ledger, Membership,
+    NewSpan, NewStop, Page, Probe, Reading, Resumption, StartOutcome, StopOutcome, StoreError,
+    Upkeep, Work,
 };
 
 use call::Link;
@@ -112,6 +116,8 @@ pub struct MongoStore {
     link: Link,
     /// The same, for the collection of the ledger.
     usages: Link,
+    /// Why spans are suspended.
+    causes: Collection<Document>,
     workers: Collection<Document>,
     receivers: Collection<Document>,
     starts: GroupPerRange<StartWriter>,
@@ -185,6 +191,7 @@ impl MongoStore {
         let each = |link: &Link| std::iter::repeat_n(link.clone(), ranges.max(1));
         let links = || each(&link);
         Ok(Self {
+            causes: database.collection(&format!("{}_causes", options.collection)),
             workers: database.collection(&format!("{}_workers", options.collection)),
             receivers: database.collection(&receivers),
             starts: GroupPerRange::new(links().map(StartWriter::new), call_limit),
@@ -278,6 +285,60 @@ impl Ledger for MongoStore {
         limit: usize,
     ) -> Result<Entries, StoreError> {
         self.entries_of(span, target, after, limit).await
+    }
+}
+
+#[async_trait]
+impl Causes for MongoStore {
+    async fn register(
+        &self,
+        cause: &Cause,
+        now: Timestamp,
+        probe_at: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.register_cause(cause.id(), cause, now, probe_at).await
+    }
+
+    async fn register_missing(
+        &self,
+        now: Timestamp,
+        probe_at: Timestamp,
+    ) -> Result<u64, StoreError> {
+        self.register_missing_causes(now, probe_at).await
+    }
+
+    async fn due_causes(&self, now: Timestamp, limit: usize) -> Result<Vec<KeptCause>, StoreError> {
+        self.causes_due_by(now, limit).await
+    }
+
+    async fn claim_probe(&self, cause: &KeptCause, next: Timestamp) -> Result<bool, StoreError> {
+        self.claim_probe_of(cause, next).await
+    }
+
+    async fn probe(&self, cause: CauseId, resumption: Resumption) -> Result<Probe, StoreError> {
+        self.probe_one(cause, resumption).await
+    }
+
+    async fn resume_cause(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
+        self.resume_all_of(cause, now).await
+    }
+
+    async fn resume_batch(
+        &self,
+        cause: CauseId,
+        until: Timestamp,
+        resumption: Resumption,
+        limit: usize,
+    ) -> Result<u64, StoreError> {
+        self.resume_some(cause, until, resumption, limit).await
+    }
+
+    async fn end_resuming(&self, cause: &KeptCause) -> Result<(), StoreError> {
+        self.end_resuming_of(cause).await
+    }
+
+    async fn remove_cause(&self, cause: &KeptCause) -> Result<bool, StoreError> {
+        self.remove_cause_if_idle(cause).await
     }
 }
 

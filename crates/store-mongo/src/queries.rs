@@ -87,7 +87,7 @@ impl MongoStore {
         let Some(mut bounds) = range.bounds(query) else {
             return Ok(SpanPage::default());
         };
-        let window = if range.decides_alone(query) {
+        let window = if is_of_range_alone(query) {
             None
         } else {
             self.window_end(range, &bounds).await?
@@ -248,14 +248,14 @@ impl<'a> Range<'a> {
         let min = self.key(moment(Timestamp::MIN), Bson::MinKey);
         Some(Bounds { min, max })
     }
+}
 
-    /// Whether a query asks for nothing but what the range holds.
-    fn decides_alone(&self, query: &SpanQuery) -> bool {
-        query.target.conditions().count() == 1
-            && query.resources.is_none()
-            && query.state.is_none()
-            && query.from.is_none()
-    }
+/// Whether a query asks for nothing but what its range of an index holds.
+fn is_of_range_alone(query: &SpanQuery) -> bool {
+    query.target.conditions().count() == 1
+        && query.resources.is_none()
+        && query.state.is_none()
+        && query.from.is_none()
 }
 
 impl Bounds {

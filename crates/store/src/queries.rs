@@ -34,12 +34,9 @@ impl TargetFilter {
 
     /// The one target that meets all conditions, where each field has one.
     pub fn target(&self) -> Option<Target> {
-        let [a, b, c, d, e, f] = &self.0;
-        let fields = [a, b, c, d, e, f].map(|id| id.as_ref().map(Id::as_str));
-        let [Some(a), Some(b), Some(c), Some(d), Some(e), Some(f)] = fields else {
-            return None;
-        };
-        Some(Target::from_store([a, b, c, d, e, f]))
+        let fields = self.0.iter().map(|id| id.as_ref().map(Id::as_str));
+        let fields: Vec<&str> = fields.collect::<Option<_>>()?;
+        Some(Target::from_store(fields.try_into().ok()?))
     }
 
     /// Whether a target meets all conditions.

@@ -7,13 +7,13 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
-    Change, Changed, Entry, EntryState, EventId, Policy, Span, SpanId, StartEvent, Target,
+    CauseId, Change, Changed, Entry, EntryState, EventId, Policy, Span, SpanId, StartEvent, Target,
     Timestamp, Totals, next_step,
 };
 use uuid::Uuid;
 
 use crate::{
-    Adopted, DueQuery, NewSpan, NewStop, SearchClass, SpanPage, SpanPosition, SpanQuery,
+    Adopted, DueQuery, KeptCause, NewSpan, NewStop, SearchClass, SpanPage, SpanPosition, SpanQuery,
     SpanRecord, StartOutcome, StopOutcome, lifetime_from,
 };
 
@@ -55,9 +55,11 @@ pub type DueKey = (SearchClass, Timestamp, SpanId);
 /// All spans that are kept. Each function is one method of a port, and as atomic as that.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Table {
-    spans: BTreeMap<SpanId, StoredSpan>,
+    pub(crate) spans: BTreeMap<SpanId, StoredSpan>,
     /// By the ids of the usages.
     entries: BTreeMap<String, StoredEntry>,
+    /// Why spans are suspended.
+    pub(crate) causes: BTreeMap<CauseId, KeptCause>,
 }
 
 impl Table {
@@ -89,6 +91,16 @@ impl Table {
         let inserted = self.insert(new);
         assert!(inserted, "nothing was seen that stands in its way");
         StartOutcome::Opened
+    }
+
+    /// Puts a span in as it is, which no program does.
+    pub fn put(&mut self, new: NewSpan) {
+        let kept = StoredSpan {
+            span: new.span,
+            correlation_id: Uuid::nil(),
+            due_at: Some(new.due_at),
+        };
+        self.spans.insert(kept.span.id.clone(), kept);
     }
 
     /// Inserts a span, unless a unique index refuses it: the id of the document, the id of the
@@ -284,7 +296,7 @@ impl Table {
         let Some(kept) = self.spans.get_mut(&read.id) else {
             return Changed::Rejected;
         };
-        if !read.still_allows_change(&kept.span) {
+        if !read.still_allows_change(&kept.span) || !change.is_about(&kept.span) {
             return Changed::Rejected;
         }
         kept.span = kept.span.after(change);
@@ -344,6 +356,13 @@ impl Table {
             stays
         });
         removed
+    }
+
+    /// Sets when a span is due, whatever becomes of it otherwise, which no store does.
+    pub fn set_due_at(&mut self, id: &SpanId, due_at: Timestamp) {
+        if let Some(kept) = self.spans.get_mut(id) {
+            kept.due_at = Some(due_at);
+        }
     }
 
     /// Puts other totals on a span, which no store does.

@@ -7,7 +7,7 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderValue, Uri};
 use axum::response::{IntoResponse, Response};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use sampler_domain::{Interval, LastError, Measures, SpanId, SpanState, Target, Timestamp};
+use sampler_domain::{Id, Interval, LastError, Measures, SpanId, SpanState, Target, Timestamp};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::{SpanPage, SpanQuery, SpanRecord};
@@ -200,8 +200,8 @@ impl<'a> From<&'a SpanRecord> for ShownSpan<'a> {
             start: span.start,
             end: span.end,
             state: span.state().name(),
-            start_event_id: span.start_id.as_ref().map(|id| id.as_str()),
-            end_event_id: span.end_id.as_ref().map(|id| id.as_str()),
+            start_event_id: span.start_id.as_ref().map(Id::as_str),
+            end_event_id: span.end_id.as_ref().map(Id::as_str),
             sampled_to: span.sampled_to(),
             // Nothing is left to do for one that is complete.
             due_at: record.due_at.filter(|_| !processing.complete),

@@ -115,7 +115,7 @@ impl Answer {
 /// The fields that a problem names.
 fn pointers_of(document: &Value) -> Vec<&str> {
     let errors = document["errors"].as_array().map_or(&[][..], Vec::as_slice);
-    errors.iter().map(|error| place_of(error)).collect()
+    errors.iter().map(place_of).collect()
 }
 
 /// The JSON Pointer of a field, or the name of a parameter.

@@ -89,7 +89,14 @@ async fn a_span_is_shown_as_it_is_kept() {
     });
     let shown = world.read(location).await;
     assert_eq!(shown, expected);
-    let names = |value: &Value| Vec::from_iter(value.as_object().unwrap().keys().cloned());
+    let names = |value: &Value| {
+        value
+            .as_object()
+            .unwrap()
+            .keys()
+            .cloned()
+            .collect::<Vec<_>>()
+    };
     assert_eq!(names(&shown), names(&expected));
     assert_eq!(world.read(LIST).await, json!({ "items": [expected] }));
 
@@ -147,9 +154,9 @@ async fn a_span_is_shown_as_it_is_kept() {
 
 /// The span at an address, with a plan up to `end`.
 async fn planned(world: &World, location: &str, end: i64) -> Span {
-    let kept = world.spans().into_iter();
+    let mut kept = world.spans().into_iter();
     let of = |span: &Span| location.ends_with(&span.id.to_string());
-    let span = kept.filter(of).next().unwrap();
+    let span = kept.find(of).unwrap();
     let plan = plan(&span, end);
     done(world.store.memory.plan(&span, plan, at(NOW), at(NOW)).await)
 }

@@ -44,8 +44,8 @@ impl Two {
             let answer = ask(&two.router, WRITERS[0], &[&two.bearer(&[WRITE])], &event).await;
             assert_eq!(answer.status, 201);
             let span = store.all().into_iter().map(|kept| kept.span);
-            let span = span.filter(|span| span.target.resource_id.as_str() == resource);
-            two.spans[index] = format!("/v1/spans/{}", span.last().unwrap().id);
+            let mut span = span.filter(|span| span.target.resource_id.as_str() == resource);
+            two.spans[index] = format!("/v1/spans/{}", span.next().unwrap().id);
         }
         two
     }

@@ -166,6 +166,7 @@ impl Node {
                 let parts = Parts {
                     work: link.clone(),
                     ledger: link.clone(),
+                    causes: link.clone(),
                     upkeep: link.clone(),
                     membership: link,
                     collector: Arc::new(collector),

@@ -55,7 +55,7 @@ async fn fill(spans: &Collection<Document>) {
 
 /// Keys and documents that the server's profiler saw examined and returned by the commands on
 /// the collection since it was last asked.
-async fn examined(spans: &Collection<Document>) -> Vec<(i64, i64, i64)> {
+pub(crate) async fn examined(spans: &Collection<Document>) -> Vec<(i64, i64, i64)> {
     let database = spans.client().database(&spans.namespace().db);
     database.run_command(doc! { "profile": 0 }).await.unwrap();
     let profile = database.collection::<Document>("system.profile");

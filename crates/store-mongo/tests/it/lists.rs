@@ -82,14 +82,14 @@ pub(crate) async fn pages_cost_what_they_show(store: &MongoStore, spans: &Collec
         (
             "open",
             query("organization_id", "organization", |query| {
-                query.state = Some(SpanState::Open)
+                query.state = Some(SpanState::Open);
             }),
             100,
         ),
         (
             "from",
             query("resource_id", "resource", |query| {
-                query.from = Some(at(-500))
+                query.from = Some(at(-500));
             }),
             100,
         ),
@@ -101,7 +101,7 @@ pub(crate) async fn pages_cost_what_they_show(store: &MongoStore, spans: &Collec
         (
             "others",
             query("organization_id", "organization", |query| {
-                query.resources = Some(Vec::new())
+                query.resources = Some(Vec::new());
             }),
             0,
         ),

@@ -127,7 +127,7 @@ pub async fn a_list_holds_what_its_query_asks_for(store: &Shared) {
         (with(&[o], |query| query.to = Some(at(40))), &["b", "a"]),
         (
             with(&[one], |query| {
-                (query.from, query.to) = (Some(at(29)), Some(at(31)))
+                (query.from, query.to) = (Some(at(29)), Some(at(31)));
             }),
             &["c", "a"],
         ),
