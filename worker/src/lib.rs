@@ -80,10 +80,10 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// Randomness, for waits.
     pub random: Arc<dyn Random>,
-    /// Takes reports of progress of the processing loop.
-    pub processing: Arc<dyn ReportProgress>,
-    /// Takes reports of progress of the clean-up loop.
-    pub cleanup: Arc<dyn ReportProgress>,
+    /// Gets reports of progress of the processing loop.
+    pub processing_progress: Arc<dyn ReportProgress>,
+    /// Gets reports of progress of the clean-up loop.
+    pub cleanup_progress: Arc<dyn ReportProgress>,
 }
 
 /// A worker.

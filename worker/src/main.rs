@@ -195,8 +195,8 @@ fn worker(
         upkeep: store.clone(),
         membership: store.clone(),
         collector: Arc::new(collector),
-        processing: Arc::new(health.progress("processing", settings.processing.threshold)),
-        cleanup: Arc::new(health.progress("cleanup", settings.cleanup.threshold)),
+        processing_progress: Arc::new(health.progress("processing", settings.processing.threshold)),
+        cleanup_progress: Arc::new(health.progress("cleanup", settings.cleanup.threshold)),
         clock,
         random,
     };

@@ -102,7 +102,7 @@ impl Settings {
                 reader.described("abacus.retry_limit"),
             ));
         }
-        let longest = millis(abacus.retry_limit).max(self.policy.grace);
+        let longest = millis(abacus.retry_limit).max(self.policy.stop_grace);
         if !abacus.month_slack.is_zero() && millis(abacus.month_slack) <= longest {
             reader.complain(format!(
                 "{} must be longer than both {} and {}: otherwise usages could wait until Abacus has \

@@ -1,13 +1,12 @@
-//! How a span changes while it is sampled (sections 6.5 and 6.6 of the paper).
+//! The changes of a span while it is sampled (sections 6.5 and 6.6 of the paper).
 //!
-//! A [`Change`] is what a worker decides and the store makes, if the span still is as it was read.
-//! [`Span::after`] says what becomes of the span: in memory it is the change itself, and what a
-//! database makes of a change is compared with it.
+//! A worker decides a [`Change`], and the store makes it if the span is unchanged since it was read.
+//! [`Span::after`] defines its effect. The store in memory uses that function, and the contract suite
+//! compares the database with it.
 
 use crate::{Cause, Planned, SUSPENDED_DUE_AT, Span, Suspension, Timestamp};
 
-/// A change of what workers know of a span. Its start and its stop are the provider's, and are no
-/// such changes.
+/// A change of a span by a worker. Starts and stops come from providers and are not among them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
     /// Plans an interval for a span that has none planned (section 6.5).
@@ -108,13 +107,13 @@ impl Failure {
     }
 }
 
-/// What a conditional change came to.
+/// The result of a conditional change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changed {
     /// It was made: the span is [`Span::after`] it.
     Made,
-    /// The span is no longer as it was read: another worker, or a stop, was faster.
-    Lost,
+    /// It was not made: another worker or a stop has changed the span since it was read.
+    Rejected,
 }
 
 impl Change {
@@ -137,7 +136,7 @@ impl Change {
         }
     }
 
-    /// When the span needs a worker next; none where the change does not say.
+    /// When the span needs a worker next; `None` if the change does not set it.
     pub fn due_at(&self) -> Option<Timestamp> {
         match self {
             Self::Plan { due_at, .. }
@@ -153,7 +152,7 @@ impl Change {
         }
     }
 
-    /// Whether a worker that made this change has nothing left to do for the span at present.
+    /// Whether nothing is left to do for the span after this change, for now.
     pub fn is_last(&self) -> bool {
         match self {
             Self::Plan { .. } => false,
@@ -176,10 +175,10 @@ impl Change {
 }
 
 impl Span {
-    /// The span after a change: the only way in which sampling changes a span.
+    /// The span after a change. Sampling changes a span in no other way.
     ///
     /// # Panics
-    /// Where an execution is noted and nothing is planned: nothing can have been executed then.
+    /// If an execution is noted and nothing is planned.
     #[must_use]
     pub fn after(&self, change: &Change) -> Self {
         let mut span = self.clone();
@@ -226,12 +225,12 @@ impl Span {
         }
     }
 
-    /// Whether a change that was decided for `self` may be made to the span as it is `now`: the
-    /// version *and* the end are those that it was read with. A stop leaves the version alone, but
-    /// what comes next must be decided in its knowledge. A complete span never changes again.
-    pub fn admits_change_of(&self, now: &Self) -> bool {
-        now.processing.version == self.processing.version
-            && now.end == self.end
-            && !now.processing.complete
+    /// Whether a change that was decided for `self` may still be made to the `current` span: the
+    /// version *and* the end are unchanged, and the span is not complete. A stop does not change the
+    /// version, but the next step must be decided with knowledge of the stop.
+    pub fn still_allows_change(&self, current: &Self) -> bool {
+        current.processing.version == self.processing.version
+            && current.end == self.end
+            && !current.processing.complete
     }
 }

@@ -152,7 +152,7 @@ pub struct Planned {
 
 impl Span {
     /// The span that a start event opens (section 6.1, figure 6.4), reported by nobody in particular.
-    pub fn started(id: SpanId, event: StartEvent) -> Self {
+    pub fn open(id: SpanId, event: StartEvent) -> Self {
         Self {
             id,
             target: event.target,

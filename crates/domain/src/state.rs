@@ -67,7 +67,7 @@ mod tests {
             target: Target::from_store([""; 6]),
             measures: Measures::from_store(Vec::new()),
         };
-        let mut span = Span::started(SpanId::Text(String::new()), event);
+        let mut span = Span::open(SpanId::Text(String::new()), event);
         span.end = end.map(Timestamp::clamped);
         span
     }

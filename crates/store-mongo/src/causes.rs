@@ -22,7 +22,7 @@ use crate::entry_document::{ERROR_LEN_MAX, status_in};
 use crate::index;
 use crate::suspension_document::{probe, read_probe, refusals};
 use crate::unreadable::{
-    Identity, Statement, change_each, condition_of, decoded, name_of, span_in, where_kept,
+    Identity, Statement, change_each, condition_of, decoded, name_of, shard_key_of, span_in,
 };
 
 /// Causes that are looked for in one go where none may be missing.
@@ -317,7 +317,7 @@ fn version_of(raw: &RawDocument) -> Option<i64> {
 fn probed(raw: &RawDocument) -> Document {
     let id = Identity::of(raw).and_then(|id| Document::try_from(id.filter()).ok());
     let id = id.and_then(|id| id.get("_id").cloned());
-    let (partition, instance) = where_kept(raw);
+    let (partition, instance) = shard_key_of(raw);
     doc! {
         "span": id,
         "partition": partition.map(i64::from),

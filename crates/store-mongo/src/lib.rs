@@ -19,6 +19,7 @@ mod beside;
 mod call;
 mod causes;
 mod changes;
+mod cleanup;
 mod codes;
 mod document;
 mod due;
@@ -27,9 +28,9 @@ mod index;
 mod ledger;
 mod migrate;
 mod queries;
+mod reading;
 mod resolve;
 mod retire;
-mod sampling;
 mod sharding;
 mod slack;
 mod starts;
@@ -55,18 +56,19 @@ use sampler_domain::{
     Cause, CauseId, Change, Changed, Entry, EntryState, EventId, Policy, Span, SpanId, Target,
     Timestamp,
 };
-use sampler_store::group::Ranges;
+use sampler_store::group::GroupPerRange;
 use sampler_store::{
     Adopted, Causes, DuePages, DueQuery, Entries, Events, Finished, KeptCause, Ledger, Membership,
-    NewSpan, NewStop, Page, Probe, Reading, Resumption, Started, Stopped, StoreError, Upkeep, Work,
+    NewSpan, NewStop, Page, Probe, Reading, Resumption, StartOutcome, StopOutcome, StoreError,
+    Upkeep, Work,
 };
 
 use call::Link;
-use changes::Changes;
-use ledger::{Expiries, Records};
+use changes::ChangeWriter;
+use ledger::{EntryWriter, ExpiryWriter};
 use resolve::{by_event_id, readable};
-use starts::{Opening, Starts};
-use stops::{Ending, Stops};
+use starts::{StartWrite, StartWriter};
+use stops::{StopWrite, StopWriter};
 
 pub use address::check_address;
 pub use migrate::MigrationError;
@@ -118,11 +120,11 @@ pub struct MongoStore {
     causes: Collection<Document>,
     workers: Collection<Document>,
     receivers: Collection<Document>,
-    starts: Ranges<Starts>,
-    stops: Ranges<Stops>,
-    changes: Ranges<Changes>,
-    records: Ranges<Records>,
-    expiries: Ranges<Expiries>,
+    starts: GroupPerRange<StartWriter>,
+    stops: GroupPerRange<StopWriter>,
+    changes: GroupPerRange<ChangeWriter>,
+    records: GroupPerRange<EntryWriter>,
+    expiries: GroupPerRange<ExpiryWriter>,
     shards: Option<u32>,
 }
 
@@ -192,11 +194,11 @@ impl MongoStore {
             causes: database.collection(&format!("{}_causes", options.collection)),
             workers: database.collection(&format!("{}_workers", options.collection)),
             receivers: database.collection(&receivers),
-            starts: Ranges::new(links().map(Starts::new), call_limit),
-            stops: Ranges::new(links().map(Stops::new), call_limit),
-            changes: Ranges::new(links().map(Changes::new), call_limit),
-            records: Ranges::new(each(&usages).map(Records::new), call_limit),
-            expiries: Ranges::new(each(&usages).map(Expiries::new), call_limit),
+            starts: GroupPerRange::new(links().map(StartWriter::new), call_limit),
+            stops: GroupPerRange::new(links().map(StopWriter::new), call_limit),
+            changes: GroupPerRange::new(links().map(ChangeWriter::new), call_limit),
+            records: GroupPerRange::new(each(&usages).map(EntryWriter::new), call_limit),
+            expiries: GroupPerRange::new(each(&usages).map(ExpiryWriter::new), call_limit),
             usages,
             shards: options.shards,
             link,
@@ -206,21 +208,29 @@ impl MongoStore {
 
 #[async_trait]
 impl Events for MongoStore {
-    async fn start(&self, new: NewSpan) -> Result<Started, StoreError> {
+    async fn start(&self, new: NewSpan) -> Result<StartOutcome, StoreError> {
         let range = self.range_of(&new.span.target);
-        self.starts.submit(range, Opening::new(new)?).await
+        self.starts.submit(range, StartWrite::new(new)?).await
     }
 
-    async fn stop(&self, new: NewStop) -> Result<Stopped, StoreError> {
+    async fn stop(&self, new: NewStop) -> Result<StopOutcome, StoreError> {
         let range = self.range_of(&new.event.target);
-        self.stops.submit(range, Ending::new(new)).await
+        self.stops.submit(range, StopWrite::new(new)).await
     }
 
-    async fn started_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, StoreError> {
+    async fn find_by_start_id(
+        &self,
+        target: &Target,
+        id: &EventId,
+    ) -> Result<Option<Span>, StoreError> {
         self.span_with("start_dedup_id", target, id).await
     }
 
-    async fn stopped_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, StoreError> {
+    async fn find_by_stop_id(
+        &self,
+        target: &Target,
+        id: &EventId,
+    ) -> Result<Option<Span>, StoreError> {
         self.span_with("end_dedup_id", target, id).await
     }
 

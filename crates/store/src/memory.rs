@@ -17,7 +17,7 @@ pub use crate::table::{StoredEntry, StoredSpan};
 use crate::{
     Adopted, Causes, DuePages, DueQuery, Entries, Events, Finished, KeptCause, Ledger, Membership,
     NewSpan, NewStop, Page, Probe, Queries, Reading, Resumption, SLACK_LIFETIME, SpanPage,
-    SpanQuery, SpanRecord, Started, Stopped, StoreError, Upkeep, Work,
+    SpanQuery, SpanRecord, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
 };
 
 /// How long a worker counts as alive after a heartbeat, ms.
@@ -72,20 +72,28 @@ fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
 
 #[async_trait]
 impl Events for MemoryStore {
-    async fn start(&self, new: NewSpan) -> Result<Started, StoreError> {
+    async fn start(&self, new: NewSpan) -> Result<StartOutcome, StoreError> {
         Ok(self.lock().table.start(new))
     }
 
-    async fn stop(&self, new: NewStop) -> Result<Stopped, StoreError> {
+    async fn stop(&self, new: NewStop) -> Result<StopOutcome, StoreError> {
         Ok(self.lock().table.stop(&new))
     }
 
-    async fn started_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, StoreError> {
-        Ok(self.lock().table.started_by(target, id).cloned())
+    async fn find_by_start_id(
+        &self,
+        target: &Target,
+        id: &EventId,
+    ) -> Result<Option<Span>, StoreError> {
+        Ok(self.lock().table.find_by_start_id(target, id).cloned())
     }
 
-    async fn stopped_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, StoreError> {
-        Ok(self.lock().table.stopped_by(target, id).cloned())
+    async fn find_by_stop_id(
+        &self,
+        target: &Target,
+        id: &EventId,
+    ) -> Result<Option<Span>, StoreError> {
+        Ok(self.lock().table.find_by_stop_id(target, id).cloned())
     }
 
     async fn announce_slack(&self, past: i64) -> Result<(), StoreError> {

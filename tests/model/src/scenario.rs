@@ -115,7 +115,7 @@ impl Scenario {
             workers: 2,
             policy: Policy {
                 granularities: Granularities::all(Granularity::Minute),
-                grace: 0,
+                stop_grace: 0,
             },
             slack: Slack {
                 past: 30_000,
@@ -147,7 +147,7 @@ impl Scenario {
             moments: [30, 80, 130, 190, 260].map(at).to_vec(),
             policy: Policy {
                 granularities: Granularities::all(Granularity::Minute),
-                grace: 10_000,
+                stop_grace: 10_000,
             },
             slack: Slack {
                 past: 100_000,

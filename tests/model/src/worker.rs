@@ -52,7 +52,7 @@ pub(crate) fn step(scenario: &Scenario, state: &mut State, worker: usize) {
 pub(crate) fn time_out(scenario: &Scenario, state: &mut State, worker: usize) {
     let before = std::mem::replace(&mut state.workers[worker], Worker::Idle);
     if let Worker::Posting(mut driver, _) = before {
-        Arc::make_mut(&mut driver).failed(Failure {
+        Arc::make_mut(&mut driver).on_failed(Failure {
             suspends: scenario.is_broken(Mutant::SuspendsWhatWaits),
             ..failure(scenario, state)
         });
@@ -68,7 +68,7 @@ pub(crate) fn refuse(scenario: &Scenario, state: &mut State, worker: usize) {
         let suspends = driver
             .span()
             .is_suspended_by_refusal(scenario.suspend_after);
-        Arc::make_mut(&mut driver).failed(Failure {
+        Arc::make_mut(&mut driver).on_failed(Failure {
             is_refusal: true,
             suspends,
             ..failure(scenario, state)
@@ -105,7 +105,7 @@ fn register(
 ) -> Worker {
     let table = Arc::make_mut(&mut state.table);
     table.register(cause, Timestamp::MIN, Timestamp::MIN);
-    Arc::make_mut(&mut driver).registered();
+    Arc::make_mut(&mut driver).on_registered();
     decide(scenario, state, driver)
 }
 
@@ -113,7 +113,7 @@ fn register(
 /// the entry.
 fn resume(state: &mut State, mut driver: Arc<Driver>, cause: CauseId) -> Worker {
     Arc::make_mut(&mut state.table).resume_cause(cause, Timestamp::MIN);
-    Arc::make_mut(&mut driver).resumed();
+    Arc::make_mut(&mut driver).on_resumed();
     Worker::Holding(driver)
 }
 
@@ -250,9 +250,9 @@ fn receive_answer(
     if !is_counted(state, &message) {
         return Worker::Posting(driver, message);
     }
-    Arc::make_mut(&mut driver).delivered(DELIVERED);
+    Arc::make_mut(&mut driver).on_delivered(DELIVERED);
     if scenario.is_broken(Mutant::EntryAfterNote) {
-        Arc::make_mut(&mut driver).recorded(EntryState::Accepted);
+        Arc::make_mut(&mut driver).on_recorded(EntryState::Accepted);
     }
     decide(scenario, state, driver)
 }
@@ -277,7 +277,7 @@ fn record(
         table.expire(std::slice::from_ref(&entry.span));
         table.remove_expired(state.now);
     }
-    Arc::make_mut(&mut driver).recorded(kept);
+    Arc::make_mut(&mut driver).on_recorded(kept);
     decide(scenario, state, driver)
 }
 
@@ -293,10 +293,10 @@ fn call(
     let updated = Arc::make_mut(&mut driver);
     match changed {
         Changed::Made => {
-            updated.made(change);
+            updated.on_change_made(change);
             note_plan(state, &updated.span().id);
         }
-        Changed::Lost => updated.lost(),
+        Changed::Rejected => updated.on_change_rejected(),
     }
     if changed == Changed::Made
         && matches!(change, Change::Executed { .. })
@@ -310,7 +310,7 @@ fn call(
 
 fn call_store(scenario: &Scenario, state: &mut State, span: &Span, change: &Change) -> Changed {
     let Some(span) = compared_with(scenario, &state.table, span, change) else {
-        return Changed::Lost;
+        return Changed::Rejected;
     };
     let away = Change::Postpone {
         due_at: SUSPENDED_DUE_AT,
@@ -352,7 +352,7 @@ fn compared_with(scenario: &Scenario, table: &Table, span: &Span, change: &Chang
 /// and then the worker has nothing in hand, as if it had died.
 fn reread(scenario: &Scenario, state: &mut State, mut driver: Arc<Driver>) -> Worker {
     let fresh = state.table.find(&driver.span().id).cloned();
-    Arc::make_mut(&mut driver).found(fresh);
+    Arc::make_mut(&mut driver).on_reread(fresh);
     decide(scenario, state, driver)
 }
 

@@ -172,8 +172,8 @@ impl Node {
                     collector: Arc::new(collector),
                     clock,
                     random,
-                    processing: Arc::new(IgnoreProgress),
-                    cleanup: Arc::new(IgnoreProgress),
+                    processing_progress: Arc::new(IgnoreProgress),
+                    cleanup_progress: Arc::new(IgnoreProgress),
                 };
                 let stop = CancellationToken::new();
                 let options = self.world.setup.worker(name, options);

@@ -286,7 +286,7 @@ impl Setup {
         let granularities = Granularities::new(default, vec![exception]);
         Policy {
             granularities: granularities.expect("there is only one exception"),
-            grace: match self.closing {
+            stop_grace: match self.closing {
                 Some(_) => *rng.pick(&[0, 0, MINUTE / 2, MINUTE]),
                 None => *rng.pick(&[0, 0, length / 4, length]),
             },

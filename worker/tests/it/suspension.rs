@@ -364,7 +364,7 @@ fn suspend_many(world: &World, count: i64, registered: u8) {
             target: target(&format!("many {number}")),
             measures: sampler_domain::Measures::default(),
         };
-        let span = Span::started(SpanId::new(NOON, number.unsigned_abs()), event);
+        let span = Span::open(SpanId::new(NOON, number.unsigned_abs()), event);
         let span = Span {
             end: Some(then.plus(HOUR)),
             ..span
@@ -483,7 +483,7 @@ fn causes_of_one_plan_are_one() {
             target: target(instance),
             measures: sampler_domain::Measures::default(),
         };
-        Span::started(SpanId::new(NOON, 1), event)
+        Span::open(SpanId::new(NOON, 1), event)
     };
     let failure = |error: &str| Failure {
         at: NOON,

@@ -26,7 +26,7 @@ fn resumption() -> Resumption {
 }
 
 fn cause(error: &str) -> Cause {
-    let span = Span::started(
+    let span = Span::open(
         sampler_domain::SpanId::new(at(0), 1),
         start_event(None, "i", 0),
     );

@@ -6,7 +6,7 @@ use super::support::{
     Changing, Shared, Store, at, done, due, failure, kept, last_refusal, plan_to, refusal, started,
     stop,
 };
-use crate::{KeptCause, Probe, Resumption, Stopped};
+use crate::{KeptCause, Probe, Resumption, StopOutcome};
 
 const HOUR: i64 = 3_600_000;
 const CENTURY: i64 = 100 * 365 * 24 * HOUR;
@@ -84,7 +84,7 @@ pub async fn an_execution_ends_a_suspension(store: &Shared) {
 pub async fn a_stop_of_a_suspended_span_resumes_nothing(store: &Shared) {
     let store = &**store;
     let (_, cause) = suspended(store, "a", 0).await;
-    assert_eq!(stop(store, None, "a", HOUR).await, Stopped::Ended);
+    assert_eq!(stop(store, None, "a", HOUR).await, StopOutcome::Ended);
     assert_eq!(due(store, HOUR).await, ["a"]);
     let span = kept(store, "a").await;
     let suspension = span.processing.suspended.expect("it still is");
@@ -98,7 +98,7 @@ pub async fn a_stop_of_a_suspended_span_resumes_nothing(store: &Shared) {
     // A worker that read it before it was resumed does not put it away after that.
     assert_eq!(resume(store, cause, at(0), 10).await, 1);
     let late = store.change(&span, &keep, at(0)).await;
-    assert_eq!(late.expect("the store answers"), Changed::Lost);
+    assert_eq!(late.expect("the store answers"), Changed::Rejected);
     assert_eq!(due(store, HOUR).await, ["a"]);
 }
 

@@ -5,7 +5,7 @@ use sampler_domain::{Change, Changed, Next, Span};
 use super::support::{
     Shared, Store, at, failure, kept, last_refusal, plan_to, refusal, started, stop,
 };
-use crate::Stopped;
+use crate::StopOutcome;
 
 const HOUR: i64 = 3_600_000;
 const DAY: i64 = 24 * HOUR;
@@ -51,17 +51,17 @@ async fn lead(store: &dyn Store, name: &str, course: Vec<Deed>) {
     for (kind, millis, age) in course {
         let now = states.last().expect("it was started").clone();
         if kind % 8 == 7 && now.end.is_none() {
-            assert_eq!(stop(store, None, name, millis).await, Stopped::Ended);
+            assert_eq!(stop(store, None, name, millis).await, StopOutcome::Ended);
             states.push(kept(store, name).await);
             continue;
         }
         let read = states[states.len().saturating_sub(age + 1)].clone();
         let change = change(&read, kind, millis);
-        let expected = if read.admits_change_of(&now) && change.is_about(&now) {
+        let expected = if read.still_allows_change(&now) && change.is_about(&now) {
             states.push(now.after(&change));
             Changed::Made
         } else {
-            Changed::Lost
+            Changed::Rejected
         };
         let changed = store.change(&read, &change, at(0)).await;
         assert_eq!(changed.expect("the store answers"), expected, "{change:?}");

@@ -6,7 +6,7 @@ use super::support::{
     Changing, Shared, Store, at, done, finished, id, kept, last_refusal, new_span, new_stop,
     plan_to, start_event, started, stop,
 };
-use crate::{SpanPosition, SpanQuery, Started, Stopped, TargetFilter};
+use crate::{SpanPosition, SpanQuery, StartOutcome, StopOutcome, TargetFilter};
 
 /// Starts a span of these organization, resource and instance.
 async fn start_of(store: &dyn Store, name: &str, target: [&str; 3], millis: i64) {
@@ -14,7 +14,7 @@ async fn start_of(store: &dyn Store, name: &str, target: [&str; 3], millis: i64)
     new.span.target.organization_id = id(target[0]);
     new.span.target.resource_id = id(target[1]);
     let answer = store.start(new).await;
-    assert_eq!(answer.expect("the store answers"), Started::Opened);
+    assert_eq!(answer.expect("the store answers"), StartOutcome::Opened);
 }
 
 async fn stop_of(store: &dyn Store, target: [&str; 3], millis: i64) {
@@ -22,7 +22,7 @@ async fn stop_of(store: &dyn Store, target: [&str; 3], millis: i64) {
     new.event.target.organization_id = id(target[0]);
     new.event.target.resource_id = id(target[1]);
     let answer = store.stop(new).await;
-    assert_eq!(answer.expect("the store answers"), Stopped::Ended);
+    assert_eq!(answer.expect("the store answers"), StopOutcome::Ended);
 }
 
 fn query(conditions: &[(&str, &str)]) -> SpanQuery {
@@ -237,7 +237,7 @@ pub async fn a_span_is_found_by_how_its_id_is_written(store: &Shared) {
     let found = async |id: &str| store.span(id).await.expect("the store answers");
     let record = found(&written).await.expect("it is kept");
     assert_eq!((&record.span, record.due_at), (&span, Some(at(10))));
-    assert_eq!(stop(store, None, "i", 20).await, Stopped::Ended);
+    assert_eq!(stop(store, None, "i", 20).await, StopOutcome::Ended);
     let record = found(&written).await.expect("it is kept");
     assert_eq!(record.span.end, Some(at(20)));
     let other = if written.ends_with('0') { "1" } else { "0" };

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::{
     Causes, DuePages, DueQuery, Events, Finished, Ledger, Membership, NewSpan, NewStop, Queries,
-    Reading, Started, Stopped, StoreError, Upkeep, Work,
+    Reading, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
 };
 
 /// All ports of one store.
@@ -77,7 +77,7 @@ pub trait Changing: Work {
     ) -> Result<Option<Span>, StoreError> {
         Ok(match self.change(span, &change, now).await? {
             Changed::Made => Some(span.after(&change)),
-            Changed::Lost => None,
+            Changed::Rejected => None,
         })
     }
 }
@@ -139,7 +139,7 @@ pub fn start_event(event_id: Option<&str>, instance: &str, millis: i64) -> Start
 /// The span that an event opens, due at its start.
 pub fn new_span(event: StartEvent) -> NewSpan {
     let due_at = event.timestamp;
-    let span = Span::started(SpanId::new(at(0), unique()), event);
+    let span = Span::open(SpanId::new(at(0), unique()), event);
     NewSpan {
         span,
         due_at,
@@ -154,7 +154,7 @@ pub async fn start(
     event_id: Option<&str>,
     instance: &str,
     millis: i64,
-) -> Started {
+) -> StartOutcome {
     let new = new_span(start_event(event_id, instance, millis));
     store.start(new).await.expect("the store answers")
 }
@@ -179,7 +179,7 @@ pub async fn stop(
     event_id: Option<&str>,
     instance: &str,
     millis: i64,
-) -> Stopped {
+) -> StopOutcome {
     let new = new_stop(event_id, instance, millis);
     store.stop(new).await.expect("the store answers")
 }
@@ -188,7 +188,7 @@ pub async fn stop(
 pub async fn started(store: &dyn Store, event_id: &str, instance: &str, millis: i64) -> Span {
     assert_eq!(
         start(store, Some(event_id), instance, millis).await,
-        Started::Opened
+        StartOutcome::Opened
     );
     kept(store, event_id).await
 }
