@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tracing::error;
 
 use crate::MongoStore;
-use crate::call::{CallError, take};
+use crate::call::{CallError, take, take_spans};
 use crate::changes::ChangeOfSpan;
 use crate::document::{Unreadable, id_from_bson, id_to_bson, moment, read_moment, unreadable};
 use crate::index;
@@ -48,7 +48,7 @@ impl MongoStore {
         let mut cursor = Some(self.cursor(filter, options).await?);
         let (mut page, mut count) = (Page::default(), limit);
         while let Some(open) = cursor.take() {
-            let (documents, rest) = self.link.run(take(open, count)).await?;
+            let (documents, rest) = self.link.run(take_spans(open, count)).await?;
             for raw in &documents {
                 self.add(&mut page, raw);
             }
