@@ -265,6 +265,7 @@ impl State {
     fn phase(&self) -> Phase {
         match self.reading {
             _ if self.is_blocked => Phase::Writing,
+            Reading::Head(0) if self.heads <= 1 => Phase::New,
             Reading::Head(0) => Phase::Idle,
             Reading::Head(_) => Phase::Head,
             Reading::Nothing => Phase::Served,
