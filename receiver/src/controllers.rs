@@ -63,7 +63,8 @@ pub async fn start(
     grant: Grant,
     request: Request<Body>,
 ) -> Response {
-    answer("start", &grant, receiver.start(&grant, request).await)
+    let outcome = receiver.start(&grant, request).await;
+    answer(&receiver, "start", &grant, outcome)
 }
 
 /// `POST /v1/events/stop`.
@@ -72,7 +73,8 @@ pub async fn stop(
     grant: Grant,
     request: Request<Body>,
 ) -> Response {
-    answer("stop", &grant, receiver.stop(&grant, request).await)
+    let outcome = receiver.stop(&grant, request).await;
+    answer(&receiver, "stop", &grant, outcome)
 }
 
 /// `POST /v1/mappings`.
@@ -81,11 +83,13 @@ pub async fn map(
     grant: Grant,
     request: Request<Body>,
 ) -> Response {
-    answer("mapping", &grant, receiver.map(&grant, request).await)
+    let outcome = receiver.map(&grant, request).await;
+    answer(&receiver, "mapping", &grant, outcome)
 }
 
-/// Answers, with one line in the log for what was refused.
+/// Answers, with a line in the log for what was refused, unless there were too many of them.
 fn answer(
+    receiver: &Receiver,
     request: &'static str,
     grant: &Grant,
     outcome: Result<impl IntoResponse, Problem>,
@@ -94,14 +98,17 @@ fn answer(
         Ok(kept) => kept.into_response(),
         Err(problem) => {
             let (kind, status) = (problem.kind().slug, problem.status().as_u16());
-            info!(
-                request,
-                client = grant.client().map(ClientId::as_str),
-                problem = kind,
-                status,
-                detail = problem.detail(),
-                "refused"
-            );
+            if let Some(suppressed) = receiver.refusals.admit(grant.client(), kind) {
+                info!(
+                    request,
+                    client = grant.client().map(ClientId::as_str),
+                    problem = kind,
+                    status,
+                    detail = problem.detail(),
+                    suppressed,
+                    "refused"
+                );
+            }
             problem.into_response()
         }
     }

@@ -23,6 +23,7 @@ pub mod controllers;
 mod event;
 mod json;
 pub mod problems;
+mod refusals;
 pub mod settings;
 
 use std::sync::Arc;
@@ -40,6 +41,7 @@ use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_store::Events;
 
 use admission::Admission;
+use refusals::Refusals;
 
 /// The settings of the receiver.
 #[derive(Clone, Debug)]
@@ -73,6 +75,8 @@ pub struct Receiver {
     pub options: Options,
     /// Limits requests, and gives clients their turns.
     pub admission: Admission,
+    /// Limits the lines in the log about refused requests.
+    refusals: Refusals,
     /// Whether the indexes exist and the slack is announced.
     prepared: AtomicBool,
 }
@@ -95,6 +99,7 @@ impl Receiver {
             random,
             options,
             admission,
+            refusals: Refusals::default(),
             prepared,
         })
     }
