@@ -95,7 +95,7 @@ async fn never_without_long_texts(program: &Program, clients: u64) {
     let until = Instant::now() + Duration::from_secs(8);
     let mut sending = JoinSet::new();
     for client in 0..clients {
-        let address = program.address();
+        let address = program.address().to_owned();
         sending.spawn(async move {
             for number in 0.. {
                 if Instant::now() > until {
@@ -106,7 +106,7 @@ async fn never_without_long_texts(program: &Program, clients: u64) {
                 event["measured_usage"] = json!([{ "measure": "m", "quantity": text }]);
                 event["resource_id"] = json!(format!("resource {client}"));
                 let body = event.to_string();
-                let mut stream = TcpStream::connect(address).await.unwrap();
+                let mut stream = TcpStream::connect(&address).await.unwrap();
                 stream.write_all(head(body.len()).as_bytes()).await.unwrap();
                 // A body that is turned away need not be read.
                 let _ = stream.write_all(body.as_bytes()).await;
