@@ -206,6 +206,10 @@ async fn bodies_fit_into_what_the_manifest_gives() {
 async fn large_events_without_end_fit_into_what_the_manifest_gives() {
     let world = Landscape::new("large_events").await;
     let receiver = receiver(&world).await;
+    // What was there before leaves its memory in pieces.
+    drop(idle(&receiver, 4_200, &format!("{}{{", head(300))).await);
+    many_values(&receiver, 0..20).await;
+    assert_fits(&receiver, "4,200 bodies that are begun, then 20 of 48,900 values");
     never_without_long_texts(&receiver, 60).await;
     assert_fits(&receiver, "60 clients that keep sending half a megabyte");
     is_alive(&receiver).await;

@@ -11,7 +11,7 @@ use crate::search::DueQueue;
 
 /// What large spans may take of memory while they are driven, all together. Each of them is there
 /// several times for a moment: as a span, as a usage, and as what is sent to Abacus or to the ledger.
-const DRIVEN_BYTES: usize = 8 << 20;
+const DRIVEN_BYTES: usize = 4 << 20;
 
 /// A span up to this size is not charged to a budget: the numbers of spans bound those.
 const SMALL_SPAN: usize = 4 << 10;

@@ -20,7 +20,7 @@ const SEARCH_LENGTH: Duration = Duration::from_secs(10);
 
 /// What large spans in the queue may take of memory before a further page is read. A page adds a
 /// few of them.
-const QUEUE_BYTES: usize = 4 << 20;
+const QUEUE_BYTES: usize = 2 << 20;
 
 /// Due spans that wait for a permit, and the search for more.
 #[derive(Default)]

@@ -14,8 +14,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Bytes that all connections together keep of requests that have not arrived to the end of their
-/// heads, or that were sent ahead. A connection beyond that ends another.
+/// Bytes that all connections together keep for requests that have not arrived to their end, or that
+/// were sent ahead: of heads what is there of them, for each body what its request takes beside it. A
+/// connection beyond that ends another.
 const KEPT_BYTES: usize = 16 << 20;
 
 /// A request that takes longer to arrive, or an answer that takes longer to be taken, is slow.
