@@ -14,7 +14,7 @@
 //! 9. the slack,
 //! 10. the store.
 //!
-//! [`controllers`] carry this out and choose the answer.
+//! [`controllers`] carry this out and choose the answer. Requests that only read share [`reading`].
 
 pub mod admission;
 mod announce;
@@ -23,7 +23,11 @@ pub mod controllers;
 mod event;
 mod json;
 pub mod problems;
+<<<<<<< HEAD
 mod refusals;
+=======
+pub mod reading;
+>>>>>>> main
 pub mod settings;
 
 use std::sync::Arc;
@@ -32,16 +36,20 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::FromRef;
-use axum::routing::post;
+use axum::routing::{get, post};
 use sampler_abacus::Provisioning;
 use sampler_domain::{Policy, Slack};
 use sampler_service::environment::{Clock, Random};
 use sampler_service::security::Authenticator;
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
-use sampler_store::Events;
+use sampler_store::{Events, Queries};
 
 use admission::Admission;
+<<<<<<< HEAD
 use refusals::Refusals;
+=======
+use controllers::{events, mappings, spans, usages};
+>>>>>>> main
 
 /// The settings of the receiver.
 #[derive(Clone, Debug)]
@@ -65,6 +73,8 @@ pub struct Options {
 pub struct Receiver {
     /// Where the spans are kept.
     pub store: Arc<dyn Events>,
+    /// What is shown of them.
+    pub queries: Arc<dyn Queries>,
     /// Where mappings go, if anywhere.
     pub provisioning: Option<Provisioning>,
     /// The clock of this machine.
@@ -85,6 +95,7 @@ impl Receiver {
     /// A receiver. It accepts no events before [`set_prepared`](Self::set_prepared).
     pub fn new(
         store: Arc<dyn Events>,
+        queries: Arc<dyn Queries>,
         provisioning: Option<Provisioning>,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
@@ -94,6 +105,7 @@ impl Receiver {
         let prepared = AtomicBool::new(false);
         Arc::new(Self {
             store,
+            queries,
             provisioning,
             clock,
             random,
@@ -120,12 +132,15 @@ impl Receiver {
         // An original also accepts a slash at the end of each path. The paths with a slash are routes
         // of their own and not rewritten, so that a router in front sees the path that is served.
         let routes = Router::new()
-            .route("/v1/events/start", post(controllers::start))
-            .route("/v1/events/start/", post(controllers::start))
-            .route("/v1/events/stop", post(controllers::stop))
-            .route("/v1/events/stop/", post(controllers::stop))
-            .route("/v1/mappings", post(controllers::map))
-            .route("/v1/mappings/", post(controllers::map));
+            .route("/v1/events/start", post(events::start))
+            .route("/v1/events/start/", post(events::start))
+            .route("/v1/events/stop", post(events::stop))
+            .route("/v1/events/stop/", post(events::stop))
+            .route("/v1/mappings", post(mappings::map))
+            .route("/v1/mappings/", post(mappings::map))
+            .route("/v1/spans", get(spans::list))
+            .route("/v1/spans/{id}", get(spans::get))
+            .route("/v1/spans/{id}/usages", get(usages::list));
         let receiver = self;
         Authenticator::protect(routes).with_state(Api {
             receiver,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use sampler_abacus::{AbacusOptions, Provisioning};
 use sampler_receiver::settings::{PROGRAM, Settings};
-use sampler_receiver::{Options, Receiver};
+use sampler_receiver::{Options, Receiver, reading};
 use sampler_service::environment::{Clock, SystemClock, SystemRandom};
 use sampler_service::health::{Health, Progress};
 use sampler_service::http::{Port, bind, serve};
@@ -17,7 +17,7 @@ use sampler_service::platform::Identity;
 use sampler_service::security::Authenticator;
 use sampler_service::settings::{Variables, load_from_process};
 use sampler_service::telemetry;
-use sampler_store_mongo::MongoStore;
+use sampler_store_mongo::{MongoOptions, MongoStore};
 
 /// What the provisioning service wants to see in a token that comes with mappings.
 const PROVISIONING_SCOPE: &str = "abacus.usage.write";
@@ -46,9 +46,16 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let database = settings.database.options(PROGRAM.name);
     let unknown_for = database.unknown_for();
+    let of_readers = MongoOptions {
+        pool_size: reading::AT_ONCE,
+        operation_timeout: database.operation_timeout.min(reading::TIME_LIMIT),
+        ..database.clone()
+    };
     let store = Arc::new(MongoStore::connect(database).await?);
+    let queries = Arc::new(store.reader(of_readers).await?);
     let receiver = Receiver::new(
         store.clone(),
+        queries,
         provisioning(&settings)?,
         Arc::clone(&clock),
         Arc::new(SystemRandom),

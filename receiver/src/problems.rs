@@ -25,6 +25,34 @@ sampler_service::problem_types! {
         provider: "Corrects the fields in `errors`. The same body is refused again.",
         operator: NOTHING,
     }
+    INVALID_QUERY {
+        slug: "invalid-query",
+        status: BAD_REQUEST,
+        title: "The query is not valid",
+        when: "Parameters of the query are unknown, given twice or wrong. `errors` names each of them \
+            in `parameter`.",
+        provider: "Corrects the parameters in `errors`.",
+        operator: NOTHING,
+    }
+    QUERY_TOO_WIDE {
+        slug: "query-too-wide",
+        status: BAD_REQUEST,
+        title: "The query asks for too much",
+        when: "Too much would have to be read for the answer. `detail` says which parameters make the \
+            query narrow enough.",
+        provider: "Adds one of the parameters that `detail` names.",
+        operator: NOTHING,
+    }
+    NO_SUCH_SPAN {
+        slug: "no-such-span",
+        status: NOT_FOUND,
+        title: "There is no such span",
+        when: "No span has this id, or it was removed after its retention, or the token does not \
+            allow to read its resource.",
+        provider: "Compares the id with the `Location` of the start. Asks the operator for the scope, \
+            if the span is one of its own.",
+        operator: NOTHING,
+    }
     REQUEST_TIMEOUT {
         slug: "request-timeout",
         status: REQUEST_TIMEOUT,
@@ -141,7 +169,8 @@ sampler_service::problem_types! {
         title: "The database is unavailable",
         when: "The database cannot be reached, or gave no final answer. `detail` says whether the \
             event may have been kept. If so, the database may still keep it within the time in \
-            `Retry-After`. A repeat within this time can be refused, although the event is kept later.",
+            `Retry-After`. A repeat within this time can be refused, although the event is kept later. \
+            A request that only reads keeps nothing.",
         provider: RETRY,
         operator: "Checks the database. The program recovers by itself.",
     }

@@ -13,6 +13,7 @@ mod original;
 mod outages;
 mod own_tls;
 mod platform;
+mod reading;
 mod secured;
 mod settings;
 mod sharded;

@@ -209,7 +209,10 @@ async fn large_events_without_end_fit_into_what_the_manifest_gives() {
     // What was there before leaves its memory in pieces.
     drop(idle(&receiver, 4_200, &format!("{}{{", head(300))).await);
     many_values(&receiver, 0..20).await;
-    assert_fits(&receiver, "4,200 bodies that are begun, then 20 of 48,900 values");
+    assert_fits(
+        &receiver,
+        "4,200 bodies that are begun, then 20 of 48,900 values",
+    );
     never_without_long_texts(&receiver, 60).await;
     assert_fits(&receiver, "60 clients that keep sending half a megabyte");
     is_alive(&receiver).await;

@@ -5,16 +5,26 @@ use bson::{Bson, Document, doc, oid::ObjectId};
 use sampler_testkit::build::{start_event, stop_event, with};
 use sampler_testkit::program::Launch;
 use sampler_testkit::router::{Router, SHARDS};
-use sampler_testkit::{now_millis, wait_until};
+use sampler_testkit::{Program, now_millis, wait_until};
 use serde_json::Value;
 
 use crate::landscape::{DAY, HOUR, Landscape, PATIENCE, until_ready};
 
 /// Statements that need not say where a span is kept, and why.
-const EXCEPTIONS: [(&str, &str); 1] = [(
-    "pages of all spans",
-    "The shadow reads the whole collection; every shard has to answer.",
-)];
+const EXCEPTIONS: [(&str, &str); 3] = [
+    (
+        "pages of all spans",
+        "The shadow reads the whole collection; every shard has to answer.",
+    ),
+    (
+        "lists of an organization or a resource",
+        "Its spans are in all partitions; every shard has to answer. A page is small.",
+    ),
+    (
+        "one span by its id",
+        "The address of a span names no partition. Every shard answers by its index on _id.",
+    ),
+];
 
 /// What is wrong with a command on spans; nothing where a router knows where to send each part of
 /// it, or it is one of the exceptions.
@@ -33,7 +43,7 @@ fn complaint(command: &Document) -> Option<String> {
         "delete" => list("deletes").all(|one| one.get_document("q").is_ok_and(is_placed)),
         "find" => {
             let filter = command.get_document("filter").ok()?;
-            is_placed(filter) || is_search(filter) || is_page(filter)
+            is_placed(filter) || is_search(filter) || is_exception(command, filter)
         }
         // A cursor goes on where it was opened; the others are about the collection.
         "getMore" | "killCursors" | "listIndexes" | "createIndexes" => true,
@@ -102,12 +112,17 @@ fn is_search(filter: &Document) -> bool {
     }
 }
 
-/// The first of the [`EXCEPTIONS`].
-fn is_page(filter: &Document) -> bool {
-    EXCEPTIONS[0].0 == "pages of all spans"
-        && filter
-            .get_document("_id")
-            .is_ok_and(|id| id.contains_key("$type"))
+/// Whether a search is one of the [`EXCEPTIONS`].
+fn is_exception(command: &Document, filter: &Document) -> bool {
+    let id = filter.get_document("_id").ok();
+    let is_by_id = |operator: &str| id.is_some_and(|id| id.contains_key(operator));
+    let name = match command.get_str("hint").unwrap_or_default() {
+        "_id_" if is_by_id("$type") => "pages of all spans",
+        "_id_" if is_by_id("$in") && filter.len() == 1 => "one span by its id",
+        "list_organization" | "list_resource" => "lists of an organization or a resource",
+        _ => return false,
+    };
+    EXCEPTIONS.iter().any(|(exception, _)| *exception == name)
 }
 
 #[test]
@@ -178,6 +193,28 @@ async fn odd_spans(world: &Landscape) {
     spans.insert_many(all).await.unwrap();
 }
 
+/// Lists of each kind, and each span that is on them.
+async fn read_all(world: &Landscape, receiver: &Program) {
+    for path in [
+        "/v1/spans?organization_id=o&state=open",
+        "/v1/spans?resource_id=r&limit=1",
+        "/v1/spans?resource_instance_id=instance-1",
+    ] {
+        let url = format!("{}{path}", receiver.base_url());
+        let list = world.http.get(url).send().await.unwrap();
+        assert_eq!(list.status().as_u16(), 200, "{path}");
+        let list: Value = list.json().await.unwrap();
+        for span in list["items"].as_array().unwrap() {
+            let id = span["id"].as_str().unwrap();
+            for path in [format!("/v1/spans/{id}"), format!("/v1/spans/{id}/usages")] {
+                let url = format!("{}{path}", receiver.base_url());
+                let one = world.http.get(url).send().await.unwrap();
+                assert_eq!(one.status().as_u16(), 200, "{path}");
+            }
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn each_statement_says_where_its_span_is_kept() {
     let world = Landscape::new("sharded").await;
@@ -238,6 +275,7 @@ async fn each_statement_says_where_its_span_is_kept() {
         let billed = world.billed(&format!("instance-{target}"));
         assert_eq!(billed, i128::from(HOUR + 1), "{target}");
     }
+    read_all(&world, &receiver).await;
     let shadow = through_router(world.worker()).env("SAMPLER_SHADOW", "true");
     let shadow = shadow.start().await.unwrap();
     wait_until("the shadow has read all spans", PATIENCE, async || {

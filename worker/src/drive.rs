@@ -59,6 +59,14 @@ impl Worker {
                     Delivery::Failed(failure) => driver.failed(failure),
                     Delivery::Stopped => break,
                 },
+                Action::Register(cause) => {
+                    self.register_cause(&cause).await?;
+                    driver.registered();
+                }
+                Action::Resume(cause) => {
+                    self.resume_cause(cause).await?;
+                    driver.resumed();
+                }
                 Action::Record(entry) => driver.recorded(self.record(*entry).await?),
                 Action::Reread => {
                     let span = driver.span();
@@ -179,7 +187,7 @@ impl Worker {
                         usage = %planned.usage_guid, %retry_at,
                         attempts = span.processing.attempts + 1, error,
                         "a usage could not be delivered");
-                    return Delivery::Failed(self.failure(retry_at, error, details, false));
+                    return Delivery::Failed(self.failure(retry_at, error, details));
                 }
                 Answer::Refused { error } => {
                     let retry_at = self.retry_at(span, 0);
@@ -187,7 +195,11 @@ impl Worker {
                         usage = %planned.usage_guid, %retry_at,
                         attempts = span.processing.attempts + 1, error,
                         "Abacus refused a usage");
-                    return Delivery::Failed(self.failure(retry_at, error, details, true));
+                    return Delivery::Failed(Failure {
+                        is_refusal: true,
+                        suspends: span.is_suspended_by_refusal(self.suspend_after()),
+                        ..self.failure(retry_at, error, details)
+                    });
                 }
             }
         }
@@ -213,19 +225,14 @@ impl Worker {
     }
 
     /// The failure as it is kept: by the name that Abacus gives the error, if there is one.
-    fn failure(
-        &self,
-        retry_at: Timestamp,
-        error: String,
-        details: Details,
-        is_refusal: bool,
-    ) -> Failure {
+    fn failure(&self, retry_at: Timestamp, error: String, details: Details) -> Failure {
         Failure {
             at: self.now(),
             retry_at,
             error: details.error_name.unwrap_or(error),
             status: details.status,
-            is_refusal,
+            is_refusal: false,
+            suspends: false,
         }
     }
 }

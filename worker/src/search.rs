@@ -89,7 +89,9 @@ impl DueQueue {
     /// Whether the next page must be read now, so that a free permit does not wait for a span.
     pub(crate) fn runs_low(&self, page: usize) -> bool {
         self.queue.is_empty()
-            || (self.search.is_some() && self.queue.len() <= page / 2 && self.bytes() <= QUEUE_BYTES)
+            || (self.search.is_some()
+                && self.queue.len() <= page / 2
+                && self.bytes() <= QUEUE_BYTES)
     }
 
     fn bytes(&self) -> usize {

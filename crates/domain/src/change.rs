@@ -4,7 +4,7 @@
 //! [`Span::after`] says what becomes of the span: in memory it is the change itself, and what a
 //! database makes of a change is compared with it.
 
-use crate::{Planned, Span, Timestamp};
+use crate::{Cause, Planned, SUSPENDED_DUE_AT, Span, Suspension, Timestamp};
 
 /// A change of what workers know of a span. Its start and its stop are the provider's, and are no
 /// such changes.
@@ -37,8 +37,17 @@ pub enum Change {
         failure: Failure,
         /// How often it has failed by now.
         attempts: u32,
+        /// How often Abacus has refused its usage by now.
+        refusals: u32,
         /// When Abacus first refused its usage, if it did.
         refused_at: Option<Timestamp>,
+        /// The span is suspended: it is not tried again until it is resumed.
+        suspension: Option<Suspension>,
+    },
+    /// Puts a span that is suspended out of the way again: a stop has made it due.
+    KeepSuspended {
+        /// How it is suspended. Where it is no longer, the change is lost.
+        suspension: Suspension,
     },
 }
 
@@ -67,6 +76,8 @@ pub struct Failure {
     /// Whether Abacus refused the usage itself: the same answer is to be expected until somebody
     /// acts.
     pub is_refusal: bool,
+    /// Whether the span is to be suspended for it ([`Span::is_suspended_by_refusal`]).
+    pub suspends: bool,
 }
 
 /// Why the planned interval of a span could not be delivered the last time.
@@ -89,6 +100,12 @@ impl Failure {
             error: self.error.clone(),
         }
     }
+
+    /// The cause under which the span is to be suspended, if it is.
+    pub fn cause(&self, span: &Span) -> Option<Cause> {
+        let cause = || Cause::of(&span.target, &self.to_last_error());
+        self.suspends.then(cause)
+    }
 }
 
 /// What a conditional change came to.
@@ -105,9 +122,17 @@ impl Change {
     pub fn failed(span: &Span, failure: Failure) -> Self {
         let processing = &span.processing;
         let refused_at = failure.is_refusal.then_some(failure.at);
+        let suspension = failure.cause(span).map(|cause| Suspension {
+            cause: cause.id(),
+            since: failure.at,
+        });
         Self::Failed {
             attempts: processing.attempts.saturating_add(1),
+            refusals: processing
+                .refusals
+                .saturating_add(u32::from(failure.is_refusal)),
             refused_at: processing.refused_at.or(refused_at),
+            suspension,
             failure,
         }
     }
@@ -118,6 +143,11 @@ impl Change {
             Self::Plan { due_at, .. }
             | Self::Executed { due_at, .. }
             | Self::Postpone { due_at } => Some(*due_at),
+            Self::Failed {
+                suspension: Some(_),
+                ..
+            }
+            | Self::KeepSuspended { .. } => Some(SUSPENDED_DUE_AT),
             Self::Failed { failure, .. } => Some(failure.retry_at),
             Self::Complete => None,
         }
@@ -128,7 +158,19 @@ impl Change {
         match self {
             Self::Plan { .. } => false,
             Self::Executed { next, .. } => !matches!(next, Next::Planned(_)),
-            Self::Complete | Self::Postpone { .. } | Self::Failed { .. } => true,
+            Self::Complete
+            | Self::Postpone { .. }
+            | Self::Failed { .. }
+            | Self::KeepSuspended { .. } => true,
+        }
+    }
+
+    /// Whether what the change is about is still so: a span that was resumed meanwhile must not be
+    /// put out of the way. Every other change clears a suspension, or leaves it as it is.
+    pub fn is_about(&self, now: &Span) -> bool {
+        match self {
+            Self::KeepSuspended { suspension } => now.processing.suspended == Some(*suspension),
+            _ => true,
         }
     }
 }
@@ -155,15 +197,22 @@ impl Span {
                 processing.complete = true;
                 processing.version += 1;
             }
-            Change::Postpone { .. } => {}
+            Change::Postpone { .. } | Change::KeepSuspended { .. } => {}
             Change::Failed {
                 failure,
                 attempts,
+                refusals,
                 refused_at,
+                suspension,
             } => {
                 processing.attempts = *attempts;
+                processing.refusals = *refusals;
                 processing.refused_at = *refused_at;
                 processing.last_error = Some(failure.to_last_error());
+                if suspension.is_some() {
+                    processing.suspended = *suspension;
+                    processing.probe = None;
+                }
             }
         }
         span

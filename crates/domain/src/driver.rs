@@ -15,11 +15,15 @@
 //!        └──► Record ─ recorded ─► next() (notes the execution)
 //! ```
 //!
+//! A failure that suspends the span asks for `Register` first: the cause is kept before any span is
+//! suspended under it. A span that is tried for all of its cause asks for `Resume` before `Record`:
+//! whatever dies, the success of a probe is not lost.
+//!
 //! The worker carries out what it asks for; so do the model and the simulation.
 
 use crate::{
-    Change, Delivered, Entry, EntryState, Failure, Next, Planned, Policy, Span, Step, Timestamp,
-    next_step,
+    Cause, CauseId, Change, Delivered, Entry, EntryState, Failure, Next, Planned, Policy, Span,
+    Step, Timestamp, next_step,
 };
 
 /// What is to be done next for a span.
@@ -32,6 +36,11 @@ pub enum Action {
     Post(Planned),
     /// Write this entry into the ledger. Answer with [`Driver::recorded`].
     Record(Box<Entry>),
+    /// Keep this cause of refusals, before the span is suspended under it. Answer with
+    /// [`Driver::registered`].
+    Register(Box<Cause>),
+    /// Let all spans that are suspended for this cause go on. Answer with [`Driver::resumed`].
+    Resume(CauseId),
     /// Read the span again. Answer with [`Driver::found`].
     Reread,
     /// Nothing is left to do at present.
@@ -52,6 +61,8 @@ pub struct Driver {
 struct Outcome {
     planned: Planned,
     delivered: Delivered,
+    /// Whether the others of the cause go on that it was tried for.
+    resumed: bool,
     /// What the ledger says of it, once it does.
     recorded: Option<EntryState>,
 }
@@ -60,8 +71,11 @@ struct Outcome {
 enum State {
     /// The span is as the driver knows it.
     Deciding,
-    /// A failure is to be noted.
-    Failed(Failure),
+    /// A failure is to be noted, once its cause is kept.
+    Failed {
+        failure: Failure,
+        unregistered: Option<Box<Cause>>,
+    },
     /// A change came too late.
     Lost,
     Done,
@@ -85,20 +99,29 @@ impl Driver {
     /// Whether something happened that is not noted yet: Abacus has a usage, or refused it. It should
     /// be noted before the worker stops, though nothing is lost where it is not.
     pub fn has_unnoted_outcome(&self) -> bool {
-        self.outcome.is_some() || matches!(self.state, State::Failed(_))
+        self.outcome.is_some() || matches!(self.state, State::Failed { .. })
     }
 
     /// What is to be done next at `now`.
     pub fn next(&self, now: Timestamp, policy: &Policy) -> Action {
         match &self.state {
             State::Deciding => self.decide(now, policy),
-            State::Failed(failure) => Action::Change(Change::failed(&self.span, failure.clone())),
+            State::Failed {
+                unregistered: Some(cause),
+                ..
+            } => Action::Register(cause.clone()),
+            State::Failed { failure, .. } => {
+                Action::Change(Change::failed(&self.span, failure.clone()))
+            }
             State::Lost => Action::Reread,
             State::Done => Action::Done,
         }
     }
 
     fn decide(&self, now: Timestamp, policy: &Policy) -> Action {
+        if let (Some(suspension), None) = (self.span.processing.suspended, &self.outcome) {
+            return Action::Change(Change::KeepSuspended { suspension });
+        }
         let step = next_step(&self.span, now, policy);
         let due_at = step.due_at(now);
         match step {
@@ -123,11 +146,18 @@ impl Driver {
             Some(Outcome {
                 recorded: Some(_), ..
             }) => Action::Change(self.execution(now, policy)),
-            Some(outcome) => {
-                let entry = Entry::of_delivered(&self.span, outcome.delivered.clone());
-                Action::Record(Box::new(entry.expect("it was planned")))
-            }
+            Some(outcome) => self.tell(outcome),
         }
+    }
+
+    /// Tells the others of the cause that the span was tried for, then the ledger, that Abacus has
+    /// the usage.
+    fn tell(&self, outcome: &Outcome) -> Action {
+        if let Some(cause) = self.span.processing.probe.filter(|_| !outcome.resumed) {
+            return Action::Resume(cause);
+        }
+        let entry = Entry::of_delivered(&self.span, outcome.delivered.clone());
+        Action::Record(Box::new(entry.expect("it was planned")))
     }
 
     /// Notes that the planned interval was executed, and plans the next one if it is due.
@@ -150,8 +180,16 @@ impl Driver {
         self.outcome = planned.map(|planned| Outcome {
             planned,
             delivered,
+            resumed: false,
             recorded: None,
         });
+    }
+
+    /// All spans of the cause go on that the span was tried for.
+    pub fn resumed(&mut self) {
+        if let Some(outcome) = &mut self.outcome {
+            outcome.resumed = true;
+        }
     }
 
     /// The ledger has an entry of the usage of the planned interval, in this state: what was written
@@ -164,7 +202,17 @@ impl Driver {
 
     /// The usage of the planned interval could not be delivered.
     pub fn failed(&mut self, failure: Failure) {
-        self.state = State::Failed(failure);
+        self.state = State::Failed {
+            unregistered: failure.cause(&self.span).map(Box::new),
+            failure,
+        };
+    }
+
+    /// The cause under which the span is to be suspended is kept.
+    pub fn registered(&mut self) {
+        if let State::Failed { unregistered, .. } = &mut self.state {
+            *unregistered = None;
+        }
     }
 
     /// The store has made this change.
@@ -182,7 +230,7 @@ impl Driver {
     /// then: the span stays due, and is found again.
     pub fn lost(&mut self) {
         self.state = match self.state {
-            State::Failed(_) => State::Done,
+            State::Failed { .. } => State::Done,
             _ => State::Lost,
         };
     }

@@ -347,7 +347,10 @@ mod tests {
     #[test]
     fn clones_share_the_list() {
         let measures = Measures::from_store(vec![measure("m", json!("x"))]);
-        assert!(std::ptr::eq(measures.as_slice(), measures.clone().as_slice()));
+        assert!(std::ptr::eq(
+            measures.as_slice(),
+            measures.clone().as_slice()
+        ));
     }
 
     /// Fault 12 of the original: a measure named `duration` was let in beside the appended one.

@@ -51,6 +51,18 @@ impl Timestamp {
         self.0
     }
 
+    /// Reads what people write: whole milliseconds since the epoch, or RFC 3339, of which what is
+    /// finer than milliseconds is left off.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let millis = if is_number {
+            text.parse().ok()?
+        } else {
+            DateTime::parse_from_rfc3339(text).ok()?.timestamp_millis()
+        };
+        Self::new(millis).ok()
+    }
+
     /// `millis` later (earlier where negative), held at the limits of the type.
     #[must_use]
     pub const fn plus(self, millis: i64) -> Self {
@@ -111,6 +123,36 @@ mod tests {
         assert_eq!(Timestamp::MAX.plus(i64::MAX), Timestamp::MAX);
         assert_eq!(Timestamp::MIN.plus(i64::MIN), Timestamp::MIN);
         assert_eq!(Timestamp::MIN.since(Timestamp::MAX), -253_402_300_800_000);
+    }
+
+    #[test]
+    fn is_read_as_milliseconds_or_as_a_date() {
+        let moment = Timestamp::new(1_533_254_400_000).ok();
+        for text in [
+            "1533254400000",
+            "2018-08-03T00:00:00Z",
+            "2018-08-03T00:00:00.000Z",
+            "2018-08-03T02:00:00+02:00",
+            "2018-08-03t00:00:00.0009999z",
+        ] {
+            assert_eq!(Timestamp::from_text(text), moment, "{text}");
+        }
+        for text in [
+            "",
+            "-1",
+            "+1",
+            "1.5",
+            "1e3",
+            " 1",
+            "soon",
+            "2018-08-03",
+            "2018-08-03T00:00:00",
+            "1969-12-31T23:59:59Z",
+            "253402300800001",
+            "99999999999999999999",
+        ] {
+            assert_eq!(Timestamp::from_text(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bson::oid::ObjectId;
 use bson::{Bson, Document, RawDocumentBuf, doc};
-use sampler_domain::{Change, Changed, Failure, Next, Span, Timestamp};
+use sampler_domain::{Change, Changed, Failure, Next, Span, Suspension, Timestamp};
 use sampler_store::StoreError;
 use sampler_store::group::{CommandResult, Resolution, Writes};
 use tokio::time::Instant;
@@ -15,6 +15,7 @@ use crate::call::{CallError, Link};
 use crate::document::{executed, id_to_bson, interval, moment, moment_or_null, partition, planned};
 use crate::entry_document::ERROR_LEN_MAX;
 use crate::resolve::{by_span_id, readable};
+use crate::suspension_document::suspension;
 use crate::totals::totals;
 
 /// Makes changes that need the version and the end that a span was read with.
@@ -30,6 +31,8 @@ pub(crate) struct ChangeOfSpan {
     /// made, too.
     id: ObjectId,
     before: Span,
+    /// How the span must be suspended by then, if it must.
+    suspension: Option<Suspension>,
     statement: RawDocumentBuf,
 }
 
@@ -41,18 +44,28 @@ impl ChangeOfSpan {
     /// Where the change cannot be written as a statement.
     pub(crate) fn new(before: &Span, change: &Change, now: Timestamp) -> Result<Self, StoreError> {
         let id = ObjectId::new();
+        let mut condition = doc! {
+            "_id": id_to_bson(&before.id),
+            // Where it is kept. A change is made of what was taken in, and so has a partition.
+            "processing.partition": partition(&before.target),
+            "target.resource_instance_id": before.target.resource_instance_id.as_str(),
+            "processing.version": before.processing.version,
+            "processing.complete": false,
+            "end": moment_or_null(before.end),
+            // Waits and failures leave the version alone, and are to be noted once, too.
+            "processing.last_change_id": { "$ne": id },
+        };
+        let suspended = match change {
+            Change::KeepSuspended { suspension } => Some(*suspension),
+            _ => None,
+        };
+        if let Some(suspended) = suspended {
+            for (name, value) in suspension(suspended, before.processing.version) {
+                condition.insert(format!("processing.suspended.{name}"), value);
+            }
+        }
         let statement = doc! {
-            "q": {
-                "_id": id_to_bson(&before.id),
-                // Where it is kept. A change is made of what was taken in, and so has a partition.
-                "processing.partition": partition(&before.target),
-                "target.resource_instance_id": before.target.resource_instance_id.as_str(),
-                "processing.version": before.processing.version,
-                "processing.complete": false,
-                "end": moment_or_null(before.end),
-                // Waits and failures leave the version alone, and are to be noted once, too.
-                "processing.last_change_id": { "$ne": id },
-            },
+            "q": condition,
             "u": update(before, change, now).with_id(id),
             "hint": "_id_",
         };
@@ -61,6 +74,7 @@ impl ChangeOfSpan {
             statement: statement.map_err(|error| StoreError::Refused(Box::new(error)))?,
             id,
             before: before.clone(),
+            suspension: suspended,
         })
     }
 
@@ -72,10 +86,17 @@ impl ChangeOfSpan {
             return Some(Ok(Changed::Made));
         }
         match readable(document) {
-            Ok(now) if self.before.admits_change_of(&now) => None,
+            Ok(now) if self.before.admits_change_of(&now) && self.is_about(&now) => None,
             Ok(_) => Some(Ok(Changed::Lost)),
             Err(error) => Some(Err(error)),
         }
+    }
+}
+
+impl ChangeOfSpan {
+    /// Whether what the change is about is still so ([`Change::is_about`]).
+    fn is_about(&self, now: &Span) -> bool {
+        self.suspension.is_none() || self.suspension == now.processing.suspended
     }
 }
 
@@ -124,12 +145,22 @@ fn update(before: &Span, change: &Change, now: Timestamp) -> Update {
             update.sampling(now);
             update.set.insert("processing.complete", true);
         }
-        Change::Postpone { .. } => {}
+        Change::Postpone { .. } | Change::KeepSuspended { .. } => {}
         Change::Failed {
             failure,
             attempts,
+            refusals,
             refused_at,
-        } => update.failure(before, failure, *attempts, *refused_at),
+            suspension: suspended,
+        } => {
+            update.failure(before, failure, *attempts);
+            update.refusal(*refusals, *refused_at);
+            if let Some(suspended) = suspended {
+                let suspended = suspension(*suspended, before.processing.version);
+                update.set.insert("processing.suspended", suspended);
+                update.unset.insert("processing.probe", "");
+            }
+        }
     }
     update
 }
@@ -164,17 +195,14 @@ impl Update {
             "processing.failed_version": "",
             "processing.last_error": "",
             "processing.refused_at": "",
+            "processing.refusals": "",
+            "processing.suspended": "",
+            "processing.probe": "",
         };
     }
 
     /// The count belongs to the version: an original leaves it behind when it executes the interval.
-    fn failure(
-        &mut self,
-        before: &Span,
-        failure: &Failure,
-        attempts: u32,
-        refused_at: Option<Timestamp>,
-    ) {
+    fn failure(&mut self, before: &Span, failure: &Failure, attempts: u32) {
         let message: String = failure.error.chars().take(ERROR_LEN_MAX).collect();
         let mut error = doc! { "at": moment(failure.at), "message": message };
         if let Some(status) = failure.status {
@@ -182,13 +210,22 @@ impl Update {
         }
         let version = before.processing.version;
         self.set.insert("processing.failed_version", version);
-        match refused_at {
-            Some(at) => self.set.insert("processing.refused_at", moment(at)),
-            // One that an original has left behind is not one of this interval.
-            None => self.unset.insert("processing.refused_at", ""),
-        };
         self.set.insert("processing.last_error", error);
         self.set.insert("processing.attempts", i64::from(attempts));
+    }
+
+    /// What an original has left behind is not of this interval, and goes.
+    fn refusal(&mut self, refusals: u32, refused_at: Option<Timestamp>) {
+        let refusals = (refusals > 0).then(|| Bson::from(i64::from(refusals)));
+        for (name, value) in [
+            ("processing.refusals", refusals),
+            ("processing.refused_at", refused_at.map(moment)),
+        ] {
+            match value {
+                Some(value) => self.set.insert(name, value),
+                None => self.unset.insert(name, ""),
+            };
+        }
     }
 }
 
@@ -214,7 +251,7 @@ impl Writes for Changes {
 
     /// Each answer does. A change that is lost has found another version, another end, or a span
     /// that is complete; a version only grows, an end that is set stays, and what is complete stays
-    /// so. The condition that failed can never be met again, however late the command comes.
+    /// so. One that was to keep a span suspended has found it resumed. The condition that failed can never be met again, however late the command comes.
     fn outlasts_late_commands(_: &Changed) -> bool {
         true
     }

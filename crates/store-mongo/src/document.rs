@@ -16,6 +16,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::entry_document::status_in;
+use crate::suspension_document::{read_probe, read_refusals, read_suspension};
 use crate::totals::read_totals;
 
 /// The `correlation_id` of open spans, by which `unique_target` lets in one for each target.
@@ -263,8 +264,13 @@ pub(crate) fn read(document: &Document) -> Result<Span, Unreadable> {
             attempts: read_attempts(processing)
                 .filter(|_| has_failed)
                 .unwrap_or(0),
+            refusals: read_refusals(processing)
+                .filter(|_| has_failed)
+                .unwrap_or(0),
             refused_at: read_refused_at(processing).filter(|_| has_failed),
             last_error: read_last_error(processing).filter(|_| has_failed),
+            suspended: read_suspension(processing, version),
+            probe: read_probe(processing, version),
             totals: read_totals(processing, last),
         },
     })

@@ -18,8 +18,15 @@ pub(crate) const STOP: &str = "unique_stop";
 pub(crate) const DUE: &str = "search_due";
 /// What has failed and is to be tried again.
 pub(crate) const FAILED: &str = "search_failed";
+/// What is suspended, by its cause; what has been so longest comes first.
+pub(crate) const SUSPENDED: &str = "search_suspended";
 /// What is complete, for the clean-up.
 pub(crate) const COMPLETE: &str = "search_complete";
+
+/// The spans of an organization, by their starts.
+pub(crate) const LIST_ORGANIZATION: &str = "list_organization";
+/// The spans of a resource, by their starts.
+pub(crate) const LIST_RESOURCE: &str = "list_resource";
 
 /// The entries of a span, in the order in which they were planned.
 pub(crate) const OF_SPAN: &str = "of_span";
@@ -61,8 +68,8 @@ pub(crate) struct Index {
     pub(crate) options: IndexOptions,
 }
 
-/// The six indexes of this release.
-pub(crate) fn indexes() -> [Index; 6] {
+/// The indexes of this release.
+pub(crate) fn indexes() -> [Index; 9] {
     let partial = |filter| {
         IndexOptions::builder()
             .partial_filter_expression(filter)
@@ -110,10 +117,28 @@ pub(crate) fn indexes() -> [Index; 6] {
             keys: by_partition(failed),
             options: partial(doc! { "processing.attempts": { "$gt": 0 } }),
         },
+        // As a rule, nothing. A cause is found in all partitions at once.
+        Index {
+            name: SUSPENDED,
+            keys: doc! { "processing.suspended.cause": 1, "processing.suspended.since": 1 },
+            options: partial(doc! { "processing.suspended.cause": { "$exists": true } }),
+        },
         Index {
             name: COMPLETE,
             keys: by_partition(complete),
             options: partial(doc! { "processing.complete": true }),
+        },
+        // None of their keys ever changes, so they cost starts alone. Spans of an instance are found by
+        // the index of spans.
+        Index {
+            name: LIST_ORGANIZATION,
+            keys: doc! { "target.organization_id": 1, "start": 1, "_id": 1 },
+            options: IndexOptions::default(),
+        },
+        Index {
+            name: LIST_RESOURCE,
+            keys: doc! { "target.resource_id": 1, "start": 1, "_id": 1 },
+            options: IndexOptions::default(),
         },
     ]
 }

@@ -17,6 +17,7 @@ mod address;
 mod adopt;
 mod beside;
 mod call;
+mod causes;
 mod changes;
 mod codes;
 mod document;
@@ -25,6 +26,7 @@ mod entry_document;
 mod index;
 mod ledger;
 mod migrate;
+mod queries;
 mod resolve;
 mod retire;
 mod sampling;
@@ -32,6 +34,7 @@ mod sharding;
 mod slack;
 mod starts;
 mod stops;
+mod suspension_document;
 mod totals;
 mod unreadable;
 mod workers;
@@ -49,12 +52,13 @@ use mongodb::options::{
 use mongodb::{Client, Collection};
 use sampler_domain::partition::{partition_of, range_of};
 use sampler_domain::{
-    Change, Changed, Entry, EntryState, EventId, Policy, Span, SpanId, Target, Timestamp,
+    Cause, CauseId, Change, Changed, Entry, EntryState, EventId, Policy, Span, SpanId, Target,
+    Timestamp,
 };
 use sampler_store::group::Ranges;
 use sampler_store::{
-    Adopted, DuePages, DueQuery, Entries, Events, Finished, Ledger, Membership, NewSpan, NewStop,
-    Page, Reading, Started, Stopped, StoreError, Upkeep, Work,
+    Adopted, Causes, DuePages, DueQuery, Entries, Events, Finished, KeptCause, Ledger, Membership,
+    NewSpan, NewStop, Page, Probe, Reading, Resumption, Started, Stopped, StoreError, Upkeep, Work,
 };
 
 use call::Link;
@@ -66,6 +70,7 @@ use stops::{Ending, Stops};
 
 pub use address::check_address;
 pub use migrate::MigrationError;
+pub use queries::MongoReader;
 pub use retire::Retired;
 
 /// How to reach MongoDB, and how long to wait for it.
@@ -109,6 +114,8 @@ pub struct MongoStore {
     link: Link,
     /// The same, for the collection of the ledger.
     usages: Link,
+    /// Why spans are suspended.
+    causes: Collection<Document>,
     workers: Collection<Document>,
     receivers: Collection<Document>,
     starts: Ranges<Starts>,
@@ -182,6 +189,7 @@ impl MongoStore {
         let each = |link: &Link| std::iter::repeat_n(link.clone(), ranges.max(1));
         let links = || each(&link);
         Ok(Self {
+            causes: database.collection(&format!("{}_causes", options.collection)),
             workers: database.collection(&format!("{}_workers", options.collection)),
             receivers: database.collection(&receivers),
             starts: Ranges::new(links().map(Starts::new), call_limit),
@@ -267,6 +275,60 @@ impl Ledger for MongoStore {
         limit: usize,
     ) -> Result<Entries, StoreError> {
         self.entries_of(span, target, after, limit).await
+    }
+}
+
+#[async_trait]
+impl Causes for MongoStore {
+    async fn register(
+        &self,
+        cause: &Cause,
+        now: Timestamp,
+        probe_at: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.register_cause(cause.id(), cause, now, probe_at).await
+    }
+
+    async fn register_missing(
+        &self,
+        now: Timestamp,
+        probe_at: Timestamp,
+    ) -> Result<u64, StoreError> {
+        self.register_missing_causes(now, probe_at).await
+    }
+
+    async fn due_causes(&self, now: Timestamp, limit: usize) -> Result<Vec<KeptCause>, StoreError> {
+        self.causes_due_by(now, limit).await
+    }
+
+    async fn claim_probe(&self, cause: &KeptCause, next: Timestamp) -> Result<bool, StoreError> {
+        self.claim_probe_of(cause, next).await
+    }
+
+    async fn probe(&self, cause: CauseId, resumption: Resumption) -> Result<Probe, StoreError> {
+        self.probe_one(cause, resumption).await
+    }
+
+    async fn resume_cause(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
+        self.resume_all_of(cause, now).await
+    }
+
+    async fn resume_batch(
+        &self,
+        cause: CauseId,
+        until: Timestamp,
+        resumption: Resumption,
+        limit: usize,
+    ) -> Result<u64, StoreError> {
+        self.resume_some(cause, until, resumption, limit).await
+    }
+
+    async fn end_resuming(&self, cause: &KeptCause) -> Result<(), StoreError> {
+        self.end_resuming_of(cause).await
+    }
+
+    async fn remove_cause(&self, cause: &KeptCause) -> Result<bool, StoreError> {
+        self.remove_cause_if_idle(cause).await
     }
 }
 

@@ -90,7 +90,7 @@ impl Writes for Starts {
     /// the span that is open can be stopped, and with the clean-up an id becomes free again.
     fn outlasts_late_commands(answer: &Started) -> bool {
         match answer {
-            Started::Opened | Started::Repeated => true,
+            Started::Opened | Started::Repeated { .. } => true,
             Started::IdTaken(_)
             | Started::IdTakenElsewhere
             | Started::AlreadyOpen
@@ -182,7 +182,9 @@ fn repeated(span: &Span, earlier: &Span) -> Started {
     };
     let differences = event.differences(earlier);
     if differences.is_empty() {
-        Started::Repeated
+        Started::Repeated {
+            span: earlier.id.clone(),
+        }
     } else {
         Started::IdTaken(differences)
     }

@@ -1,7 +1,7 @@
 //! What the receiver asks of the store: keeping starts and stops (sections 6.1 and 6.2 of the paper).
 
 use async_trait::async_trait;
-use sampler_domain::{ClientId, EventId, Field, Span, StopEvent, Target, Timestamp};
+use sampler_domain::{ClientId, EventId, Field, Span, SpanId, StopEvent, Target, Timestamp};
 use uuid::Uuid;
 
 use crate::StoreError;
@@ -25,7 +25,10 @@ pub enum Started {
     /// The span is open, and survives the loss of a machine.
     Opened,
     /// The same event, by its `id`, was kept before.
-    Repeated,
+    Repeated {
+        /// The span that it opened then.
+        span: SpanId,
+    },
     /// The `id` was seen before for this target, in an event that differs in these fields. Nothing
     /// was kept.
     IdTaken(Vec<Field>),

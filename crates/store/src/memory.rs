@@ -8,14 +8,16 @@ use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt};
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
-    Change, Changed, Entry, EntryState, EventId, Policy, Span, SpanId, Target, Timestamp,
+    Cause, CauseId, Change, Changed, Entry, EntryState, EventId, Policy, Span, SpanId, Target,
+    Timestamp,
 };
 
 use crate::table::Table;
 pub use crate::table::{StoredEntry, StoredSpan};
 use crate::{
-    Adopted, DuePages, DueQuery, Entries, Events, Finished, Ledger, Membership, NewSpan, NewStop,
-    Page, Reading, SLACK_LIFETIME, Started, Stopped, StoreError, Upkeep, Work,
+    Adopted, Causes, DuePages, DueQuery, Entries, Events, Finished, KeptCause, Ledger, Membership,
+    NewSpan, NewStop, Page, Probe, Queries, Reading, Resumption, SLACK_LIFETIME, SpanPage,
+    SpanQuery, SpanRecord, Started, Stopped, StoreError, Upkeep, Work,
 };
 
 /// How long a worker counts as alive after a heartbeat, ms.
@@ -160,6 +162,63 @@ impl Ledger for MemoryStore {
 }
 
 #[async_trait]
+impl Causes for MemoryStore {
+    async fn register(
+        &self,
+        cause: &Cause,
+        now: Timestamp,
+        probe_at: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.lock().table.register(cause, now, probe_at);
+        Ok(())
+    }
+
+    async fn register_missing(
+        &self,
+        now: Timestamp,
+        probe_at: Timestamp,
+    ) -> Result<u64, StoreError> {
+        Ok(self.lock().table.register_missing(now, probe_at))
+    }
+
+    async fn due_causes(&self, now: Timestamp, limit: usize) -> Result<Vec<KeptCause>, StoreError> {
+        Ok(self.lock().table.due_causes(now, limit))
+    }
+
+    async fn claim_probe(&self, cause: &KeptCause, next: Timestamp) -> Result<bool, StoreError> {
+        Ok(self.lock().table.claim_probe(cause, next))
+    }
+
+    async fn probe(&self, cause: CauseId, resumption: Resumption) -> Result<Probe, StoreError> {
+        Ok(self.lock().table.probe(cause, resumption))
+    }
+
+    async fn resume_cause(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
+        Ok(self.lock().table.resume_cause(cause, now))
+    }
+
+    async fn resume_batch(
+        &self,
+        cause: CauseId,
+        until: Timestamp,
+        resumption: Resumption,
+        limit: usize,
+    ) -> Result<u64, StoreError> {
+        let mut state = self.lock();
+        Ok(state.table.resume_batch(cause, until, resumption, limit))
+    }
+
+    async fn end_resuming(&self, cause: &KeptCause) -> Result<(), StoreError> {
+        self.lock().table.end_resuming(cause);
+        Ok(())
+    }
+
+    async fn remove_cause(&self, cause: &KeptCause) -> Result<bool, StoreError> {
+        Ok(self.lock().table.remove_cause(cause))
+    }
+}
+
+#[async_trait]
 impl Upkeep for MemoryStore {
     async fn adopt(
         &self,
@@ -219,6 +278,27 @@ impl Membership for MemoryStore {
     async fn leave(&self, worker: &str) -> Result<(), StoreError> {
         self.lock().workers.remove(worker);
         Ok(())
+    }
+}
+
+#[async_trait]
+impl Queries for MemoryStore {
+    async fn spans(&self, query: &SpanQuery) -> Result<SpanPage, StoreError> {
+        Ok(self.lock().table.spans(query))
+    }
+
+    async fn span(&self, id: &str) -> Result<Option<SpanRecord>, StoreError> {
+        Ok(self.lock().table.span(id))
+    }
+
+    async fn usages(
+        &self,
+        span: &SpanId,
+        target: &Target,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Result<Entries, StoreError> {
+        self.entries(span, target, after, limit).await
     }
 }
 

@@ -7,12 +7,15 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
-    Change, Changed, Entry, EntryState, EventId, Policy, Span, SpanId, StartEvent, Target,
+    CauseId, Change, Changed, Entry, EntryState, EventId, Policy, Span, SpanId, StartEvent, Target,
     Timestamp, Totals, next_step,
 };
 use uuid::Uuid;
 
-use crate::{Adopted, DueQuery, NewSpan, NewStop, Started, Stopped, lifetime_from};
+use crate::{
+    Adopted, DueQuery, KeptCause, NewSpan, NewStop, SpanPage, SpanPosition, SpanQuery, SpanRecord,
+    Started, Stopped, lifetime_from,
+};
 
 /// A span with what only the store knows of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -37,15 +40,26 @@ pub struct StoredEntry {
     pub expires_at: Option<Timestamp>,
 }
 
+impl StoredSpan {
+    fn record(&self) -> SpanRecord {
+        SpanRecord {
+            span: self.span.clone(),
+            due_at: self.due_at,
+        }
+    }
+}
+
 /// Where a span stands among those that are due: how urgent it is, when it fell due, and its id.
 pub type DueKey = (u8, Timestamp, SpanId);
 
 /// All spans that are kept. Each function is one method of a port, and as atomic as that.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Table {
-    spans: BTreeMap<SpanId, StoredSpan>,
+    pub(crate) spans: BTreeMap<SpanId, StoredSpan>,
     /// By the ids of the usages.
     entries: BTreeMap<String, StoredEntry>,
+    /// Why spans are suspended.
+    pub(crate) causes: BTreeMap<CauseId, KeptCause>,
 }
 
 impl Table {
@@ -77,6 +91,16 @@ impl Table {
         let inserted = self.insert(new);
         assert!(inserted, "nothing was seen that stands in its way");
         Started::Opened
+    }
+
+    /// Puts a span in as it is, which no program does.
+    pub fn put(&mut self, new: NewSpan) {
+        let kept = StoredSpan {
+            span: new.span,
+            correlation_id: Uuid::nil(),
+            due_at: Some(new.due_at),
+        };
+        self.spans.insert(kept.span.id.clone(), kept);
     }
 
     /// Inserts a span, unless a unique index refuses it: the id of the document, the id of the
@@ -112,7 +136,9 @@ impl Table {
             };
             let differences = event.differences(earlier);
             return Some(if differences.is_empty() {
-                Started::Repeated
+                Started::Repeated {
+                    span: earlier.id.clone(),
+                }
             } else {
                 Started::IdTaken(differences)
             });
@@ -240,12 +266,37 @@ impl Table {
         spans.map(|(_, kept)| kept.span.clone()).collect()
     }
 
+    /// A page of the spans that a query asks for, the newest start first.
+    pub fn spans(&self, query: &SpanQuery) -> SpanPage {
+        let records = self.spans.values().map(StoredSpan::record);
+        let matches = |record: &SpanRecord| {
+            let is_behind = |after: &SpanPosition| record.position() < *after;
+            query.matches(&record.span) && query.after.as_ref().is_none_or(is_behind)
+        };
+        let mut spans: Vec<SpanRecord> = records.filter(matches).collect();
+        spans.sort_by_key(|record| std::cmp::Reverse(record.position()));
+        let has_more = spans.len() > query.limit;
+        spans.truncate(query.limit);
+        let last = spans.last().filter(|_| has_more);
+        SpanPage {
+            next: last.map(SpanRecord::position),
+            spans,
+        }
+    }
+
+    /// The span whose id is written so.
+    pub fn span(&self, id: &str) -> Option<SpanRecord> {
+        let mut spans = self.spans.values();
+        let found = spans.find(|kept| kept.span.id.to_string() == id);
+        found.map(StoredSpan::record)
+    }
+
     /// Makes a change if the span still is as it was read.
     pub fn change(&mut self, read: &Span, change: &Change) -> Changed {
         let Some(kept) = self.spans.get_mut(&read.id) else {
             return Changed::Lost;
         };
-        if !read.admits_change_of(&kept.span) {
+        if !read.admits_change_of(&kept.span) || !change.is_about(&kept.span) {
             return Changed::Lost;
         }
         kept.span = kept.span.after(change);
@@ -305,6 +356,13 @@ impl Table {
             stays
         });
         removed
+    }
+
+    /// Sets when a span is due, whatever becomes of it otherwise, which no store does.
+    pub fn set_due_at(&mut self, id: &SpanId, due_at: Timestamp) {
+        if let Some(kept) = self.spans.get_mut(id) {
+            kept.due_at = Some(due_at);
+        }
     }
 
     /// Puts other totals on a span, which no store does.

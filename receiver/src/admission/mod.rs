@@ -22,6 +22,8 @@ pub(crate) use budget::{Charge, OverBudget};
 use fair_queue::{Client, QueueLimits};
 use permits::{FairPermit, FairPermits, NoPermit, PermitLimits};
 
+use crate::reading;
+
 /// Events of one kind that are with the store at a time, in each lane. So many keep all commands of
 /// a group at work while the next ones gather; more would only wait there instead of here.
 const STORE_PERMITS: usize = 384;
@@ -34,6 +36,12 @@ const LARGE_WEIGHT: usize = 8 << 20;
 
 /// Mappings that are served at a time: each is three calls to another service.
 const MAPPING_PERMITS: usize = 32;
+
+/// How long a request that reads waits for its turn at the most, how long it should, and what all
+/// that wait may weigh together, at [`REQUEST_WEIGHT`] each.
+const READ_WAIT_MAX: Duration = Duration::from_secs(1);
+const READ_WAIT_TARGET: Duration = Duration::from_millis(500);
+const READ_QUEUE_WEIGHT: usize = 64 << 10;
 
 /// How long a request waits for its turn at the most. A client would sooner ask again.
 const WAIT_MAX: Duration = Duration::from_secs(5);
@@ -96,6 +104,7 @@ pub struct Admission {
     lanes: Vec<EventPermits>,
     mappings: Arc<FairPermits>,
     large: Arc<FairPermits>,
+    reads: Arc<FairPermits>,
     bodies: Arc<Budget>,
 }
 
@@ -162,6 +171,17 @@ impl Admission {
                     ..light
                 },
             }),
+            reads: FairPermits::new(PermitLimits {
+                permits: reading::AT_ONCE as usize,
+                weight: usize::MAX,
+                wait: READ_WAIT_MAX,
+                queue: QueueLimits {
+                    weight: READ_QUEUE_WEIGHT,
+                    target: READ_WAIT_TARGET,
+                    interval: READ_WAIT_MAX,
+                    ..light
+                },
+            }),
             bodies: Budget::new(BODY_BYTES),
         }
     }
@@ -225,6 +245,15 @@ impl Admission {
         acquire(permits, client, weight).await
     }
 
+    /// Waits until a request that only reads may be served; `client` is as its token names it.
+    ///
+    /// # Errors
+    /// Where too many read.
+    pub(crate) async fn read(&self, client: Option<&str>) -> Result<ServingPermit, TurnedAway> {
+        let client = client.map_or_else(|| self.client_of_resource(""), |id| self.client(id));
+        acquire(&self.reads, client, REQUEST_WEIGHT).await
+    }
+
     /// Waits until a large request that was parsed may be served, now that its lane is known: a lane
     /// that does not answer must not keep all the permits for what is large.
     ///
@@ -258,7 +287,10 @@ impl Admission {
             let large = lane.large.as_ref().map_or(0, |large| large.waiting());
             lane.stops.waiting() + lane.starts.waiting() + large
         });
-        events.sum::<usize>() + self.mappings.waiting() + self.large.waiting()
+        events.sum::<usize>()
+            + self.mappings.waiting()
+            + self.large.waiting()
+            + self.reads.waiting()
     }
 }
 

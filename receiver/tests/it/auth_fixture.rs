@@ -71,6 +71,7 @@ pub(crate) fn options() -> Options {
 
 fn router_of(store: Arc<MemoryStore>, authenticator: Authenticator, options: Options) -> Router {
     let receiver = Receiver::new(
+        store.clone(),
         store,
         None,
         Arc::new(SystemClock),

@@ -20,6 +20,8 @@ mod overload;
 mod properties;
 mod provisioning;
 mod ranges;
+mod reading;
+mod reading_scopes;
 mod repeats;
 mod routes;
 mod schema;

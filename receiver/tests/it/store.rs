@@ -7,9 +7,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sampler_domain::partition::{partition_of, range_of};
-use sampler_domain::{EventId, Span, Target};
+use sampler_domain::{EventId, Span, SpanId, Target};
 use sampler_store::memory::MemoryStore;
-use sampler_store::{Events, NewSpan, NewStop, Started, Stopped, StoreError};
+use sampler_store::{
+    Entries, Events, NewSpan, NewStop, Queries, SpanPage, SpanQuery, SpanRecord, Started, Stopped,
+    StoreError,
+};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::interval;
 
@@ -150,6 +153,28 @@ impl Store {
             Fate::Refused => Err(StoreError::Refused(SECRET.into())),
             Fate::Panics => panic!("{SECRET}"),
         }
+    }
+}
+
+#[async_trait]
+impl Queries for Store {
+    async fn spans(&self, query: &SpanQuery) -> Result<SpanPage, StoreError> {
+        self.met(self.memory.spans(query)).await
+    }
+
+    async fn span(&self, id: &str) -> Result<Option<SpanRecord>, StoreError> {
+        self.met(self.memory.span(id)).await
+    }
+
+    async fn usages(
+        &self,
+        span: &SpanId,
+        target: &Target,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Result<Entries, StoreError> {
+        self.met(self.memory.usages(span, target, after, limit))
+            .await
     }
 }
 

@@ -139,6 +139,7 @@ impl World {
         change(&mut options);
         let receiver = Receiver::new(
             store.clone(),
+            store.clone(),
             provisioning.map(|options| Provisioning::new(options).unwrap()),
             clock.clone(),
             Arc::new(Counting(AtomicU64::new(0))),

@@ -92,7 +92,7 @@ fn start(scenario: &Scenario, state: &mut State, event: &StartEvent) -> Answer {
             state.history.opened += 1;
             Answer::Kept
         }
-        Started::Repeated => Answer::Repeated,
+        Started::Repeated { .. } => Answer::Repeated,
         Started::IdTaken(_)
         | Started::IdTakenElsewhere
         | Started::AlreadyOpen

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use sampler_domain::partition::PARTITIONS;
 use sampler_domain::{
-    Action, Change, Changed, Delivered, Driver, Entry, EntryState, Failure, Next, Planned, Span,
-    SpanId, Timestamp,
+    Action, Cause, CauseId, Change, Changed, Delivered, Driver, Entry, EntryState, Failure, Next,
+    Planned, SUSPENDED_DUE_AT, Span, SpanId, Timestamp,
 };
 use sampler_store::DueQuery;
 use sampler_store::table::Table;
@@ -53,15 +53,68 @@ pub(crate) fn time_out(scenario: &Scenario, state: &mut State, worker: usize) {
     let before = std::mem::replace(&mut state.workers[worker], Worker::Idle);
     if let Worker::Posting(mut driver, _) = before {
         Arc::make_mut(&mut driver).failed(Failure {
-            // When exactly plays no role; states that differ in it alone are one.
-            at: Timestamp::MIN,
-            retry_at: state.now.plus(scenario.retry),
-            error: String::new(),
-            status: None,
-            is_refusal: false,
+            suspends: scenario.is_broken(Mutant::SuspendsWhatWaits),
+            ..failure(scenario, state)
         });
         state.workers[worker] = decide(scenario, state, driver);
     }
+}
+
+/// Abacus refuses the usage that the worker has posted: it never arrives.
+pub(crate) fn refuse(scenario: &Scenario, state: &mut State, worker: usize) {
+    let before = std::mem::replace(&mut state.workers[worker], Worker::Idle);
+    if let Worker::Posting(mut driver, message) = before {
+        state.in_flight.remove(&message);
+        let suspends = driver
+            .span()
+            .is_suspended_by_refusal(scenario.suspend_after);
+        Arc::make_mut(&mut driver).failed(Failure {
+            is_refusal: true,
+            suspends,
+            ..failure(scenario, state)
+        });
+        state.workers[worker] = decide(scenario, state, driver);
+    }
+}
+
+fn failure(scenario: &Scenario, state: &State) -> Failure {
+    Failure {
+        // When exactly plays no role; states that differ in it alone are one.
+        at: Timestamp::MIN,
+        retry_at: state.now.plus(scenario.retry),
+        error: String::new(),
+        status: None,
+        is_refusal: false,
+        suspends: false,
+    }
+}
+
+/// Whether Abacus may refuse the usage that the worker has posted.
+pub(crate) fn may_be_refused(scenario: &Scenario, state: &State, worker: &Worker) -> bool {
+    scenario.suspend_after > 0
+        && may_time_out(scenario, worker)
+        && matches!(worker, Worker::Posting(_, message) if state.in_flight.contains(message))
+}
+
+/// The worker keeps a cause, before it suspends its span under it.
+fn register(
+    scenario: &Scenario,
+    state: &mut State,
+    mut driver: Arc<Driver>,
+    cause: &Cause,
+) -> Worker {
+    let table = Arc::make_mut(&mut state.table);
+    table.register(cause, Timestamp::MIN, Timestamp::MIN);
+    Arc::make_mut(&mut driver).registered();
+    decide(scenario, state, driver)
+}
+
+/// The worker lets all spans of a cause go on, as its own was accepted; it may die before it asks for
+/// the entry.
+fn resume(state: &mut State, mut driver: Arc<Driver>, cause: CauseId) -> Worker {
+    Arc::make_mut(&mut state.table).resume_cause(cause, Timestamp::MIN);
+    Arc::make_mut(&mut driver).resumed();
+    Worker::Holding(driver)
 }
 
 /// Whether the worker waits for an answer, and may note that none came.
@@ -104,6 +157,9 @@ fn decide(scenario: &Scenario, state: &mut State, driver: Arc<Driver>) -> Worker
         // A worker that sleeps or dies before it asks for the entry is one that does so before it
         // hears the answer: nobody can tell them apart.
         Action::Record(entry) => record(scenario, state, driver, &canonical_entry(*entry)),
+        // So is one that does so before it keeps the cause of a refusal.
+        Action::Register(cause) => register(scenario, state, driver, &cause),
+        Action::Resume(cause) => resume(state, driver, cause),
         Action::Change(change) => {
             let change = canonical(change);
             if let (Change::Plan { planned, .. }, true) =
@@ -256,6 +312,12 @@ fn call_store(scenario: &Scenario, state: &mut State, span: &Span, change: &Chan
     let Some(span) = compared_with(scenario, &state.table, span, change) else {
         return Changed::Lost;
     };
+    let away = Change::Postpone {
+        due_at: SUSPENDED_DUE_AT,
+    };
+    let is_blind = matches!(change, Change::KeepSuspended { .. })
+        && scenario.is_broken(Mutant::PutsAwayWhatWasResumed);
+    let change = if is_blind { &away } else { change };
     let table = Arc::make_mut(&mut state.table);
     let changed = table.change(&span, change);
     if changed == Changed::Made

@@ -13,6 +13,7 @@ use sampler_receiver::Receiver;
 use sampler_service::environment::{Clock, Random};
 use sampler_service::http::with_fallbacks;
 use sampler_service::security::Authenticator;
+use sampler_store::memory::MemoryStore;
 use sampler_testkit::rng::Rng;
 use sampler_worker::{IgnoreProgress, Parts, Worker};
 use tokio::task::{AbortHandle, JoinHandle};
@@ -144,7 +145,9 @@ impl Node {
         let body = match self.process {
             Process::Receiver(_) => {
                 let options = self.world.setup.receiver(options);
-                let receiver = Receiver::new(link, None, clock, random, options);
+                // Nothing is read here.
+                let queries = Arc::new(MemoryStore::new(|| Timestamp::MIN));
+                let receiver = Receiver::new(link, queries, None, clock, random, options);
                 receiver.set_prepared();
                 let router = with_fallbacks(receiver.routes(Authenticator::none()));
                 Program::Receiver {
@@ -163,6 +166,7 @@ impl Node {
                 let parts = Parts {
                     work: link.clone(),
                     ledger: link.clone(),
+                    causes: link.clone(),
                     upkeep: link.clone(),
                     membership: link,
                     collector: Arc::new(collector),

@@ -216,7 +216,7 @@ impl Statement for Opening {
 
     fn outlasts(answer: &Started) -> bool {
         match answer {
-            Started::Opened | Started::Repeated => true,
+            Started::Opened | Started::Repeated { .. } => true,
             Started::IdTaken(_)
             | Started::IdTakenElsewhere
             | Started::AlreadyOpen
@@ -382,7 +382,8 @@ impl Statement for Changing {
             return Some(Changed::Made);
         }
         let now = world.store.with(|table| table.find(&self.span.id).cloned());
-        let untouched = now.is_some_and(|now| self.span.admits_change_of(&now));
+        let untouched =
+            now.is_some_and(|now| self.span.admits_change_of(&now) && self.change.is_about(&now));
         (!untouched).then_some(Changed::Lost)
     }
 

@@ -13,8 +13,8 @@ use sampler_domain::{
 };
 use sampler_store::group::{CommandResult, Group, Resolution, WriteResult, Writes, write_results};
 use sampler_store::{
-    Adopted, DuePages, DueQuery, Entries, Events, Finished, Ledger, Membership, NewSpan, NewStop,
-    Started, Stopped, StoreError, Upkeep, Work,
+    Adopted, DuePages, DueQuery, Entries, Events, Finished, KeptCause, Ledger, Membership, NewSpan,
+    NewStop, Probe, Started, Stopped, StoreError, Upkeep, Work,
 };
 use tokio::time::Instant;
 
@@ -161,7 +161,7 @@ struct Resolved<A>(Vec<Option<A>>);
 struct DuePage(Option<Vec<Span>>, DuePages);
 
 /// The result of a call, for the log.
-trait Brief {
+pub(crate) trait Brief {
     fn brief(&self) -> String;
 }
 
@@ -289,7 +289,7 @@ impl Connection {
 
 impl SimStore {
     /// Makes a call without details in the log.
-    async fn call<T, F>(
+    pub(crate) async fn call<T, F>(
         &self,
         kind: &'static str,
         work: impl FnOnce(Arc<World>) -> F,
@@ -530,7 +530,16 @@ macro_rules! brief_as_debug {
     };
 }
 
-brief_as_debug!((), u64, Adopted, Option<i64>, Vec<String>);
+brief_as_debug!(
+    (),
+    bool,
+    u64,
+    Adopted,
+    Option<i64>,
+    Probe,
+    Vec<KeptCause>,
+    Vec<String>
+);
 
 impl Brief for Option<Span> {
     fn brief(&self) -> String {

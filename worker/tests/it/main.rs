@@ -9,5 +9,6 @@ mod ledger;
 mod memory;
 mod ownership;
 mod sampling;
+mod suspension;
 mod turns;
 mod world;

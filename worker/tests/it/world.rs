@@ -13,7 +13,7 @@ use sampler_domain::{
 };
 use sampler_service::environment::{Clock, Random};
 use sampler_settings::worker::{
-    AbacusSettings, CleanupSettings, LedgerSettings, ProcessingSettings,
+    AbacusSettings, CleanupSettings, LedgerSettings, ProcessingSettings, SuspensionSettings,
 };
 use sampler_store::memory::{MemoryStore, StoredSpan};
 use sampler_store::{Events, NewSpan, NewStop, Started, Stopped};
@@ -284,7 +284,9 @@ pub(crate) fn options(name: &str) -> Options {
             ..CleanupSettings::default()
         },
         ledger: LedgerSettings::default(),
+        suspension: SuspensionSettings::default(),
         clock_interval: Duration::from_secs(20),
+        cause_interval: Duration::from_secs(5),
     }
 }
 
@@ -318,6 +320,7 @@ impl World {
         Parts {
             work: self.store.clone(),
             ledger: self.store.clone(),
+            causes: self.store.clone(),
             upkeep: self.store.clone(),
             membership: self.store.clone(),
             collector: self.abacus.clone(),

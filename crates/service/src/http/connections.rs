@@ -304,7 +304,11 @@ mod tests {
             connection.activity.enter(Phase::Served);
             later.push(connection);
             let ended = (0..open.len()).filter(|index| is_ended(&open[*index]));
-            order.extend(ended.filter(|index| !order.contains(index)).collect::<Vec<_>>());
+            order.extend(
+                ended
+                    .filter(|index| !order.contains(index))
+                    .collect::<Vec<_>>(),
+            );
         }
         order
     }

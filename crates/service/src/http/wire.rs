@@ -295,7 +295,11 @@ impl State {
     fn note(&mut self, activity: &Activity) {
         let phase = self.phase();
         activity.enter(phase);
-        let of_body = if phase == Phase::Body { REQUEST_BYTES } else { 0 };
+        let of_body = if phase == Phase::Body {
+            REQUEST_BYTES
+        } else {
+            0
+        };
         self.kept.set(self.ahead.capacity() + of_body);
     }
 }

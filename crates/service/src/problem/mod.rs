@@ -22,20 +22,39 @@ pub const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/proble
 /// The most fields that one document names.
 pub const ERRORS_MAX: usize = 100;
 
-/// An error in one field of a request.
+/// An error in one field of a request, or in one parameter of its query.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FieldError {
-    /// Which field.
-    pub pointer: Pointer,
+    /// Which one.
+    #[serde(flatten)]
+    place: Place,
     /// What is wrong with it, in a full sentence.
-    pub detail: String,
+    detail: String,
+}
+
+/// Where something is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Place {
+    /// In the body.
+    Pointer(Pointer),
+    /// In the query.
+    Parameter(String),
 }
 
 impl FieldError {
     /// What is wrong with the field at `pointer`.
     pub fn new(pointer: Pointer, detail: impl Into<String>) -> Self {
         Self {
-            pointer,
+            place: Place::Pointer(pointer),
+            detail: detail.into(),
+        }
+    }
+
+    /// What is wrong with the parameter of the query that is called so.
+    pub fn of_parameter(name: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self {
+            place: Place::Parameter(name.into()),
             detail: detail.into(),
         }
     }

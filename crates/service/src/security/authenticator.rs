@@ -124,7 +124,8 @@ impl BearerCheck {
                 );
             }
             return Err(forbidden(
-                "The token has neither the scope abacus.sampler.write nor one for a resource.",
+                "The token has no scope of Sampler, such as abacus.sampler.write, \
+                 abacus.sampler.read or one for a resource.",
             ));
         };
         Ok(grant)

@@ -8,25 +8,30 @@ use sampler_oauth::Claims;
 use super::authenticator::forbidden;
 use crate::problem::Problem;
 
-/// The scope that allows everything.
-const EVERYTHING: &str = "abacus.sampler.write";
+/// What all scopes of Sampler begin with.
+const PREFIX: &str = "abacus.sampler.";
 
-/// What surrounds the resource in a scope that is for it alone.
-const RESOURCE: (&str, &str) = ("abacus.sampler.", ".write");
+/// What a scope allows, by its last word.
+const WRITE: &str = "write";
+const READ: &str = "read";
+/// Acts of operators. It allows to read everything, and to write no events.
+const ADMIN: &str = "admin";
 
-/// What a request may write, and who sends it.
+/// What a request may do, and who sends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     client: Option<ClientId>,
-    scope: Scope,
+    write: Reach,
+    read: Reach,
+    is_admin: bool,
 }
 
-/// What the scopes of a token allow.
+/// For which resources something is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Scope {
-    /// Events and mappings of any resource.
+pub enum Reach {
+    /// For any.
     Everything,
-    /// Those of these resources alone.
+    /// For these alone; there may be none.
     Resources(BTreeSet<String>),
 }
 
@@ -35,25 +40,36 @@ impl Grant {
     pub(super) fn without_token() -> Self {
         Self {
             client: None,
-            scope: Scope::Everything,
+            write: Reach::Everything,
+            read: Reach::Everything,
+            is_admin: true,
         }
     }
 
     /// What the scopes of a token allow; none where that is nothing.
     pub fn of_claims(claims: &Claims) -> Option<Self> {
-        let client = claims.client.clone();
-        if claims.scopes.contains(EVERYTHING) {
-            let scope = Scope::Everything;
-            return Some(Self { client, scope });
-        }
-        let (before, after) = RESOURCE;
-        let resource = |scope: &String| {
-            let resource = scope.strip_prefix(before)?.strip_suffix(after)?;
-            (!resource.is_empty()).then(|| resource.to_owned())
+        let has = |word: &str| claims.scopes.contains(&format!("{PREFIX}{word}"));
+        let is_admin = has(ADMIN);
+        let write = if has(WRITE) {
+            Reach::Everything
+        } else {
+            Reach::Resources(resources(claims, WRITE).collect())
         };
-        let resources: BTreeSet<_> = claims.scopes.iter().filter_map(resource).collect();
-        let scope = Scope::Resources(resources);
-        (!scope.is_empty()).then_some(Self { client, scope })
+        let read = if is_admin || has(READ) || write == Reach::Everything {
+            Reach::Everything
+        } else {
+            // A scope that lets write lets read what it lets write.
+            let read = resources(claims, READ).chain(resources(claims, WRITE));
+            Reach::Resources(read.collect())
+        };
+        let client = claims.client.clone();
+        // Whatever is allowed, something may be read.
+        (!read.is_empty()).then_some(Self {
+            client,
+            write,
+            read,
+            is_admin,
+        })
     }
 
     /// The client that sends the request; none where no tokens are needed, or the token names
@@ -62,7 +78,26 @@ impl Grant {
         self.client.as_ref()
     }
 
-    /// Allows something that names `resource`, or no resource at all.
+    /// What may be read.
+    pub fn readable(&self) -> &Reach {
+        &self.read
+    }
+
+    /// Allows to write for some resource at least; which one it is, only the body tells.
+    ///
+    /// # Errors
+    /// 403 where nothing may be written.
+    pub fn require_write(&self) -> Result<(), Problem> {
+        if self.write.is_empty() {
+            return Err(forbidden(
+                "The token has neither the scope abacus.sampler.write nor the scope to write for a \
+                 resource.",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Allows to write something that names `resource`, or no resource at all.
     ///
     /// # Errors
     /// 403 where the grant is not enough for it.
@@ -75,29 +110,55 @@ impl Grant {
         ))
     }
 
-    /// Requires the scope for everything, whatever resource it is about.
+    /// Requires the scope to write for everything, whatever resource it is about.
     ///
     /// # Errors
     /// 403 where the grant is for single resources.
     pub fn require_everything(&self) -> Result<(), Problem> {
-        match &self.scope {
-            Scope::Everything => Ok(()),
-            Scope::Resources(_) => Err(forbidden(
+        match &self.write {
+            Reach::Everything => Ok(()),
+            Reach::Resources(_) => Err(forbidden(
                 "This needs the scope abacus.sampler.write. A scope for one resource is not enough.",
             )),
         }
     }
 
-    /// Whether it is enough for something that names `resource`, or no resource at all.
-    pub fn allows(&self, resource: Option<&str>) -> bool {
-        match &self.scope {
-            Scope::Everything => true,
-            Scope::Resources(resources) => resource.is_some_and(|it| resources.contains(it)),
+    /// Requires the scope for what operators do, and for what they alone may read.
+    ///
+    /// # Errors
+    /// 403 without it.
+    pub fn require_admin(&self) -> Result<(), Problem> {
+        if self.is_admin {
+            return Ok(());
         }
+        Err(forbidden("This needs the scope abacus.sampler.admin."))
+    }
+
+    /// Whether it is enough to write something that names `resource`, or no resource at all.
+    pub fn allows(&self, resource: Option<&str>) -> bool {
+        self.write.includes(resource)
     }
 }
 
-impl Scope {
+/// The resources that scopes of their own, which end in this word, are for.
+fn resources<'a>(claims: &'a Claims, word: &'a str) -> impl Iterator<Item = String> + 'a {
+    let resource = move |scope: &String| {
+        let rest = scope.strip_prefix(PREFIX)?.strip_suffix(word)?;
+        let resource = rest.strip_suffix('.')?;
+        (!resource.is_empty()).then(|| resource.to_owned())
+    };
+    claims.scopes.iter().filter_map(resource)
+}
+
+impl Reach {
+    /// Whether it includes what names `resource`, or no resource at all.
+    pub fn includes(&self, resource: Option<&str>) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::Resources(resources) => resource.is_some_and(|it| resources.contains(it)),
+        }
+    }
+
     fn is_empty(&self) -> bool {
         matches!(self, Self::Resources(resources) if resources.is_empty())
     }
@@ -127,10 +188,64 @@ mod tests {
         }
     }
 
+    /// Whether resource `a`, resource `b`, and what names no resource may be written and be read.
+    fn reach(grant: &Grant) -> ([bool; 3], [bool; 3]) {
+        let of = |reach: &Reach| [Some("a"), Some("b"), None].map(|it| reach.includes(it));
+        (of(&grant.write), of(&grant.read))
+    }
+
+    #[test]
+    fn a_scope_to_write_lets_read_what_it_lets_write_and_no_more() {
+        let (all, none, a) = ([true; 3], [false; 3], [true, false, false]);
+        for (scopes, write, read) in [
+            (&["abacus.sampler.write"][..], all, all),
+            (&["abacus.sampler.read"], none, all),
+            (&["abacus.sampler.admin"], none, all),
+            (&["abacus.sampler.a.write"], a, a),
+            (&["abacus.sampler.a.read"], none, a),
+            (&["abacus.sampler.a.write", "abacus.sampler.read"], a, all),
+            (
+                &["abacus.sampler.a.read", "abacus.sampler.b.write"],
+                [false, true, false],
+                [true, true, false],
+            ),
+        ] {
+            assert_eq!(reach(&of(scopes).unwrap()), (write, read), "{scopes:?}");
+        }
+        // A resource may be called as a scope ends.
+        let odd = of(&["abacus.sampler.read.write"]).unwrap();
+        assert_eq!(reach(&odd), (none, none));
+        assert!(odd.allows(Some("read")));
+        assert!(
+            of(&["abacus.sampler.a.read"])
+                .unwrap()
+                .require_write()
+                .is_err()
+        );
+        assert!(odd.require_write().is_ok());
+    }
+
+    #[test]
+    fn acts_need_the_scope_for_them_whatever_else_is_allowed() {
+        let admin = |scopes: &[&str]| of(scopes).unwrap().require_admin().is_ok();
+        assert!(admin(&["abacus.sampler.admin"]));
+        assert!(admin(&["abacus.sampler.a.read", "abacus.sampler.admin"]));
+        assert!(!admin(&["abacus.sampler.write", "abacus.sampler.read"]));
+        // A scope for a resource that is called admin is for that alone.
+        assert!(!admin(&["abacus.sampler.admin.write"]));
+        assert!(Grant::without_token().require_admin().is_ok());
+    }
+
     #[test]
     fn what_is_nearly_a_scope_is_none() {
         for scope in [
-            "abacus.sampler.read",
+            "abacus.sampler.reader",
+            "abacus.sampler..read",
+            "abacus.sampler.read ",
+            "abacus.sampler.aread",
+            "abacus.samplerread",
+            "abacus.sampler.postgres.admin",
+            "abacus.usage.read",
             "abacus.sampler.writer",
             "abacus.sampler..write",
             "abacus.sampler.write ",

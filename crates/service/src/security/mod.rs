@@ -13,7 +13,7 @@ mod warnings;
 
 pub use authenticator::Authenticator;
 pub(crate) use basic::credentials;
-pub use grant::Grant;
+pub use grant::{Grant, Reach};
 pub use sampler_oauth::{Algorithm, BasicCheck};
 pub use settings::SecuritySettings;
 pub use throttle::Throttle;

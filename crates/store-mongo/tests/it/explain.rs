@@ -55,7 +55,7 @@ async fn fill(spans: &Collection<Document>) {
 
 /// Keys and documents that the server's profiler saw examined and returned by the commands on
 /// the collection since it was last asked.
-async fn examined(spans: &Collection<Document>) -> Vec<(i64, i64, i64)> {
+pub(crate) async fn examined(spans: &Collection<Document>) -> Vec<(i64, i64, i64)> {
     let database = spans.client().database(&spans.namespace().db);
     database.run_command(doc! { "profile": 0 }).await.unwrap();
     let profile = database.collection::<Document>("system.profile");
@@ -170,6 +170,8 @@ async fn fault_10_work_is_found_among_a_million_idle_and_finished_spans_by_looki
         assert_eq!(i64::try_from(found), Ok(200 + FAILED));
         assert_eq!(look_at_what_they_return(&spans, FAILED).await, 0);
     }
+    crate::lists::pages_cost_what_they_show(&store, &spans).await;
+    examined(&spans).await;
     // Nothing else that the two programs ask for looks at more than it returns, either.
     store.adopt(&policy(), at(0), 100).await.unwrap();
     store.completed_before(at(-1), 100).await.unwrap();

@@ -27,7 +27,9 @@ async fn beside_an_original_an_id_of_another_target_is_refused_and_nothing_is_to
             start(&store, Some("a"), "i", 0),
         );
         let elsewhere = Started::IdTakenElsewhere;
-        assert_eq!(together, (elsewhere.clone(), elsewhere, Started::Repeated));
+        let (first, second, third) = together;
+        assert_eq!((first, second), (elsewhere.clone(), elsewhere));
+        assert!(matches!(third, Started::Repeated { .. }));
     }
     assert_eq!(
         stop(&store, Some("z"), "j", 1).await,
@@ -84,7 +86,7 @@ async fn once_the_indexes_of_an_original_are_removed_nobody_can_block_the_ids_of
     spans.update_one(binaries, text).await.unwrap();
     for _ in 0..2 {
         assert_eq!(retire().await, Retired::Done);
-        assert_eq!(index_names(&spans).await.len(), 7);
+        assert_eq!(index_names(&spans).await.len(), 9);
     }
 
     assert_eq!(
@@ -182,10 +184,10 @@ async fn a_receiver_that_has_not_noticed_the_step_yet_goes_on_keeping_events() {
     spans.update_one(by_a, to_binary).await.unwrap();
     let receiver = beside(&spans).await;
     // It knows that there are binaries, and looks each id up that may be one.
-    assert_eq!(
+    assert!(matches!(
         start(&receiver, Some(uuid), "i", 0).await,
-        Started::Repeated
-    );
+        Started::Repeated { .. }
+    ));
     let to_text = doc! { "$set": { "start_dedup_id": uuid } };
     let binary = doc! { "start_dedup_id": binary };
     spans.update_one(binary, to_text).await.unwrap();
@@ -193,10 +195,10 @@ async fn a_receiver_that_has_not_noticed_the_step_yet_goes_on_keeping_events() {
         worker.retire_original_indexes().await.unwrap(),
         Retired::Done
     );
-    assert_eq!(
+    assert!(matches!(
         start(&receiver, Some(uuid), "i", 0).await,
-        Started::Repeated
-    );
+        Started::Repeated { .. }
+    ));
     assert_eq!(start(&receiver, Some(uuid), "j", 0).await, Started::Opened);
     assert_eq!(stop(&receiver, Some(uuid), "j", 1).await, Stopped::Ended);
     assert_eq!(stop(&receiver, Some(uuid), "j", 1).await, Stopped::Repeated);

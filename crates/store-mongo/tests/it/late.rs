@@ -174,5 +174,5 @@ async fn a_write_goes_on_when_its_caller_goes_away() {
     wait_until("it is kept", SOON, async || world.has("gone").await).await;
     // The connections are all fit for use after that.
     let repeated = start(&world.store, Some("gone"), INSTANCE, 0).await;
-    assert_eq!(repeated, Started::Repeated);
+    assert!(matches!(repeated, Started::Repeated { .. }));
 }

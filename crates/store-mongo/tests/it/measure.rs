@@ -247,10 +247,10 @@ async fn measure_what_events_and_changes_cost_the_server() {
     );
     world
         .each("repeated start", async |number| {
-            assert_eq!(
+            assert!(matches!(
                 store.start(start(number, 1)).await.unwrap(),
-                Started::Repeated
-            );
+                Started::Repeated { .. }
+            ));
         })
         .await;
     world
@@ -389,6 +389,52 @@ async fn changes_beside(world: &World, before: &Before, spans: &[NewSpan], costs
             change(store, &span.after(&plan(span)), executed).await;
         });
         costs.count(pid, "execution, now", join_all(all)).await;
+    }
+}
+
+/// What the indexes that lists are read by cost a start: none, the two that there are, and a third.
+#[tokio::test]
+#[ignore = "it measures, and takes its time"]
+async fn measure_what_lists_cost_a_start() {
+    for (what, lists) in [("no lists", 0), ("two", 2), ("three", 3), ("two again", 2)] {
+        let set = ReplicaSet::start(Options {
+            test_commands: false,
+            cache_gb: 2.0,
+            ..Options::single()
+        });
+        let set = set.await.unwrap();
+        let world = world(&set).await;
+        let spans = world.client.database("measured");
+        let spans = spans.collection::<Document>("spans");
+        if lists == 0 {
+            for name in ["list_organization", "list_resource"] {
+                spans.drop_index(name).await.unwrap();
+            }
+        }
+        if lists == 3 {
+            let keys = doc! { "target.resource_instance_id": 1, "start": 1, "_id": 1 };
+            let index = mongodb::IndexModel::builder().keys(keys).build();
+            spans.create_index(index).await.unwrap();
+        }
+        for round in 0..2 {
+            let what = format!("{what}, start {round}");
+            let store = &world.store;
+            world
+                .each(&what, async |number| {
+                    let answer = store.start(start(number, round)).await.unwrap();
+                    assert_eq!(answer, Started::Opened);
+                })
+                .await;
+            if round == 0 {
+                world.room(&what).await;
+            }
+            world
+                .each("stop", async |number| {
+                    let answer = store.stop(stop(number, round)).await.unwrap();
+                    assert_eq!(answer, Stopped::Ended);
+                })
+                .await;
+        }
     }
 }
 

@@ -11,11 +11,14 @@ use sampler_testkit::mongod::ReplicaSet;
 
 use crate::support::{index_names, make_original_indexes, options};
 
-const NAMES: [&str; 7] = [
+const NAMES: [&str; 10] = [
     "_id_",
+    "list_organization",
+    "list_resource",
     "search_complete",
     "search_due",
     "search_failed",
+    "search_suspended",
     "unique_span",
     "unique_start",
     "unique_stop",

@@ -2,7 +2,9 @@
 
 use sampler_domain::{Change, Changed, Next, Span};
 
-use super::support::{Shared, Store, at, failure, kept, plan_to, refusal, started, stop};
+use super::support::{
+    Shared, Store, at, failure, kept, last_refusal, plan_to, refusal, started, stop,
+};
 use crate::Stopped;
 
 const HOUR: i64 = 3_600_000;
@@ -55,7 +57,7 @@ async fn lead(store: &dyn Store, name: &str, course: Vec<Deed>) {
         }
         let read = states[states.len().saturating_sub(age + 1)].clone();
         let change = change(&read, kind, millis);
-        let expected = if read.admits_change_of(&now) {
+        let expected = if read.admits_change_of(&now) && change.is_about(&now) {
             states.push(now.after(&change));
             Changed::Made
         } else {
@@ -71,11 +73,14 @@ async fn lead(store: &dyn Store, name: &str, course: Vec<Deed>) {
 /// A change that a worker could decide on which has read this.
 fn change(read: &Span, kind: u8, millis: i64) -> Change {
     let due_at = at(millis);
-    let failure = if millis % 2 == 0 {
-        failure("full", due_at)
-    } else {
-        refusal("no mapping", millis, due_at)
+    let failure = match millis % 3 {
+        0 => failure("full", due_at),
+        1 => refusal("no mapping", millis, due_at),
+        _ => last_refusal("no mapping", millis),
     };
+    if let (Some(suspension), true) = (read.processing.suspended, kind.is_multiple_of(2)) {
+        return Change::KeepSuspended { suspension };
+    }
     match (&read.processing.planned, kind % 5) {
         (_, 0) => Change::Postpone { due_at },
         (None, 1) => Change::Complete,

@@ -48,7 +48,10 @@ pub async fn a_span_keeps_which_clients_reported_it(store: &Shared) {
     new.span.start_client.clone_from(&clients[1]);
     new.span.id = new_span(start_event(None, "i", 0)).span.id;
     let repeated = store.start(new).await;
-    assert_eq!(repeated.expect("the store answers"), Started::Repeated);
+    assert!(matches!(
+        repeated.expect("the store answers"),
+        Started::Repeated { .. }
+    ));
     stop.client = None;
     stop.correlation_id = new_stop(None, "i", 0).correlation_id;
     let repeated = store.stop(stop).await;
@@ -67,14 +70,16 @@ pub async fn a_repeated_start_is_recognised_at_any_later_time(store: &Shared) {
     let store = &**store;
     let again = || start(store, Some("a"), "i", 0);
     assert_eq!(again().await, Started::Opened);
-    assert_eq!(again().await, Started::Repeated);
+    let span = kept(store, "a").await.id;
+    let repeated = Started::Repeated { span };
+    assert_eq!(again().await, repeated);
     assert_eq!(stop(store, Some("z"), "i", MINUTE).await, Stopped::Ended);
-    assert_eq!(again().await, Started::Repeated);
+    assert_eq!(again().await, repeated);
     assert_eq!(
         start(store, Some("b"), "i", 2 * MINUTE).await,
         Started::Opened
     );
-    assert_eq!(again().await, Started::Repeated);
+    assert_eq!(again().await, repeated);
     assert_eq!(kept(store, "b").await.end, None);
 }
 
@@ -120,7 +125,10 @@ pub async fn fault_4_the_same_id_on_another_target_is_another_event(store: &Shar
         let started = |new: NewSpan| async { store.start(new).await.expect("an answer") };
         assert_eq!(started(new.clone()).await, Started::Opened, "{field}");
         new.span.id = SpanId::new(at(0), u64::MAX - field as u64);
-        assert_eq!(started(new).await, Started::Repeated, "{field}");
+        assert!(
+            matches!(started(new).await, Started::Repeated { .. }),
+            "{field}"
+        );
         let new = NewStop {
             event,
             ..new_stop(None, "", 0)
@@ -135,11 +143,14 @@ pub async fn fault_4_the_same_id_on_another_target_is_another_event(store: &Shar
         assert_eq!(stopped(again).await, Stopped::Repeated, "{field}");
     }
     assert_eq!(stop(store, Some("a"), "i", MINUTE).await, Stopped::Ended);
-    assert_eq!(start(store, Some("a"), "i", 0).await, Started::Repeated);
-    assert_eq!(
+    assert!(matches!(
+        start(store, Some("a"), "i", 0).await,
+        Started::Repeated { .. }
+    ));
+    assert!(matches!(
         start(store, Some("a"), "j", MINUTE).await,
-        Started::Repeated
-    );
+        Started::Repeated { .. }
+    ));
     for (instance, millis) in [("i", 0), ("j", MINUTE)] {
         let found = store.started_by(&target(instance), &id("a")).await;
         let found = found.expect("the store answers").expect("it was kept");
@@ -350,7 +361,10 @@ pub async fn start_and_stop_may_share_an_id(store: &Shared) {
     let store = &**store;
     assert_eq!(start(store, Some("a"), "i", 0).await, Started::Opened);
     assert_eq!(stop(store, Some("a"), "i", 1).await, Stopped::Ended);
-    assert_eq!(start(store, Some("a"), "i", 0).await, Started::Repeated);
+    assert!(matches!(
+        start(store, Some("a"), "i", 0).await,
+        Started::Repeated { .. }
+    ));
     assert_eq!(stop(store, Some("a"), "i", 1).await, Stopped::Repeated);
 }
 
@@ -390,7 +404,12 @@ pub async fn of_64_repeats_of_one_start_one_opens(store: &Shared) {
     })
     .await;
     assert_eq!(count(&answers, &Started::Opened), 1, "{answers:?}");
-    assert_eq!(count(&answers, &Started::Repeated), 63, "{answers:?}");
+    let span = kept(&**store, "a").await.id;
+    assert_eq!(
+        count(&answers, &Started::Repeated { span }),
+        63,
+        "{answers:?}"
+    );
 }
 
 pub async fn of_64_stops_of_one_span_one_wins(store: &Shared) {
@@ -451,9 +470,15 @@ pub async fn of_64_starts_each_has_its_own_answer(store: &Shared) {
         }
     })
     .await;
+    let spans = [
+        kept(&**store, "kept").await.id,
+        kept(&**store, "past").await.id,
+    ];
     for (kind, answer) in answers {
         let expected = match kind {
-            0 | 4 => Started::Repeated,
+            0 | 4 => Started::Repeated {
+                span: spans[kind / 4].clone(),
+            },
             2 => Started::AlreadyOpen,
             3 => Started::Overlaps { until: at(MINUTE) },
             _ => Started::Opened,

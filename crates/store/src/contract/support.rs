@@ -13,14 +13,14 @@ use sampler_domain::{
 use uuid::Uuid;
 
 use crate::{
-    DuePages, DueQuery, Events, Finished, Ledger, Membership, NewSpan, NewStop, Reading, Started,
-    Stopped, StoreError, Upkeep, Work,
+    Causes, DuePages, DueQuery, Events, Finished, Ledger, Membership, NewSpan, NewStop, Queries,
+    Reading, Started, Stopped, StoreError, Upkeep, Work,
 };
 
 /// All ports of one store.
-pub trait Store: Events + Work + Ledger + Upkeep + Membership + Reading {}
+pub trait Store: Events + Work + Ledger + Causes + Upkeep + Membership + Queries + Reading {}
 
-impl<S: Events + Work + Ledger + Upkeep + Membership + Reading> Store for S {}
+impl<S: Events + Work + Ledger + Causes + Upkeep + Membership + Queries + Reading> Store for S {}
 
 /// A store that a test can share among its tasks.
 pub type Shared = Arc<dyn Store>;
@@ -262,6 +262,7 @@ pub fn failure(error: &str, retry_at: Timestamp) -> Failure {
         error: error.into(),
         status: None,
         is_refusal: false,
+        suspends: false,
     }
 }
 
@@ -272,6 +273,14 @@ pub fn refusal(error: &str, millis: i64, retry_at: Timestamp) -> Failure {
         status: Some(400),
         is_refusal: true,
         ..failure(error, retry_at)
+    }
+}
+
+/// The refusal that suspends a span.
+pub fn last_refusal(error: &str, millis: i64) -> Failure {
+    Failure {
+        suspends: true,
+        ..refusal(error, millis, at(millis))
     }
 }
 

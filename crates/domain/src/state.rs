@@ -1,0 +1,101 @@
+//! What people ask of spans: in which state they are, and whether they ran at some time.
+
+use crate::{Span, Timestamp};
+
+/// In which state a span is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SpanState {
+    /// It has no end yet.
+    Open,
+    /// It has an end, and is not sampled up to it yet.
+    Stopped,
+    /// It is sampled up to its end.
+    Complete,
+    /// Its planned interval was refused again and again, and waits for somebody to act.
+    Suspended,
+}
+
+impl SpanState {
+    /// All states.
+    pub const ALL: [Self; 4] = [Self::Open, Self::Stopped, Self::Complete, Self::Suspended];
+
+    /// What the state is called where it is shown.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Stopped => "stopped",
+            Self::Complete => "complete",
+            Self::Suspended => "suspended",
+        }
+    }
+
+    /// The state that is called so.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.name() == name)
+    }
+}
+
+impl Span {
+    /// In which state the span is. No span is suspended yet.
+    pub fn state(&self) -> SpanState {
+        match self.end {
+            _ if self.processing.complete => SpanState::Complete,
+            Some(_) => SpanState::Stopped,
+            None => SpanState::Open,
+        }
+    }
+
+    /// Whether the span has some time in common with `[from, to)`, where a bound that is not given is
+    /// none. One of no length counts where it lies in it.
+    pub fn overlaps(&self, from: Option<Timestamp>, to: Option<Timestamp>) -> bool {
+        let is_after =
+            |from: Timestamp| self.start >= from || self.end.is_none_or(|end| end > from);
+        from.is_none_or(is_after) && to.is_none_or(|to| self.start < to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Id, Measures, SpanId, StartEvent, Target};
+
+    fn span(start: i64, end: Option<i64>) -> Span {
+        let event = StartEvent {
+            id: Some(Id::from_store("id")),
+            timestamp: Timestamp::clamped(start),
+            target: Target::from_store([""; 6]),
+            measures: Measures::from_store(Vec::new()),
+        };
+        let mut span = Span::started(SpanId::Text(String::new()), event);
+        span.end = end.map(Timestamp::clamped);
+        span
+    }
+
+    #[test]
+    fn a_state_is_what_its_name_says() {
+        for state in SpanState::ALL {
+            assert_eq!(SpanState::from_name(state.name()), Some(state));
+        }
+        assert_eq!(SpanState::from_name("Open"), None);
+        let mut stopped = span(1, Some(2));
+        assert_eq!(span(1, None).state(), SpanState::Open);
+        assert_eq!(stopped.state(), SpanState::Stopped);
+        stopped.processing.complete = true;
+        assert_eq!(stopped.state(), SpanState::Complete);
+    }
+
+    #[test]
+    fn a_span_overlaps_what_it_has_time_in_common_with() {
+        let at = |millis: i64| Some(Timestamp::clamped(millis));
+        let overlaps = |span: &Span, from, to| span.overlaps(from, to);
+        let hour = span(10, Some(20));
+        assert!(overlaps(&hour, None, None));
+        assert!(overlaps(&hour, at(19), at(30)) && overlaps(&hour, at(0), at(11)));
+        assert!(!overlaps(&hour, at(20), None) && !overlaps(&hour, None, at(10)));
+        let open = span(10, None);
+        assert!(overlaps(&open, at(1_000), None) && !overlaps(&open, at(0), at(10)));
+        let moment = span(10, Some(10));
+        assert!(overlaps(&moment, at(10), at(11)));
+        assert!(!overlaps(&moment, at(9), at(10)) && !overlaps(&moment, at(11), None));
+    }
+}

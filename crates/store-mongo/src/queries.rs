@@ -1,0 +1,397 @@
+//! Lists of spans, and single ones, for those who look at them.
+//!
+//! A list is read backwards from an index that begins with what narrows it and goes on with `start`
+//! and `_id`: neither ever changes, so a page that goes on behind one of these misses no span and
+//! shows none twice. What else is asked for is compared span by span. So that this costs no more than
+//! a page may cost, it is done within a window of the index; behind that goes the next page on.
+
+use async_trait::async_trait;
+use bson::oid::ObjectId;
+use bson::raw::{RawDocument, RawDocumentBuf};
+use bson::{Bson, Document, doc};
+use mongodb::options::FindOptions;
+use sampler_domain::partition::PARTITIONS;
+use sampler_domain::{Id, SpanId, SpanState, Target, Timestamp};
+use sampler_store::{Entries, Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord, StoreError};
+use tracing::error;
+
+use crate::call::{CallError, hint};
+use crate::document::{
+    Unreadable, id_from_bson, id_to_bson, member, moment, read, read_moment, read_optional_moment,
+};
+use crate::index;
+use crate::unreadable::{decoded, name_of};
+use crate::{ConnectError, MongoOptions, MongoStore};
+
+/// Spans that are compared with a query for one page.
+const WINDOW: usize = 10_000;
+
+/// Documents of somebody else that may lie where a window ends.
+const ODD_MAX: usize = 10;
+
+/// Bytes of documents that are read for one page, but for a single one; and documents that the server
+/// sends at once.
+const PAGE_BYTES: usize = 4 << 20;
+const BATCH_SIZE: u32 = 101;
+
+/// Documents of a page, and whether there may be more that match.
+#[derive(Default)]
+struct Found {
+    documents: Vec<RawDocumentBuf>,
+    has_more: bool,
+}
+
+/// Spans that are read over connections of their own, so that those who read never take one from
+/// those who write. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct MongoReader(MongoStore);
+
+impl MongoStore {
+    /// A reader of the same spans, with these options.
+    ///
+    /// # Errors
+    /// Where the connection string cannot be used.
+    pub async fn reader(&self, options: MongoOptions) -> Result<MongoReader, ConnectError> {
+        let mut reader = Self::connect(options).await?;
+        reader.link.beside = self.link.beside.clone();
+        reader.link.told = self.link.told.clone();
+        reader.usages.told = self.link.told.clone();
+        Ok(MongoReader(reader))
+    }
+
+    async fn list(&self, query: &SpanQuery) -> Result<SpanPage, StoreError> {
+        // No span is suspended yet.
+        if query.state == Some(SpanState::Suspended) {
+            return Ok(SpanPage::default());
+        }
+        match query.narrowed_by() {
+            Some(("organization_id", id)) => {
+                let range = Range::new(index::LIST_ORGANIZATION, "target.organization_id", id);
+                self.list_range(query, &range).await
+            }
+            Some(("resource_id", id)) => {
+                let range = Range::new(index::LIST_RESOURCE, "target.resource_id", id);
+                self.list_range(query, &range).await
+            }
+            Some(_) => self.list_instance(query).await,
+            None => Err(StoreError::Refused("the query is too wide".into())),
+        }
+    }
+
+    /// A page out of a range of an index that has the spans in the order of the list.
+    async fn list_range(
+        &self,
+        query: &SpanQuery,
+        range: &Range<'_>,
+    ) -> Result<SpanPage, StoreError> {
+        let Some(mut bounds) = range.bounds(query) else {
+            return Ok(SpanPage::default());
+        };
+        let window = if is_of_range_alone(query) {
+            None
+        } else {
+            self.window_end(range, &bounds).await?
+        };
+        if let Some(end) = &window {
+            bounds.min = range.key(moment(end.start), id_to_bson(&end.id));
+        }
+        let found = self.found(filter(query), bounds.options(range), query.limit);
+        Ok(self.page(&found.await?, window))
+    }
+
+    /// Where the window ends, unless the range ends before that. The index alone says so.
+    async fn window_end(
+        &self,
+        range: &Range<'_>,
+        bounds: &Bounds,
+    ) -> Result<Option<SpanPosition>, CallError> {
+        let mut options = bounds.options(range);
+        options.skip = Some(WINDOW as u64 - 1);
+        options.projection = Some(doc! { "_id": 1, "start": 1 });
+        // Any condition, also one on a key, would have the server fetch the documents.
+        let found = self.found(Document::new(), options, ODD_MAX).await?;
+        Ok(found.documents.iter().find_map(|raw| position(raw)))
+    }
+
+    /// A page of the spans of an instance: few, as a rule. The server sorts them.
+    async fn list_instance(&self, query: &SpanQuery) -> Result<SpanPage, StoreError> {
+        let mut conditions = filter(query);
+        let partition = match query.target.target() {
+            Some(target) => self.link.in_partition(&target),
+            None => self.any_partition(),
+        };
+        conditions.insert("processing.partition", partition);
+        // Numbers alone.
+        let to = query.to.unwrap_or(Timestamp::MAX);
+        let bound = if query.to.is_some() { "$lt" } else { "$lte" };
+        let mut all = vec![doc! { "start": { bound: moment(to) } }];
+        if let Some(after) = &query.after {
+            let id = doc! { "$literal": id_to_bson(&after.id) };
+            all.push(doc! { "$or": [
+                { "start": { "$lt": moment(after.start) } },
+                // An expression, unlike a condition, compares ids of all types.
+                { "start": moment(after.start), "$expr": { "$lt": ["$_id", id] } },
+            ] });
+        }
+        conditions.insert("$and", all);
+        let sort = doc! { "start": -1, "_id": -1 };
+        let mut options = self.link.find_options(query.limit, sort, index::SPAN);
+        options.allow_disk_use = Some(true);
+        let found = self.found(conditions, options, query.limit).await?;
+        Ok(self.page(&found, None))
+    }
+
+    /// All partitions, and none where a span of an original may have none.
+    fn any_partition(&self) -> Bson {
+        let all = (0..PARTITIONS).map(|each| Bson::Int64(i64::from(each)));
+        let none = self.link.is_beside_original().then_some(Bson::Null);
+        doc! { "$in": all.chain(none).collect::<Vec<_>>() }.into()
+    }
+
+    /// Up to `limit` documents that match, as many as a page may hold.
+    async fn found(
+        &self,
+        filter: Document,
+        mut options: FindOptions,
+        limit: usize,
+    ) -> Result<Found, CallError> {
+        options.max_time = Some(self.link.time_limit);
+        options.limit = i64::try_from(limit.saturating_add(1)).ok();
+        options.batch_size = Some(BATCH_SIZE.min(u32::try_from(limit + 1).unwrap_or(BATCH_SIZE)));
+        let spans = self.link.spans.clone();
+        let read = async move {
+            let mut cursor = spans.find(filter).with_options(options).await?;
+            let (mut found, mut bytes) = (Found::default(), 0);
+            while cursor.advance().await? {
+                let document = cursor.current();
+                bytes += document.as_bytes().len();
+                let is_full = found.documents.len() == limit || bytes > PAGE_BYTES;
+                if is_full && !found.documents.is_empty() {
+                    found.has_more = true;
+                    break;
+                }
+                found.documents.push(document.to_owned());
+            }
+            Ok::<_, mongodb::error::Error>(found)
+        };
+        self.link.run(read).await
+    }
+
+    /// The page of these documents, which may end with a window.
+    fn page(&self, found: &Found, window: Option<SpanPosition>) -> SpanPage {
+        let mut page = SpanPage::default();
+        for raw in &found.documents {
+            match record(raw) {
+                Ok(record) => page.spans.push(record),
+                Err(problem) => {
+                    if self.is_news("list", raw) {
+                        let name = name_of(raw);
+                        error!(code = "list.unreadable", span.id = %name, error = %problem, "a span cannot be read and is not listed");
+                    }
+                }
+            }
+        }
+        page.next = if found.has_more {
+            found.documents.iter().rev().find_map(|raw| position(raw))
+        } else {
+            window
+        };
+        page
+    }
+
+    async fn one(&self, id: &str) -> Result<Option<SpanRecord>, StoreError> {
+        let mut forms = vec![Bson::from(id)];
+        if is_hexadecimal(id) {
+            forms.extend(ObjectId::parse_str(id).map(Bson::ObjectId));
+        }
+        let options = self.link.find_options(1, doc! {}, "_id_");
+        let filter = doc! { "_id": { "$in": forms } };
+        let found = self.found(filter, options, 1).await?;
+        let record = found.documents.first().map(|raw| record(raw)).transpose();
+        record.map_err(|problem| StoreError::Refused(Box::new(problem)))
+    }
+}
+
+/// A range of an index on a field of the target, `start` and `_id`.
+struct Range<'a> {
+    index: &'static str,
+    field: &'static str,
+    id: &'a Id,
+}
+
+/// The lowest key of a range, and the one behind its highest.
+struct Bounds {
+    min: Document,
+    max: Document,
+}
+
+impl<'a> Range<'a> {
+    fn new(index: &'static str, field: &'static str, id: &'a Id) -> Self {
+        Self { index, field, id }
+    }
+
+    fn key(&self, start: Bson, id: Bson) -> Document {
+        doc! { self.field: self.id.as_str(), "start": start, "_id": id }
+    }
+
+    /// What is to be read for a query. Bounds of an index, unlike conditions, know no types: ids that
+    /// are texts lie in one order with the others. Nothing where no span starts so early.
+    fn bounds(&self, query: &SpanQuery) -> Option<Bounds> {
+        let after = query.after.as_ref();
+        let after = after.filter(|after| query.to.is_none_or(|to| after.start < to));
+        let max = match (after, query.to) {
+            (Some(after), _) => self.key(moment(after.start), id_to_bson(&after.id)),
+            (None, Some(to)) if to == Timestamp::MIN => return None,
+            (None, Some(to)) => self.key(moment(to), Bson::MinKey),
+            (None, None) => self.key(moment(Timestamp::MAX), Bson::MaxKey),
+        };
+        let min = self.key(moment(Timestamp::MIN), Bson::MinKey);
+        Some(Bounds { min, max })
+    }
+}
+
+/// Whether a query asks for nothing but what its range of an index holds.
+fn is_of_range_alone(query: &SpanQuery) -> bool {
+    query.target.conditions().count() == 1
+        && query.resources.is_none()
+        && query.state.is_none()
+        && query.from.is_none()
+}
+
+impl Bounds {
+    fn options(&self, range: &Range<'_>) -> FindOptions {
+        FindOptions::builder()
+            .sort(doc! { range.field: -1, "start": -1, "_id": -1 })
+            .hint(hint(range.index))
+            .min(self.min.clone())
+            .max(self.max.clone())
+            .build()
+    }
+}
+
+/// Documents that may be spans: an `_id` of another type is somebody else's.
+fn of_spans() -> Document {
+    doc! { "_id": { "$type": ["objectId", "string"] } }
+}
+
+/// The conditions of a query, but for where its page begins.
+fn filter(query: &SpanQuery) -> Document {
+    let mut filter = of_spans();
+    for (name, id) in query.target.conditions() {
+        filter.insert(format!("target.{name}"), id.as_str());
+    }
+    if let Some(resources) = &query.resources {
+        let ids: Vec<&str> = resources.iter().map(Id::as_str).collect();
+        let mut condition = doc! { "$in": ids };
+        if let Some(id) = query.target.get("resource_id") {
+            condition.insert("$eq", id.as_str());
+        }
+        filter.insert("target.resource_id", condition);
+    }
+    let mut is_complete = |is: bool| {
+        let condition = if is {
+            doc! { "$eq": true }
+        } else {
+            doc! { "$ne": true }
+        };
+        filter.insert("processing.complete", condition);
+    };
+    match query.state {
+        Some(SpanState::Open) => {
+            is_complete(false);
+            filter.insert("end", Bson::Null);
+        }
+        Some(SpanState::Stopped) => {
+            is_complete(false);
+            filter.insert("end", doc! { "$ne": Bson::Null });
+        }
+        Some(SpanState::Complete) => is_complete(true),
+        Some(SpanState::Suspended) | None => {}
+    }
+    if let Some(from) = query.from.map(moment) {
+        filter.insert(
+            "$or",
+            [
+                doc! { "end": Bson::Null },
+                doc! { "end": { "$gt": &from } },
+                doc! { "start": { "$gte": from } },
+            ],
+        );
+    }
+    filter
+}
+
+/// Whether a text is an `ObjectId` as we write it.
+fn is_hexadecimal(id: &str) -> bool {
+    id.len() == 24
+        && id
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// The span that a document holds.
+fn record(raw: &RawDocument) -> Result<SpanRecord, Unreadable> {
+    let document = decoded(raw)?;
+    let span = read(&document)?;
+    let processing = member(&document, "processing")?;
+    let due_at = read_optional_moment(processing, "due_at")?;
+    Ok(SpanRecord { span, due_at })
+}
+
+/// Where a document stands in a list, whatever else it holds.
+fn position(raw: &RawDocument) -> Option<SpanPosition> {
+    let value = |name: &str| Bson::try_from(raw.get(name).ok()??).ok();
+    let start = doc! { "start": value("start")? };
+    let start = read_moment(&start, "start").or_else(|problem| match start.get("start") {
+        #[expect(clippy::cast_possible_truncation, reason = "it is clamped anyway")]
+        Some(Bson::Double(start)) => Ok(Timestamp::clamped(start.floor() as i64)),
+        _ => Err(problem),
+    });
+    let id: SpanId = id_from_bson(value("_id").as_ref()).ok()?;
+    Some(SpanPosition {
+        start: start.ok()?,
+        id,
+    })
+}
+
+#[async_trait]
+impl Queries for MongoStore {
+    async fn spans(&self, query: &SpanQuery) -> Result<SpanPage, StoreError> {
+        self.list(query).await
+    }
+
+    async fn span(&self, id: &str) -> Result<Option<SpanRecord>, StoreError> {
+        self.one(id).await
+    }
+
+    async fn usages(
+        &self,
+        span: &SpanId,
+        target: &Target,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Result<Entries, StoreError> {
+        self.entries_of(span, target, after, limit).await
+    }
+}
+
+#[async_trait]
+impl Queries for MongoReader {
+    async fn spans(&self, query: &SpanQuery) -> Result<SpanPage, StoreError> {
+        self.0.spans(query).await
+    }
+
+    async fn span(&self, id: &str) -> Result<Option<SpanRecord>, StoreError> {
+        self.0.span(id).await
+    }
+
+    async fn usages(
+        &self,
+        span: &SpanId,
+        target: &Target,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Result<Entries, StoreError> {
+        self.0.usages(span, target, after, limit).await
+    }
+}

@@ -1,0 +1,150 @@
+//! What the API asks of the store to show spans.
+
+use async_trait::async_trait;
+use sampler_domain::{Id, Span, SpanId, SpanState, Target, Timestamp};
+
+use crate::{Entries, StoreError};
+
+/// Conditions on the fields of a target: each that is given must be the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TargetFilter([Option<Id>; 6]);
+
+impl TargetFilter {
+    /// Sets the condition on a field of [`Target::FIELDS`], by its name; says whether there is one
+    /// of that name.
+    pub fn set(&mut self, name: &str, id: Id) -> bool {
+        let index = Target::FIELDS.iter().position(|field| *field == name);
+        if let Some(index) = index {
+            self.0[index] = Some(id);
+        }
+        index.is_some()
+    }
+
+    /// The condition on a field.
+    pub fn get(&self, name: &str) -> Option<&Id> {
+        let index = Target::FIELDS.iter().position(|field| *field == name)?;
+        self.0[index].as_ref()
+    }
+
+    /// All conditions, by the names of the fields.
+    pub fn conditions(&self) -> impl Iterator<Item = (&'static str, &Id)> {
+        let all = Target::FIELDS.into_iter().zip(&self.0);
+        all.filter_map(|(name, id)| Some((name, id.as_ref()?)))
+    }
+
+    /// The one target that meets all conditions, where each field has one.
+    pub fn target(&self) -> Option<Target> {
+        let fields = self.0.iter().map(|id| id.as_ref().map(Id::as_str));
+        let fields: Vec<&str> = fields.collect::<Option<_>>()?;
+        Some(Target::from_store(fields.try_into().ok()?))
+    }
+
+    /// Whether a target meets all conditions.
+    pub fn matches(&self, target: &Target) -> bool {
+        let fields = target.fields().into_iter().zip(&self.0);
+        fields
+            .into_iter()
+            .all(|((_, id), wanted)| wanted.as_ref().is_none_or(|wanted| wanted == id))
+    }
+}
+
+/// Where a span stands in a list: by its start, then by its id. Neither ever changes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SpanPosition {
+    /// When the usage started.
+    pub start: Timestamp,
+    /// The span.
+    pub id: SpanId,
+}
+
+/// Which spans a list holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SpanQuery {
+    /// Of which targets. The organization, the resource or the instance must be among the conditions:
+    /// by these spans are found.
+    pub target: TargetFilter,
+    /// Only spans of these resources; none where all are meant.
+    pub resources: Option<Vec<Id>>,
+    /// Only spans in this state.
+    pub state: Option<SpanState>,
+    /// Only spans that run at this moment or later.
+    pub from: Option<Timestamp>,
+    /// Only spans that start before this moment.
+    pub to: Option<Timestamp>,
+    /// Only spans behind this one.
+    pub after: Option<SpanPosition>,
+    /// So many at the most.
+    pub limit: usize,
+}
+
+impl SpanQuery {
+    /// The names of the fields by which spans are found, the one that finds the fewest first.
+    pub const NARROWING: [&'static str; 3] =
+        ["resource_instance_id", "organization_id", "resource_id"];
+
+    /// The field by which the spans are to be found, and the condition on it.
+    pub fn narrowed_by(&self) -> Option<(&'static str, &Id)> {
+        Self::NARROWING
+            .into_iter()
+            .find_map(|name| Some((name, self.target.get(name)?)))
+    }
+
+    /// Whether a span belongs in the list, wherever the list begins.
+    pub fn matches(&self, span: &Span) -> bool {
+        let resources = self.resources.as_ref();
+        self.target.matches(&span.target)
+            && resources.is_none_or(|ids| ids.contains(&span.target.resource_id))
+            && self.state.is_none_or(|state| state == span.state())
+            && span.overlaps(self.from, self.to)
+    }
+}
+
+/// A span, and what only the store knows of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SpanRecord {
+    /// The span.
+    pub span: Span,
+    /// When it needs a worker next; none where an original Sampler started it and it is not taken in.
+    pub due_at: Option<Timestamp>,
+}
+
+impl SpanRecord {
+    /// Where the span stands in a list.
+    pub fn position(&self) -> SpanPosition {
+        SpanPosition {
+            start: self.span.start,
+            id: self.span.id.clone(),
+        }
+    }
+}
+
+/// Some spans of a list.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SpanPage {
+    /// The spans, the newest start first.
+    pub spans: Vec<SpanRecord>,
+    /// Up to where the list was read, if there may be more behind it.
+    pub next: Option<SpanPosition>,
+}
+
+/// Shows spans, as a majority has them. It changes none, and reads a bounded amount for each answer.
+#[async_trait]
+pub trait Queries: Send + Sync + 'static {
+    /// Spans of a list, the newest start first. A page may hold fewer spans than its limit, or none,
+    /// and still have a next one: as much as one answer may cost was read, and few matched. Each
+    /// span that matches all the while is on exactly one page.
+    async fn spans(&self, query: &SpanQuery) -> Result<SpanPage, StoreError>;
+
+    /// The span whose id is written so.
+    async fn span(&self, id: &str) -> Result<Option<SpanRecord>, StoreError>;
+
+    /// Up to `limit` entries of the ledger for a span, which were planned at a later version than
+    /// `after`. What is planned and not answered is on the span.
+    async fn usages(
+        &self,
+        span: &SpanId,
+        target: &Target,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Result<Entries, StoreError>;
+}

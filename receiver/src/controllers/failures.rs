@@ -1,0 +1,155 @@
+//! Why a request is not served now, and when it makes sense to come again.
+
+use std::error::Error;
+use std::time::Duration;
+
+use sampler_service::problem::Problem;
+use sampler_store::StoreError;
+use tracing::{error, warn};
+
+use crate::admission::TurnedAway;
+use crate::{Receiver, problems};
+
+/// Seconds after which it makes sense to come again when the database is away, at the least. With
+/// [`SPREAD_MIN`] it becomes 5 to 9: an election takes some ten seconds, so the second repeat at the
+/// latest finds a primary.
+const RETRY_AFTER_OUTAGE: u64 = 5;
+
+/// Seconds after which it makes sense to come again when the receiver is overloaded.
+const RETRY_AFTER_OVERLOAD: u64 = 1;
+
+/// Seconds over which clients that were turned away at one moment come back, at the least.
+const SPREAD_MIN: u64 = 4;
+
+impl Receiver {
+    /// No answer of the store is no promise: the provider tries again, and its id tells repeats.
+    pub(super) fn no_answer(&self, failure: &StoreError) -> Problem {
+        log(failure);
+        match failure {
+            StoreError::Unavailable(_) => {
+                self.unavailable("The database cannot be reached. Nothing was kept.")
+            }
+            StoreError::Overloaded => {
+                let detail = "As many events as this instance takes wait for the database. \
+                              Nothing was kept.";
+                Problem::new(&problems::OVERLOADED, detail)
+                    .retry_after(self.spread(RETRY_AFTER_OVERLOAD))
+            }
+            StoreError::Unknown(_) => {
+                let detail = "The database gave no final answer. The event may or may not have \
+                              been kept: repeat it with the same id.";
+                let seconds = whole_seconds(self.options.unknown_for).max(RETRY_AFTER_OUTAGE);
+                Problem::new(&problems::DATABASE_UNAVAILABLE, detail)
+                    .retry_after(self.spread(seconds))
+            }
+            StoreError::Refused(_) => Problem::internal(),
+        }
+    }
+
+    /// The same for a request that only reads.
+    pub(super) fn not_read(&self, failure: &StoreError) -> Problem {
+        log(failure);
+        match failure {
+            StoreError::Unavailable(_) => self.unavailable("The database cannot be reached."),
+            StoreError::Unknown(_) | StoreError::Overloaded => {
+                self.unavailable("The database gave no answer in time.")
+            }
+            StoreError::Refused(_) => Problem::internal(),
+        }
+    }
+
+    fn unavailable(&self, detail: &str) -> Problem {
+        Problem::new(&problems::DATABASE_UNAVAILABLE, detail)
+            .retry_after(self.spread(RETRY_AFTER_OUTAGE))
+    }
+
+    /// Why a request was not served: there are too many, or its client has its share.
+    pub(crate) fn turned_away(&self, reason: TurnedAway) -> Problem {
+        let (kind, detail) = match reason {
+            TurnedAway::Limit => (
+                &problems::OVERLOADED,
+                "As many requests as MAX_INFLIGHT allows are in flight.",
+            ),
+            TurnedAway::Queue => (
+                &problems::OVERLOADED,
+                "Too many requests of this client wait for their turn.",
+            ),
+            TurnedAway::Memory => (
+                &problems::THROTTLED,
+                "Bodies of this client take all the memory that it may have.",
+            ),
+        };
+        let detail = format!("{detail} Nothing was kept.");
+        Problem::new(kind, detail).retry_after(self.spread(RETRY_AFTER_OVERLOAD))
+    }
+
+    /// Too much is asked at the same time.
+    pub(crate) fn overloaded(&self, detail: &str) -> Problem {
+        Problem::new(&problems::OVERLOADED, detail).retry_after(self.spread(RETRY_AFTER_OVERLOAD))
+    }
+
+    /// At least so many seconds, and up to as many more: clients that were turned away together must
+    /// not come back together.
+    pub(super) fn spread(&self, seconds: u64) -> u64 {
+        seconds + self.random.u64() % seconds.max(SPREAD_MIN)
+    }
+
+    /// What is answered rests on the unique indexes; without them nothing may be kept.
+    pub(super) fn require_prepared(&self) -> Result<(), Problem> {
+        if self.is_prepared() {
+            return Ok(());
+        }
+        Err(self.unavailable("The database is being prepared. Nothing was kept."))
+    }
+
+    /// Lists rest on indexes; without them nothing is read.
+    pub(crate) fn require_readable(&self) -> Result<(), Problem> {
+        if self.is_prepared() {
+            return Ok(());
+        }
+        Err(self.unavailable("The database is being prepared."))
+    }
+}
+
+/// Logs that the store gave no answer.
+fn log(failure: &StoreError) {
+    let causes = chain(failure);
+    match failure {
+        StoreError::Unavailable(_) => warn!(
+            code = "database.unavailable",
+            error = causes,
+            "the database is away"
+        ),
+        StoreError::Overloaded => warn!(
+            code = "database.overloaded",
+            error = causes,
+            "more events came than the database takes"
+        ),
+        StoreError::Unknown(_) => warn!(
+            code = "database.no_answer",
+            error = causes,
+            "the database gave no final answer"
+        ),
+        StoreError::Refused(_) => error!(
+            code = "database.refused",
+            error = causes,
+            "the database refused"
+        ),
+    }
+}
+
+/// Rounded up, so that nobody is sent back too early, and at least one.
+pub(super) fn whole_seconds(wait: Duration) -> u64 {
+    let begun = u64::from(wait.subsec_nanos() > 0);
+    wait.as_secs().saturating_add(begun).max(1)
+}
+
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}

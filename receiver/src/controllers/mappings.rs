@@ -1,0 +1,67 @@
+//! Mappings of plans, passed on to Abacus's provisioning service.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{Request, StatusCode};
+use axum::response::Response;
+use sampler_abacus::Mapped;
+use sampler_service::problem::Problem;
+use sampler_service::security::Grant;
+use tracing::warn;
+
+use super::failures::whole_seconds;
+use super::{Admitted, answer};
+use crate::admission::{Kind, Lane};
+use crate::{Receiver, event, problems};
+
+/// Seconds after which it makes sense to come again when provisioning does not say.
+const RETRY_AFTER_BUSY: u64 = 5;
+
+/// `POST /v1/mappings`.
+pub async fn map(
+    State(receiver): State<Arc<Receiver>>,
+    grant: Grant,
+    request: Request<Body>,
+) -> Response {
+    answer("mapping", &grant, receiver.map(&grant, request).await)
+}
+
+impl Receiver {
+    async fn map(&self, grant: &Grant, request: Request<Body>) -> Result<StatusCode, Problem> {
+        grant.require_write()?;
+        if self.options.mappings_full_scope {
+            grant.require_everything()?;
+        }
+        let _counted = self.count(Kind::Mapping)?;
+        let admitted = self
+            .admit(Kind::Mapping, grant, request, event::mapping, |_| {
+                Lane::default()
+            })
+            .await?;
+        let Admitted { event, _permit } = admitted;
+        let Some(provisioning) = &self.provisioning else {
+            let detail = "This receiver was not told where the provisioning service is.";
+            return Err(Problem::new(&problems::PROVISIONING_FAILED, detail));
+        };
+        match provisioning.map(&event, self.clock.now()).await {
+            Mapped::Made => Ok(StatusCode::CREATED),
+            Mapped::Existed => {
+                let detail = "Metering, rating and pricing of this plan are mapped already. \
+                              A mapping is never changed.";
+                Err(Problem::new(&problems::MAPPING_EXISTS, detail))
+            }
+            Mapped::Busy { after } => {
+                let seconds = after.map_or(RETRY_AFTER_BUSY, whole_seconds);
+                let detail = "The provisioning service takes no mappings for a while.";
+                Err(Problem::new(&problems::PROVISIONING_BUSY, detail).retry_after(seconds))
+            }
+            Mapped::Failed { error } => {
+                warn!(code = "mapping.failed", error, "a mapping failed");
+                let detail = "The provisioning service failed. Repeating the request is safe.";
+                Err(Problem::new(&problems::PROVISIONING_FAILED, detail))
+            }
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Spans, for those who look at them.
+
+use std::sync::Arc;
+
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, HeaderValue, Uri};
+use axum::response::{IntoResponse, Response};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use sampler_domain::{Id, Interval, LastError, Measures, SpanId, SpanState, Target, Timestamp};
+use sampler_service::problem::Problem;
+use sampler_service::security::Grant;
+use sampler_store::{SpanPage, SpanQuery, SpanRecord};
+use serde::Serialize;
+
+use super::answer;
+use crate::reading::{List, Parameters, Single, read_position, readable_resources, write_position};
+use crate::{Receiver, problems};
+
+/// What can stand in a segment of a path as it is.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// What an address says that stands for one span.
+pub type SpanPath = Result<Path<String>, PathRejection>;
+
+/// `GET /v1/spans`.
+pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri) -> Response {
+    answer("spans", &grant, receiver.spans(&grant, &uri).await)
+}
+
+/// `GET /v1/spans/{id}`.
+pub async fn get(
+    State(receiver): State<Arc<Receiver>>,
+    grant: Grant,
+    id: SpanPath,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let shown = async {
+        Parameters::of(&uri).finish()?;
+        let _permit = receiver.admit_reading(&grant).await?;
+        let record = receiver.span(&grant, id).await?;
+        Ok(Single::new(&ShownSpan::from(&record), &headers))
+    };
+    answer("span", &grant, shown.await)
+}
+
+impl Receiver {
+    async fn spans(&self, grant: &Grant, uri: &Uri) -> Result<impl IntoResponse, Problem> {
+        let mut parameters = Parameters::of(uri);
+        let mut query = read_query(&mut parameters);
+        let next = parameters.finish()?;
+        require_narrow(&query)?;
+        let page = if restrict(&mut query, grant) {
+            let _permit = self.admit_reading(grant).await?;
+            let page = self.queries.spans(&query).await;
+            page.map_err(|failure| self.not_read(&failure))?
+        } else {
+            SpanPage::default()
+        };
+        let next = page.next.map(|last| next.page(&write_position(&last)));
+        let items = page.spans.iter().map(ShownSpan::from);
+        Ok(List::new(items.collect(), next).into_response())
+    }
+
+    /// The span of an address. One that the grant does not let read is not there.
+    pub(super) async fn span(&self, grant: &Grant, id: SpanPath) -> Result<SpanRecord, Problem> {
+        // What is no text is the id of no span.
+        let Ok(Path(id)) = id else {
+            return Err(no_such_span());
+        };
+        let found = self.queries.span(&id).await;
+        let found = found.map_err(|failure| self.not_read(&failure))?;
+        let is_readable = |record: &SpanRecord| {
+            let resource = record.span.target.resource_id.as_str();
+            grant.readable().includes(Some(resource))
+        };
+        found.filter(is_readable).ok_or_else(no_such_span)
+    }
+}
+
+fn read_query(parameters: &mut Parameters) -> SpanQuery {
+    let mut query = SpanQuery::default();
+    for name in Target::FIELDS {
+        if let Some(id) = parameters.id(name) {
+            query.target.set(name, id);
+        }
+    }
+    let names = SpanState::ALL.map(SpanState::name).join(", ");
+    let expected = format!("It must be one of {names}.");
+    query.state = parameters.parsed("state", &expected, SpanState::from_name);
+    (query.from, query.to) = parameters.time();
+    query.after = parameters.cursor(read_position);
+    query.limit = parameters.limit();
+    query
+}
+
+/// Each list comes from an index.
+fn require_narrow(query: &SpanQuery) -> Result<(), Problem> {
+    if query.narrowed_by().is_some() || query.state == Some(SpanState::Suspended) {
+        return Ok(());
+    }
+    let detail = "Too many spans would have to be read. Add organization_id, resource_id or \
+                  resource_instance_id, or state=suspended.";
+    Err(Problem::new(&problems::QUERY_TOO_WIDE, detail))
+}
+
+/// Leaves out spans of resources that the grant does not let read; says whether any can be left.
+fn restrict(query: &mut SpanQuery, grant: &Grant) -> bool {
+    let Some(resources) = readable_resources(grant) else {
+        return true;
+    };
+    if let Some(resource) = query.target.get("resource_id") {
+        return resources.contains(resource);
+    }
+    query.resources = Some(resources);
+    true
+}
+
+fn no_such_span() -> Problem {
+    let detail = "There is no span of this id, or the token does not allow to read its resource.";
+    Problem::new(&problems::NO_SUCH_SPAN, detail)
+}
+
+/// The address of a span.
+pub(super) fn location(id: &SpanId) -> HeaderValue {
+    let id = id.to_string();
+    let address = format!("/v1/spans/{}", utf8_percent_encode(&id, SEGMENT));
+    HeaderValue::try_from(address).expect("what is percent-encoded is ASCII")
+}
+
+/// A span as it is shown.
+#[derive(Serialize)]
+struct ShownSpan<'a> {
+    id: String,
+    target: &'a Target,
+    measured_usage: &'a Measures,
+    start: Timestamp,
+    end: Option<Timestamp>,
+    state: &'static str,
+    start_event_id: Option<&'a str>,
+    end_event_id: Option<&'a str>,
+    sampled_to: Timestamp,
+    due_at: Option<Timestamp>,
+    planned: Option<ShownPlan<'a>>,
+    delivery: Delivery<'a>,
+    proof: Proof,
+}
+
+/// What is to be sampled next.
+#[derive(Serialize)]
+struct ShownPlan<'a> {
+    #[serde(flatten)]
+    interval: Interval,
+    usage_id: &'a str,
+}
+
+/// How delivering that went so far.
+#[derive(Serialize)]
+struct Delivery<'a> {
+    attempts: u32,
+    last_error: Option<ShownError<'a>>,
+}
+
+#[derive(Serialize)]
+struct ShownError<'a> {
+    at: Timestamp,
+    status: Option<u16>,
+    error: &'a str,
+}
+
+/// That each millisecond that is used is billed once.
+#[derive(Serialize)]
+struct Proof {
+    used: i64,
+    billed: i64,
+    skipped: i64,
+    difference: i64,
+    usages: u64,
+    since: Timestamp,
+}
+
+impl<'a> From<&'a SpanRecord> for ShownSpan<'a> {
+    fn from(record: &'a SpanRecord) -> Self {
+        let span = &record.span;
+        let processing = &span.processing;
+        let totals = &processing.totals;
+        let plan = processing.planned.as_ref().map(|planned| ShownPlan {
+            interval: planned.interval,
+            usage_id: &planned.usage_guid,
+        });
+        Self {
+            id: span.id.to_string(),
+            target: &span.target,
+            measured_usage: &span.measures,
+            start: span.start,
+            end: span.end,
+            state: span.state().name(),
+            start_event_id: span.start_id.as_ref().map(Id::as_str),
+            end_event_id: span.end_id.as_ref().map(Id::as_str),
+            sampled_to: span.sampled_to(),
+            // Nothing is left to do for one that is complete.
+            due_at: record.due_at.filter(|_| !processing.complete),
+            planned: plan,
+            delivery: Delivery {
+                attempts: processing.attempts,
+                last_error: processing.last_error.as_ref().map(ShownError::from),
+            },
+            proof: Proof {
+                used: span.sampled_to().since(totals.since),
+                billed: totals.billed,
+                skipped: totals.skipped,
+                difference: span.difference(),
+                usages: totals.usages,
+                since: totals.since,
+            },
+        }
+    }
+}
+
+impl<'a> From<&'a LastError> for ShownError<'a> {
+    fn from(error: &'a LastError) -> Self {
+        Self {
+            at: error.at,
+            status: error.status,
+            error: &error.error,
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The ledger of a span: each usage, and what became of it.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::Uri;
+use axum::response::{IntoResponse, Response};
+use sampler_domain::{Entry, EntryState, Interval, Measures, Span, Timestamp};
+use sampler_service::problem::Problem;
+use sampler_service::security::Grant;
+use serde::Serialize;
+
+use super::answer;
+use super::spans::SpanPath;
+use crate::Receiver;
+use crate::reading::{List, Parameters, read_version, write_version};
+
+/// Entries that are read at a time where only some of them may be shown, and for one page.
+const CHUNK: usize = 1_000;
+const WINDOW: usize = 5_000;
+
+/// Bytes of entries that are read at a time, and chunks of these for one page.
+const CHUNK_BYTES: usize = 4 << 20;
+const CHUNKS: usize = 4;
+
+/// About what an entry takes beside its measures.
+const ENTRY_BYTES: usize = 1 << 10;
+
+/// `GET /v1/spans/{id}/usages`.
+pub async fn list(
+    State(receiver): State<Arc<Receiver>>,
+    grant: Grant,
+    id: SpanPath,
+    uri: Uri,
+) -> Response {
+    answer("usages", &grant, receiver.usages(&grant, id, &uri).await)
+}
+
+/// Which usages of a span a list holds.
+struct UsageQuery {
+    from: Option<Timestamp>,
+    to: Option<Timestamp>,
+    /// What the ledger said then.
+    as_of: Option<Timestamp>,
+    /// Only what was planned at a later version.
+    after: Option<i64>,
+    limit: usize,
+}
+
+/// Some usages, and behind which version the list goes on.
+#[derive(Default)]
+struct Usages {
+    shown: Vec<Entry>,
+    next: Option<i64>,
+}
+
+impl Receiver {
+    async fn usages(
+        &self,
+        grant: &Grant,
+        id: SpanPath,
+        uri: &Uri,
+    ) -> Result<impl IntoResponse, Problem> {
+        let mut parameters = Parameters::of(uri);
+        let (from, to) = parameters.time();
+        let query = UsageQuery {
+            from,
+            to,
+            as_of: parameters.moment("as_of"),
+            after: parameters.cursor(read_version),
+            limit: parameters.limit(),
+        };
+        let next = parameters.finish()?;
+        let _permit = self.admit_reading(grant).await?;
+        // The span comes first: what is planned on it and is executed meanwhile is in the ledger.
+        let span = self.span(grant, id).await?.span;
+        let usages = self.usages_of(&span, &query).await?;
+        let next = usages.next.map(|last| next.page(&write_version(last)));
+        let items = usages.shown.iter().map(|entry| shown(entry, query.as_of));
+        Ok(List::new(items.collect(), next).into_response())
+    }
+
+    /// The entries of the ledger, and behind them the one that is planned and not answered.
+    async fn usages_of(&self, span: &Span, query: &UsageQuery) -> Result<Usages, Problem> {
+        let mut usages = Usages::default();
+        let (mut after, mut read) = (query.after, 0);
+        // Each entry has the measures of its span.
+        let measures = serde_json::to_vec(&span.measures).map_or(0, |bytes| bytes.len());
+        let chunk_max = (CHUNK_BYTES / (ENTRY_BYTES + measures)).max(1);
+        let chunk = query.chunk().min(chunk_max);
+        while read < WINDOW.min(CHUNKS * chunk_max) {
+            let entries = self.queries.usages(&span.id, &span.target, after, chunk);
+            let entries = entries.await.map_err(|failure| self.not_read(&failure))?;
+            read += chunk;
+            for entry in entries.entries {
+                after = Some(entry.version);
+                if !usages.add(entry, query) {
+                    return Ok(usages);
+                }
+            }
+            if entries.next.is_none() {
+                let planned = Entry::of_planned(span);
+                let planned = planned.filter(|planned| after < Some(planned.version));
+                planned.map(|planned| usages.add(planned, query));
+                return Ok(usages);
+            }
+            after = entries.next;
+        }
+        usages.next = after;
+        Ok(usages)
+    }
+}
+
+impl Usages {
+    /// Adds an entry, if it is asked for; says whether there was room for it.
+    fn add(&mut self, mut entry: Entry, query: &UsageQuery) -> bool {
+        if !query.matches(&entry) {
+            return true;
+        }
+        if self.shown.len() == query.limit {
+            self.next = self.shown.last().map(|last| last.version);
+            return false;
+        }
+        // They are not shown, and may be large.
+        entry.measures = Measures::default();
+        self.shown.push(entry);
+        true
+    }
+}
+
+impl UsageQuery {
+    /// How many entries are read at a time.
+    fn chunk(&self) -> usize {
+        let is_whole = self.from.is_none() && self.to.is_none() && self.as_of.is_none();
+        if is_whole { self.limit + 1 } else { CHUNK }
+    }
+
+    fn matches(&self, entry: &Entry) -> bool {
+        let timestamp = entry.interval.midpoint();
+        let was_there = |at| entry.as_of(at).is_some();
+        self.from.is_none_or(|from| timestamp >= from)
+            && self.to.is_none_or(|to| timestamp < to)
+            && self.as_of.is_none_or(was_there)
+    }
+}
+
+/// A usage as it is shown.
+#[derive(Serialize)]
+struct ShownUsage<'a> {
+    id: &'a str,
+    span: String,
+    interval: Interval,
+    timestamp: Timestamp,
+    duration: i64,
+    state: &'static str,
+    attempts: u32,
+    planned_at: Timestamp,
+    accepted_at: Option<Timestamp>,
+    status: Option<u16>,
+    location: Option<&'a str>,
+    error: Option<&'a str>,
+}
+
+/// The entry, as the ledger had it at a moment: what Abacus answered later was not there.
+fn shown(entry: &Entry, as_of: Option<Timestamp>) -> ShownUsage<'_> {
+    let state = as_of.and_then(|at| entry.as_of(at)).unwrap_or(entry.state);
+    let accepted_at = entry
+        .accepted_at
+        .filter(|accepted_at| as_of.is_none_or(|at| *accepted_at <= at));
+    let is_now = state == entry.state;
+    // Of the answer to a refusal nothing is kept once it is accepted.
+    let is_of_answer = is_now || (accepted_at.is_some() && state != EntryState::SetAside);
+    ShownUsage {
+        id: &entry.usage_guid,
+        span: entry.span.to_string(),
+        interval: entry.interval,
+        timestamp: entry.interval.midpoint(),
+        duration: entry.interval.duration(),
+        state: state.name(),
+        attempts: entry.attempts,
+        planned_at: entry.planned_at,
+        accepted_at,
+        status: entry.status.filter(|_| is_of_answer),
+        location: entry.location.as_deref().filter(|_| is_of_answer),
+        error: entry.error.as_deref().filter(|_| is_now),
+    }
+}

@@ -1,0 +1,122 @@
+//! Answers to requests that read: lists, and single things.
+
+use axum::body::Body;
+use axum::http::header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH, LINK};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use uuid::Uuid;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// A page of a list.
+#[derive(Serialize)]
+pub(crate) struct List<T> {
+    items: Vec<T>,
+    #[serde(skip)]
+    next: Option<String>,
+}
+
+impl<T> List<T> {
+    /// A page, and the address of the one behind it, if there is one.
+    pub(crate) fn new(items: Vec<T>, next: Option<String>) -> Self {
+        Self { items, next }
+    }
+}
+
+impl<T: Serialize> IntoResponse for List<T> {
+    fn into_response(self) -> Response {
+        let mut response = json(&self).into_response();
+        let link = self.next.map(|next| format!("<{next}>; rel=\"next\""));
+        // What is percent-encoded is plain ASCII.
+        let link = link.and_then(|link| HeaderValue::try_from(link).ok());
+        if let Some(link) = link {
+            response.headers_mut().insert(LINK, link);
+        }
+        response
+    }
+}
+
+/// One thing, which a client that has it already need not be sent.
+pub(crate) struct Single {
+    body: Vec<u8>,
+    tag: HeaderValue,
+    is_known: bool,
+}
+
+impl Single {
+    /// The answer to a request with these headers.
+    pub(crate) fn new(thing: &impl Serialize, request: &HeaderMap) -> Self {
+        let body = to_vec(thing);
+        let tag = tag(&body);
+        let is_known = is_known(request, &tag);
+        Self {
+            body,
+            tag,
+            is_known,
+        }
+    }
+}
+
+impl IntoResponse for Single {
+    fn into_response(self) -> Response {
+        if self.is_known {
+            return (StatusCode::NOT_MODIFIED, [(ETAG, self.tag)]).into_response();
+        }
+        ([(ETAG, self.tag), (CONTENT_TYPE, JSON)], self.body).into_response()
+    }
+}
+
+/// The entity tag: of what is shown, so that it changes with whatever changes of that.
+fn tag(body: &[u8]) -> HeaderValue {
+    let digest = Uuid::new_v5(&Uuid::NAMESPACE_OID, body);
+    HeaderValue::try_from(format!("\"{}\"", digest.simple())).expect("hexadecimal digits")
+}
+
+/// Whether a request names the tag in `If-None-Match` (RFC 9110, section 13.1.2).
+fn is_known(request: &HeaderMap, tag: &HeaderValue) -> bool {
+    let values = request.get_all(IF_NONE_MATCH).iter();
+    let mut tags = values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(str::trim);
+    tags.any(|one| one == "*" || one.strip_prefix("W/").unwrap_or(one) == tag)
+}
+
+fn json(thing: &impl Serialize) -> impl IntoResponse {
+    ([(CONTENT_TYPE, JSON)], Body::from(to_vec(thing)))
+}
+
+fn to_vec(thing: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(thing).expect("texts, numbers and lists of these")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_is_known_by_itself_weak_or_in_a_list_and_by_a_star() {
+        let tag = tag(b"body");
+        let text = tag.to_str().unwrap();
+        let known = |values: &[String]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(IF_NONE_MATCH, value.parse().unwrap());
+            }
+            is_known(&headers, &tag)
+        };
+        for value in [
+            text.to_owned(),
+            format!("W/{text}"),
+            format!("\"a\",  {text} ,\"b\""),
+            "*".to_owned(),
+        ] {
+            assert!(known(std::slice::from_ref(&value)), "{value}");
+        }
+        assert!(known(&["\"a\"".to_owned(), text.to_owned()]));
+        let bare = text.trim_matches('"').to_owned();
+        assert!(!known(&[]) && !known(&[bare, "\"a\"".to_owned()]));
+        assert_ne!(tag, super::tag(b"another body"));
+    }
+}

@@ -1,0 +1,104 @@
+//! Where a list goes on, as an opaque text.
+//!
+//! It names what the page before ended with, by what never changes of it, and no number of items: so
+//! it stays right while documents come, change and go. It holds no secret and grants nothing; whoever
+//! makes one up reads a list from somewhere else, with the same filters and scopes.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sampler_domain::{SpanId, Timestamp};
+use sampler_store::SpanPosition;
+
+/// What the cursor of each kind of list begins with.
+const SPANS: u8 = b's';
+const USAGES: u8 = b'u';
+
+/// What stands before the bytes of each kind of span id.
+const OBJECT_ID: u8 = 0;
+const TEXT: u8 = 1;
+
+/// The cursor behind a span.
+pub(crate) fn write_position(position: &SpanPosition) -> String {
+    let mut bytes = vec![SPANS];
+    bytes.extend(position.start.as_millis().to_be_bytes());
+    match &position.id {
+        SpanId::ObjectId(id) => {
+            bytes.push(OBJECT_ID);
+            bytes.extend(id);
+        }
+        SpanId::Text(id) => {
+            bytes.push(TEXT);
+            bytes.extend(id.as_bytes());
+        }
+    }
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// The span that a cursor is behind.
+pub(crate) fn read_position(cursor: &str) -> Option<SpanPosition> {
+    let (start, id) = read_number(cursor, SPANS)?;
+    let (kind, id) = id.split_first()?;
+    let id = match *kind {
+        OBJECT_ID => SpanId::ObjectId(id.try_into().ok()?),
+        TEXT => SpanId::Text(String::from_utf8(id.to_vec()).ok()?),
+        _ => return None,
+    };
+    let start = Timestamp::new(start).ok()?;
+    Some(SpanPosition { start, id })
+}
+
+/// The cursor behind the usage that was planned at a version of its span.
+pub(crate) fn write_version(version: i64) -> String {
+    let mut bytes = vec![USAGES];
+    bytes.extend(version.to_be_bytes());
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// The version at which the usage was planned that a cursor is behind.
+pub(crate) fn read_version(cursor: &str) -> Option<i64> {
+    let (version, rest) = read_number(cursor, USAGES)?;
+    rest.is_empty().then_some(version)
+}
+
+/// The number in the cursor of this kind of list, and what follows it.
+fn read_number(cursor: &str, kind: u8) -> Option<(i64, Vec<u8>)> {
+    let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
+    let rest = bytes.strip_prefix(&[kind])?;
+    let (number, rest) = rest.split_first_chunk::<8>()?;
+    Some((i64::from_be_bytes(*number), rest.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_says_what_it_is_behind() {
+        for id in [
+            SpanId::ObjectId([7; 12]),
+            SpanId::Text(String::new()),
+            SpanId::Text("ä".repeat(100)),
+        ] {
+            let start = Timestamp::clamped(1_533_254_400_000);
+            let position = SpanPosition { start, id };
+            assert_eq!(read_position(&write_position(&position)), Some(position));
+        }
+        assert_eq!(read_version(&write_version(i64::MAX)), Some(i64::MAX));
+    }
+
+    #[test]
+    fn what_is_no_cursor_of_the_list_is_refused() {
+        let position = SpanPosition {
+            start: Timestamp::MIN,
+            id: SpanId::ObjectId([7; 12]),
+        };
+        let spans = write_position(&position);
+        for text in ["", "s", "AAAA", "ä", &spans[1..], &format!("{spans}A")] {
+            assert_eq!(read_position(text), None, "{text}");
+        }
+        assert_eq!(read_version(&spans), None);
+        assert_eq!(read_position(&write_version(1)), None);
+        let negative = URL_SAFE_NO_PAD.encode([&b"s"[..], &[0xff; 8], &[1]].concat());
+        assert_eq!(read_position(&negative), None);
+    }
+}

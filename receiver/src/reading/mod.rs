@@ -1,0 +1,52 @@
+//! What all requests that read share: their query parameters, where a list goes on, how many are
+//! served at a time, and what an answer is like.
+//!
+//! A request that reads holds a permit of its own kind, so that however many come, they never take
+//! the database from those that write. What is read comes over connections of its own
+//! (`MongoReader`), with a time limit of its own.
+
+mod answer;
+mod cursor;
+mod parameters;
+
+use std::time::Duration;
+
+use sampler_domain::{ClientId, Id};
+use sampler_service::problem::Problem;
+use sampler_service::security::{Grant, Reach};
+
+use crate::Receiver;
+use crate::admission::ServingPermit;
+
+pub(crate) use answer::{List, Single};
+pub(crate) use cursor::{read_position, read_version, write_position, write_version};
+pub(crate) use parameters::Parameters;
+
+/// Requests that read that are with the store at a time. A connection is held for each.
+pub const AT_ONCE: u32 = 2;
+
+/// How long the server may work on one of them.
+pub const TIME_LIMIT: Duration = Duration::from_secs(5);
+
+impl Receiver {
+    /// Waits until a request may read.
+    ///
+    /// # Errors
+    /// 503 where the store is not prepared, or too many read.
+    pub(crate) async fn admit_reading(&self, grant: &Grant) -> Result<ServingPermit, Problem> {
+        self.require_readable()?;
+        let client = grant.client().map(ClientId::as_str);
+        let permit = self.admission.read(client).await;
+        permit.map_err(|_| {
+            self.overloaded("As many requests as may read at the same time are being served.")
+        })
+    }
+}
+
+/// The resources to which reading is limited; none where it is not.
+pub(crate) fn readable_resources(grant: &Grant) -> Option<Vec<Id>> {
+    match grant.readable() {
+        Reach::Everything => None,
+        Reach::Resources(resources) => Some(resources.iter().map(Id::from_store).collect()),
+    }
+}

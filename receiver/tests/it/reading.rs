@@ -1,0 +1,506 @@
+//! Spans and their usages, as those see them who ask.
+
+use axum::body::Body;
+use axum::http::Request;
+use sampler_domain::{Delivered, Entry, Interval, Next, Planned, Span, Timestamp};
+use sampler_store::Ledger;
+use sampler_store::contract::support::{Changing, done, refusal};
+use serde_json::{Value, json};
+
+use crate::answer::Answer;
+use crate::event::{start, stop, with};
+use crate::store::{Fate, SECRET};
+use crate::world::{DAY, HOUR, MINUTE, NOW, PAST, World};
+
+const LIST: &str = "/v1/spans?organization_id=an%20organization";
+
+impl World {
+    async fn get(&self, path: &str) -> Answer {
+        self.send(Request::get(path).body(Body::empty()).unwrap())
+            .await
+    }
+
+    /// What is answered 200.
+    async fn read(&self, path: &str) -> Value {
+        let answer = self.get(path).await;
+        assert_eq!(answer.status, 200, "{path}: {answer:?}");
+        assert_eq!(answer.header("content-type"), Some("application/json"));
+        serde_json::from_slice(&answer.body).unwrap()
+    }
+
+    /// Starts an instance; says where its span is.
+    async fn starts(&self, instance: &str, timestamp: i64) -> String {
+        let event = with(&start(timestamp), "resource_instance_id", instance);
+        let answer = self.start(&event).await;
+        answer.is_created();
+        answer.header("location").unwrap().to_owned()
+    }
+
+    /// The items of a list and its pages behind, and how many pages these are.
+    async fn pages(&self, path: &str) -> (Vec<Value>, usize) {
+        let (mut items, mut pages, mut next) = (Vec::new(), 0, Some(path.to_owned()));
+        while let Some(path) = next {
+            let answer = self.get(&path).await;
+            let page: Value = serde_json::from_slice(&answer.body).unwrap();
+            items.extend(page["items"].as_array().unwrap().iter().cloned());
+            pages += 1;
+            next = answer.header("link").map(|link| {
+                let address = link.strip_suffix(">; rel=\"next\"").unwrap();
+                address.strip_prefix('<').unwrap().to_owned()
+            });
+        }
+        (items, pages)
+    }
+}
+
+fn at(millis: i64) -> Timestamp {
+    Timestamp::clamped(millis)
+}
+
+#[tokio::test]
+async fn a_span_is_shown_as_it_is_kept() {
+    let world = World::new();
+    let event = with(&start(NOW), "id", "start-1");
+    let answer = world.start(&event).await;
+    let location = answer.header("location").unwrap();
+    let id = location.strip_prefix("/v1/spans/").unwrap();
+    let mut expected = json!({
+        "id": id,
+        "target": {
+            "organization_id": "an organization",
+            "space_id": "a space",
+            "consumer_id": "app:a consumer",
+            "resource_id": "postgres",
+            "plan_id": "large",
+            "resource_instance_id": "an instance",
+        },
+        "measured_usage": [
+            {"measure": "instances", "quantity": 1},
+            {"measure": "memory", "quantity": 0.5},
+        ],
+        "start": NOW, "end": null, "state": "open",
+        "start_event_id": "start-1", "end_event_id": null,
+        "sampled_to": NOW, "due_at": NOW + DAY,
+        "planned": null,
+        "delivery": {"attempts": 0, "last_error": null},
+        "proof": {
+            "used": 0, "billed": 0, "skipped": 0, "difference": 0, "usages": 0, "since": NOW,
+        },
+    });
+    let shown = world.read(location).await;
+    assert_eq!(shown, expected);
+    let names = |value: &Value| {
+        value
+            .as_object()
+            .unwrap()
+            .keys()
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names(&shown), names(&expected));
+    assert_eq!(world.read(LIST).await, json!({ "items": [expected] }));
+
+    let end = with(&stop(NOW + HOUR), "id", "stop-1");
+    world.stop(&end).await.is_created();
+    let span = planned(&world, location, NOW + DAY).await;
+    done(
+        world
+            .store
+            .memory
+            .failed(&span, refusal("no-plan", 7, at(NOW + DAY)))
+            .await,
+    );
+    let guid = &span.processing.planned.as_ref().unwrap().usage_guid;
+    let refused_at = sampler_store::contract::support::at(7).as_millis();
+    for (name, value) in [
+        ("end", json!(NOW + HOUR)),
+        ("state", json!("stopped")),
+        ("end_event_id", json!("stop-1")),
+        (
+            "planned",
+            json!({"start": NOW, "end": NOW + DAY, "usage_id": guid}),
+        ),
+        (
+            "delivery",
+            json!({"attempts": 1, "last_error":
+            {"at": refused_at, "status": 400, "error": "no-plan"}}),
+        ),
+    ] {
+        expected[name] = value;
+    }
+    assert_eq!(world.read(location).await, expected);
+
+    executed(&world, &span, Some(NOW + HOUR)).await;
+    let span = world.spans().remove(0);
+    let span = executed(&world, &span, None).await;
+    done(world.store.memory.complete(&span, at(NOW)).await);
+    for (name, value) in [
+        ("state", json!("complete")),
+        ("sampled_to", json!(NOW + HOUR)),
+        ("due_at", Value::Null),
+        ("planned", Value::Null),
+        ("delivery", json!({"attempts": 0, "last_error": null})),
+        (
+            "proof",
+            json!({
+                "used": HOUR, "billed": HOUR, "skipped": 0, "difference": 0, "usages": 2, "since": NOW,
+            }),
+        ),
+    ] {
+        expected[name] = value;
+    }
+    assert_eq!(world.read(location).await, expected);
+}
+
+/// The span at an address, with a plan up to `end`.
+async fn planned(world: &World, location: &str, end: i64) -> Span {
+    let mut kept = world.spans().into_iter();
+    let of = |span: &Span| location.ends_with(&span.id.to_string());
+    let span = kept.find(of).unwrap();
+    let plan = plan(&span, end);
+    done(world.store.memory.plan(&span, plan, at(NOW), at(NOW)).await)
+}
+
+fn plan(span: &Span, end: i64) -> Planned {
+    let (start, end) = (span.sampled_to(), at(end));
+    Planned::new(span, Interval { start, end }, start)
+}
+
+/// Notes that what is planned was accepted a minute after it was planned; plans the next.
+async fn executed(world: &World, span: &Span, next: Option<i64>) -> Span {
+    let delivered = Delivered {
+        at: span
+            .processing
+            .planned
+            .as_ref()
+            .unwrap()
+            .planned_at
+            .plus(MINUTE),
+        status: Some(202),
+        location: Some("https://abacus/1".to_owned()),
+    };
+    let entry = Entry::of_delivered(span, delivered).unwrap();
+    world.store.memory.record(entry, DAY).await.unwrap();
+    let next = next.map_or(Next::Wait, |end| Next::Planned(plan(&span.executed(), end)));
+    done(
+        world
+            .store
+            .memory
+            .executed(span, next, at(NOW), at(NOW))
+            .await,
+    )
+}
+
+#[tokio::test]
+async fn a_start_says_where_its_span_is_each_time_that_it_is_sent() {
+    let world = World::with(|options| options.events.lenient_repeats = true);
+    let event = with(&start(NOW - PAST), "id", "a");
+    let first = world.start(&event).await;
+    first.is_created();
+    let location = first.header("location").unwrap();
+    let id = world.spans()[0].id.to_string();
+    assert_eq!(location, format!("/v1/spans/{id}"));
+    let other = with(&event, "measured_usage", json!([]));
+    for event in [&event, &other] {
+        for now in [NOW, NOW + DAY] {
+            world.clock.set(now);
+            let again = world.start(event).await;
+            again.is_replayed();
+            assert_eq!(again.header("location"), Some(location), "{now} {event}");
+        }
+    }
+    let end = world.stop(&stop(NOW)).await;
+    end.is_created();
+    assert_eq!(end.header("location"), None);
+}
+
+#[tokio::test]
+async fn a_list_goes_on_by_its_links() {
+    let world = World::new();
+    let mut addresses = Vec::new();
+    for number in 0..5 {
+        addresses.push(world.starts(&format!("i&{number}"), NOW + number).await);
+    }
+    let newest_first: Vec<String> = addresses.iter().rev().cloned().collect();
+    for (limit, pages) in [(1, 5), (2, 3), (4, 2), (5, 1), (1_000, 1)] {
+        let path = format!("{LIST}&limit={limit}&to={}", NOW + 100);
+        let (items, count) = world.pages(&path).await;
+        let shown = items.iter().map(|item| item["id"].as_str().unwrap());
+        let shown: Vec<String> = shown.map(|id| format!("/v1/spans/{id}")).collect();
+        assert_eq!((shown, count), (newest_first.clone(), pages), "{limit}");
+    }
+    let of = async |query: &str| {
+        let page = world.read(&format!("/v1/spans?{query}")).await;
+        page["items"].as_array().unwrap().len()
+    };
+    assert_eq!(of("resource_instance_id=i%263").await, 1);
+    assert_eq!(of("resource_id=postgres&plan_id=small").await, 0);
+    assert_eq!(
+        of("resource_id=postgres&state=open&from=2018-08-03T00:00:00Z").await,
+        5
+    );
+    assert_eq!(
+        of("resource_id=postgres&to=2018-08-03T02:00:00.003+02:00").await,
+        3
+    );
+    assert_eq!(of("state=suspended").await, 0);
+}
+
+#[tokio::test]
+async fn all_parameters_that_are_wrong_are_named() {
+    let world = World::new();
+    let location = world.starts("i", NOW).await;
+    let wrong = "from=soon&to=-1&limit=0&cursor=AAAA&nope=1&space_id=&plan_id=%00&state=closed\
+                 &consumer_id=a&consumer_id=b";
+    let answer = world.get(&format!("{LIST}&{wrong}")).await;
+    let names = [
+        "space_id",
+        "consumer_id",
+        "plan_id",
+        "state",
+        "from",
+        "to",
+        "cursor",
+        "limit",
+        "nope",
+    ];
+    answer.names(400, "invalid-query", &names);
+    for limit in ["", "0", "1001", "1e2", "+5", "five", "99999999999999999999"] {
+        let answer = world.get(&format!("{LIST}&limit={limit}")).await;
+        answer.names(400, "invalid-query", &["limit"]);
+    }
+    let answer = world.get(&format!("{LIST}&from={NOW}&to={NOW}")).await;
+    answer.names(400, "invalid-query", &["to"]);
+    let answer = world.get(&format!("{location}?nope&limit=1")).await;
+    answer.names(400, "invalid-query", &["nope", "limit"]);
+    let answer = world
+        .get(&format!("{location}/usages?state=open&as_of=x"))
+        .await;
+    answer.names(400, "invalid-query", &["as_of", "state"]);
+    // A cursor of another list.
+    let (_, pages) = world.pages(&format!("{LIST}&limit=1")).await;
+    assert_eq!(pages, 1);
+    let answer = world
+        .get(&format!("{location}/usages?cursor=cwAAAWT8y-QAAA"))
+        .await;
+    answer.names(400, "invalid-query", &["cursor"]);
+}
+
+#[tokio::test]
+async fn a_query_that_no_index_answers_is_told_what_to_add() {
+    let world = World::new();
+    for query in [
+        "",
+        "?",
+        "?space_id=a&consumer_id=b&plan_id=c&state=open&from=1",
+    ] {
+        let answer = world.get(&format!("/v1/spans{query}")).await;
+        let problem = answer.problem(400, "query-too-wide");
+        let detail = problem["detail"].as_str().unwrap();
+        for name in [
+            "organization_id",
+            "resource_id",
+            "resource_instance_id",
+            "suspended",
+        ] {
+            assert!(detail.contains(name), "{detail}");
+        }
+    }
+    assert_eq!(world.store.calls(), 0);
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_not_found() {
+    let world = World::new();
+    let location = world.starts("i", NOW).await;
+    let (all_but_one, _) = location.split_at(location.len() - 1);
+    for path in [
+        all_but_one,
+        "/v1/spans/a",
+        "/v1/spans/%ff",
+        "/v1/spans/%24gt",
+    ] {
+        for path in [path.to_owned(), format!("{path}/usages")] {
+            world.get(&path).await.names(404, "no-such-span", &[]);
+        }
+    }
+    for path in [
+        "/v1/spans/",
+        "/v1/spans/a/",
+        "/v1/spans/a/usage",
+        "/v1/usages/a",
+    ] {
+        world.get(path).await.names(404, "not-found", &[]);
+    }
+    for path in [LIST, &location, &format!("{location}/usages")] {
+        let post = Request::post(path).body(Body::empty()).unwrap();
+        let answer = world.send(post).await;
+        answer.names(405, "method-not-allowed", &[]);
+        assert_eq!(answer.header("allow"), Some("GET,HEAD"));
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_has_the_span_is_sent_nothing_until_it_changes() {
+    let world = World::new();
+    let location = world.starts("i", NOW).await;
+    let tag = world
+        .get(&location)
+        .await
+        .header("etag")
+        .unwrap()
+        .to_owned();
+    let ask = async |tag: &str| {
+        let request = Request::get(&location).header("if-none-match", tag);
+        world.send(request.body(Body::empty()).unwrap()).await
+    };
+    let known = ask(&tag).await;
+    assert_eq!((known.status, known.header("etag")), (304, Some(&*tag)));
+    assert!(known.body.is_empty() && known.header("content-type").is_none());
+    assert_eq!(ask(&format!("\"x\", W/{tag}")).await.status, 304);
+    let end = with(&stop(NOW + 1), "resource_instance_id", "i");
+    world.stop(&end).await.is_created();
+    let changed = ask(&tag).await;
+    assert_eq!(changed.status, 200);
+    assert_ne!(changed.header("etag"), Some(&*tag));
+    let head = Request::head(&location).body(Body::empty()).unwrap();
+    let head = world.send(head).await;
+    assert_eq!(
+        (head.status, head.header("etag")),
+        (200, changed.header("etag"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn few_read_at_the_same_time_and_nobody_who_writes_waits_for_them() {
+    let world = World::new();
+    let location = world.starts("i", NOW).await;
+    world.store.meets(Fate::Held);
+    let reads = async { tokio::join!(world.get(LIST), world.get(&location)) };
+    let others = async {
+        world.store.holds(2).await;
+        world.store.meets(Fate::Served);
+        world.starts("j", NOW).await;
+        for path in [LIST, &location, &format!("{location}/usages")] {
+            let beyond = world.get(path).await;
+            beyond.names(503, "overloaded", &[]);
+            beyond.may_come_again_after(1);
+        }
+        world.store.release();
+    };
+    let ((list, one), ()) = tokio::join!(reads, others);
+    assert_eq!((list.status, one.status), (200, 200));
+    assert_eq!(world.get(LIST).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_store_that_does_not_answer_is_told_without_its_words() {
+    let world = World::new();
+    let location = world.starts("i", NOW).await;
+    for (fate, status, slug) in [
+        (Fate::Unavailable, 503, "database-unavailable"),
+        (Fate::Unknown, 503, "database-unavailable"),
+        (Fate::Refused, 500, "internal"),
+    ] {
+        world.store.meets(fate);
+        for path in [LIST, &location, &format!("{location}/usages")] {
+            let answer = world.get(path).await;
+            answer.names(status, slug, &[]);
+            let text = String::from_utf8(answer.body.to_vec()).unwrap();
+            assert!(!text.contains(SECRET) && !text.contains("kept"), "{text}");
+        }
+    }
+    let unprepared = World::unprepared(None, |_| {});
+    let answer = unprepared.get(LIST).await;
+    answer.names(503, "database-unavailable", &[]);
+}
+
+/// A span with three usages that were accepted, and a fourth that is refused.
+async fn with_usages(world: &World) -> (String, Vec<Span>) {
+    let location = world.starts("i", NOW).await;
+    let mut span = planned(world, &location, NOW + DAY).await;
+    let mut plans = vec![span.clone()];
+    for end in [NOW + 2 * DAY, NOW + 3 * DAY, NOW + HOUR] {
+        span = executed(world, &span, Some(end)).await;
+        plans.push(span.clone());
+    }
+    let mut failure = refusal("no-plan", 0, at(NOW));
+    failure.at = at(NOW + 3 * DAY + HOUR);
+    done(world.store.memory.failed(&span, failure).await);
+    (location, plans)
+}
+
+#[tokio::test]
+async fn usages_come_in_the_order_in_which_they_were_planned_and_what_is_not_answered_last() {
+    let world = World::new();
+    let (location, plans) = with_usages(&world).await;
+    let path = format!("{location}/usages");
+    let id = location.strip_prefix("/v1/spans/").unwrap();
+    let usage = |number: usize| {
+        let planned = plans[number].processing.planned.as_ref().unwrap();
+        let interval = planned.interval;
+        json!({
+            "id": planned.usage_guid, "span": id, "interval": interval,
+            "timestamp": interval.midpoint(), "duration": interval.duration(),
+            "state": "accepted", "attempts": 1, "planned_at": planned.planned_at,
+            "accepted_at": planned.planned_at.plus(MINUTE), "status": 202,
+            "location": "https://abacus/1", "error": null,
+        })
+    };
+    let mut refused = usage(3);
+    assert_eq!(refused["duration"], HOUR - 3 * DAY);
+    for (name, value) in [
+        ("state", json!("refused")),
+        ("accepted_at", Value::Null),
+        ("status", json!(400)),
+        ("location", Value::Null),
+        ("error", json!("no-plan")),
+    ] {
+        refused[name] = value;
+    }
+    let all = [usage(0), usage(1), usage(2), refused];
+    for (limit, count) in [(1, 4), (2, 2), (3, 2), (4, 1)] {
+        let (items, pages) = world.pages(&format!("{path}?limit={limit}")).await;
+        assert_eq!(items, all, "{limit}");
+        assert_eq!(pages, count, "{limit}");
+    }
+    // By their timestamps: the middle of a day each, and the fourth's of the first three but an hour.
+    let half = NOW + DAY / 2;
+    let (items, _) = world
+        .pages(&format!("{path}?from={half}&to={}", half + DAY))
+        .await;
+    assert_eq!(items, all[..1]);
+    let (items, _) = world
+        .pages(&format!("{path}?from={}&limit=1", half + 1))
+        .await;
+    assert_eq!(items, all[1..]);
+}
+
+#[tokio::test]
+async fn the_ledger_is_told_as_it_was() {
+    let world = World::new();
+    let (location, _) = with_usages(&world).await;
+    let states = async |at: i64| {
+        let (items, _) = world
+            .pages(&format!("{location}/usages?as_of={at}&limit=1"))
+            .await;
+        let state = |item: &Value| {
+            let is_answered = !item["accepted_at"].is_null();
+            assert_eq!(is_answered, item["state"] == "accepted", "{item}");
+            assert_eq!(is_answered, !item["location"].is_null(), "{item}");
+            item["state"].as_str().unwrap().to_owned()
+        };
+        items.iter().map(state).collect::<Vec<_>>()
+    };
+    assert!(states(NOW - 1).await.is_empty());
+    assert_eq!(states(NOW).await, ["planned"]);
+    assert_eq!(states(NOW + MINUTE).await, ["accepted"]);
+    assert_eq!(states(NOW + DAY).await, ["accepted", "planned"]);
+    let third = NOW + 3 * DAY;
+    let accepted = ["accepted"; 3];
+    assert_eq!(states(third).await, [&accepted[..], &["planned"]].concat());
+    assert_eq!(
+        states(third + HOUR).await,
+        [&accepted[..], &["refused"]].concat()
+    );
+}

@@ -1,0 +1,162 @@
+//! Who may read what.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use http_body_util::BodyExt;
+use sampler_oauth::Algorithm;
+use sampler_service::environment::{Clock, SystemClock};
+use sampler_store::memory::MemoryStore;
+use sampler_testkit::build::with;
+use sampler_testkit::uaa::SigningKey;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use crate::auth_fixture::{WRITE, ask, claims, configured, router_to, start, token};
+
+const WRITERS: [&str; 3] = ["/v1/events/start", "/v1/events/stop", "/v1/mappings"];
+
+/// A receiver with a span of postgres and one of redis, in one organization.
+struct Two {
+    router: Router,
+    key: SigningKey,
+    /// Where they are.
+    spans: [String; 2],
+}
+
+impl Two {
+    async fn new() -> Self {
+        let key = SigningKey::rsa("key-1").unwrap();
+        let store = Arc::new(MemoryStore::new(|| SystemClock.now()));
+        let router = router_to(
+            store.clone(),
+            configured(&key.public_pem(), Algorithm::Rs256),
+        );
+        let mut two = Self {
+            router,
+            key,
+            spans: Default::default(),
+        };
+        for (index, resource) in ["postgres", "redis"].into_iter().enumerate() {
+            let event = with(start(), "resource_id", resource);
+            let answer = ask(&two.router, WRITERS[0], &[&two.bearer(&[WRITE])], &event).await;
+            assert_eq!(answer.status, 201);
+            let span = store.all().into_iter().map(|kept| kept.span);
+            let mut span = span.filter(|span| span.target.resource_id.as_str() == resource);
+            two.spans[index] = format!("/v1/spans/{}", span.next().unwrap().id);
+        }
+        two
+    }
+
+    fn bearer(&self, scopes: &[&str]) -> String {
+        let claims = claims(|claims| claims["scope"] = json!(scopes));
+        format!("Bearer {}", token(&self.key, &claims))
+    }
+
+    async fn get(&self, path: &str, scopes: &[&str]) -> (u16, Value) {
+        let request = Request::get(path).header("authorization", self.bearer(scopes));
+        let request = request.body(Body::empty()).unwrap();
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let status = response.status().as_u16();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        (status, serde_json::from_slice(&bytes).unwrap_or_default())
+    }
+
+    /// The resources of the spans of a list.
+    async fn listed(&self, query: &str, scopes: &[&str]) -> Vec<String> {
+        let (status, page) = self.get(&format!("/v1/spans?{query}"), scopes).await;
+        assert_eq!(status, 200, "{query} {scopes:?}: {page}");
+        let items = page["items"].as_array().unwrap().iter();
+        let resource = |item: &Value| item["target"]["resource_id"].as_str().unwrap().to_owned();
+        let mut resources: Vec<String> = items.map(resource).collect();
+        resources.sort();
+        resources
+    }
+}
+
+#[tokio::test]
+async fn spans_of_other_resources_do_not_exist_for_a_scope_of_one() {
+    let two = Two::new().await;
+    let organization = start()["organization_id"].as_str().unwrap().to_owned();
+    let of_all = format!("organization_id={organization}");
+    for (scopes, readable) in [
+        (&["abacus.sampler.read"][..], &["postgres", "redis"][..]),
+        (&["abacus.sampler.write"], &["postgres", "redis"]),
+        (&["abacus.sampler.admin"], &["postgres", "redis"]),
+        (&["abacus.sampler.postgres.read"], &["postgres"]),
+        (&["abacus.sampler.redis.write"], &["redis"]),
+        (
+            &["abacus.sampler.postgres.write", "abacus.sampler.redis.read"],
+            &["postgres", "redis"],
+        ),
+        (&["abacus.sampler.mongodb.read"], &[]),
+    ] {
+        assert_eq!(two.listed(&of_all, scopes).await, readable, "{scopes:?}");
+        for (resource, span) in ["postgres", "redis"].iter().zip(&two.spans) {
+            let may_read = readable.contains(resource);
+            let expected = if may_read { 200 } else { 404 };
+            for path in [span.clone(), format!("{span}/usages")] {
+                let (status, body) = two.get(&path, scopes).await;
+                assert_eq!(status, expected, "{scopes:?} {path}");
+                let is_unknown = body["type"] == "urn:sampler:problem:no-such-span";
+                assert_eq!(is_unknown, !may_read);
+            }
+            let own = two.listed(&format!("resource_id={resource}"), scopes).await;
+            let expected = if may_read { &[*resource][..] } else { &[] };
+            assert_eq!(own, expected, "{scopes:?}");
+        }
+    }
+}
+
+/// What is not there and what may not be read are answered alike, byte for byte.
+#[tokio::test]
+async fn nobody_learns_which_spans_of_others_exist() {
+    let two = Two::new().await;
+    let scopes = ["abacus.sampler.postgres.read"];
+    let other = two.get(&two.spans[1], &scopes).await;
+    let (unknown, _) = two.spans[1].split_at("/v1/spans/".len());
+    let unknown = format!("{unknown}{}", "0".repeat(24));
+    assert_eq!(other, two.get(&unknown, &scopes).await);
+}
+
+#[tokio::test]
+async fn a_scope_to_read_writes_nothing_and_its_body_is_not_read() {
+    let two = Two::new().await;
+    for scopes in [
+        &["abacus.sampler.read"][..],
+        &["abacus.sampler.admin"],
+        &["abacus.sampler.postgres.read", "abacus.sampler.read"],
+    ] {
+        for path in WRITERS {
+            let answer = ask(&two.router, path, &[&two.bearer(scopes)], &start()).await;
+            assert_eq!(
+                (answer.status, answer.problem.as_str(), answer.body_was_read),
+                (403, "forbidden", false),
+                "{scopes:?} {path}"
+            );
+            assert!(answer.challenge.unwrap().contains("insufficient_scope"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_read_without_a_scope_of_ours() {
+    let two = Two::new().await;
+    for path in ["/v1/spans", &two.spans[0], "/v1/spans/a/usages"] {
+        for scopes in [
+            &[][..],
+            &["openid"],
+            &["abacus.usage.read"],
+            &["abacus.sampler.reader"],
+        ] {
+            let (status, body) = two.get(path, scopes).await;
+            assert_eq!(status, 403, "{path} {scopes:?}");
+            assert_eq!(body["type"], "urn:sampler:problem:forbidden");
+        }
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        let response = two.router.clone().oneshot(request).await.unwrap();
+        assert_eq!(response.status().as_u16(), 401, "{path}");
+    }
+}
