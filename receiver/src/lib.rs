@@ -23,11 +23,8 @@ pub mod controllers;
 mod event;
 mod json;
 pub mod problems;
-<<<<<<< HEAD
-mod refusals;
-=======
 pub mod reading;
->>>>>>> main
+mod refusals;
 pub mod settings;
 
 use std::sync::Arc;
@@ -45,11 +42,8 @@ use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_store::{Events, Queries};
 
 use admission::Admission;
-<<<<<<< HEAD
-use refusals::Refusals;
-=======
 use controllers::{events, mappings, spans, usages};
->>>>>>> main
+use refusals::Refusals;
 
 /// The settings of the receiver.
 #[derive(Clone, Debug)]

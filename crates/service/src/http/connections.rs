@@ -298,7 +298,7 @@ mod tests {
     }
 
     /// In which order they end for new ones, which are all served at once.
-    async fn order_of_ends(connections: &Arc<Connections>, open: &[Connection]) -> Vec<usize> {
+    fn order_of_ends(connections: &Arc<Connections>, open: &[Connection]) -> Vec<usize> {
         let (mut order, mut later) = (Vec::new(), Vec::new());
         while let Some(connection) = connections.try_open() {
             connection.activity.enter(Phase::Served);
@@ -328,7 +328,7 @@ mod tests {
             (Phase::Body, soon),
         ];
         let open = open_all(&connections, &phases).await;
-        let order = order_of_ends(&connections, &open).await;
+        let order = order_of_ends(&connections, &open);
         assert_eq!(order, [2, 3, 4, 5, 1, 7, 6]);
         assert!(!is_ended(&open[0]));
     }
