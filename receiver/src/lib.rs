@@ -24,6 +24,7 @@ mod event;
 mod json;
 pub mod problems;
 pub mod reading;
+mod refusals;
 pub mod settings;
 
 use std::sync::Arc;
@@ -42,6 +43,7 @@ use sampler_store::{Events, Queries};
 
 use admission::Admission;
 use controllers::{events, mappings, spans, usages};
+use refusals::Refusals;
 
 /// The settings of the receiver.
 #[derive(Clone, Debug)]
@@ -77,6 +79,8 @@ pub struct Receiver {
     pub options: Options,
     /// Limits requests, and gives clients their turns.
     pub admission: Admission,
+    /// Limits the lines in the log about refused requests.
+    refusals: Refusals,
     /// Whether the indexes exist and the slack is announced.
     prepared: AtomicBool,
 }
@@ -101,6 +105,7 @@ impl Receiver {
             random,
             options,
             admission,
+            refusals: Refusals::default(),
             prepared,
         })
     }

@@ -1,19 +1,19 @@
-//! What hostile clients can make the receiver keep in memory, over real connections: never more than
-//! the manifest gives it.
+//! What hostile clients can make the receiver and the worker keep in memory: never more than the
+//! manifest gives them.
 
 use std::fs;
 use std::ops::Range;
 use std::time::Duration;
 
 use sampler_testkit::build::start_event;
-use sampler_testkit::{Program, now_millis};
+use sampler_testkit::{Program, now_millis, wait_until};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use crate::landscape::{Landscape, until_ready};
+use crate::landscape::{HOUR, Landscape, PATIENCE, until_ready};
 
 /// What deploy/manifest.yml gives to each program, in KB.
 const MANIFEST: u64 = 128 << 10;
@@ -87,6 +87,35 @@ async fn long_texts(program: &Program, targets: Range<u64>) {
     }
     while let Some(answer) = answers.join_next().await {
         assert!(matches!(answer.unwrap(), Some(201 | 503) | None));
+    }
+}
+
+/// Clients that send events of half a megabyte, one after the other.
+async fn never_without_long_texts(program: &Program, clients: u64) {
+    let until = Instant::now() + Duration::from_secs(8);
+    let mut sending = JoinSet::new();
+    for client in 0..clients {
+        let address = program.address().to_owned();
+        sending.spawn(async move {
+            for number in 0.. {
+                if Instant::now() > until {
+                    return;
+                }
+                let mut event = start_event(10_000 + 1_000 * client + number, now_millis());
+                let text = "x".repeat(490_000);
+                event["measured_usage"] = json!([{ "measure": "m", "quantity": text }]);
+                event["resource_id"] = json!(format!("resource {client}"));
+                let body = event.to_string();
+                let mut stream = TcpStream::connect(&address).await.unwrap();
+                stream.write_all(head(body.len()).as_bytes()).await.unwrap();
+                // A body that is turned away need not be read.
+                let _ = stream.write_all(body.as_bytes()).await;
+                assert!(matches!(status(&mut stream).await, Some(201 | 503) | None));
+            }
+        });
+    }
+    while let Some(sent) = sending.join_next().await {
+        sent.unwrap();
     }
 }
 
@@ -174,6 +203,22 @@ async fn bodies_fit_into_what_the_manifest_gives() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn large_events_without_end_fit_into_what_the_manifest_gives() {
+    let world = Landscape::new("large_events").await;
+    let receiver = receiver(&world).await;
+    // What was there before leaves its memory in pieces.
+    drop(idle(&receiver, 4_200, &format!("{}{{", head(300))).await);
+    many_values(&receiver, 0..20).await;
+    assert_fits(
+        &receiver,
+        "4,200 bodies that are begun, then 20 of 48,900 values",
+    );
+    never_without_long_texts(&receiver, 60).await;
+    assert_fits(&receiver, "60 clients that keep sending half a megabyte");
+    is_alive(&receiver).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn clients_that_read_nothing_fit_into_what_the_manifest_gives() {
     let world = Landscape::new("readers_of_nothing").await;
     let receiver = receiver(&world).await;
@@ -197,4 +242,35 @@ async fn connections_that_do_nothing_fit_into_what_the_manifest_gives_and_health
     assert_fits(&receiver, "4,200 connections with heads that stop short");
     is_alive(&receiver).await;
     drop(slow);
+}
+
+/// Open spans with two intervals to sample, half a megabyte of measures each.
+async fn open_large_spans(world: &Landscape, receiver: &Program, spans: u64) {
+    for target in 0..spans {
+        let mut event = start_event(target, now_millis() - 2 * HOUR);
+        // Few values with long texts, or many that are short.
+        event["measured_usage"] = if target % 4 == 0 {
+            json!([{ "measure": "memory", "quantity": vec![json!([]); 48_900] }])
+        } else {
+            json!([{ "measure": "m", "quantity": "x".repeat(490_000) }])
+        };
+        world.take(receiver, "/v1/events/start", &event).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_spans_fit_into_what_the_manifest_gives_the_worker() {
+    const SPANS: u64 = 160;
+    let world = Landscape::new("large_spans").await;
+    let receiver = receiver(&world).await;
+    open_large_spans(&world, &receiver, SPANS).await;
+    let worker = world.worker().start().await.unwrap();
+    let spans = world.spans().await;
+    wait_until("each span is sampled", 3 * PATIENCE, async || {
+        let sampled = bson::doc! { "processing.totals.billed": { "$gte": HOUR } };
+        spans.count_documents(sampled).await.unwrap() == SPANS
+    })
+    .await;
+    assert_fits(&worker, "160 open spans of up to half a megabyte");
+    assert_fits(&receiver, "160 starts of up to half a megabyte, one by one");
 }

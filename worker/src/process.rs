@@ -2,17 +2,32 @@
 
 use std::sync::Arc;
 
+use sampler_domain::Span;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
 
 use crate::Worker;
 use crate::search::DueQueue;
 
+/// What large spans may take of memory while they are driven, all together. Each of them is there
+/// several times for a moment: as a span, as a usage, and as what is sent to Abacus or to the ledger.
+const DRIVEN_BYTES: usize = 4 << 20;
+
+/// A span up to this size is not charged to a budget: the numbers of spans bound those.
+const SMALL_SPAN: usize = 4 << 10;
+
+/// The bytes of a span that count against a budget.
+pub(crate) fn bytes_of(span: &Span) -> usize {
+    let bytes = span.measures.weight();
+    if bytes <= SMALL_SPAN { 0 } else { bytes }
+}
+
 impl Worker {
     /// Polls for due spans and drives as many at once as there are permits. Spans that were read
     /// wait in a short queue, so that a free permit need not wait for the next poll.
     pub(crate) async fn process(self: &Arc<Self>) {
         let permits = Arc::new(Semaphore::new(self.options.processing.concurrency));
+        let memory = Arc::new(Semaphore::new(DRIVEN_BYTES));
         let tasks = TaskTracker::new();
         let mut due = DueQueue::default();
         while self
@@ -39,10 +54,13 @@ impl Worker {
             let Some((span, claim)) = self.next_due(&mut due) else {
                 continue;
             };
+            let Some(charge) = self.charge(&memory, &span).await else {
+                break;
+            };
             let worker = Arc::clone(self);
             tasks.spawn(async move {
                 worker.drive(span).await;
-                drop((claim, permit));
+                drop((claim, permit, charge));
             });
         }
         tasks.close();
@@ -54,6 +72,15 @@ impl Worker {
         let permit = self.permit(permits);
         let paused = tokio::time::timeout(self.options.processing.interval, permit);
         drop(paused.await);
+    }
+
+    /// Waits until a span fits into the memory for those that are driven; one alone always does.
+    /// `None` on shutdown.
+    async fn charge(&self, memory: &Arc<Semaphore>, span: &Span) -> Option<OwnedSemaphorePermit> {
+        let bytes = bytes_of(span).min(DRIVEN_BYTES);
+        let bytes = u32::try_from(bytes).expect("the budget is less");
+        let charge = Arc::clone(memory).acquire_many_owned(bytes);
+        self.stop.run_until_cancelled(charge).await?.ok()
     }
 
     /// Waits for the permit to drive a span; `None` on shutdown.

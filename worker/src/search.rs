@@ -11,11 +11,16 @@ use sampler_store::{DuePages, DueQuery};
 use tokio::time::Instant;
 use tracing::warn;
 
+use crate::process::bytes_of;
 use crate::{Worker, causes};
 
 /// How long a search runs before a new one begins. With a backlog, a span that becomes more urgent
 /// or whose retry becomes due waits up to this long until a search can find it.
 const SEARCH_LENGTH: Duration = Duration::from_secs(10);
+
+/// What large spans in the queue may take of memory before a further page is read. A page adds a
+/// few of them.
+const QUEUE_BYTES: usize = 2 << 20;
 
 /// Due spans that wait for a permit, and the search for more.
 #[derive(Default)]
@@ -83,7 +88,14 @@ impl DueQueue {
 
     /// Whether the next page must be read now, so that a free permit does not wait for a span.
     pub(crate) fn runs_low(&self, page: usize) -> bool {
-        self.queue.is_empty() || (self.search.is_some() && self.queue.len() <= page / 2)
+        self.queue.is_empty()
+            || (self.search.is_some()
+                && self.queue.len() <= page / 2
+                && self.bytes() <= QUEUE_BYTES)
+    }
+
+    fn bytes(&self) -> usize {
+        self.queue.iter().map(|queued| bytes_of(&queued.span)).sum()
     }
 
     /// How many urgent spans wait, or how many others.

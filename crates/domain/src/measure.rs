@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use crate::number::{self, NumberError};
@@ -93,6 +94,19 @@ fn check(value: &mut Value, depth: usize) -> Result<(), QuantityError> {
     }
 }
 
+fn weight_of(value: &Value) -> usize {
+    let inside = match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(weight_of).sum(),
+        Value::Object(members) => {
+            let weight = |(name, member): (&String, &Value)| name.len() + weight_of(member);
+            members.iter().map(weight).sum()
+        }
+    };
+    VALUE_WEIGHT + inside
+}
+
 fn same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => match (left.as_i64(), right.as_i64()) {
@@ -134,10 +148,20 @@ pub struct Measure {
     pub quantity: Quantity,
 }
 
+/// What a value takes of memory beside its text, in about: its place in a list or an object.
+const VALUE_WEIGHT: usize = 128;
+
 /// The `measured_usage` of a start event, in the order given; it may be empty.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
-#[serde(transparent)]
-pub struct Measures(Vec<Measure>);
+///
+/// Clones share the list: it can be large, and a span is cloned with each change.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Measures(Arc<Vec<Measure>>);
+
+impl Serialize for Measures {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
 
 /// Why a list is no [`Measures`]; both hold the index of the offending measure.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -167,7 +191,7 @@ impl Measures {
             }
         }
         if errors.is_empty() {
-            Ok(Self(measures))
+            Ok(Self(Arc::new(measures)))
         } else {
             Err(errors)
         }
@@ -175,7 +199,13 @@ impl Measures {
 
     /// Takes a list that is already in the store, whatever it is (see [`Id::from_store`]).
     pub fn from_store(measures: Vec<Measure>) -> Self {
-        Self(measures)
+        Self(Arc::new(measures))
+    }
+
+    /// About how many bytes of memory the list takes.
+    pub fn weight(&self) -> usize {
+        let weight = |it: &Measure| it.measure.as_str().len() + weight_of(it.quantity.as_json());
+        self.0.iter().map(weight).sum()
     }
 
     /// The measures in the order given.
@@ -188,7 +218,7 @@ impl Measures {
         let equal = |(left, right): (&Measure, &Measure)| {
             left.measure == right.measure && left.quantity.same_as(&right.quantity)
         };
-        self.0.len() == other.0.len() && self.0.iter().zip(&other.0).all(equal)
+        self.0.len() == other.0.len() && self.0.iter().zip(&*other.0).all(equal)
     }
 }
 
@@ -304,6 +334,23 @@ mod tests {
             json!(9_007_199_254_740_996.0)
         ));
         assert!(!same(json!(1), json!("1")));
+    }
+
+    #[test]
+    fn a_list_weighs_its_texts_and_each_of_its_values() {
+        let weight = |value: Value| Measures::from_store(vec![measure("m", value)]).weight();
+        assert_eq!(weight(json!(1)), 1 + VALUE_WEIGHT);
+        assert_eq!(weight(json!("x".repeat(1_000))), 1_001 + VALUE_WEIGHT);
+        assert_eq!(weight(json!({ "ab": [[], []] })), 3 + 4 * VALUE_WEIGHT);
+    }
+
+    #[test]
+    fn clones_share_the_list() {
+        let measures = Measures::from_store(vec![measure("m", json!("x"))]);
+        assert!(std::ptr::eq(
+            measures.as_slice(),
+            measures.clone().as_slice()
+        ));
     }
 
     /// Fault 12 of the original: a measure named `duration` was let in beside the appended one.

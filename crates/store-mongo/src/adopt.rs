@@ -9,7 +9,7 @@ use sampler_store::StoreError;
 use tracing::error;
 
 use crate::MongoStore;
-use crate::call::take;
+use crate::call::take_spans;
 use crate::document::{has_failed, moment, partition, read_moment, read_target};
 use crate::index;
 use crate::unreadable::{Statement, change_each, condition_of, decoded, name_of, span_in};
@@ -87,7 +87,7 @@ impl MongoStore {
         let mut changed: u64 = 0;
         while let Some(open) = cursor.take() {
             let missing = limit - usize::try_from(changed).unwrap_or(limit).min(limit);
-            let (documents, rest) = self.link.run(take(open, missing)).await?;
+            let (documents, rest) = self.link.run(take_spans(open, missing)).await?;
             let statement = |raw: RawDocumentBuf| {
                 let name = name_of(&raw);
                 let statement = (!self.link.told.knows(of, &name)).then(|| change(&raw));

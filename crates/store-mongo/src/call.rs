@@ -33,6 +33,10 @@ use crate::unreadable::Told;
 /// Documents that the server sends at once: all that one call of `resolve` asks for.
 const BATCH_SIZE: u32 = 1_024;
 
+/// Bytes of documents on a page, but for the last of them. A span can have half a megabyte, and a
+/// multiple of that once it is parsed. A page of spans of the usual size is much smaller.
+const PAGE_BYTES: usize = 1 << 20;
+
 /// How often the server is asked for its journal while a read waits, and how long it is left alone
 /// before that each time.
 const FLUSHES: usize = 3;
@@ -280,15 +284,33 @@ async fn all(cursor: Cursor<Document>) -> Result<Vec<RawDocumentBuf>, Error> {
 
 /// Takes so many documents off a cursor, and says where to go on, unless that is the end.
 pub(crate) async fn take(
-    mut cursor: Cursor<Document>,
+    cursor: Cursor<Document>,
     count: usize,
 ) -> Result<(Vec<RawDocumentBuf>, Option<Cursor<Document>>), Error> {
-    let mut documents = Vec::new();
-    while documents.len() < count {
+    take_up_to(cursor, count, usize::MAX).await
+}
+
+/// Takes a page of spans off a cursor: fewer where they are large.
+pub(crate) async fn take_spans(
+    cursor: Cursor<Document>,
+    count: usize,
+) -> Result<(Vec<RawDocumentBuf>, Option<Cursor<Document>>), Error> {
+    take_up_to(cursor, count, PAGE_BYTES).await
+}
+
+async fn take_up_to(
+    mut cursor: Cursor<Document>,
+    count: usize,
+    bytes_max: usize,
+) -> Result<(Vec<RawDocumentBuf>, Option<Cursor<Document>>), Error> {
+    let (mut documents, mut bytes) = (Vec::new(), 0);
+    while documents.len() < count && bytes < bytes_max {
         if !cursor.advance().await? {
             return Ok((documents, None));
         }
-        documents.push(cursor.current().to_owned());
+        let document = cursor.current().to_owned();
+        bytes += document.as_bytes().len();
+        documents.push(document);
     }
     Ok((documents, Some(cursor)))
 }

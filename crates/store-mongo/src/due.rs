@@ -18,7 +18,7 @@ use sampler_store::{DuePages, DueQuery, StoreError};
 use tracing::info;
 
 use crate::MongoStore;
-use crate::call::{CallError, Link, hint, take};
+use crate::call::{CallError, Link, hint, take_spans};
 use crate::document::{has_failed, moment, partition};
 use crate::index;
 use crate::unreadable::{
@@ -94,7 +94,7 @@ impl Search {
                     None => return Ok(None),
                 },
             };
-            let (documents, cursor) = self.link.run(take(cursor, self.page)).await?;
+            let (documents, cursor) = self.link.run(take_spans(cursor, self.page)).await?;
             self.cursor = cursor;
             if !documents.is_empty() {
                 return Ok(Some(documents));

@@ -9,7 +9,7 @@ use sampler_store::{Page, StoreError};
 use tracing::error;
 
 use crate::MongoStore;
-use crate::call::{CallError, take};
+use crate::call::{CallError, take_spans};
 use crate::document::{Unreadable, id_from_bson, id_to_bson};
 use crate::resolve::readable;
 use crate::unreadable::{Identity, decoded, name_of, span_in};
@@ -44,7 +44,7 @@ impl MongoStore {
         let mut cursor = Some(self.cursor(filter, options).await?);
         let (mut page, mut count) = (Page::default(), limit);
         while let Some(open) = cursor.take() {
-            let (documents, rest) = self.link.run(take(open, count)).await?;
+            let (documents, rest) = self.link.run(take_spans(open, count)).await?;
             for raw in &documents {
                 self.add(&mut page, raw);
             }

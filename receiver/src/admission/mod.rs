@@ -28,9 +28,11 @@ use crate::reading;
 /// commands of a group busy while the next ones gather; more would only wait in the group.
 const STORE_PERMITS: usize = 384;
 
-/// Requests with large bodies that are served at a time, and what they may weigh together.
+/// Requests with large bodies that are served at a time, and what they may weigh together. Until such
+/// an event is kept, it is there several times: as a body, parsed, as a document, in the command, and
+/// in what the driver sends. So this is far less than what a program has.
 const LARGE_PERMITS: usize = 64;
-const LARGE_WEIGHT: usize = 16 << 20;
+const LARGE_WEIGHT: usize = 8 << 20;
 
 /// Mappings that are served at a time: each is three calls to another service.
 const MAPPING_PERMITS: usize = 32;
@@ -53,7 +55,7 @@ const WAIT_INTERVAL: Duration = Duration::from_secs(2);
 const QUEUE_WEIGHT: usize = 12 << 20;
 
 /// Bytes of bodies that are in memory at a time, but for small ones.
-const BODY_BYTES: usize = 16 << 20;
+const BODY_BYTES: usize = 8 << 20;
 
 /// A body up to this size is not charged to the budget: what connections take bounds those.
 pub(crate) const SMALL_BODY: usize = 2 << 10;

@@ -67,7 +67,8 @@ pub async fn start(
     grant: Grant,
     request: Request<Body>,
 ) -> Response {
-    answer("start", &grant, receiver.start(&grant, request).await)
+    let outcome = receiver.start(&grant, request).await;
+    answer(&receiver, "start", &grant, outcome)
 }
 
 /// `POST /v1/events/stop`.
@@ -76,7 +77,8 @@ pub async fn stop(
     grant: Grant,
     request: Request<Body>,
 ) -> Response {
-    answer("stop", &grant, receiver.stop(&grant, request).await)
+    let outcome = receiver.stop(&grant, request).await;
+    answer(&receiver, "stop", &grant, outcome)
 }
 
 impl Receiver {

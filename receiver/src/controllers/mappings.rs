@@ -25,7 +25,8 @@ pub async fn map(
     grant: Grant,
     request: Request<Body>,
 ) -> Response {
-    answer("mapping", &grant, receiver.map(&grant, request).await)
+    let outcome = receiver.map(&grant, request).await;
+    answer(&receiver, "mapping", &grant, outcome)
 }
 
 impl Receiver {

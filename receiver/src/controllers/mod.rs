@@ -18,8 +18,9 @@ use crate::admission::{self, InFlightPermit, RequestKind, ServingPermit, ShardRa
 use crate::json::{self, Json};
 use crate::{Receiver, body};
 
-/// Answers, with one line in the log for what was refused.
+/// Answers, with a line in the log for what was refused, unless there were too many of them.
 fn answer(
+    receiver: &Receiver,
     request: &'static str,
     grant: &Grant,
     outcome: Result<impl IntoResponse, Problem>,
@@ -28,14 +29,17 @@ fn answer(
         Ok(kept) => kept.into_response(),
         Err(problem) => {
             let (kind, status) = (problem.kind().slug, problem.status().as_u16());
-            info!(
-                request,
-                client = grant.client().map(ClientId::as_str),
-                problem = kind,
-                status,
-                detail = problem.detail(),
-                "refused"
-            );
+            if let Some(suppressed) = receiver.refusals.admit(grant.client(), kind) {
+                info!(
+                    request,
+                    client = grant.client().map(ClientId::as_str),
+                    problem = kind,
+                    status,
+                    detail = problem.detail(),
+                    suppressed,
+                    "refused"
+                );
+            }
             problem.into_response()
         }
     }

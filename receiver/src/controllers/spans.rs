@@ -29,7 +29,8 @@ pub type SpanPath = Result<Path<String>, PathRejection>;
 
 /// `GET /v1/spans`.
 pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri) -> Response {
-    answer("spans", &grant, receiver.spans(&grant, &uri).await)
+    let outcome = receiver.spans(&grant, &uri).await;
+    answer(&receiver, "spans", &grant, outcome)
 }
 
 /// `GET /v1/spans/{id}`.
@@ -46,7 +47,7 @@ pub async fn get(
         let record = receiver.span(&grant, id).await?;
         Ok(Single::new(&ShownSpan::from(&record), &headers))
     };
-    answer("span", &grant, shown.await)
+    answer(&receiver, "span", &grant, shown.await)
 }
 
 impl Receiver {

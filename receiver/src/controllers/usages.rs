@@ -33,7 +33,8 @@ pub async fn list(
     id: SpanPath,
     uri: Uri,
 ) -> Response {
-    answer("usages", &grant, receiver.usages(&grant, id, &uri).await)
+    let outcome = receiver.usages(&grant, id, &uri).await;
+    answer(&receiver, "usages", &grant, outcome)
 }
 
 /// Which usages of a span a list holds.

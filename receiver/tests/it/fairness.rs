@@ -219,8 +219,8 @@ async fn bodies_that_fill_the_memory_are_turned_away_and_small_ones_are_not() {
         answer.may_come_again_after(1);
         turned_away += 1;
     }
-    // A client may have half of the 16 MB.
-    assert_eq!(turned_away, 200 - (8 << 20) / 400_000);
+    // A client may have half of the 8 MB.
+    assert_eq!(turned_away, 200 - (4 << 20) / 400_000);
     world
         .start(&of(&start(NOW), "honest", 1))
         .await
@@ -244,10 +244,10 @@ async fn few_bodies_of_many_values_are_served_at_a_time_and_they_hold_up_no_othe
         large.spawn(async move { world.start(&event).await });
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(world.store.calls(), 2, "each weighs 8 MB, of 16");
+    assert_eq!(world.store.calls(), 1, "each weighs 8 MB, of 8");
     let (other, quiet) = (Arc::clone(&world), of(&start(NOW), "quiet", 1));
     let quiet = tokio::spawn(async move { other.start(&quiet).await });
-    world.store.holds(3).await;
+    world.store.holds(2).await;
     world.store.release();
     quiet.await.unwrap().is_created();
     while let Some(answer) = large.join_next().await {

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::Request;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::answer::Answer;
 use crate::event::{mapping, start, stop, with};
+use crate::log::Log;
 use crate::store::Fate;
 use crate::world::{HOUR, MAPPINGS, NOW, START, STOP, World, request};
 
@@ -115,4 +116,20 @@ async fn a_client_that_goes_away_gives_up_its_place() {
     for instance in 20..30 {
         world.start(&of(instance, &start(NOW))).await.is_created();
     }
+}
+
+#[tokio::test]
+async fn a_flood_of_refused_events_is_not_a_flood_of_lines() {
+    let world = World::new();
+    let log = Log::default();
+    let logging = tracing::subscriber::set_default(log.subscriber());
+    for _ in 0..500 {
+        assert_eq!(world.stop(&stop(NOW)).await.status, 422);
+    }
+    let malformed = world.stop(&json!({})).await;
+    drop(logging);
+    assert_eq!(malformed.status, 400);
+    let lines = log.lines("refused");
+    let with = |status| lines.iter().filter(|line| line["status"] == status).count();
+    assert_eq!((with(422), with(400)), (20, 1));
 }

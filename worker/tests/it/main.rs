@@ -6,6 +6,7 @@ mod clocks;
 mod delivery;
 mod faults;
 mod ledger;
+mod memory;
 mod ownership;
 mod sampling;
 mod suspension;

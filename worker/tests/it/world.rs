@@ -337,11 +337,16 @@ impl World {
 
     /// Starts an instance `millis` after noon.
     pub(crate) async fn start(&self, instance: &str, millis: i64) {
+        self.start_with(instance, millis, Measures::default()).await;
+    }
+
+    /// Starts an instance with these measures `millis` after noon.
+    pub(crate) async fn start_with(&self, instance: &str, millis: i64, measures: Measures) {
         let event = StartEvent {
             id: Some(Id::new(format!("start {instance}")).unwrap()),
             timestamp: NOON.plus(millis),
             target: target(instance),
-            measures: Measures::default(),
+            measures,
         };
         let id = SpanId::new(NOON, self.random.u64());
         let due_at = event.timestamp;

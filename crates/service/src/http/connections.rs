@@ -1,25 +1,36 @@
 //! The connections that are open, and which of them ends when there is no room for another.
 //!
-//! A new connection always gets its turn: for it, an idle one ends, the longest first, or else one
-//! whose client is slow with a request or in taking an answer. Where all are being served, the few
-//! connections that are kept for the purpose are for health checks alone.
+//! A new connection always gets its turn: for it, another ends, in the order of [`Rank`]. First come
+//! those whose clients are slow with a request or in taking an answer, and last those that are idle
+//! between two requests. Where all are being served, the few connections that are kept for the
+//! purpose are for health checks alone.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Bytes that all connections together keep of requests that have not arrived to the end of their
-/// heads, or that were sent ahead. A connection beyond that ends another.
+/// Bytes that all connections together keep for requests that have not arrived to their end, or that
+/// were sent ahead: of heads what is there of them, for each body what its request takes beside it. A
+/// connection beyond that ends another.
 const KEPT_BYTES: usize = 16 << 20;
 
-/// What a connection is at; those that come first end first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A request that takes longer to arrive, or an answer that takes longer to be taken, is slow.
+const SLOW_AFTER: Duration = Duration::from_secs(1);
+
+/// A connection that is idle for longer is one that its client does not need at the moment.
+const IDLE_AFTER: Duration = Duration::from_secs(10);
+
+/// What a connection is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// It has sent nothing of a request.
+    /// It is new, and has sent nothing.
+    New,
+    /// It has sent nothing of a further request.
     Idle,
     /// It has not taken all of an answer.
     Writing,
@@ -31,13 +42,31 @@ pub(super) enum Phase {
     Served,
 }
 
-const PHASES: [Phase; 5] = [
+const PHASES: [Phase; 6] = [
+    Phase::New,
     Phase::Idle,
     Phase::Writing,
     Phase::Head,
     Phase::Body,
     Phase::Served,
 ];
+
+/// Which connections end first for others; among those of one rank, the one that has been at it for
+/// the longest.
+///
+/// Attackers open many connections within a moment. What they begin then is older than what an honest
+/// client has just begun, and a connection that was active lately comes after all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// Its client is slow.
+    Slow,
+    /// It was not active lately.
+    Unused,
+    /// A request is on its way, or an answer.
+    UnderWay,
+    /// It is idle, and was active lately.
+    Active,
+}
 
 /// What one connection is at, and since when.
 #[derive(Debug)]
@@ -55,7 +84,7 @@ impl Activity {
             state: AtomicU64::new(0),
             ended: CancellationToken::new(),
         };
-        activity.enter(Phase::Idle);
+        activity.enter(Phase::New);
         Arc::new(activity)
     }
 
@@ -64,9 +93,26 @@ impl Activity {
         if self.phase() == phase && self.state.load(Ordering::Relaxed) != 0 {
             return;
         }
-        let millis = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX >> 8);
-        self.state
-            .store((millis + 1) << 3 | phase as u64, Ordering::Relaxed);
+        let state = (self.now() + 1) << 3 | phase as u64;
+        self.state.store(state, Ordering::Relaxed);
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX >> 8)
+    }
+
+    /// When it ends for others; nothing where it is being served, and does not.
+    fn rank(&self) -> Option<Rank> {
+        let lasts = Duration::from_millis((self.now() + 1).saturating_sub(self.since()));
+        match self.phase() {
+            Phase::Served => None,
+            Phase::Idle if lasts >= IDLE_AFTER => Some(Rank::Unused),
+            Phase::Idle => Some(Rank::Active),
+            Phase::New | Phase::Writing | Phase::Head | Phase::Body if lasts >= SLOW_AFTER => {
+                Some(Rank::Slow)
+            }
+            Phase::New | Phase::Writing | Phase::Head | Phase::Body => Some(Rank::UnderWay),
+        }
     }
 
     /// What the connection is at.
@@ -146,7 +192,7 @@ impl Connections {
     pub(super) fn try_open(self: &Arc<Self>) -> Option<Connection> {
         let mut open = self.lock();
         if open.connections.len() >= self.limit {
-            open.end_one(Phase::Idle);
+            open.end_one(|_| true);
         }
         let is_for_health = open.connections.len() >= self.limit;
         if open.connections.len() >= self.limit + self.for_health {
@@ -167,7 +213,7 @@ impl Connections {
 
     /// Ends one, where the system has no room for another.
     pub(super) fn end_one(&self) {
-        self.lock().end_one(Phase::Idle);
+        self.lock().end_one(|_| true);
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
@@ -176,14 +222,11 @@ impl Connections {
 }
 
 impl Open {
-    /// Ends the one that is of least use: idle, or slow, for the longest. One that comes before `from`
-    /// does not end.
-    fn end_one(&mut self, from: Phase) {
+    /// Ends the first by [`Rank`], of those that are in one of certain phases.
+    fn end_one(&mut self, is_meant: impl Fn(Phase) -> bool) {
         let waiting = self.connections.iter().filter_map(|(number, activity)| {
-            let phase = activity.phase();
-            (from..Phase::Served)
-                .contains(&phase)
-                .then(|| (phase, activity.since(), *number))
+            let rank = activity.rank().filter(|_| is_meant(activity.phase()))?;
+            Some((rank, activity.since(), *number))
         });
         let number = waiting.min().map(|(_, _, number)| number);
         if let Some(activity) = number.and_then(|number| self.connections.remove(&number)) {
@@ -210,7 +253,8 @@ impl KeptBytes {
         if bytes <= before {
             kept.fetch_sub(before - bytes, Ordering::Relaxed);
         } else if kept.fetch_add(bytes - before, Ordering::Relaxed) > KEPT_BYTES {
-            self.connections.lock().end_one(Phase::Head);
+            let keeps = |phase| matches!(phase, Phase::Head | Phase::Body);
+            self.connections.lock().end_one(keeps);
         }
     }
 }
@@ -238,34 +282,79 @@ mod tests {
         connection.activity.ended.is_cancelled()
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn the_longest_idle_ends_first_then_the_slow_and_never_one_that_is_served() {
-        let connections = Connections::new(5, 0);
+    /// Connections that came to their phases one after the other, and how long ago the last one did.
+    async fn open_all(
+        connections: &Arc<Connections>,
+        phases: &[(Phase, Duration)],
+    ) -> Vec<Connection> {
         let mut open = Vec::new();
-        for phase in [
-            Phase::Served,
-            Phase::Body,
-            Phase::Head,
-            Phase::Writing,
-            Phase::Idle,
-        ] {
+        for (phase, then) in phases {
             let connection = connections.open().await;
-            tokio::time::advance(Duration::from_secs(1)).await;
-            connection.activity.enter(phase);
+            connection.activity.enter(*phase);
+            tokio::time::advance(*then).await;
             open.push(connection);
         }
-        let mut later = Vec::new();
-        for expected in [4, 3, 2, 1] {
-            assert!(!is_ended(&open[expected]));
-            let connection = connections.open().await;
+        open
+    }
+
+    /// In which order they end for new ones, which are all served at once.
+    fn order_of_ends(connections: &Arc<Connections>, open: &[Connection]) -> Vec<usize> {
+        let (mut order, mut later) = (Vec::new(), Vec::new());
+        while let Some(connection) = connections.try_open() {
             connection.activity.enter(Phase::Served);
-            assert!(is_ended(&open[expected]), "{expected}");
             later.push(connection);
+            let ended = (0..open.len()).filter(|index| is_ended(&open[*index]));
+            order.extend(
+                ended
+                    .filter(|index| !order.contains(index))
+                    .collect::<Vec<_>>(),
+            );
         }
+        order
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_slow_end_first_then_the_long_idle_and_never_one_that_is_served() {
+        let connections = Connections::new(8, 0);
+        let soon = Duration::from_millis(100);
+        let phases = [
+            (Phase::Served, soon),
+            (Phase::Idle, IDLE_AFTER),
+            (Phase::Body, soon),
+            (Phase::New, soon),
+            (Phase::Head, soon),
+            (Phase::Writing, SLOW_AFTER),
+            (Phase::Idle, soon),
+            (Phase::Body, soon),
+        ];
+        let open = open_all(&connections, &phases).await;
+        let order = order_of_ends(&connections, &open);
+        assert_eq!(order, [2, 3, 4, 5, 1, 7, 6]);
         assert!(!is_ended(&open[0]));
-        assert!(connections.try_open().is_none());
-        drop(later.pop());
-        assert!(connections.try_open().is_some());
+    }
+
+    /// A client that sends an event now and then over one connection, while others open as many as
+    /// there are, within a moment or slowly.
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_is_used_survives_those_that_never_finish_a_request() {
+        for phase in [Phase::New, Phase::Head, Phase::Body, Phase::Writing] {
+            for pause in [Duration::ZERO, Duration::from_millis(20)] {
+                let connections = Connections::new(100, 0);
+                let honest = connections.open().await;
+                let mut hostile = Vec::new();
+                for number in 0..1_000 {
+                    let connection = connections.open().await;
+                    connection.activity.enter(phase);
+                    hostile.push(connection);
+                    tokio::time::advance(pause).await;
+                    if number % 20 == 0 {
+                        honest.activity.enter(Phase::Served);
+                        honest.activity.enter(Phase::Idle);
+                    }
+                }
+                assert!(!is_ended(&honest), "{phase:?} {pause:?}");
+            }
+        }
     }
 
     #[tokio::test(start_paused = true)]

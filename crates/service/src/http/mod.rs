@@ -283,7 +283,7 @@ async fn serve_connection<S>(
         () = shutdown.soft().cancelled() => {}
         () = connection.activity.ended() => {
             // A request may have arrived in this moment: then it is the last one.
-            if !matches!(connection.activity.phase(), Phase::Idle | Phase::Served) {
+            if !matches!(connection.activity.phase(), Phase::New | Phase::Idle | Phase::Served) {
                 return;
             }
             closing.cancel();

@@ -33,6 +33,9 @@ const AHEAD: usize = 4 << 10;
 /// A connection that is idle keeps no more than this.
 const KEPT_CAPACITY: usize = 1 << 10;
 
+/// What a request takes in about while its body arrives: the library's buffers, and what serves it.
+const REQUEST_BYTES: usize = 20 << 10;
+
 /// What a client may take.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WireLimits {
@@ -137,7 +140,7 @@ impl Wire {
                 state.first_byte = None;
                 state.head = Head::default();
                 state.reading = Reading::Head(0);
-                self.activity.enter(state.phase());
+                state.note(&self.activity);
             }
             Reading::Head(_) => {}
             Reading::Bytes(_) if !state.is_body => {}
@@ -154,7 +157,7 @@ impl Wire {
             Some(length) => Reading::Bytes(length),
             None => Reading::Chunks(Chunks::default()),
         };
-        self.activity.enter(state.phase());
+        state.note(&self.activity);
     }
 
     /// Whether the library has waited for long enough: the head took too long, or the connection is to
@@ -265,6 +268,7 @@ impl State {
     fn phase(&self) -> Phase {
         match self.reading {
             _ if self.is_blocked => Phase::Writing,
+            Reading::Head(0) if self.heads <= 1 => Phase::New,
             Reading::Head(0) => Phase::Idle,
             Reading::Head(_) => Phase::Head,
             Reading::Nothing => Phase::Served,
@@ -284,8 +288,19 @@ impl State {
         if self.ahead.is_empty() && self.ahead.capacity() > KEPT_CAPACITY {
             self.ahead = Vec::new();
         }
-        self.kept.set(self.ahead.capacity());
         Ok(())
+    }
+
+    /// Notes what the connection is at, and what it keeps for a request that is not complete.
+    fn note(&mut self, activity: &Activity) {
+        let phase = self.phase();
+        activity.enter(phase);
+        let of_body = if phase == Phase::Body {
+            REQUEST_BYTES
+        } else {
+            0
+        };
+        self.kept.set(self.ahead.capacity() + of_body);
     }
 }
 
@@ -327,9 +342,8 @@ impl<S: AsyncRead + Unpin> WireStream<S> {
             state.ahead.reserve_exact(read.len());
         }
         state.ahead.extend_from_slice(read);
-        state.kept.set(state.ahead.capacity());
         state.scan_head(&self.wire.limits);
-        self.wire.activity.enter(state.phase());
+        state.note(&self.wire.activity);
         Poll::Ready(Ok(!buffer.filled().is_empty()))
     }
 
@@ -382,7 +396,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for WireStream<S> {
         } else {
             state.hand_on_ahead(buffer)?;
         }
-        wire.activity.enter(state.phase());
+        state.note(&wire.activity);
         Poll::Ready(Ok(()))
     }
 }
@@ -400,7 +414,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WireStream<S> {
         }
         let mut state = this.wire.state();
         if !std::mem::replace(&mut state.is_blocked, true) {
-            this.wire.activity.enter(state.phase());
+            state.note(&this.wire.activity);
         }
         let limit = this.wire.limits.write;
         let deadline = state
@@ -416,7 +430,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WireStream<S> {
         ready!(Pin::new(&mut this.stream).poll_flush(context))?;
         let mut state = this.wire.state();
         if std::mem::take(&mut state.is_blocked) {
-            this.wire.activity.enter(state.phase());
+            state.note(&this.wire.activity);
             if let Some(reader) = state.reader.take() {
                 reader.wake();
             }

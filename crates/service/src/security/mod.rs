@@ -16,3 +16,4 @@ pub(crate) use basic::credentials;
 pub use grant::{Grant, Reach};
 pub use sampler_oauth::{Algorithm, BasicCheck};
 pub use settings::SecuritySettings;
+pub use throttle::Throttle;

@@ -12,8 +12,12 @@ const LINES: u32 = 20;
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// Lets so many lines through in a period.
-#[derive(Debug, Default)]
-pub(super) struct Throttle(Mutex<Option<Period>>);
+#[derive(Debug)]
+pub struct Throttle {
+    lines: u32,
+    length: Duration,
+    period: Mutex<Option<Period>>,
+}
 
 #[derive(Debug)]
 struct Period {
@@ -22,27 +26,50 @@ struct Period {
     suppressed: u64,
 }
 
+impl Default for Throttle {
+    fn default() -> Self {
+        Self::new(LINES, PERIOD)
+    }
+}
+
 impl Throttle {
+    /// Lets `lines` through in each period of this `length`.
+    pub const fn new(lines: u32, length: Duration) -> Self {
+        Self {
+            lines,
+            length,
+            period: Mutex::new(None),
+        }
+    }
+
     /// Whether a line may be logged, and how many were not since the one before. To be called for
     /// each line.
-    pub(super) fn admit(&self) -> Option<u64> {
+    pub fn admit(&self) -> Option<u64> {
         let now = Instant::now();
-        let mut period = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut period = self.period.lock().unwrap_or_else(PoisonError::into_inner);
         let period = period.get_or_insert(Period {
             began: now,
             lines: 0,
             suppressed: 0,
         });
-        if now.duration_since(period.began) >= PERIOD {
+        if now.duration_since(period.began) >= self.length {
             (period.began, period.lines) = (now, 0);
         }
-        if period.lines < LINES {
+        if period.lines < self.lines {
             period.lines += 1;
             Some(std::mem::take(&mut period.suppressed))
         } else {
             period.suppressed += 1;
             None
         }
+    }
+
+    /// Whether a period has begun, and is not over.
+    pub fn is_counting(&self) -> bool {
+        let period = self.period.lock().unwrap_or_else(PoisonError::into_inner);
+        period
+            .as_ref()
+            .is_some_and(|period| period.began.elapsed() < self.length)
     }
 }
 
