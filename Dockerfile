@@ -1,5 +1,3 @@
-# syntax=docker/dockerfile:1
-#
 # Both programs, and the command line, as container images, without a shell and without root:
 #
 #   docker build --target receiver --tag sampler-receiver .
@@ -9,13 +7,13 @@
 # compose.yaml starts them with a MongoDB and a stand-in for Abacus.
 #
 # Not tried yet with a container engine: what was checked is that the programs run in a folder with
-# just these files, and take these settings. Pin the base image by digest where builds must be
-# reproducible.
+# just these files, and take these settings.
 
-# The same as in rust-toolchain.toml.
+# The same as in rust-toolchain.toml, and the digest of its image for all platforms.
 ARG RUST=1.95.0
+ARG RUST_DIGEST=sha256:6258907abe69656e41cd992e0b705cdcfabcbbe3db374f92ed2d47121282d4a1
 
-FROM rust:${RUST}-bookworm AS source
+FROM rust:${RUST}-bookworm@${RUST_DIGEST} AS source
 ARG RUST
 # Takes the toolchain of the image as it is: rust-toolchain.toml would have rustup fetch components
 # that only the tests need.

@@ -141,6 +141,8 @@ async fn collect(body: Body, receiver: &Receiver, client: Client) -> Result<Rece
                 if error.is::<LengthLimitError>() {
                     return too_large(limits.payload);
                 }
+                // The connection broke off, or its chunks are not valid. JSON that ends early would
+                // be answered in the same way.
                 let detail = "The body broke off before its end.";
                 Problem::new(&problems::MALFORMED_JSON, detail)
             })?;
@@ -165,6 +167,7 @@ fn unpack(packed: &[u8], receiver: &Receiver, client: Client) -> Result<Received
     let mut reader = MultiGzDecoder::new(packed);
     let mut buffer = [0; UNPACKED_AT_A_TIME];
     loop {
+        // Bytes that are not gzip are for the provider to correct, as bytes that are not JSON are.
         let Ok(read) = reader.read(&mut buffer) else {
             let detail = "The body is not what its Content-Encoding says: it cannot be unpacked.";
             return Err(Problem::new(&problems::MALFORMED_JSON, detail));

@@ -152,6 +152,17 @@ sampler_service::problem_types! {
         provider: "Sends the mapping again: mappings that exist are recognised.",
         operator: "Checks the provisioning service, and whether the plans exist there.",
     }
+    THROTTLED {
+        slug: "throttled",
+        status: SERVICE_UNAVAILABLE,
+        title: "The client has its share already",
+        when: "Bodies of the client take as much memory as it may have beside the others. Other \
+            clients are not affected. Nothing was kept.",
+        provider: "Sends fewer large events at a time; the same event again, with the same `id`, \
+            after the seconds in `Retry-After`.",
+        operator: "Asks the client for smaller events. Adds an instance, if events of this size and \
+            number are intended.",
+    }
     DATABASE_UNAVAILABLE {
         slug: "database-unavailable",
         status: SERVICE_UNAVAILABLE,

@@ -22,6 +22,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
+use crate::address::DoubtfulHosts;
 use crate::beside::Beside;
 use crate::codes::{
     BAD_VALUE, DUPLICATE_KEY, INDEX_NOT_FOUND, NAMESPACE_NOT_FOUND, is_lost_behind_router,
@@ -63,6 +64,8 @@ pub(crate) struct Link {
     pub(crate) told: Arc<Told>,
     /// Whether an original may write beside us.
     pub(crate) beside: Arc<Beside>,
+    /// What no error may tell.
+    pub(crate) doubtful: DoubtfulHosts,
 }
 
 /// How a call ended that did not succeed.
@@ -71,6 +74,9 @@ pub(crate) enum CallError {
     /// The driver says why.
     #[error(transparent)]
     Driver(#[from] Error),
+    /// No server can be reached. The text is the driver's, without what may be a password.
+    #[error("{0}")]
+    Unreachable(String),
     /// The server refused one of the writes of a command.
     #[error("{message} (code {code})")]
     Write {
@@ -133,7 +139,7 @@ impl Link {
     {
         let call_limit = self.call_limit();
         match tokio::time::timeout(call_limit, tokio::spawn(call)).await {
-            Ok(Ok(answer)) => answer.map_err(Into::into),
+            Ok(Ok(answer)) => answer.map_err(|error| self.doubtful.hide_in(error.into())),
             Ok(Err(ended)) => Err(CallError::Ended(ended)),
             Err(_) => Err(CallError::TimedOut(call_limit)),
         }
@@ -432,6 +438,7 @@ impl CommandFailure for CallError {
     fn outcome(&self) -> Outcome {
         let error = match self {
             Self::Driver(error) => error,
+            Self::Unreachable(_) => return Outcome::Unavailable,
             Self::Write { code, .. } if !is_of_the_moment(*code) => return Outcome::Refused,
             _ => return Outcome::Unknown,
         };
@@ -464,7 +471,7 @@ impl CommandFailure for CallError {
             Self::Driver(error) => error,
             Self::TimedOut(_) | Self::Ended(_) => return true,
             Self::Write { code, .. } => return is_lost_behind_router(*code),
-            Self::Unconfirmed(_) | Self::TooLate => return false,
+            Self::Unreachable(_) | Self::Unconfirmed(_) | Self::TooLate => return false,
         };
         match error.kind.as_ref() {
             ErrorKind::Command(error) => is_lost_behind_router(error.code),

@@ -171,6 +171,7 @@ impl MongoStore {
             database: database.clone(),
             told: Arc::default(),
             beside: Arc::default(),
+            doubtful: address::DoubtfulHosts::of(&options.uri),
         };
         let ledger = format!("{}_usages", options.collection);
         let usages = Link {

@@ -20,7 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use budget::Budget;
 pub(crate) use budget::{Charge, OverBudget};
 use fair_queue::{Client, QueueLimits};
-use permits::{FairPermit, FairPermits, PermitLimits};
+use permits::{FairPermit, FairPermits, NoPermit, PermitLimits};
 
 use crate::reading;
 
@@ -162,7 +162,8 @@ impl Admission {
                 weight: LARGE_WEIGHT,
                 wait: WAIT_MAX,
                 queue: QueueLimits {
-                    // What waits are bodies, which the budget bounds; it weighs what it will.
+                    // No limit here: what waits is not parsed yet, so it takes the memory of its
+                    // bytes alone, and the budget for bodies bounds that.
                     weight: usize::MAX,
                     quantum: 1 << 20,
                     ..light
@@ -305,7 +306,7 @@ async fn acquire(
     let permit = permits.acquire(client, weight).await;
     permit
         .map(ServingPermit)
-        .map_err(|permits::TurnedAway| TurnedAway::Queue)
+        .map_err(|NoPermit| TurnedAway::Queue)
 }
 
 /// What a request with this body weighs: about what it takes of memory until it is answered.

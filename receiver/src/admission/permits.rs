@@ -50,9 +50,9 @@ pub(crate) struct FairPermit {
     is_held: bool,
 }
 
-/// The request waited for too long, or had to go for others.
+/// There is no permit for the request: it waited for too long, or had to go for others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TurnedAway;
+pub(crate) struct NoPermit;
 
 impl FairPermits {
     pub(crate) fn new(limits: PermitLimits) -> Arc<Self> {
@@ -80,7 +80,7 @@ impl FairPermits {
         self: &Arc<Self>,
         client: Client,
         weight: usize,
-    ) -> Result<FairPermit, TurnedAway> {
+    ) -> Result<FairPermit, NoPermit> {
         let (answer, answered) = oneshot::channel();
         let waiting = Waiting { weight, answer };
         let (ticket, shed) = self
@@ -95,7 +95,7 @@ impl FairPermits {
         self.hand_out();
         match timeout(self.limits.wait, answered).await {
             Ok(Ok(Some(permit))) => Ok(permit),
-            Ok(Ok(None) | Err(_)) | Err(_) => Err(TurnedAway),
+            Ok(Ok(None) | Err(_)) | Err(_) => Err(NoPermit),
         }
     }
 
@@ -206,7 +206,7 @@ mod tests {
         permits: &Arc<FairPermits>,
         client: u64,
         weight: usize,
-    ) -> tokio::task::JoinHandle<Result<FairPermit, TurnedAway>> {
+    ) -> tokio::task::JoinHandle<Result<FairPermit, NoPermit>> {
         let permits = Arc::clone(permits);
         tokio::spawn(async move { permits.acquire(Client(client), weight).await })
     }
@@ -252,10 +252,7 @@ mod tests {
         let permits = FairPermits::new(LIMITS);
         let held = (acquire(&permits, 1).await, acquire(&permits, 1).await);
         let began = Instant::now();
-        assert_eq!(
-            permits.acquire(Client(2), 10).await.unwrap_err(),
-            TurnedAway
-        );
+        assert_eq!(permits.acquire(Client(2), 10).await.unwrap_err(), NoPermit);
         assert_eq!(began.elapsed(), LIMITS.wait);
         let waiting = begin(&permits, 2, 10);
         until_waiting(&permits, 1).await;
@@ -291,7 +288,7 @@ mod tests {
             until_waiting(&permits, count).await;
         }
         let quiet = begin(&permits, 2, 10);
-        assert_eq!(flood.remove(0).await.unwrap().unwrap_err(), TurnedAway);
+        assert_eq!(flood.remove(0).await.unwrap().unwrap_err(), NoPermit);
         drop(held);
         quiet.await.unwrap().unwrap();
         for waiting in flood {

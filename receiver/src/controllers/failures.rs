@@ -10,8 +10,9 @@ use tracing::{error, warn};
 use crate::admission::TurnedAway;
 use crate::{Receiver, problems};
 
-/// Seconds after which it makes sense to come again when the database is away: an election takes
-/// some ten of them.
+/// Seconds after which it makes sense to come again when the database is away, at the least. With
+/// [`SPREAD_MIN`] it becomes 5 to 9: an election takes some ten seconds, so the second repeat at the
+/// latest finds a primary.
 const RETRY_AFTER_OUTAGE: u64 = 5;
 
 /// Seconds after which it makes sense to come again when the receiver is overloaded.
@@ -62,14 +63,24 @@ impl Receiver {
             .retry_after(self.spread(RETRY_AFTER_OUTAGE))
     }
 
-    /// Why a request was not served: there are too many.
+    /// Why a request was not served: there are too many, or its client has its share.
     pub(crate) fn turned_away(&self, reason: TurnedAway) -> Problem {
-        let detail = match reason {
-            TurnedAway::Limit => "As many requests as MAX_INFLIGHT allows are in flight.",
-            TurnedAway::Queue => "Too many requests of this client wait for their turn.",
-            TurnedAway::Memory => "Bodies of this client take all the memory that it may have.",
+        let (kind, detail) = match reason {
+            TurnedAway::Limit => (
+                &problems::OVERLOADED,
+                "As many requests as MAX_INFLIGHT allows are in flight.",
+            ),
+            TurnedAway::Queue => (
+                &problems::OVERLOADED,
+                "Too many requests of this client wait for their turn.",
+            ),
+            TurnedAway::Memory => (
+                &problems::THROTTLED,
+                "Bodies of this client take all the memory that it may have.",
+            ),
         };
-        self.overloaded(&format!("{detail} Nothing was kept."))
+        let detail = format!("{detail} Nothing was kept.");
+        Problem::new(kind, detail).retry_after(self.spread(RETRY_AFTER_OVERLOAD))
     }
 
     /// Too much is asked at the same time.

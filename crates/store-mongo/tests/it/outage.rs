@@ -1,5 +1,6 @@
 //! A database that is away.
 
+use std::error::Error as _;
 use std::time::{Duration, Instant};
 
 use sampler_store::StoreError;
@@ -27,6 +28,34 @@ async fn a_database_that_is_away_is_told_within_the_time_limit() {
     let error = store.ping().await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
     assert!(began.elapsed() < Duration::from_secs(5));
+}
+
+/// The driver takes the user for a host, and the password for its port.
+#[tokio::test]
+async fn a_password_of_digits_without_a_host_is_in_no_error() {
+    let options = |uri: &str| MongoOptions {
+        uri: uri.into(),
+        database: "sampler".into(),
+        collection: "spans".into(),
+        pool_size: 4,
+        server_selection_timeout: Duration::from_millis(300),
+        operation_timeout: Duration::from_millis(500),
+        app_name: "sampler-test".into(),
+        shards: None,
+    };
+    for uri in [
+        "mongodb://somebody:1234/db",
+        "mongodb://Some.Body:1234/db?replicaSet=rs0",
+    ] {
+        let store = MongoStore::connect(options(uri)).await.unwrap();
+        let error = store.ping().await.unwrap_err();
+        assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
+        let told = format!("{error:?} {error} {}", error.source().unwrap());
+        assert!(told.contains("<hidden>"), "{told}");
+        for secret in ["1234", "body"] {
+            assert!(!told.to_lowercase().contains(secret), "{told}");
+        }
+    }
 }
 
 #[tokio::test]

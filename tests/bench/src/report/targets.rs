@@ -1,15 +1,17 @@
 //! The targets, each a ratio against what was measured in the same run, or a figure.
 
-use crate::data::{Data, Receiver, Run, Sampled, System, find};
+use crate::data::{Data, FairnessRun, Receiver, Run, Sampled, System, find};
 use crate::event::Mix;
 
-use super::{rounded, workers};
+use super::{grouped, rounded, workers};
 
 /// What is allowed between two figures that are to be alike: the same thing measured twice differs
 /// by as much.
 const NOISE: f64 = 1.05;
 /// The most memory of a program, MB.
 const MEMORY_MAX: f64 = 64.0;
+/// Connections of a flood.
+const FLOOD: u64 = 300;
 
 /// A target and what came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +30,9 @@ pub(crate) fn targets(data: &Data) -> Vec<Target> {
     if let Some(part) = &data.receiver {
         targets.extend(of_receiver(&part.figures));
     }
+    if let Some(part) = &data.fairness {
+        targets.extend(of_fairness(&part.figures.runs));
+    }
     if let Some(part) = &data.worker {
         targets.extend(of_worker(&part.figures.rates));
     }
@@ -45,6 +50,46 @@ fn of_receiver(figures: &Receiver) -> Vec<Target> {
         targets.extend([Mix::Starts, Mix::Stops].map(|mix| target(figures, mix)));
     }
     targets.into_iter().flatten().collect()
+}
+
+/// What is wanted of a flood over 300 connections, and over ten times as many, with default settings.
+fn of_fairness(runs: &[FairnessRun]) -> Vec<Target> {
+    let runs: Vec<_> = runs.iter().filter(|run| run.limit.is_none()).collect();
+    let best = runs.iter().map(|run| run.kept_per_second);
+    let best = best.fold(0.0, f64::max);
+    let of_load = |load: &&&FairnessRun| [FLOOD, 10 * FLOOD].contains(&load.connections);
+    let of_run = |run: &&FairnessRun| {
+        let wanted = |what| {
+            format!(
+                "beside a flood over {} connections, {what}",
+                run.connections
+            )
+        };
+        let share = 100.0 * run.kept_per_second / best;
+        [
+            Target {
+                wanted: wanted("at least 99.9 % of a quiet client's events kept"),
+                found: format!("{} %", rounded(run.quiet_kept_share)),
+                reached: run.quiet_kept_share >= 99.9,
+            },
+            Target {
+                wanted: wanted("99 of 100 of them answered within 250 ms"),
+                found: format!("{} ms", rounded(run.quiet_p99_ms)),
+                reached: run.quiet_p99_ms <= 250.0,
+            },
+            Target {
+                wanted: wanted("at least 80 % of the best rate kept in all"),
+                found: format!(
+                    "{} of {} a second: {} %",
+                    grouped(run.kept_per_second),
+                    grouped(best),
+                    rounded(share)
+                ),
+                reached: share >= 80.0,
+            },
+        ]
+    };
+    runs.iter().filter(of_load).flat_map(of_run).collect()
 }
 
 fn name(mix: Mix) -> &'static str {
@@ -271,6 +316,37 @@ pub(crate) mod tests {
         assert!(lone.reached, "{lone:?}");
         let found = "1.01 ms against 1.00 ms (1.11 ms against 1.00 ms where nobody reads";
         assert!(lone.found.starts_with(found), "{lone:?}");
+    }
+
+    #[test]
+    fn a_flood_costs_the_quiet_client_nothing_and_all_little() {
+        let run = |connections, kept_per_second, quiet_kept_share, quiet_p99_ms| FairnessRun {
+            limit: None,
+            connections,
+            kept_per_second,
+            quiet_kept_share,
+            quiet_p50_ms: 10.0,
+            quiet_p99_ms,
+            flood_kept_share: 100.0,
+            memory_mb: 30.0,
+        };
+        let reached = |last| {
+            let runs = [
+                run(30, 10_000.0, 50.0, 900.0),
+                run(3_000, 8_000.0, 99.9, 250.0),
+                last,
+            ];
+            let targets = of_fairness(&runs).into_iter();
+            targets.map(|target| target.reached).collect::<Vec<_>>()
+        };
+        assert_eq!(reached(run(300, 9_000.0, 100.0, 90.0)), [true; 6]);
+        let worse = [true, true, true, false, false, false];
+        assert_eq!(reached(run(300, 7_999.0, 99.8, 251.0)), worse);
+        let before = FairnessRun {
+            limit: Some(200),
+            ..run(300, 1.0, 1.0, 1.0)
+        };
+        assert_eq!(reached(before), [true; 3]);
     }
 
     #[test]

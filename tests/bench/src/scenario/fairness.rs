@@ -24,18 +24,23 @@ use crate::scale::Scale;
 /// The resource of the quiet client, and its first event: no number of the flood's.
 const QUIET: &str = "quiet-database";
 const QUIET_FIRST: u64 = 5_000_000;
-/// Between two of its events, and over how many connections it sends them.
+/// Between two of its events, and over how many connections it sends them: so many that the next event
+/// finds one free, unless an answer takes more than 400 ms. With fewer, events would wait in the client,
+/// and count as late.
 const QUIET_PAUSE: Duration = Duration::from_millis(10);
-const QUIET_CONNECTIONS: u64 = 4;
+const QUIET_CONNECTIONS: u64 = 40;
 /// The limit that the receiver once had.
 const LIMIT_BEFORE: &str = "200";
 const CREATED: u16 = 201;
+/// What stands for the answer to an event whose connection was closed.
+const NO_ANSWER: u16 = 0;
 
 /// What became of a client's events.
 #[derive(Debug, Default)]
 struct Sent {
     created: u64,
     all: u64,
+    unanswered: u64,
     latencies: Histogram,
 }
 
@@ -73,7 +78,10 @@ async fn one(
         flood_kept_share: thousandths(100.0 * flood.created as f64 / flood.all.max(1) as f64),
         memory_mb: tenths(peak_memory_mb(program.pid())?),
     };
-    eprintln!("    {run:?}");
+    eprintln!(
+        "    {run:?}; closed: {} of the flood, {} of the quiet client",
+        flood.unanswered, quiet.unanswered
+    );
     program.kill()?;
     spans.drop().await?;
     Ok(run)
@@ -92,6 +100,7 @@ async fn load(address: &str, connections: u64, timing: Timing) -> Result<(Sent, 
     let until = from + timing.measured;
     let flood = flood.into_iter().map(|connection| {
         let (feed, requests) = (Arc::clone(&feed), Arc::clone(&flood_requests));
+        let connection = (connection, address.to_owned());
         tokio::spawn(send_all(connection, feed, requests, times, (from, until)))
     });
     let flood: Vec<_> = flood.collect();
@@ -108,7 +117,7 @@ async fn load(address: &str, connections: u64, timing: Timing) -> Result<(Sent, 
 
 /// One event after the other, whatever they are answered.
 async fn send_all(
-    mut connection: Connection,
+    (mut connection, address): (Connection, String),
     feed: Arc<Feed>,
     requests: Arc<Requests>,
     times: Times,
@@ -120,10 +129,19 @@ async fn send_all(
     {
         let request = requests.of(event.kind).filled(&times.values(event.number));
         let began = Instant::now();
-        let status = connection.exchange(&request).await?;
+        let status = exchange(&mut connection, &address, &request).await?;
         sent.note(status, began, (from, until));
     }
     Ok(sent)
+}
+
+/// Sends an event. One whose connection is closed is not kept, and the next one gets a new connection.
+async fn exchange(connection: &mut Connection, address: &str, request: &[u8]) -> Result<u16> {
+    let Ok(status) = connection.exchange(request).await else {
+        *connection = Connection::open(address).await?;
+        return Ok(NO_ANSWER);
+    };
+    Ok(status)
 }
 
 /// One event each time that the pause is over. One that is turned away is not sent again.
@@ -142,7 +160,7 @@ async fn send_some(
         let began = ticks.tick().await.into_std();
         let request = requests.of(Kind::Start).filled(&times.values(number));
         number += QUIET_CONNECTIONS;
-        let status = connection.exchange(&request).await?;
+        let status = exchange(&mut connection, address, &request).await?;
         sent.note(status, began, (from, until));
     }
     Ok(sent)
@@ -155,6 +173,7 @@ impl Sent {
             return;
         }
         self.all += 1;
+        self.unanswered += u64::from(status == NO_ANSWER);
         if status == CREATED {
             self.created += 1;
             self.latencies.record(now - began);
@@ -168,6 +187,7 @@ fn sum(parts: Vec<Result<Result<Sent>, tokio::task::JoinError>>) -> Result<Sent>
         let part = part??;
         all.created += part.created;
         all.all += part.all;
+        all.unanswered += part.unanswered;
         all.latencies.merge(&part.latencies);
     }
     Ok(all)

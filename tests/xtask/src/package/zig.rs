@@ -116,4 +116,30 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn images_that_are_built_on_are_pinned_by_digest() {
+        let (docker, compose) = (
+            include_str!("../../../../Dockerfile"),
+            include_str!("../../../../compose.yaml"),
+        );
+        let digest = docker
+            .lines()
+            .find_map(|line| line.strip_prefix("ARG RUST_DIGEST="));
+        assert!(digest.unwrap().starts_with("sha256:"));
+        // Others are stages of the file itself, or nothing.
+        let foreign = docker
+            .lines()
+            .filter(|line| line.starts_with("FROM ") && line.contains(':'));
+        assert_eq!(
+            foreign.collect::<Vec<_>>(),
+            ["FROM rust:${RUST}-bookworm@${RUST_DIGEST} AS source"]
+        );
+        let images = compose
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("image: "));
+        for image in images {
+            assert!(image.contains("@sha256:"), "{image}");
+        }
+    }
 }
