@@ -13,8 +13,8 @@ use crate::admission::fair_queue::Client;
 use crate::admission::{Charge, OverBudget, SMALL_BODY, TurnedAway};
 use crate::problems;
 
-/// Bytes that are unpacked at a time.
-const UNPACKED_AT_A_TIME: usize = 8 << 10;
+/// Bytes that are decompressed at a time.
+const DECOMPRESSED_AT_A_TIME: usize = 8 << 10;
 
 /// A body in memory. What it takes is charged to its client.
 pub(crate) struct Received {
@@ -26,7 +26,7 @@ pub(crate) struct Received {
 ///
 /// # Errors
 /// 415 for another media type or coding, 413 for too much, 408 for too slow, 400 for what cannot be
-/// unpacked, 503 where the client's bodies take all the memory that it may have.
+/// decompressed, 503 where the client's bodies take all the memory that it may have.
 pub(crate) async fn read(
     request: Request<Body>,
     receiver: &Receiver,
@@ -34,11 +34,11 @@ pub(crate) async fn read(
 ) -> Result<Received, Problem> {
     let max = receiver.options.limits.payload;
     check_media_type(request.headers())?;
-    let packed = is_gzip(request.headers())?;
+    let compressed = is_gzip(request.headers())?;
     check_length(request.headers(), max)?;
     let arrived = collect(request.into_body(), receiver, client).await?;
-    if packed {
-        unpack(&arrived.bytes, receiver, client)
+    if compressed {
+        decompress(&arrived.bytes, receiver, client)
     } else {
         Ok(arrived)
     }
@@ -48,7 +48,7 @@ impl Received {
     fn new(receiver: &Receiver, client: Client) -> Self {
         Self {
             bytes: Vec::new(),
-            charge: receiver.admission.body(client),
+            charge: receiver.admission.charge_body(client),
         }
     }
 
@@ -102,7 +102,7 @@ fn media_type_of(value: &HeaderValue) -> Option<mime::Mime> {
     format!("{};{parameters}", essence.trim_end()).parse().ok()
 }
 
-/// Whether the body is packed; any coding but gzip is refused.
+/// Whether the body is compressed; any coding but gzip is refused.
 fn is_gzip(headers: &HeaderMap) -> Result<bool, Problem> {
     let mut values = headers.get_all(header::CONTENT_ENCODING).iter();
     let Some(value) = values.next() else {
@@ -120,7 +120,7 @@ fn is_gzip(headers: &HeaderMap) -> Result<bool, Problem> {
     }
 }
 
-/// Turns away what says itself that it is too large, without reading it.
+/// Refuses a body whose `Content-Length` is too large, without reading it.
 fn check_length(headers: &HeaderMap, max: usize) -> Result<(), Problem> {
     let length = headers
         .get(header::CONTENT_LENGTH)
@@ -143,7 +143,7 @@ async fn collect(body: Body, receiver: &Receiver, client: Client) -> Result<Rece
                 }
                 // The connection broke off, or its chunks are not valid. JSON that ends early would
                 // be answered in the same way.
-                let detail = "The body broke off before its end.";
+                let detail = "The body was cut short.";
                 Problem::new(&problems::MALFORMED_JSON, detail)
             })?;
             // Trailers say nothing that counts.
@@ -161,30 +161,31 @@ async fn collect(body: Body, receiver: &Receiver, client: Client) -> Result<Rece
     })
 }
 
-fn unpack(packed: &[u8], receiver: &Receiver, client: Client) -> Result<Received, Problem> {
+fn decompress(compressed: &[u8], receiver: &Receiver, client: Client) -> Result<Received, Problem> {
     let max = receiver.options.limits.payload;
-    let mut unpacked = Received::new(receiver, client);
-    let mut reader = MultiGzDecoder::new(packed);
-    let mut buffer = [0; UNPACKED_AT_A_TIME];
+    let mut decompressed = Received::new(receiver, client);
+    let mut reader = MultiGzDecoder::new(compressed);
+    let mut buffer = [0; DECOMPRESSED_AT_A_TIME];
     loop {
         // Bytes that are not gzip are for the provider to correct, as bytes that are not JSON are.
         let Ok(read) = reader.read(&mut buffer) else {
-            let detail = "The body is not what its Content-Encoding says: it cannot be unpacked.";
+            let detail =
+                "The body is not what its Content-Encoding says: it cannot be decompressed.";
             return Err(Problem::new(&problems::MALFORMED_JSON, detail));
         };
         let bytes = &buffer[..read];
         if bytes.is_empty() {
-            return Ok(unpacked);
+            return Ok(decompressed);
         }
-        if unpacked.bytes.len() + bytes.len() > max {
+        if decompressed.bytes.len() + bytes.len() > max {
             return Err(too_large(max));
         }
-        let extended = unpacked.extend(bytes, max);
+        let extended = decompressed.extend(bytes, max);
         extended.map_err(|OverBudget| receiver.turned_away(TurnedAway::Memory))?;
     }
 }
 
 fn too_large(max: usize) -> Problem {
-    let detail = format!("The body is larger than {max} bytes, packed or unpacked.");
+    let detail = format!("The body is larger than {max} bytes, compressed or decompressed.");
     Problem::new(&problems::PAYLOAD_TOO_LARGE, detail)
 }

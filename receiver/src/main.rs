@@ -155,7 +155,7 @@ async fn watch(store: &MongoStore, reachable: &Progress, threshold: Duration, sh
                 tracing::warn!(
                     code = "database.unavailable",
                     error = format!("{error:#}"),
-                    "the database is away"
+                    "the database is unavailable"
                 );
             }
         }

@@ -101,7 +101,8 @@ async fn fault_1_a_plan_without_mapping_blocks_nobody_and_is_billed_once_it_has_
         .abacus
         .fault(Fault::status(400).only_where("plan_id", "unmapped"));
     a_day_each(&world, 8).await;
-    let worker = world.worker().start().await.unwrap();
+    let worker = world.worker().env("SAMPLER_PROBE_INTERVAL", "1s");
+    let worker = worker.start().await.unwrap();
     world.until_complete(8).await;
     assert_a_day_each(&world, 8);
     let span = bson::doc! { "target.plan_id": "unmapped" };

@@ -352,7 +352,7 @@ async fn a_collection_of_an_original_is_taken_over_while_its_receiver_still_writ
     );
     assert!(
         !worker
-            .logs_of("took in what an original Sampler wrote")
+            .logs_of("adopted what an original Sampler wrote")
             .is_empty()
     );
 }

@@ -27,7 +27,7 @@ fn span(start: i64, end: Option<i64>) -> Span {
         target: Target::from_store(["o", "s", "c", "r", "p", "i"]),
         measures: Measures::default(),
     };
-    let mut span = Span::started(SpanId::new(moment(start), 7), event);
+    let mut span = Span::open(SpanId::new(moment(start), 7), event);
     span.end = end.map(moment);
     span
 }
@@ -35,7 +35,7 @@ fn span(start: i64, end: Option<i64>) -> Span {
 fn policy(granularity: Granularity) -> Policy {
     Policy {
         granularities: Granularities::all(granularity),
-        grace: 0,
+        stop_grace: 0,
     }
 }
 

@@ -143,6 +143,29 @@ fn a_resend_with_other_bytes_is_found() {
     );
 }
 
+#[test]
+fn a_probe_for_each_span_is_found() {
+    assert_found(Mutant::ProbePerSpan, 100, &["of one cause are probed"]);
+}
+
+#[test]
+fn a_resumed_span_that_stays_away_is_found() {
+    assert_found(
+        Mutant::ResumedStaysAway,
+        50,
+        &["not all spans get complete"],
+    );
+}
+
+#[test]
+fn suspending_what_waits_is_found() {
+    assert_found(
+        Mutant::SuspendsWhatWaits,
+        20,
+        &["is suspended, and was never refused"],
+    );
+}
+
 /// A failing run is made short enough to be read.
 #[test]
 fn a_failing_seed_is_made_short() {

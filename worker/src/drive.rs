@@ -1,5 +1,5 @@
-//! Driving one span through its due intervals: carrying out what the
-//! [`Driver`](sampler_domain::Driver), which is the protocol, asks for.
+//! Drives one span through its due intervals: carries out the actions of the
+//! [`Driver`](sampler_domain::Driver), which is the protocol.
 
 use sampler_abacus::{Answer, Details, Load, Posted};
 use sampler_domain::partition::partition_of;
@@ -11,10 +11,10 @@ use sampler_settings::millis;
 use sampler_store::{Finished, StoreError};
 use tracing::{error, warn};
 
-use crate::turn::{Requeue, Turn};
+use crate::turn::{Turn, Yield};
 use crate::{Worker, causes};
 
-/// What came of an attempt to deliver a usage.
+/// The outcome of an attempt to deliver a usage.
 enum Delivery {
     /// Abacus has it.
     Done(Delivered),
@@ -43,10 +43,10 @@ impl Worker {
         }
     }
 
-    /// Does what the driver asks for, until it is done or the turn is over.
+    /// Carries out the driver's actions until it is done or the turn is over.
     async fn carry_out(&self, mut driver: Driver) -> Result<(), StoreError> {
         let mut turn = self.turn();
-        // What Abacus has answered is noted in any case.
+        // After a shutdown, the loop still records the last answer of Abacus.
         while driver.has_unnoted_outcome() || (!self.stop.is_cancelled() && self.time.is_known()) {
             match driver.next(self.now(), &self.options.policy) {
                 Action::Change(change) => {
@@ -55,15 +55,23 @@ impl Worker {
                     }
                 }
                 Action::Post(planned) => match self.deliver(driver.span(), &planned).await {
-                    Delivery::Done(delivered) => driver.delivered(delivered),
-                    Delivery::Failed(failure) => driver.failed(failure),
+                    Delivery::Done(delivered) => driver.on_delivered(delivered),
+                    Delivery::Failed(failure) => driver.on_failed(failure),
                     Delivery::Stopped => break,
                 },
-                Action::Record(entry) => driver.recorded(self.record(*entry).await?),
+                Action::Register(cause) => {
+                    self.register_cause(&cause).await?;
+                    driver.on_registered();
+                }
+                Action::Resume(cause) => {
+                    self.resume_cause(cause).await?;
+                    driver.on_resumed();
+                }
+                Action::Record(entry) => driver.on_recorded(self.record(*entry).await?),
                 Action::Reread => {
                     let span = driver.span();
                     let found = self.parts.work.find(&span.id, &span.target).await?;
-                    driver.found(found);
+                    driver.on_reread(found);
                 }
                 Action::Done => break,
             }
@@ -77,7 +85,7 @@ impl Worker {
         let granularity = self.options.policy.granularities.of(&entry.target);
         let lifetime = millis(self.options.ledger.retention(granularity));
         let kept = self.parts.ledger.record(entry, lifetime).await;
-        self.parts.processing.report();
+        self.parts.processing_progress.report();
         kept
     }
 
@@ -93,7 +101,7 @@ impl Worker {
             warn!(code = "ledger.expiry_failed", span.id = %span.id, error = causes(error),
                 "the entries of a complete span have no expiry yet");
         }
-        self.parts.processing.report();
+        self.parts.processing_progress.report();
     }
 
     /// Makes a change in the store.
@@ -104,34 +112,34 @@ impl Worker {
         turn: &mut Turn,
     ) -> Result<TurnState, StoreError> {
         let now = self.now();
-        let requeue = self.requeue(driver.span(), &mut change, turn, now);
+        let yielded = self.apply_yield(driver.span(), &mut change, turn, now);
         let changed = self.parts.work.change(driver.span(), &change, now).await?;
-        self.parts.processing.report();
+        self.parts.processing_progress.report();
         match changed {
-            Changed::Made => driver.made(&change),
-            Changed::Lost => driver.lost(),
+            Changed::Made => driver.on_change_made(&change),
+            Changed::Rejected => driver.on_change_rejected(),
         }
         if changed == Changed::Made && driver.span().processing.complete {
             self.expire_entries(driver.span()).await;
         }
-        Ok(match requeue.filter(|_| changed == Changed::Made) {
-            Some(requeue) => {
-                self.waiting.requeue(requeue);
+        Ok(match yielded.filter(|_| changed == Changed::Made) {
+            Some(yielded) => {
+                self.waiting.note_yield(yielded);
                 TurnState::Yielded
             }
             None => TurnState::Continues,
         })
     }
 
-    /// If the turn of a span is over, the change that notes its last execution puts the span behind
+    /// If the turn of a span is over, the change that notes its last execution sets a `due_at` after
     /// all spans that have waited longer.
-    fn requeue(
+    fn apply_yield(
         &self,
         span: &Span,
         change: &mut Change,
         turn: &mut Turn,
         now: Timestamp,
-    ) -> Option<Requeue> {
+    ) -> Option<Yield> {
         let Change::Executed {
             next: Next::Planned(_),
             due_at,
@@ -139,9 +147,9 @@ impl Worker {
         else {
             return None;
         };
-        let requeue = self.yields_after(turn, &span.executed(), now)?;
-        *due_at = requeue.due_at;
-        Some(requeue)
+        let yielded = self.yields_after(turn, &span.executed(), now)?;
+        *due_at = yielded.due_at;
+        Some(yielded)
     }
 
     /// Posts the usage of a planned interval. After a 429 it waits and posts again.
@@ -149,7 +157,7 @@ impl Worker {
         let usage = Usage::new(span, planned);
         while let Some(permit) = self
             .post_limit
-            .acquire(&*self.parts.processing, &self.stop)
+            .acquire(&*self.parts.processing_progress, &self.stop)
             .await
         {
             let asked = self.time.request_sent();
@@ -160,7 +168,7 @@ impl Worker {
                 details,
             } = posted;
             self.time.note_answer(asked, dated);
-            self.parts.processing.report();
+            self.parts.processing_progress.report();
             self.post_limit.release(permit, load(&answer));
             match answer {
                 Answer::Accepted => return Delivery::Done(self.delivered(details)),
@@ -179,7 +187,7 @@ impl Worker {
                         usage = %planned.usage_guid, %retry_at,
                         attempts = span.processing.attempts + 1, error,
                         "a usage could not be delivered");
-                    return Delivery::Failed(self.failure(retry_at, error, details, false));
+                    return Delivery::Failed(self.failure(retry_at, error, details));
                 }
                 Answer::Refused { error } => {
                     let retry_at = self.retry_at(span, 0);
@@ -187,7 +195,11 @@ impl Worker {
                         usage = %planned.usage_guid, %retry_at,
                         attempts = span.processing.attempts + 1, error,
                         "Abacus refused a usage");
-                    return Delivery::Failed(self.failure(retry_at, error, details, true));
+                    return Delivery::Failed(Failure {
+                        is_refusal: true,
+                        suspends: span.is_suspended_by_refusal(self.suspend_after()),
+                        ..self.failure(retry_at, error, details)
+                    });
                 }
             }
         }
@@ -213,19 +225,14 @@ impl Worker {
     }
 
     /// The failure as it is kept: by the name that Abacus gives the error, if there is one.
-    fn failure(
-        &self,
-        retry_at: Timestamp,
-        error: String,
-        details: Details,
-        is_refusal: bool,
-    ) -> Failure {
+    fn failure(&self, retry_at: Timestamp, error: String, details: Details) -> Failure {
         Failure {
             at: self.now(),
             retry_at,
             error: details.error_name.unwrap_or(error),
             status: details.status,
-            is_refusal,
+            is_refusal: false,
+            suspends: false,
         }
     }
 }

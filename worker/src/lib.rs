@@ -12,6 +12,7 @@ mod post_limit;
 mod process;
 mod progress;
 mod search;
+mod suspension;
 mod turn;
 mod upkeep;
 
@@ -25,14 +26,15 @@ use sampler_abacus::{Collector, Pace};
 use sampler_domain::{Policy, Timestamp};
 use sampler_service::environment::{Clock, Random};
 use sampler_settings::worker::{
-    AbacusSettings, CleanupSettings, LedgerSettings, ProcessingSettings,
+    AbacusSettings, CleanupSettings, LedgerSettings, ProcessingSettings, SuspensionSettings,
 };
-use sampler_store::{Ledger, Membership, StoreError, Upkeep, Work};
+use sampler_store::{Causes, Ledger, Membership, StoreError, Upkeep, Work};
 
 pub use abacus_time::AbacusTime;
 use ownership::OwnedPartitions;
 use post_limit::PostLimit;
 pub use progress::{IgnoreProgress, ReportProgress};
+use suspension::RegisteredCauses;
 use tokio_util::sync::CancellationToken;
 use turn::WaitingCounts;
 
@@ -51,8 +53,12 @@ pub struct Options {
     pub cleanup: CleanupSettings,
     /// How long the ledger keeps entries.
     pub ledger: LedgerSettings,
+    /// When spans are suspended, and how they go on.
+    pub suspension: SuspensionSettings,
     /// How often clocks are compared with Abacus while nothing is posted.
     pub clock_interval: Duration,
+    /// How often causes are looked after under which spans are suspended.
+    pub cause_interval: Duration,
 }
 
 /// The parts that a worker is made of.
@@ -62,6 +68,8 @@ pub struct Parts {
     pub work: Arc<dyn Work>,
     /// The ledger, for what became of usages.
     pub ledger: Arc<dyn Ledger>,
+    /// The store of the causes under which spans are suspended.
+    pub causes: Arc<dyn Causes>,
     /// The store, for clean-up and adoption.
     pub upkeep: Arc<dyn Upkeep>,
     /// The store of the workers that are alive.
@@ -72,10 +80,10 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// Randomness, for waits.
     pub random: Arc<dyn Random>,
-    /// Takes reports of progress of the processing loop.
-    pub processing: Arc<dyn ReportProgress>,
-    /// Takes reports of progress of the clean-up loop.
-    pub cleanup: Arc<dyn ReportProgress>,
+    /// Gets reports of progress of the processing loop.
+    pub processing_progress: Arc<dyn ReportProgress>,
+    /// Gets reports of progress of the clean-up loop.
+    pub cleanup_progress: Arc<dyn ReportProgress>,
 }
 
 /// A worker.
@@ -90,6 +98,8 @@ pub struct Worker {
     time: Arc<AbacusTime>,
     /// Counts of the due spans that wait for a permit.
     waiting: WaitingCounts,
+    /// The causes that were registered lately.
+    registered: RegisteredCauses,
     /// Cancelled when the worker should take on nothing new.
     stop: CancellationToken,
 }
@@ -109,6 +119,7 @@ impl Worker {
             ownership: OwnedPartitions::default(),
             time,
             waiting: WaitingCounts::default(),
+            registered: RegisteredCauses::default(),
             stop,
         })
     }
@@ -121,6 +132,7 @@ impl Worker {
             self.process(),
             self.clean_up(),
             self.adopt(),
+            self.keep_causes(),
         );
         self.deregister().await;
     }

@@ -25,6 +25,9 @@ const COLLECTOR_SCOPE: &str = "abacus.usage.sampler.write";
 /// How often clocks are compared with Abacus while nothing is posted.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(20);
 
+/// How often causes are looked after under which spans are suspended.
+const CAUSE_INTERVAL: Duration = Duration::from_secs(5);
+
 /// The pause before the indexes of an original are tried to be removed again.
 const RETIRE_PAUSE: Duration = Duration::from_secs(30);
 
@@ -173,7 +176,9 @@ fn worker(
         processing: settings.processing.clone(),
         cleanup: settings.cleanup.clone(),
         ledger: settings.ledger.clone(),
+        suspension: settings.suspension.clone(),
         clock_interval: CLOCK_INTERVAL,
+        cause_interval: CAUSE_INTERVAL,
     };
     let collector = HttpCollector::new(&AbacusOptions {
         url: settings.abacus.collector_url.clone(),
@@ -186,11 +191,12 @@ fn worker(
     let parts = Parts {
         work: store.clone(),
         ledger: store.clone(),
+        causes: store.clone(),
         upkeep: store.clone(),
         membership: store.clone(),
         collector: Arc::new(collector),
-        processing: Arc::new(health.progress("processing", settings.processing.threshold)),
-        cleanup: Arc::new(health.progress("cleanup", settings.cleanup.threshold)),
+        processing_progress: Arc::new(health.progress("processing", settings.processing.threshold)),
+        cleanup_progress: Arc::new(health.progress("cleanup", settings.cleanup.threshold)),
         clock,
         random,
     };

@@ -15,7 +15,10 @@ impl Worker {
         let permits = Arc::new(Semaphore::new(self.options.processing.concurrency));
         let tasks = TaskTracker::new();
         let mut due = DueQueue::default();
-        while self.wait_until_time_known(&*self.parts.processing).await {
+        while self
+            .wait_until_time_known(&*self.parts.processing_progress)
+            .await
+        {
             self.drop_less_urgent(&mut due);
             // With all permits in use, a new search would only find spans that cannot be driven yet.
             // So the loop waits for a permit or the schedule interval. With a free permit the search

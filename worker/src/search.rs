@@ -113,7 +113,7 @@ impl Worker {
         // A month may have begun to close while all permits were in use.
         self.drop_less_urgent(due);
         let urgent = due.queue.iter().position(|queued| queued.is_urgent);
-        if due.closing.is_some() && urgent.is_none() && self.waiting.is_requeued() {
+        if due.closing.is_some() && urgent.is_none() && self.waiting.has_yielded_urgent() {
             self.clear_queue(due);
         }
         let queued = due.queue.remove(urgent.unwrap_or(0))?;
@@ -177,10 +177,10 @@ impl Worker {
                     );
                     return;
                 }
-                None if is_new || before > 0 => return self.parts.processing.report(),
+                None if is_new || before > 0 => return self.parts.processing_progress.report(),
                 None => {}
             }
-            self.parts.processing.report();
+            self.parts.processing_progress.report();
         }
     }
 

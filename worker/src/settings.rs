@@ -6,7 +6,8 @@ use sampler_domain::{Granularity, Policy};
 use sampler_service::security::SecuritySettings;
 use sampler_service::settings::{HttpSettings, LogSettings, Program, Reader};
 use sampler_settings::worker::{
-    AbacusSettings, CleanupSettings, LedgerSettings, ProcessingSettings, ShadowSettings, TABLE,
+    AbacusSettings, CleanupSettings, LedgerSettings, ProcessingSettings, ShadowSettings,
+    SuspensionSettings, TABLE,
 };
 use sampler_settings::{DatabaseSettings, SamplingSettings, SlackSettings, millis, receiver};
 
@@ -46,6 +47,8 @@ pub struct Settings {
     pub cleanup: CleanupSettings,
     /// How long the ledger keeps entries.
     pub ledger: LedgerSettings,
+    /// When spans are suspended, and how they go on.
+    pub suspension: SuspensionSettings,
     /// The shadow mode.
     pub shadow: ShadowSettings,
 }
@@ -63,6 +66,7 @@ impl Settings {
             processing: ProcessingSettings::read(reader),
             cleanup: CleanupSettings::read(reader),
             ledger: LedgerSettings::read(reader),
+            suspension: SuspensionSettings::read(reader),
             shadow: ShadowSettings::read(reader),
         };
         settings.check(reader);
@@ -98,7 +102,7 @@ impl Settings {
                 reader.described("abacus.retry_limit"),
             ));
         }
-        let longest = millis(abacus.retry_limit).max(self.policy.grace);
+        let longest = millis(abacus.retry_limit).max(self.policy.stop_grace);
         if !abacus.month_slack.is_zero() && millis(abacus.month_slack) <= longest {
             reader.complain(format!(
                 "{} must be longer than both {} and {}: otherwise usages could wait until Abacus has \

@@ -35,13 +35,13 @@ struct Counts {
     others: usize,
     /// Whether an urgent span has yielded its permit since the last search began. Only another search
     /// finds it.
-    is_requeued: bool,
+    has_yielded_urgent: bool,
 }
 
-/// Where a span stands that yields its permit.
+/// A span yields its permit.
 #[derive(Clone, Copy)]
-pub(crate) struct Requeue {
-    /// What its `due_at` becomes.
+pub(crate) struct Yield {
+    /// Its new `due_at`, after all spans that have waited longer.
     pub(crate) due_at: Timestamp,
     /// Whether its next interval belongs to the closing month.
     pub(crate) is_urgent: bool,
@@ -57,14 +57,15 @@ impl WaitingCounts {
         *self.lock().of(is_urgent) += 1;
     }
 
-    /// A span has yielded its permit.
-    pub(crate) fn requeue(&self, requeue: Requeue) {
-        self.lock().is_requeued |= requeue.is_urgent;
+    /// Notes that a span has yielded its permit.
+    pub(crate) fn note_yield(&self, yielded: Yield) {
+        self.lock().has_yielded_urgent |= yielded.is_urgent;
     }
 
-    /// Whether only another search finds all urgent spans.
-    pub(crate) fn is_requeued(&self) -> bool {
-        self.lock().is_requeued
+    /// Whether an urgent span has yielded its permit since the last search began. Only another search
+    /// finds it.
+    pub(crate) fn has_yielded_urgent(&self) -> bool {
+        self.lock().has_yielded_urgent
     }
 
     /// No span waits any more.
@@ -113,7 +114,7 @@ impl Worker {
     /// The month that Abacus closes soon.
     pub(crate) fn closing(&self, now: Timestamp) -> Option<ClosingMonth> {
         let month_slack = millis(self.options.abacus.month_slack);
-        ClosingMonth::at(now, month_slack, self.options.policy.grace)
+        ClosingMonth::at(now, month_slack, self.options.policy.stop_grace)
     }
 
     /// A span's turn begins.
@@ -136,8 +137,8 @@ impl Worker {
         }
     }
 
-    /// Notes that a span, which is now `after`, has executed an interval. Returns where the span
-    /// stands if it yields its permit.
+    /// Notes that a span, which is now `after`, has executed an interval. Returns a [`Yield`] if the
+    /// span must yield its permit.
     ///
     /// When a month begins to close, all spans yield. While it closes, an urgent span yields only to
     /// urgent spans, and any other span yields to an urgent one after each interval.
@@ -146,7 +147,7 @@ impl Worker {
         turn: &mut Turn,
         after: &Span,
         now: Timestamp,
-    ) -> Option<Requeue> {
+    ) -> Option<Yield> {
         turn.executed += 1;
         let is_over = turn.executed >= TURN_LENGTH;
         let closing = self.closing(now);
@@ -158,8 +159,8 @@ impl Worker {
         } else {
             self.waiting.reserve_urgent() || (is_over && self.waiting.reserve())
         };
-        yields.then(|| Requeue {
-            due_at: closing.map_or(now, |closing| closing.requeue_due_at(now, is_urgent)),
+        yields.then(|| Yield {
+            due_at: closing.map_or(now, |closing| closing.yielded_due_at(now, is_urgent)),
             is_urgent,
         })
     }

@@ -17,7 +17,10 @@ impl Worker {
     /// Removes complete spans after the retention. One worker does this for all.
     pub(crate) async fn clean_up(&self) {
         let mut reported = None;
-        while self.wait_until_time_known(&*self.parts.cleanup).await {
+        while self
+            .wait_until_time_known(&*self.parts.cleanup_progress)
+            .await
+        {
             let removed = if self.ownership.owns_first() {
                 self.remove_batch(&mut reported).await
             } else {
@@ -25,7 +28,7 @@ impl Worker {
             };
             match removed {
                 Ok(count) => {
-                    self.parts.cleanup.report();
+                    self.parts.cleanup_progress.report();
                     if count == self.options.cleanup.batch_size {
                         continue;
                     }
@@ -107,7 +110,7 @@ impl Worker {
                 stops: 0,
             }) => false,
             Ok(Adopted { starts, stops }) => {
-                info!(starts, stops, "took in what an original Sampler wrote");
+                info!(starts, stops, "adopted what an original Sampler wrote");
                 let is_full = |count| usize::try_from(count) == Ok(limit);
                 is_full(starts) || is_full(stops)
             }

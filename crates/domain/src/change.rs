@@ -1,13 +1,12 @@
-//! How a span changes while it is sampled (sections 6.5 and 6.6 of the paper).
+//! The changes of a span while it is sampled (sections 6.5 and 6.6 of the paper).
 //!
-//! A [`Change`] is what a worker decides and the store makes, if the span still is as it was read.
-//! [`Span::after`] says what becomes of the span: in memory it is the change itself, and what a
-//! database makes of a change is compared with it.
+//! A worker decides a [`Change`], and the store makes it if the span is unchanged since it was read.
+//! [`Span::after`] defines its effect. The store in memory uses that function, and the contract suite
+//! compares the database with it.
 
-use crate::{Planned, Span, Timestamp};
+use crate::{Cause, Planned, SUSPENDED_DUE_AT, Span, Suspension, Timestamp};
 
-/// A change of what workers know of a span. Its start and its stop are the provider's, and are no
-/// such changes.
+/// A change of a span by a worker. Starts and stops come from providers and are not among them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
     /// Plans an interval for a span that has none planned (section 6.5).
@@ -37,8 +36,17 @@ pub enum Change {
         failure: Failure,
         /// How often it has failed by now.
         attempts: u32,
+        /// How often Abacus has refused its usage by now.
+        refusals: u32,
         /// When Abacus first refused its usage, if it did.
         refused_at: Option<Timestamp>,
+        /// The span is suspended: it is not tried again until it is resumed.
+        suspension: Option<Suspension>,
+    },
+    /// Puts a span that is suspended out of the way again: a stop has made it due.
+    KeepSuspended {
+        /// How it is suspended. Where it is no longer, the change is lost.
+        suspension: Suspension,
     },
 }
 
@@ -67,6 +75,8 @@ pub struct Failure {
     /// Whether Abacus refused the usage itself: the same answer is to be expected until somebody
     /// acts.
     pub is_refusal: bool,
+    /// Whether the span is to be suspended for it ([`Span::is_suspended_by_refusal`]).
+    pub suspends: bool,
 }
 
 /// Why the planned interval of a span could not be delivered the last time.
@@ -89,15 +99,21 @@ impl Failure {
             error: self.error.clone(),
         }
     }
+
+    /// The cause under which the span is to be suspended, if it is.
+    pub fn cause(&self, span: &Span) -> Option<Cause> {
+        let cause = || Cause::of(&span.target, &self.to_last_error());
+        self.suspends.then(cause)
+    }
 }
 
-/// What a conditional change came to.
+/// The result of a conditional change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changed {
     /// It was made: the span is [`Span::after`] it.
     Made,
-    /// The span is no longer as it was read: another worker, or a stop, was faster.
-    Lost,
+    /// It was not made: another worker or a stop has changed the span since it was read.
+    Rejected,
 }
 
 impl Change {
@@ -105,39 +121,64 @@ impl Change {
     pub fn failed(span: &Span, failure: Failure) -> Self {
         let processing = &span.processing;
         let refused_at = failure.is_refusal.then_some(failure.at);
+        let suspension = failure.cause(span).map(|cause| Suspension {
+            cause: cause.id(),
+            since: failure.at,
+        });
         Self::Failed {
             attempts: processing.attempts.saturating_add(1),
+            refusals: processing
+                .refusals
+                .saturating_add(u32::from(failure.is_refusal)),
             refused_at: processing.refused_at.or(refused_at),
+            suspension,
             failure,
         }
     }
 
-    /// When the span needs a worker next; none where the change does not say.
+    /// When the span needs a worker next; `None` if the change does not set it.
     pub fn due_at(&self) -> Option<Timestamp> {
         match self {
             Self::Plan { due_at, .. }
             | Self::Executed { due_at, .. }
             | Self::Postpone { due_at } => Some(*due_at),
+            Self::Failed {
+                suspension: Some(_),
+                ..
+            }
+            | Self::KeepSuspended { .. } => Some(SUSPENDED_DUE_AT),
             Self::Failed { failure, .. } => Some(failure.retry_at),
             Self::Complete => None,
         }
     }
 
-    /// Whether a worker that made this change has nothing left to do for the span at present.
+    /// Whether nothing is left to do for the span after this change, for now.
     pub fn is_last(&self) -> bool {
         match self {
             Self::Plan { .. } => false,
             Self::Executed { next, .. } => !matches!(next, Next::Planned(_)),
-            Self::Complete | Self::Postpone { .. } | Self::Failed { .. } => true,
+            Self::Complete
+            | Self::Postpone { .. }
+            | Self::Failed { .. }
+            | Self::KeepSuspended { .. } => true,
+        }
+    }
+
+    /// Whether what the change is about is still so: a span that was resumed meanwhile must not be
+    /// put out of the way. Every other change clears a suspension, or leaves it as it is.
+    pub fn is_about(&self, now: &Span) -> bool {
+        match self {
+            Self::KeepSuspended { suspension } => now.processing.suspended == Some(*suspension),
+            _ => true,
         }
     }
 }
 
 impl Span {
-    /// The span after a change: the only way in which sampling changes a span.
+    /// The span after a change. Sampling changes a span in no other way.
     ///
     /// # Panics
-    /// Where an execution is noted and nothing is planned: nothing can have been executed then.
+    /// If an execution is noted and nothing is planned.
     #[must_use]
     pub fn after(&self, change: &Change) -> Self {
         let mut span = self.clone();
@@ -155,15 +196,22 @@ impl Span {
                 processing.complete = true;
                 processing.version += 1;
             }
-            Change::Postpone { .. } => {}
+            Change::Postpone { .. } | Change::KeepSuspended { .. } => {}
             Change::Failed {
                 failure,
                 attempts,
+                refusals,
                 refused_at,
+                suspension,
             } => {
                 processing.attempts = *attempts;
+                processing.refusals = *refusals;
                 processing.refused_at = *refused_at;
                 processing.last_error = Some(failure.to_last_error());
+                if suspension.is_some() {
+                    processing.suspended = *suspension;
+                    processing.probe = None;
+                }
             }
         }
         span
@@ -177,12 +225,12 @@ impl Span {
         }
     }
 
-    /// Whether a change that was decided for `self` may be made to the span as it is `now`: the
-    /// version *and* the end are those that it was read with. A stop leaves the version alone, but
-    /// what comes next must be decided in its knowledge. A complete span never changes again.
-    pub fn admits_change_of(&self, now: &Self) -> bool {
-        now.processing.version == self.processing.version
-            && now.end == self.end
-            && !now.processing.complete
+    /// Whether a change that was decided for `self` may still be made to the `current` span: the
+    /// version *and* the end are unchanged, and the span is not complete. A stop does not change the
+    /// version, but the next step must be decided with knowledge of the stop.
+    pub fn still_allows_change(&self, current: &Self) -> bool {
+        current.processing.version == self.processing.version
+            && current.end == self.end
+            && !current.processing.complete
     }
 }

@@ -1,74 +1,88 @@
 //! The worker's protocol for one span, without I/O (sections 6.5 and 6.6 of the paper).
 //!
-//! Any instruction may be the last one. Before a usage is posted its interval is planned, and the
-//! plan is kept by a majority; after it was accepted its entry is written into the ledger, and only
-//! then one change notes the execution and plans the next. A worker that dies in between leaves the
-//! plan behind, and the worker that comes next posts the very same usage, which Abacus recognises,
-//! and writes the same entry, which the ledger recognises. So each noted execution has its entry.
+//! A worker may die at any instruction. So the interval is planned, and a majority has the plan,
+//! before its usage is posted. After Abacus has accepted the usage, its entry is written into the
+//! ledger. Only then one change notes the execution and plans the next interval. If a worker dies in
+//! between, the plan remains: the next worker posts the same usage, which Abacus recognises, and writes
+//! the same entry, which the ledger recognises. So each noted execution has its entry.
 //!
 //! ```text
-//!              ┌───────────── made ──────────────┐
-//!              ▼                                 │
-//!   next() ─► Change ──────── lost ─► Reread ─► found ─► next() or Done
-//!        ├──► Post ── delivered ─► next() ─► Record
-//!        │        └── failed ────► next() (notes the failure)
-//!        └──► Record ─ recorded ─► next() (notes the execution)
+//!              ┌────────── on_change_made ────────────┐
+//!              ▼                                      │
+//!   next() ─► Change ─ on_change_rejected ─► Reread ─ on_reread ─► next() or Done
+//!        ├──► Post ─── on_delivered ─► next() ─► Record
+//!        │        └─── on_failed ────► next() (notes the failure)
+//!        └──► Record ─ on_recorded ──► next() (notes the execution)
 //! ```
 //!
-//! The worker carries out what it asks for; so do the model and the simulation.
+//! A failure that suspends the span asks for `Register` first: the cause is kept before any span is
+//! suspended under it. A span that is tried for all of its cause asks for `Resume` before `Record`, so
+//! that the success of a probe is not lost in a crash.
+//!
+//! The worker, the model and the simulation carry out the actions that the driver returns.
 
 use crate::{
-    Change, Delivered, Entry, EntryState, Failure, Next, Planned, Policy, Span, Step, Timestamp,
-    next_step,
+    Cause, CauseId, Change, Delivered, Entry, EntryState, Failure, Next, Planned, Policy, Span,
+    Step, Timestamp, next_step,
 };
 
-/// What is to be done next for a span.
+/// The next action for a span.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Have the store make this change. Answer with [`Driver::made`] or [`Driver::lost`].
+    /// Have the store make this change. Answer with [`Driver::on_change_made`] or [`Driver::on_change_rejected`].
     Change(Change),
-    /// Post the usage of this planned interval. Answer with [`Driver::delivered`] or
-    /// [`Driver::failed`].
+    /// Post the usage of this planned interval. Answer with [`Driver::on_delivered`] or
+    /// [`Driver::on_failed`].
     Post(Planned),
-    /// Write this entry into the ledger. Answer with [`Driver::recorded`].
+    /// Write this entry into the ledger. Answer with [`Driver::on_recorded`].
     Record(Box<Entry>),
-    /// Read the span again. Answer with [`Driver::found`].
+    /// Keep this cause of refusals, before the span is suspended under it. Answer with
+    /// [`Driver::on_registered`].
+    Register(Box<Cause>),
+    /// Let all spans that are suspended for this cause go on. Answer with [`Driver::on_resumed`].
+    Resume(CauseId),
+    /// Read the span again. Answer with [`Driver::on_reread`].
     Reread,
-    /// Nothing is left to do at present.
+    /// Nothing is left to do for now.
     Done,
 }
 
-/// One span in the hands of one worker.
+/// Drives one span for one worker.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Driver {
     span: Span,
-    /// The plan whose usage Abacus has, though that is not noted yet.
+    /// The plan whose usage Abacus has accepted, until its execution is noted.
     outcome: Option<Outcome>,
     state: State,
 }
 
-/// What became of the usage of a plan.
+/// The outcome of the usage of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Outcome {
     planned: Planned,
     delivered: Delivered,
-    /// What the ledger says of it, once it does.
+    /// Whether the other spans of the cause for which this one was tried are resumed.
+    resumed: bool,
+    /// The state of its entry in the ledger, once that is written.
     recorded: Option<EntryState>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum State {
-    /// The span is as the driver knows it.
+    /// The driver decides from the span that it knows.
     Deciding,
-    /// A failure is to be noted.
-    Failed(Failure),
-    /// A change came too late.
-    Lost,
+    /// A failure must be noted, once its cause is kept.
+    Failed {
+        failure: Failure,
+        unregistered: Option<Box<Cause>>,
+    },
+    /// The last change was rejected.
+    Rejected,
     Done,
 }
 
 impl Driver {
-    /// Takes a span in hand, as it was read.
+    /// A driver for a span that was just read.
     pub fn new(span: Span) -> Self {
         Self {
             span,
@@ -82,23 +96,32 @@ impl Driver {
         &self.span
     }
 
-    /// Whether something happened that is not noted yet: Abacus has a usage, or refused it. It should
-    /// be noted before the worker stops, though nothing is lost where it is not.
+    /// Whether an outcome is not noted yet: Abacus has accepted or refused a usage. It should be noted
+    /// before the worker stops. If it is not, nothing is lost.
     pub fn has_unnoted_outcome(&self) -> bool {
-        self.outcome.is_some() || matches!(self.state, State::Failed(_))
+        self.outcome.is_some() || matches!(self.state, State::Failed { .. })
     }
 
-    /// What is to be done next at `now`.
+    /// The next action at `now`.
     pub fn next(&self, now: Timestamp, policy: &Policy) -> Action {
         match &self.state {
             State::Deciding => self.decide(now, policy),
-            State::Failed(failure) => Action::Change(Change::failed(&self.span, failure.clone())),
-            State::Lost => Action::Reread,
+            State::Failed {
+                unregistered: Some(cause),
+                ..
+            } => Action::Register(cause.clone()),
+            State::Failed { failure, .. } => {
+                Action::Change(Change::failed(&self.span, failure.clone()))
+            }
+            State::Rejected => Action::Reread,
             State::Done => Action::Done,
         }
     }
 
     fn decide(&self, now: Timestamp, policy: &Policy) -> Action {
+        if let (Some(suspension), None) = (self.span.processing.suspended, &self.outcome) {
+            return Action::Change(Change::KeepSuspended { suspension });
+        }
         let step = next_step(&self.span, now, policy);
         let due_at = step.due_at(now);
         match step {
@@ -123,11 +146,18 @@ impl Driver {
             Some(Outcome {
                 recorded: Some(_), ..
             }) => Action::Change(self.execution(now, policy)),
-            Some(outcome) => {
-                let entry = Entry::of_delivered(&self.span, outcome.delivered.clone());
-                Action::Record(Box::new(entry.expect("it was planned")))
-            }
+            Some(outcome) => self.tell(outcome),
         }
+    }
+
+    /// Tells the others of the cause that the span was tried for, then the ledger, that Abacus has
+    /// the usage.
+    fn tell(&self, outcome: &Outcome) -> Action {
+        if let Some(cause) = self.span.processing.probe.filter(|_| !outcome.resumed) {
+            return Action::Resume(cause);
+        }
+        let entry = Entry::of_delivered(&self.span, outcome.delivered.clone());
+        Action::Record(Box::new(entry.expect("it was planned")))
     }
 
     /// Notes that the planned interval was executed, and plans the next one if it is due.
@@ -144,67 +174,86 @@ impl Driver {
         Change::Executed { next, due_at }
     }
 
-    /// Abacus has the usage of the planned interval.
-    pub fn delivered(&mut self, delivered: Delivered) {
+    /// Input: Abacus has accepted the usage of the planned interval.
+    pub fn on_delivered(&mut self, delivered: Delivered) {
         let planned = self.span.processing.planned.clone();
         self.outcome = planned.map(|planned| Outcome {
             planned,
             delivered,
+            resumed: false,
             recorded: None,
         });
     }
 
-    /// The ledger has an entry of the usage of the planned interval, in this state: what was written
-    /// first stays.
-    pub fn recorded(&mut self, kept: EntryState) {
+    /// Input: all spans of the cause for which this one was tried are resumed.
+    pub fn on_resumed(&mut self) {
+        if let Some(outcome) = &mut self.outcome {
+            outcome.resumed = true;
+        }
+    }
+
+    /// Input: the ledger has an entry of the usage of the planned interval, in this state. The entry
+    /// that was written first stays.
+    pub fn on_recorded(&mut self, kept: EntryState) {
         if let Some(outcome) = &mut self.outcome {
             outcome.recorded = Some(kept);
         }
     }
 
-    /// The usage of the planned interval could not be delivered.
-    pub fn failed(&mut self, failure: Failure) {
-        self.state = State::Failed(failure);
+    /// Input: the usage of the planned interval could not be delivered.
+    pub fn on_failed(&mut self, failure: Failure) {
+        self.state = State::Failed {
+            unregistered: failure.cause(&self.span).map(Box::new),
+            failure,
+        };
     }
 
-    /// The store has made this change.
+    /// The cause under which the span is to be suspended is kept.
+    pub fn on_registered(&mut self) {
+        if let State::Failed { unregistered, .. } = &mut self.state {
+            *unregistered = None;
+        }
+    }
+
+    /// Input: the store has made this change.
     ///
     /// # Panics
-    /// Where an execution was noted and nothing was planned.
-    pub fn made(&mut self, change: &Change) {
-        self.take(self.span.after(change));
+    /// If an execution was noted and nothing was planned.
+    pub fn on_change_made(&mut self, change: &Change) {
+        self.set_span(self.span.after(change));
         if change.is_last() {
             self.state = State::Done;
         }
     }
 
-    /// The change came too late: the span is no longer as it was read. A failure need not be noted
-    /// then: the span stays due, and is found again.
-    pub fn lost(&mut self) {
+    /// Input: the store has rejected the change, because the span has changed since it was read. A
+    /// failure need not be noted then: the span stays due, and is found again.
+    pub fn on_change_rejected(&mut self) {
         self.state = match self.state {
-            State::Failed(_) => State::Done,
-            _ => State::Lost,
+            State::Failed { .. } => State::Done,
+            _ => State::Rejected,
         };
     }
 
-    /// The span as it is by now. The driver goes on where only a stop made its change come too
-    /// late. Where the version has moved on another worker has it in hand, and one is enough.
-    pub fn found(&mut self, fresh: Option<Span>) {
+    /// Input: the span as it was read again; `None` if it was removed. If only a stop has changed it,
+    /// the driver decides again. If the version has changed, another worker drives the span, and this
+    /// driver is done.
+    pub fn on_reread(&mut self, fresh: Option<Span>) {
         let before = &self.span;
         let is_stopped = |fresh: &Span| {
             fresh.processing.version == before.processing.version && fresh.end != before.end
         };
         match fresh.filter(is_stopped) {
             Some(fresh) => {
-                self.take(fresh);
+                self.set_span(fresh);
                 self.state = State::Deciding;
             }
             None => self.state = State::Done,
         }
     }
 
-    /// The span is like this now; an outcome is of interest as long as its plan is.
-    fn take(&mut self, span: Span) {
+    /// Replaces the span, and drops the outcome if its plan is no longer the span's.
+    fn set_span(&mut self, span: Span) {
         self.span = span;
         let planned = self.span.processing.planned.as_ref();
         self.outcome

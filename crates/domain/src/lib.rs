@@ -9,8 +9,10 @@
 //! All moments are milliseconds since the Unix epoch, UTC ([`Timestamp`]); all durations are
 //! signed milliseconds (`i64`).
 
+mod backoff;
 pub mod change;
 pub mod client;
+mod closing_month;
 pub mod driver;
 pub mod entry;
 pub mod event;
@@ -21,15 +23,19 @@ pub mod measure;
 pub mod number;
 pub mod partition;
 pub mod policy;
+mod slack;
 pub mod span;
 pub mod state;
 pub mod step;
+pub mod suspension;
 pub mod target;
 pub mod timestamp;
 pub mod usage;
 
+pub use backoff::Backoff;
 pub use change::{Change, Changed, Failure, LastError, Next};
 pub use client::ClientId;
+pub use closing_month::ClosingMonth;
 pub use driver::{Action, Driver};
 pub use entry::{Delivered, Entry, EntryState};
 pub use event::{Field, StartEvent, StopEvent};
@@ -37,10 +43,12 @@ pub use granularity::{Granularities, Granularity};
 pub use id::{EventId, Id, IdError};
 pub use interval::Interval;
 pub use measure::{Measure, Measures, MeasuresError, Quantity, QuantityError};
-pub use policy::{Backoff, ClosingMonth, Policy, Slack};
+pub use policy::Policy;
+pub use slack::Slack;
 pub use span::{Planned, Processing, Span, SpanId, Totals};
 pub use state::SpanState;
 pub use step::{Step, next_step};
+pub use suspension::{Cause, CauseId, CauseIdError, SUSPENDED_DUE_AT, Suspension};
 pub use target::Target;
 pub use timestamp::{Timestamp, TimestampError};
 pub use usage::{Usage, usage_guid};

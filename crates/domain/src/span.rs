@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::{ClientId, EventId, Interval, LastError, Measures, StartEvent, Target, Timestamp};
+use crate::{
+    CauseId, ClientId, EventId, Interval, LastError, Measures, StartEvent, Suspension, Target,
+    Timestamp,
+};
 
 /// What identifies a span's document: the `_id` that MongoDB, or a client for it, gave it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -78,10 +81,16 @@ pub struct Processing {
     pub version: i64,
     /// Executions that failed since the last one that succeeded.
     pub attempts: u32,
+    /// How often Abacus refused the usage of the planned interval since the span was resumed last.
+    pub refusals: u32,
     /// When Abacus first refused the usage of the planned interval.
     pub refused_at: Option<Timestamp>,
     /// Why the planned interval could not be delivered the last time.
     pub last_error: Option<LastError>,
+    /// Why the span is in no worker's way, if it is suspended.
+    pub suspended: Option<Suspension>,
+    /// The cause of which it can tell whether it has gone: it is tried again for all of that cause.
+    pub probe: Option<CauseId>,
     /// What the executions come to.
     pub totals: Totals,
 }
@@ -143,7 +152,7 @@ pub struct Planned {
 
 impl Span {
     /// The span that a start event opens (section 6.1, figure 6.4), reported by nobody in particular.
-    pub fn started(id: SpanId, event: StartEvent) -> Self {
+    pub fn open(id: SpanId, event: StartEvent) -> Self {
         Self {
             id,
             target: event.target,
@@ -160,8 +169,11 @@ impl Span {
                 planned: None,
                 version: 1,
                 attempts: 0,
+                refusals: 0,
                 refused_at: None,
                 last_error: None,
+                suspended: None,
+                probe: None,
                 totals: Totals::from(event.timestamp),
             },
         }
@@ -203,8 +215,29 @@ impl Span {
         processing.last = planned.interval;
         processing.version += 1;
         processing.attempts = 0;
+        processing.refusals = 0;
         processing.refused_at = None;
         processing.last_error = None;
+        processing.suspended = None;
+        processing.probe = None;
+        span
+    }
+
+    /// Whether one more refusal suspends the span, if `suspend_after` in a row do.
+    pub fn is_suspended_by_refusal(&self, suspend_after: u32) -> bool {
+        self.processing.refusals.saturating_add(1) >= suspend_after
+    }
+
+    /// The span after it was resumed: it is tried again, and suspended again once it was refused as
+    /// often as is missing to make up for `refusals`. With `is_probe`, what becomes of it counts for
+    /// all of its cause.
+    #[must_use]
+    pub fn resumed(&self, refusals: u32, is_probe: bool) -> Self {
+        let mut span = self.clone();
+        let processing = &mut span.processing;
+        let suspension = processing.suspended.take();
+        processing.refusals = refusals;
+        processing.probe = suspension.map(|it| it.cause).filter(|_| is_probe);
         span
     }
 }

@@ -11,7 +11,7 @@ pub enum SpanState {
     Stopped,
     /// It is sampled up to its end.
     Complete,
-    /// Its planned interval was refused again and again, and waits for somebody to act.
+    /// Its planned interval was refused again and again, and waits until its cause is gone.
     Suspended,
 }
 
@@ -36,10 +36,11 @@ impl SpanState {
 }
 
 impl Span {
-    /// In which state the span is. No span is suspended yet.
+    /// In which state the span is. One that is suspended may be open or stopped besides.
     pub fn state(&self) -> SpanState {
         match self.end {
             _ if self.processing.complete => SpanState::Complete,
+            _ if self.processing.suspended.is_some() => SpanState::Suspended,
             Some(_) => SpanState::Stopped,
             None => SpanState::Open,
         }
@@ -57,7 +58,7 @@ impl Span {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Id, Measures, SpanId, StartEvent, Target};
+    use crate::{Cause, CauseId, Id, Measures, SpanId, StartEvent, Suspension, Target};
 
     fn span(start: i64, end: Option<i64>) -> Span {
         let event = StartEvent {
@@ -66,9 +67,21 @@ mod tests {
             target: Target::from_store([""; 6]),
             measures: Measures::from_store(Vec::new()),
         };
-        let mut span = Span::started(SpanId::Text(String::new()), event);
+        let mut span = Span::open(SpanId::Text(String::new()), event);
         span.end = end.map(Timestamp::clamped);
         span
+    }
+
+    fn cause() -> CauseId {
+        let error = "unprocessable".to_owned();
+        let (resource_id, plan_id) = (Id::from_store("r"), Id::from_store("p"));
+        let cause = Cause {
+            status: Some(422),
+            error,
+            resource_id,
+            plan_id,
+        };
+        cause.id()
     }
 
     #[test]
@@ -80,6 +93,11 @@ mod tests {
         let mut stopped = span(1, Some(2));
         assert_eq!(span(1, None).state(), SpanState::Open);
         assert_eq!(stopped.state(), SpanState::Stopped);
+        stopped.processing.suspended = Some(Suspension {
+            cause: cause(),
+            since: Timestamp::clamped(3),
+        });
+        assert_eq!(stopped.state(), SpanState::Suspended);
         stopped.processing.complete = true;
         assert_eq!(stopped.state(), SpanState::Complete);
     }

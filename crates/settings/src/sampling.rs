@@ -56,7 +56,7 @@ impl SamplingSettings {
         Policy {
             granularities: Granularities::new(default, overrides)
                 .expect("duplicate overrides are refused when they are read"),
-            grace: millis(self.stop_grace),
+            stop_grace: millis(self.stop_grace),
         }
     }
 }

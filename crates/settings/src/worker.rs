@@ -93,6 +93,17 @@ sampler_service::settings! {
             Kind::time(HOUR, Duration::from_hours(24 * 3_660)), or("800d");
     }
 
+    /// When spans are suspended whose usages Abacus refuses, and how they go on.
+    pub struct SuspensionSettings("suspension") {
+        /// How many refusals of its usage suspend a span (400, 404, 422, 451 and other answers that
+        /// blame the usage; never 401, 403, 429 or 5xx). The spans of one cause are kept together:
+        /// those with the same status, error, resource and plan.
+        after: usize = "SAMPLER_SUSPEND_AFTER", Kind::integer(1, 1_000), or("3");
+        /// How often one suspended span of each cause is tried again. Once it is accepted, all spans
+        /// of the cause go on.
+        probe_interval: Duration = "SAMPLER_PROBE_INTERVAL", Kind::time(TENTH_OF_A_SECOND, DAY), or("10m");
+    }
+
     /// Whether the worker only compares.
     pub struct ShadowSettings("shadow") {
         /// Whether the worker runs in shadow mode: it compares an original Sampler's decisions with
@@ -135,6 +146,7 @@ pub const TABLE: Table = &[
     &ProcessingSettings::TABLE,
     &CleanupSettings::TABLE,
     &LedgerSettings::TABLE,
+    &SuspensionSettings::TABLE,
     &ShadowSettings::TABLE,
     &SecuritySettings::TABLE,
     &LogSettings::TABLE,

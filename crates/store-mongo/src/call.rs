@@ -99,33 +99,33 @@ pub(crate) enum CallError {
     Ended(#[source] tokio::task::JoinError),
 }
 
-/// What the server says of an `insert` or `update` command.
+/// The server's answer to an `insert` or `update` command.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
-    /// How many documents were inserted, or how many statements found or made theirs.
+    /// Inserted documents, or statements that matched or upserted a document.
     pub(crate) matched: usize,
-    /// How many statements made their document.
-    pub(crate) made: usize,
-    /// How many documents changed.
+    /// Statements that upserted a document.
+    pub(crate) upserted: usize,
+    /// Documents that changed.
     pub(crate) modified: u64,
-    /// The documents or statements that failed, by their index in the command, and why.
+    /// The documents or statements that failed, by their index in the command, with their errors.
     pub(crate) failed: Vec<(usize, CallError)>,
 }
 
-/// Names the index that an operation is to use, so that a planner's second thoughts never cost a
-/// scan of the collection.
+/// Names the index that an operation must use, so that a change of the planner never causes a scan of
+/// the collection.
 pub(crate) fn hint(index: &str) -> Hint {
     Hint::Name(index.to_owned())
 }
 
 impl Link {
-    /// How long a caller waits for a call. The server's own limits, where it has any, come first;
-    /// this one is for links that swallow the answer.
+    /// How long a caller waits for a call. The server's own limits are shorter; this one is for lost
+    /// answers.
     pub(crate) fn call_limit(&self) -> Duration {
         self.time_limit + MARGIN
     }
 
-    /// How long after it was sent the server may still carry out a write whose answer is lost.
+    /// How long the server may still execute a write after it was sent, if its answer is lost.
     pub(crate) fn carried_out_within(&self) -> Duration {
         self.time_limit + MARGIN
     }
@@ -167,9 +167,9 @@ impl Link {
         Ok(all(found?).await?)
     }
 
-    /// The documents that match by an index, as no other primary can know better: what an answer
-    /// is based on must not be rolled back.
-    pub(crate) async fn find_exactly(
+    /// Finds documents with a linearizable read. The result cannot be rolled back, and no newer primary
+    /// has other data.
+    pub(crate) async fn find_linearizable(
         &self,
         filter: Document,
         index: &str,
@@ -357,7 +357,7 @@ fn written(answer: &Document) -> Result<Written, CallError> {
     }
     Ok(Written {
         matched: usize::try_from(count("n")).unwrap_or(usize::MAX),
-        made: answer.get_array("upserted").map_or(0, Vec::len),
+        upserted: answer.get_array("upserted").map_or(0, Vec::len),
         modified: count("nModified"),
         failed,
     })

@@ -1,4 +1,4 @@
-//! Changing what workers know of spans (sections 6.5 and 6.6 of the paper), many with one command.
+//! ChangeWriter of spans by workers (sections 6.5 and 6.6 of the paper), many with one command.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,53 +6,67 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bson::oid::ObjectId;
 use bson::{Bson, Document, RawDocumentBuf, doc};
-use sampler_domain::{Change, Changed, Failure, Next, Span, Timestamp};
-use sampler_store::StoreError;
-use sampler_store::group::{CommandResult, Resolution, Writes};
+use sampler_domain::{Change, Changed, Failure, Next, Span, Suspension, Timestamp};
+use sampler_store::group::{CommandResult, GroupWriter, Resolution};
+use sampler_store::{Events, StoreError};
 use tokio::time::Instant;
 
+use crate::MongoStore;
 use crate::call::{CallError, Link};
 use crate::document::{executed, id_to_bson, interval, moment, moment_or_null, partition, planned};
 use crate::entry_document::ERROR_LEN_MAX;
 use crate::resolve::{by_span_id, readable};
+use crate::suspension_document::suspension;
 use crate::totals::totals;
 
-/// Makes changes that need the version and the end that a span was read with.
+/// Sends changes, which require the version and the end with which the span was read.
 #[derive(Debug)]
-pub(crate) struct Changes {
+pub(crate) struct ChangeWriter {
     link: Link,
 }
 
 /// A change of a span, and the statement that makes it.
 #[derive(Debug)]
-pub(crate) struct ChangeOfSpan {
-    /// Kept with the span as `processing.last_change_id`: by it a change is known that others have
-    /// made, too.
+pub(crate) struct ChangeWrite {
+    /// Identifies this change, in `processing.last_change_id`. Another worker may make an equal change
+    /// at the same moment; the id tells the two apart.
     id: ObjectId,
     before: Span,
+    /// How the span must be suspended by then, if it must.
+    suspension: Option<Suspension>,
     statement: RawDocumentBuf,
 }
 
-impl ChangeOfSpan {
-    /// A change that is made if the span still is as it was `before`
-    /// ([`Span::admits_change_of`]).
+impl ChangeWrite {
+    /// A change that applies if the span is unchanged since `before` was read
+    /// ([`Span::still_allows_change`]).
     ///
     /// # Errors
-    /// Where the change cannot be written as a statement.
+    /// If the change cannot be written as a statement.
     pub(crate) fn new(before: &Span, change: &Change, now: Timestamp) -> Result<Self, StoreError> {
         let id = ObjectId::new();
+        let mut condition = doc! {
+            "_id": id_to_bson(&before.id),
+            // Where it is kept. A change is made of what was taken in, and so has a partition.
+            "processing.partition": partition(&before.target),
+            "target.resource_instance_id": before.target.resource_instance_id.as_str(),
+            "processing.version": before.processing.version,
+            "processing.complete": false,
+            "end": moment_or_null(before.end),
+            // Waits and failures leave the version alone, and are to be noted once, too.
+            "processing.last_change_id": { "$ne": id },
+        };
+        let suspended = match change {
+            Change::KeepSuspended { suspension } => Some(*suspension),
+            _ => None,
+        };
+        if let Some(suspended) = suspended {
+            for (name, value) in suspension(suspended, before.processing.version) {
+                condition.insert(format!("processing.suspended.{name}"), value);
+            }
+        }
         let statement = doc! {
-            "q": {
-                "_id": id_to_bson(&before.id),
-                // Where it is kept. A change is made of what was taken in, and so has a partition.
-                "processing.partition": partition(&before.target),
-                "target.resource_instance_id": before.target.resource_instance_id.as_str(),
-                "processing.version": before.processing.version,
-                "processing.complete": false,
-                "end": moment_or_null(before.end),
-                // Waits and failures leave the version alone, and are to be noted once, too.
-                "processing.last_change_id": { "$ne": id },
-            },
+            "q": condition,
             "u": update(before, change, now).with_id(id),
             "hint": "_id_",
         };
@@ -61,10 +75,11 @@ impl ChangeOfSpan {
             statement: statement.map_err(|error| StoreError::Refused(Box::new(error)))?,
             id,
             before: before.clone(),
+            suspension: suspended,
         })
     }
 
-    /// What the span says of the change; nothing where the change can still be made.
+    /// What the document tells about the change; `None` if the change can still be made.
     fn seen(&self, document: &RawDocumentBuf) -> Resolution<Changed> {
         let processing = document.get_document("processing");
         let last = processing.and_then(|processing| processing.get_object_id("last_change_id"));
@@ -72,14 +87,21 @@ impl ChangeOfSpan {
             return Some(Ok(Changed::Made));
         }
         match readable(document) {
-            Ok(now) if self.before.admits_change_of(&now) => None,
-            Ok(_) => Some(Ok(Changed::Lost)),
+            Ok(now) if self.before.still_allows_change(&now) && self.is_about(&now) => None,
+            Ok(_) => Some(Ok(Changed::Rejected)),
             Err(error) => Some(Err(error)),
         }
     }
 }
 
-/// What a change does, by the operators of an update.
+impl ChangeWrite {
+    /// Whether what the change is about is still so ([`Change::is_about`]).
+    fn is_about(&self, now: &Span) -> bool {
+        self.suspension.is_none() || self.suspension == now.processing.suspended
+    }
+}
+
+/// The operators of the update that makes a change.
 #[derive(Debug, Default)]
 struct Update {
     set: Document,
@@ -104,7 +126,7 @@ impl Update {
     }
 }
 
-/// The update that makes of a document what [`Span::after`] makes of the span.
+/// The update that does to a document what [`Span::after`] does to the span.
 fn update(before: &Span, change: &Change, now: Timestamp) -> Update {
     let mut update = Update::default();
     if let Some(due_at) = change.due_at() {
@@ -112,37 +134,47 @@ fn update(before: &Span, change: &Change, now: Timestamp) -> Update {
     }
     match change {
         Change::Plan { planned: plan, .. } => {
-            update.sampling(now);
+            update.next_version(now);
             let set = &mut update.set;
             set.insert("processing.planned_interval", planned(plan));
         }
         Change::Executed { next, .. } => {
-            update.sampling(now);
+            update.next_version(now);
             update.execution(before, next);
         }
         Change::Complete => {
-            update.sampling(now);
+            update.next_version(now);
             update.set.insert("processing.complete", true);
         }
-        Change::Postpone { .. } => {}
+        Change::Postpone { .. } | Change::KeepSuspended { .. } => {}
         Change::Failed {
             failure,
             attempts,
+            refusals,
             refused_at,
-        } => update.failure(before, failure, *attempts, *refused_at),
+            suspension: suspended,
+        } => {
+            update.failure(before, failure, *attempts);
+            update.refusal(*refusals, *refused_at);
+            if let Some(suspended) = suspended {
+                let suspended = suspension(*suspended, before.processing.version);
+                update.set.insert("processing.suspended", suspended);
+                update.unset.insert("processing.probe", "");
+            }
+        }
     }
     update
 }
 
 impl Update {
-    /// What sampling has come to is another version.
-    fn sampling(&mut self, now: Timestamp) {
+    /// Notes the moment of the change, and increments the version.
+    fn next_version(&mut self, now: Timestamp) {
         self.set.insert("processing.last_change_at", moment(now));
         self.inc.insert("processing.version", 1);
     }
 
     fn execution(&mut self, before: &Span, next: &Next) {
-        // What is noted and what it comes to are one change: nobody sees one without the other.
+        // The totals change together with the execution, so no reader sees one without the other.
         if before.processing.planned.is_some() {
             let after = before.executed();
             self.set.insert("processing.totals", totals(&after));
@@ -158,23 +190,22 @@ impl Update {
         if *next == Next::Complete {
             self.set.insert("processing.complete", true);
         }
-        // Whatever was read: a failure that another worker noted since leaves the version alone.
+        // Always removed: another worker may have recorded a failure since the read, which does not
+        // change the version.
         self.unset = doc! {
             "processing.attempts": "",
             "processing.failed_version": "",
             "processing.last_error": "",
             "processing.refused_at": "",
+            "processing.refusals": "",
+            "processing.suspended": "",
+            "processing.probe": "",
         };
     }
 
-    /// The count belongs to the version: an original leaves it behind when it executes the interval.
-    fn failure(
-        &mut self,
-        before: &Span,
-        failure: &Failure,
-        attempts: u32,
-        refused_at: Option<Timestamp>,
-    ) {
+    /// The attempts are stored with their version. An original that executes the interval increments
+    /// the version and keeps the old attempts; they must not count then.
+    fn failure(&mut self, before: &Span, failure: &Failure, attempts: u32) {
         let message: String = failure.error.chars().take(ERROR_LEN_MAX).collect();
         let mut error = doc! { "at": moment(failure.at), "message": message };
         if let Some(status) = failure.status {
@@ -182,29 +213,52 @@ impl Update {
         }
         let version = before.processing.version;
         self.set.insert("processing.failed_version", version);
-        match refused_at {
-            Some(at) => self.set.insert("processing.refused_at", moment(at)),
-            // One that an original has left behind is not one of this interval.
-            None => self.unset.insert("processing.refused_at", ""),
-        };
         self.set.insert("processing.last_error", error);
         self.set.insert("processing.attempts", i64::from(attempts));
     }
+
+    /// What an original has left behind is not of this interval, and goes.
+    fn refusal(&mut self, refusals: u32, refused_at: Option<Timestamp>) {
+        let refusals = (refusals > 0).then(|| Bson::from(i64::from(refusals)));
+        for (name, value) in [
+            ("processing.refusals", refusals),
+            ("processing.refused_at", refused_at.map(moment)),
+        ] {
+            match value {
+                Some(value) => self.set.insert(name, value),
+                None => self.unset.insert(name, ""),
+            };
+        }
+    }
 }
 
-impl Changes {
+impl ChangeWriter {
     pub(crate) fn new(link: Link) -> Self {
         Self { link }
     }
 }
 
+impl MongoStore {
+    pub(crate) async fn change_span(
+        &self,
+        span: &Span,
+        change: &Change,
+        now: Timestamp,
+    ) -> Result<Changed, StoreError> {
+        let change = ChangeWrite::new(span, change, now)?;
+        self.changes
+            .submit(self.range_of(&span.target), change)
+            .await
+    }
+}
+
 #[async_trait]
-impl Writes for Changes {
-    type Write = ChangeOfSpan;
+impl GroupWriter for ChangeWriter {
+    type Write = ChangeWrite;
     type Answer = Changed;
     type Failure = CallError;
 
-    fn size(write: &ChangeOfSpan) -> usize {
+    fn size(write: &ChangeWrite) -> usize {
         write.statement.as_bytes().len()
     }
 
@@ -212,14 +266,14 @@ impl Writes for Changes {
         self.link.carried_out_within()
     }
 
-    /// Each answer does. A change that is lost has found another version, another end, or a span
-    /// that is complete; a version only grows, an end that is set stays, and what is complete stays
-    /// so. The condition that failed can never be met again, however late the command comes.
+    /// Each answer stays true. A change is rejected because of another version, another end, a complete
+    /// span, or a span that was resumed. A version only grows, and an end or a completion never changes.
+    /// So the condition can never be met again, however late the command runs.
     fn outlasts_late_commands(_: &Changed) -> bool {
         true
     }
 
-    async fn write(&self, batch: &[Arc<ChangeOfSpan>], send_by: Instant) -> CommandResult<Self> {
+    async fn send(&self, batch: &[Arc<ChangeWrite>], send_by: Instant) -> CommandResult<Self> {
         let statements = batch.iter().map(|change| &change.statement);
         let updated = self.link.update(statements, send_by).await?;
         Ok(updated.write_results(batch.len(), |_| Changed::Made, None))
@@ -227,14 +281,14 @@ impl Writes for Changes {
 
     async fn resolve(
         &self,
-        batch: &[Arc<ChangeOfSpan>],
+        batch: &[Arc<ChangeWrite>],
     ) -> Result<Vec<Resolution<Changed>>, CallError> {
         let spans = batch.iter().map(|change| &change.before);
         let spans = by_span_id(&self.link, spans).await?;
-        let seen = |change: &Arc<ChangeOfSpan>| match spans.get(&change.before.id) {
+        let seen = |change: &Arc<ChangeWrite>| match spans.get(&change.before.id) {
             Some(document) => change.seen(document),
-            // It is complete, and was removed.
-            None => Some(Ok(Changed::Lost)),
+            // The span is complete, and was removed.
+            None => Some(Ok(Changed::Rejected)),
         };
         Ok(batch.iter().map(seen).collect())
     }

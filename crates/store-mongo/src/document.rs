@@ -16,9 +16,10 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::entry_document::status_in;
+use crate::suspension_document::{read_probe, read_refusals, read_suspension};
 use crate::totals::read_totals;
 
-/// The `correlation_id` of open spans, by which `unique_target` lets in one for each target.
+/// The `correlation_id` of open spans. With it, `unique_span` allows one open span of a target.
 pub(crate) const OPEN: &str = "00000000-0000-0000-0000-000000000000";
 
 /// Room for the document of a span with the usual ids and one measure or two.
@@ -94,8 +95,8 @@ pub(crate) struct OpenInterval {
 /// The document of a span that is opened.
 ///
 /// # Errors
-/// Where a name of the provider's holds what a name cannot hold.
-pub(crate) fn started(new: &NewSpan) -> Result<RawDocumentBuf, bson::error::Error> {
+/// If a name of the provider contains what BSON does not allow.
+pub(crate) fn open_span_document(new: &NewSpan) -> Result<RawDocumentBuf, bson::error::Error> {
     let span = &new.span;
     let target = &span.target;
     let last = span.processing.last;
@@ -174,8 +175,8 @@ pub(crate) fn executed(planned: &Planned) -> Document {
     document
 }
 
-/// The six fields, each name behind `prefix`. Matching them one by one, not as a sub-document, is
-/// what the index `unique_target` serves.
+/// The six fields, each with `prefix` before its name. The indexes need one condition for each field,
+/// not a sub-document.
 pub(crate) fn target_fields(target: &Target, prefix: &str) -> Document {
     let fields = target.fields().into_iter();
     fields
@@ -263,8 +264,13 @@ pub(crate) fn read(document: &Document) -> Result<Span, Unreadable> {
             attempts: read_attempts(processing)
                 .filter(|_| has_failed)
                 .unwrap_or(0),
+            refusals: read_refusals(processing)
+                .filter(|_| has_failed)
+                .unwrap_or(0),
             refused_at: read_refused_at(processing).filter(|_| has_failed),
             last_error: read_last_error(processing).filter(|_| has_failed),
+            suspended: read_suspension(processing, version),
+            probe: read_probe(processing, version),
             totals: read_totals(processing, last),
         },
     })

@@ -1,8 +1,8 @@
 //! Polling for due spans (section 6.4 of the paper).
 //!
 //! A span that is done leaves the index, but the server keeps its key for minutes after that, for
-//! readers of the past. A search that began at the front each time would step over all of these
-//! keys each time. So a search is one cursor, which goes on where it stopped.
+//! older snapshots. A search that began at the front for each page would step over all of these keys
+//! each time. So a search is one cursor, which continues where it stopped.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -22,39 +22,38 @@ use crate::call::{CallError, Link, hint, take};
 use crate::document::{has_failed, moment, partition};
 use crate::index;
 use crate::unreadable::{
-    Statement, change_each, condition_of, name_of, set_aside, span_in, where_kept,
+    Statement, change_each, condition_of, name_of, set_aside, shard_key_of, span_in,
 };
 
-/// What the server may spend on all pages of a range. We wait for none of them longer than for any
-/// other operation.
-const RANGE_TIME: Duration = Duration::from_mins(1);
+/// The server's time limit for all pages of a scan. Each page also has the limit of any operation.
+const SCAN_TIME: Duration = Duration::from_mins(1);
 
-/// A search that goes on.
+/// A search in progress.
 struct Search {
     link: Link,
     now: Timestamp,
     page: usize,
-    /// What is still to be scanned, the most urgent first.
-    ranges: VecDeque<Range>,
-    /// Where the search is in the range before those.
+    /// The scans that remain, the most urgent first.
+    scans: VecDeque<IndexScan>,
+    /// The position in the current scan.
     cursor: Option<Cursor<Document>>,
 }
 
-/// One range of spans to scan, in the order of `due_at`.
-struct Range {
+/// A scan of one scan of an index, in the order of `due_at`.
+struct IndexScan {
     filter: Document,
     index: &'static str,
 }
 
 impl MongoStore {
-    /// Polls for due spans, one class of urgency after the other; within each the index has them in
-    /// their order.
+    /// Polls for due spans, one [`SearchClass`](sampler_store::SearchClass) after the other; within
+    /// each class the index has them in the order of `due_at`.
     pub(crate) fn due_spans(&self, query: &DueQuery) -> DuePages {
         let search = Search {
             link: self.link.clone(),
             now: query.now,
             page: query.page,
-            ranges: ranges(query),
+            scans: scans(query),
             cursor: None,
         };
         stream::try_unfold(search, async |mut search| {
@@ -66,7 +65,7 @@ impl MongoStore {
 }
 
 impl Search {
-    /// The spans of the next page, unless that was the last one.
+    /// The spans of the next page; `None` after the last one.
     async fn next(&mut self) -> Result<Option<Vec<Span>>, StoreError> {
         let Some(documents) = self.documents().await? else {
             return Ok(None);
@@ -85,13 +84,13 @@ impl Search {
         Ok(Some(spans))
     }
 
-    /// The next documents, of the range that the search is in or of one behind it.
+    /// The next documents, of the current scan or a later one.
     async fn documents(&mut self) -> Result<Option<Vec<RawDocumentBuf>>, CallError> {
         loop {
             let cursor = match self.cursor.take() {
                 Some(cursor) => cursor,
-                None => match self.ranges.pop_front() {
-                    Some(range) => open(&self.link, range, self.page).await?,
+                None => match self.scans.pop_front() {
+                    Some(scan) => open(&self.link, scan, self.page).await?,
                     None => return Ok(None),
                 },
             };
@@ -104,14 +103,14 @@ impl Search {
     }
 }
 
-/// Whether a span is in another partition than its target says: it was taken in before its target
-/// could be read, and mended since. No statement of ours would find it there.
+/// Whether a span has a wrong partition: it was adopted before its target could be read, and its
+/// target was corrected since. No other statement would find it.
 fn is_misplaced(document: &RawDocument, span: &Span) -> bool {
-    let (partition, _) = where_kept(document);
+    let (partition, _) = shard_key_of(document);
     partition != Some(partition_of(&span.target))
 }
 
-/// Puts spans into the partitions that their targets say. The next search finds them there.
+/// Corrects the partitions of spans. The next search finds them there.
 async fn move_to_partition(link: &Link, misplaced: &[(RawDocumentBuf, Span)]) {
     let statement = |(document, span): &(RawDocumentBuf, Span)| {
         let update = doc! { "$set": { "processing.partition": partition(&span.target) } };
@@ -126,7 +125,7 @@ async fn move_to_partition(link: &Link, misplaced: &[(RawDocumentBuf, Span)]) {
     if statements.is_empty() {
         return;
     }
-    // What fails is found and tried again by the next search.
+    // If this fails, the next search finds the span again and retries.
     let moved = change_each(link, &statements).await;
     let moved = moved.map_or(0, |written| written.modified);
     info!(
@@ -135,22 +134,22 @@ async fn move_to_partition(link: &Link, misplaced: &[(RawDocumentBuf, Span)]) {
     );
 }
 
-/// Opens a range; the server sends a page at a time.
-async fn open(link: &Link, range: Range, page: usize) -> Result<Cursor<Document>, CallError> {
+/// Opens a scan. The server sends one page at a time.
+async fn open(link: &Link, scan: IndexScan, page: usize) -> Result<Cursor<Document>, CallError> {
     let options = FindOptions::builder()
         .batch_size(u32::try_from(page).unwrap_or(u32::MAX))
         .sort(doc! { "processing.due_at": 1 })
-        .hint(hint(range.index))
-        .max_time(RANGE_TIME)
+        .hint(hint(scan.index))
+        .max_time(SCAN_TIME)
         .build();
     let spans = link.spans.clone();
-    let find = async move { spans.find(range.filter).with_options(options).await };
+    let find = async move { spans.find(scan.filter).with_options(options).await };
     link.run(find).await
 }
 
-/// The ranges to scan one after the other, by urgency (see [`DueQuery::urgency`]); the
-/// last class is two ranges.
-fn ranges(query: &DueQuery) -> VecDeque<Range> {
+/// The scans, one after the other, by search class (see [`DueQuery::search_class`], which is the same
+/// rule for a single span). The last class is two scans.
+fn scans(query: &DueQuery) -> VecDeque<IndexScan> {
     let number = |partition: &u32| Bson::Int64(i64::from(*partition));
     let partitions: Vec<Bson> = query.partitions.iter().map(number).collect();
     let due = |due_at| {
@@ -160,7 +159,7 @@ fn ranges(query: &DueQuery) -> VecDeque<Range> {
             "processing.due_at": due_at,
         }
     };
-    let by_due_at = |filter| Range {
+    let by_due_at = |filter| IndexScan {
         filter,
         index: index::DUE,
     };
@@ -182,7 +181,7 @@ fn ranges(query: &DueQuery) -> VecDeque<Range> {
     others.insert("$nor", [put_off]);
     VecDeque::from([
         by_due_at(due(in_time)),
-        Range {
+        IndexScan {
             filter: failed,
             index: index::FAILED,
         },

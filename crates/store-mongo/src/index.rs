@@ -18,6 +18,10 @@ pub(crate) const STOP: &str = "unique_stop";
 pub(crate) const DUE: &str = "search_due";
 /// What has failed and is to be tried again.
 pub(crate) const FAILED: &str = "search_failed";
+/// What is suspended, for lists.
+pub(crate) const LIST_SUSPENDED: &str = "list_suspended";
+/// What is suspended, by its cause; what has been so longest comes first.
+pub(crate) const SUSPENDED: &str = "search_suspended";
 /// What is complete, for the clean-up.
 pub(crate) const COMPLETE: &str = "search_complete";
 
@@ -67,7 +71,7 @@ pub(crate) struct Index {
 }
 
 /// The indexes of this release.
-pub(crate) fn indexes() -> [Index; 8] {
+pub(crate) fn indexes() -> [Index; 10] {
     let partial = |filter| {
         IndexOptions::builder()
             .partial_filter_expression(filter)
@@ -115,6 +119,12 @@ pub(crate) fn indexes() -> [Index; 8] {
             keys: by_partition(failed),
             options: partial(doc! { "processing.attempts": { "$gt": 0 } }),
         },
+        // As a rule, nothing. A cause is found in all partitions at once.
+        Index {
+            name: SUSPENDED,
+            keys: doc! { "processing.suspended.cause": 1, "processing.suspended.since": 1 },
+            options: partial(doc! { "processing.suspended.cause": { "$exists": true } }),
+        },
         Index {
             name: COMPLETE,
             keys: by_partition(complete),
@@ -131,6 +141,12 @@ pub(crate) fn indexes() -> [Index; 8] {
             name: LIST_RESOURCE,
             keys: doc! { "target.resource_id": 1, "start": 1, "_id": 1 },
             options: IndexOptions::default(),
+        },
+        // As a rule, nothing.
+        Index {
+            name: LIST_SUSPENDED,
+            keys: doc! { "start": 1, "_id": 1 },
+            options: partial(doc! { "processing.suspended.cause": { "$exists": true } }),
         },
     ]
 }

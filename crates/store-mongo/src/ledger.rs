@@ -10,7 +10,7 @@ use bson::{Bson, Document, doc};
 use futures_util::future::join_all;
 use sampler_domain::partition::{partition_of, range_of};
 use sampler_domain::{Entry, EntryState, SpanId, Target};
-use sampler_store::group::{CommandResult, Resolution, WriteResult, Writes};
+use sampler_store::group::{CommandResult, GroupWriter, Resolution, WriteResult};
 use sampler_store::{Entries, Events, Finished, StoreError};
 use tokio::time::Instant;
 use tracing::error;
@@ -24,13 +24,13 @@ use crate::unreadable::{decoded, name_of};
 
 /// Inserts entries.
 #[derive(Debug)]
-pub(crate) struct Records {
+pub(crate) struct EntryWriter {
     link: Link,
 }
 
 /// An entry to be inserted.
 #[derive(Debug)]
-pub(crate) struct Record {
+pub(crate) struct EntryWrite {
     usage_guid: String,
     /// Where it is kept.
     partition: i64,
@@ -39,7 +39,7 @@ pub(crate) struct Record {
     document: RawDocumentBuf,
 }
 
-impl Record {
+impl EntryWrite {
     /// # Errors
     /// Where the entry cannot be written as a document.
     fn new(entry: &Entry, lifetime: i64) -> Result<Self, StoreError> {
@@ -59,19 +59,19 @@ impl Record {
     }
 }
 
-impl Records {
+impl EntryWriter {
     pub(crate) fn new(link: Link) -> Self {
         Self { link }
     }
 }
 
 #[async_trait]
-impl Writes for Records {
-    type Write = Record;
+impl GroupWriter for EntryWriter {
+    type Write = EntryWrite;
     type Answer = EntryState;
     type Failure = CallError;
 
-    fn size(write: &Record) -> usize {
+    fn size(write: &EntryWrite) -> usize {
         write.document.as_bytes().len()
     }
 
@@ -84,7 +84,7 @@ impl Writes for Records {
         true
     }
 
-    async fn write(&self, batch: &[Arc<Record>], send_by: Instant) -> CommandResult<Self> {
+    async fn send(&self, batch: &[Arc<EntryWrite>], send_by: Instant) -> CommandResult<Self> {
         let documents = batch.iter().map(|record| &record.document);
         let written = self.link.insert(documents, send_by).await?;
         let failed: Vec<usize> = written.failed.iter().map(|(index, _)| *index).collect();
@@ -100,10 +100,12 @@ impl Writes for Records {
 
     async fn resolve(
         &self,
-        batch: &[Arc<Record>],
+        batch: &[Arc<EntryWrite>],
     ) -> Result<Vec<Resolution<EntryState>>, CallError> {
         let conditions: Vec<Document> = batch.iter().map(|record| record.condition()).collect();
-        let found = self.link.find_exactly(doc! { "$or": conditions }, "_id_");
+        let found = self
+            .link
+            .find_linearizable(doc! { "$or": conditions }, "_id_");
         let mut states = HashMap::new();
         for raw in found.await? {
             if let Ok(usage_guid) = raw.get_str("_id") {
@@ -111,7 +113,7 @@ impl Writes for Records {
                 states.insert(usage_guid.to_owned(), state);
             }
         }
-        let mut seen = |record: &Arc<Record>| {
+        let mut seen = |record: &Arc<EntryWrite>| {
             let state = states.remove(&record.usage_guid)?;
             // Two writers of one usage may share a command.
             if let Ok(state) = &state {
@@ -130,7 +132,7 @@ impl MongoStore {
         lifetime: i64,
     ) -> Result<EntryState, StoreError> {
         let range = self.range_of(&entry.target);
-        let record = Record::new(entry, lifetime)?;
+        let record = EntryWrite::new(entry, lifetime)?;
         self.records.submit(range, record).await
     }
 
@@ -195,18 +197,18 @@ impl MongoStore {
 
 /// Lets the entries of spans expire.
 #[derive(Debug)]
-pub(crate) struct Expiries {
+pub(crate) struct ExpiryWriter {
     link: Link,
 }
 
-impl Expiries {
+impl ExpiryWriter {
     pub(crate) fn new(link: Link) -> Self {
         Self { link }
     }
 }
 
 #[async_trait]
-impl Writes for Expiries {
+impl GroupWriter for ExpiryWriter {
     type Write = RawDocumentBuf;
     type Answer = ();
     type Failure = CallError;
@@ -223,7 +225,7 @@ impl Writes for Expiries {
         true
     }
 
-    async fn write(&self, batch: &[Arc<RawDocumentBuf>], send_by: Instant) -> CommandResult<Self> {
+    async fn send(&self, batch: &[Arc<RawDocumentBuf>], send_by: Instant) -> CommandResult<Self> {
         let statements = batch.iter().map(|statement| &**statement);
         let expired = self.link.update(statements, send_by).await?;
         let mut results: Vec<_> = batch.iter().map(|_| WriteResult::Settled(())).collect();

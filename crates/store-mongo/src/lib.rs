@@ -17,7 +17,9 @@ mod address;
 mod adopt;
 mod beside;
 mod call;
+mod causes;
 mod changes;
+mod cleanup;
 mod codes;
 mod document;
 mod due;
@@ -26,13 +28,14 @@ mod index;
 mod ledger;
 mod migrate;
 mod queries;
+mod reading;
 mod resolve;
 mod retire;
-mod sampling;
 mod sharding;
 mod slack;
 mod starts;
 mod stops;
+mod suspension_document;
 mod totals;
 mod unreadable;
 mod workers;
@@ -50,20 +53,22 @@ use mongodb::options::{
 use mongodb::{Client, Collection};
 use sampler_domain::partition::{partition_of, range_of};
 use sampler_domain::{
-    Change, Changed, Entry, EntryState, EventId, Policy, Span, SpanId, Target, Timestamp,
+    Cause, CauseId, Change, Changed, Entry, EntryState, EventId, Policy, Span, SpanId, Target,
+    Timestamp,
 };
-use sampler_store::group::Ranges;
+use sampler_store::group::GroupPerRange;
 use sampler_store::{
-    Adopted, DuePages, DueQuery, Entries, Events, Finished, Ledger, Membership, NewSpan, NewStop,
-    Page, Reading, Started, Stopped, StoreError, Upkeep, Work,
+    Adopted, Causes, DuePages, DueQuery, Entries, Events, Finished, KeptCause, Ledger, Membership,
+    NewSpan, NewStop, Page, Probe, Reading, Resumption, StartOutcome, StopOutcome, StoreError,
+    Upkeep, Work,
 };
 
 use call::Link;
-use changes::Changes;
-use ledger::{Expiries, Records};
+use changes::ChangeWriter;
+use ledger::{EntryWriter, ExpiryWriter};
 use resolve::{by_event_id, readable};
-use starts::{Opening, Starts};
-use stops::{Ending, Stops};
+use starts::{StartWrite, StartWriter};
+use stops::{StopWrite, StopWriter};
 
 pub use address::check_address;
 pub use migrate::MigrationError;
@@ -111,13 +116,15 @@ pub struct MongoStore {
     link: Link,
     /// The same, for the collection of the ledger.
     usages: Link,
+    /// Why spans are suspended.
+    causes: Collection<Document>,
     workers: Collection<Document>,
     receivers: Collection<Document>,
-    starts: Ranges<Starts>,
-    stops: Ranges<Stops>,
-    changes: Ranges<Changes>,
-    records: Ranges<Records>,
-    expiries: Ranges<Expiries>,
+    starts: GroupPerRange<StartWriter>,
+    stops: GroupPerRange<StopWriter>,
+    changes: GroupPerRange<ChangeWriter>,
+    records: GroupPerRange<EntryWriter>,
+    expiries: GroupPerRange<ExpiryWriter>,
     shards: Option<u32>,
 }
 
@@ -184,13 +191,14 @@ impl MongoStore {
         let each = |link: &Link| std::iter::repeat_n(link.clone(), ranges.max(1));
         let links = || each(&link);
         Ok(Self {
+            causes: database.collection(&format!("{}_causes", options.collection)),
             workers: database.collection(&format!("{}_workers", options.collection)),
             receivers: database.collection(&receivers),
-            starts: Ranges::new(links().map(Starts::new), call_limit),
-            stops: Ranges::new(links().map(Stops::new), call_limit),
-            changes: Ranges::new(links().map(Changes::new), call_limit),
-            records: Ranges::new(each(&usages).map(Records::new), call_limit),
-            expiries: Ranges::new(each(&usages).map(Expiries::new), call_limit),
+            starts: GroupPerRange::new(links().map(StartWriter::new), call_limit),
+            stops: GroupPerRange::new(links().map(StopWriter::new), call_limit),
+            changes: GroupPerRange::new(links().map(ChangeWriter::new), call_limit),
+            records: GroupPerRange::new(each(&usages).map(EntryWriter::new), call_limit),
+            expiries: GroupPerRange::new(each(&usages).map(ExpiryWriter::new), call_limit),
             usages,
             shards: options.shards,
             link,
@@ -200,21 +208,29 @@ impl MongoStore {
 
 #[async_trait]
 impl Events for MongoStore {
-    async fn start(&self, new: NewSpan) -> Result<Started, StoreError> {
+    async fn start(&self, new: NewSpan) -> Result<StartOutcome, StoreError> {
         let range = self.range_of(&new.span.target);
-        self.starts.submit(range, Opening::new(new)?).await
+        self.starts.submit(range, StartWrite::new(new)?).await
     }
 
-    async fn stop(&self, new: NewStop) -> Result<Stopped, StoreError> {
+    async fn stop(&self, new: NewStop) -> Result<StopOutcome, StoreError> {
         let range = self.range_of(&new.event.target);
-        self.stops.submit(range, Ending::new(new)).await
+        self.stops.submit(range, StopWrite::new(new)).await
     }
 
-    async fn started_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, StoreError> {
+    async fn find_by_start_id(
+        &self,
+        target: &Target,
+        id: &EventId,
+    ) -> Result<Option<Span>, StoreError> {
         self.span_with("start_dedup_id", target, id).await
     }
 
-    async fn stopped_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, StoreError> {
+    async fn find_by_stop_id(
+        &self,
+        target: &Target,
+        id: &EventId,
+    ) -> Result<Option<Span>, StoreError> {
         self.span_with("end_dedup_id", target, id).await
     }
 
@@ -269,6 +285,60 @@ impl Ledger for MongoStore {
         limit: usize,
     ) -> Result<Entries, StoreError> {
         self.entries_of(span, target, after, limit).await
+    }
+}
+
+#[async_trait]
+impl Causes for MongoStore {
+    async fn register(
+        &self,
+        cause: &Cause,
+        now: Timestamp,
+        probe_at: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.register_cause(cause.id(), cause, now, probe_at).await
+    }
+
+    async fn register_missing(
+        &self,
+        now: Timestamp,
+        probe_at: Timestamp,
+    ) -> Result<u64, StoreError> {
+        self.register_missing_causes(now, probe_at).await
+    }
+
+    async fn due_causes(&self, now: Timestamp, limit: usize) -> Result<Vec<KeptCause>, StoreError> {
+        self.causes_due_by(now, limit).await
+    }
+
+    async fn claim_probe(&self, cause: &KeptCause, next: Timestamp) -> Result<bool, StoreError> {
+        self.claim_probe_of(cause, next).await
+    }
+
+    async fn probe(&self, cause: CauseId, resumption: Resumption) -> Result<Probe, StoreError> {
+        self.probe_one(cause, resumption).await
+    }
+
+    async fn resume_cause(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
+        self.resume_all_of(cause, now).await
+    }
+
+    async fn resume_batch(
+        &self,
+        cause: CauseId,
+        until: Timestamp,
+        resumption: Resumption,
+        limit: usize,
+    ) -> Result<u64, StoreError> {
+        self.resume_some(cause, until, resumption, limit).await
+    }
+
+    async fn end_resuming(&self, cause: &KeptCause) -> Result<(), StoreError> {
+        self.end_resuming_of(cause).await
+    }
+
+    async fn remove_cause(&self, cause: &KeptCause) -> Result<bool, StoreError> {
+        self.remove_cause_if_idle(cause).await
     }
 }
 

@@ -60,20 +60,23 @@ impl MongoStore {
     }
 
     async fn list(&self, query: &SpanQuery) -> Result<SpanPage, StoreError> {
-        // No span is suspended yet.
-        if query.state == Some(SpanState::Suspended) {
-            return Ok(SpanPage::default());
-        }
         match query.narrowed_by() {
             Some(("organization_id", id)) => {
-                let range = Range::new(index::LIST_ORGANIZATION, "target.organization_id", id);
+                let range = Range::new(
+                    index::LIST_ORGANIZATION,
+                    Some(("target.organization_id", id)),
+                );
                 self.list_range(query, &range).await
             }
             Some(("resource_id", id)) => {
-                let range = Range::new(index::LIST_RESOURCE, "target.resource_id", id);
+                let range = Range::new(index::LIST_RESOURCE, Some(("target.resource_id", id)));
                 self.list_range(query, &range).await
             }
             Some(_) => self.list_instance(query).await,
+            None if query.state == Some(SpanState::Suspended) => {
+                let range = Range::new(index::LIST_SUSPENDED, None);
+                self.list_range(query, &range).await
+            }
             None => Err(StoreError::Refused("the query is too wide".into())),
         }
     }
@@ -96,7 +99,7 @@ impl MongoStore {
             bounds.min = range.key(moment(end.start), id_to_bson(&end.id));
         }
         let found = self.found(filter(query), bounds.options(range), query.limit);
-        Ok(self.page(&found.await?, window))
+        Ok(self.page(query.state, &found.await?, window))
     }
 
     /// Where the window ends, unless the range ends before that. The index alone says so.
@@ -108,8 +111,7 @@ impl MongoStore {
         let mut options = bounds.options(range);
         options.skip = Some(WINDOW as u64 - 1);
         options.projection = Some(doc! { "_id": 1, "start": 1 });
-        // Any condition, also one on a key, would have the server fetch the documents.
-        let found = self.found(Document::new(), options, ODD_MAX).await?;
+        let found = self.found(range.condition(), options, ODD_MAX).await?;
         Ok(found.documents.iter().find_map(|raw| position(raw)))
     }
 
@@ -138,7 +140,7 @@ impl MongoStore {
         let mut options = self.link.find_options(query.limit, sort, index::SPAN);
         options.allow_disk_use = Some(true);
         let found = self.found(conditions, options, query.limit).await?;
-        Ok(self.page(&found, None))
+        Ok(self.page(query.state, &found, None))
     }
 
     /// All partitions, and none where a span of an original may have none.
@@ -177,12 +179,21 @@ impl MongoStore {
         self.link.run(read).await
     }
 
-    /// The page of these documents, which may end with a window.
-    fn page(&self, found: &Found, window: Option<SpanPosition>) -> SpanPage {
+    /// The page of those of these documents that are in this state, where one is given. It may end
+    /// with a window.
+    fn page(
+        &self,
+        state: Option<SpanState>,
+        found: &Found,
+        window: Option<SpanPosition>,
+    ) -> SpanPage {
         let mut page = SpanPage::default();
         for raw in &found.documents {
             match record(raw) {
-                Ok(record) => page.spans.push(record),
+                Ok(record) if state.is_none_or(|state| state == record.span.state()) => {
+                    page.spans.push(record);
+                }
+                Ok(_) => {}
                 Err(problem) => {
                     if self.is_news("list", raw) {
                         let name = name_of(raw);
@@ -212,11 +223,10 @@ impl MongoStore {
     }
 }
 
-/// A range of an index on a field of the target, `start` and `_id`.
+/// A range of an index on `start` and `_id`, behind a field of the target where there is one.
 struct Range<'a> {
     index: &'static str,
-    field: &'static str,
-    id: &'a Id,
+    field: Option<(&'static str, &'a Id)>,
 }
 
 /// The lowest key of a range, and the one behind its highest.
@@ -226,12 +236,34 @@ struct Bounds {
 }
 
 impl<'a> Range<'a> {
-    fn new(index: &'static str, field: &'static str, id: &'a Id) -> Self {
-        Self { index, field, id }
+    fn new(index: &'static str, field: Option<(&'static str, &'a Id)>) -> Self {
+        Self { index, field }
     }
 
     fn key(&self, start: Bson, id: Bson) -> Document {
-        doc! { self.field: self.id.as_str(), "start": start, "_id": id }
+        let field = self
+            .field
+            .map(|(name, id)| (name.to_owned(), id.as_str().into()));
+        let mut key: Document = field.into_iter().collect();
+        key.extend(doc! { "start": start, "_id": id });
+        key
+    }
+
+    fn order(&self) -> Document {
+        let field = self.field.map(|(name, _)| (name.to_owned(), (-1).into()));
+        let mut order: Document = field.into_iter().collect();
+        order.extend(doc! { "start": -1, "_id": -1 });
+        order
+    }
+
+    /// What a document of the index meets. A partial index needs its own condition to be used; for
+    /// the others there is none, since any, also one on a key, would have the server fetch the
+    /// documents.
+    fn condition(&self) -> Document {
+        match self.field {
+            Some(_) => Document::new(),
+            None => is_suspended(),
+        }
     }
 
     /// What is to be read for a query. Bounds of an index, unlike conditions, know no types: ids that
@@ -261,12 +293,18 @@ fn is_of_range_alone(query: &SpanQuery) -> bool {
 impl Bounds {
     fn options(&self, range: &Range<'_>) -> FindOptions {
         FindOptions::builder()
-            .sort(doc! { range.field: -1, "start": -1, "_id": -1 })
+            .sort(range.order())
             .hint(hint(range.index))
             .min(self.min.clone())
             .max(self.max.clone())
             .build()
     }
+}
+
+/// The condition that a span is suspended. An original that goes on with it leaves the field behind:
+/// the version in it tells.
+fn is_suspended() -> Document {
+    doc! { "processing.suspended.cause": { "$exists": true } }
 }
 
 /// Documents that may be spans: an `_id` of another type is somebody else's.
@@ -306,7 +344,11 @@ fn filter(query: &SpanQuery) -> Document {
             filter.insert("end", doc! { "$ne": Bson::Null });
         }
         Some(SpanState::Complete) => is_complete(true),
-        Some(SpanState::Suspended) | None => {}
+        Some(SpanState::Suspended) => {
+            is_complete(false);
+            filter.extend(is_suspended());
+        }
+        None => {}
     }
     if let Some(from) = query.from.map(moment) {
         filter.insert(

@@ -1,6 +1,6 @@
-//! Reading what became of many events at once, or what stood in their way.
+//! Reads what happened to many events at once, or what they conflict with.
 //!
-//! All that an answer to a provider is based on is read as no other primary can know better.
+//! These are linearizable reads, because the answers to providers depend on them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -31,8 +31,8 @@ impl Link {
         filter
     }
 
-    /// The condition that a span is where spans of this target are kept.
-    pub(crate) fn where_kept(&self, target: &Target) -> Document {
+    /// The condition that a span has the shard key of this target.
+    pub(crate) fn shard_key_filter(&self, target: &Target) -> Document {
         doc! {
             "processing.partition": self.in_partition(target),
             "target.resource_instance_id": target.resource_instance_id.as_str(),
@@ -59,7 +59,7 @@ impl<'a> SpanOf<'a> {
     }
 }
 
-/// Those of these spans that are there.
+/// The spans among these that exist.
 pub(crate) async fn by_target<'a>(
     link: &Link,
     spans: impl Iterator<Item = SpanOf<'a>>,
@@ -71,7 +71,7 @@ pub(crate) async fn by_target<'a>(
         branch
     };
     let branches: Vec<Document> = spans.map(branch).collect();
-    let found = link.find_exactly(doc! { "$or": branches }, index::SPAN);
+    let found = link.find_linearizable(doc! { "$or": branches }, index::SPAN);
     let key = |raw: &RawDocument| {
         let target = decoded(raw.get_document("target").ok()?).ok()?;
         let correlation_id = target.get_str("correlation_id").ok()?.to_owned();
@@ -80,9 +80,8 @@ pub(crate) async fn by_target<'a>(
     Ok(by_key(link, found.await?, key))
 }
 
-/// Documents by what they are looked up by. A document whatever else of which cannot be decoded is
-/// in the way of those alone that look for it; one that does not even tell its key, of those alone
-/// that find nothing.
+/// Documents by the key of the lookup. An unreadable document affects only the events that look for
+/// its key. One whose key is unreadable affects only events that find nothing.
 fn by_key<K: Eq + std::hash::Hash>(
     link: &Link,
     found: Vec<RawDocumentBuf>,
@@ -102,8 +101,8 @@ fn by_key<K: Eq + std::hash::Hash>(
     by_key
 }
 
-/// The documents that have one of these event ids of a target in `field`, be it a text or the UUID
-/// binary that some drivers make of a text. One with the text itself comes first.
+/// The documents that have one of these event ids of a target in `field`, as a text or as the UUID
+/// binary that some drivers store for it. Binaries come first, so that a text overrides them.
 pub(crate) async fn by_event_id<'a>(
     link: &Link,
     field: &'static str,
@@ -125,7 +124,9 @@ pub(crate) async fn by_event_id<'a>(
         "start_dedup_id" => index::START,
         _ => index::STOP,
     };
-    let mut found = link.find_exactly(doc! { "$or": branches }, index).await?;
+    let mut found = link
+        .find_linearizable(doc! { "$or": branches }, index)
+        .await?;
     found.sort_by_key(|raw| raw.get_str(field).is_ok());
     Ok(by_key(link, found, |raw| event_of(raw, field)))
 }
@@ -139,8 +140,9 @@ fn event_of(raw: &RawDocument, field: &str) -> Option<(Target, String)> {
     Some((read_target(&target).ok()?, id))
 }
 
-/// Those of these events whose ids are kept as UUID binaries in `field`: no unique index tells them
-/// from their texts. There are binaries only as long as the indexes of an original are there.
+/// The events among these whose ids are stored as UUID binaries in `field`. The unique indexes do not
+/// see that binary and text are the same id. There are binaries only while the indexes of an original
+/// exist.
 pub(crate) async fn kept_as_uuids<'a>(
     link: &Link,
     field: &'static str,
@@ -160,7 +162,7 @@ pub(crate) async fn kept_as_uuids<'a>(
     let mut options = link.find_options(ids.len(), doc! {}, index);
     options.projection = Some(doc! { "_id": 0, "target": 1, field: 1 });
     let found = match link.find(doc! { field: { "$in": ids } }, options).await {
-        // The index went before this program noticed, and the last binary before the index.
+        // The index was removed and this program has not noticed yet. The binaries went before it.
         Err(error) if error.is_no_hint() => Vec::new(),
         found => found?,
     };
@@ -176,12 +178,12 @@ pub(crate) async fn by_span_id<'a>(
     spans: impl Iterator<Item = &'a Span>,
 ) -> Result<HashMap<SpanId, RawDocumentBuf>, CallError> {
     let branch = |span: &Span| {
-        let mut branch = link.where_kept(&span.target);
+        let mut branch = link.shard_key_filter(&span.target);
         branch.insert("_id", id_to_bson(&span.id));
         branch
     };
     let branches: Vec<Document> = spans.map(branch).collect();
-    let found = link.find_exactly(doc! { "$or": branches }, "_id_");
+    let found = link.find_linearizable(doc! { "$or": branches }, "_id_");
     let key = |raw: &RawDocument| {
         let id = decoded(&Identity::of(raw)?.filter()).ok()?;
         id_from_bson(id.get("_id")).ok()
@@ -189,10 +191,10 @@ pub(crate) async fn by_span_id<'a>(
     Ok(by_key(link, found.await?, key))
 }
 
-/// The span that a document holds.
+/// The span in a document.
 ///
 /// # Errors
-/// Where it holds none.
+/// If the document is not a valid span.
 pub(crate) fn readable(raw: &RawDocumentBuf) -> Result<Span, StoreError> {
     span_in(raw).map_err(|error| StoreError::Refused(Box::new(error)))
 }

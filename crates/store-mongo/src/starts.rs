@@ -11,53 +11,54 @@ use futures_util::stream::{self, StreamExt};
 use mongodb::error::Error;
 use sampler_domain::partition::partition_of;
 use sampler_domain::{EventId, Span, StartEvent, Target, Timestamp};
-use sampler_store::group::{CommandResult, Resolution, WriteResult, Writes};
-use sampler_store::{NewSpan, Started, StoreError};
+use sampler_store::group::{CommandResult, GroupWriter, Resolution, WriteResult};
+use sampler_store::{NewSpan, StartOutcome, StoreError};
 use tokio::time::Instant;
 
 use crate::call::{CallError, Link};
-use crate::document::{OPEN, moment, read_moment, read_target, started};
+use crate::document::{OPEN, moment, open_span_document, read_moment, read_target};
 use crate::index;
 use crate::resolve::{SpanOf, by_event_id, by_span_id, by_target, kept_as_uuids, readable};
 use crate::unreadable::decoded;
 
-/// Spans to read for each start at the most, before each start is checked alone.
+/// How many spans one search may find for each start. If it finds more, each start gets its own search.
 const SPANS_EACH: usize = 4;
 
-/// Starts that share a branch of the search for what stands in their way. A branch costs the server
-/// some 30 µs to plan; but within one it tries each partition with each instance, for 1 to 2 µs.
+/// Starts that share a branch of the search for conflicts. A branch costs the server some 30 µs to
+/// plan; but within a branch it tries each partition with each instance, for 1 to 2 µs each.
 const STARTS_IN_BRANCH: usize = 4;
 
-/// Starts that are checked alone at the same time. Others need connections, too.
+/// How many such searches run at the same time. Others need connections, too.
 const SEARCHES_AT_ONCE: usize = 16;
 
-/// What stands in the way of a start.
+/// A span that conflicts with a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum InTheWay {
-    /// A span of the target ends then, later than this one starts.
+enum Conflict {
+    /// A span of the target that ends at this moment, later than the start.
     EndsAt(Timestamp),
-    /// The target has an open span.
+    /// An open span of the target.
     Open,
 }
 
 /// Inserts spans.
 #[derive(Debug)]
-pub(crate) struct Starts {
+pub(crate) struct StartWriter {
     link: Link,
 }
 
 /// A span to be inserted.
 #[derive(Debug)]
-pub(crate) struct Opening {
+pub(crate) struct StartWrite {
     new: NewSpan,
     document: RawDocumentBuf,
 }
 
-impl Opening {
+impl StartWrite {
     /// # Errors
-    /// Where the span cannot be written as a document.
+    /// If the span cannot be written as a document.
     pub(crate) fn new(new: NewSpan) -> Result<Self, StoreError> {
-        let document = started(&new).map_err(|error| StoreError::Refused(Box::new(error)))?;
+        let document =
+            open_span_document(&new).map_err(|error| StoreError::Refused(Box::new(error)))?;
         Ok(Self { new, document })
     }
 
@@ -65,7 +66,7 @@ impl Opening {
         self.new.span.start_id.as_ref()
     }
 
-    /// The event as it is found: by its target and its id.
+    /// The target and the id by which the event is found.
     fn event(&self) -> Option<(Target, String)> {
         let id = self.id()?.as_str().to_owned();
         Some((self.new.span.target.clone(), id))
@@ -73,12 +74,12 @@ impl Opening {
 }
 
 #[async_trait]
-impl Writes for Starts {
-    type Write = Opening;
-    type Answer = Started;
+impl GroupWriter for StartWriter {
+    type Write = StartWrite;
+    type Answer = StartOutcome;
     type Failure = CallError;
 
-    fn size(write: &Opening) -> usize {
+    fn size(write: &StartWrite) -> usize {
         write.document.as_bytes().len()
     }
 
@@ -86,46 +87,45 @@ impl Writes for Starts {
         self.link.carried_out_within()
     }
 
-    /// What stands in the way of a start can be gone when an earlier command with it comes late:
-    /// the span that is open can be stopped, and with the clean-up an id becomes free again.
-    fn outlasts_late_commands(answer: &Started) -> bool {
+    /// A conflict can be gone when an earlier command with the same start runs late: an open span can
+    /// be stopped, and the clean-up makes an id free again.
+    fn outlasts_late_commands(answer: &StartOutcome) -> bool {
         match answer {
-            Started::Opened | Started::Repeated { .. } => true,
-            Started::IdTaken(_)
-            | Started::IdTakenElsewhere
-            | Started::AlreadyOpen
-            | Started::Overlaps { .. } => false,
+            StartOutcome::Opened | StartOutcome::Repeated { .. } => true,
+            StartOutcome::IdTaken(_)
+            | StartOutcome::IdTakenElsewhere
+            | StartOutcome::AlreadyOpen
+            | StartOutcome::Overlaps { .. } => false,
         }
     }
 
-    /// Inserts the spans. What can stand in the way of one are the unique indexes, and the open span
-    /// or the previous one of its target, which are searched for first: two starts of one target that
-    /// are in flight at the same moment have no order, so nothing is gained by searching in the same
-    /// operation. But a start that is alone saves a command that way.
-    async fn write(&self, batch: &[Arc<Opening>], send_by: Instant) -> CommandResult<Self> {
-        let ids = batch.iter().filter_map(|opening| opening.id());
+    /// Inserts the spans. First it searches for the open or overlapping span of each target. The search
+    /// and the insert need not be one operation: two starts of a target that are in flight together
+    /// have no order. A single start does both in one statement, which saves a command.
+    async fn send(&self, batch: &[Arc<StartWrite>], send_by: Instant) -> CommandResult<Self> {
+        let ids = batch.iter().filter_map(|write| write.id());
         let kept_as_uuids = kept_as_uuids(&self.link, "start_dedup_id", ids).await?;
-        if let [opening] = batch
-            && !opening.new.may_overlap
+        if let [write] = batch
+            && !write.new.may_overlap
             && kept_as_uuids.is_empty()
-            && let Some(result) = self.insert_alone(opening, send_by).await?
+            && let Some(result) = self.insert_alone(write, send_by).await?
         {
             return Ok(vec![result]);
         }
-        let in_the_way = self.find_in_the_way(batch).await?;
+        let conflicts = self.find_conflicts(batch).await?;
         let mut results = Vec::with_capacity(batch.len());
-        for (opening, in_the_way) in batch.iter().zip(in_the_way) {
-            let is_kept = opening
+        for (write, conflict) in batch.iter().zip(conflicts) {
+            let is_kept = write
                 .event()
                 .is_some_and(|event| kept_as_uuids.contains(&event));
-            results.push(match in_the_way {
+            results.push(match conflict {
                 _ if is_kept => WriteResult::Unresolved,
-                // It may be stopped by now, so only what is read then can refuse.
-                Some(InTheWay::Open) => WriteResult::Unresolved,
-                Some(InTheWay::EndsAt(until)) => {
-                    WriteResult::Provisional(Started::Overlaps { until })
+                // It may be stopped by now, so only a later read can refuse the start.
+                Some(Conflict::Open) => WriteResult::Unresolved,
+                Some(Conflict::EndsAt(until)) => {
+                    WriteResult::Provisional(StartOutcome::Overlaps { until })
                 }
-                None => WriteResult::Settled(Started::Opened),
+                None => WriteResult::Settled(StartOutcome::Opened),
             });
         }
         let free: Vec<usize> = (0..batch.len())
@@ -136,44 +136,48 @@ impl Writes for Starts {
         }
         let documents = free.iter().map(|index| &batch[*index].document);
         let written = self.link.insert(documents, send_by).await?;
-        let elsewhere = Some(&Started::IdTakenElsewhere);
-        let inserted = written.write_results(free.len(), |_| Started::Opened, elsewhere);
+        let elsewhere = Some(&StartOutcome::IdTakenElsewhere);
+        let inserted = written.write_results(free.len(), |_| StartOutcome::Opened, elsewhere);
         for (index, result) in free.into_iter().zip(inserted) {
             results[index] = result;
         }
         Ok(results)
     }
 
-    /// An open span of the target, an earlier event with the same id, or the span itself. Each says
-    /// more than the one before, so it is read later: what has the id is a repeat, and what has the
-    /// `_id` is no repeat, even if it came to be between two reads.
-    async fn resolve(&self, batch: &[Arc<Opening>]) -> Result<Vec<Resolution<Started>>, CallError> {
-        let spans = || batch.iter().map(|opening| &opening.new.span);
+    /// Reads, in this order: the open span of the target, an earlier event with the same `id`, the span
+    /// itself (`_id`). A later result overrides an earlier one, because a document may appear between
+    /// two reads.
+    async fn resolve(
+        &self,
+        batch: &[Arc<StartWrite>],
+    ) -> Result<Vec<Resolution<StartOutcome>>, CallError> {
+        let spans = || batch.iter().map(|write| &write.new.span);
         let open = spans().map(|span| SpanOf::open(&span.target));
         let open = by_target(&self.link, open).await?;
-        let events = batch.iter().filter_map(|opening| {
-            let id = opening.id()?;
-            Some((&opening.new.span.target, id))
+        let events = batch.iter().filter_map(|write| {
+            let id = write.id()?;
+            Some((&write.new.span.target, id))
         });
         let earlier = by_event_id(&self.link, "start_dedup_id", events).await?;
         let own = by_span_id(&self.link, spans()).await?;
-        let resolution = |opening: &Arc<Opening>| {
-            let span = &opening.new.span;
+        let resolution = |write: &Arc<StartWrite>| {
+            let span = &write.new.span;
             if own.contains_key(&span.id) {
-                return Some(Ok(Started::Opened));
+                return Some(Ok(StartOutcome::Opened));
             }
-            if let Some(earlier) = opening.event().and_then(|event| earlier.get(&event)) {
+            if let Some(earlier) = write.event().and_then(|event| earlier.get(&event)) {
                 return Some(readable(earlier).map(|earlier| repeated(span, &earlier)));
             }
             let key = (span.target.clone(), OPEN.to_owned());
-            open.contains_key(&key).then_some(Ok(Started::AlreadyOpen))
+            open.contains_key(&key)
+                .then_some(Ok(StartOutcome::AlreadyOpen))
         };
         Ok(batch.iter().map(resolution).collect())
     }
 }
 
-/// What a start is told whose id an earlier one has.
-fn repeated(span: &Span, earlier: &Span) -> Started {
+/// The outcome of a start whose id belongs to an earlier event.
+fn repeated(span: &Span, earlier: &Span) -> StartOutcome {
     let event = StartEvent {
         id: span.start_id.clone(),
         timestamp: span.start,
@@ -182,55 +186,53 @@ fn repeated(span: &Span, earlier: &Span) -> Started {
     };
     let differences = event.differences(earlier);
     if differences.is_empty() {
-        Started::Repeated {
+        StartOutcome::Repeated {
             span: earlier.id.clone(),
         }
     } else {
-        Started::IdTaken(differences)
+        StartOutcome::IdTaken(differences)
     }
 }
 
-impl Starts {
+impl StartWriter {
     pub(crate) fn new(link: Link) -> Self {
         Self { link }
     }
 
-    /// Inserts one span with a single statement: an update of an open span of its target, or of one
-    /// that ends after it starts, which changes nothing, or else inserts the new one. Nothing where
-    /// there is such a span: which of them it is takes another read.
+    /// Inserts one span with a single statement (`upsert`): an update of a conflicting span that
+    /// changes nothing, or else an insert. Returns `None` if there is a conflicting span: only another
+    /// read can tell which.
     async fn insert_alone(
         &self,
-        opening: &Opening,
+        write: &StartWrite,
         send_by: Instant,
-    ) -> Result<Option<WriteResult<Started, CallError>>, CallError> {
+    ) -> Result<Option<WriteResult<StartOutcome, CallError>>, CallError> {
         let statement = doc! {
-            "q": self.in_the_way(&opening.new.span),
+            "q": self.conflict_filter(&write.new.span),
             "upsert": true,
             "hint": index::SPAN,
         };
         let mut statement = RawDocumentBuf::try_from(&statement).map_err(Error::from)?;
-        let insert = rawdoc! { "$setOnInsert": opening.document.clone() };
+        let insert = rawdoc! { "$setOnInsert": write.document.clone() };
         statement.append(cstr!("u"), insert);
         let updated = self.link.update([&statement], send_by).await?;
-        let made = updated.made == 1;
+        let made = updated.upserted == 1;
         if !made && updated.failed.is_empty() {
             return Ok(None);
         }
-        let elsewhere = Some(&Started::IdTakenElsewhere);
-        let mut results = updated.write_results(1, |_| Started::Opened, elsewhere);
+        let elsewhere = Some(&StartOutcome::IdTakenElsewhere);
+        let mut results = updated.write_results(1, |_| StartOutcome::Opened, elsewhere);
         Ok(results.pop())
     }
 
-    /// For each start, what stands in its way: the open span of its target, or one that ends after
-    /// it starts.
-    ///
-    /// One search clears all of them, unless it finds too much: then each is searched for by itself.
-    async fn find_in_the_way(
+    /// The conflict of each start: the open span of its target, or one that ends after the start. One
+    /// search serves all starts, unless it finds too many spans: then each start gets its own.
+    async fn find_conflicts(
         &self,
-        batch: &[Arc<Opening>],
-    ) -> Result<Vec<Option<InTheWay>>, CallError> {
-        let careful = batch.iter().filter(|opening| !opening.new.may_overlap);
-        let spans: Vec<&Span> = careful.map(|opening| &opening.new.span).collect();
+        batch: &[Arc<StartWrite>],
+    ) -> Result<Vec<Option<Conflict>>, CallError> {
+        let careful = batch.iter().filter(|write| !write.new.may_overlap);
+        let spans: Vec<&Span> = careful.map(|write| &write.new.span).collect();
         if spans.is_empty() {
             return Ok(vec![None; batch.len()]);
         }
@@ -241,26 +243,26 @@ impl Starts {
         } else {
             self.search_each(&spans).await?
         };
-        let mut by_target: HashMap<Target, Vec<InTheWay>> = HashMap::new();
+        let mut by_target: HashMap<Target, Vec<Conflict>> = HashMap::new();
         for document in found.iter().filter_map(|raw| decoded(raw).ok()) {
             let target = document.get_document("target").ok();
             let target = target.and_then(|target| read_target(target).ok());
-            if let (Some(target), Some(found)) = (target, in_the_way(&document)) {
+            if let (Some(target), Some(found)) = (target, read_conflict(&document)) {
                 by_target.entry(target).or_default().push(found);
             }
         }
-        let in_the_way = |opening: &Arc<Opening>| {
-            let span = &opening.new.span;
+        let conflict = |write: &Arc<StartWrite>| {
+            let span = &write.new.span;
             let of_target = by_target
                 .get(&span.target)
-                .filter(|_| !opening.new.may_overlap)?;
-            let later = |found: &&InTheWay| **found > InTheWay::EndsAt(span.start);
+                .filter(|_| !write.new.may_overlap)?;
+            let later = |found: &&Conflict| **found > Conflict::EndsAt(span.start);
             of_target.iter().filter(later).max().copied()
         };
-        Ok(batch.iter().map(in_the_way).collect())
+        Ok(batch.iter().map(conflict).collect())
     }
 
-    /// What stands in the way of any of the spans.
+    /// The documents that conflict with any of the spans.
     async fn search(
         &self,
         spans: &[&Span],
@@ -270,7 +272,8 @@ impl Starts {
         // Spans of one partition share a branch, if they can.
         spans.sort_by_cached_key(|span| partition_of(&span.target));
         let branches = spans.chunks(STARTS_IN_BRANCH);
-        let mut branches: Vec<Document> = branches.map(|some| self.in_the_way_of(some)).collect();
+        let mut branches: Vec<Document> =
+            branches.map(|some| self.conflicts_filter(some)).collect();
         let filter = if branches.len() == 1 {
             branches.remove(0)
         } else {
@@ -281,12 +284,12 @@ impl Starts {
         self.link.find(filter, options).await
     }
 
-    /// Spans that are open, or end after the earliest of these starts, and have each field of their
-    /// target in common with one of these: those of the targets, and hardly any others. Each field
-    /// has to be named. Otherwise the server steps over all targets that name the same instance.
-    fn in_the_way_of(&self, spans: &[&Span]) -> Document {
+    /// Matches spans that are open, or end after the earliest of these starts, and whose target has
+    /// each field in common with one of these targets: the spans of the targets, and hardly any others.
+    /// Each field must be named. Otherwise the server steps over all targets with the same instance.
+    fn conflicts_filter(&self, spans: &[&Span]) -> Document {
         if let [span] = spans {
-            return self.in_the_way(span);
+            return self.conflict_filter(span);
         }
         let partitions = spans.iter().map(|span| partition_of(&span.target));
         let partitions: BTreeSet<u32> = partitions.collect();
@@ -312,11 +315,11 @@ impl Starts {
         filter
     }
 
-    /// The same, one document for each span at the most.
+    /// The same with one search for each span, of at most one document.
     async fn search_each(&self, spans: &[&Span]) -> Result<Vec<RawDocumentBuf>, CallError> {
         let search = async |span: &Span| self.search(&[span], 1).await;
         let searches: Vec<_> = spans.iter().map(|span| search(span)).collect();
-        // A call that has begun is finished, whatever becomes of the others.
+        // A call that has begun is completed, even if another one fails.
         let found: Vec<_> = stream::iter(searches)
             .buffered(SEARCHES_AT_ONCE)
             .collect()
@@ -328,9 +331,9 @@ impl Starts {
         Ok(all)
     }
 
-    /// The spans of the target that are open, or end after this one starts: one range of the index,
-    /// but for those that end by then.
-    fn in_the_way(&self, span: &Span) -> Document {
+    /// Matches the spans of the target that are open, or end after this one starts. They are one range
+    /// of the index.
+    fn conflict_filter(&self, span: &Span) -> Document {
         let mut filter = self.link.of_target(&span.target);
         filter.insert("end", ends_after_start(span));
         filter
@@ -346,21 +349,20 @@ fn one_of(mut values: Vec<Bson>) -> Bson {
     }
 }
 
-/// The condition on the end of a span that stands in the way: none yet, or later than the start.
+/// The condition on the end of a conflicting span: none yet, or later than the start.
 fn ends_after_start(span: &Span) -> Document {
     doc! { "$not": { "$lte": moment(span.start) } }
 }
 
-/// What a span is that stands in the way. One whose end is no number is nothing that could be
-/// compared.
-fn in_the_way(document: &Document) -> Option<InTheWay> {
+/// The conflict that a document is. `None` if its end is not a number and cannot be compared.
+fn read_conflict(document: &Document) -> Option<Conflict> {
     match document.get("end") {
-        None | Some(Bson::Null) => Some(InTheWay::Open),
+        None | Some(Bson::Null) => Some(Conflict::Open),
         Some(Bson::Double(end)) => {
             #[expect(clippy::cast_possible_truncation, reason = "it is clamped anyway")]
             let end = Timestamp::clamped(end.ceil() as i64);
-            Some(InTheWay::EndsAt(end))
+            Some(Conflict::EndsAt(end))
         }
-        Some(_) => read_moment(document, "end").ok().map(InTheWay::EndsAt),
+        Some(_) => read_moment(document, "end").ok().map(Conflict::EndsAt),
     }
 }

@@ -8,8 +8,8 @@ use bson::raw::{RawBson, RawDocumentBuf, cstr};
 use bson::rawdoc;
 use sampler_domain::partition::partition_of;
 use sampler_domain::{Span, StopEvent, Target};
-use sampler_store::group::{CommandResult, Resolution, WriteResult, Writes};
-use sampler_store::{NewStop, Stopped};
+use sampler_store::group::{CommandResult, GroupWriter, Resolution, WriteResult};
+use sampler_store::{NewStop, StopOutcome};
 use tokio::time::Instant;
 
 use crate::call::{CallError, Link};
@@ -22,20 +22,20 @@ const CONDITION_BYTES: usize = 400;
 
 /// Sets the ends of open spans.
 #[derive(Debug)]
-pub(crate) struct Stops {
+pub(crate) struct StopWriter {
     link: Link,
 }
 
 /// A stop, and the update that makes it. The index of spans refuses the same update a second time,
 /// because the target has a span with this end and `correlation_id` then.
 #[derive(Debug)]
-pub(crate) struct Ending {
+pub(crate) struct StopWrite {
     event: StopEvent,
     correlation_id: String,
     update: RawDocumentBuf,
 }
 
-impl Ending {
+impl StopWrite {
     pub(crate) fn new(new: NewStop) -> Self {
         let correlation_id = new.correlation_id.to_string();
         Self {
@@ -45,7 +45,7 @@ impl Ending {
         }
     }
 
-    /// The event as it is found: by its target and its id.
+    /// The target and the id by which the event is found.
     fn event(&self) -> Option<(Target, String)> {
         let id = self.event.id.as_ref()?.as_str().to_owned();
         Some((self.event.target.clone(), id))
@@ -71,16 +71,16 @@ fn update(new: &NewStop, correlation_id: &str) -> RawDocumentBuf {
     rawdoc! { "$set": set, "$min": { "processing.due_at": end } }
 }
 
-impl Stops {
+impl StopWriter {
     pub(crate) fn new(link: Link) -> Self {
         Self { link }
     }
 
     /// Ends the open span of the target. Whether the stop lies before the start is part of the
     /// condition, so no race can leave a span that ends before it starts.
-    fn statement(&self, ending: &Ending) -> RawDocumentBuf {
-        let target = &ending.event.target;
-        let end = ending.event.timestamp.as_millis();
+    fn statement(&self, write: &StopWrite) -> RawDocumentBuf {
+        let target = &write.event.target;
+        let end = write.event.timestamp.as_millis();
         let partition = i64::from(partition_of(target));
         let partition = if self.link.is_beside_original() {
             RawBson::Document(rawdoc! { "$in": [partition, RawBson::Null] })
@@ -101,19 +101,19 @@ impl Stops {
                 "end": RawBson::Null,
                 "start": { "$lte": end },
             },
-            "u": ending.update.clone(),
+            "u": write.update.clone(),
             "hint": index::SPAN,
         }
     }
 }
 
 #[async_trait]
-impl Writes for Stops {
-    type Write = Ending;
-    type Answer = Stopped;
+impl GroupWriter for StopWriter {
+    type Write = StopWrite;
+    type Answer = StopOutcome;
     type Failure = CallError;
 
-    fn size(write: &Ending) -> usize {
+    fn size(write: &StopWrite) -> usize {
         let target: usize = write
             .event
             .target
@@ -128,73 +128,77 @@ impl Writes for Stops {
         self.link.carried_out_within()
     }
 
-    /// A stop that comes late ends whatever span is open then.
-    fn outlasts_late_commands(answer: &Stopped) -> bool {
+    /// A stop that is executed late ends the span that is open at that moment.
+    fn outlasts_late_commands(answer: &StopOutcome) -> bool {
         match answer {
-            Stopped::Ended | Stopped::Repeated => true,
-            Stopped::IdTaken(_)
-            | Stopped::IdTakenElsewhere
-            | Stopped::NotOpen
-            | Stopped::BeforeStart { .. } => false,
+            StopOutcome::Ended | StopOutcome::Repeated => true,
+            StopOutcome::IdTaken(_)
+            | StopOutcome::IdTakenElsewhere
+            | StopOutcome::NotOpen
+            | StopOutcome::BeforeStart { .. } => false,
         }
     }
 
-    async fn write(&self, batch: &[Arc<Ending>], send_by: Instant) -> CommandResult<Self> {
-        let ids = batch.iter().filter_map(|ending| ending.event.id.as_ref());
+    async fn send(&self, batch: &[Arc<StopWrite>], send_by: Instant) -> CommandResult<Self> {
+        let ids = batch.iter().filter_map(|write| write.event.id.as_ref());
         let kept_as_uuids = kept_as_uuids(&self.link, "end_dedup_id", ids).await?;
-        let is_free = |ending: &&Arc<Ending>| {
+        let is_free = |write: &&Arc<StopWrite>| {
             kept_as_uuids.is_empty()
-                || !ending
+                || !write
                     .event()
                     .is_some_and(|event| kept_as_uuids.contains(&event))
         };
         let free = batch.iter().filter(is_free);
-        let free: Vec<RawDocumentBuf> = free.map(|ending| self.statement(ending)).collect();
+        let free: Vec<RawDocumentBuf> = free.map(|write| self.statement(write)).collect();
         if free.is_empty() {
             return Ok(batch.iter().map(|_| WriteResult::Unresolved).collect());
         }
         let updated = self.link.update(&free, send_by).await?;
-        let elsewhere = Some(&Stopped::IdTakenElsewhere);
-        let updated = updated.write_results(free.len(), |_| Stopped::Ended, elsewhere);
+        let elsewhere = Some(&StopOutcome::IdTakenElsewhere);
+        let updated = updated.write_results(free.len(), |_| StopOutcome::Ended, elsewhere);
         let mut updated = updated.into_iter();
-        let result = |ending| {
-            let updated = is_free(&ending).then(|| updated.next()).flatten();
+        let result = |write| {
+            let updated = is_free(&write).then(|| updated.next()).flatten();
             updated.unwrap_or(WriteResult::Unresolved)
         };
         Ok(batch.iter().map(result).collect())
     }
 
-    /// The span that this stop ended, an open span of the target, or an earlier event with the
-    /// same id. The id comes last: what has it is a repeat, even if it came between two reads.
-    async fn resolve(&self, batch: &[Arc<Ending>]) -> Result<Vec<Resolution<Stopped>>, CallError> {
-        let either = batch.iter().flat_map(|ending| {
-            let target = &ending.event.target;
+    /// Reads, in this order: the span that this stop ended and the open span of the target, then an
+    /// earlier event with the same `id`. If that exists, the stop is a repeat, even if the document
+    /// appeared between the two reads.
+    async fn resolve(
+        &self,
+        batch: &[Arc<StopWrite>],
+    ) -> Result<Vec<Resolution<StopOutcome>>, CallError> {
+        let either = batch.iter().flat_map(|write| {
+            let target = &write.event.target;
             let ended = SpanOf {
                 target,
-                end: moment(ending.event.timestamp),
-                correlation_id: &ending.correlation_id,
+                end: moment(write.event.timestamp),
+                correlation_id: &write.correlation_id,
             };
             [SpanOf::open(target), ended]
         });
         let spans = by_target(&self.link, either).await?;
-        let events = batch.iter().filter_map(|ending| {
-            let id = ending.event.id.as_ref()?;
-            Some((&ending.event.target, id))
+        let events = batch.iter().filter_map(|write| {
+            let id = write.event.id.as_ref()?;
+            Some((&write.event.target, id))
         });
         let earlier = by_event_id(&self.link, "end_dedup_id", events).await?;
-        let resolution = |ending: &Arc<Ending>| {
-            let event = &ending.event;
+        let resolution = |write: &Arc<StopWrite>| {
+            let event = &write.event;
             let span = |correlation_id: &str| {
                 spans.get(&(event.target.clone(), correlation_id.to_owned()))
             };
-            if span(&ending.correlation_id).is_some() {
-                return Some(Ok(Stopped::Ended));
+            if span(&write.correlation_id).is_some() {
+                return Some(Ok(StopOutcome::Ended));
             }
-            if let Some(earlier) = ending.event().and_then(|event| earlier.get(&event)) {
+            if let Some(earlier) = write.event().and_then(|event| earlier.get(&event)) {
                 return Some(readable(earlier).map(|earlier| repeated(event, &earlier)));
             }
             match span(OPEN).map(readable) {
-                None => Some(Ok(Stopped::NotOpen)),
+                None => Some(Ok(StopOutcome::NotOpen)),
                 Some(Err(error)) => Some(Err(error)),
                 Some(Ok(open)) => before_start(event, &open).map(Ok),
             }
@@ -203,18 +207,18 @@ impl Writes for Stops {
     }
 }
 
-/// What a stop is told whose id an earlier one has.
-fn repeated(event: &StopEvent, earlier: &Span) -> Stopped {
+/// The outcome of a stop whose id belongs to an earlier event.
+fn repeated(event: &StopEvent, earlier: &Span) -> StopOutcome {
     let differences = event.differences(earlier);
     if differences.is_empty() {
-        Stopped::Repeated
+        StopOutcome::Repeated
     } else {
-        Stopped::IdTaken(differences)
+        StopOutcome::IdTaken(differences)
     }
 }
 
-/// What a stop is told that lies before the start of the open span.
-fn before_start(event: &StopEvent, open: &Span) -> Option<Stopped> {
+/// The outcome of a stop that lies before the start of the open span; `None` if it does not.
+fn before_start(event: &StopEvent, open: &Span) -> Option<StopOutcome> {
     let before = event.timestamp < open.start;
-    before.then_some(Stopped::BeforeStart { start: open.start })
+    before.then_some(StopOutcome::BeforeStart { start: open.start })
 }

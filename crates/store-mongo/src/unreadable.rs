@@ -84,11 +84,10 @@ impl Identity {
     }
 }
 
-/// A condition that only this document meets, and that says where it is kept, as far as that can be
-/// read.
+/// A condition that only this document meets, with its shard key as far as that can be read.
 pub(crate) fn condition_of(raw: &RawDocument) -> Option<RawDocumentBuf> {
     let mut filter = Identity::of(raw)?.filter();
-    let (partition, instance) = where_kept(raw);
+    let (partition, instance) = shard_key_of(raw);
     if let Some(partition) = partition {
         filter.append(cstr!("processing.partition"), i64::from(partition));
     }
@@ -99,7 +98,7 @@ pub(crate) fn condition_of(raw: &RawDocument) -> Option<RawDocumentBuf> {
 }
 
 /// The partition and the instance of a document, as far as they can be read.
-pub(crate) fn where_kept(raw: &RawDocument) -> (Option<u32>, Option<Id>) {
+pub(crate) fn shard_key_of(raw: &RawDocument) -> (Option<u32>, Option<Id>) {
     let member = |object: &str, name: &str| {
         let object = raw.get_document(object).ok()?;
         Bson::try_from(object.get(name).ok()??).ok()

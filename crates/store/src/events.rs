@@ -1,4 +1,4 @@
-//! What the receiver asks of the store: keeping starts and stops (sections 6.1 and 6.2 of the paper).
+//! The receiver's interface: keeping starts and stops (sections 6.1 and 6.2 of the paper).
 
 use async_trait::async_trait;
 use sampler_domain::{ClientId, EventId, Field, Span, SpanId, StopEvent, Target, Timestamp};
@@ -19,9 +19,9 @@ pub struct NewSpan {
     pub may_overlap: bool,
 }
 
-/// What became of a start.
+/// The outcome of a start.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Started {
+pub enum StartOutcome {
     /// The span is open, and survives the loss of a machine.
     Opened,
     /// The same event, by its `id`, was kept before.
@@ -55,9 +55,9 @@ pub struct NewStop {
     pub correlation_id: Uuid,
 }
 
-/// What became of a stop.
+/// The outcome of a stop.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Stopped {
+pub enum StopOutcome {
     /// The open span has its end, and that survives the loss of a machine.
     Ended,
     /// The same event, by its `id`, was kept before.
@@ -82,16 +82,24 @@ pub enum Stopped {
 #[async_trait]
 pub trait Events: Send + Sync + 'static {
     /// Opens a span (section 6.1), unless the answer says otherwise.
-    async fn start(&self, new: NewSpan) -> Result<Started, StoreError>;
+    async fn start(&self, new: NewSpan) -> Result<StartOutcome, StoreError>;
 
     /// Ends the target's open span (section 6.2), unless the answer says otherwise.
-    async fn stop(&self, new: NewStop) -> Result<Stopped, StoreError>;
+    async fn stop(&self, new: NewStop) -> Result<StopOutcome, StoreError>;
 
     /// The span of the target that was started by the event with this id.
-    async fn started_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, StoreError>;
+    async fn find_by_start_id(
+        &self,
+        target: &Target,
+        id: &EventId,
+    ) -> Result<Option<Span>, StoreError>;
 
     /// The span of the target that was stopped by the event with this id.
-    async fn stopped_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, StoreError>;
+    async fn find_by_stop_id(
+        &self,
+        target: &Target,
+        id: &EventId,
+    ) -> Result<Option<Span>, StoreError>;
 
     /// How many ranges the targets are divided into. Events of different ranges share no command,
     /// so that a part of the store that is slow holds up its own range alone.

@@ -27,9 +27,9 @@ use tokio::time::{Instant, timeout};
 
 use crate::StoreError;
 
-pub use ranges::Ranges;
+pub use ranges::GroupPerRange;
 pub use writes::{
-    CommandFailure, CommandResult, Outcome, Resolution, WriteResult, Writes, store_error,
+    CommandFailure, CommandResult, GroupWriter, Outcome, Resolution, WriteResult, store_error,
     write_results,
 };
 
@@ -53,16 +53,16 @@ const QUEUE: usize = 2_048;
 
 /// Writes of one kind that share commands.
 #[derive(Debug)]
-pub struct Group<W: Writes> {
-    writes: Arc<W>,
+pub struct Group<W: GroupWriter> {
+    writer: Arc<W>,
     gathered: Arc<Mutex<Gathered<W>>>,
     time_limit: Duration,
 }
 
-impl<W: Writes> Clone for Group<W> {
+impl<W: GroupWriter> Clone for Group<W> {
     fn clone(&self) -> Self {
         Self {
-            writes: Arc::clone(&self.writes),
+            writer: Arc::clone(&self.writer),
             gathered: Arc::clone(&self.gathered),
             time_limit: self.time_limit,
         }
@@ -70,7 +70,7 @@ impl<W: Writes> Clone for Group<W> {
 }
 
 #[derive(Debug)]
-struct Gathered<W: Writes> {
+struct Gathered<W: GroupWriter> {
     /// The writes that wait for a permit.
     waiting: VecDeque<Waiting<W>>,
     permits_taken: usize,
@@ -80,7 +80,7 @@ struct Gathered<W: Writes> {
 
 /// A write whose caller waits.
 #[derive(Debug)]
-struct Waiting<W: Writes> {
+struct Waiting<W: GroupWriter> {
     write: Arc<W::Write>,
     caller: oneshot::Sender<Result<W::Answer, StoreError>>,
     /// Until when its caller waits. It is not sent later, even if the caller has not given up yet: a
@@ -88,7 +88,7 @@ struct Waiting<W: Writes> {
     until: Instant,
 }
 
-impl<W: Writes> Waiting<W> {
+impl<W: GroupWriter> Waiting<W> {
     fn is_awaited(&self) -> bool {
         !self.caller.is_closed() && Instant::now() < self.until
     }
@@ -116,16 +116,16 @@ impl NoAnswer {
     }
 }
 
-impl<W: Writes> Group<W> {
+impl<W: GroupWriter> Group<W> {
     /// A group whose callers wait at most for `time_limit`.
-    pub fn new(writes: W, time_limit: Duration) -> Self {
+    pub fn new(writer: W, time_limit: Duration) -> Self {
         let gathered = Gathered {
             waiting: VecDeque::new(),
             permits_taken: 0,
             in_flight: 0,
         };
         Self {
-            writes: Arc::new(writes),
+            writer: Arc::new(writer),
             gathered: Arc::new(Mutex::new(gathered)),
             time_limit,
         }
@@ -193,14 +193,14 @@ impl<W: Writes> Group<W> {
 /// The permit to have one command in flight. It is given back when no write waits, or when it is
 /// dropped, such as by a panic.
 #[derive(Debug)]
-struct CommandPermit<W: Writes> {
+struct CommandPermit<W: GroupWriter> {
     group: Group<W>,
     /// The writes in its command.
     in_flight: usize,
     is_taken: bool,
 }
 
-impl<W: Writes> CommandPermit<W> {
+impl<W: GroupWriter> CommandPermit<W> {
     /// Wraps a permit that `join` has counted.
     fn for_taken(group: Group<W>) -> Self {
         Self {
@@ -227,7 +227,7 @@ impl<W: Writes> CommandPermit<W> {
     }
 }
 
-impl<W: Writes> Drop for CommandPermit<W> {
+impl<W: GroupWriter> Drop for CommandPermit<W> {
     fn drop(&mut self) {
         if self.is_taken {
             let mut gathered = self.group.lock();
@@ -238,15 +238,15 @@ impl<W: Writes> Drop for CommandPermit<W> {
 }
 
 /// Sends what has gathered, one command after the other, until no write waits.
-async fn send_batches<W: Writes>(mut permit: CommandPermit<W>) {
-    let (writes, time_limit) = (Arc::clone(&permit.group.writes), permit.group.time_limit);
+async fn send_batches<W: GroupWriter>(mut permit: CommandPermit<W>) {
+    let (writer, time_limit) = (Arc::clone(&permit.group.writer), permit.group.time_limit);
     loop {
         // Callers that are ready to run can submit their writes first, and share this command.
         tokio::task::yield_now().await;
         let Some(batch) = permit.next_batch() else {
             return;
         };
-        let mut settling = pin!(settle(&*writes, batch));
+        let mut settling = pin!(settle(&*writer, batch));
         if timeout(time_limit, &mut settling).await.is_err() {
             // A command without an answer must not keep the permit. It is not cancelled: dropping a
             // call of the driver can leave its connection in a bad state.
@@ -257,7 +257,7 @@ async fn send_batches<W: Writes>(mut permit: CommandPermit<W>) {
 }
 
 /// Takes up to `most` writes that fit into one command.
-fn gather<W: Writes>(waiting: &mut VecDeque<Waiting<W>>, most: usize) -> Vec<Waiting<W>> {
+fn gather<W: GroupWriter>(waiting: &mut VecDeque<Waiting<W>>, most: usize) -> Vec<Waiting<W>> {
     let mut bytes = 0;
     let fitting = waiting.iter().take(most).take_while(|waiting| {
         bytes += W::size(&waiting.write);

@@ -5,6 +5,7 @@
 //! | [`Events`] | keep starts and stops | the receiver |
 //! | [`Work`] | find spans that are due, and change them | the worker |
 //! | [`Ledger`] | keep what became of each usage | the worker |
+//! | [`Causes`] | keep why spans are suspended, and let them go on | the worker |
 //! | [`Upkeep`] | adopt spans of an original, remove complete ones | the worker |
 //! | [`Membership`] | know which workers are alive | the worker |
 //! | [`Queries`] | show spans and their usages | the receiver |
@@ -27,16 +28,20 @@ mod membership;
 pub mod memory;
 mod queries;
 mod reading;
+mod suspension;
 #[cfg(feature = "testing")]
 pub mod table;
+#[cfg(feature = "testing")]
+mod table_causes;
 mod upkeep;
 mod work;
 
 pub use error::StoreError;
-pub use events::{Events, NewSpan, NewStop, Started, Stopped};
+pub use events::{Events, NewSpan, NewStop, StartOutcome, StopOutcome};
 pub use ledger::{Entries, Ledger, lifetime_from};
 pub use membership::Membership;
 pub use queries::{Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord, TargetFilter};
 pub use reading::{Page, Reading};
+pub use suspension::{Causes, KeptCause, Probe, Resumption};
 pub use upkeep::{Adopted, Finished, SLACK_LIFETIME, Upkeep};
-pub use work::{DuePages, DueQuery, Work};
+pub use work::{DuePages, DueQuery, SearchClass, Work};

@@ -8,15 +8,16 @@ use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt};
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
-    Change, Changed, Entry, EntryState, EventId, Policy, Span, SpanId, Target, Timestamp,
+    Cause, CauseId, Change, Changed, Entry, EntryState, EventId, Policy, Span, SpanId, Target,
+    Timestamp,
 };
 
 use crate::table::Table;
 pub use crate::table::{StoredEntry, StoredSpan};
 use crate::{
-    Adopted, DuePages, DueQuery, Entries, Events, Finished, Ledger, Membership, NewSpan, NewStop,
-    Page, Queries, Reading, SLACK_LIFETIME, SpanPage, SpanQuery, SpanRecord, Started, Stopped,
-    StoreError, Upkeep, Work,
+    Adopted, Causes, DuePages, DueQuery, Entries, Events, Finished, KeptCause, Ledger, Membership,
+    NewSpan, NewStop, Page, Probe, Queries, Reading, Resumption, SLACK_LIFETIME, SpanPage,
+    SpanQuery, SpanRecord, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
 };
 
 /// How long a worker counts as alive after a heartbeat, ms.
@@ -71,20 +72,28 @@ fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
 
 #[async_trait]
 impl Events for MemoryStore {
-    async fn start(&self, new: NewSpan) -> Result<Started, StoreError> {
+    async fn start(&self, new: NewSpan) -> Result<StartOutcome, StoreError> {
         Ok(self.lock().table.start(new))
     }
 
-    async fn stop(&self, new: NewStop) -> Result<Stopped, StoreError> {
+    async fn stop(&self, new: NewStop) -> Result<StopOutcome, StoreError> {
         Ok(self.lock().table.stop(&new))
     }
 
-    async fn started_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, StoreError> {
-        Ok(self.lock().table.started_by(target, id).cloned())
+    async fn find_by_start_id(
+        &self,
+        target: &Target,
+        id: &EventId,
+    ) -> Result<Option<Span>, StoreError> {
+        Ok(self.lock().table.find_by_start_id(target, id).cloned())
     }
 
-    async fn stopped_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, StoreError> {
-        Ok(self.lock().table.stopped_by(target, id).cloned())
+    async fn find_by_stop_id(
+        &self,
+        target: &Target,
+        id: &EventId,
+    ) -> Result<Option<Span>, StoreError> {
+        Ok(self.lock().table.find_by_stop_id(target, id).cloned())
     }
 
     async fn announce_slack(&self, past: i64) -> Result<(), StoreError> {
@@ -157,6 +166,63 @@ impl Ledger for MemoryStore {
             entries,
             unreadable: 0,
         })
+    }
+}
+
+#[async_trait]
+impl Causes for MemoryStore {
+    async fn register(
+        &self,
+        cause: &Cause,
+        now: Timestamp,
+        probe_at: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.lock().table.register(cause, now, probe_at);
+        Ok(())
+    }
+
+    async fn register_missing(
+        &self,
+        now: Timestamp,
+        probe_at: Timestamp,
+    ) -> Result<u64, StoreError> {
+        Ok(self.lock().table.register_missing(now, probe_at))
+    }
+
+    async fn due_causes(&self, now: Timestamp, limit: usize) -> Result<Vec<KeptCause>, StoreError> {
+        Ok(self.lock().table.due_causes(now, limit))
+    }
+
+    async fn claim_probe(&self, cause: &KeptCause, next: Timestamp) -> Result<bool, StoreError> {
+        Ok(self.lock().table.claim_probe(cause, next))
+    }
+
+    async fn probe(&self, cause: CauseId, resumption: Resumption) -> Result<Probe, StoreError> {
+        Ok(self.lock().table.probe(cause, resumption))
+    }
+
+    async fn resume_cause(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
+        Ok(self.lock().table.resume_cause(cause, now))
+    }
+
+    async fn resume_batch(
+        &self,
+        cause: CauseId,
+        until: Timestamp,
+        resumption: Resumption,
+        limit: usize,
+    ) -> Result<u64, StoreError> {
+        let mut state = self.lock();
+        Ok(state.table.resume_batch(cause, until, resumption, limit))
+    }
+
+    async fn end_resuming(&self, cause: &KeptCause) -> Result<(), StoreError> {
+        self.lock().table.end_resuming(cause);
+        Ok(())
+    }
+
+    async fn remove_cause(&self, cause: &KeptCause) -> Result<bool, StoreError> {
+        Ok(self.lock().table.remove_cause(cause))
     }
 }
 

@@ -7,14 +7,14 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
-    Change, Changed, Entry, EntryState, EventId, Policy, Span, SpanId, StartEvent, Target,
+    CauseId, Change, Changed, Entry, EntryState, EventId, Policy, Span, SpanId, StartEvent, Target,
     Timestamp, Totals, next_step,
 };
 use uuid::Uuid;
 
 use crate::{
-    Adopted, DueQuery, NewSpan, NewStop, SpanPage, SpanPosition, SpanQuery, SpanRecord, Started,
-    Stopped, lifetime_from,
+    Adopted, DueQuery, KeptCause, NewSpan, NewStop, SearchClass, SpanPage, SpanPosition, SpanQuery,
+    SpanRecord, StartOutcome, StopOutcome, lifetime_from,
 };
 
 /// A span with what only the store knows of it.
@@ -49,15 +49,17 @@ impl StoredSpan {
     }
 }
 
-/// Where a span stands among those that are due: how urgent it is, when it fell due, and its id.
-pub type DueKey = (u8, Timestamp, SpanId);
+/// The sort key of a due span: its class, when it became due, and its id.
+pub type DueKey = (SearchClass, Timestamp, SpanId);
 
 /// All spans that are kept. Each function is one method of a port, and as atomic as that.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Table {
-    spans: BTreeMap<SpanId, StoredSpan>,
+    pub(crate) spans: BTreeMap<SpanId, StoredSpan>,
     /// By the ids of the usages.
     entries: BTreeMap<String, StoredEntry>,
+    /// Why spans are suspended.
+    pub(crate) causes: BTreeMap<CauseId, KeptCause>,
 }
 
 impl Table {
@@ -79,16 +81,26 @@ impl Table {
     }
 
     /// Opens a span.
-    pub fn start(&mut self, new: NewSpan) -> Started {
+    pub fn start(&mut self, new: NewSpan) -> StartOutcome {
         if let Some(seen) = self.resolve_start(&new) {
             return seen;
         }
         if let Some(until) = self.find_previous_end(&new) {
-            return Started::Overlaps { until };
+            return StartOutcome::Overlaps { until };
         }
         let inserted = self.insert(new);
         assert!(inserted, "nothing was seen that stands in its way");
-        Started::Opened
+        StartOutcome::Opened
+    }
+
+    /// Puts a span in as it is, which no program does.
+    pub fn put(&mut self, new: NewSpan) {
+        let kept = StoredSpan {
+            span: new.span,
+            correlation_id: Uuid::nil(),
+            due_at: Some(new.due_at),
+        };
+        self.spans.insert(kept.span.id.clone(), kept);
     }
 
     /// Inserts a span, unless a unique index refuses it: the id of the document, the id of the
@@ -108,13 +120,13 @@ impl Table {
 
     /// The span itself, an earlier event of the target with the same id, or an open span of the
     /// target; nothing where none of them is kept.
-    pub fn resolve_start(&self, new: &NewSpan) -> Option<Started> {
+    pub fn resolve_start(&self, new: &NewSpan) -> Option<StartOutcome> {
         let span = &new.span;
         if self.spans.contains_key(&span.id) {
-            return Some(Started::Opened);
+            return Some(StartOutcome::Opened);
         }
         let earlier = span.start_id.as_ref();
-        let earlier = earlier.and_then(|id| self.started_by(&span.target, id));
+        let earlier = earlier.and_then(|id| self.find_by_start_id(&span.target, id));
         if let Some(earlier) = earlier {
             let event = StartEvent {
                 id: span.start_id.clone(),
@@ -124,15 +136,15 @@ impl Table {
             };
             let differences = event.differences(earlier);
             return Some(if differences.is_empty() {
-                Started::Repeated {
+                StartOutcome::Repeated {
                     span: earlier.id.clone(),
                 }
             } else {
-                Started::IdTaken(differences)
+                StartOutcome::IdTaken(differences)
             });
         }
         let open = self.open(&span.target);
-        open.map(|_| Started::AlreadyOpen)
+        open.map(|_| StartOutcome::AlreadyOpen)
     }
 
     /// The end of a span of the target that ends after this one starts, if there is one and it
@@ -147,9 +159,9 @@ impl Table {
     }
 
     /// Ends the target's open span.
-    pub fn stop(&mut self, new: &NewStop) -> Stopped {
+    pub fn stop(&mut self, new: &NewStop) -> StopOutcome {
         if self.end(new) {
-            return Stopped::Ended;
+            return StopOutcome::Ended;
         }
         self.resolve_stop(new)
             .expect("what stands in its way is seen")
@@ -191,41 +203,41 @@ impl Table {
 
     /// The span that this stop ended, an earlier event with the same id, or why the stop does not
     /// fit; nothing where it can be made.
-    pub fn resolve_stop(&self, new: &NewStop) -> Option<Stopped> {
+    pub fn resolve_stop(&self, new: &NewStop) -> Option<StopOutcome> {
         let event = &new.event;
         let is_own =
             |kept: &StoredSpan| has_correlation_id(kept, &event.target, new.correlation_id);
         if self.spans.values().any(is_own) {
-            return Some(Stopped::Ended);
+            return Some(StopOutcome::Ended);
         }
         let earlier = event.id.as_ref();
-        let earlier = earlier.and_then(|id| self.stopped_by(&event.target, id));
+        let earlier = earlier.and_then(|id| self.find_by_stop_id(&event.target, id));
         if let Some(earlier) = earlier {
             let differences = event.differences(earlier);
             return Some(if differences.is_empty() {
-                Stopped::Repeated
+                StopOutcome::Repeated
             } else {
-                Stopped::IdTaken(differences)
+                StopOutcome::IdTaken(differences)
             });
         }
         let Some(open) = self.open(&event.target) else {
-            return Some(Stopped::NotOpen);
+            return Some(StopOutcome::NotOpen);
         };
         let start = open.start;
-        (event.timestamp < start).then_some(Stopped::BeforeStart { start })
+        (event.timestamp < start).then_some(StopOutcome::BeforeStart { start })
     }
 
     /// The span of the target that was started by the event with this id.
-    pub fn started_by(&self, target: &Target, id: &EventId) -> Option<&Span> {
+    pub fn find_by_start_id(&self, target: &Target, id: &EventId) -> Option<&Span> {
         self.first(|span| span.start_id.as_ref() == Some(id) && span.target == *target)
     }
 
     /// The span of the target that was stopped by the event with this id.
-    pub fn stopped_by(&self, target: &Target, id: &EventId) -> Option<&Span> {
+    pub fn find_by_stop_id(&self, target: &Target, id: &EventId) -> Option<&Span> {
         self.first(|span| span.end_id.as_ref() == Some(id) && span.target == *target)
     }
 
-    /// Spans that need a worker, each with its sort key: the most urgent first.
+    /// Due spans with their sort keys, in the order of a search.
     pub fn due(&self, query: &DueQuery) -> Vec<(DueKey, &Span)> {
         let mut due = Vec::new();
         for StoredSpan { span, due_at, .. } in self.spans.values() {
@@ -234,7 +246,7 @@ impl Table {
             };
             let mine = query.partitions.contains(&partition_of(&span.target));
             if mine && !span.processing.complete {
-                let key = (query.urgency(span, due_at), due_at, span.id.clone());
+                let key = (query.search_class(span, due_at), due_at, span.id.clone());
                 due.push((key, span));
             }
         }
@@ -282,10 +294,10 @@ impl Table {
     /// Makes a change if the span still is as it was read.
     pub fn change(&mut self, read: &Span, change: &Change) -> Changed {
         let Some(kept) = self.spans.get_mut(&read.id) else {
-            return Changed::Lost;
+            return Changed::Rejected;
         };
-        if !read.admits_change_of(&kept.span) {
-            return Changed::Lost;
+        if !read.still_allows_change(&kept.span) || !change.is_about(&kept.span) {
+            return Changed::Rejected;
         }
         kept.span = kept.span.after(change);
         kept.due_at = change.due_at().or(kept.due_at);
@@ -344,6 +356,13 @@ impl Table {
             stays
         });
         removed
+    }
+
+    /// Sets when a span is due, whatever becomes of it otherwise, which no store does.
+    pub fn set_due_at(&mut self, id: &SpanId, due_at: Timestamp) {
+        if let Some(kept) = self.spans.get_mut(id) {
+            kept.due_at = Some(due_at);
+        }
     }
 
     /// Puts other totals on a span, which no store does.

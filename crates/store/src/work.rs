@@ -1,4 +1,4 @@
-//! What the worker asks of the store to sample spans (sections 6.4 to 6.6 of the paper).
+//! The worker's interface: finding due spans and changing them (sections 6.4 to 6.6 of the paper).
 
 use std::sync::Arc;
 
@@ -15,52 +15,60 @@ pub struct DueQuery {
     pub partitions: Arc<[u32]>,
     /// Only spans that are due by this moment.
     pub now: Timestamp,
-    /// So many on a page at the most.
+    /// The most spans on a page.
     pub page: usize,
     /// The month whose intervals come first.
     pub closing: Option<ClosingMonth>,
 }
 
+/// The rank of a due span in a search. Spans of an earlier class come first; within a class, spans that
+/// are due earlier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SearchClass {
+    /// It became due for the closing month, or has yielded its permit while that month closes.
+    DueInClosingMonth,
+    /// It waits after a failure, and still has intervals of the closing month.
+    FailedInClosingMonth,
+    /// Any other span.
+    Other,
+}
+
 impl DueQuery {
-    /// How urgent a span is that is due at `due_at`; the lowest comes first.
-    ///
-    /// 0: it fell due for the month that is closing, or gave its permit back in it. 1: it was put off
-    /// after a failure, and still has intervals of that month. 2: all others.
-    pub fn urgency(&self, span: &Span, due_at: Timestamp) -> u8 {
+    /// The class of a span that is due at `due_at`.
+    pub fn search_class(&self, span: &Span, due_at: Timestamp) -> SearchClass {
         let Some(closing) = self.closing else {
-            return 2;
+            return SearchClass::Other;
         };
         let has_failed = span.processing.attempts > 0;
         let last = closing.last_due_at();
         if due_at >= closing.start && due_at <= last {
-            0
+            SearchClass::DueInClosingMonth
         } else if due_at > last && has_failed && closing.holds(span.sampled_to()) {
-            1
+            SearchClass::FailedInClosingMonth
         } else {
-            2
+            SearchClass::Other
         }
     }
 }
 
-/// Spans that need a worker, page by page; a page is empty where none on it can be read. It ends
-/// behind an error.
+/// Due spans, page by page. A page is empty if none of its spans can be read. The stream ends after an
+/// error.
 pub type DuePages = BoxStream<'static, Result<Vec<Span>, StoreError>>;
 
-/// Finds spans that need a worker, and changes what workers know of them.
+/// Finds due spans, and changes them.
 #[async_trait]
 pub trait Work: Send + Sync + 'static {
-    /// Spans that need a worker (section 6.4), the most urgent first: intervals of the month that
-    /// is about to be closed, then what has been waiting longest. Only what a majority has.
+    /// Due spans (section 6.4), by [`SearchClass`] and `due_at`, with majority read concern.
     ///
-    /// A page is read when it is asked for. Each goes on where the one before ended, whatever has
-    /// become of the spans on that: what falls due meanwhile may be on a later page, or on none.
+    /// A page is read when it is requested, and continues where the previous one ended. A span that
+    /// becomes due meanwhile may be on a later page, or on none.
     fn due(&self, query: DueQuery) -> DuePages;
 
-    /// One span, as a majority has it. Its target says where it is kept.
+    /// Reads one span with majority read concern. Its target has the shard key.
     async fn find(&self, id: &SpanId, target: &Target) -> Result<Option<Span>, StoreError>;
 
-    /// Makes a change that was decided for `span`, if it still is as it was read
-    /// ([`Span::admits_change_of`]); the span is [`Span::after`] the change then. `now` is noted as
+    /// Makes a change that was decided for `span`, if the span is unchanged since it was read
+    /// ([`Span::still_allows_change`]). Then the span is [`Span::after`] the change. `now` is stored as
     /// the moment of the change.
     async fn change(
         &self,

@@ -4,7 +4,7 @@
 //! where clients are told apart, and not behind, where all are alike. An event waits for its turn
 //! when its body has arrived and is valid, so a slow body holds nothing. Stops and starts have permits
 //! of their own: a start that is turned away bills too little for a moment, a stop that is turned
-//! away bills too much. Each range of a sharded collection ([`Lane`]) has its own, too: a range that
+//! away bills too much. Each range of a sharded collection ([`ShardRange`]) has its own, too: a range that
 //! does not answer holds up no other.
 
 mod budget;
@@ -24,8 +24,8 @@ use permits::{FairPermit, FairPermits, NoPermit, PermitLimits};
 
 use crate::reading;
 
-/// Events of one kind that are with the store at a time, in each lane. So many keep all commands of
-/// a group at work while the next ones gather; more would only wait there instead of here.
+/// Events of one kind that wait for an answer of the store, in each shard range. They keep all
+/// commands of a group busy while the next ones gather; more would only wait in the group.
 const STORE_PERMITS: usize = 384;
 
 /// Requests with large bodies that are served at a time, and what they may weigh together.
@@ -41,11 +41,11 @@ const READ_WAIT_MAX: Duration = Duration::from_secs(1);
 const READ_WAIT_TARGET: Duration = Duration::from_millis(500);
 const READ_QUEUE_WEIGHT: usize = 64 << 10;
 
-/// How long a request waits for its turn at the most. A client would sooner ask again.
+/// The longest wait for a turn.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// How long it should wait at the most, and for how long it has to be more until the longest queue is
-/// shortened.
+/// The wait that is aimed at. If a client's events wait longer than this for [`WAIT_INTERVAL`], the
+/// heaviest queue loses its oldest event.
 const WAIT_TARGET: Duration = Duration::from_secs(1);
 const WAIT_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -69,25 +69,25 @@ const LARGE_REQUEST: usize = 32 << 10;
 /// a client that invents resources can take no more than these.
 const QUEUES_WITHOUT_TOKENS: u64 = 64;
 
-/// For what a request needs a permit.
+/// The kind of a request, each with permits of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// To end a span.
+pub enum RequestKind {
+    /// A stop.
     Stop,
-    /// To open one.
+    /// A start.
     Start,
-    /// To map a plan.
+    /// A mapping of a plan.
     Mapping,
 }
 
-/// A range of the collection, by its number.
+/// A shard range: a range of the collection, by its number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lane(pub usize);
+pub struct ShardRange(pub usize);
 
 /// Why a request is turned away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnedAway {
-    /// As many requests as the limit allows are in flight.
+    /// `MAX_INFLIGHT` requests are in flight.
     Limit,
     /// The client's queue is too long.
     Queue,
@@ -99,19 +99,19 @@ pub enum TurnedAway {
 #[derive(Debug)]
 pub struct Admission {
     limit: Option<InFlightLimit>,
-    lanes: Vec<EventPermits>,
+    ranges: Vec<EventPermits>,
     mappings: Arc<FairPermits>,
     large: Arc<FairPermits>,
     reads: Arc<FairPermits>,
     bodies: Arc<Budget>,
 }
 
-/// The permits of one lane.
+/// The permits of one range.
 #[derive(Debug)]
 struct EventPermits {
     stops: Arc<FairPermits>,
     starts: Arc<FairPermits>,
-    /// This lane's part of what large events may take. Where there is one lane, all of it.
+    /// This range's part of what large events may take. Where there is one range, all of it.
     large: Option<Arc<FairPermits>>,
 }
 
@@ -120,8 +120,8 @@ struct EventPermits {
 pub struct ServingPermit(#[expect(dead_code, reason = "it is held")] FairPermit);
 
 impl Admission {
-    /// Admission to a store with so many lanes; with a hard limit, if there is to be one.
-    pub fn new(limit: Option<usize>, lanes: usize) -> Self {
+    /// Admission to a store with so many ranges; with a hard limit, if there is to be one.
+    pub fn new(limit: Option<usize>, ranges: usize) -> Self {
         let light = QueueLimits {
             weight: QUEUE_WEIGHT,
             quantum: 4 << 10,
@@ -136,11 +136,11 @@ impl Admission {
                 queue: light,
             })
         };
-        let lanes = lanes.max(1);
-        let large_of_lane = || {
+        let ranges = ranges.max(1);
+        let large_of_range = || {
             FairPermits::new(PermitLimits {
-                permits: (LARGE_PERMITS / lanes).max(1),
-                weight: LARGE_WEIGHT / lanes,
+                permits: (LARGE_PERMITS / ranges).max(1),
+                weight: LARGE_WEIGHT / ranges,
                 wait: WAIT_MAX,
                 queue: QueueLimits {
                     quantum: 1 << 20,
@@ -151,11 +151,11 @@ impl Admission {
         let events = || EventPermits {
             stops: permits(STORE_PERMITS),
             starts: permits(STORE_PERMITS),
-            large: (lanes > 1).then(large_of_lane),
+            large: (ranges > 1).then(large_of_range),
         };
         Self {
             limit: limit.map(InFlightLimit::new),
-            lanes: (0..lanes).map(|_| events()).collect(),
+            ranges: (0..ranges).map(|_| events()).collect(),
             mappings: permits(MAPPING_PERMITS),
             large: FairPermits::new(PermitLimits {
                 permits: LARGE_PERMITS,
@@ -198,13 +198,16 @@ impl Admission {
     ///
     /// # Errors
     /// Where the limit is reached.
-    pub fn count(&self, kind: Kind) -> Result<Option<InFlightPermit>, TurnedAway> {
+    pub fn acquire_in_flight(
+        &self,
+        kind: RequestKind,
+    ) -> Result<Option<InFlightPermit>, TurnedAway> {
         let limit = self.limit.as_ref();
         limit.map(|limit| limit.acquire(kind)).transpose()
     }
 
     /// A charge for the body of one request.
-    pub(crate) fn body(&self, client: Client) -> Charge {
+    pub(crate) fn charge_body(&self, client: Client) -> Charge {
         self.bodies.charge(client)
     }
 
@@ -212,7 +215,7 @@ impl Admission {
     ///
     /// # Errors
     /// Where the client's queue is too long.
-    pub(crate) async fn large(
+    pub(crate) async fn acquire_large(
         &self,
         client: Client,
         weight: usize,
@@ -227,18 +230,18 @@ impl Admission {
     ///
     /// # Errors
     /// Where the client's queue is too long.
-    pub(crate) async fn serve(
+    pub(crate) async fn acquire_turn(
         &self,
-        kind: Kind,
-        lane: Lane,
+        kind: RequestKind,
+        range: ShardRange,
         client: Client,
         weight: usize,
     ) -> Result<ServingPermit, TurnedAway> {
-        let lane = self.lane(lane);
+        let range = self.range(range);
         let permits = match kind {
-            Kind::Stop => &lane.stops,
-            Kind::Start => &lane.starts,
-            Kind::Mapping => &self.mappings,
+            RequestKind::Stop => &range.stops,
+            RequestKind::Start => &range.starts,
+            RequestKind::Mapping => &self.mappings,
         };
         acquire(permits, client, weight).await
     }
@@ -252,38 +255,40 @@ impl Admission {
         acquire(&self.reads, client, REQUEST_WEIGHT).await
     }
 
-    /// Waits until a large request that was parsed may be served, now that its lane is known: a lane
+    /// Waits until a large request that was parsed may be served, now that its range is known: a range
     /// that does not answer must not keep all the permits for what is large.
     ///
     /// # Errors
     /// Where the client's queue is too long.
-    pub(crate) async fn serve_large(
+    pub(crate) async fn acquire_large_turn(
         &self,
         parsed: ServingPermit,
-        kind: Kind,
-        lane: Lane,
+        kind: RequestKind,
+        range: ShardRange,
         client: Client,
         weight: usize,
     ) -> Result<ServingPermit, TurnedAway> {
-        match (&self.lane(lane).large, kind) {
-            (Some(large), Kind::Stop | Kind::Start) => {
+        match (&self.range(range).large, kind) {
+            (Some(large), RequestKind::Stop | RequestKind::Start) => {
                 drop(parsed);
                 acquire(large, client, weight).await
             }
-            (None, Kind::Stop | Kind::Start) | (_, Kind::Mapping) => Ok(parsed),
+            (None, RequestKind::Stop | RequestKind::Start) | (_, RequestKind::Mapping) => {
+                Ok(parsed)
+            }
         }
     }
 
-    fn lane(&self, lane: Lane) -> &EventPermits {
-        &self.lanes[lane.0.min(self.lanes.len() - 1)]
+    fn range(&self, range: ShardRange) -> &EventPermits {
+        &self.ranges[range.0.min(self.ranges.len() - 1)]
     }
 
     /// How many requests wait for their turn.
     pub fn waiting(&self) -> usize {
-        let events = self.lanes.iter();
-        let events = events.map(|lane| {
-            let large = lane.large.as_ref().map_or(0, |large| large.waiting());
-            lane.stops.waiting() + lane.starts.waiting() + large
+        let events = self.ranges.iter();
+        let events = events.map(|range| {
+            let large = range.large.as_ref().map_or(0, |large| large.waiting());
+            range.stops.waiting() + range.starts.waiting() + large
         });
         events.sum::<usize>()
             + self.mappings.waiting()
@@ -347,14 +352,14 @@ impl InFlightLimit {
         }
     }
 
-    fn acquire(&self, kind: Kind) -> Result<InFlightPermit, TurnedAway> {
+    fn acquire(&self, kind: RequestKind) -> Result<InFlightPermit, TurnedAway> {
         let take = |permits: &Arc<Semaphore>| {
             let permit = Arc::clone(permits).try_acquire_owned();
             permit.map_err(|_| TurnedAway::Limit)
         };
         let others = match kind {
-            Kind::Stop => None,
-            Kind::Start | Kind::Mapping => Some(take(&self.others)?),
+            RequestKind::Stop => None,
+            RequestKind::Start | RequestKind::Mapping => Some(take(&self.others)?),
         };
         Ok(InFlightPermit {
             _all: take(&self.all)?,
@@ -373,28 +378,33 @@ mod tests {
     fn a_quarter_of_the_limit_is_for_stops() {
         let limit = InFlightLimit::new(8);
         let take = |kind| limit.acquire(kind);
-        let others: Vec<_> = (0..6).map(|_| take(Kind::Start).unwrap()).collect();
-        assert_eq!(take(Kind::Mapping).unwrap_err(), TurnedAway::Limit);
-        let stops: Vec<_> = (0..2).map(|_| take(Kind::Stop).unwrap()).collect();
-        assert_eq!(take(Kind::Stop).unwrap_err(), TurnedAway::Limit);
+        let others: Vec<_> = (0..6).map(|_| take(RequestKind::Start).unwrap()).collect();
+        assert_eq!(take(RequestKind::Mapping).unwrap_err(), TurnedAway::Limit);
+        let stops: Vec<_> = (0..2).map(|_| take(RequestKind::Stop).unwrap()).collect();
+        assert_eq!(take(RequestKind::Stop).unwrap_err(), TurnedAway::Limit);
         drop(others);
-        take(Kind::Stop).unwrap();
+        take(RequestKind::Stop).unwrap();
         drop(stops);
     }
 
     #[test]
     fn the_lowest_limit_still_lets_one_in() {
         let limit = InFlightLimit::new(1);
-        let permit = limit.acquire(Kind::Start).unwrap();
-        assert!(limit.acquire(Kind::Stop).is_err());
+        let permit = limit.acquire(RequestKind::Start).unwrap();
+        assert!(limit.acquire(RequestKind::Stop).is_err());
         drop(permit);
-        assert!(limit.acquire(Kind::Stop).is_ok());
+        assert!(limit.acquire(RequestKind::Stop).is_ok());
     }
 
     #[test]
     fn without_a_limit_nothing_is_counted() {
         let admission = Admission::new(None, 1);
-        assert!(admission.count(Kind::Start).unwrap().is_none());
+        assert!(
+            admission
+                .acquire_in_flight(RequestKind::Start)
+                .unwrap()
+                .is_none()
+        );
     }
 
     #[test]
@@ -419,17 +429,20 @@ mod tests {
 
     /// A range of the collection that does not answer.
     #[tokio::test(start_paused = true)]
-    async fn a_lane_that_is_full_holds_up_no_other_and_starts_hold_up_no_stops() {
+    async fn a_range_that_is_full_holds_up_no_other_and_starts_hold_up_no_stops() {
         let admission = Admission::new(None, 2);
         let client = admission.client("one");
-        let serve = |kind, lane| admission.serve(kind, Lane(lane), client, 1_000);
+        let serve = |kind, range| admission.acquire_turn(kind, ShardRange(range), client, 1_000);
         let mut held = Vec::new();
         for _ in 0..STORE_PERMITS {
-            held.push(serve(Kind::Start, 0).await.unwrap());
+            held.push(serve(RequestKind::Start, 0).await.unwrap());
         }
-        assert_eq!(serve(Kind::Start, 0).await.unwrap_err(), TurnedAway::Queue);
-        held.push(serve(Kind::Start, 1).await.unwrap());
-        held.push(serve(Kind::Stop, 0).await.unwrap());
+        assert_eq!(
+            serve(RequestKind::Start, 0).await.unwrap_err(),
+            TurnedAway::Queue
+        );
+        held.push(serve(RequestKind::Start, 1).await.unwrap());
+        held.push(serve(RequestKind::Stop, 0).await.unwrap());
         assert_eq!(admission.waiting(), 0);
     }
 }

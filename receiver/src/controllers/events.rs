@@ -10,10 +10,10 @@ use axum::response::{IntoResponse, Response};
 use sampler_domain::{EventId, Field, Span, SpanId, StartEvent, StopEvent, Target, Timestamp};
 use sampler_service::problem::{FieldError, Pointer, Problem};
 use sampler_service::security::Grant;
-use sampler_store::{NewSpan, NewStop, Started, Stopped};
+use sampler_store::{NewSpan, NewStop, StartOutcome, StopOutcome};
 
 use super::{Admitted, answer, spans};
-use crate::admission::Kind;
+use crate::admission::RequestKind;
 use crate::{Receiver, event, problems};
 
 /// Says that an event was kept before, and nothing was done this time.
@@ -82,19 +82,19 @@ pub async fn stop(
 impl Receiver {
     async fn start(&self, grant: &Grant, request: Request<Body>) -> Result<Accepted, Problem> {
         grant.require_write()?;
-        let _counted = self.count(Kind::Start)?;
+        let _counted = self.acquire_in_flight(RequestKind::Start)?;
         let admitted = self
-            .admit(Kind::Start, grant, request, event::start, |event| {
-                self.lane(&event.target)
+            .admit(RequestKind::Start, grant, request, event::start, |event| {
+                self.range(&event.target)
             })
             .await?;
         let Admitted { event, _permit } = admitted;
         self.require_prepared()?;
         let now = self.clock.now();
         if !self.options.slack.admits(event.timestamp, now) {
-            return self.old_start(&event, now).await;
+            return self.start_outside_slack(&event, now).await;
         }
-        let mut span = Span::started(SpanId::new(now, self.random.u64()), event);
+        let mut span = Span::open(SpanId::new(now, self.random.u64()), event);
         span.start_client = grant.client().cloned();
         let due_at = self.options.policy.open_due_at(&span.target, span.start);
         let id = span.id.clone();
@@ -111,14 +111,14 @@ impl Receiver {
             .store
             .start(new)
             .await
-            .map_err(|failure| self.no_answer(&failure))?
+            .map_err(|failure| self.store_problem(&failure))?
         {
-            Started::Opened => Ok(Accepted::NEW.started(id)),
-            Started::Repeated { span } => Ok(Accepted::REPLAYED.started(span)),
-            Started::IdTaken(fields) => {
+            StartOutcome::Opened => Ok(Accepted::NEW.started(id)),
+            StartOutcome::Repeated { span } => Ok(Accepted::REPLAYED.started(span)),
+            StartOutcome::IdTaken(fields) => {
                 let accepted = self.id_taken(&fields)?;
                 let earlier = match lenient {
-                    Some((target, Some(id))) => self.started_by(&target, &id).await?,
+                    Some((target, Some(id))) => self.find_by_start_id(&target, &id).await?,
                     _ => None,
                 };
                 let started = earlier.map(|span| span.id);
@@ -127,16 +127,20 @@ impl Receiver {
                     ..accepted
                 })
             }
-            Started::IdTakenElsewhere => Err(id_taken_elsewhere()),
-            Started::AlreadyOpen => Err(already_open()),
-            Started::Overlaps { until } => Err(overlaps(until)),
+            StartOutcome::IdTakenElsewhere => Err(id_taken_elsewhere()),
+            StartOutcome::AlreadyOpen => Err(already_open()),
+            StartOutcome::Overlaps { until } => Err(overlaps(until)),
         }
     }
 
     /// A start outside the slack is taken only where it is the repeat of one that was kept.
-    async fn old_start(&self, event: &StartEvent, now: Timestamp) -> Result<Accepted, Problem> {
+    async fn start_outside_slack(
+        &self,
+        event: &StartEvent,
+        now: Timestamp,
+    ) -> Result<Accepted, Problem> {
         let earlier = match &event.id {
-            Some(id) => self.started_by(&event.target, id).await?,
+            Some(id) => self.find_by_start_id(&event.target, id).await?,
             None => None,
         };
         let Some(earlier) = earlier else {
@@ -152,24 +156,28 @@ impl Receiver {
     }
 
     /// The span of the target that was started by the event with this id.
-    async fn started_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, Problem> {
-        let found = self.store.started_by(target, id).await;
-        found.map_err(|failure| self.no_answer(&failure))
+    async fn find_by_start_id(
+        &self,
+        target: &Target,
+        id: &EventId,
+    ) -> Result<Option<Span>, Problem> {
+        let found = self.store.find_by_start_id(target, id).await;
+        found.map_err(|failure| self.store_problem(&failure))
     }
 
     async fn stop(&self, grant: &Grant, request: Request<Body>) -> Result<Accepted, Problem> {
         grant.require_write()?;
-        let _counted = self.count(Kind::Stop)?;
+        let _counted = self.acquire_in_flight(RequestKind::Stop)?;
         let admitted = self
-            .admit(Kind::Stop, grant, request, event::stop, |event| {
-                self.lane(&event.target)
+            .admit(RequestKind::Stop, grant, request, event::stop, |event| {
+                self.range(&event.target)
             })
             .await?;
         let Admitted { event, _permit } = admitted;
         self.require_prepared()?;
         let now = self.clock.now();
         if !self.options.slack.admits(event.timestamp, now) {
-            return self.old_stop(&event, now).await;
+            return self.stop_outside_slack(&event, now).await;
         }
         let new = NewStop {
             event,
@@ -180,25 +188,29 @@ impl Receiver {
             .store
             .stop(new)
             .await
-            .map_err(|failure| self.no_answer(&failure))?
+            .map_err(|failure| self.store_problem(&failure))?
         {
-            Stopped::Ended => Ok(Accepted::NEW),
-            Stopped::Repeated => Ok(Accepted::REPLAYED),
-            Stopped::IdTaken(fields) => self.id_taken(&fields),
-            Stopped::IdTakenElsewhere => Err(id_taken_elsewhere()),
-            Stopped::NotOpen => Err(not_open()),
-            Stopped::BeforeStart { start } => Err(before_start(start)),
+            StopOutcome::Ended => Ok(Accepted::NEW),
+            StopOutcome::Repeated => Ok(Accepted::REPLAYED),
+            StopOutcome::IdTaken(fields) => self.id_taken(&fields),
+            StopOutcome::IdTakenElsewhere => Err(id_taken_elsewhere()),
+            StopOutcome::NotOpen => Err(not_open()),
+            StopOutcome::BeforeStart { start } => Err(before_start(start)),
         }
     }
 
     /// A stop outside the slack is taken only where it is the repeat of one that was kept.
-    async fn old_stop(&self, event: &StopEvent, now: Timestamp) -> Result<Accepted, Problem> {
+    async fn stop_outside_slack(
+        &self,
+        event: &StopEvent,
+        now: Timestamp,
+    ) -> Result<Accepted, Problem> {
         let earlier = match &event.id {
             Some(id) => self
                 .store
-                .stopped_by(&event.target, id)
+                .find_by_stop_id(&event.target, id)
                 .await
-                .map_err(|failure| self.no_answer(&failure))?,
+                .map_err(|failure| self.store_problem(&failure))?,
             None => None,
         };
         match earlier.map(|span| event.differences(&span)) {

@@ -1,4 +1,4 @@
-//! Why a request is not served now, and when it makes sense to come again.
+//! The problems of requests that are not served now, with their `Retry-After`.
 
 use std::error::Error;
 use std::time::Duration;
@@ -10,28 +10,26 @@ use tracing::{error, warn};
 use crate::admission::TurnedAway;
 use crate::{Receiver, problems};
 
-/// Seconds after which it makes sense to come again when the database is away, at the least. With
-/// [`SPREAD_MIN`] it becomes 5 to 9: an election takes some ten seconds, so the second repeat at the
-/// latest finds a primary.
+/// The shortest `Retry-After` when the database is unavailable. With [`SPREAD_MIN`] it becomes 5 to 9:
+/// an election takes some ten seconds, so the second repeat at the latest finds a primary.
 const RETRY_AFTER_OUTAGE: u64 = 5;
 
-/// Seconds after which it makes sense to come again when the receiver is overloaded.
+/// The shortest `Retry-After` when the receiver is overloaded.
 const RETRY_AFTER_OVERLOAD: u64 = 1;
 
-/// Seconds over which clients that were turned away at one moment come back, at the least.
+/// Over how many seconds the repeats of clients are spread, at least.
 const SPREAD_MIN: u64 = 4;
 
 impl Receiver {
-    /// No answer of the store is no promise: the provider tries again, and its id tells repeats.
-    pub(super) fn no_answer(&self, failure: &StoreError) -> Problem {
+    /// The problem that tells a client about an error of the store.
+    pub(super) fn store_problem(&self, failure: &StoreError) -> Problem {
         log(failure);
         match failure {
             StoreError::Unavailable(_) => {
                 self.unavailable("The database cannot be reached. Nothing was kept.")
             }
             StoreError::Overloaded => {
-                let detail = "As many events as this instance takes wait for the database. \
-                              Nothing was kept.";
+                let detail = "Too many events wait for the database. Nothing was kept.";
                 Problem::new(&problems::OVERLOADED, detail)
                     .retry_after(self.spread(RETRY_AFTER_OVERLOAD))
             }
@@ -68,7 +66,7 @@ impl Receiver {
         let (kind, detail) = match reason {
             TurnedAway::Limit => (
                 &problems::OVERLOADED,
-                "As many requests as MAX_INFLIGHT allows are in flight.",
+                "MAX_INFLIGHT requests are in flight already.",
             ),
             TurnedAway::Queue => (
                 &problems::OVERLOADED,
@@ -111,19 +109,19 @@ impl Receiver {
     }
 }
 
-/// Logs that the store gave no answer.
+/// Logs an error of the store.
 fn log(failure: &StoreError) {
     let causes = chain(failure);
     match failure {
         StoreError::Unavailable(_) => warn!(
             code = "database.unavailable",
             error = causes,
-            "the database is away"
+            "the database is unavailable"
         ),
         StoreError::Overloaded => warn!(
             code = "database.overloaded",
             error = causes,
-            "more events came than the database takes"
+            "too many events wait for the database"
         ),
         StoreError::Unknown(_) => warn!(
             code = "database.no_answer",

@@ -13,7 +13,7 @@ use tracing::warn;
 
 use super::failures::whole_seconds;
 use super::{Admitted, answer};
-use crate::admission::{Kind, Lane};
+use crate::admission::{RequestKind, ShardRange};
 use crate::{Receiver, event, problems};
 
 /// Seconds after which it makes sense to come again when provisioning does not say.
@@ -34,10 +34,10 @@ impl Receiver {
         if self.options.mappings_full_scope {
             grant.require_everything()?;
         }
-        let _counted = self.count(Kind::Mapping)?;
+        let _counted = self.acquire_in_flight(RequestKind::Mapping)?;
         let admitted = self
-            .admit(Kind::Mapping, grant, request, event::mapping, |_| {
-                Lane::default()
+            .admit(RequestKind::Mapping, grant, request, event::mapping, |_| {
+                ShardRange::default()
             })
             .await?;
         let Admitted { event, _permit } = admitted;

@@ -14,7 +14,7 @@ use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use tracing::info;
 
-use crate::admission::{self, InFlightPermit, Kind, Lane, ServingPermit};
+use crate::admission::{self, InFlightPermit, RequestKind, ServingPermit, ShardRange};
 use crate::json::{self, Json};
 use crate::{Receiver, body};
 
@@ -56,18 +56,18 @@ impl Receiver {
     /// valid events alone.
     async fn admit<T>(
         &self,
-        kind: Kind,
+        kind: RequestKind,
         grant: &Grant,
         request: Request<Body>,
         read: impl FnOnce(Json<'_>) -> Result<T, Problem>,
-        lane: impl FnOnce(&T) -> Lane,
+        range: impl FnOnce(&T) -> ShardRange,
     ) -> Result<Admitted<T>, Problem> {
         let with_token = grant.client().map(|id| self.admission.client(id.as_str()));
         let unknown = self.admission.client_of_resource("");
         let sender = with_token.unwrap_or(unknown);
         let body = body::read(request, self, sender).await?;
         let weight = admission::weight(&body.bytes);
-        let large = self.admission.large(sender, weight).await;
+        let large = self.admission.acquire_large(sender, weight).await;
         let large = large.map_err(|reason| self.turned_away(reason))?;
         let json = json::parse(&body.bytes)?;
         let resource = json.get("resource_id").and_then(Json::as_str);
@@ -76,13 +76,13 @@ impl Receiver {
         let client = with_token.or(of_resource).unwrap_or(unknown);
         let event = read(json)?;
         drop(body);
-        let (admission, lane) = (&self.admission, lane(&event));
+        let (admission, range) = (&self.admission, range(&event));
         let permit = match large {
             Some(parsed) => {
-                let serving = admission.serve_large(parsed, kind, lane, client, weight);
+                let serving = admission.acquire_large_turn(parsed, kind, range, client, weight);
                 serving.await
             }
-            None => admission.serve(kind, lane, client, weight).await,
+            None => admission.acquire_turn(kind, range, client, weight).await,
         };
         Ok(Admitted {
             event,
@@ -91,13 +91,13 @@ impl Receiver {
     }
 
     /// The range of the collection that the target is in.
-    fn lane(&self, target: &Target) -> Lane {
-        Lane(self.store.range_of(target))
+    fn range(&self, target: &Target) -> ShardRange {
+        ShardRange(self.store.range_of(target))
     }
 
     /// Counts the request against `MAX_INFLIGHT`, where that is set.
-    fn count(&self, kind: Kind) -> Result<Option<InFlightPermit>, Problem> {
-        let counted = self.admission.count(kind);
+    fn acquire_in_flight(&self, kind: RequestKind) -> Result<Option<InFlightPermit>, Problem> {
+        let counted = self.admission.acquire_in_flight(kind);
         counted.map_err(|reason| self.turned_away(reason))
     }
 }

@@ -37,9 +37,7 @@ impl Receiver {
         self.require_readable()?;
         let client = grant.client().map(ClientId::as_str);
         let permit = self.admission.read(client).await;
-        permit.map_err(|_| {
-            self.overloaded("As many requests as may read at the same time are being served.")
-        })
+        permit.map_err(|_| self.overloaded("Too many requests read at the same time."))
     }
 }
 

@@ -62,7 +62,7 @@ pub(crate) fn options() -> Options {
         },
         policy: Policy {
             granularities: Granularities::all(Granularity::Hour),
-            grace: 0,
+            stop_grace: 0,
         },
         unknown_for: Duration::from_secs(16),
         mappings_full_scope: false,

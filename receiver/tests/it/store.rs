@@ -10,8 +10,8 @@ use sampler_domain::partition::{partition_of, range_of};
 use sampler_domain::{EventId, Span, SpanId, Target};
 use sampler_store::memory::MemoryStore;
 use sampler_store::{
-    Entries, Events, NewSpan, NewStop, Queries, SpanPage, SpanQuery, SpanRecord, Started, Stopped,
-    StoreError,
+    Entries, Events, NewSpan, NewStop, Queries, SpanPage, SpanQuery, SpanRecord, StartOutcome,
+    StopOutcome, StoreError,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio::time::interval;
@@ -180,32 +180,40 @@ impl Queries for Store {
 
 #[async_trait]
 impl Events for Store {
-    async fn start(&self, new: NewSpan) -> Result<Started, StoreError> {
+    async fn start(&self, new: NewSpan) -> Result<StartOutcome, StoreError> {
         if self.is_taken_elsewhere() {
-            return Ok(Started::IdTakenElsewhere);
+            return Ok(StartOutcome::IdTakenElsewhere);
         }
         if self.is_paced(&new.span.target).await {
-            return Ok(Started::Opened);
+            return Ok(StartOutcome::Opened);
         }
         self.met(self.memory.start(new)).await
     }
 
-    async fn stop(&self, new: NewStop) -> Result<Stopped, StoreError> {
+    async fn stop(&self, new: NewStop) -> Result<StopOutcome, StoreError> {
         if self.is_taken_elsewhere() {
-            return Ok(Stopped::IdTakenElsewhere);
+            return Ok(StopOutcome::IdTakenElsewhere);
         }
         if self.is_paced(&new.event.target).await {
-            return Ok(Stopped::Ended);
+            return Ok(StopOutcome::Ended);
         }
         self.met(self.memory.stop(new)).await
     }
 
-    async fn started_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, StoreError> {
-        self.met(self.memory.started_by(target, id)).await
+    async fn find_by_start_id(
+        &self,
+        target: &Target,
+        id: &EventId,
+    ) -> Result<Option<Span>, StoreError> {
+        self.met(self.memory.find_by_start_id(target, id)).await
     }
 
-    async fn stopped_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, StoreError> {
-        self.met(self.memory.stopped_by(target, id)).await
+    async fn find_by_stop_id(
+        &self,
+        target: &Target,
+        id: &EventId,
+    ) -> Result<Option<Span>, StoreError> {
+        self.met(self.memory.find_by_stop_id(target, id)).await
     }
 
     fn ranges(&self) -> usize {

@@ -84,7 +84,7 @@ fn options() -> Options {
         },
         policy: Policy {
             granularities: Granularities::all(Granularity::Day),
-            grace: 0,
+            stop_grace: 0,
         },
         unknown_for: Duration::from_millis(15_500),
         mappings_full_scope: false,

@@ -7,7 +7,7 @@ use mongodb::Collection;
 use sampler_domain::{
     Id, Measure, Measures, Quantity, Span, SpanId, StartEvent, Target, Timestamp,
 };
-use sampler_store::{Events, NewSpan, Started};
+use sampler_store::{Events, NewSpan, StartOutcome};
 use sampler_store_mongo::MongoStore;
 use serde::Deserialize;
 use serde::de::value::{Error as ValueError, MapDeserializer};
@@ -30,13 +30,16 @@ impl Documents {
     pub(crate) async fn learn(spans: &Collection<Document>, store: &MongoStore) -> Result<Self> {
         store.migrate().await.context("making the indexes")?;
         let new = NewSpan {
-            span: Span::started(SpanId::ObjectId(OBJECT_ID), event()?),
+            span: Span::open(SpanId::ObjectId(OBJECT_ID), event()?),
             due_at: Timestamp::new(DUE_AT)?,
             now: Timestamp::new(NOW)?,
             may_overlap: true,
         };
         let started = store.start(new).await.context("starting a span")?;
-        ensure!(started == Started::Opened, "the store said {started:?}");
+        ensure!(
+            started == StartOutcome::Opened,
+            "the store said {started:?}"
+        );
         let open = spans.find_one(doc! {}).await.context("reading a span")?;
         let open = open.context("the span is not there")?;
         Ok(Self {

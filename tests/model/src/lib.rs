@@ -28,6 +28,9 @@
 //!   it or not. Abacus counts it unless `dedup_id` and timestamps are those of one that counts.
 //! - A worker that hears an answer asks for the entry in the ledger, and only then for the change that
 //!   notes the execution; it may die or sleep before it hears the answer, and between the two.
+//! - Abacus refuses usages. Then the worker keeps the cause and suspends the span; one span of the
+//!   cause is tried again at any time, and once it is accepted, and the worker has noted that, the
+//!   others go on. A cause without spans is removed at any time.
 //! - The clock goes on at any time; complete spans are removed once their retention is over.
 //!
 //! # Liveness
@@ -57,8 +60,8 @@ mod worker;
 pub use explore::{Explored, explore, find_violations};
 pub use properties::{
     ALL_REMOVED, AS_PLANNED, CONSERVATION, COUNTED_ONCE, DUE_BY_END, KEPT_ONCE, LEDGER, LIVENESS,
-    MUST_HAPPEN, MUST_HOLD, ONE_OPEN_SPAN, SAME_BYTES, SAMPLED_COUNTS, TAKEN_BACK,
-    WAKES_AFTER_REMOVAL, WITHIN_END,
+    MUST_HAPPEN, MUST_HOLD, ONE_OPEN_SPAN, PROBED, SAME_BYTES, SAMPLED_COUNTS, SUSPENDED,
+    SUSPENDED_BY_REFUSAL, TAKEN_BACK, WAKES_AFTER_REMOVAL, WITHIN_END,
 };
 pub use protocol::{Action, Protocol};
 pub use receiver::Request;

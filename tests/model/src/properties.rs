@@ -29,11 +29,13 @@ pub const SAME_BYTES: &str = "what is posted again says the same";
 /// Each noted execution has its entry, and nothing else has but what is planned; entries, totals and
 /// how far the span is sampled agree, entry by entry, with each other and with what counts.
 pub const LEDGER: &str = "the ledger proves what is sampled";
+/// Nothing is suspended that only waits: a suspended span was refused, as often as was decided.
+pub const SUSPENDED_BY_REFUSAL: &str = "a suspended span was refused";
 /// Whatever happened, once faults cease every stopped span gets complete.
 pub const LIVENESS: &str = "every stopped span ends complete";
 
 /// All that must hold.
-pub const MUST_HOLD: [&str; 11] = [
+pub const MUST_HOLD: [&str; 12] = [
     ONE_OPEN_SPAN,
     KEPT_ONCE,
     COUNTED_ONCE,
@@ -44,6 +46,7 @@ pub const MUST_HOLD: [&str; 11] = [
     CONSERVATION,
     SAME_BYTES,
     LEDGER,
+    SUSPENDED_BY_REFUSAL,
     LIVENESS,
 ];
 
@@ -53,6 +56,11 @@ pub const ALL_REMOVED: &str = "every span can be complete and removed";
 pub const TAKEN_BACK: &str = "usage can be taken back";
 /// In some run a worker sleeps through all of it.
 pub const WAKES_AFTER_REMOVAL: &str = "a worker can wake up when its span was removed";
+
+/// In some run a span is suspended, and later complete. Only where Abacus refuses.
+pub const SUSPENDED: &str = "a span can be suspended";
+/// In some run a probe is accepted. Only where Abacus refuses.
+pub const PROBED: &str = "a probe can be accepted";
 
 /// All that must be possible: a model in which nothing happens holds, too.
 pub const MUST_HAPPEN: [&str; 3] = [ALL_REMOVED, TAKEN_BACK, WAKES_AFTER_REMOVAL];
@@ -82,6 +90,12 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
             !state.history.resent_otherwise
         }),
         Property::always(LEDGER, |_, state: &State| is_proved(state)),
+        Property::always(
+            SUSPENDED_BY_REFUSAL,
+            |protocol: &Protocol, state: &State| {
+                spans(state).all(|span| is_suspended_rightly(protocol, span))
+            },
+        ),
         Property::always(LIVENESS, |protocol: &Protocol, state: &State| {
             let rest = protocol.fair_run(state);
             spans(&rest).all(|span| span.end.is_none() || span.processing.complete)
@@ -92,11 +106,24 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
         Property::sometimes(TAKEN_BACK, |_, state: &State| {
             state.counted.iter().any(|usage| usage.duration < 0)
         }),
+        Property::sometimes(SUSPENDED, |_, state: &State| {
+            spans(state).any(|span| span.processing.suspended.is_some())
+        }),
+        Property::sometimes(PROBED, |_, state: &State| {
+            state.table.causes().any(|cause| cause.resuming.is_some())
+        }),
         Property::sometimes(WAKES_AFTER_REMOVAL, |_, state: &State| {
             let mut in_hand = state.workers.iter().filter_map(Worker::span);
             in_hand.any(|span| state.table.find(&span.id).is_none())
         }),
     ]
+}
+
+fn is_suspended_rightly(protocol: &Protocol, span: &Span) -> bool {
+    let processing = &span.processing;
+    let refusals = protocol.0.suspend_after.max(1);
+    processing.suspended.is_none()
+        || (processing.refused_at.is_some() && processing.refusals >= refusals)
 }
 
 fn spans(state: &State) -> impl Iterator<Item = &Span> {

@@ -2,16 +2,20 @@
 
 use std::sync::Arc;
 
-use sampler_domain::{SpanId, Timestamp};
+use sampler_domain::{CauseId, SUSPENDED_DUE_AT, SpanId, Timestamp};
+use sampler_store::{KeptCause, Resumption};
 use stateright::{Model, Property};
 
 use crate::receiver::Request;
-use crate::scenario::Scenario;
+use crate::scenario::{Mutant, Scenario};
 use crate::state::{Message, State, Worker};
 use crate::{properties, receiver, worker};
 
 /// More steps than any span of a scenario needs to its end.
 const STEPS_MAX: usize = 200;
+
+/// More rounds of probes and going on than any cause needs.
+const ROUNDS_MAX: usize = 8;
 
 /// The protocol, in one scenario.
 #[derive(Clone, Debug)]
@@ -32,6 +36,12 @@ pub enum Action {
     Step(usize),
     /// A post of a worker times out.
     TimeOut(usize),
+    /// Abacus refuses what a worker has posted.
+    Refuse(usize),
+    /// A worker has one span of a cause tried, or lets all go on that are to.
+    LookAfter(CauseId),
+    /// A cause without spans is removed.
+    Forget(CauseId),
     /// A worker dies, or its call was answered and the answer was lost.
     WorkerDies(usize),
     /// A usage arrives at Abacus.
@@ -52,6 +62,7 @@ impl Model for Protocol {
         actions.extend(self.0.moment_after(state.now).map(Action::Tick));
         self.receiver_actions(state, actions);
         self.worker_actions(state, actions);
+        cause_actions(state, actions);
         actions.extend(state.in_flight.iter().cloned().map(Action::Arrive));
         actions.extend(self.removable(state).into_iter().map(Action::Remove));
     }
@@ -95,6 +106,38 @@ impl Protocol {
             if worker::may_time_out(&self.0, worker) {
                 actions.push(Action::TimeOut(index));
             }
+            if worker::may_be_refused(&self.0, state, worker) {
+                actions.push(Action::Refuse(index));
+            }
+        }
+    }
+
+    /// Has one span of a cause tried, or lets all go on that are to.
+    fn look_after(&self, state: &mut State, id: CauseId) {
+        let resumption = Resumption {
+            now: state.now,
+            refusals: self.0.suspend_after.saturating_sub(1),
+        };
+        let of_cause = |cause: &&KeptCause| cause.id == id;
+        let Some(cause) = state.table.causes().find(of_cause).cloned() else {
+            return;
+        };
+        let before = Arc::clone(&state.table);
+        let table = Arc::make_mut(&mut state.table);
+        match cause.resuming {
+            Some(until) => {
+                table.resume_batch(id, until, resumption, usize::MAX);
+                table.end_resuming(&cause);
+            }
+            None => _ = table.probe(id, resumption),
+        }
+        if self.0.is_broken(Mutant::ResumedStaysAway) {
+            for kept in before
+                .all()
+                .filter(|kept| kept.span.processing.suspended.is_some())
+            {
+                table.set_due_at(&kept.span.id, SUSPENDED_DUE_AT);
+            }
         }
     }
 
@@ -111,6 +154,9 @@ impl Protocol {
             Action::Read(worker, span) => worker::read(&self.0, state, worker, &span),
             Action::Step(worker) => worker::step(&self.0, state, worker),
             Action::TimeOut(worker) => worker::time_out(&self.0, state, worker),
+            Action::Refuse(worker) => worker::refuse(&self.0, state, worker),
+            Action::LookAfter(cause) => self.look_after(state, cause),
+            Action::Forget(cause) => forget(state, cause),
             Action::WorkerDies(worker) => state.workers[worker] = Worker::Idle,
             Action::Arrive(message) => worker::arrive(state, &message),
             Action::Remove(span) => remove(state, &span),
@@ -144,15 +190,34 @@ impl Protocol {
             self.run(&mut state, worker);
         }
         state.now = self.0.moments[self.0.moments.len() - 1].plus(self.0.retry.max(60_000));
-        for _ in 0..STEPS_MAX {
-            let has_end = |id: &SpanId| state.table.find(id).is_some_and(|span| span.end.is_some());
-            let Some(span) = worker::due(&state).into_iter().find(has_end) else {
+        for _ in 0..ROUNDS_MAX {
+            self.drive_all(&mut state);
+            // Those of a worker that slept between keeping its cause and suspending its span.
+            let table = Arc::make_mut(&mut state.table);
+            table.register_missing(Timestamp::MIN, Timestamp::MIN);
+            let suspended = |cause: &&KeptCause| table.count_suspended(cause.id) > 0;
+            let causes = table.causes().filter(suspended).map(|cause| cause.id);
+            let causes: Vec<CauseId> = causes.collect();
+            if causes.is_empty() {
                 break;
-            };
-            worker::read(&self.0, &mut state, 0, &span);
-            self.run(&mut state, 0);
+            }
+            for cause in causes {
+                self.look_after(&mut state, cause);
+            }
         }
         state
+    }
+
+    /// Drives all that is due and has an end.
+    fn drive_all(&self, state: &mut State) {
+        for _ in 0..STEPS_MAX {
+            let has_end = |id: &SpanId| state.table.find(id).is_some_and(|span| span.end.is_some());
+            let Some(span) = worker::due(state).into_iter().find(has_end) else {
+                break;
+            };
+            worker::read(&self.0, state, 0, &span);
+            self.run(state, 0);
+        }
     }
 
     /// Lets one worker go on until it has nothing in hand.
@@ -166,6 +231,31 @@ impl Protocol {
             }
             worker::step(&self.0, state, worker);
         }
+    }
+}
+
+/// One span of a cause is tried, or all go on that are to; a cause without spans is removed.
+fn cause_actions(state: &State, actions: &mut Vec<Action>) {
+    for cause in state.table.causes() {
+        let count = state.table.count_suspended(cause.id);
+        if count > 0 {
+            actions.push(Action::LookAfter(cause.id));
+        } else {
+            actions.push(Action::Forget(cause.id));
+        }
+    }
+}
+
+fn forget(state: &mut State, id: CauseId) {
+    let table = Arc::make_mut(&mut state.table);
+    let cause = table.causes().find(|cause| cause.id == id).cloned();
+    if let Some(cause) = cause {
+        table.end_resuming(&cause);
+        let cause = KeptCause {
+            resuming: None,
+            ..cause
+        };
+        table.remove_cause(&cause);
     }
 }
 

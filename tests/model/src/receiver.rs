@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use sampler_domain::{Span, SpanId, StartEvent, StopEvent, Timestamp};
-use sampler_store::{NewSpan, NewStop, Started, Stopped};
+use sampler_store::{NewSpan, NewStop, StartOutcome, StopOutcome};
 use uuid::Uuid;
 
 use crate::scenario::{Event, Mutant, Scenario};
@@ -75,7 +75,7 @@ enum Answer {
 
 fn start(scenario: &Scenario, state: &mut State, event: &StartEvent) -> Answer {
     let id = SpanId::new(event.timestamp, state.history.opened);
-    let span = Span::started(id, event.clone());
+    let span = Span::open(id, event.clone());
     if scenario.is_broken(Mutant::StartsWithoutIndexes) {
         Arc::make_mut(&mut state.table).insert_original(span);
         state.history.opened += 1;
@@ -88,15 +88,15 @@ fn start(scenario: &Scenario, state: &mut State, event: &StartEvent) -> Answer {
         may_overlap: false,
     };
     match Arc::make_mut(&mut state.table).start(new) {
-        Started::Opened => {
+        StartOutcome::Opened => {
             state.history.opened += 1;
             Answer::Kept
         }
-        Started::Repeated { .. } => Answer::Repeated,
-        Started::IdTaken(_)
-        | Started::IdTakenElsewhere
-        | Started::AlreadyOpen
-        | Started::Overlaps { .. } => Answer::Refused,
+        StartOutcome::Repeated { .. } => Answer::Repeated,
+        StartOutcome::IdTaken(_)
+        | StartOutcome::IdTakenElsewhere
+        | StartOutcome::AlreadyOpen
+        | StartOutcome::Overlaps { .. } => Answer::Refused,
     }
 }
 
@@ -108,26 +108,26 @@ fn stop(state: &mut State, number: usize, event: &StopEvent) -> Answer {
         correlation_id: Uuid::from_u64_pair(number as u64 + 1, state.history.kept[number].into()),
     };
     match Arc::make_mut(&mut state.table).stop(&new) {
-        Stopped::Ended => Answer::Kept,
-        Stopped::Repeated => Answer::Repeated,
-        Stopped::IdTaken(_)
-        | Stopped::IdTakenElsewhere
-        | Stopped::NotOpen
-        | Stopped::BeforeStart { .. } => Answer::Refused,
+        StopOutcome::Ended => Answer::Kept,
+        StopOutcome::Repeated => Answer::Repeated,
+        StopOutcome::IdTaken(_)
+        | StopOutcome::IdTakenElsewhere
+        | StopOutcome::NotOpen
+        | StopOutcome::BeforeStart { .. } => Answer::Refused,
     }
 }
 
 /// A start outside the slack is taken only where it is the repeat of one that was kept.
 fn old_start(state: &State, event: &StartEvent) -> Answer {
     let earlier = event.id.as_ref();
-    let earlier = earlier.and_then(|id| state.table.started_by(&event.target, id));
+    let earlier = earlier.and_then(|id| state.table.find_by_start_id(&event.target, id));
     repeated(earlier.is_some_and(|span| event.differences(span).is_empty()))
 }
 
 /// A stop outside the slack is taken only where it is the repeat of one that was kept.
 fn old_stop(state: &State, event: &StopEvent) -> Answer {
     let earlier = event.id.as_ref();
-    let earlier = earlier.and_then(|id| state.table.stopped_by(&event.target, id));
+    let earlier = earlier.and_then(|id| state.table.find_by_stop_id(&event.target, id));
     repeated(earlier.is_some_and(|span| event.differences(span).is_empty()))
 }
 

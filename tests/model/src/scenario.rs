@@ -49,6 +49,12 @@ pub enum Mutant {
     ExpiresBeforeCompletion,
     /// A usage that is posted again says something else.
     ResendsOtherBytes,
+    /// A span that is resumed stays out of the workers' way.
+    ResumedStaysAway,
+    /// A worker puts a span out of the way that was suspended when it read it, and was resumed since.
+    PutsAwayWhatWasResumed,
+    /// A span is suspended because no answer came.
+    SuspendsWhatWaits,
 }
 
 /// What happens in a model.
@@ -76,17 +82,20 @@ pub struct Scenario {
     pub failures_max: u32,
     /// How long a span waits after such a failure, ms.
     pub retry: i64,
+    /// How many refusals in a row suspend a span; none is ever refused where this is 0.
+    pub suspend_after: u32,
     /// What is broken.
     pub mutant: Option<Mutant>,
 }
 
 impl Scenario {
     /// All scenarios, by name.
-    pub fn all() -> [(&'static str, Self); 3] {
+    pub fn all() -> [(&'static str, Self); 4] {
         [
             ("update", Self::update()),
             ("disorder", Self::disorder()),
             ("outage", Self::outage()),
+            ("refusal", Self::refusal()),
         ]
     }
 
@@ -106,7 +115,7 @@ impl Scenario {
             workers: 2,
             policy: Policy {
                 granularities: Granularities::all(Granularity::Minute),
-                grace: 0,
+                stop_grace: 0,
             },
             slack: Slack {
                 past: 30_000,
@@ -116,6 +125,7 @@ impl Scenario {
             request_limit: 30_000,
             failures_max: 0,
             retry: 30_000,
+            suspend_after: 0,
             mutant: None,
         }
     }
@@ -137,7 +147,7 @@ impl Scenario {
             moments: [30, 80, 130, 190, 260].map(at).to_vec(),
             policy: Policy {
                 granularities: Granularities::all(Granularity::Minute),
-                grace: 10_000,
+                stop_grace: 10_000,
             },
             slack: Slack {
                 past: 100_000,
@@ -147,6 +157,19 @@ impl Scenario {
             request_limit: 60_000,
             failures_max: 2,
             ..Self::update()
+        }
+    }
+
+    /// One target that is started and stopped, and an Abacus that refuses its usages, or does not
+    /// answer. A refusal suspends the span; then it is probed, and goes on. One worker drives the
+    /// span, and another looks after causes; with two that drive there are too many states.
+    pub fn refusal() -> Self {
+        Self {
+            moments: [30, 80, 190].map(at).to_vec(),
+            retention: 90_000,
+            workers: 1,
+            suspend_after: 1,
+            ..Self::outage()
         }
     }
 

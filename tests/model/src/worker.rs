@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use sampler_domain::partition::PARTITIONS;
 use sampler_domain::{
-    Action, Change, Changed, Delivered, Driver, Entry, EntryState, Failure, Next, Planned, Span,
-    SpanId, Timestamp,
+    Action, Cause, CauseId, Change, Changed, Delivered, Driver, Entry, EntryState, Failure, Next,
+    Planned, SUSPENDED_DUE_AT, Span, SpanId, Timestamp,
 };
 use sampler_store::DueQuery;
 use sampler_store::table::Table;
@@ -52,16 +52,69 @@ pub(crate) fn step(scenario: &Scenario, state: &mut State, worker: usize) {
 pub(crate) fn time_out(scenario: &Scenario, state: &mut State, worker: usize) {
     let before = std::mem::replace(&mut state.workers[worker], Worker::Idle);
     if let Worker::Posting(mut driver, _) = before {
-        Arc::make_mut(&mut driver).failed(Failure {
-            // When exactly plays no role; states that differ in it alone are one.
-            at: Timestamp::MIN,
-            retry_at: state.now.plus(scenario.retry),
-            error: String::new(),
-            status: None,
-            is_refusal: false,
+        Arc::make_mut(&mut driver).on_failed(Failure {
+            suspends: scenario.is_broken(Mutant::SuspendsWhatWaits),
+            ..failure(scenario, state)
         });
         state.workers[worker] = decide(scenario, state, driver);
     }
+}
+
+/// Abacus refuses the usage that the worker has posted: it never arrives.
+pub(crate) fn refuse(scenario: &Scenario, state: &mut State, worker: usize) {
+    let before = std::mem::replace(&mut state.workers[worker], Worker::Idle);
+    if let Worker::Posting(mut driver, message) = before {
+        state.in_flight.remove(&message);
+        let suspends = driver
+            .span()
+            .is_suspended_by_refusal(scenario.suspend_after);
+        Arc::make_mut(&mut driver).on_failed(Failure {
+            is_refusal: true,
+            suspends,
+            ..failure(scenario, state)
+        });
+        state.workers[worker] = decide(scenario, state, driver);
+    }
+}
+
+fn failure(scenario: &Scenario, state: &State) -> Failure {
+    Failure {
+        // When exactly plays no role; states that differ in it alone are one.
+        at: Timestamp::MIN,
+        retry_at: state.now.plus(scenario.retry),
+        error: String::new(),
+        status: None,
+        is_refusal: false,
+        suspends: false,
+    }
+}
+
+/// Whether Abacus may refuse the usage that the worker has posted.
+pub(crate) fn may_be_refused(scenario: &Scenario, state: &State, worker: &Worker) -> bool {
+    scenario.suspend_after > 0
+        && may_time_out(scenario, worker)
+        && matches!(worker, Worker::Posting(_, message) if state.in_flight.contains(message))
+}
+
+/// The worker keeps a cause, before it suspends its span under it.
+fn register(
+    scenario: &Scenario,
+    state: &mut State,
+    mut driver: Arc<Driver>,
+    cause: &Cause,
+) -> Worker {
+    let table = Arc::make_mut(&mut state.table);
+    table.register(cause, Timestamp::MIN, Timestamp::MIN);
+    Arc::make_mut(&mut driver).on_registered();
+    decide(scenario, state, driver)
+}
+
+/// The worker lets all spans of a cause go on, as its own was accepted; it may die before it asks for
+/// the entry.
+fn resume(state: &mut State, mut driver: Arc<Driver>, cause: CauseId) -> Worker {
+    Arc::make_mut(&mut state.table).resume_cause(cause, Timestamp::MIN);
+    Arc::make_mut(&mut driver).on_resumed();
+    Worker::Holding(driver)
 }
 
 /// Whether the worker waits for an answer, and may note that none came.
@@ -104,6 +157,9 @@ fn decide(scenario: &Scenario, state: &mut State, driver: Arc<Driver>) -> Worker
         // A worker that sleeps or dies before it asks for the entry is one that does so before it
         // hears the answer: nobody can tell them apart.
         Action::Record(entry) => record(scenario, state, driver, &canonical_entry(*entry)),
+        // So is one that does so before it keeps the cause of a refusal.
+        Action::Register(cause) => register(scenario, state, driver, &cause),
+        Action::Resume(cause) => resume(state, driver, cause),
         Action::Change(change) => {
             let change = canonical(change);
             if let (Change::Plan { planned, .. }, true) =
@@ -194,9 +250,9 @@ fn receive_answer(
     if !is_counted(state, &message) {
         return Worker::Posting(driver, message);
     }
-    Arc::make_mut(&mut driver).delivered(DELIVERED);
+    Arc::make_mut(&mut driver).on_delivered(DELIVERED);
     if scenario.is_broken(Mutant::EntryAfterNote) {
-        Arc::make_mut(&mut driver).recorded(EntryState::Accepted);
+        Arc::make_mut(&mut driver).on_recorded(EntryState::Accepted);
     }
     decide(scenario, state, driver)
 }
@@ -221,7 +277,7 @@ fn record(
         table.expire(std::slice::from_ref(&entry.span));
         table.remove_expired(state.now);
     }
-    Arc::make_mut(&mut driver).recorded(kept);
+    Arc::make_mut(&mut driver).on_recorded(kept);
     decide(scenario, state, driver)
 }
 
@@ -237,10 +293,10 @@ fn call(
     let updated = Arc::make_mut(&mut driver);
     match changed {
         Changed::Made => {
-            updated.made(change);
+            updated.on_change_made(change);
             note_plan(state, &updated.span().id);
         }
-        Changed::Lost => updated.lost(),
+        Changed::Rejected => updated.on_change_rejected(),
     }
     if changed == Changed::Made
         && matches!(change, Change::Executed { .. })
@@ -254,8 +310,14 @@ fn call(
 
 fn call_store(scenario: &Scenario, state: &mut State, span: &Span, change: &Change) -> Changed {
     let Some(span) = compared_with(scenario, &state.table, span, change) else {
-        return Changed::Lost;
+        return Changed::Rejected;
     };
+    let away = Change::Postpone {
+        due_at: SUSPENDED_DUE_AT,
+    };
+    let is_blind = matches!(change, Change::KeepSuspended { .. })
+        && scenario.is_broken(Mutant::PutsAwayWhatWasResumed);
+    let change = if is_blind { &away } else { change };
     let table = Arc::make_mut(&mut state.table);
     let changed = table.change(&span, change);
     if changed == Changed::Made
@@ -290,7 +352,7 @@ fn compared_with(scenario: &Scenario, table: &Table, span: &Span, change: &Chang
 /// and then the worker has nothing in hand, as if it had died.
 fn reread(scenario: &Scenario, state: &mut State, mut driver: Arc<Driver>) -> Worker {
     let fresh = state.table.find(&driver.span().id).cloned();
-    Arc::make_mut(&mut driver).found(fresh);
+    Arc::make_mut(&mut driver).on_reread(fresh);
     decide(scenario, state, driver)
 }
 

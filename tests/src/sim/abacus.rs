@@ -219,6 +219,11 @@ impl SimCollector {
             {
                 Answer::Accepted
             }
+            Answer::TryAgain { error, .. }
+                if self.world.setup.mutant == Mutant::SuspendsWhatWaits =>
+            {
+                Answer::Refused { error }
+            }
             answer => answer,
         }
     }
@@ -276,11 +281,12 @@ impl Collector for SimCollector {
                     world.count(&usage);
                 });
             }
-            PostOutcome::Failed
-            | PostOutcome::Overloaded
-            | PostOutcome::Busy
-            | PostOutcome::Refused => {
+            PostOutcome::Failed | PostOutcome::Overloaded | PostOutcome::Busy => {
                 pause(transfer.request_delay).await;
+            }
+            PostOutcome::Refused => {
+                pause(transfer.request_delay).await;
+                self.world.note_usage_refused(&usage);
             }
         }
         let date = self.date(outcome, &mut rng);

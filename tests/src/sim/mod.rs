@@ -26,6 +26,7 @@ mod server;
 mod setup;
 mod shrink;
 mod store;
+mod store_causes;
 mod truth;
 mod world;
 

@@ -43,11 +43,17 @@ pub enum Mutant {
     ExpiresBeforeCompletion,
     /// A usage that is posted again has other measures.
     ResendsOtherBytes,
+    /// Each span of a cause is probed.
+    ProbePerSpan,
+    /// A span that is resumed stays out of the workers' way.
+    ResumedStaysAway,
+    /// A post without an answer, or a 5xx, counts as a refusal.
+    SuspendsWhatWaits,
 }
 
 impl Mutant {
     /// All bugs.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 20] = [
         Self::ExecutedIgnoresVersion,
         Self::PlanIgnoresVersion,
         Self::GuidPerAttempt,
@@ -65,6 +71,9 @@ impl Mutant {
         Self::TotalsApart,
         Self::ExpiresBeforeCompletion,
         Self::ResendsOtherBytes,
+        Self::ProbePerSpan,
+        Self::ResumedStaysAway,
+        Self::SuspendsWhatWaits,
     ];
 
     /// A change as the server makes it; a planted bug completes the span too early.

@@ -47,7 +47,7 @@ impl World {
             target: target(original.target),
             measures: measures(1),
         };
-        let mut span = Span::started(id, event);
+        let mut span = Span::open(id, event);
         span.end = original.end;
         span.end_id = original.end.map(|_| EventId::from_store(text("stop")));
         span.processing.version = 3;

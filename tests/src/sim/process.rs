@@ -166,13 +166,14 @@ impl Node {
                 let parts = Parts {
                     work: link.clone(),
                     ledger: link.clone(),
+                    causes: link.clone(),
                     upkeep: link.clone(),
                     membership: link,
                     collector: Arc::new(collector),
                     clock,
                     random,
-                    processing: Arc::new(IgnoreProgress),
-                    cleanup: Arc::new(IgnoreProgress),
+                    processing_progress: Arc::new(IgnoreProgress),
+                    cleanup_progress: Arc::new(IgnoreProgress),
                 };
                 let stop = CancellationToken::new();
                 let options = self.world.setup.worker(name, options);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use sampler_domain::{Change, Changed, Entry, EntryState, Span, SpanId, Timestamp};
 use sampler_store::group::{CommandFailure, Outcome};
-use sampler_store::{NewSpan, NewStop, Started, Stopped};
+use sampler_store::{NewSpan, NewStop, StartOutcome, StopOutcome};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -177,17 +177,17 @@ impl World {
 pub(crate) struct Opening(pub(crate) NewSpan);
 
 impl Statement for Opening {
-    type Answer = Started;
+    type Answer = StartOutcome;
 
     const KIND: &'static str = "start";
     const REFUSED_BY_INDEX: bool = true;
 
-    fn found_before(&self, world: &World) -> Option<Started> {
+    fn found_before(&self, world: &World) -> Option<StartOutcome> {
         let until = world.store.with(|table| table.find_previous_end(&self.0))?;
-        Some(Started::Overlaps { until })
+        Some(StartOutcome::Overlaps { until })
     }
 
-    fn carry_out(&self, world: &World, alone: bool, arrived_at: Timestamp) -> Option<Started> {
+    fn carry_out(&self, world: &World, alone: bool, arrived_at: Timestamp) -> Option<StartOutcome> {
         let new = self.0.clone();
         if world
             .store
@@ -205,22 +205,22 @@ impl Statement for Opening {
         }
         world.note_opened(&span, 0);
         world.note_kept(format!("{:?}", span.id), arrived_at, &span, false);
-        Some(Started::Opened)
+        Some(StartOutcome::Opened)
     }
 
-    fn resolve(&self, world: &World) -> Option<Started> {
+    fn resolve(&self, world: &World) -> Option<StartOutcome> {
         let seen = world.store.with(|table| table.resolve_start(&self.0));
         // A start that is alone is looked up for what it may overlap before it is tried again.
         seen.or_else(|| self.found_before(world))
     }
 
-    fn outlasts(answer: &Started) -> bool {
+    fn outlasts(answer: &StartOutcome) -> bool {
         match answer {
-            Started::Opened | Started::Repeated { .. } => true,
-            Started::IdTaken(_)
-            | Started::IdTakenElsewhere
-            | Started::AlreadyOpen
-            | Started::Overlaps { .. } => false,
+            StartOutcome::Opened | StartOutcome::Repeated { .. } => true,
+            StartOutcome::IdTaken(_)
+            | StartOutcome::IdTakenElsewhere
+            | StartOutcome::AlreadyOpen
+            | StartOutcome::Overlaps { .. } => false,
         }
     }
 }
@@ -230,12 +230,12 @@ impl Statement for Opening {
 pub(crate) struct Ending(pub(crate) NewStop);
 
 impl Statement for Ending {
-    type Answer = Stopped;
+    type Answer = StopOutcome;
 
     const KIND: &'static str = "stop";
     const REFUSED_BY_INDEX: bool = false;
 
-    fn carry_out(&self, world: &World, _alone: bool, arrived_at: Timestamp) -> Option<Stopped> {
+    fn carry_out(&self, world: &World, _alone: bool, arrived_at: Timestamp) -> Option<StopOutcome> {
         let mut stop = self.0.clone();
         if world.setup.mutant == Mutant::StopsWithoutCorrelationId {
             stop.correlation_id = Uuid::from_u128(u128::from(world.server.next_id()));
@@ -249,20 +249,20 @@ impl Statement for Ending {
         for span in ended.map(|kept| kept.span).filter(of_target) {
             world.note_kept(self.0.correlation_id.to_string(), arrived_at, &span, true);
         }
-        Some(Stopped::Ended)
+        Some(StopOutcome::Ended)
     }
 
-    fn resolve(&self, world: &World) -> Option<Stopped> {
+    fn resolve(&self, world: &World) -> Option<StopOutcome> {
         world.store.with(|table| table.resolve_stop(&self.0))
     }
 
-    fn outlasts(answer: &Stopped) -> bool {
+    fn outlasts(answer: &StopOutcome) -> bool {
         match answer {
-            Stopped::Ended | Stopped::Repeated => true,
-            Stopped::IdTaken(_)
-            | Stopped::IdTakenElsewhere
-            | Stopped::NotOpen
-            | Stopped::BeforeStart { .. } => false,
+            StopOutcome::Ended | StopOutcome::Repeated => true,
+            StopOutcome::IdTaken(_)
+            | StopOutcome::IdTakenElsewhere
+            | StopOutcome::NotOpen
+            | StopOutcome::BeforeStart { .. } => false,
         }
     }
 }
@@ -352,7 +352,7 @@ impl Changing {
             }
             made
         });
-        if made == Changed::Lost {
+        if made == Changed::Rejected {
             return None;
         }
         let after = world.store.with(|table| table.find(&span.id).cloned());
@@ -382,8 +382,9 @@ impl Statement for Changing {
             return Some(Changed::Made);
         }
         let now = world.store.with(|table| table.find(&self.span.id).cloned());
-        let untouched = now.is_some_and(|now| self.span.admits_change_of(&now));
-        (!untouched).then_some(Changed::Lost)
+        let untouched = now
+            .is_some_and(|now| self.span.still_allows_change(&now) && self.change.is_about(&now));
+        (!untouched).then_some(Changed::Rejected)
     }
 
     fn outlasts(_: &Changed) -> bool {

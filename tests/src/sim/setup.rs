@@ -6,7 +6,7 @@ use sampler_domain::granularity::GranularityOverride;
 use sampler_domain::{Granularities, Granularity, Policy, Slack, Timestamp};
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_settings::worker::{
-    AbacusSettings, CleanupSettings, LedgerSettings, ProcessingSettings,
+    AbacusSettings, CleanupSettings, LedgerSettings, ProcessingSettings, SuspensionSettings,
 };
 
 use super::mutant::Mutant;
@@ -286,7 +286,7 @@ impl Setup {
         let granularities = Granularities::new(default, vec![exception]);
         Policy {
             granularities: granularities.expect("there is only one exception"),
-            grace: match self.closing {
+            stop_grace: match self.closing {
                 Some(_) => *rng.pick(&[0, 0, MINUTE / 2, MINUTE]),
                 None => *rng.pick(&[0, 0, length / 4, length]),
             },
@@ -333,7 +333,13 @@ impl Setup {
                 hours: millis(8 * tick),
                 ..LedgerSettings::default()
             },
+            // While a month closes a span must not wait for long because of chance refusals.
+            suspension: SuspensionSettings {
+                after: 2 + rng.below(2) - usize::from(self.closing.is_none()),
+                probe_interval: millis(2 * tick),
+            },
             clock_interval: millis(self.clock_interval()),
+            cause_interval: millis(tick),
         }
     }
 

@@ -11,10 +11,12 @@ use futures_util::stream::{self, StreamExt};
 use sampler_domain::{
     Change, Changed, Entry, EntryState, EventId, Policy, Span, SpanId, Target, Timestamp,
 };
-use sampler_store::group::{CommandResult, Group, Resolution, WriteResult, Writes, write_results};
+use sampler_store::group::{
+    CommandResult, Group, GroupWriter, Resolution, WriteResult, write_results,
+};
 use sampler_store::{
-    Adopted, DuePages, DueQuery, Entries, Events, Finished, Ledger, Membership, NewSpan, NewStop,
-    Started, Stopped, StoreError, Upkeep, Work,
+    Adopted, DuePages, DueQuery, Entries, Events, Finished, KeptCause, Ledger, Membership, NewSpan,
+    NewStop, Probe, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
 };
 use tokio::time::Instant;
 
@@ -86,7 +88,7 @@ impl<S> Grouped<S> {
 }
 
 #[async_trait]
-impl<S: Statement> Writes for Grouped<S> {
+impl<S: Statement> GroupWriter for Grouped<S> {
     type Write = S;
     type Answer = S::Answer;
     type Failure = Failed;
@@ -103,7 +105,7 @@ impl<S: Statement> Writes for Grouped<S> {
         S::outlasts(answer)
     }
 
-    async fn write(&self, batch: &[Arc<S>], send_by: Instant) -> CommandResult<Self> {
+    async fn send(&self, batch: &[Arc<S>], send_by: Instant) -> CommandResult<Self> {
         let made = self.connection.command(batch, send_by).await;
         let made = made.map_err(|failed| match failed {
             Failed::Lost
@@ -161,7 +163,7 @@ struct Resolved<A>(Vec<Option<A>>);
 struct DuePage(Option<Vec<Span>>, DuePages);
 
 /// The result of a call, for the log.
-trait Brief {
+pub(crate) trait Brief {
     fn brief(&self) -> String;
 }
 
@@ -289,7 +291,7 @@ impl Connection {
 
 impl SimStore {
     /// Makes a call without details in the log.
-    async fn call<T, F>(
+    pub(crate) async fn call<T, F>(
         &self,
         kind: &'static str,
         work: impl FnOnce(Arc<World>) -> F,
@@ -305,11 +307,11 @@ impl SimStore {
 
 #[async_trait]
 impl Events for SimStore {
-    async fn start(&self, new: NewSpan) -> Result<Started, StoreError> {
+    async fn start(&self, new: NewSpan) -> Result<StartOutcome, StoreError> {
         let id = format!("{:?}", new.span.id);
         let answer = self.starts.submit(Opening(new)).await;
         match &answer {
-            Err(_) if self.has(Mutant::AcceptsUnknownOutcome) => return Ok(Started::Opened),
+            Err(_) if self.has(Mutant::AcceptsUnknownOutcome) => return Ok(StartOutcome::Opened),
             Ok(started) if !Opening::outlasts(started) => self.connection.world.note_refused(id),
             Err(StoreError::Unavailable(_) | StoreError::Refused(_)) => {
                 self.connection.world.note_refused(id);
@@ -319,11 +321,11 @@ impl Events for SimStore {
         answer
     }
 
-    async fn stop(&self, new: NewStop) -> Result<Stopped, StoreError> {
+    async fn stop(&self, new: NewStop) -> Result<StopOutcome, StoreError> {
         let id = new.correlation_id.to_string();
         let answer = self.stops.submit(Ending(new)).await;
         match &answer {
-            Err(_) if self.has(Mutant::AcceptsUnknownOutcome) => return Ok(Stopped::Ended),
+            Err(_) if self.has(Mutant::AcceptsUnknownOutcome) => return Ok(StopOutcome::Ended),
             Ok(stopped) if !Ending::outlasts(stopped) => self.connection.world.note_refused(id),
             Err(StoreError::Unavailable(_) | StoreError::Refused(_)) => {
                 self.connection.world.note_refused(id);
@@ -333,18 +335,26 @@ impl Events for SimStore {
         answer
     }
 
-    async fn started_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, StoreError> {
+    async fn find_by_start_id(
+        &self,
+        target: &Target,
+        id: &EventId,
+    ) -> Result<Option<Span>, StoreError> {
         let (target, id) = (target.clone(), id.clone());
-        self.call("started_by", |world| async move {
-            world.store.started_by(&target, &id).await
+        self.call("find_by_start_id", |world| async move {
+            world.store.find_by_start_id(&target, &id).await
         })
         .await
     }
 
-    async fn stopped_by(&self, target: &Target, id: &EventId) -> Result<Option<Span>, StoreError> {
+    async fn find_by_stop_id(
+        &self,
+        target: &Target,
+        id: &EventId,
+    ) -> Result<Option<Span>, StoreError> {
         let (target, id) = (target.clone(), id.clone());
-        self.call("stopped_by", |world| async move {
-            world.store.stopped_by(&target, &id).await
+        self.call("find_by_stop_id", |world| async move {
+            world.store.find_by_stop_id(&target, &id).await
         })
         .await
     }
@@ -530,7 +540,16 @@ macro_rules! brief_as_debug {
     };
 }
 
-brief_as_debug!((), u64, Adopted, Option<i64>, Vec<String>);
+brief_as_debug!(
+    (),
+    bool,
+    u64,
+    Adopted,
+    Option<i64>,
+    Probe,
+    Vec<KeptCause>,
+    Vec<String>
+);
 
 impl Brief for Option<Span> {
     fn brief(&self) -> String {

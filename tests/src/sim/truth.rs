@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 
-use sampler_domain::{Change, Entry, Interval, Span, SpanId, Target, Timestamp, Usage};
+use sampler_domain::{CauseId, Change, Entry, Interval, Span, SpanId, Target, Timestamp, Usage};
 
 use super::op::Kind;
 use super::world::World;
@@ -31,6 +31,8 @@ pub(crate) struct Facts {
     pub(crate) late_plans: BTreeSet<SpanId>,
     /// Writes that were refused, by what they carry.
     refused: BTreeSet<String>,
+    /// Ids of usages that Abacus has refused.
+    refused_usages: BTreeSet<String>,
     /// Targets of which another span was inserted between the overlap query of a start and its
     /// insert.
     pub(crate) gaps: BTreeSet<Target>,
@@ -130,7 +132,39 @@ impl World {
             Change::Plan { .. } => self.note_plan(after),
             Change::Executed { .. } => self.note_executed(before, after),
             Change::Complete => self.note_complete(after),
-            Change::Postpone { .. } | Change::Failed { .. } => {}
+            Change::Failed {
+                suspension: Some(_),
+                ..
+            } => self.note_suspended(after),
+            Change::Postpone { .. } | Change::Failed { .. } | Change::KeepSuspended { .. } => {}
+        }
+    }
+
+    /// A span was suspended: Abacus must have refused its usage.
+    fn note_suspended(&self, span: &Span) {
+        let planned = span.processing.planned.as_ref();
+        let facts = self.truth.facts();
+        let is_refused = planned.is_some_and(|it| facts.refused_usages.contains(&it.usage_guid));
+        drop(facts);
+        if !is_refused {
+            let id = &span.id;
+            self.report_violation(format!("span {id} is suspended, and was never refused"));
+        }
+    }
+
+    /// Abacus has refused a usage.
+    pub(crate) fn note_usage_refused(&self, usage: &Usage) {
+        let mut facts = self.truth.facts();
+        facts.refused_usages.insert(usage.dedup_id.clone());
+    }
+
+    /// A probe has begun: only one span of a cause is tried at a time.
+    pub(crate) fn check_probes(&self, cause: CauseId) {
+        let kept = self.store.all().into_iter();
+        let of_cause = kept.filter(|kept| kept.span.processing.probe == Some(cause));
+        let count = of_cause.count();
+        if count > 1 {
+            self.report_violation(format!("{count} spans of one cause are probed"));
         }
     }
 

@@ -136,7 +136,7 @@ fn compare_interval(span: &Span, recorded: Interval, now: Timestamp, policy: &Po
     }
     let with = |granularity: &Granularity| Policy {
         granularities: Granularities::all(*granularity),
-        grace: policy.grace,
+        stop_grace: policy.stop_grace,
     };
     Finding::Difference(Difference::Interval {
         recorded,
@@ -219,7 +219,7 @@ mod tests {
     fn hourly() -> Policy {
         Policy {
             granularities: Granularities::all(Granularity::Hour),
-            grace: 0,
+            stop_grace: 0,
         }
     }
 
@@ -232,7 +232,7 @@ mod tests {
             target,
             measures: Measures::default(),
         };
-        let mut span = Span::started(SpanId::Text("1".to_owned()), event);
+        let mut span = Span::open(SpanId::Text("1".to_owned()), event);
         span.processing.last = last;
         span.processing.planned = planned.map(|interval| Planned {
             interval,

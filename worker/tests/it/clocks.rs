@@ -165,7 +165,7 @@ async fn with_a_clock_that_is_years_ahead_nothing_is_sampled_before_it_is_set_ri
     world.start("i", -HOUR).await;
     let reports = Arc::new(ReportCount::default());
     let mut parts = world.parts();
-    parts.processing = reports.clone();
+    parts.processing_progress = reports.clone();
     let worker = run_with(parts, options("w"));
     world.pass(HOUR + MINUTE).await;
     assert_eq!(world.abacus.post_count(), 0);
@@ -197,7 +197,7 @@ async fn waiting_for_an_abacus_that_is_away_is_no_standstill_and_ends_with_it() 
         Arc::new(ReportCount::default()),
     );
     let mut parts = world.parts();
-    (parts.processing, parts.cleanup) = (processing.clone(), cleanup.clone());
+    (parts.processing_progress, parts.cleanup_progress) = (processing.clone(), cleanup.clone());
     let worker = run_with(parts, options("w"));
     world.pass(10 * MINUTE).await;
     assert_eq!(world.abacus.post_count(), 0);

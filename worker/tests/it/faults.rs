@@ -8,10 +8,13 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use futures_util::StreamExt;
 use sampler_abacus::Answer;
-use sampler_domain::{Change, Changed, Entry, EntryState, Policy, Span, SpanId, Target, Timestamp};
+use sampler_domain::{
+    Cause, CauseId, Change, Changed, Entry, EntryState, Policy, Span, SpanId, Target, Timestamp,
+};
 use sampler_store::memory::MemoryStore;
 use sampler_store::{
-    Adopted, DuePages, DueQuery, Entries, Finished, Ledger, Membership, StoreError, Upkeep, Work,
+    Adopted, Causes, DuePages, DueQuery, Entries, Finished, KeptCause, Ledger, Membership, Probe,
+    Resumption, StoreError, Upkeep, Work,
 };
 use sampler_worker::Parts;
 
@@ -138,6 +141,68 @@ impl Ledger for Faulty {
 }
 
 #[async_trait]
+impl Causes for Faulty {
+    async fn register(
+        &self,
+        cause: &Cause,
+        now: Timestamp,
+        probe_at: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.faults
+            .call("register", self.inner.register(cause, now, probe_at))
+            .await
+    }
+    async fn register_missing(
+        &self,
+        now: Timestamp,
+        probe_at: Timestamp,
+    ) -> Result<u64, StoreError> {
+        let call = self.inner.register_missing(now, probe_at);
+        self.faults.call("register_missing", call).await
+    }
+    async fn due_causes(&self, now: Timestamp, limit: usize) -> Result<Vec<KeptCause>, StoreError> {
+        self.faults
+            .call("due_causes", self.inner.due_causes(now, limit))
+            .await
+    }
+    async fn claim_probe(&self, cause: &KeptCause, next: Timestamp) -> Result<bool, StoreError> {
+        self.faults
+            .call("claim_probe", self.inner.claim_probe(cause, next))
+            .await
+    }
+    async fn probe(&self, cause: CauseId, resumption: Resumption) -> Result<Probe, StoreError> {
+        self.faults
+            .call("probe", self.inner.probe(cause, resumption))
+            .await
+    }
+    async fn resume_cause(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
+        self.faults
+            .call("resume_cause", self.inner.resume_cause(cause, now))
+            .await
+    }
+    async fn resume_batch(
+        &self,
+        cause: CauseId,
+        until: Timestamp,
+        resumption: Resumption,
+        limit: usize,
+    ) -> Result<u64, StoreError> {
+        let call = self.inner.resume_batch(cause, until, resumption, limit);
+        self.faults.call("resume_batch", call).await
+    }
+    async fn end_resuming(&self, cause: &KeptCause) -> Result<(), StoreError> {
+        self.faults
+            .call("end_resuming", self.inner.end_resuming(cause))
+            .await
+    }
+    async fn remove_cause(&self, cause: &KeptCause) -> Result<bool, StoreError> {
+        self.faults
+            .call("remove_cause", self.inner.remove_cause(cause))
+            .await
+    }
+}
+
+#[async_trait]
 impl Upkeep for Faulty {
     async fn adopt(
         &self,
@@ -193,6 +258,7 @@ fn name(change: &Change) -> &'static str {
         Change::Complete => "complete",
         Change::Postpone { .. } => "postpone",
         Change::Failed { .. } => "failed",
+        Change::KeepSuspended { .. } => "keep_suspended",
     }
 }
 
@@ -201,6 +267,7 @@ fn over(store: &Arc<Faulty>, parts: Parts) -> Parts {
     Parts {
         work: store.clone(),
         ledger: store.clone(),
+        causes: store.clone(),
         upkeep: store.clone(),
         membership: store.clone(),
         ..parts

@@ -220,7 +220,7 @@ async fn the_plan_of_an_original_has_its_entry_under_its_own_id() {
         target: target("i"),
         measures: sampler_domain::Measures::default(),
     };
-    let mut span = Span::started(SpanId::Text("i".to_owned()), event);
+    let mut span = Span::open(SpanId::Text("i".to_owned()), event);
     let sampled_to = NOON.plus(-3 * HOUR);
     span.processing.last.end = sampled_to;
     span.processing.planned = Some(Planned {

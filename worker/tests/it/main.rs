@@ -8,5 +8,6 @@ mod faults;
 mod ledger;
 mod ownership;
 mod sampling;
+mod suspension;
 mod turns;
 mod world;

@@ -104,7 +104,7 @@ async fn what_an_original_planned_is_executed_as_it_stands() {
             target: target(instance),
             measures: sampler_domain::Measures::default(),
         };
-        let mut span = Span::started(SpanId::Text(instance.to_owned()), event);
+        let mut span = Span::open(SpanId::Text(instance.to_owned()), event);
         let interval = Interval {
             start: span.start,
             end: NOON.plus(end),

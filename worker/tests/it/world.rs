@@ -13,10 +13,10 @@ use sampler_domain::{
 };
 use sampler_service::environment::{Clock, Random};
 use sampler_settings::worker::{
-    AbacusSettings, CleanupSettings, LedgerSettings, ProcessingSettings,
+    AbacusSettings, CleanupSettings, LedgerSettings, ProcessingSettings, SuspensionSettings,
 };
 use sampler_store::memory::{MemoryStore, StoredSpan};
-use sampler_store::{Events, NewSpan, NewStop, Started, Stopped};
+use sampler_store::{Events, NewSpan, NewStop, StartOutcome, StopOutcome};
 use sampler_testkit::rng::SharedRng;
 use sampler_worker::{AbacusTime, IgnoreProgress, Options, Parts, Worker};
 use tokio::task::JoinHandle;
@@ -267,7 +267,7 @@ pub(crate) fn options(name: &str) -> Options {
         name: name.to_owned(),
         policy: Policy {
             granularities: Granularities::all(Granularity::Hour),
-            grace: 0,
+            stop_grace: 0,
         },
         abacus: AbacusSettings {
             concurrency: 4,
@@ -284,7 +284,9 @@ pub(crate) fn options(name: &str) -> Options {
             ..CleanupSettings::default()
         },
         ledger: LedgerSettings::default(),
+        suspension: SuspensionSettings::default(),
         clock_interval: Duration::from_secs(20),
+        cause_interval: Duration::from_secs(5),
     }
 }
 
@@ -318,13 +320,14 @@ impl World {
         Parts {
             work: self.store.clone(),
             ledger: self.store.clone(),
+            causes: self.store.clone(),
             upkeep: self.store.clone(),
             membership: self.store.clone(),
             collector: self.abacus.clone(),
             clock: self.clock.clone(),
             random: self.random.clone(),
-            processing: Arc::new(IgnoreProgress),
-            cleanup: Arc::new(IgnoreProgress),
+            processing_progress: Arc::new(IgnoreProgress),
+            cleanup_progress: Arc::new(IgnoreProgress),
         }
     }
 
@@ -342,21 +345,21 @@ impl World {
         };
         let id = SpanId::new(NOON, self.random.u64());
         let due_at = event.timestamp;
-        let span = Span::started(id, event);
+        let span = Span::open(id, event);
         let new = NewSpan {
             span,
             due_at,
             now: self.clock.now(),
             may_overlap: false,
         };
-        assert_eq!(self.store.start(new).await.unwrap(), Started::Opened);
+        assert_eq!(self.store.start(new).await.unwrap(), StartOutcome::Opened);
     }
 
     /// Stops an instance `millis` after noon.
     pub(crate) async fn stop(&self, instance: &str, millis: i64) {
         assert_eq!(
             stop_in(&*self.store, instance, millis).await,
-            Stopped::Ended
+            StopOutcome::Ended
         );
     }
 
@@ -422,7 +425,7 @@ impl World {
     }
 }
 
-pub(crate) async fn stop_in(store: &dyn Events, instance: &str, millis: i64) -> Stopped {
+pub(crate) async fn stop_in(store: &dyn Events, instance: &str, millis: i64) -> StopOutcome {
     let event = StopEvent {
         id: None,
         timestamp: NOON.plus(millis),

@@ -36,10 +36,10 @@ fn usage() -> Usage {
         target,
         measures: Measures::default(),
     };
-    let span = Span::started(SpanId::new(NOW, 1), event);
+    let span = Span::open(SpanId::new(NOW, 1), event);
     let policy = Policy {
         granularities: Granularities::all(Granularity::Hour),
-        grace: 0,
+        stop_grace: 0,
     };
     let end = policy.open_due_at(&span.target, NOW);
     Usage::new(

@@ -32,13 +32,13 @@ pub(crate) fn span(start: Timestamp) -> Span {
         target: target(),
         measures: Measures::default(),
     };
-    Span::started(SpanId::new(start, 7), event)
+    Span::open(SpanId::new(start, 7), event)
 }
 
 pub(crate) fn policy(granularity: Granularity, grace: i64) -> Policy {
     Policy {
         granularities: Granularities::all(granularity),
-        grace,
+        stop_grace: grace,
     }
 }
 

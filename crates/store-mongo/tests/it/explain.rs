@@ -7,7 +7,7 @@ use mongodb::Collection;
 use sampler_domain::partition::partition_of;
 use sampler_domain::{ClosingMonth, Granularity, Timestamp};
 use sampler_store::contract::support::{at, everything, next_page, start, stop, target};
-use sampler_store::{DueQuery, Started, Stopped, Upkeep, Work};
+use sampler_store::{DueQuery, StartOutcome, StopOutcome, Upkeep, Work};
 use sampler_store_mongo::MongoStore;
 
 use crate::support::store_and_spans;
@@ -55,7 +55,7 @@ async fn fill(spans: &Collection<Document>) {
 
 /// Keys and documents that the server's profiler saw examined and returned by the commands on
 /// the collection since it was last asked.
-async fn examined(spans: &Collection<Document>) -> Vec<(i64, i64, i64)> {
+pub(crate) async fn examined(spans: &Collection<Document>) -> Vec<(i64, i64, i64)> {
     let database = spans.client().database(&spans.namespace().db);
     database.run_command(doc! { "profile": 0 }).await.unwrap();
     let profile = database.collection::<Document>("system.profile");
@@ -135,7 +135,7 @@ async fn fault_10_work_is_found_among_a_million_idle_and_finished_spans_by_looki
         let name = format!("due-{number}");
         assert_eq!(
             start(&store, Some(&name), &name, number - 1_000).await,
-            Started::Opened
+            StartOutcome::Opened
         );
     }
     have_some_fail(&spans).await;
@@ -144,7 +144,7 @@ async fn fault_10_work_is_found_among_a_million_idle_and_finished_spans_by_looki
         Some(ClosingMonth {
             start: Timestamp::MIN,
             end,
-            due_by: end,
+            last_regular_due_at: end,
         })
     };
     // In the last one, half a million spans that are not due are sampled to within the month, and
@@ -182,12 +182,18 @@ async fn fault_10_work_is_found_among_a_million_idle_and_finished_spans_by_looki
             "{keys} keys, {documents} documents"
         );
     }
-    assert_eq!(stop(&store, Some("stop"), "due-7", 5).await, Stopped::Ended);
-    assert_eq!(start(&store, None, "due-7", 5).await, Started::Opened);
-    assert_eq!(start(&store, None, "due-7", 5).await, Started::AlreadyOpen);
     assert_eq!(
         stop(&store, Some("stop"), "due-7", 5).await,
-        Stopped::Repeated
+        StopOutcome::Ended
+    );
+    assert_eq!(start(&store, None, "due-7", 5).await, StartOutcome::Opened);
+    assert_eq!(
+        start(&store, None, "due-7", 5).await,
+        StartOutcome::AlreadyOpen
+    );
+    assert_eq!(
+        stop(&store, Some("stop"), "due-7", 5).await,
+        StopOutcome::Repeated
     );
     let operations = examined(&spans).await;
     assert!(operations.len() >= 6, "{operations:?}");
@@ -221,20 +227,29 @@ fn of_another(space: &str, number: i32, end: i64) -> Document {
 async fn look_at_what_the_victim_costs(store: &MongoStore, spans: &Collection<Document>) {
     examined(spans).await;
     // Alone, and in one command with others.
-    assert_eq!(start(store, Some("a"), "victim", 0).await, Started::Opened);
-    assert_eq!(stop(store, Some("b"), "victim", 5).await, Stopped::Ended);
+    assert_eq!(
+        start(store, Some("a"), "victim", 0).await,
+        StartOutcome::Opened
+    );
+    assert_eq!(
+        stop(store, Some("b"), "victim", 5).await,
+        StopOutcome::Ended
+    );
     let together = tokio::join!(
         start(store, Some("c"), "victim", 5),
         start(store, Some("c"), "another", 5),
         start(store, Some("c"), "a third", 5),
     );
-    let opened = || Started::Opened;
+    let opened = || StartOutcome::Opened;
     assert_eq!(together, (opened(), opened(), opened()));
     assert_eq!(
         start(store, Some("d"), "victim", 9).await,
-        Started::AlreadyOpen
+        StartOutcome::AlreadyOpen
     );
-    assert_eq!(stop(store, Some("b"), "victim", 5).await, Stopped::Repeated);
+    assert_eq!(
+        stop(store, Some("b"), "victim", 5).await,
+        StopOutcome::Repeated
+    );
     let operations = examined(spans).await;
     assert!(operations.len() >= 8, "{operations:?}");
     for (keys, documents, _) in operations {
@@ -268,6 +283,6 @@ fn policy() -> sampler_domain::Policy {
     let granularities = sampler_domain::Granularities::all(Granularity::Day);
     sampler_domain::Policy {
         granularities,
-        grace: 0,
+        stop_grace: 0,
     }
 }

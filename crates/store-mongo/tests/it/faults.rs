@@ -9,7 +9,7 @@ use sampler_domain::Next;
 use sampler_store::contract::support as contract;
 use sampler_store::contract::support::Changing;
 use sampler_store::contract::support::{at, done, kept, plan_to, start, stop};
-use sampler_store::{Events, Started, Stopped, StoreError, Work};
+use sampler_store::{Events, StartOutcome, StopOutcome, StoreError, Work};
 use sampler_store_mongo::{MongoOptions, MongoStore};
 use sampler_testkit::mongod::{Options, ReplicaSet};
 
@@ -121,7 +121,7 @@ async fn starts_are_answered_and_kept_once_whatever_becomes_of_their_command() {
             start(&world.store, Some(&name), &name, 0).await
         }));
         let answers = answers.await;
-        assert_eq!(answers, vec![Started::Opened; WRITES], "{failure:?}");
+        assert_eq!(answers, vec![StartOutcome::Opened; WRITES], "{failure:?}");
         world.all_failed(failing).await;
         let kept = world.spans.count_documents(doc! {}).await.unwrap();
         assert_eq!(kept, u64::try_from((round + 1) * WRITES).unwrap());
@@ -138,7 +138,7 @@ async fn a_lone_start_is_answered_and_kept_once_whatever_becomes_of_its_command(
             let name = format!("{round}-{with_id}");
             let event_id = with_id.then_some(name.as_str());
             let answer = start(&world.store, event_id, &name, 0).await;
-            assert_eq!(answer, Started::Opened, "{failure:?}");
+            assert_eq!(answer, StartOutcome::Opened, "{failure:?}");
             world.all_failed(failing).await;
             let filter = doc! { "target.resource_instance_id": name };
             assert_eq!(world.spans.count_documents(filter).await.unwrap(), 1);
@@ -164,7 +164,7 @@ async fn stops_are_answered_and_end_their_span_alone_whatever_becomes_of_their_c
             (ended, started)
         }));
         let answers = answers.await;
-        let expected = vec![(Stopped::Ended, Started::Opened); WRITES];
+        let expected = vec![(StopOutcome::Ended, StartOutcome::Opened); WRITES];
         assert_eq!(answers, expected, "{failure:?}");
         world.all_failed(failing).await;
         let kept = join_all((0..WRITES).map(async |number| {
@@ -226,7 +226,7 @@ async fn a_statement_that_is_refused_harms_no_other() {
     for (number, answer) in answers.await.into_iter().enumerate() {
         match answer {
             Err(StoreError::Refused(_)) => assert_eq!(number, 7),
-            answer => assert_eq!(answer.unwrap(), Stopped::Ended),
+            answer => assert_eq!(answer.unwrap(), StopOutcome::Ended),
         }
     }
 }
@@ -252,7 +252,7 @@ async fn what_is_of_the_moment_is_no_refusal() {
         let failing = world.fail("find", Failure::Code(code), 1).await;
         let answer = world
             .store
-            .started_by(&contract::target("a"), &contract::id("a"))
+            .find_by_start_id(&contract::target("a"), &contract::id("a"))
             .await;
         assert!(
             matches!(answer, Err(StoreError::Unknown(_))),
@@ -262,6 +262,6 @@ async fn what_is_of_the_moment_is_no_refusal() {
     }
     assert_eq!(
         start(&world.store, Some("a"), "a", 0).await,
-        Started::Opened
+        StartOutcome::Opened
     );
 }

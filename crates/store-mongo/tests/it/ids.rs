@@ -2,7 +2,7 @@
 
 use bson::{Bson, doc};
 use sampler_store::contract::support::{at, id, kept, start, stop, target};
-use sampler_store::{Events, Started, Stopped, Upkeep};
+use sampler_store::{Events, StartOutcome, StopOutcome, Upkeep};
 use sampler_store_mongo::Retired;
 
 use crate::original::{original, policy, stopped_by_original};
@@ -14,32 +14,35 @@ use crate::support::{beside, beside_original, index_names};
 async fn beside_an_original_an_id_of_another_target_is_refused_and_nothing_is_told_of_it() {
     let (store, spans) = beside_original("ids_beside").await;
     spans.insert_one(original("theirs", -5.0)).await.unwrap();
-    assert_eq!(start(&store, Some("a"), "i", 0).await, Started::Opened);
-    assert_eq!(start(&store, None, "j", 0).await, Started::Opened);
-    assert_eq!(stop(&store, Some("z"), "i", 1).await, Stopped::Ended);
+    assert_eq!(start(&store, Some("a"), "i", 0).await, StartOutcome::Opened);
+    assert_eq!(start(&store, None, "j", 0).await, StartOutcome::Opened);
+    assert_eq!(stop(&store, Some("z"), "i", 1).await, StopOutcome::Ended);
     for taken in ["a", "theirs"] {
         let alone = start(&store, Some(taken), "k", 0).await;
-        assert_eq!(alone, Started::IdTakenElsewhere);
+        assert_eq!(alone, StartOutcome::IdTakenElsewhere);
         // In one command with others, too.
         let together = tokio::join!(
             start(&store, Some(taken), "k", 0),
             start(&store, Some(taken), "l", 0),
             start(&store, Some("a"), "i", 0),
         );
-        let elsewhere = Started::IdTakenElsewhere;
+        let elsewhere = StartOutcome::IdTakenElsewhere;
         let (first, second, third) = together;
         assert_eq!((first, second), (elsewhere.clone(), elsewhere));
-        assert!(matches!(third, Started::Repeated { .. }));
+        assert!(matches!(third, StartOutcome::Repeated { .. }));
     }
     assert_eq!(
         stop(&store, Some("z"), "j", 1).await,
-        Stopped::IdTakenElsewhere
+        StopOutcome::IdTakenElsewhere
     );
-    assert_eq!(stop(&store, Some("z"), "i", 1).await, Stopped::Repeated);
-    assert_eq!(stop(&store, Some("y"), "j", 1).await, Stopped::Ended);
+    assert_eq!(stop(&store, Some("z"), "i", 1).await, StopOutcome::Repeated);
+    assert_eq!(stop(&store, Some("y"), "j", 1).await, StopOutcome::Ended);
     // What was not kept is not found on the target that asked.
     assert_eq!(
-        store.started_by(&target("k"), &id("a")).await.unwrap(),
+        store
+            .find_by_start_id(&target("k"), &id("a"))
+            .await
+            .unwrap(),
         None
     );
 }
@@ -60,11 +63,20 @@ async fn once_the_indexes_of_an_original_are_removed_nobody_can_block_the_ids_of
         .update_one(filter, stopped_by_original("complete", -8.0))
         .await
         .unwrap();
-    assert_eq!(start(&store, Some("attack"), "i", 0).await, Started::Opened);
-    assert_eq!(stop(&store, Some("attack"), "i", 1).await, Stopped::Ended);
-    assert_eq!(start(&store, Some("a"), "victim", 0).await, Started::Opened);
+    assert_eq!(
+        start(&store, Some("attack"), "i", 0).await,
+        StartOutcome::Opened
+    );
+    assert_eq!(
+        stop(&store, Some("attack"), "i", 1).await,
+        StopOutcome::Ended
+    );
+    assert_eq!(
+        start(&store, Some("a"), "victim", 0).await,
+        StartOutcome::Opened
+    );
     let blocked = stop(&store, Some("attack"), "victim", 5).await;
-    assert_eq!(blocked, Stopped::IdTakenElsewhere);
+    assert_eq!(blocked, StopOutcome::IdTakenElsewhere);
 
     // Not before each span has its partition.
     let retire = async || store.retire_original_indexes().await.unwrap();
@@ -91,27 +103,30 @@ async fn once_the_indexes_of_an_original_are_removed_nobody_can_block_the_ids_of
 
     assert_eq!(
         stop(&store, Some("attack"), "victim", 5).await,
-        Stopped::Ended
+        StopOutcome::Ended
     );
-    assert_eq!(start(&store, Some("attack"), "k", 0).await, Started::Opened);
+    assert_eq!(
+        start(&store, Some("attack"), "k", 0).await,
+        StartOutcome::Opened
+    );
     // What the original has kept is recognised as before, also what it had completed.
     assert_eq!(
         store
-            .started_by(&target("theirs"), &id(uuid))
+            .find_by_start_id(&target("theirs"), &id(uuid))
             .await
             .unwrap()
             .map(|span| span.end),
         Some(None)
     );
     let repeated = store
-        .stopped_by(&target("complete"), &id("stop-complete"))
+        .find_by_stop_id(&target("complete"), &id("stop-complete"))
         .await;
     assert!(repeated.unwrap().is_some());
     assert_eq!(
         start(&store, Some("b"), "theirs", 0).await,
-        Started::AlreadyOpen
+        StartOutcome::AlreadyOpen
     );
-    assert_eq!(stop(&store, None, "theirs", 0).await, Stopped::Ended);
+    assert_eq!(stop(&store, None, "theirs", 0).await, StopOutcome::Ended);
     assert_eq!(kept(&store, "a").await.end, Some(at(5)));
 }
 
@@ -124,8 +139,8 @@ async fn the_indexes_of_an_original_can_be_made_again() {
         store.retire_original_indexes().await.unwrap(),
         Retired::Done
     );
-    assert_eq!(start(&store, Some("a"), "i", 0).await, Started::Opened);
-    assert_eq!(start(&store, Some("a"), "j", 0).await, Started::Opened);
+    assert_eq!(start(&store, Some("a"), "i", 0).await, StartOutcome::Opened);
+    assert_eq!(start(&store, Some("a"), "j", 0).await, StartOutcome::Opened);
     // The check of docs/migration.md.
     let check = vec![
         doc! { "$match": { "start_dedup_id": { "$exists": true } } },
@@ -168,7 +183,7 @@ async fn the_indexes_of_an_original_can_be_made_again() {
     store.observe_original().await.unwrap();
     assert_eq!(
         start(&store, Some("a"), "k", 0).await,
-        Started::IdTakenElsewhere
+        StartOutcome::IdTakenElsewhere
     );
 }
 
@@ -178,7 +193,10 @@ async fn a_receiver_that_has_not_noticed_the_step_yet_goes_on_keeping_events() {
     let (worker, spans) = beside_original("ids_unnoticed").await;
     let uuid = "1f9b525c-6a15-4e73-b9ba-72963436334f";
     let binary: Bson = bson::Uuid::parse_str(uuid).unwrap().into();
-    assert_eq!(start(&worker, Some("a"), "i", 0).await, Started::Opened);
+    assert_eq!(
+        start(&worker, Some("a"), "i", 0).await,
+        StartOutcome::Opened
+    );
     let by_a = doc! { "start_dedup_id": "a" };
     let to_binary = doc! { "$set": { "start_dedup_id": &binary } };
     spans.update_one(by_a, to_binary).await.unwrap();
@@ -186,7 +204,7 @@ async fn a_receiver_that_has_not_noticed_the_step_yet_goes_on_keeping_events() {
     // It knows that there are binaries, and looks each id up that may be one.
     assert!(matches!(
         start(&receiver, Some(uuid), "i", 0).await,
-        Started::Repeated { .. }
+        StartOutcome::Repeated { .. }
     ));
     let to_text = doc! { "$set": { "start_dedup_id": uuid } };
     let binary = doc! { "start_dedup_id": binary };
@@ -197,9 +215,18 @@ async fn a_receiver_that_has_not_noticed_the_step_yet_goes_on_keeping_events() {
     );
     assert!(matches!(
         start(&receiver, Some(uuid), "i", 0).await,
-        Started::Repeated { .. }
+        StartOutcome::Repeated { .. }
     ));
-    assert_eq!(start(&receiver, Some(uuid), "j", 0).await, Started::Opened);
-    assert_eq!(stop(&receiver, Some(uuid), "j", 1).await, Stopped::Ended);
-    assert_eq!(stop(&receiver, Some(uuid), "j", 1).await, Stopped::Repeated);
+    assert_eq!(
+        start(&receiver, Some(uuid), "j", 0).await,
+        StartOutcome::Opened
+    );
+    assert_eq!(
+        stop(&receiver, Some(uuid), "j", 1).await,
+        StopOutcome::Ended
+    );
+    assert_eq!(
+        stop(&receiver, Some(uuid), "j", 1).await,
+        StopOutcome::Repeated
+    );
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bson::{Document, doc};
 use mongodb::{Client, Collection};
 use sampler_store::contract::support::{at, kept, new_span, new_stop, start, start_event, stop};
-use sampler_store::{Events, Started, Stopped, StoreError};
+use sampler_store::{Events, StartOutcome, StopOutcome, StoreError};
 use sampler_store_mongo::{MongoOptions, MongoStore};
 use sampler_testkit::mongod::{Options, ReplicaSet};
 use sampler_testkit::wait_until;
@@ -102,7 +102,7 @@ impl World {
         found.advance().await.unwrap()
     }
 
-    async fn start_b(&self) -> Result<Started, StoreError> {
+    async fn start_b(&self) -> Result<StartOutcome, StoreError> {
         let event = start_event(Some("b"), INSTANCE, 1_000);
         self.cut_off(self.cut.start(new_span(event))).await
     }
@@ -121,7 +121,7 @@ async fn a_start_that_may_come_late_is_not_refused() {
     let store = &world.store;
     start(store, Some("a"), INSTANCE, 0).await;
     let answer = world.start_b().await;
-    assert_eq!(stop(store, None, INSTANCE, 500).await, Stopped::Ended);
+    assert_eq!(stop(store, None, INSTANCE, 500).await, StopOutcome::Ended);
     wait_until("the start is kept", SOON, async || world.has("b").await).await;
     assert!(matches!(answer, Err(StoreError::Unknown(_))), "{answer:?}");
 }
@@ -149,7 +149,7 @@ async fn what_was_held_for_too_long_is_never_carried_out() {
     let store = &world.store;
     start(store, Some("a"), INSTANCE, 0).await;
     let answer = world.start_b().await;
-    assert_eq!(stop(store, None, INSTANCE, 500).await, Stopped::Ended);
+    assert_eq!(stop(store, None, INSTANCE, 500).await, StopOutcome::Ended);
     wait_until("the server is done with it", SOON, async || {
         !world.is_at_work().await
     })
@@ -174,5 +174,5 @@ async fn a_write_goes_on_when_its_caller_goes_away() {
     wait_until("it is kept", SOON, async || world.has("gone").await).await;
     // The connections are all fit for use after that.
     let repeated = start(&world.store, Some("gone"), INSTANCE, 0).await;
-    assert!(matches!(repeated, Started::Repeated { .. }));
+    assert!(matches!(repeated, StartOutcome::Repeated { .. }));
 }

@@ -18,4 +18,5 @@ mod outage;
 mod primary;
 mod proxy;
 mod support;
+mod suspension;
 mod unreadable;

@@ -11,7 +11,7 @@ use mongodb::Client;
 use mongodb::options::{Acknowledgment, CollectionOptions, ReadConcern, WriteConcern};
 use sampler_domain::{Change, Changed, Interval, Next, Planned, Span, Target};
 use sampler_store::contract::support::{at, id, new_span, new_stop, start_event};
-use sampler_store::{Events, NewSpan, NewStop, Started, Stopped, Work};
+use sampler_store::{Events, NewSpan, NewStop, StartOutcome, StopOutcome, Work};
 use sampler_store_mongo::{MongoOptions, MongoStore};
 use sampler_testkit::mongod::{Options, ReplicaSet};
 use uuid::Uuid;
@@ -187,7 +187,7 @@ async fn measure_what_events_and_changes_cost_the_server() {
         .each("start", async |number| {
             assert_eq!(
                 store.start(span(number).clone()).await.unwrap(),
-                Started::Opened
+                StartOutcome::Opened
             );
         })
         .await;
@@ -216,7 +216,10 @@ async fn measure_what_events_and_changes_cost_the_server() {
         .await;
     world
         .each("stop", async |number| {
-            assert_eq!(store.stop(stop(number, 0)).await.unwrap(), Stopped::Ended);
+            assert_eq!(
+                store.stop(stop(number, 0)).await.unwrap(),
+                StopOutcome::Ended
+            );
         })
         .await;
     world.room("ended").await;
@@ -224,13 +227,16 @@ async fn measure_what_events_and_changes_cost_the_server() {
         .each("second start", async |number| {
             assert_eq!(
                 store.start(start(number, 1)).await.unwrap(),
-                Started::Opened
+                StartOutcome::Opened
             );
         })
         .await;
     world
         .each("second stop", async |number| {
-            assert_eq!(store.stop(stop(number, 1)).await.unwrap(), Stopped::Ended);
+            assert_eq!(
+                store.stop(stop(number, 1)).await.unwrap(),
+                StopOutcome::Ended
+            );
         })
         .await;
     world.room("two ended of each target").await;
@@ -238,7 +244,7 @@ async fn measure_what_events_and_changes_cost_the_server() {
     for number in 0..2_000 {
         assert_eq!(
             store.start(start(number, 2)).await.unwrap(),
-            Started::Opened
+            StartOutcome::Opened
         );
     }
     println!(
@@ -249,7 +255,7 @@ async fn measure_what_events_and_changes_cost_the_server() {
         .each("repeated start", async |number| {
             assert!(matches!(
                 store.start(start(number, 1)).await.unwrap(),
-                Started::Repeated { .. }
+                StartOutcome::Repeated { .. }
             ));
         })
         .await;
@@ -258,7 +264,10 @@ async fn measure_what_events_and_changes_cost_the_server() {
             let mut repeated_stop = stop(number, 1);
             repeated_stop.correlation_id =
                 Uuid::new_v5(&Uuid::NAMESPACE_DNS, &number.to_be_bytes());
-            assert_eq!(store.stop(repeated_stop).await.unwrap(), Stopped::Repeated);
+            assert_eq!(
+                store.stop(repeated_stop).await.unwrap(),
+                StopOutcome::Repeated
+            );
         })
         .await;
 }
@@ -422,7 +431,7 @@ async fn measure_what_lists_cost_a_start() {
             world
                 .each(&what, async |number| {
                     let answer = store.start(start(number, round)).await.unwrap();
-                    assert_eq!(answer, Started::Opened);
+                    assert_eq!(answer, StartOutcome::Opened);
                 })
                 .await;
             if round == 0 {
@@ -431,7 +440,7 @@ async fn measure_what_lists_cost_a_start() {
             world
                 .each("stop", async |number| {
                     let answer = store.stop(stop(number, round)).await.unwrap();
-                    assert_eq!(answer, Stopped::Ended);
+                    assert_eq!(answer, StopOutcome::Ended);
                 })
                 .await;
         }

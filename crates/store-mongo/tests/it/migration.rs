@@ -11,13 +11,15 @@ use sampler_testkit::mongod::ReplicaSet;
 
 use crate::support::{index_names, make_original_indexes, options};
 
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 11] = [
     "_id_",
     "list_organization",
     "list_resource",
+    "list_suspended",
     "search_complete",
     "search_due",
     "search_failed",
+    "search_suspended",
     "unique_span",
     "unique_start",
     "unique_stop",

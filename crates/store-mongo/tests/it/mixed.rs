@@ -8,7 +8,7 @@ use sampler_store::contract::support::{
     at, done, due, due_ids, everything, failure, id, kept, new_span, plan_to, start, start_event,
     stop, target,
 };
-use sampler_store::{DueQuery, Events, Started, Stopped, Upkeep};
+use sampler_store::{DueQuery, Events, StartOutcome, StopOutcome, Upkeep};
 
 use crate::original::{HOUR, NOW_DOUBLE, original, policy, stopped_by_original};
 use crate::support::beside_original;
@@ -21,7 +21,7 @@ async fn a_failure_counts_no_more_once_an_original_has_executed() {
     for name in ["executed", "waiting", "older"] {
         assert_eq!(
             start(&store, Some(name), name, -5 * 3_600_000).await,
-            Started::Opened
+            StartOutcome::Opened
         );
         let span = kept(&store, name).await;
         let plan = plan_to(&span, -4 * 3_600_000);
@@ -81,7 +81,7 @@ async fn a_failure_that_an_original_has_made_good_is_not_urgent() {
         let began = closing.end.since(at(0)) - 3_600_000;
         assert_eq!(
             start(&store, Some(name), name, began).await,
-            Started::Opened
+            StartOutcome::Opened
         );
         let span = kept(&store, name).await;
         let failure = failure("full", at(due_at));
@@ -126,14 +126,14 @@ async fn ids_that_are_kept_as_binaries_are_recognised() {
     store.observe_original().await.unwrap();
 
     let found = store
-        .started_by(&target("i"), &id(UUID))
+        .find_by_start_id(&target("i"), &id(UUID))
         .await
         .unwrap()
         .unwrap();
     assert_eq!(found.start_id, Some(id(UUID)));
     assert!(
         store
-            .stopped_by(&target("i"), &id(UUID))
+            .find_by_stop_id(&target("i"), &id(UUID))
             .await
             .unwrap()
             .is_some()
@@ -145,9 +145,9 @@ async fn ids_that_are_kept_as_binaries_are_recognised() {
     };
     assert!(matches!(
         repeat("i", -5).await.unwrap(),
-        Started::Repeated { .. }
+        StartOutcome::Repeated { .. }
     ));
-    let taken = Started::IdTaken(vec![sampler_domain::Field::Timestamp]);
+    let taken = StartOutcome::IdTaken(vec![sampler_domain::Field::Timestamp]);
     assert_eq!(repeat("i", 0).await.unwrap(), taken);
     // With others in one command, too.
     let (first, other, second) = tokio::join!(
@@ -155,24 +155,27 @@ async fn ids_that_are_kept_as_binaries_are_recognised() {
         start(&store, Some("other"), "j", 0),
         repeat("i", -5)
     );
-    assert!(matches!(first.unwrap(), Started::Repeated { .. }));
-    assert_eq!(other, Started::Opened);
-    assert!(matches!(second.unwrap(), Started::Repeated { .. }));
+    assert!(matches!(first.unwrap(), StartOutcome::Repeated { .. }));
+    assert_eq!(other, StartOutcome::Opened);
+    assert!(matches!(second.unwrap(), StartOutcome::Repeated { .. }));
 
     // A repeated stop must not end the next span, which begins where the repeated one ended.
     assert_eq!(
         start(&store, None, "i", -5 * 3_600_000).await,
-        Started::Opened
+        StartOutcome::Opened
     );
     assert_eq!(
         stop(&store, Some(UUID), "i", -5 * 3_600_000).await,
-        Stopped::Repeated
+        StopOutcome::Repeated
     );
     let (repeated, ended) = tokio::join!(
         stop(&store, Some(UUID), "i", -5 * 3_600_000),
         stop(&store, Some("end"), "j", 0),
     );
-    assert_eq!((repeated, ended), (Stopped::Repeated, Stopped::Ended));
+    assert_eq!(
+        (repeated, ended),
+        (StopOutcome::Repeated, StopOutcome::Ended)
+    );
     let open = doc! { "end": Bson::Null };
     assert_eq!(spans.count_documents(open).await.unwrap(), 1);
 
@@ -182,7 +185,7 @@ async fn ids_that_are_kept_as_binaries_are_recognised() {
         .await
         .unwrap();
     store.observe_original().await.unwrap();
-    assert_eq!(stop(&store, Some(UUID), "i", 0).await, Stopped::Ended);
+    assert_eq!(stop(&store, Some(UUID), "i", 0).await, StopOutcome::Ended);
 }
 
 /// A slack counts for a week after it was announced last, by the server's clock.

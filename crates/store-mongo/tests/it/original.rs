@@ -7,7 +7,7 @@ use sampler_store::contract::support::Changing;
 use sampler_store::contract::support::{
     NOW, at, done, due, id, kept, lost, new_span, start, start_event, stop, target,
 };
-use sampler_store::{Adopted, Events, Reading, Started, Stopped, Upkeep};
+use sampler_store::{Adopted, Events, Reading, StartOutcome, StopOutcome, Upkeep};
 
 use crate::support::beside_original;
 
@@ -18,7 +18,7 @@ pub(crate) const NOW_DOUBLE: f64 = NOW as f64;
 pub(crate) fn policy() -> Policy {
     Policy {
         granularities: Granularities::all(Granularity::Hour),
-        grace: 0,
+        stop_grace: 0,
     }
 }
 
@@ -143,7 +143,7 @@ async fn stops_that_an_original_receiver_writes_are_noticed() {
     for (name, hours) in [("ours", -5), ("future", -5), ("failing", -5)] {
         assert_eq!(
             start(&store, Some(name), name, hours * 3_600_000).await,
-            Started::Opened
+            StartOutcome::Opened
         );
         let span = kept(&store, name).await;
         done(store.postpone(&span, at(24 * 3_600_000)).await);
@@ -204,13 +204,16 @@ async fn events_of_both_receivers_meet_in_one_collection() {
     let new = sampler_store::contract::support::new_span(event);
     assert!(matches!(
         store.start(new).await.unwrap(),
-        Started::Repeated { .. }
+        StartOutcome::Repeated { .. }
     ));
-    assert_eq!(start(&store, Some("b"), "a", 0).await, Started::AlreadyOpen);
+    assert_eq!(
+        start(&store, Some("b"), "a", 0).await,
+        StartOutcome::AlreadyOpen
+    );
     // A stop of ours, before the span was taken in, is not undone by taking it in.
     assert_eq!(
         stop(&store, Some("z"), "a", -3 * 3_600_000).await,
-        Stopped::Ended
+        StopOutcome::Ended
     );
     let adopted = store.adopt(&policy(), at(0), 100).await.unwrap();
     assert_eq!(
@@ -229,7 +232,7 @@ async fn events_of_both_receivers_meet_in_one_collection() {
     assert!(document.get_bool("end_is_set").unwrap());
     assert_eq!(
         store
-            .stopped_by(&target("a"), &id("z"))
+            .find_by_stop_id(&target("a"), &id("z"))
             .await
             .unwrap()
             .unwrap()
@@ -252,7 +255,7 @@ async fn our_documents_are_those_of_the_paper() {
         let mut new = new_span(start_event(Some(instance), instance, 0));
         // With that, there is nothing to be looked at, and one is inserted as many are.
         new.may_overlap = as_with_others;
-        assert_eq!(store.start(new).await.unwrap(), Started::Opened);
+        assert_eq!(store.start(new).await.unwrap(), StartOutcome::Opened);
         let filter = doc! { "start_dedup_id": instance };
         let open = spans.find_one(filter).await.unwrap().unwrap();
         let mut names: Vec<&str> = open.keys().map(String::as_str).collect();
@@ -280,7 +283,7 @@ async fn our_documents_are_those_of_the_paper() {
             "00000000-0000-0000-0000-000000000000"
         );
     }
-    assert_eq!(stop(&store, Some("z"), "i", 1).await, Stopped::Ended);
+    assert_eq!(stop(&store, Some("z"), "i", 1).await, StopOutcome::Ended);
     let filter = doc! { "start_dedup_id": "i" };
     let ended = spans.find_one(filter).await.unwrap().unwrap();
     let target = ended.get_document("target").unwrap();

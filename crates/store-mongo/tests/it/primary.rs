@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use sampler_store::contract::support::{new_span, new_stop, start, start_event, stop};
-use sampler_store::{Events, Membership, Started, Stopped};
+use sampler_store::{Events, Membership, StartOutcome, StopOutcome};
 use sampler_store_mongo::{MongoOptions, MongoStore};
 use sampler_testkit::mongod::{Options, ReplicaSet};
 
@@ -35,25 +35,28 @@ async fn only_the_primary_is_asked_whatever_the_connection_string_says() {
         let name = format!("instance-{number}");
         start(&store, Some(&name), &name, 0).await
     }));
-    assert_eq!(started.await, vec![Started::Opened; TARGETS]);
+    assert_eq!(started.await, vec![StartOutcome::Opened; TARGETS]);
     let repeated = start(&store, Some("instance-0"), "instance-0", 0).await;
-    assert!(matches!(repeated, Started::Repeated { .. }));
+    assert!(matches!(repeated, StartOutcome::Repeated { .. }));
     let again = start_event(Some("other"), "instance-0", 5);
     assert_eq!(
         store.start(new_span(again)).await.unwrap(),
-        Started::AlreadyOpen
+        StartOutcome::AlreadyOpen
     );
     let unknown = store.stop(new_stop(None, "stranger", 5)).await.unwrap();
-    assert_eq!(unknown, Stopped::NotOpen);
+    assert_eq!(unknown, StopOutcome::NotOpen);
 
     // A start inside the span that has just ended, before a secondary knows of the end.
     let inside = join_all((0..TARGETS).map(async |number| {
         let name = format!("instance-{number}");
-        assert_eq!(stop(&store, None, &name, 1_000).await, Stopped::Ended);
+        assert_eq!(stop(&store, None, &name, 1_000).await, StopOutcome::Ended);
         start(&store, None, &name, 500).await
     }));
     for answer in inside.await {
-        assert!(matches!(answer, Started::Overlaps { .. }), "{answer:?}");
+        assert!(
+            matches!(answer, StartOutcome::Overlaps { .. }),
+            "{answer:?}"
+        );
     }
     let workers = store.heartbeat("worker").await.unwrap();
     assert_eq!(workers, ["worker"], "a heartbeat knows of itself");

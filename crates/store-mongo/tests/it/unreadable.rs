@@ -11,7 +11,9 @@ use sampler_store::contract::support::{
     NOW, at, done, due, everything, id, kept, lost, new_stop, next_page, plan_to, start, started,
     stop, target,
 };
-use sampler_store::{DueQuery, Events, Reading, Started, Stopped, StoreError, Upkeep, Work};
+use sampler_store::{
+    DueQuery, Events, Reading, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
+};
 use sampler_store_mongo::MongoStore;
 
 use crate::support::beside_original;
@@ -25,7 +27,7 @@ const BROKEN: &str = "BROKEN";
 fn policy() -> Policy {
     Policy {
         granularities: Granularities::all(Granularity::Hour),
-        grace: 0,
+        stop_grace: 0,
     }
 }
 
@@ -317,7 +319,7 @@ async fn events_that_do_not_concern_them_have_their_answers() {
         } else {
             assert_eq!(
                 start(&store, Some(&name(number)), &name(number), 0).await,
-                Started::Opened
+                StartOutcome::Opened
             );
         }
     }
@@ -330,7 +332,7 @@ async fn events_that_do_not_concern_them_have_their_answers() {
         match answer {
             Err(StoreError::Refused(_)) => assert_eq!(number, 7),
             answer => assert!(
-                matches!(answer.unwrap(), Started::Repeated { .. }),
+                matches!(answer.unwrap(), StartOutcome::Repeated { .. }),
                 "{number}"
             ),
         }
@@ -340,20 +342,23 @@ async fn events_that_do_not_concern_them_have_their_answers() {
     for (number, answer) in join_all(stops).await.into_iter().enumerate() {
         match answer {
             Err(StoreError::Refused(_)) => assert_eq!(number, 7),
-            answer => assert_eq!(answer.unwrap(), Stopped::BeforeStart { start: at(0) }),
+            answer => assert_eq!(answer.unwrap(), StopOutcome::BeforeStart { start: at(0) }),
         }
     }
     assert!(
         store
-            .started_by(&target(&name(7)), &id(&name(7)))
+            .find_by_start_id(&target(&name(7)), &id(&name(7)))
             .await
             .is_err()
     );
     // It can still be ended: nothing of it need be read for that.
-    assert_eq!(stop(&store, Some("end"), &name(7), 1).await, Stopped::Ended);
+    assert_eq!(
+        stop(&store, Some("end"), &name(7), 1).await,
+        StopOutcome::Ended
+    );
     assert!(
         store
-            .stopped_by(&target(&name(7)), &id("end"))
+            .find_by_stop_id(&target(&name(7)), &id("end"))
             .await
             .is_err()
     );
@@ -396,5 +401,5 @@ async fn a_start_is_refused_inside_a_previous_span_that_cannot_be_read() {
     set(&mut ended, "target.correlation_id", "ended");
     put(&spans, [broken(&ended)]).await;
     let answer = start(&store, Some("a"), "i", 0).await;
-    assert_eq!(answer, Started::Overlaps { until: at(HOUR) });
+    assert_eq!(answer, StartOutcome::Overlaps { until: at(HOUR) });
 }

@@ -2,8 +2,10 @@
 
 use sampler_domain::{Change, Changed, Next, Span};
 
-use super::support::{Shared, Store, at, failure, kept, plan_to, refusal, started, stop};
-use crate::Stopped;
+use super::support::{
+    Shared, Store, at, failure, kept, last_refusal, plan_to, refusal, started, stop,
+};
+use crate::StopOutcome;
 
 const HOUR: i64 = 3_600_000;
 const DAY: i64 = 24 * HOUR;
@@ -49,17 +51,17 @@ async fn lead(store: &dyn Store, name: &str, course: Vec<Deed>) {
     for (kind, millis, age) in course {
         let now = states.last().expect("it was started").clone();
         if kind % 8 == 7 && now.end.is_none() {
-            assert_eq!(stop(store, None, name, millis).await, Stopped::Ended);
+            assert_eq!(stop(store, None, name, millis).await, StopOutcome::Ended);
             states.push(kept(store, name).await);
             continue;
         }
         let read = states[states.len().saturating_sub(age + 1)].clone();
         let change = change(&read, kind, millis);
-        let expected = if read.admits_change_of(&now) {
+        let expected = if read.still_allows_change(&now) && change.is_about(&now) {
             states.push(now.after(&change));
             Changed::Made
         } else {
-            Changed::Lost
+            Changed::Rejected
         };
         let changed = store.change(&read, &change, at(0)).await;
         assert_eq!(changed.expect("the store answers"), expected, "{change:?}");
@@ -71,11 +73,14 @@ async fn lead(store: &dyn Store, name: &str, course: Vec<Deed>) {
 /// A change that a worker could decide on which has read this.
 fn change(read: &Span, kind: u8, millis: i64) -> Change {
     let due_at = at(millis);
-    let failure = if millis % 2 == 0 {
-        failure("full", due_at)
-    } else {
-        refusal("no mapping", millis, due_at)
+    let failure = match millis % 3 {
+        0 => failure("full", due_at),
+        1 => refusal("no mapping", millis, due_at),
+        _ => last_refusal("no mapping", millis),
     };
+    if let (Some(suspension), true) = (read.processing.suspended, kind.is_multiple_of(2)) {
+        return Change::KeepSuspended { suspension };
+    }
     match (&read.processing.planned, kind % 5) {
         (_, 0) => Change::Postpone { due_at },
         (None, 1) => Change::Complete,

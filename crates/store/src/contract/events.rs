@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::support::{
     Shared, Store, at, id, kept, new_span, new_stop, start, start_event, started, stop, target,
 };
-use crate::{NewSpan, NewStop, Started, Stopped};
+use crate::{NewSpan, NewStop, StartOutcome, StopOutcome};
 
 const MINUTE: i64 = 60_000;
 
@@ -19,7 +19,7 @@ pub async fn a_start_is_kept_as_it_was_given(store: &Shared) {
     let expected = new.span.clone();
     assert_eq!(
         store.start(new).await.expect("the store answers"),
-        Started::Opened
+        StartOutcome::Opened
     );
     let span = kept(&**store, "a").await;
     assert_eq!(span, expected);
@@ -39,23 +39,23 @@ pub async fn a_span_keeps_which_clients_reported_it(store: &Shared) {
     let mut new = new_span(start_event(Some("a"), "i", 0));
     new.span.start_client.clone_from(&clients[0]);
     let started = store.start(new.clone()).await;
-    assert_eq!(started.expect("the store answers"), Started::Opened);
+    assert_eq!(started.expect("the store answers"), StartOutcome::Opened);
     let mut stop = new_stop(Some("z"), "i", MINUTE);
     stop.client.clone_from(&clients[1]);
     let stopped = store.stop(stop.clone()).await;
-    assert_eq!(stopped.expect("the store answers"), Stopped::Ended);
+    assert_eq!(stopped.expect("the store answers"), StopOutcome::Ended);
     // Repeats by somebody else change nothing.
     new.span.start_client.clone_from(&clients[1]);
     new.span.id = new_span(start_event(None, "i", 0)).span.id;
     let repeated = store.start(new).await;
     assert!(matches!(
         repeated.expect("the store answers"),
-        Started::Repeated { .. }
+        StartOutcome::Repeated { .. }
     ));
     stop.client = None;
     stop.correlation_id = new_stop(None, "i", 0).correlation_id;
     let repeated = store.stop(stop).await;
-    assert_eq!(repeated.expect("the store answers"), Stopped::Repeated);
+    assert_eq!(repeated.expect("the store answers"), StopOutcome::Repeated);
     let span = kept(&**store, "a").await;
     assert_eq!([span.start_client, span.stop_client], clients);
     assert_eq!(started_anonymously(&**store).await, [None, None]);
@@ -69,15 +69,18 @@ async fn started_anonymously(store: &dyn Store) -> [Option<ClientId>; 2] {
 pub async fn a_repeated_start_is_recognised_at_any_later_time(store: &Shared) {
     let store = &**store;
     let again = || start(store, Some("a"), "i", 0);
-    assert_eq!(again().await, Started::Opened);
+    assert_eq!(again().await, StartOutcome::Opened);
     let span = kept(store, "a").await.id;
-    let repeated = Started::Repeated { span };
+    let repeated = StartOutcome::Repeated { span };
     assert_eq!(again().await, repeated);
-    assert_eq!(stop(store, Some("z"), "i", MINUTE).await, Stopped::Ended);
+    assert_eq!(
+        stop(store, Some("z"), "i", MINUTE).await,
+        StopOutcome::Ended
+    );
     assert_eq!(again().await, repeated);
     assert_eq!(
         start(store, Some("b"), "i", 2 * MINUTE).await,
-        Started::Opened
+        StartOutcome::Opened
     );
     assert_eq!(again().await, repeated);
     assert_eq!(kept(store, "b").await.end, None);
@@ -85,14 +88,20 @@ pub async fn a_repeated_start_is_recognised_at_any_later_time(store: &Shared) {
 
 pub async fn a_second_start_of_an_open_target_is_refused(store: &Shared) {
     let store = &**store;
-    assert_eq!(start(store, None, "i", 0).await, Started::Opened);
-    assert_eq!(start(store, Some("a"), "i", 0).await, Started::AlreadyOpen);
-    assert_eq!(start(store, None, "i", 0).await, Started::AlreadyOpen);
-    assert_eq!(start(store, None, "i", MINUTE).await, Started::AlreadyOpen);
-    assert_eq!(start(store, None, "another", 0).await, Started::Opened);
+    assert_eq!(start(store, None, "i", 0).await, StartOutcome::Opened);
+    assert_eq!(
+        start(store, Some("a"), "i", 0).await,
+        StartOutcome::AlreadyOpen
+    );
+    assert_eq!(start(store, None, "i", 0).await, StartOutcome::AlreadyOpen);
+    assert_eq!(
+        start(store, None, "i", MINUTE).await,
+        StartOutcome::AlreadyOpen
+    );
+    assert_eq!(start(store, None, "another", 0).await, StartOutcome::Opened);
     assert_eq!(
         store
-            .started_by(&target("i"), &id("a"))
+            .find_by_start_id(&target("i"), &id("a"))
             .await
             .expect("the store answers"),
         None
@@ -102,8 +111,11 @@ pub async fn a_second_start_of_an_open_target_is_refused(store: &Shared) {
 /// Fault 4 of the original: the same `id` on another target answered 201, and was lost.
 pub async fn fault_4_the_same_id_on_another_target_is_another_event(store: &Shared) {
     let store = &**store;
-    assert_eq!(start(store, Some("a"), "i", 0).await, Started::Opened);
-    assert_eq!(start(store, Some("a"), "j", MINUTE).await, Started::Opened);
+    assert_eq!(start(store, Some("a"), "i", 0).await, StartOutcome::Opened);
+    assert_eq!(
+        start(store, Some("a"), "j", MINUTE).await,
+        StartOutcome::Opened
+    );
     // Each of the six fields tells targets apart.
     for field in 0..6 {
         let mut new = new_span(start_event(Some("a"), "i", 2 * MINUTE));
@@ -123,10 +135,10 @@ pub async fn fault_4_the_same_id_on_another_target_is_another_event(store: &Shar
             target: new.span.target.clone(),
         };
         let started = |new: NewSpan| async { store.start(new).await.expect("an answer") };
-        assert_eq!(started(new.clone()).await, Started::Opened, "{field}");
+        assert_eq!(started(new.clone()).await, StartOutcome::Opened, "{field}");
         new.span.id = SpanId::new(at(0), u64::MAX - field as u64);
         assert!(
-            matches!(started(new).await, Started::Repeated { .. }),
+            matches!(started(new).await, StartOutcome::Repeated { .. }),
             "{field}"
         );
         let new = NewStop {
@@ -134,49 +146,52 @@ pub async fn fault_4_the_same_id_on_another_target_is_another_event(store: &Shar
             ..new_stop(None, "", 0)
         };
         let stopped = |new: NewStop| async { store.stop(new).await.expect("an answer") };
-        assert_eq!(stopped(new.clone()).await, Stopped::Ended, "{field}");
+        assert_eq!(stopped(new.clone()).await, StopOutcome::Ended, "{field}");
         let correlation_id = Uuid::from_u128(field as u128 + 1);
         let again = NewStop {
             correlation_id,
             ..new
         };
-        assert_eq!(stopped(again).await, Stopped::Repeated, "{field}");
+        assert_eq!(stopped(again).await, StopOutcome::Repeated, "{field}");
     }
-    assert_eq!(stop(store, Some("a"), "i", MINUTE).await, Stopped::Ended);
+    assert_eq!(
+        stop(store, Some("a"), "i", MINUTE).await,
+        StopOutcome::Ended
+    );
     assert!(matches!(
         start(store, Some("a"), "i", 0).await,
-        Started::Repeated { .. }
+        StartOutcome::Repeated { .. }
     ));
     assert!(matches!(
         start(store, Some("a"), "j", MINUTE).await,
-        Started::Repeated { .. }
+        StartOutcome::Repeated { .. }
     ));
     for (instance, millis) in [("i", 0), ("j", MINUTE)] {
-        let found = store.started_by(&target(instance), &id("a")).await;
+        let found = store.find_by_start_id(&target(instance), &id("a")).await;
         let found = found.expect("the store answers").expect("it was kept");
         assert_eq!(found.start, at(millis));
     }
-    let found = store.stopped_by(&target("j"), &id("a")).await;
+    let found = store.find_by_stop_id(&target("j"), &id("a")).await;
     assert_eq!(found.expect("the store answers"), None);
 }
 
 /// What is refused on a target is refused because of that target's own events.
 pub async fn fault_4_a_start_id_seen_before_is_refused_and_the_fields_are_named(store: &Shared) {
     let store = &**store;
-    assert_eq!(start(store, Some("a"), "i", 0).await, Started::Opened);
-    let taken = |fields: &[Field]| Started::IdTaken(fields.to_vec());
+    assert_eq!(start(store, Some("a"), "i", 0).await, StartOutcome::Opened);
+    let taken = |fields: &[Field]| StartOutcome::IdTaken(fields.to_vec());
     let timestamp = Field::Timestamp;
     assert_eq!(start(store, Some("a"), "i", 1).await, taken(&[timestamp]));
     let mut other = new_span(start_event(Some("a"), "i", 0));
     other.span.measures = Measures::default();
     let answer = store.start(other).await.expect("the store answers");
     assert_eq!(answer, taken(&[Field::MeasuredUsage]));
-    assert_eq!(stop(store, None, "i", MINUTE).await, Stopped::Ended);
+    assert_eq!(stop(store, None, "i", MINUTE).await, StopOutcome::Ended);
     let mut other = new_span(start_event(Some("a"), "i", MINUTE));
     other.span.measures = Measures::default();
     let answer = store.start(other).await.expect("the store answers");
     assert_eq!(answer, taken(&[timestamp, Field::MeasuredUsage]));
-    assert_eq!(stop(store, None, "i", MINUTE).await, Stopped::NotOpen);
+    assert_eq!(stop(store, None, "i", MINUTE).await, StopOutcome::NotOpen);
 }
 
 /// Fault 12 of the original: a start before the end of the target's previous span was let in.
@@ -186,64 +201,82 @@ pub async fn fault_12_a_start_inside_the_previous_span_is_refused(store: &Shared
     for number in 0..3 {
         assert_eq!(
             start(store, None, "i", number * hour).await,
-            Started::Opened
+            StartOutcome::Opened
         );
         assert_eq!(
             stop(store, None, "i", (number + 1) * hour).await,
-            Stopped::Ended
+            StopOutcome::Ended
         );
     }
     let until = at(3 * hour);
     assert_eq!(
         start(store, Some("a"), "i", 3 * hour - 1).await,
-        Started::Overlaps { until }
+        StartOutcome::Overlaps { until }
     );
     assert_eq!(
         start(store, Some("a"), "j", 3 * hour - 1).await,
-        Started::Opened
+        StartOutcome::Opened
     );
     let mut overlapping = new_span(start_event(Some("b"), "i", 3 * hour - 1));
     overlapping.may_overlap = true;
     assert_eq!(
         store.start(overlapping).await.expect("the store answers"),
-        Started::Opened
+        StartOutcome::Opened
     );
-    assert_eq!(start(store, None, "i", hour).await, Started::AlreadyOpen);
+    assert_eq!(
+        start(store, None, "i", hour).await,
+        StartOutcome::AlreadyOpen
+    );
 }
 
 /// An instance that changes its plan is another target.
 pub async fn a_span_of_another_plan_of_the_instance_is_no_previous_one(store: &Shared) {
     let store = &**store;
-    assert_eq!(start(store, None, "i", 0).await, Started::Opened);
-    assert_eq!(stop(store, None, "i", 2 * MINUTE).await, Stopped::Ended);
+    assert_eq!(start(store, None, "i", 0).await, StartOutcome::Opened);
+    assert_eq!(stop(store, None, "i", 2 * MINUTE).await, StopOutcome::Ended);
     let with_plan = |plan: &str, millis| {
         let mut event = start_event(None, "i", millis);
         event.target.plan_id = id(plan);
         new_span(event)
     };
     let started = async |new| store.start(new).await.expect("the store answers");
-    assert_eq!(started(with_plan("b", MINUTE)).await, Started::Opened);
-    assert_eq!(started(with_plan("b", MINUTE)).await, Started::AlreadyOpen);
+    assert_eq!(started(with_plan("b", MINUTE)).await, StartOutcome::Opened);
+    assert_eq!(
+        started(with_plan("b", MINUTE)).await,
+        StartOutcome::AlreadyOpen
+    );
     let until = at(2 * MINUTE);
-    let overlaps = Started::Overlaps { until };
+    let overlaps = StartOutcome::Overlaps { until };
     assert_eq!(start(store, None, "i", MINUTE).await, overlaps);
 }
 
 pub async fn an_update_is_a_stop_and_a_start_at_one_moment(store: &Shared) {
     let store = &**store;
-    assert_eq!(start(store, Some("a"), "i", 0).await, Started::Opened);
-    assert_eq!(stop(store, Some("b"), "i", MINUTE).await, Stopped::Ended);
-    assert_eq!(start(store, Some("b"), "i", MINUTE).await, Started::Opened);
-    assert_eq!(stop(store, Some("b"), "i", MINUTE).await, Stopped::Repeated);
+    assert_eq!(start(store, Some("a"), "i", 0).await, StartOutcome::Opened);
+    assert_eq!(
+        stop(store, Some("b"), "i", MINUTE).await,
+        StopOutcome::Ended
+    );
+    assert_eq!(
+        start(store, Some("b"), "i", MINUTE).await,
+        StartOutcome::Opened
+    );
+    assert_eq!(
+        stop(store, Some("b"), "i", MINUTE).await,
+        StopOutcome::Repeated
+    );
     assert_eq!(kept(store, "a").await.end, Some(at(MINUTE)));
     assert_eq!(kept(store, "b").await.end, None);
 }
 
 pub async fn a_stop_ends_the_open_span_alone(store: &Shared) {
     let store = &**store;
-    assert_eq!(start(store, Some("a"), "i", 0).await, Started::Opened);
-    assert_eq!(start(store, Some("b"), "j", 0).await, Started::Opened);
-    assert_eq!(stop(store, Some("z"), "i", MINUTE).await, Stopped::Ended);
+    assert_eq!(start(store, Some("a"), "i", 0).await, StartOutcome::Opened);
+    assert_eq!(start(store, Some("b"), "j", 0).await, StartOutcome::Opened);
+    assert_eq!(
+        stop(store, Some("z"), "i", MINUTE).await,
+        StopOutcome::Ended
+    );
     let span = kept(store, "a").await;
     assert_eq!(
         (span.end, span.end_id.clone()),
@@ -251,7 +284,7 @@ pub async fn a_stop_ends_the_open_span_alone(store: &Shared) {
     );
     assert_eq!(
         store
-            .stopped_by(&target("i"), &id("z"))
+            .find_by_stop_id(&target("i"), &id("z"))
             .await
             .expect("the store answers"),
         Some(span.clone())
@@ -266,52 +299,67 @@ pub async fn a_stop_ends_the_open_span_alone(store: &Shared) {
 pub async fn a_repeated_stop_is_recognised_at_any_later_time(store: &Shared) {
     let store = &**store;
     let again = || stop(store, Some("z"), "i", MINUTE);
-    assert_eq!(start(store, None, "i", 0).await, Started::Opened);
-    assert_eq!(again().await, Stopped::Ended);
-    assert_eq!(again().await, Stopped::Repeated);
+    assert_eq!(start(store, None, "i", 0).await, StartOutcome::Opened);
+    assert_eq!(again().await, StopOutcome::Ended);
+    assert_eq!(again().await, StopOutcome::Repeated);
     // The next span starts where the stop is dated, so the stop could end it by its fields.
-    assert_eq!(start(store, Some("b"), "i", MINUTE).await, Started::Opened);
-    assert_eq!(again().await, Stopped::Repeated);
+    assert_eq!(
+        start(store, Some("b"), "i", MINUTE).await,
+        StartOutcome::Opened
+    );
+    assert_eq!(again().await, StopOutcome::Repeated);
     assert_eq!(kept(store, "b").await.end, None);
-    assert_eq!(stop(store, None, "i", 2 * MINUTE).await, Stopped::Ended);
-    assert_eq!(again().await, Stopped::Repeated);
+    assert_eq!(stop(store, None, "i", 2 * MINUTE).await, StopOutcome::Ended);
+    assert_eq!(again().await, StopOutcome::Repeated);
 }
 
 /// Fault 4 of the original: an old stop's `id` answered 201 and left the new span running.
 pub async fn fault_4_a_stop_id_seen_before_never_ends_another_span(store: &Shared) {
     let store = &**store;
-    assert_eq!(start(store, None, "i", 0).await, Started::Opened);
-    assert_eq!(stop(store, Some("z"), "i", MINUTE).await, Stopped::Ended);
-    assert_eq!(start(store, Some("b"), "i", MINUTE).await, Started::Opened);
-    assert_eq!(start(store, Some("c"), "j", MINUTE).await, Started::Opened);
-    let taken = |fields: &[Field]| Stopped::IdTaken(fields.to_vec());
+    assert_eq!(start(store, None, "i", 0).await, StartOutcome::Opened);
+    assert_eq!(
+        stop(store, Some("z"), "i", MINUTE).await,
+        StopOutcome::Ended
+    );
+    assert_eq!(
+        start(store, Some("b"), "i", MINUTE).await,
+        StartOutcome::Opened
+    );
+    assert_eq!(
+        start(store, Some("c"), "j", MINUTE).await,
+        StartOutcome::Opened
+    );
+    let taken = |fields: &[Field]| StopOutcome::IdTaken(fields.to_vec());
     let answer = stop(store, Some("z"), "i", 2 * MINUTE).await;
     assert_eq!(answer, taken(&[Field::Timestamp]));
     assert_eq!(kept(store, "b").await.end, None);
     // On another target it is another event.
-    assert_eq!(stop(store, Some("z"), "j", MINUTE).await, Stopped::Ended);
+    assert_eq!(
+        stop(store, Some("z"), "j", MINUTE).await,
+        StopOutcome::Ended
+    );
     assert_eq!(kept(store, "c").await.end, Some(at(MINUTE)));
 }
 
 /// Fault 5 of the original: this was checked before the update, not in it.
 pub async fn fault_5_a_stop_before_its_start_is_refused_in_the_update_itself(store: &Shared) {
     let store = &**store;
-    assert_eq!(start(store, Some("a"), "i", 0).await, Started::Opened);
+    assert_eq!(start(store, Some("a"), "i", 0).await, StartOutcome::Opened);
     let answer = stop(store, Some("y"), "i", -1).await;
-    assert_eq!(answer, Stopped::BeforeStart { start: at(0) });
+    assert_eq!(answer, StopOutcome::BeforeStart { start: at(0) });
     assert_eq!(kept(store, "a").await.end, None);
-    assert_eq!(stop(store, Some("z"), "i", 0).await, Stopped::Ended);
+    assert_eq!(stop(store, Some("z"), "i", 0).await, StopOutcome::Ended);
     assert_eq!(kept(store, "a").await.end, Some(at(0)));
 }
 
 pub async fn a_stop_without_an_open_span_is_refused(store: &Shared) {
     let store = &**store;
-    assert_eq!(stop(store, None, "i", 0).await, Stopped::NotOpen);
-    assert_eq!(stop(store, Some("z"), "i", 0).await, Stopped::NotOpen);
-    assert_eq!(start(store, None, "i", 0).await, Started::Opened);
-    assert_eq!(stop(store, None, "i", 1).await, Stopped::Ended);
-    assert_eq!(stop(store, None, "i", 1).await, Stopped::NotOpen);
-    assert_eq!(stop(store, Some("z"), "i", 1).await, Stopped::NotOpen);
+    assert_eq!(stop(store, None, "i", 0).await, StopOutcome::NotOpen);
+    assert_eq!(stop(store, Some("z"), "i", 0).await, StopOutcome::NotOpen);
+    assert_eq!(start(store, None, "i", 0).await, StartOutcome::Opened);
+    assert_eq!(stop(store, None, "i", 1).await, StopOutcome::Ended);
+    assert_eq!(stop(store, None, "i", 1).await, StopOutcome::NotOpen);
+    assert_eq!(stop(store, Some("z"), "i", 1).await, StopOutcome::NotOpen);
 }
 
 /// A command whose answer was lost may be carried out long after it was made again.
@@ -320,16 +368,19 @@ pub async fn a_start_that_is_carried_out_twice_opens_one_span(store: &Shared) {
     let (id, target) = (new.span.id.clone(), new.span.target.clone());
     assert_eq!(
         store.start(new.clone()).await.expect("the store answers"),
-        Started::Opened
+        StartOutcome::Opened
     );
     assert_eq!(
         store.start(new.clone()).await.expect("the store answers"),
-        Started::Opened
+        StartOutcome::Opened
     );
-    assert_eq!(stop(&**store, None, "twice", 5_000).await, Stopped::Ended);
+    assert_eq!(
+        stop(&**store, None, "twice", 5_000).await,
+        StopOutcome::Ended
+    );
     assert_eq!(
         store.start(new).await.expect("the store answers"),
-        Started::Opened
+        StartOutcome::Opened
     );
     let span = store
         .find(&id, &target)
@@ -337,7 +388,10 @@ pub async fn a_start_that_is_carried_out_twice_opens_one_span(store: &Shared) {
         .expect("the store answers")
         .expect("it is kept");
     assert_eq!(span.end, Some(at(5_000)));
-    assert_eq!(stop(&**store, None, "twice", 9_000).await, Stopped::NotOpen);
+    assert_eq!(
+        stop(&**store, None, "twice", 9_000).await,
+        StopOutcome::NotOpen
+    );
 }
 
 /// The second time, another span of the target is open, and it would fit.
@@ -346,12 +400,12 @@ pub async fn a_stop_that_is_carried_out_twice_ends_one_span(store: &Shared) {
     let new = new_stop(None, "twice", 5_000);
     assert_eq!(
         store.stop(new.clone()).await.expect("the store answers"),
-        Stopped::Ended
+        StopOutcome::Ended
     );
     started(&**store, "second", "twice", 5_000).await;
     assert_eq!(
         store.stop(new).await.expect("the store answers"),
-        Stopped::Ended
+        StopOutcome::Ended
     );
     assert_eq!(kept(&**store, "first").await.end, Some(at(5_000)));
     assert_eq!(kept(&**store, "second").await.end, None);
@@ -359,13 +413,13 @@ pub async fn a_stop_that_is_carried_out_twice_ends_one_span(store: &Shared) {
 
 pub async fn start_and_stop_may_share_an_id(store: &Shared) {
     let store = &**store;
-    assert_eq!(start(store, Some("a"), "i", 0).await, Started::Opened);
-    assert_eq!(stop(store, Some("a"), "i", 1).await, Stopped::Ended);
+    assert_eq!(start(store, Some("a"), "i", 0).await, StartOutcome::Opened);
+    assert_eq!(stop(store, Some("a"), "i", 1).await, StopOutcome::Ended);
     assert!(matches!(
         start(store, Some("a"), "i", 0).await,
-        Started::Repeated { .. }
+        StartOutcome::Repeated { .. }
     ));
-    assert_eq!(stop(store, Some("a"), "i", 1).await, Stopped::Repeated);
+    assert_eq!(stop(store, Some("a"), "i", 1).await, StopOutcome::Repeated);
 }
 
 /// Runs 64 of `task` at once and returns what they came to.
@@ -393,8 +447,12 @@ pub async fn of_64_starts_of_one_target_one_wins(store: &Shared) {
         }
     })
     .await;
-    assert_eq!(count(&answers, &Started::Opened), 1, "{answers:?}");
-    assert_eq!(count(&answers, &Started::AlreadyOpen), 63, "{answers:?}");
+    assert_eq!(count(&answers, &StartOutcome::Opened), 1, "{answers:?}");
+    assert_eq!(
+        count(&answers, &StartOutcome::AlreadyOpen),
+        63,
+        "{answers:?}"
+    );
 }
 
 pub async fn of_64_repeats_of_one_start_one_opens(store: &Shared) {
@@ -403,26 +461,26 @@ pub async fn of_64_repeats_of_one_start_one_opens(store: &Shared) {
         async move { start(&*store, Some("a"), "i", 0).await }
     })
     .await;
-    assert_eq!(count(&answers, &Started::Opened), 1, "{answers:?}");
+    assert_eq!(count(&answers, &StartOutcome::Opened), 1, "{answers:?}");
     let span = kept(&**store, "a").await.id;
     assert_eq!(
-        count(&answers, &Started::Repeated { span }),
+        count(&answers, &StartOutcome::Repeated { span }),
         63,
         "{answers:?}"
     );
 }
 
 pub async fn of_64_stops_of_one_span_one_wins(store: &Shared) {
-    assert_eq!(start(&**store, None, "i", 0).await, Started::Opened);
+    assert_eq!(start(&**store, None, "i", 0).await, StartOutcome::Opened);
     let answers = at_once(|number| {
         let (store, event_id) = (store.clone(), format!("stop-{}", number % 4));
         let millis = i64::try_from(number % 4).expect("below 4");
         async move { stop(&*store, Some(&event_id), "i", millis).await }
     })
     .await;
-    assert_eq!(count(&answers, &Stopped::Ended), 1, "{answers:?}");
-    assert_eq!(count(&answers, &Stopped::Repeated), 15, "{answers:?}");
-    assert_eq!(count(&answers, &Stopped::NotOpen), 48, "{answers:?}");
+    assert_eq!(count(&answers, &StopOutcome::Ended), 1, "{answers:?}");
+    assert_eq!(count(&answers, &StopOutcome::Repeated), 15, "{answers:?}");
+    assert_eq!(count(&answers, &StopOutcome::NotOpen), 48, "{answers:?}");
 }
 
 pub async fn of_64_updates_each_start_finds_its_room(store: &Shared) {
@@ -432,27 +490,33 @@ pub async fn of_64_updates_each_start_finds_its_room(store: &Shared) {
             let store = &*store;
             let mut answers = vec![start(store, None, &instance, 0).await];
             for update in 1..4 {
-                assert_eq!(stop(store, None, &instance, update).await, Stopped::Ended);
+                assert_eq!(
+                    stop(store, None, &instance, update).await,
+                    StopOutcome::Ended
+                );
                 answers.push(start(store, None, &instance, update).await);
             }
             answers
         }
     })
     .await;
-    assert_eq!(count(&answers.concat(), &Started::Opened), 256);
+    assert_eq!(count(&answers.concat(), &StartOutcome::Opened), 256);
 }
 
 /// An event that shares a command with others gets the answer that it would get alone.
 pub async fn of_64_starts_each_has_its_own_answer(store: &Shared) {
     assert_eq!(
         start(&**store, Some("kept"), "open", 0).await,
-        Started::Opened
+        StartOutcome::Opened
     );
     assert_eq!(
         start(&**store, Some("past"), "past", 0).await,
-        Started::Opened
+        StartOutcome::Opened
     );
-    assert_eq!(stop(&**store, None, "past", MINUTE).await, Stopped::Ended);
+    assert_eq!(
+        stop(&**store, None, "past", MINUTE).await,
+        StopOutcome::Ended
+    );
     let answers = at_once(|number| {
         let store = store.clone();
         async move {
@@ -476,12 +540,12 @@ pub async fn of_64_starts_each_has_its_own_answer(store: &Shared) {
     ];
     for (kind, answer) in answers {
         let expected = match kind {
-            0 | 4 => Started::Repeated {
+            0 | 4 => StartOutcome::Repeated {
                 span: spans[kind / 4].clone(),
             },
-            2 => Started::AlreadyOpen,
-            3 => Started::Overlaps { until: at(MINUTE) },
-            _ => Started::Opened,
+            2 => StartOutcome::AlreadyOpen,
+            3 => StartOutcome::Overlaps { until: at(MINUTE) },
+            _ => StartOutcome::Opened,
         };
         assert_eq!(answer, expected, "{kind}");
     }
@@ -494,12 +558,15 @@ pub async fn of_64_starts_each_has_its_own_answer(store: &Shared) {
 pub async fn of_64_stops_each_has_its_own_answer(store: &Shared) {
     for number in 0..64 {
         let instance = format!("instance-{number}");
-        assert_eq!(start(&**store, None, &instance, 0).await, Started::Opened);
+        assert_eq!(
+            start(&**store, None, &instance, 0).await,
+            StartOutcome::Opened
+        );
     }
-    assert_eq!(start(&**store, None, "past", 0).await, Started::Opened);
+    assert_eq!(start(&**store, None, "past", 0).await, StartOutcome::Opened);
     assert_eq!(
         stop(&**store, Some("kept"), "past", MINUTE).await,
-        Stopped::Ended
+        StopOutcome::Ended
     );
     let answers = at_once(|number| {
         let store = store.clone();
@@ -519,10 +586,10 @@ pub async fn of_64_stops_each_has_its_own_answer(store: &Shared) {
     .await;
     for (number, answer) in answers {
         let expected = match number % 8 {
-            0 => Stopped::Repeated,
-            2 => Stopped::NotOpen,
-            3 => Stopped::BeforeStart { start: at(0) },
-            _ => Stopped::Ended,
+            0 => StopOutcome::Repeated,
+            2 => StopOutcome::NotOpen,
+            3 => StopOutcome::BeforeStart { start: at(0) },
+            _ => StopOutcome::Ended,
         };
         assert_eq!(answer, expected, "{number}");
     }

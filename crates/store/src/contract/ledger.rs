@@ -11,7 +11,7 @@ use super::support::{
     Changing, Shared, Store, at, done, failure, finished, kept, plan_to, refusal, started, stop,
     target,
 };
-use crate::{Entries, Stopped};
+use crate::{Entries, StopOutcome};
 
 const HOUR: i64 = 3_600_000;
 const DAY: i64 = 24 * HOUR;
@@ -58,7 +58,7 @@ pub async fn totals_count_what_is_executed(store: &Shared) {
         assert_eq!(span.difference(), 0);
         assert_eq!(kept(store, "a").await, span);
     }
-    assert_eq!(stop(store, None, "i", -2 * HOUR).await, Stopped::Ended);
+    assert_eq!(stop(store, None, "i", -2 * HOUR).await, StopOutcome::Ended);
     let span = kept(store, "a").await;
     let span = done(store.executed(&span, Next::Complete, at(0), at(0)).await);
     let expected = Totals {
@@ -247,7 +247,7 @@ pub async fn entries_of_other_spans_do_not_show(store: &Shared) {
 pub async fn entries_outlive_their_span(store: &Shared) {
     let store = &**store;
     let span = planned(store, "a", -HOUR).await;
-    assert_eq!(stop(store, None, "a", -HOUR).await, Stopped::Ended);
+    assert_eq!(stop(store, None, "a", -HOUR).await, StopOutcome::Ended);
     let span = store.find(&span.id, &span.target).await;
     let span = span.expect("the store answers").expect("it is there");
     let year = Entry {

@@ -2,6 +2,8 @@
 //! `#[tokio::test]` of each.
 
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
+mod causes;
+#[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod changes;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod events;
@@ -13,6 +15,7 @@ mod queries;
 mod sampling;
 pub mod support;
 
+pub use causes::*;
 pub use changes::*;
 pub use events::*;
 pub use ledger::*;
@@ -76,6 +79,14 @@ macro_rules! store_contract_tests {
             a_list_holds_what_its_query_asks_for
             a_list_goes_on_while_spans_come_change_and_go
             a_span_is_found_by_how_its_id_is_written
+            a_suspended_span_is_never_due
+            an_execution_ends_a_suspension
+            a_stop_of_a_suspended_span_resumes_nothing
+            one_span_of_a_cause_is_probed_at_a_time
+            a_cause_is_kept_once_and_probed_in_its_time
+            a_cause_goes_when_nothing_is_suspended_under_it
+            a_cause_that_is_missing_is_found_by_its_spans
+            spans_of_a_cause_go_on_in_batches
             workers_know_of_each_other
             the_largest_slack_of_all_receivers_counts
         );

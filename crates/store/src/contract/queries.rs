@@ -3,10 +3,10 @@
 use sampler_domain::{Id, SpanState, Timestamp};
 
 use super::support::{
-    Changing, Shared, Store, at, done, finished, id, kept, new_span, new_stop, start_event,
-    started, stop,
+    Changing, Shared, Store, at, done, finished, id, kept, last_refusal, new_span, new_stop,
+    plan_to, start_event, started, stop,
 };
-use crate::{SpanPosition, SpanQuery, Started, Stopped, TargetFilter};
+use crate::{SpanPosition, SpanQuery, StartOutcome, StopOutcome, TargetFilter};
 
 /// Starts a span of these organization, resource and instance.
 async fn start_of(store: &dyn Store, name: &str, target: [&str; 3], millis: i64) {
@@ -14,7 +14,7 @@ async fn start_of(store: &dyn Store, name: &str, target: [&str; 3], millis: i64)
     new.span.target.organization_id = id(target[0]);
     new.span.target.resource_id = id(target[1]);
     let answer = store.start(new).await;
-    assert_eq!(answer.expect("the store answers"), Started::Opened);
+    assert_eq!(answer.expect("the store answers"), StartOutcome::Opened);
 }
 
 async fn stop_of(store: &dyn Store, target: [&str; 3], millis: i64) {
@@ -22,7 +22,7 @@ async fn stop_of(store: &dyn Store, target: [&str; 3], millis: i64) {
     new.event.target.organization_id = id(target[0]);
     new.event.target.resource_id = id(target[1]);
     let answer = store.stop(new).await;
-    assert_eq!(answer.expect("the store answers"), Stopped::Ended);
+    assert_eq!(answer.expect("the store answers"), StopOutcome::Ended);
 }
 
 fn query(conditions: &[(&str, &str)]) -> SpanQuery {
@@ -71,6 +71,14 @@ pub async fn a_list_holds_what_its_query_asks_for(store: &Shared) {
     stop_of(store, ["p", "r", "one"], 50).await;
     let complete = kept(store, "c").await;
     done(store.complete(&complete, at(0)).await);
+    start_of(store, "e", ["q", "r", "two"], 50).await;
+    let refused = kept(store, "e").await;
+    let refused = done(
+        store
+            .plan(&refused, plan_to(&refused, 60), at(0), at(0))
+            .await,
+    );
+    done(store.failed(&refused, last_refusal("no mapping", 60)).await);
     let with = |conditions: &[(&str, &str)], change: fn(&mut SpanQuery)| {
         let mut query = query(conditions);
         change(&mut query);
@@ -86,9 +94,9 @@ pub async fn a_list_holds_what_its_query_asks_for(store: &Shared) {
         ("plan_id", "plan"),
         one,
     ];
-    let cases: [(SpanQuery, &[&str]); 19] = [
+    let cases: [(SpanQuery, &[&str]); 22] = [
         (query(&[o]), &["d", "b", "a"]),
-        (query(&[("resource_id", "r")]), &["c", "b", "a"]),
+        (query(&[("resource_id", "r")]), &["e", "c", "b", "a"]),
         (query(&[one]), &["d", "c", "a"]),
         (query(&[one, o]), &["d", "a"]),
         (query(&[o, ("resource_id", "r")]), &["b", "a"]),
@@ -113,6 +121,22 @@ pub async fn a_list_holds_what_its_query_asks_for(store: &Shared) {
         ),
         (
             with(&[one], |query| query.state = Some(SpanState::Suspended)),
+            &[],
+        ),
+        (
+            with(&[], |query| query.state = Some(SpanState::Suspended)),
+            &["e"],
+        ),
+        (
+            with(&[("resource_id", "r")], |query| {
+                query.state = Some(SpanState::Suspended);
+            }),
+            &["e"],
+        ),
+        (
+            with(&[("organization_id", "q")], |query| {
+                query.state = Some(SpanState::Open);
+            }),
             &[],
         ),
         (
@@ -213,7 +237,7 @@ pub async fn a_span_is_found_by_how_its_id_is_written(store: &Shared) {
     let found = async |id: &str| store.span(id).await.expect("the store answers");
     let record = found(&written).await.expect("it is kept");
     assert_eq!((&record.span, record.due_at), (&span, Some(at(10))));
-    assert_eq!(stop(store, None, "i", 20).await, Stopped::Ended);
+    assert_eq!(stop(store, None, "i", 20).await, StopOutcome::Ended);
     let record = found(&written).await.expect("it is kept");
     assert_eq!(record.span.end, Some(at(20)));
     let other = if written.ends_with('0') { "1" } else { "0" };

@@ -10,7 +10,7 @@ use super::support::{
     Changing, Shared, Store, at, done, due, due_ids, everything, failure, finished, id, kept, lost,
     next_page, plan_to, refusal, start, started, stop, target,
 };
-use crate::{DueQuery, Page, Reading, Started, Stopped};
+use crate::{DueQuery, Page, Reading, StartOutcome, StopOutcome};
 
 const HOUR: i64 = 3_600_000;
 const DAY: i64 = 24 * HOUR;
@@ -21,7 +21,7 @@ pub async fn idle_and_finished_spans_are_not_due(store: &Shared) {
     let idle = started(store, "idle", "j", -DAY).await;
     done(store.postpone(&idle, at(1)).await);
     let finished = started(store, "finished", "k", -DAY).await;
-    assert_eq!(stop(store, None, "k", -DAY).await, Stopped::Ended);
+    assert_eq!(stop(store, None, "k", -DAY).await, StopOutcome::Ended);
     let finished = store
         .find(&finished.id, &finished.target)
         .await
@@ -40,7 +40,7 @@ pub async fn what_waits_longest_is_due_first(store: &Shared) {
         let name = millis.to_string();
         assert_eq!(
             start(store, Some(&name), &format!("{number}"), millis).await,
-            Started::Opened
+            StartOutcome::Opened
         );
     }
     assert_eq!(due(store, 0).await, ["-9", "-7", "-5", "-3", "-1"]);
@@ -93,7 +93,7 @@ pub async fn the_closing_month_comes_before_all_else(store: &Shared) {
     ] {
         let span = started(store, name, instance, offset(-3 * DAY)).await;
         let closing = closing.expect("February is closing");
-        let due_at = closing.requeue_due_at(now, goes_on_within);
+        let due_at = closing.yielded_due_at(now, goes_on_within);
         done(store.postpone(&span, due_at).await);
     }
     for (name, instance, start) in [
@@ -158,7 +158,7 @@ pub async fn a_stop_makes_its_span_due(store: &Shared) {
     for (name, end) in [("past", -HOUR), ("future", HOUR), ("far", 3 * HOUR)] {
         let span = started(store, name, name, -DAY).await;
         done(store.postpone(&span, at(2 * HOUR)).await);
-        assert_eq!(stop(store, None, name, end).await, Stopped::Ended);
+        assert_eq!(stop(store, None, name, end).await, StopOutcome::Ended);
     }
     assert_eq!(due(store, 0).await, ["past"]);
     assert_eq!(due(store, HOUR).await, ["past", "future"]);
@@ -186,7 +186,7 @@ pub async fn a_plan_needs_the_version_it_was_based_on(store: &Shared) {
 pub async fn a_plan_needs_the_end_it_was_based_on(store: &Shared) {
     let store = &**store;
     let span = started(store, "a", "i", -DAY).await;
-    assert_eq!(stop(store, None, "i", -HOUR).await, Stopped::Ended);
+    assert_eq!(stop(store, None, "i", -HOUR).await, StopOutcome::Ended);
     assert!(lost(
         store.plan(&span, plan_to(&span, 0), at(0), at(0)).await
     ));
@@ -235,7 +235,7 @@ pub async fn an_execution_completes_and_plans_in_one_change(store: &Shared) {
     assert_eq!(span.sampled_to(), at(-HOUR));
     assert_eq!(kept(store, "a").await, span);
     assert_eq!(due(store, 0).await, Vec::<String>::new());
-    assert_eq!(stop(store, None, "i", -2 * HOUR).await, Stopped::Ended);
+    assert_eq!(stop(store, None, "i", -2 * HOUR).await, StopOutcome::Ended);
     let span = kept(store, "a").await;
     let back = plan_to(&span, -2 * HOUR);
     let span = done(store.plan(&span, back, at(0), at(0)).await);
@@ -272,7 +272,7 @@ pub async fn a_stale_execution_is_lost(store: &Shared) {
     assert!(lost(store.failed(&planned, failure).await));
     assert_eq!(kept(store, "a").await, after);
     let planned = done(store.plan(&after, plan_to(&after, 0), at(0), at(0)).await);
-    assert_eq!(stop(store, None, "i", -HOUR).await, Stopped::Ended);
+    assert_eq!(stop(store, None, "i", -HOUR).await, StopOutcome::Ended);
     assert!(lost(
         store.executed(&planned, Next::Wait, at(0), at(HOUR)).await
     ));
@@ -308,7 +308,7 @@ pub async fn a_failure_waits_and_keeps_its_plan(store: &Shared) {
 pub async fn a_complete_span_stays_complete(store: &Shared) {
     let store = &**store;
     started(store, "a", "i", 0).await;
-    assert_eq!(stop(store, None, "i", 0).await, Stopped::Ended);
+    assert_eq!(stop(store, None, "i", 0).await, StopOutcome::Ended);
     let span = kept(store, "a").await;
     let complete = done(store.complete(&span, at(1)).await);
     assert!(complete.processing.complete);
@@ -334,7 +334,7 @@ pub async fn completed_spans_go_after_the_cutoff(store: &Shared) {
         if name == "open" {
             continue;
         }
-        assert_eq!(stop(store, None, name, end).await, Stopped::Ended);
+        assert_eq!(stop(store, None, name, end).await, StopOutcome::Ended);
         let span = store
             .find(&span.id, &span.target)
             .await
@@ -369,7 +369,7 @@ pub async fn completed_spans_go_after_the_cutoff(store: &Shared) {
     kept(store, "new").await;
     assert_eq!(
         store
-            .started_by(&target("old"), &id("old"))
+            .find_by_start_id(&target("old"), &id("old"))
             .await
             .expect("an answer"),
         None

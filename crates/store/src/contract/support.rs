@@ -13,14 +13,14 @@ use sampler_domain::{
 use uuid::Uuid;
 
 use crate::{
-    DuePages, DueQuery, Events, Finished, Ledger, Membership, NewSpan, NewStop, Queries, Reading,
-    Started, Stopped, StoreError, Upkeep, Work,
+    Causes, DuePages, DueQuery, Events, Finished, Ledger, Membership, NewSpan, NewStop, Queries,
+    Reading, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
 };
 
 /// All ports of one store.
-pub trait Store: Events + Work + Ledger + Upkeep + Membership + Queries + Reading {}
+pub trait Store: Events + Work + Ledger + Causes + Upkeep + Membership + Queries + Reading {}
 
-impl<S: Events + Work + Ledger + Upkeep + Membership + Queries + Reading> Store for S {}
+impl<S: Events + Work + Ledger + Causes + Upkeep + Membership + Queries + Reading> Store for S {}
 
 /// A store that a test can share among its tasks.
 pub type Shared = Arc<dyn Store>;
@@ -77,7 +77,7 @@ pub trait Changing: Work {
     ) -> Result<Option<Span>, StoreError> {
         Ok(match self.change(span, &change, now).await? {
             Changed::Made => Some(span.after(&change)),
-            Changed::Lost => None,
+            Changed::Rejected => None,
         })
     }
 }
@@ -139,7 +139,7 @@ pub fn start_event(event_id: Option<&str>, instance: &str, millis: i64) -> Start
 /// The span that an event opens, due at its start.
 pub fn new_span(event: StartEvent) -> NewSpan {
     let due_at = event.timestamp;
-    let span = Span::started(SpanId::new(at(0), unique()), event);
+    let span = Span::open(SpanId::new(at(0), unique()), event);
     NewSpan {
         span,
         due_at,
@@ -154,7 +154,7 @@ pub async fn start(
     event_id: Option<&str>,
     instance: &str,
     millis: i64,
-) -> Started {
+) -> StartOutcome {
     let new = new_span(start_event(event_id, instance, millis));
     store.start(new).await.expect("the store answers")
 }
@@ -179,7 +179,7 @@ pub async fn stop(
     event_id: Option<&str>,
     instance: &str,
     millis: i64,
-) -> Stopped {
+) -> StopOutcome {
     let new = new_stop(event_id, instance, millis);
     store.stop(new).await.expect("the store answers")
 }
@@ -188,7 +188,7 @@ pub async fn stop(
 pub async fn started(store: &dyn Store, event_id: &str, instance: &str, millis: i64) -> Span {
     assert_eq!(
         start(store, Some(event_id), instance, millis).await,
-        Started::Opened
+        StartOutcome::Opened
     );
     kept(store, event_id).await
 }
@@ -262,6 +262,7 @@ pub fn failure(error: &str, retry_at: Timestamp) -> Failure {
         error: error.into(),
         status: None,
         is_refusal: false,
+        suspends: false,
     }
 }
 
@@ -272,6 +273,14 @@ pub fn refusal(error: &str, millis: i64, retry_at: Timestamp) -> Failure {
         status: Some(400),
         is_refusal: true,
         ..failure(error, retry_at)
+    }
+}
+
+/// The refusal that suspends a span.
+pub fn last_refusal(error: &str, millis: i64) -> Failure {
+    Failure {
+        suspends: true,
+        ..refusal(error, millis, at(millis))
     }
 }
 

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Group, Writes};
+use super::{Group, GroupWriter};
 use crate::StoreError;
 
 /// Groups of writes of one kind, one for each shard range. Each has permits and a queue of its own. So
 /// a shard that is slow or unavailable delays only its own writes, and a command goes to one shard.
 #[derive(Debug)]
-pub struct Ranges<W: Writes> {
+pub struct GroupPerRange<W: GroupWriter> {
     groups: Arc<[Group<W>]>,
 }
 
-impl<W: Writes> Clone for Ranges<W> {
+impl<W: GroupWriter> Clone for GroupPerRange<W> {
     fn clone(&self) -> Self {
         Self {
             groups: Arc::clone(&self.groups),
@@ -21,12 +21,12 @@ impl<W: Writes> Clone for Ranges<W> {
     }
 }
 
-impl<W: Writes> Ranges<W> {
-    /// A group for each of the `writes`. Callers wait at most for `time_limit`.
-    pub fn new(writes: impl IntoIterator<Item = W>, time_limit: Duration) -> Self {
-        let group = |writes| Group::new(writes, time_limit);
+impl<W: GroupWriter> GroupPerRange<W> {
+    /// A group for each of the `writers`. Callers wait at most for `time_limit`.
+    pub fn new(writers: impl IntoIterator<Item = W>, time_limit: Duration) -> Self {
+        let group = |writer| Group::new(writer, time_limit);
         Self {
-            groups: writes.into_iter().map(group).collect(),
+            groups: writers.into_iter().map(group).collect(),
         }
     }
 
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[async_trait]
-    impl Writes for Shard {
+    impl GroupWriter for Shard {
         type Write = u32;
         type Answer = u32;
         type Failure = NoFailure;
@@ -108,7 +108,7 @@ mod tests {
             true
         }
 
-        async fn write(&self, batch: &[Arc<u32>], _send_by: Instant) -> CommandResult<Self> {
+        async fn send(&self, batch: &[Arc<u32>], _send_by: Instant) -> CommandResult<Self> {
             let numbers: Vec<u32> = batch.iter().map(|number| **number).collect();
             self.commands.lock().unwrap().push(numbers.clone());
             if self.is_frozen {
@@ -125,14 +125,17 @@ mod tests {
 
     type Commands = Vec<Arc<Mutex<Vec<Vec<u32>>>>>;
 
-    fn shards(frozen: Option<usize>) -> (Ranges<Shard>, Commands) {
+    fn shards(frozen: Option<usize>) -> (GroupPerRange<Shard>, Commands) {
         let commands: Commands = (0..SHARDS).map(|_| Arc::default()).collect();
         let shard = |(number, commands): (usize, &Arc<Mutex<_>>)| Shard {
             is_frozen: frozen == Some(number),
             commands: Arc::clone(commands),
         };
         let writes = commands.iter().enumerate().map(shard);
-        (Ranges::new(writes, Duration::from_secs(11)), commands)
+        (
+            GroupPerRange::new(writes, Duration::from_secs(11)),
+            commands,
+        )
     }
 
     fn range_of(number: u32) -> usize {
@@ -140,7 +143,7 @@ mod tests {
     }
 
     /// How long it takes until all writes of the shards that are not `excepted` are answered.
-    async fn time_of_all_but(ranges: &Ranges<Shard>, excepted: usize) -> Duration {
+    async fn time_of_all_but(ranges: &GroupPerRange<Shard>, excepted: usize) -> Duration {
         let began = Instant::now();
         let writes = (0..WRITES).map(|number| {
             let ranges = ranges.clone();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::writes::{CommandFailure, Outcome, WriteResult, Writes, store_error};
+use super::writes::{CommandFailure, GroupWriter, Outcome, WriteResult, store_error};
 use super::{NoAnswer, Waiting};
 use crate::StoreError;
 
@@ -44,26 +44,26 @@ impl<F: CommandFailure> UnknownCommand<F> {
 }
 
 /// Sends the writes, and gives each caller its answer.
-pub(super) async fn settle<W: Writes>(writes: &W, unanswered: Vec<Waiting<W>>) {
+pub(super) async fn settle<W: GroupWriter>(writer: &W, unanswered: Vec<Waiting<W>>) {
     let settling = Settling {
-        writes,
+        writer,
         unknown: None,
     };
     settling.run(unanswered).await;
 }
 
 /// The state of a batch until all its callers are answered.
-struct Settling<'a, W: Writes> {
-    writes: &'a W,
+struct Settling<'a, W: GroupWriter> {
+    writer: &'a W,
     unknown: Option<UnknownCommand<W::Failure>>,
 }
 
-impl<W: Writes> Settling<'_, W> {
+impl<W: GroupWriter> Settling<'_, W> {
     async fn run(mut self, mut unanswered: Vec<Waiting<W>>) {
         for _ in 0..TRIES {
             let began = Instant::now();
             let batch = writes_of(&unanswered);
-            let results = match self.writes.write(&batch, send_by(&unanswered)).await {
+            let results = match self.writer.send(&batch, send_by(&unanswered)).await {
                 Ok(results) => results,
                 Err(failure) => match failure.outcome() {
                     // One write is the cause, and the others may be accepted.
@@ -106,7 +106,7 @@ impl<W: Writes> Settling<'_, W> {
         for waiting in unanswered {
             if waiting.is_awaited() {
                 let alone = Self {
-                    writes: self.writes,
+                    writer: self.writer,
                     unknown: self.unknown.clone(),
                 };
                 Box::pin(alone.run(vec![waiting])).await;
@@ -119,7 +119,7 @@ impl<W: Writes> Settling<'_, W> {
         // The command was sent before now, so this is not earlier than the end of its time limit.
         let may_run_until = failure
             .may_come_later()
-            .then(|| Instant::now() + self.writes.carried_out_within());
+            .then(|| Instant::now() + self.writer.carried_out_within());
         let earlier = self.unknown.as_ref();
         let earlier = earlier.and_then(|unknown| unknown.may_run_until);
         self.unknown = Some(UnknownCommand {
@@ -169,7 +169,7 @@ impl<W: Writes> Settling<'_, W> {
             return Ok(unresolved);
         }
         let read_began = Instant::now();
-        let found = match self.writes.resolve(&writes_of(&unresolved)).await {
+        let found = match self.writer.resolve(&writes_of(&unresolved)).await {
             Ok(found) => found,
             Err(failure) => return Err((unresolved, failure)),
         };
@@ -186,25 +186,25 @@ impl<W: Writes> Settling<'_, W> {
 }
 
 /// The earliest moment at which a caller stops waiting.
-fn send_by<W: Writes>(waiting: &[Waiting<W>]) -> Instant {
+fn send_by<W: GroupWriter>(waiting: &[Waiting<W>]) -> Instant {
     let until = waiting.iter().map(|waiting| waiting.until).min();
     until.unwrap_or_else(Instant::now)
 }
 
-fn writes_of<W: Writes>(waiting: &[Waiting<W>]) -> Vec<Arc<W::Write>> {
+fn writes_of<W: GroupWriter>(waiting: &[Waiting<W>]) -> Vec<Arc<W::Write>> {
     let write = |waiting: &Waiting<W>| Arc::clone(&waiting.write);
     waiting.iter().map(write).collect()
 }
 
 /// Tells callers that the outcome is unknown. A command was sent and its effect cannot be found out,
 /// so neither "nothing was changed" nor "it was refused" would be true, even if the read failed so.
-fn tell_unknown<W: Writes>(waiting: Vec<Waiting<W>>, failure: &Arc<W::Failure>) {
+fn tell_unknown<W: GroupWriter>(waiting: Vec<Waiting<W>>, failure: &Arc<W::Failure>) {
     for waiting in waiting {
         waiting.tell(Err(StoreError::Unknown(Box::new(Arc::clone(failure)))));
     }
 }
 
-fn tell_all<W: Writes>(waiting: Vec<Waiting<W>>, failure: &Arc<W::Failure>) {
+fn tell_all<W: GroupWriter>(waiting: Vec<Waiting<W>>, failure: &Arc<W::Failure>) {
     for waiting in waiting {
         waiting.tell(Err(store_error(failure)));
     }

@@ -127,7 +127,7 @@ impl CommandFailure for Failed {
 }
 
 #[async_trait]
-impl Writes for Scripted {
+impl GroupWriter for Scripted {
     type Write = Numbered;
     type Answer = u32;
     type Failure = Failed;
@@ -144,7 +144,7 @@ impl Writes for Scripted {
         *answer != REFUSED
     }
 
-    async fn write(&self, batch: &[Arc<Numbered>], _send_by: Instant) -> CommandResult<Self> {
+    async fn send(&self, batch: &[Arc<Numbered>], _send_by: Instant) -> CommandResult<Self> {
         let numbers: Vec<u32> = batch.iter().map(|write| write.0).collect();
         self.script.commands.lock().unwrap().push(numbers.clone());
         self.permits.acquire().await.unwrap().forget();

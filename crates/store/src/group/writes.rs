@@ -50,10 +50,10 @@ pub fn store_error<F: CommandFailure>(failure: &Arc<F>) -> StoreError {
 pub enum WriteResult<A, F> {
     /// This is the answer for the caller.
     Settled(A),
-    /// This is the answer unless [`Writes::resolve`] finds another one: only a read can tell a repeat
+    /// This is the answer unless [`GroupWriter::resolve`] finds another one: only a read can tell a repeat
     /// from a new event that conflicts with an earlier one.
     Provisional(A),
-    /// Only [`Writes::resolve`] can find the answer.
+    /// Only [`GroupWriter::resolve`] can find the answer.
     Unresolved,
     /// It was not executed, for this reason.
     Refused(F),
@@ -97,12 +97,14 @@ pub fn write_results<A, F: CommandFailure>(
 pub type Resolution<A> = Option<Result<A, StoreError>>;
 
 /// The result of each write of a command, in their order, or the failure of the whole command.
-pub type CommandResult<W> =
-    Result<Vec<WriteResult<<W as Writes>::Answer, <W as Writes>::Failure>>, <W as Writes>::Failure>;
+pub type CommandResult<W> = Result<
+    Vec<WriteResult<<W as GroupWriter>::Answer, <W as GroupWriter>::Failure>>,
+    <W as GroupWriter>::Failure,
+>;
 
 /// Sends writes of one kind to the store, many with one command.
 #[async_trait]
-pub trait Writes: Debug + Send + Sync + Sized + 'static {
+pub trait GroupWriter: Debug + Send + Sync + Sized + 'static {
     /// One write. Sending it twice must be safe.
     type Write: Debug + Send + Sync + 'static;
     /// The answer for its caller.
@@ -123,7 +125,7 @@ pub trait Writes: Debug + Send + Sync + Sized + 'static {
 
     /// Sends the writes with one command. Returns a result for each, in their order, or the failure of
     /// the whole command. Sends nothing after `send_by`, when the first caller has stopped waiting.
-    async fn write(&self, batch: &[Arc<Self::Write>], send_by: Instant) -> CommandResult<Self>;
+    async fn send(&self, batch: &[Arc<Self::Write>], send_by: Instant) -> CommandResult<Self>;
 
     /// Reads what happened to the writes, or what they conflict with. Returns an entry for each, in
     /// their order. The data must not be rolled back later.

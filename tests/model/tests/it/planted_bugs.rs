@@ -3,7 +3,8 @@
 
 use sampler_model::{
     AS_PLANNED, CONSERVATION, COUNTED_ONCE, DUE_BY_END, KEPT_ONCE, LEDGER, LIVENESS, Mutant,
-    ONE_OPEN_SPAN, SAME_BYTES, SAMPLED_COUNTS, Scenario, WITHIN_END, find_violations,
+    ONE_OPEN_SPAN, SAME_BYTES, SAMPLED_COUNTS, SUSPENDED_BY_REFUSAL, Scenario, WITHIN_END,
+    find_violations,
 };
 
 /// The model must find a way to break each of these.
@@ -106,4 +107,23 @@ fn entries_that_expire_before_their_span_is_complete_are_found() {
 fn a_resend_with_other_bytes_is_found() {
     let broken = Scenario::update().broken(Mutant::ResendsOtherBytes);
     assert_breaks(broken, &[SAME_BYTES]);
+}
+
+#[test]
+fn a_resumed_span_that_stays_away_is_found() {
+    let broken = Scenario::refusal().broken(Mutant::ResumedStaysAway);
+    assert_breaks(broken, &[LIVENESS]);
+}
+
+/// A worker reads a suspended span that a stop has made due, sleeps, and puts it away.
+#[test]
+fn putting_away_what_was_resumed_is_found() {
+    let broken = Scenario::refusal().broken(Mutant::PutsAwayWhatWasResumed);
+    assert_breaks(broken, &[LIVENESS]);
+}
+
+#[test]
+fn suspending_what_waits_is_found() {
+    let broken = Scenario::refusal().broken(Mutant::SuspendsWhatWaits);
+    assert_breaks(broken, &[SUSPENDED_BY_REFUSAL]);
 }

@@ -1,15 +1,22 @@
 //! The protocol holds in every state of every scenario.
 
-use sampler_model::{MUST_HAPPEN, MUST_HOLD, Scenario, explore};
+use sampler_model::{
+    MUST_HAPPEN, MUST_HOLD, PROBED, SUSPENDED, Scenario, WAKES_AFTER_REMOVAL, explore,
+};
 
 fn assert_holds(scenario: Scenario, states_min: usize) {
+    let (refuses, is_alone) = (scenario.suspend_after > 0, scenario.workers == 1);
     let explored = explore(scenario);
     println!("{} states, {} steps", explored.states, explored.steps);
     for property in MUST_HOLD {
         let violation = explored.found.get(property);
         assert!(violation.is_none(), "broken: {property}, by {violation:#?}");
     }
-    for property in MUST_HAPPEN {
+    let of_refusals = [SUSPENDED, PROBED].into_iter().filter(|_| refuses);
+    // Alone, no worker misses what becomes of its span.
+    let must_happen = MUST_HAPPEN.into_iter();
+    let must_happen = must_happen.filter(|property| !is_alone || *property != WAKES_AFTER_REMOVAL);
+    for property in must_happen.chain(of_refusals) {
         assert!(explored.found.contains_key(property), "never: {property}");
     }
     assert!(explored.states >= states_min, "{} states", explored.states);
@@ -28,4 +35,9 @@ fn events_in_any_order() {
 #[test]
 fn a_late_stop_while_abacus_fails() {
     assert_holds(Scenario::outage(), 360_000);
+}
+
+#[test]
+fn a_late_stop_while_abacus_refuses() {
+    assert_holds(Scenario::refusal(), 100_000);
 }

@@ -1,0 +1,96 @@
+//! Suspension: a span whose usage Abacus refuses again and again is taken out of the workers' way,
+//! and kept under the cause of the refusal.
+//!
+//! Ten thousand spans of a plan without a mapping are one cause. One of them is probed now and then;
+//! once that is accepted all of them go on. So the work does not depend on how many there are.
+
+use std::fmt;
+use std::str::FromStr;
+
+use uuid::Uuid;
+
+use crate::target::push_text;
+use crate::{Id, LastError, Target, Timestamp};
+
+/// The namespace of the ids of causes (UUID version 5).
+const NAMESPACE: Uuid = Uuid::from_u128(0x7d0e_4b52_93c1_5f0a_8a6b_1f2c_60d5_9e37);
+
+/// When a suspended span is due: never, as far as any search knows, of this release or another.
+pub const SUSPENDED_DUE_AT: Timestamp = Timestamp::MAX;
+
+/// Why Abacus refuses usages: spans that share it are suspended and resumed together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cause {
+    /// The status of the answer.
+    pub status: Option<u16>,
+    /// The name that Abacus gives the error, or else what happened in words.
+    pub error: String,
+    /// The resource whose usages are refused.
+    pub resource_id: Id,
+    /// The plan whose usages are refused.
+    pub plan_id: Id,
+}
+
+/// What identifies a cause: it follows from the cause, so that all workers give it the same.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CauseId(Uuid);
+
+/// A span is suspended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Suspension {
+    /// Why.
+    pub cause: CauseId,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+impl Cause {
+    /// Why a usage for this target was refused the last time.
+    pub fn of(target: &Target, error: &LastError) -> Self {
+        Self {
+            status: error.status,
+            error: error.error.clone(),
+            resource_id: target.resource_id.clone(),
+            plan_id: target.plan_id.clone(),
+        }
+    }
+
+    /// What identifies it.
+    pub fn id(&self) -> CauseId {
+        let mut name = self.status.unwrap_or(0).to_be_bytes().to_vec();
+        push_text(&mut name, &self.error);
+        push_text(&mut name, self.resource_id.as_str());
+        push_text(&mut name, self.plan_id.as_str());
+        CauseId(Uuid::new_v5(&NAMESPACE, &name))
+    }
+}
+
+impl fmt::Display for CauseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0.hyphenated(), f)
+    }
+}
+
+impl fmt::Debug for CauseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A text that is no [`CauseId`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the id of a cause is a UUID in lower case, with hyphens")]
+pub struct CauseIdError;
+
+impl FromStr for CauseId {
+    type Err = CauseIdError;
+
+    fn from_str(text: &str) -> Result<Self, CauseIdError> {
+        let id = Uuid::try_parse(text).map(Self).map_err(|_| CauseIdError)?;
+        if id.to_string() == text {
+            Ok(id)
+        } else {
+            Err(CauseIdError)
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! Causes of refusals, and letting the spans go on that are suspended under them.
+//!
+//! A cause is a document; its spans are found by an index that holds nothing else. Each of these
+//! calls can be made again at any time, and by two workers at once.
+
+use std::collections::HashSet;
+
+use bson::raw::RawDocument;
+use bson::{Bson, Document, RawDocumentBuf, doc};
+use futures_util::TryStreamExt;
+use mongodb::options::FindOptions;
+use sampler_domain::{Cause, CauseId, Id, Timestamp};
+use sampler_store::{KeptCause, Probe, Resumption, StoreError};
+use tracing::error;
+
+use crate::MongoStore;
+use crate::call::CallError;
+use crate::document::{
+    Unreadable, moment, read_integer, read_moment, read_optional_moment, unreadable,
+};
+use crate::entry_document::{ERROR_LEN_MAX, status_in};
+use crate::index;
+use crate::suspension_document::{probe, read_probe, refusals};
+use crate::unreadable::{
+    Identity, Statement, change_each, condition_of, decoded, name_of, shard_key_of, span_in,
+};
+
+/// Causes that are looked for in one go where none may be missing.
+const MISSING_MAX: usize = 10_000;
+
+impl MongoStore {
+    pub(crate) async fn register_cause(
+        &self,
+        id: CauseId,
+        cause: &Cause,
+        now: Timestamp,
+        probe_at: Timestamp,
+    ) -> Result<(), StoreError> {
+        let mut first = doc! {
+            "error": shortened(&cause.error),
+            "resource_id": cause.resource_id.as_str(),
+            "plan_id": cause.plan_id.as_str(),
+            "since": moment(now),
+            "probe_at": moment(probe_at),
+        };
+        if let Some(status) = cause.status {
+            first.insert("status", i32::from(status));
+        }
+        let update = doc! { "$setOnInsert": first, "$max": { "touched_at": moment(now) } };
+        let (causes, filter) = (self.causes.clone(), named(id));
+        let call = async move { causes.update_one(filter, update).upsert(true).await };
+        self.link.run(call).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn register_missing_causes(
+        &self,
+        now: Timestamp,
+        probe_at: Timestamp,
+    ) -> Result<u64, StoreError> {
+        let known = self.known_causes().await?;
+        let (mut after, mut count) = (String::new(), 0);
+        for _ in 0..MISSING_MAX {
+            let filter = doc! { "processing.suspended.cause": { "$gt": &after } };
+            let Some(raw) = self.first_suspended(filter).await? else {
+                break;
+            };
+            let document = decoded(&raw).unwrap_or_default();
+            let Some(name) = suspended_under(&document) else {
+                break;
+            };
+            name.clone_into(&mut after);
+            if known.contains(name) {
+                continue;
+            }
+            // One that nobody can read is named by the search once it is due.
+            let (Ok(id), Ok(span)) = (name.parse(), span_in(&raw)) else {
+                continue;
+            };
+            if let Some(error) = &span.processing.last_error {
+                let cause = Cause::of(&span.target, error);
+                self.register_cause(id, &cause, now, probe_at).await?;
+                count += 1;
+            }
+        }
+        Ok(count)
+    }
+
+    async fn known_causes(&self) -> Result<HashSet<String>, CallError> {
+        let causes = self.causes.clone();
+        let options = self.cause_options(MISSING_MAX, doc! { "_id": 1 });
+        let find = async move {
+            let found = causes.find(doc! {}).with_options(options).await?;
+            found.try_collect::<Vec<_>>().await
+        };
+        let found = self.link.run(find).await?;
+        let name = |cause: &Document| cause.get_str("_id").ok().map(str::to_owned);
+        Ok(found.iter().filter_map(name).collect())
+    }
+
+    fn cause_options(&self, limit: usize, sort: Document) -> FindOptions {
+        FindOptions::builder()
+            .limit(i64::try_from(limit).unwrap_or(i64::MAX))
+            .sort(sort)
+            .max_time(self.link.time_limit)
+            .build()
+    }
+
+    pub(crate) async fn causes_due_by(
+        &self,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<KeptCause>, StoreError> {
+        let causes = self.causes.clone();
+        let filter = doc! { "$or": [
+            { "probe_at": { "$lte": moment(now) } },
+            { "resuming": { "$exists": true } },
+        ] };
+        let options = self.cause_options(limit, doc! { "probe_at": 1, "_id": 1 });
+        let find = async move {
+            let found = causes.find(filter).with_options(options).await?;
+            found.try_collect::<Vec<_>>().await
+        };
+        let found = self.link.run(find).await?;
+        Ok(found.iter().filter_map(|raw| self.cause_in(raw)).collect())
+    }
+
+    /// The cause that a document holds; one that cannot be read is told of, and left as it is.
+    pub(crate) fn cause_in(&self, document: &Document) -> Option<KeptCause> {
+        match read_cause(document) {
+            Ok(cause) => Some(cause),
+            Err(problem) => {
+                let name = document.get("_id").map(Bson::to_string).unwrap_or_default();
+                if self.link.told.is_news("causes", &name) {
+                    error!(code = "cause.unreadable", cause = name, error = %problem,
+                        "a cause of suspensions cannot be read");
+                }
+                None
+            }
+        }
+    }
+
+    pub(crate) async fn claim_probe_of(
+        &self,
+        cause: &KeptCause,
+        next: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let mut filter = named(cause.id);
+        filter.insert("probe_at", moment(cause.probe_at));
+        let update = doc! { "$set": { "probe_at": moment(next) } };
+        self.update_cause(filter, update).await
+    }
+
+    pub(crate) async fn resume_all_of(
+        &self,
+        cause: CauseId,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let update = doc! { "$max": { "resuming": moment(now) } };
+        self.update_cause(named(cause), update).await
+    }
+
+    pub(crate) async fn end_resuming_of(&self, cause: &KeptCause) -> Result<(), StoreError> {
+        let Some(until) = cause.resuming else {
+            return Ok(());
+        };
+        let mut filter = named(cause.id);
+        filter.insert("resuming", moment(until));
+        let update = doc! { "$unset": { "resuming": "" } };
+        self.update_cause(filter, update).await.map(drop)
+    }
+
+    /// Says whether the filter found the cause.
+    async fn update_cause(&self, filter: Document, update: Document) -> Result<bool, StoreError> {
+        let causes = self.causes.clone();
+        let call = async move { causes.update_one(filter, update).await };
+        Ok(self.link.run(call).await?.matched_count > 0)
+    }
+
+    pub(crate) async fn remove_cause_if_idle(&self, cause: &KeptCause) -> Result<bool, StoreError> {
+        let filter = doc! { "processing.suspended.cause": cause.id.to_string() };
+        if self.first_suspended(filter).await?.is_some() {
+            return Ok(false);
+        }
+        let mut filter = named(cause.id);
+        filter.insert("touched_at", moment(cause.touched_at));
+        filter.insert("resuming", doc! { "$exists": false });
+        let causes = self.causes.clone();
+        let call = async move { causes.delete_one(filter).await };
+        Ok(self.link.run(call).await?.deleted_count > 0)
+    }
+
+    pub(crate) async fn probe_one(
+        &self,
+        cause: CauseId,
+        resumption: Resumption,
+    ) -> Result<Probe, StoreError> {
+        if self.is_probing(cause).await? {
+            return Ok(Probe::Running);
+        }
+        let filter = doc! { "processing.suspended.cause": cause.to_string() };
+        let Some(raw) = self.first_suspended(filter).await? else {
+            return Ok(Probe::NoSpan);
+        };
+        // Noted first: of a probe that nobody knows of there could be a second one.
+        let update = doc! { "$set": { "probed": probed(&raw) } };
+        self.update_cause(named(cause), update).await?;
+        // One that nobody can read is no probe; the search tells of it once it is due.
+        let statement = resuming(&raw, cause, resumption, true)
+            .or_else(|| resuming(&raw, cause, resumption, false));
+        let Some(statement) = statement else {
+            return Ok(Probe::NoSpan);
+        };
+        change_each(&self.link, &[statement]).await?;
+        Ok(Probe::Begun)
+    }
+
+    /// Whether the span that was tried last for the cause has no answer yet.
+    async fn is_probing(&self, cause: CauseId) -> Result<bool, StoreError> {
+        let (causes, filter) = (self.causes.clone(), named(cause));
+        let found = async move { causes.find_one(filter).await };
+        let found = self.link.run(found).await?;
+        let Some(probed) = found.and_then(|found| where_probed(&found)) else {
+            return Ok(false);
+        };
+        let options = self.link.find_options(1, doc! {}, "_id_");
+        let link = self.link.clone();
+        let find = async move { link.find(probed, options).await };
+        let found = self.link.run(find).await?;
+        let is_probe = |raw: &RawDocumentBuf| {
+            let document = decoded(raw).ok()?;
+            let processing = document.get_document("processing").ok()?;
+            let version = read_integer(processing, "version").ok()?;
+            let is_complete = processing.get_bool("complete").unwrap_or(false);
+            Some(!is_complete && read_probe(processing, version) == Some(cause))
+        };
+        Ok(found.first().and_then(is_probe).unwrap_or(false))
+    }
+
+    /// The document of the span that has been suspended longest of those that match.
+    async fn first_suspended(&self, filter: Document) -> Result<Option<RawDocumentBuf>, CallError> {
+        let sort = doc! { "processing.suspended.cause": 1, "processing.suspended.since": 1 };
+        let options = self.link.find_options(1, sort, index::SUSPENDED);
+        let link = self.link.clone();
+        let find = async move { link.find(filter, options).await };
+        let found = self.link.run(find).await?;
+        Ok(found.into_iter().next())
+    }
+
+    pub(crate) async fn resume_some(
+        &self,
+        cause: CauseId,
+        until: Timestamp,
+        resumption: Resumption,
+        limit: usize,
+    ) -> Result<u64, StoreError> {
+        let filter = doc! {
+            "processing.suspended.cause": cause.to_string(),
+            "processing.suspended.since": { "$lte": moment(until) },
+        };
+        let sort = doc! { "processing.suspended.cause": 1, "processing.suspended.since": 1 };
+        let mut options = self.link.find_options(limit, sort, index::SUSPENDED);
+        options.projection = Some(doc! {
+            "_id": 1, "processing.partition": 1, "target.resource_instance_id": 1,
+        });
+        let link = self.link.clone();
+        let find = async move { link.find(filter, options).await };
+        let found = self.link.run(find).await?;
+        let statement = |raw: &RawDocumentBuf| resuming(raw, cause, resumption, false);
+        let statements: Vec<Statement> = found.iter().filter_map(statement).collect();
+        if statements.is_empty() {
+            return Ok(0);
+        }
+        let written = change_each(&self.link, &statements).await?;
+        // What cannot be changed is found again each time: it must not look like progress.
+        let failed = written.failed.len();
+        Ok((statements.len() - failed.min(statements.len())) as u64)
+    }
+}
+
+/// The statement that resumes a span. What its last refusals were stays: an interval of a closing
+/// month counts as one that was put off.
+fn resuming(
+    raw: &RawDocument,
+    cause: CauseId,
+    resumption: Resumption,
+    is_probe: bool,
+) -> Option<Statement> {
+    let mut condition = Document::try_from(condition_of(raw)?).ok()?;
+    condition.insert("processing.suspended.cause", cause.to_string());
+    let mut set = doc! {
+        "processing.due_at": moment(resumption.now),
+        "processing.refusals": refusals(resumption.refusals),
+    };
+    if is_probe {
+        let version = version_of(raw)?;
+        condition.insert("processing.version", version);
+        set.insert("processing.probe", probe(cause, version));
+    }
+    let statement = doc! {
+        "q": condition,
+        "u": { "$set": set, "$unset": { "processing.suspended": "" } },
+        "hint": "_id_",
+    };
+    Some(Statement {
+        name: name_of(raw),
+        statement: RawDocumentBuf::try_from(&statement).ok()?,
+    })
+}
+
+fn version_of(raw: &RawDocument) -> Option<i64> {
+    let document = decoded(raw).ok()?;
+    read_integer(document.get_document("processing").ok()?, "version").ok()
+}
+
+/// The span that is tried, and where it is kept, as it is noted with the cause.
+fn probed(raw: &RawDocument) -> Document {
+    let id = Identity::of(raw).and_then(|id| Document::try_from(id.filter()).ok());
+    let id = id.and_then(|id| id.get("_id").cloned());
+    let (partition, instance) = shard_key_of(raw);
+    doc! {
+        "span": id,
+        "partition": partition.map(i64::from),
+        "instance": instance.as_ref().map(Id::as_str),
+    }
+}
+
+/// The condition that finds the span which was tried last.
+fn where_probed(cause: &Document) -> Option<Document> {
+    let probed = cause.get_document("probed").ok()?;
+    Some(doc! {
+        "_id": probed.get("span")?,
+        "processing.partition": probed.get("partition")?,
+        "target.resource_instance_id": probed.get("instance")?,
+    })
+}
+
+/// The cause that a document says its span is suspended under.
+fn suspended_under(document: &Document) -> Option<&str> {
+    let processing = document.get_document("processing").ok()?;
+    let suspended = processing.get_document("suspended").ok()?;
+    suspended.get_str("cause").ok()
+}
+
+fn named(id: CauseId) -> Document {
+    doc! { "_id": id.to_string() }
+}
+
+fn shortened(error: &str) -> String {
+    error.chars().take(ERROR_LEN_MAX).collect()
+}
+
+fn read_cause(document: &Document) -> Result<KeptCause, Unreadable> {
+    let text = |name: &str| {
+        let text = document.get_str(name);
+        text.map_err(|_| unreadable(name, "is not a string"))
+    };
+    let id = text("_id")?.parse();
+    Ok(KeptCause {
+        id: id.map_err(|_| unreadable("_id", "is not the id of a cause"))?,
+        cause: Cause {
+            status: status_in(document),
+            error: text("error")?.to_owned(),
+            resource_id: Id::from_store(text("resource_id")?),
+            plan_id: Id::from_store(text("plan_id")?),
+        },
+        since: read_moment(document, "since")?,
+        probe_at: read_moment(document, "probe_at")?,
+        touched_at: read_moment(document, "touched_at")?,
+        resuming: read_optional_moment(document, "resuming")?,
+    })
+}

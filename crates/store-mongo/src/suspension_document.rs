@@ -1,0 +1,52 @@
+//! How a span is suspended, as its document keeps it: `processing.suspended`, `processing.probe` and
+//! `processing.refusals`.
+//!
+//! The first two hold the version of the span that they are about. An original Sampler that executes
+//! the interval leaves them behind, and grows the version.
+
+use bson::{Bson, Document, doc};
+use sampler_domain::{CauseId, Suspension};
+
+use crate::document::{moment, read_integer, read_moment};
+
+/// A suspension, as it is kept.
+pub(crate) fn suspension(suspension: Suspension, version: i64) -> Document {
+    let mut document = probe(suspension.cause, version);
+    document.insert("since", moment(suspension.since));
+    document
+}
+
+/// A probe, as it is kept.
+pub(crate) fn probe(cause: CauseId, version: i64) -> Document {
+    doc! { "cause": cause.to_string(), "version": version }
+}
+
+/// How a span is suspended, if it is.
+pub(crate) fn read_suspension(processing: &Document, version: i64) -> Option<Suspension> {
+    let document = processing.get_document("suspended").ok()?;
+    Some(Suspension {
+        cause: cause_of(document, version)?,
+        since: read_moment(document, "since").ok()?,
+    })
+}
+
+/// The cause that a span is tried for, if there is one.
+pub(crate) fn read_probe(processing: &Document, version: i64) -> Option<CauseId> {
+    cause_of(processing.get_document("probe").ok()?, version)
+}
+
+fn cause_of(document: &Document, version: i64) -> Option<CauseId> {
+    let is_current = read_integer(document, "version") == Ok(version);
+    let cause = document.get_str("cause").ok().filter(|_| is_current)?;
+    cause.parse().ok()
+}
+
+/// How often Abacus has refused the planned interval.
+pub(crate) fn read_refusals(processing: &Document) -> Option<u32> {
+    u32::try_from(read_integer(processing, "refusals").ok()?).ok()
+}
+
+/// How many refusals count, as it is kept.
+pub(crate) fn refusals(refusals: u32) -> Bson {
+    Bson::Int64(i64::from(refusals))
+}

@@ -1,0 +1,96 @@
+//! Causes: why spans are suspended, and how they go on.
+
+use async_trait::async_trait;
+use sampler_domain::{Cause, CauseId, Timestamp};
+
+use crate::StoreError;
+
+/// A cause as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct KeptCause {
+    /// What identifies it.
+    pub id: CauseId,
+    /// What it is.
+    pub cause: Cause,
+    /// Since when there are spans of it.
+    pub since: Timestamp,
+    /// When a span of it is to be tried next.
+    pub probe_at: Timestamp,
+    /// When a span was last suspended under it, or was about to be.
+    pub touched_at: Timestamp,
+    /// Its spans go on that were suspended by this moment, if they do.
+    pub resuming: Option<Timestamp>,
+}
+
+/// What became of the attempt to begin a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probe {
+    /// A span of the cause is tried again.
+    Begun,
+    /// The span that was tried last has no answer yet: one is enough.
+    Running,
+    /// No span is suspended under it.
+    NoSpan,
+}
+
+/// How spans go on that were suspended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resumption {
+    /// The moment; the spans are due by then.
+    pub now: Timestamp,
+    /// How many refusals count already ([`sampler_domain::Span::resumed`]).
+    pub refusals: u32,
+}
+
+/// Keeps causes, and lets their spans go on.
+///
+/// A cause is kept before a span is suspended under it. Where it has gone all the same, because its
+/// worker slept in between, [`Self::register_missing`] finds that out.
+#[async_trait]
+pub trait Causes: Send + Sync + 'static {
+    /// Keeps a cause, with its first probe at `probe_at`, unless it is there.
+    async fn register(
+        &self,
+        cause: &Cause,
+        now: Timestamp,
+        probe_at: Timestamp,
+    ) -> Result<(), StoreError>;
+
+    /// Keeps the causes that are missing of spans that are suspended; says how many.
+    async fn register_missing(
+        &self,
+        now: Timestamp,
+        probe_at: Timestamp,
+    ) -> Result<u64, StoreError>;
+
+    /// Up to `limit` causes that are to be probed by now, or whose spans go on, the longest waiting
+    /// first.
+    async fn due_causes(&self, now: Timestamp, limit: usize) -> Result<Vec<KeptCause>, StoreError>;
+
+    /// Sets when the cause is to be probed next, unless somebody else did; says whether it did.
+    async fn claim_probe(&self, cause: &KeptCause, next: Timestamp) -> Result<bool, StoreError>;
+
+    /// Has the span tried that has been suspended longest under the cause.
+    async fn probe(&self, cause: CauseId, resumption: Resumption) -> Result<Probe, StoreError>;
+
+    /// Lets all spans go on that were suspended under the cause by now; says whether there is such a
+    /// cause.
+    async fn resume_cause(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError>;
+
+    /// Lets up to `limit` spans go on that were suspended under the cause by `until`; says how many
+    /// it found.
+    async fn resume_batch(
+        &self,
+        cause: CauseId,
+        until: Timestamp,
+        resumption: Resumption,
+        limit: usize,
+    ) -> Result<u64, StoreError>;
+
+    /// Notes that all spans have gone on that were to.
+    async fn end_resuming(&self, cause: &KeptCause) -> Result<(), StoreError>;
+
+    /// Removes a cause if nothing was suspended or resumed under it since it was read, and no span is
+    /// suspended under it; says whether it did.
+    async fn remove_cause(&self, cause: &KeptCause) -> Result<bool, StoreError>;
+}

@@ -1,0 +1,167 @@
+//! The rules of causes: what becomes of the spans that are suspended under them.
+
+use std::collections::BTreeMap;
+
+use sampler_domain::{Cause, CauseId, Suspension, Timestamp};
+
+use crate::table::{StoredSpan, Table};
+use crate::{KeptCause, Probe, Resumption};
+
+impl StoredSpan {
+    fn suspension(&self) -> Option<Suspension> {
+        self.span.processing.suspended
+    }
+
+    fn is_suspended_under(&self, cause: CauseId) -> bool {
+        self.suspension().is_some_and(|it| it.cause == cause)
+    }
+
+    /// It is due, and tried again.
+    fn resume(&mut self, resumption: Resumption, is_probe: bool) {
+        self.span = self.span.resumed(resumption.refusals, is_probe);
+        self.due_at = Some(resumption.now);
+    }
+}
+
+impl Table {
+    /// All causes, by their ids.
+    pub fn causes(&self) -> impl Iterator<Item = &KeptCause> {
+        self.causes.values()
+    }
+
+    /// How many spans are suspended under a cause.
+    pub fn count_suspended(&self, cause: CauseId) -> usize {
+        let of_cause = |kept: &&StoredSpan| kept.is_suspended_under(cause);
+        self.spans.values().filter(of_cause).count()
+    }
+
+    /// Keeps a cause, unless it is there.
+    pub fn register(&mut self, cause: &Cause, now: Timestamp, probe_at: Timestamp) {
+        self.register_as(cause.id(), cause, now, probe_at);
+    }
+
+    fn register_as(&mut self, id: CauseId, cause: &Cause, now: Timestamp, probe_at: Timestamp) {
+        let kept = self.causes.entry(id).or_insert_with(|| KeptCause {
+            id,
+            cause: cause.clone(),
+            since: now,
+            probe_at,
+            touched_at: now,
+            resuming: None,
+        });
+        kept.touched_at = now;
+    }
+
+    /// Keeps the causes that are missing of spans that are suspended; says how many.
+    pub fn register_missing(&mut self, now: Timestamp, probe_at: Timestamp) -> u64 {
+        let mut missing = BTreeMap::new();
+        for span in self.spans.values().map(|kept| &kept.span) {
+            let error = span.processing.last_error.as_ref();
+            let (Some(suspension), Some(error)) = (span.processing.suspended, error) else {
+                continue;
+            };
+            if !self.causes.contains_key(&suspension.cause) {
+                missing.insert(suspension.cause, Cause::of(&span.target, error));
+            }
+        }
+        for (id, cause) in &missing {
+            self.register_as(*id, cause, now, probe_at);
+        }
+        missing.len() as u64
+    }
+
+    /// Causes that are to be probed by now, or whose spans go on, the longest waiting first.
+    pub fn due_causes(&self, now: Timestamp, limit: usize) -> Vec<KeptCause> {
+        let is_due = |kept: &&KeptCause| kept.probe_at <= now || kept.resuming.is_some();
+        let mut due: Vec<KeptCause> = self.causes.values().filter(is_due).cloned().collect();
+        due.sort_by_key(|kept| (kept.probe_at, kept.id));
+        due.truncate(limit);
+        due
+    }
+
+    /// Sets when the cause is to be probed next, unless somebody else did.
+    pub fn claim_probe(&mut self, cause: &KeptCause, next: Timestamp) -> bool {
+        let kept = self.causes.get_mut(&cause.id);
+        let kept = kept.filter(|kept| kept.probe_at == cause.probe_at);
+        let Some(kept) = kept else {
+            return false;
+        };
+        kept.probe_at = next;
+        true
+    }
+
+    /// Has the span tried that has been suspended longest under the cause.
+    pub fn probe(&mut self, cause: CauseId, resumption: Resumption) -> Probe {
+        let is_running = |kept: &StoredSpan| kept.span.processing.probe == Some(cause);
+        if self.spans.values().any(is_running) {
+            return Probe::Running;
+        }
+        let spans = self.spans.values_mut();
+        let suspended = spans.filter(|kept| kept.is_suspended_under(cause));
+        let since = |kept: &&mut StoredSpan| kept.suspension().map(|it| it.since);
+        let Some(kept) = suspended.min_by_key(since) else {
+            return Probe::NoSpan;
+        };
+        kept.resume(resumption, true);
+        Probe::Begun
+    }
+
+    /// Has all spans of the cause tried, which no store does.
+    pub fn probe_each(&mut self, cause: CauseId, resumption: Resumption) -> Probe {
+        for kept in self.spans.values_mut() {
+            if kept.is_suspended_under(cause) {
+                kept.resume(resumption, true);
+            }
+        }
+        Probe::Begun
+    }
+
+    /// Lets all spans go on that were suspended under the cause by now.
+    pub fn resume_cause(&mut self, cause: CauseId, now: Timestamp) -> bool {
+        let kept = self.causes.get_mut(&cause);
+        let is_known = kept.is_some();
+        if let Some(kept) = kept {
+            kept.resuming = kept.resuming.max(Some(now));
+        }
+        is_known
+    }
+
+    /// Lets spans go on that were suspended under the cause by `until`.
+    pub fn resume_batch(
+        &mut self,
+        cause: CauseId,
+        until: Timestamp,
+        resumption: Resumption,
+        limit: usize,
+    ) -> u64 {
+        let is_meant = |kept: &&mut StoredSpan| {
+            let suspension = kept.suspension();
+            suspension.is_some_and(|it| it.cause == cause && it.since <= until)
+        };
+        let mut count = 0;
+        for kept in self.spans.values_mut().filter(is_meant).take(limit) {
+            kept.resume(resumption, false);
+            count += 1;
+        }
+        count
+    }
+
+    /// Notes that all spans have gone on that were to.
+    pub fn end_resuming(&mut self, cause: &KeptCause) {
+        let kept = self.causes.get_mut(&cause.id);
+        if let Some(kept) = kept.filter(|kept| kept.resuming == cause.resuming) {
+            kept.resuming = None;
+        }
+    }
+
+    /// Removes a cause if nothing was noted of it since it was read, and no span is suspended under it.
+    pub fn remove_cause(&mut self, cause: &KeptCause) -> bool {
+        let kept = self.causes.get(&cause.id);
+        let is_same =
+            kept.is_some_and(|kept| kept.touched_at == cause.touched_at && kept.resuming.is_none());
+        if !is_same || self.count_suspended(cause.id) > 0 {
+            return false;
+        }
+        self.causes.remove(&cause.id).is_some()
+    }
+}

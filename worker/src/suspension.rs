@@ -1,0 +1,181 @@
+//! Spans that Abacus refuses: they are suspended under their cause, one of each cause is probed now
+//! and then, and when it is accepted all of that cause go on. The work does not depend on how many
+//! spans there are.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use sampler_domain::{Cause, CauseId, Timestamp};
+use sampler_settings::millis;
+use sampler_store::{KeptCause, Probe, Resumption, StoreError};
+use tokio::time::Instant;
+use tracing::{error, info, warn};
+
+use crate::{IgnoreProgress, Worker, causes};
+
+/// Spans that go on with one command.
+const BATCH: usize = 1_000;
+
+/// Causes that are looked after in one go; the others come next.
+const CAUSES: usize = 100;
+
+/// How long a cause that was registered need not be registered again. It is less than
+/// [`IDLE_CAUSE`], so that no cause is removed under which a span is about to be suspended.
+const REGISTERED_FOR: Duration = Duration::from_mins(1);
+
+/// How long a cause without spans is kept.
+const IDLE_CAUSE: Duration = Duration::from_mins(10);
+
+/// Causes that are remembered. What comes on top of that is registered each time.
+const REMEMBERED_MAX: usize = 10_000;
+
+/// The causes that this worker has registered lately.
+#[derive(Debug, Default)]
+pub(crate) struct RegisteredCauses(Mutex<HashMap<CauseId, Instant>>);
+
+impl RegisteredCauses {
+    fn lock(&self) -> MutexGuard<'_, HashMap<CauseId, Instant>> {
+        self.0.lock().expect("nobody panics with it")
+    }
+
+    fn is_recent(&self, cause: CauseId) -> bool {
+        let at = self.lock().get(&cause).copied();
+        at.is_some_and(|at| at.elapsed() < REGISTERED_FOR)
+    }
+
+    fn note(&self, cause: CauseId) {
+        let mut registered = self.lock();
+        if registered.len() >= REMEMBERED_MAX {
+            registered.retain(|_, at| at.elapsed() < REGISTERED_FOR);
+        }
+        if registered.len() < REMEMBERED_MAX {
+            registered.insert(cause, Instant::now());
+        }
+    }
+}
+
+impl Worker {
+    /// How many refusals in a row suspend a span.
+    pub(crate) fn suspend_after(&self) -> u32 {
+        u32::try_from(self.options.suspension.after).unwrap_or(u32::MAX)
+    }
+
+    /// How spans go on: one more refusal suspends them again.
+    fn resumption(&self) -> Resumption {
+        Resumption {
+            now: self.now(),
+            refusals: self.suspend_after().saturating_sub(1),
+        }
+    }
+
+    fn next_probe(&self, now: Timestamp) -> Timestamp {
+        now.plus(millis(self.options.suspension.probe_interval))
+    }
+
+    /// Keeps a cause, before a span is suspended under it.
+    pub(crate) async fn register_cause(&self, cause: &Cause) -> Result<(), StoreError> {
+        let id = cause.id();
+        if self.registered.is_recent(id) {
+            return Ok(());
+        }
+        let now = self.now();
+        let probe_at = self.next_probe(now);
+        self.parts.causes.register(cause, now, probe_at).await?;
+        self.registered.note(id);
+        error!(code = "suspension.begun", cause = %id, status = cause.status,
+            error = cause.error, resource = %cause.resource_id, plan = %cause.plan_id,
+            "spans are suspended, because Abacus refuses their usages");
+        Ok(())
+    }
+
+    /// Lets all spans of a cause go on, because one of them was accepted.
+    pub(crate) async fn resume_cause(&self, cause: CauseId) -> Result<(), StoreError> {
+        let is_known = self.parts.causes.resume_cause(cause, self.now()).await?;
+        info!(cause = %cause, is_known, "Abacus accepts again what it refused: the spans of the cause go on");
+        Ok(())
+    }
+
+    /// Probes causes, and lets spans go on. One worker does this for all.
+    pub(crate) async fn keep_causes(&self) {
+        let mut searched = None;
+        while self.wait_until_time_known(&IgnoreProgress).await {
+            let goes_on = if self.ownership.owns_first() {
+                self.look_after_causes(&mut searched).await
+            } else {
+                Ok(false)
+            };
+            match goes_on {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(error) => warn!(
+                    code = "suspension.failed",
+                    error = causes(error),
+                    "looking after suspended spans failed"
+                ),
+            }
+            self.pause(self.options.cause_interval).await;
+        }
+    }
+
+    /// Returns whether there is more to do at once. `searched` is when causes without a document were
+    /// looked for last.
+    async fn look_after_causes(&self, searched: &mut Option<Instant>) -> Result<bool, StoreError> {
+        let is_old = |at: Instant| at.elapsed() >= self.options.suspension.probe_interval;
+        if searched.is_none_or(is_old) {
+            let now = self.now();
+            let probe_at = self.next_probe(now);
+            let found = self.parts.causes.register_missing(now, probe_at).await?;
+            if found > 0 {
+                info!(
+                    causes = found,
+                    "suspended spans had no cause; it is there again"
+                );
+            }
+            *searched = Some(Instant::now());
+        }
+        let due = self.parts.causes.due_causes(self.now(), CAUSES).await?;
+        let mut goes_on = false;
+        for cause in due {
+            match cause.resuming {
+                Some(until) => goes_on |= self.resume_batch(&cause, until).await?,
+                None => self.probe(&cause).await?,
+            }
+        }
+        Ok(goes_on)
+    }
+
+    /// Lets some spans go on. Returns whether there were any.
+    async fn resume_batch(&self, cause: &KeptCause, until: Timestamp) -> Result<bool, StoreError> {
+        let batch = self
+            .parts
+            .causes
+            .resume_batch(cause.id, until, self.resumption(), BATCH);
+        let spans = batch.await?;
+        if spans == 0 {
+            self.parts.causes.end_resuming(cause).await?;
+            return Ok(false);
+        }
+        info!(cause = %cause.id, spans, "suspended spans go on");
+        Ok(true)
+    }
+
+    /// Has one span of a cause tried, or removes the cause if it has none left.
+    async fn probe(&self, cause: &KeptCause) -> Result<(), StoreError> {
+        let now = self.now();
+        let next = self.next_probe(now);
+        if !self.parts.causes.claim_probe(cause, next).await? {
+            return Ok(());
+        }
+        match self.parts.causes.probe(cause.id, self.resumption()).await? {
+            Probe::Begun => info!(cause = %cause.id, "one suspended span is tried again"),
+            Probe::NoSpan if now.since(cause.touched_at) > millis(IDLE_CAUSE) => {
+                if self.parts.causes.remove_cause(cause).await? {
+                    info!(cause = %cause.id, "no span is suspended for this cause any more");
+                }
+            }
+            Probe::Running | Probe::NoSpan => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,502 @@
+//! Spans that Abacus refuses are suspended by cause, probed one at a time, and go on together.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sampler_abacus::Answer;
+use sampler_domain::{
+    Cause, CauseId, Change, Failure, Interval, Planned, SUSPENDED_DUE_AT, Span, SpanId, StartEvent,
+    Timestamp,
+};
+use sampler_settings::worker::{AbacusSettings, CleanupSettings, ProcessingSettings};
+use sampler_store::memory::MemoryStore;
+use sampler_store::{Causes, KeptCause, NewSpan, Probe, Resumption, StoreError};
+use sampler_worker::{Options, Parts};
+
+use crate::world::{DAY, HOUR, MINUTE, NOON, World, options, run_with, target};
+
+fn refused() -> Answer {
+    Answer::Refused {
+        error: "Abacus answered 404: no mapping".into(),
+    }
+}
+
+fn try_again() -> Answer {
+    Answer::TryAgain {
+        after: None,
+        error: "Abacus answered 503".into(),
+    }
+}
+
+/// Abacus refuses all usages of instances whose names begin so, until that is over.
+fn refuse(world: &World, prefix: &'static str) -> Arc<AtomicBool> {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let over = Arc::clone(&is_over);
+    world.abacus.answer(move |usage| {
+        let is_meant = usage
+            .target
+            .resource_instance_id
+            .as_str()
+            .starts_with(prefix);
+        (is_meant && !over.load(Ordering::Relaxed)).then(refused)
+    });
+    is_over
+}
+
+fn suspended(world: &World) -> usize {
+    let all = world.store.all();
+    let of = |kept: &&_| {
+        let kept: &sampler_store::memory::StoredSpan = kept;
+        kept.span.processing.suspended.is_some()
+    };
+    all.iter().filter(of).count()
+}
+
+fn causes(world: &World) -> Vec<KeptCause> {
+    world.store.with(|table| table.causes().cloned().collect())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_span_is_suspended_after_three_refusals_and_goes_on_when_one_is_accepted() {
+    let world = World::new();
+    for number in 0..5 {
+        world.start(&format!("bad {number}"), -2 * HOUR).await;
+    }
+    let over = refuse(&world, "bad");
+    let worker = world.run("w");
+    world
+        .until("all are suspended", || suspended(&world) == 5)
+        .await;
+    assert_eq!(world.abacus.post_count(), 15);
+    let causes = causes(&world);
+    assert_eq!(causes.len(), 1);
+    assert_eq!(causes[0].cause.error, "Abacus answered 404: no mapping");
+    // Of five there is one post in ten minutes.
+    world.pass(61 * MINUTE).await;
+    let probes = world.abacus.post_count() - 15;
+    assert!((5..=6).contains(&probes), "{probes} probes");
+    assert_eq!(suspended(&world), 5);
+    over.store(true, Ordering::Relaxed);
+    let done = || (0..5).all(|number| world.abacus.sum(&format!("bad {number}")) >= 3 * HOUR);
+    let began = world.clock_now();
+    world.until("all are through", done).await;
+    let took = world.clock_now().since(began);
+    assert!(took <= 11 * MINUTE, "{took} ms");
+    worker.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_or_is_away_is_never_suspended() {
+    let world = World::new();
+    for number in 0..4 {
+        world.start(&format!("{number}"), -HOUR).await;
+    }
+    let mut turn = 0;
+    world.abacus.answer(move |_| {
+        turn += 1;
+        Some(match turn % 5 {
+            0 => Answer::Wait {
+                after: Duration::from_secs(1),
+            },
+            _ => try_again(),
+        })
+    });
+    let worker = world.run("w");
+    world.pass(3 * HOUR).await;
+    assert_eq!(suspended(&world), 0);
+    assert_eq!(causes(&world), []);
+    for kept in world.store.all() {
+        let processing = &kept.span.processing;
+        assert!(processing.attempts > 100, "{}", processing.attempts);
+        assert_eq!(processing.refusals, 0);
+    }
+    worker.stop().await;
+}
+
+/// A probe that finds nobody there stays the only one, and neither ends nor renews the suspension.
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_finds_nobody_there_stays_the_only_one() {
+    let world = World::new();
+    for number in 0..3 {
+        world.start(&format!("bad {number}"), -HOUR).await;
+    }
+    refuse(&world, "bad");
+    let worker = world.run("w");
+    world
+        .until("all are suspended", || suspended(&world) == 3)
+        .await;
+    world.abacus.answer(|_| Some(try_again()));
+    world.pass(2 * HOUR).await;
+    assert_eq!(suspended(&world), 2);
+    let probing = |kept: &sampler_store::memory::StoredSpan| kept.span.processing.probe.is_some();
+    assert_eq!(
+        world
+            .store
+            .all()
+            .iter()
+            .filter(|kept| probing(kept))
+            .count(),
+        1
+    );
+    world.abacus.answer(|_| None);
+    let done = || (0..3).all(|number| world.abacus.sum(&format!("bad {number}")) >= 2 * HOUR);
+    world.until("all are through", done).await;
+    worker.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn causes_are_told_apart_by_error_and_plan_and_go_on_alone() {
+    let world = World::new();
+    for name in ["licence", "mapping"] {
+        for number in 0..3 {
+            world.start(&format!("{name} {number}"), -HOUR).await;
+        }
+    }
+    world.abacus.answer(|usage| {
+        let instance = usage.target.resource_instance_id.as_str();
+        let name = instance.split(' ').next().unwrap_or_default();
+        let error = format!("Abacus answered 400: no {name}");
+        Some(Answer::Refused { error })
+    });
+    let worker = world.run("w");
+    world
+        .until("all are suspended", || suspended(&world) == 6)
+        .await;
+    assert_eq!(causes(&world).len(), 2);
+    refuse(&world, "licence");
+    world.pass(30 * MINUTE).await;
+    assert_eq!(suspended(&world), 3);
+    assert_eq!(world.abacus.sum("mapping 2"), HOUR);
+    assert_eq!(world.abacus.sum("licence 2"), 0);
+    worker.stop().await;
+}
+
+/// The stop makes the span due; nothing is posted for it before its cause has gone.
+#[tokio::test(start_paused = true)]
+async fn a_stop_of_a_suspended_span_is_kept_and_waits() {
+    let world = World::new();
+    world.start("bad", -2 * HOUR).await;
+    let over = refuse(&world, "bad");
+    let worker = world.run("w");
+    world
+        .until("it is suspended", || suspended(&world) == 1)
+        .await;
+    let before = world.abacus.post_count();
+    world.stop("bad", -HOUR - MINUTE).await;
+    world.pass(MINUTE).await;
+    assert_eq!(world.abacus.post_count(), before);
+    assert_eq!(world.kept("bad").due_at, Some(SUSPENDED_DUE_AT));
+    over.store(true, Ordering::Relaxed);
+    world
+        .until("it is complete", || world.is_complete("bad"))
+        .await;
+    assert_eq!(world.abacus.sum("bad"), HOUR - MINUTE);
+    worker.stop().await;
+}
+
+/// Whatever dies between the success of the probe and the others: the next worker goes on.
+#[tokio::test(start_paused = true)]
+async fn workers_that_die_lose_no_success_of_a_probe() {
+    let world = World::new();
+    for number in 0..30 {
+        world.start(&format!("bad {number}"), -HOUR).await;
+    }
+    let over = refuse(&world, "bad");
+    let first = world.run("first");
+    world
+        .until("all are suspended", || suspended(&world) == 30)
+        .await;
+    over.store(true, Ordering::Relaxed);
+    first.kill();
+    *world.abacus.latency.lock().unwrap() = Duration::from_millis(300);
+    for life in 0..20 {
+        let worker = world.run(&format!("life {life}"));
+        world.pass(35_000 + life * 97).await;
+        worker.kill();
+    }
+    let worker = world.run("last");
+    let done = || (0..30).all(|number| world.abacus.sum(&format!("bad {number}")) >= HOUR);
+    world.until("all are through", done).await;
+    assert_eq!(suspended(&world), 0);
+    worker.stop().await;
+}
+
+/// A cause that is lost with its worker is found again by its spans.
+#[tokio::test(start_paused = true)]
+async fn spans_without_a_cause_are_found() {
+    let world = World::new();
+    suspend_many(&world, 3, 0);
+    assert_eq!(causes(&world), []);
+    let worker = world.run("w");
+    world
+        .until("all are through", || suspended(&world) == 0)
+        .await;
+    worker.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cause_goes_once_it_has_no_spans() {
+    let world = World::new();
+    world.start("bad", -HOUR).await;
+    let over = refuse(&world, "bad");
+    let worker = world.run("w");
+    world
+        .until("it is suspended", || suspended(&world) == 1)
+        .await;
+    over.store(true, Ordering::Relaxed);
+    world
+        .until("it is through", || world.abacus.sum("bad") >= HOUR)
+        .await;
+    assert_eq!(causes(&world).len(), 1);
+    world
+        .until("the cause has gone", || causes(&world).is_empty())
+        .await;
+    worker.stop().await;
+}
+
+/// Spans that go on have their turn behind those whose usages belong to the month that closes.
+#[tokio::test(start_paused = true)]
+async fn spans_that_go_on_have_their_turn_behind_what_waits_longer() {
+    let world = World::new();
+    suspend_many(&world, 50, 1);
+    for number in 0..50 {
+        world.start(&format!("waits {number}"), -20 * HOUR).await;
+    }
+    *world.abacus.latency.lock().unwrap() = Duration::from_secs(1);
+    let id = world
+        .kept("many 0")
+        .span
+        .processing
+        .suspended
+        .unwrap()
+        .cause;
+    assert!(
+        world
+            .store
+            .resume_cause(id, world.clock_now())
+            .await
+            .unwrap()
+    );
+    let worker = world.run("w");
+    let waiting = || (0..50).all(|number| world.abacus.sum(&format!("waits {number}")) >= HOUR);
+    world.until("all that wait had a turn", waiting).await;
+    let gone_on = world.abacus.posts_of("many", 0);
+    assert!(gone_on <= 8, "{gone_on} of those that went on were first");
+    worker.stop().await;
+}
+
+/// 100,000 spans of one plan cost one probe in ten minutes; once it is accepted they go on in
+/// batches, within minutes.
+#[tokio::test(start_paused = true)]
+async fn a_hundred_thousand_suspended_spans_cost_one_probe_and_go_on_in_minutes() {
+    const SPANS: i64 = 100_000;
+    let world = World::new();
+    suspend_many(&world, SPANS, 1);
+    let over = refuse(&world, "many");
+    let counting = Arc::new(Counting::new(world.store.clone()));
+    let worker = run_with(
+        Parts {
+            causes: counting.clone(),
+            ..world.parts()
+        },
+        large("w"),
+    );
+    world.pass(MINUTE).await;
+    counting.calls.store(0, Ordering::Relaxed);
+    let before = world.abacus.post_count();
+    world.pass(HOUR).await;
+    let posts = world.abacus.post_count() - before;
+    assert_eq!(posts, 6, "one for each ten minutes");
+    // One call every 5 s, and four for each probe: the claim, the probe, the cause that is kept again,
+    // and the search for causes that are missing.
+    let calls = counting.calls.swap(0, Ordering::Relaxed);
+    assert!(calls <= 720 + 4 * 7, "{calls} calls in an hour");
+    over.store(true, Ordering::Relaxed);
+    let id = causes(&world)[0].id;
+    let is_resuming = || causes(&world)[0].resuming.is_some();
+    world.until("the first success", is_resuming).await;
+    let is_resumed = || world.store.with(|table| table.count_suspended(id)) == 0;
+    let began = world.clock_now();
+    world.until("all go on", is_resumed).await;
+    let took = world.clock_now().since(began);
+    assert!(took <= MINUTE, "{took} ms");
+    let batches = counting.batches.load(Ordering::Relaxed);
+    assert_eq!(
+        batches, 101,
+        "100 batches of 1,000, and one that finds none"
+    );
+    worker.kill();
+}
+
+fn large(name: &str) -> Options {
+    Options {
+        abacus: AbacusSettings {
+            concurrency: 1_000,
+            ..AbacusSettings::default()
+        },
+        processing: ProcessingSettings {
+            concurrency: 10_000,
+            batch_size: 10_000,
+            // The store in memory reads all spans for each search.
+            interval: Duration::from_mins(5),
+            adopt_interval: Duration::from_mins(30),
+            ..ProcessingSettings::default()
+        },
+        cleanup: CleanupSettings {
+            interval: Duration::from_mins(30),
+            ..CleanupSettings::default()
+        },
+        ..options(name)
+    }
+}
+
+/// Puts spans in that were suspended a day ago, each an hour long; their causes are kept if
+/// `registered` is not 0.
+fn suspend_many(world: &World, count: i64, registered: u8) {
+    let then = NOON.plus(-DAY);
+    for number in 0..count {
+        let event = StartEvent {
+            id: None,
+            timestamp: then,
+            target: target(&format!("many {number}")),
+            measures: sampler_domain::Measures::default(),
+        };
+        let span = Span::open(SpanId::new(NOON, number.unsigned_abs()), event);
+        let span = Span {
+            end: Some(then.plus(HOUR)),
+            ..span
+        };
+        let interval = Interval {
+            start: then,
+            end: then.plus(HOUR),
+        };
+        let planned = Planned::new(&span, interval, then);
+        let span = span.after(&Change::Plan {
+            planned,
+            due_at: then,
+        });
+        let failure = Failure {
+            at: then,
+            retry_at: then,
+            error: "Abacus answered 404: no mapping".into(),
+            status: None,
+            is_refusal: true,
+            suspends: true,
+        };
+        let cause = failure.cause(&span).unwrap();
+        let span = span.after(&Change::failed(&span, failure));
+        world.store.with(|table| {
+            if registered > 0 {
+                table.register(&cause, then, NOON);
+            }
+            let new = NewSpan {
+                span,
+                due_at: SUSPENDED_DUE_AT,
+                now: then,
+                may_overlap: true,
+            };
+            table.put(new);
+        });
+    }
+}
+
+/// Counts the calls that causes cost.
+struct Counting {
+    inner: Arc<MemoryStore>,
+    calls: AtomicUsize,
+    batches: AtomicUsize,
+}
+
+impl Counting {
+    fn new(inner: Arc<MemoryStore>) -> Self {
+        Self {
+            inner,
+            calls: AtomicUsize::default(),
+            batches: AtomicUsize::default(),
+        }
+    }
+
+    fn count(&self) -> &MemoryStore {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        &self.inner
+    }
+}
+
+#[async_trait]
+impl Causes for Counting {
+    async fn register(
+        &self,
+        cause: &Cause,
+        now: Timestamp,
+        probe_at: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.count().register(cause, now, probe_at).await
+    }
+    async fn register_missing(
+        &self,
+        now: Timestamp,
+        probe_at: Timestamp,
+    ) -> Result<u64, StoreError> {
+        self.count().register_missing(now, probe_at).await
+    }
+    async fn due_causes(&self, now: Timestamp, limit: usize) -> Result<Vec<KeptCause>, StoreError> {
+        self.count().due_causes(now, limit).await
+    }
+    async fn claim_probe(&self, cause: &KeptCause, next: Timestamp) -> Result<bool, StoreError> {
+        self.count().claim_probe(cause, next).await
+    }
+    async fn probe(&self, cause: CauseId, resumption: Resumption) -> Result<Probe, StoreError> {
+        self.count().probe(cause, resumption).await
+    }
+    async fn resume_cause(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
+        self.count().resume_cause(cause, now).await
+    }
+    async fn resume_batch(
+        &self,
+        cause: CauseId,
+        until: Timestamp,
+        resumption: Resumption,
+        limit: usize,
+    ) -> Result<u64, StoreError> {
+        self.batches.fetch_add(1, Ordering::Relaxed);
+        let store = self.count();
+        store.resume_batch(cause, until, resumption, limit).await
+    }
+    async fn end_resuming(&self, cause: &KeptCause) -> Result<(), StoreError> {
+        self.count().end_resuming(cause).await
+    }
+    async fn remove_cause(&self, cause: &KeptCause) -> Result<bool, StoreError> {
+        self.count().remove_cause(cause).await
+    }
+}
+
+/// What the counts of causes come to at all.
+#[test]
+fn causes_of_one_plan_are_one() {
+    let span = |instance: &str| {
+        let event = StartEvent {
+            id: None,
+            timestamp: NOON,
+            target: target(instance),
+            measures: sampler_domain::Measures::default(),
+        };
+        Span::open(SpanId::new(NOON, 1), event)
+    };
+    let failure = |error: &str| Failure {
+        at: NOON,
+        retry_at: NOON,
+        error: error.to_owned(),
+        status: Some(404),
+        is_refusal: true,
+        suspends: true,
+    };
+    let id = |instance: &str, error: &str| failure(error).cause(&span(instance)).unwrap().id();
+    let mut ids = BTreeMap::new();
+    for (instance, error) in [("a", "x"), ("b", "x"), ("a", "y"), ("b", "y")] {
+        *ids.entry(id(instance, error)).or_insert(0) += 1;
+    }
+    assert_eq!(ids.into_values().collect::<Vec<_>>(), [2, 2]);
+}
