@@ -130,8 +130,8 @@ problem_types! {
         status: SERVICE_UNAVAILABLE,
         title: "The server is overloaded",
         when: "Too many events of the client wait, or one has waited for too long; `MAX_INFLIGHT` is \
-            set and reached; or all connections are in use. Nothing was kept. Or too many requests read at the same \
-            time.",
+            set and reached; or all connections are in use. Nothing was kept. Or too many requests \
+            read at the same time.",
         provider: RETRY,
         operator: "Checks the rate of that client, and the database. Adds an instance.",
     }
