@@ -1,6 +1,6 @@
 //! Lists of spans, and single ones.
 
-use sampler_domain::{Id, SpanState, Timestamp};
+use sampler_domain::{Id, Span, SpanState, Timestamp};
 
 use super::support::{
     Changing, Shared, Store, at, done, finished, id, kept, last_refusal, new_span, new_stop,
@@ -35,6 +35,18 @@ fn query(conditions: &[(&str, &str)]) -> SpanQuery {
         limit: 100,
         ..SpanQuery::default()
     }
+}
+
+async fn suspended(store: &dyn Store, span: &Span) {
+    let planned = store.plan(span, plan_to(span, 60), at(0), at(0)).await;
+    let refused = last_refusal("no mapping", 60);
+    done(store.failed(&done(planned), refused).await);
+}
+
+fn in_state(conditions: &[(&str, &str)], state: SpanState) -> SpanQuery {
+    let mut query = query(conditions);
+    query.state = Some(state);
+    query
 }
 
 /// The start ids of a page, and where the next one begins.
@@ -72,13 +84,7 @@ pub async fn a_list_holds_what_its_query_asks_for(store: &Shared) {
     let complete = kept(store, "c").await;
     done(store.complete(&complete, at(0)).await);
     start_of(store, "e", ["q", "r", "two"], 50).await;
-    let refused = kept(store, "e").await;
-    let refused = done(
-        store
-            .plan(&refused, plan_to(&refused, 60), at(0), at(0))
-            .await,
-    );
-    done(store.failed(&refused, last_refusal("no mapping", 60)).await);
+    suspended(store, &kept(store, "e").await).await;
     let with = |conditions: &[(&str, &str)], change: fn(&mut SpanQuery)| {
         let mut query = query(conditions);
         change(&mut query);
@@ -107,38 +113,16 @@ pub async fn a_list_holds_what_its_query_asks_for(store: &Shared) {
         ),
         (query(&whole), &["d"]),
         (query(&[("organization_id", "nobody")]), &[]),
+        (in_state(&[o], SpanState::Open), &["d", "b"]),
+        (in_state(&[o], SpanState::Stopped), &["a"]),
+        (in_state(&[one], SpanState::Complete), &["c"]),
+        (in_state(&[one], SpanState::Suspended), &[]),
+        (in_state(&[], SpanState::Suspended), &["e"]),
         (
-            with(&[o], |query| query.state = Some(SpanState::Open)),
-            &["d", "b"],
-        ),
-        (
-            with(&[o], |query| query.state = Some(SpanState::Stopped)),
-            &["a"],
-        ),
-        (
-            with(&[one], |query| query.state = Some(SpanState::Complete)),
-            &["c"],
-        ),
-        (
-            with(&[one], |query| query.state = Some(SpanState::Suspended)),
-            &[],
-        ),
-        (
-            with(&[], |query| query.state = Some(SpanState::Suspended)),
+            in_state(&[("resource_id", "r")], SpanState::Suspended),
             &["e"],
         ),
-        (
-            with(&[("resource_id", "r")], |query| {
-                query.state = Some(SpanState::Suspended);
-            }),
-            &["e"],
-        ),
-        (
-            with(&[("organization_id", "q")], |query| {
-                query.state = Some(SpanState::Open);
-            }),
-            &[],
-        ),
+        (in_state(&[("organization_id", "q")], SpanState::Open), &[]),
         (
             with(&[o], |query| query.resources = Some(vec![id("s"), id("t")])),
             &["d"],
