@@ -1,4 +1,4 @@
-//! ChangeWriter of spans by workers (sections 6.5 and 6.6 of the paper), many with one command.
+//! Changes of spans by workers (sections 6.5 and 6.6 of the paper), many with one command.
 
 use std::sync::Arc;
 use std::time::Duration;

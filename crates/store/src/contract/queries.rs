@@ -60,9 +60,8 @@ async fn list(store: &dyn Store, query: &SpanQuery) -> Vec<String> {
     }
 }
 
-pub async fn a_list_holds_what_its_query_asks_for(store: &Shared) {
-    let store = &**store;
-    // Out of the order of their starts.
+/// Spans of all states, not in the order of their starts.
+async fn start_listed(store: &dyn Store) {
     start_of(store, "b", ["o", "r", "two"], 20).await;
     start_of(store, "a", ["o", "r", "one"], 10).await;
     stop_of(store, ["o", "r", "one"], 30).await;
@@ -79,6 +78,11 @@ pub async fn a_list_holds_what_its_query_asks_for(store: &Shared) {
             .await,
     );
     done(store.failed(&refused, last_refusal("no mapping", 60)).await);
+}
+
+pub async fn a_list_holds_what_its_query_asks_for(store: &Shared) {
+    let store = &**store;
+    start_listed(store).await;
     let with = |conditions: &[(&str, &str)], change: fn(&mut SpanQuery)| {
         let mut query = query(conditions);
         change(&mut query);
