@@ -119,7 +119,9 @@ fn is_exception(command: &Document, filter: &Document) -> bool {
     let name = match command.get_str("hint").unwrap_or_default() {
         "_id_" if is_by_id("$type") => "pages of all spans",
         "_id_" if is_by_id("$in") && filter.len() == 1 => "one span by its id",
-        "list_organization" | "list_resource" => "lists of an organization or a resource",
+        "list_organization" | "list_resource" | "list_suspended" => {
+            "lists of an organization or a resource"
+        }
         _ => return false,
     };
     EXCEPTIONS.iter().any(|(exception, _)| *exception == name)

@@ -83,7 +83,7 @@ async fn measure(cli: &Cli) -> Result<()> {
     raise_file_limit()?;
     let scale = cli.scale.scale();
     let server = Server::start().await?;
-    let data = run(&server, &scale).await;
+    let data = Box::pin(run(&server, &scale)).await;
     server.stop().await?;
     let data = data?;
     println!("{}", markdown(&data, 2));
@@ -102,12 +102,48 @@ async fn measure(cli: &Cli) -> Result<()> {
 async fn run(server: &Server, scale: &Scale) -> Result<Data> {
     use scenario::{fairness, growth, memory, midnight, receiver, worker};
     Ok(Data {
-        receiver: part(Part::Receiver, server, scale, receiver::run(server, scale)).await?,
-        fairness: part(Part::Fairness, server, scale, fairness::run(server, scale)).await?,
-        worker: part(Part::Worker, server, scale, worker::run(server, scale)).await?,
-        midnight: part(Part::Midnight, server, scale, midnight::run(server, scale)).await?,
-        growth: part(Part::Growth, server, scale, growth::run(server, scale)).await?,
-        memory: part(Part::Memory, server, scale, memory::run(server, scale)).await?,
+        receiver: part(
+            Part::Receiver,
+            server,
+            scale,
+            Box::pin(receiver::run(server, scale)),
+        )
+        .await?,
+        fairness: part(
+            Part::Fairness,
+            server,
+            scale,
+            Box::pin(fairness::run(server, scale)),
+        )
+        .await?,
+        worker: part(
+            Part::Worker,
+            server,
+            scale,
+            Box::pin(worker::run(server, scale)),
+        )
+        .await?,
+        midnight: part(
+            Part::Midnight,
+            server,
+            scale,
+            Box::pin(midnight::run(server, scale)),
+        )
+        .await?,
+        growth: part(
+            Part::Growth,
+            server,
+            scale,
+            Box::pin(growth::run(server, scale)),
+        )
+        .await?,
+        memory: part(
+            Part::Memory,
+            server,
+            scale,
+            Box::pin(memory::run(server, scale)),
+        )
+        .await?,
     })
 }
 

@@ -98,7 +98,7 @@ async fn once_the_indexes_of_an_original_are_removed_nobody_can_block_the_ids_of
     spans.update_one(binaries, text).await.unwrap();
     for _ in 0..2 {
         assert_eq!(retire().await, Retired::Done);
-        assert_eq!(index_names(&spans).await.len(), 9);
+        assert_eq!(index_names(&spans).await.len(), 11);
     }
 
     assert_eq!(

@@ -72,8 +72,9 @@ async fn list(store: &dyn Store, query: &SpanQuery) -> Vec<String> {
     }
 }
 
-/// Spans of all states, not in the order of their starts.
-async fn start_listed(store: &dyn Store) {
+pub async fn a_list_holds_what_its_query_asks_for(store: &Shared) {
+    let store = &**store;
+    // Out of the order of their starts.
     start_of(store, "b", ["o", "r", "two"], 20).await;
     start_of(store, "a", ["o", "r", "one"], 10).await;
     stop_of(store, ["o", "r", "one"], 30).await;
