@@ -46,7 +46,7 @@ impl Worker {
     /// Carries out the driver's actions until it is done or the turn is over.
     async fn carry_out(&self, mut driver: Driver) -> Result<(), StoreError> {
         let mut turn = self.turn();
-        // After a shutdown, the loop still records the last answer of Abacus.
+        // After a shutdown, the loop still notes the last answer of Abacus.
         while driver.has_unnoted_outcome() || (!self.stop.is_cancelled() && self.time.is_known()) {
             match driver.next(self.now(), &self.options.policy) {
                 Action::Change(change) => {

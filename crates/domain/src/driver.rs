@@ -96,8 +96,8 @@ impl Driver {
         &self.span
     }
 
-    /// Whether an outcome is not noted yet: Abacus has accepted or refused a usage. It should be noted
-    /// before the worker stops. If it is not, nothing is lost.
+    /// Whether an outcome is not noted yet: a usage was accepted, or a post has failed. It should be
+    /// noted before the worker stops. If it is not, nothing is lost.
     pub fn has_unnoted_outcome(&self) -> bool {
         self.outcome.is_some() || matches!(self.state, State::Failed { .. })
     }

@@ -81,15 +81,16 @@ pub struct Processing {
     pub version: i64,
     /// Executions that failed since the last one that succeeded.
     pub attempts: u32,
-    /// How often Abacus refused the usage of the planned interval since the span was resumed last.
+    /// How many refusals of the planned interval's usage count towards a suspension. A resumed span
+    /// begins one below the number that suspends.
     pub refusals: u32,
     /// When Abacus first refused the usage of the planned interval.
     pub refused_at: Option<Timestamp>,
     /// Why the planned interval could not be delivered the last time.
     pub last_error: Option<LastError>,
-    /// Why the span is in no worker's way, if it is suspended.
+    /// The suspension, if the span is suspended.
     pub suspended: Option<Suspension>,
-    /// The cause of which it can tell whether it has gone: it is tried again for all of that cause.
+    /// The cause that this span probes: if its usage is accepted, all spans of the cause go on.
     pub probe: Option<CauseId>,
     /// What the executions come to.
     pub totals: Totals,
@@ -112,7 +113,7 @@ pub struct Totals {
     pub billed: i64,
     /// Signed durations of the usages that were given up, ms.
     pub skipped: i64,
-    /// How many usages that are.
+    /// How many usages Abacus accepted.
     pub usages: u64,
 }
 

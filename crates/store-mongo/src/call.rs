@@ -103,10 +103,10 @@ pub(crate) enum CallError {
     Ended(#[source] tokio::task::JoinError),
 }
 
-/// The server's answer to an `insert` or `update` command.
+/// The server's answer to an `insert`, `update` or `delete` command.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
-    /// Inserted documents, or statements that matched or upserted a document.
+    /// Inserted or deleted documents, or statements that matched or upserted one.
     pub(crate) matched: usize,
     /// Statements that upserted a document.
     pub(crate) upserted: usize,
@@ -315,7 +315,7 @@ async fn take_up_to(
     Ok((documents, Some(cursor)))
 }
 
-/// An `insert` or `update` command.
+/// An `insert`, `update` or `delete` command.
 struct WriteCommand<'a> {
     name: &'static str,
     collection: &'a str,

@@ -73,7 +73,7 @@ impl MongoStore {
             if known.contains(name) {
                 continue;
             }
-            // One that nobody can read is named by the search once it is due.
+            // One that nobody can read gets no cause. No search reports it unless a stop makes it due.
             let (Ok(id), Ok(span)) = (name.parse(), span_in(&raw)) else {
                 continue;
             };

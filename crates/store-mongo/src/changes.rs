@@ -47,13 +47,13 @@ impl ChangeWrite {
         let id = ObjectId::new();
         let mut condition = doc! {
             "_id": id_to_bson(&before.id),
-            // Where it is kept. A change is made of what was taken in, and so has a partition.
+            // The shard key. Workers change only adopted spans, so the partition is set.
             "processing.partition": partition(&before.target),
             "target.resource_instance_id": before.target.resource_instance_id.as_str(),
             "processing.version": before.processing.version,
             "processing.complete": false,
             "end": moment_or_null(before.end),
-            // Waits and failures leave the version alone, and are to be noted once, too.
+            // Postponements and failures leave the version alone, and are to be noted once, too.
             "processing.last_change_id": { "$ne": id },
         };
         let suspended = match change {

@@ -39,7 +39,7 @@ struct Search {
     cursor: Option<Cursor<Document>>,
 }
 
-/// A scan of one scan of an index, in the order of `due_at`.
+/// A scan of one range of an index, in the order of `due_at`.
 struct IndexScan {
     filter: Document,
     index: &'static str,

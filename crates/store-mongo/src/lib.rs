@@ -1,17 +1,12 @@
 //! The MongoDB store: one document per span, as in the paper (figure 6.1, tables 6.2 and 6.3), so
 //! that the collection of an original Sampler can be taken over in place, while it runs.
 //!
-//! What we add to a document: `processing.due_at`, when it next needs a worker;
-//! `processing.partition`, which workers look after it; `processing.attempts`,
-//! `processing.failed_version` and `processing.last_error`, why its planned interval could not be
-//! delivered;
-//! `processing.totals`, what its executions come to; `processing.last_change_id`, by which a worker knows its own change; `start_client` and
-//! `stop_client`, which OAuth clients reported the events. Nothing changes the meaning of a field of
-//! the original. What became of each usage is in a collection of its own, the ledger, one document
-//! for each.
+//! What we add to a document is marked "ours" in docs/data-model.md. Nothing changes the meaning of a
+//! field of the original. What became of each usage is in a collection of its own, the ledger, one
+//! document for each.
 //!
-//! Starts, stops and the changes of workers share commands with others of their kind that are in
-//! flight at the same moment; see [`sampler_store::group`].
+//! Starts, stops, the changes of workers and the entries of the ledger share commands with others of
+//! their kind that are in flight at the same moment; see [`sampler_store::group`].
 
 mod address;
 mod adopt;

@@ -23,7 +23,7 @@ pub trait Ledger: Send + Sync + 'static {
     /// Keeps an entry; says in which state it is by then. What was written first under the id of
     /// the usage stays, so writing it again is always safe.
     ///
-    /// The entry is kept until its span is removed, and for `lifetime` ms from the answer that it
+    /// The entry is kept until its span is complete, and for `lifetime` ms from the answer that it
     /// tells of, whichever is later.
     async fn record(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError>;
 

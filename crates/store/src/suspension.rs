@@ -77,8 +77,8 @@ pub trait Causes: Send + Sync + 'static {
     /// cause.
     async fn resume_cause(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError>;
 
-    /// Lets up to `limit` spans go on that were suspended under the cause by `until`; says how many
-    /// it found.
+    /// Lets up to `limit` spans go on that were suspended under the cause by `until`. Says how many it
+    /// changed: spans that cannot be changed do not count.
     async fn resume_batch(
         &self,
         cause: CauseId,

@@ -22,7 +22,7 @@ pub struct Adopted {
     pub stops: u64,
 }
 
-/// A complete span that is to be removed, and where it is kept.
+/// A complete span, and where it is kept: what the ledger and the clean-up need of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
     /// The span.

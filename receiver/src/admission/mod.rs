@@ -91,7 +91,7 @@ pub struct ShardRange(pub usize);
 pub enum TurnedAway {
     /// `MAX_INFLIGHT` requests are in flight.
     Limit,
-    /// The client's queue is too long.
+    /// There was no permit in time, or the client's queue was shortened.
     Queue,
     /// Bodies of this client take all the memory that it may have.
     Memory,
@@ -216,7 +216,7 @@ impl Admission {
     /// Waits until a large request may be parsed and served; nothing where it is not large.
     ///
     /// # Errors
-    /// Where the client's queue is too long.
+    /// Where there is no permit in time, or the client's queue is shortened.
     pub(crate) async fn acquire_large(
         &self,
         client: Client,
@@ -231,7 +231,7 @@ impl Admission {
     /// Waits until a request may be served.
     ///
     /// # Errors
-    /// Where the client's queue is too long.
+    /// Where there is no permit in time, or the client's queue is shortened.
     pub(crate) async fn acquire_turn(
         &self,
         kind: RequestKind,
@@ -261,7 +261,7 @@ impl Admission {
     /// that does not answer must not keep all the permits for what is large.
     ///
     /// # Errors
-    /// Where the client's queue is too long.
+    /// Where there is no permit in time, or the client's queue is shortened.
     pub(crate) async fn acquire_large_turn(
         &self,
         parsed: ServingPermit,

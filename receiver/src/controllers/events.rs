@@ -100,7 +100,7 @@ impl Receiver {
         span.start_client = grant.client().cloned();
         let due_at = self.options.policy.open_due_at(&span.target, span.start);
         let id = span.id.clone();
-        // The event of a lenient repeat is not the one that is kept, which is read for its span.
+        // A lenient repeat differs from the event that was kept. `Location` needs the span of that event, so it is read by its id.
         let lenient = self.options.events.lenient_repeats;
         let lenient = lenient.then(|| (span.target.clone(), span.start_id.clone()));
         let new = NewSpan {

@@ -10,7 +10,7 @@ use tracing::{error, warn};
 use crate::admission::TurnedAway;
 use crate::{Receiver, problems};
 
-/// The shortest `Retry-After` when the database is unavailable. With [`SPREAD_MIN`] it becomes 5 to 9:
+/// The shortest `Retry-After` when the database is unavailable. It is spread over 5 to 9:
 /// an election takes some ten seconds, so the second repeat at the latest finds a primary.
 const RETRY_AFTER_OUTAGE: u64 = 5;
 

@@ -11,7 +11,7 @@
 //!   that the worker carries out; the intervals, ids and usages are those of `sampler_domain`.
 //! - What is kept changes by the rules of the store in memory
 //!   ([`Table`](sampler_store::table::Table)), which passes the same contract suite as MongoDB.
-//! - The receiver is the steps of `receiver/src/controllers.rs`, written again: it reads the
+//! - The receiver is the steps of `receiver/src/controllers/events.rs`, written again: it reads the
 //!   clock, then calls the store once.
 //!
 //! # What can happen

@@ -1,4 +1,4 @@
-//! What a receiver does, as `receiver/src/controllers.rs` does it: read the clock, then one call
+//! What a receiver does, as `receiver/src/controllers/events.rs` does it: read the clock, then one call
 //! of the store.
 
 use std::sync::Arc;
