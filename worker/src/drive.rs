@@ -195,9 +195,10 @@ impl Worker {
                         usage = %planned.usage_guid, %retry_at,
                         attempts = span.processing.attempts + 1, error,
                         "Abacus refused a usage");
+                    let is_refusal = blames_usage(&details);
                     return Delivery::Failed(Failure {
-                        is_refusal: true,
-                        suspends: span.is_suspended_by_refusal(self.suspend_after()),
+                        is_refusal,
+                        suspends: is_refusal && span.is_suspended_by_refusal(self.suspend_after()),
                         ..self.failure(retry_at, error, details)
                     });
                 }
@@ -242,5 +243,29 @@ fn load(answer: &Answer) -> Load {
     match answer {
         Answer::Accepted | Answer::Refused { .. } => Load::Sustained,
         Answer::Wait { .. } | Answer::TryAgain { .. } => Load::Overload,
+    }
+}
+
+/// Whether a refusal is about the usage. Gateways answer some of these statuses while Abacus is away,
+/// too; then no error of Abacus's is named.
+fn blames_usage(details: &Details) -> bool {
+    !matches!(details.status, Some(404 | 408 | 421 | 425)) || details.error_name.is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_gateway_answers_while_abacus_is_away_blames_no_usage() {
+        let blames = |status: u16, name: Option<&str>| {
+            blames_usage(&Details {
+                status: Some(status),
+                error_name: name.map(str::to_owned),
+                ..Details::default()
+            })
+        };
+        assert!(!blames(404, None) && !blames(408, None) && !blames(425, None));
+        assert!(blames(404, Some("plannotfound")) && blames(400, None) && blames(422, None));
     }
 }

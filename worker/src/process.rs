@@ -79,6 +79,11 @@ impl Worker {
     async fn charge(&self, memory: &Arc<Semaphore>, span: &Span) -> Option<OwnedSemaphorePermit> {
         let bytes = bytes_of(span).min(DRIVEN_BYTES);
         let bytes = u32::try_from(bytes).expect("the budget is less");
+        if let Ok(charge) = Arc::clone(memory).try_acquire_many_owned(bytes) {
+            return Some(charge);
+        }
+        // The span counts as one that waits, so that those that are driven yield to it.
+        self.waiting.add(self.is_urgent(span, self.now()));
         let charge = Arc::clone(memory).acquire_many_owned(bytes);
         self.stop.run_until_cancelled(charge).await?.ok()
     }

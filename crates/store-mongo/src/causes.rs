@@ -238,7 +238,13 @@ impl MongoStore {
     }
 
     /// The document of the span that has been suspended longest of those that match.
-    async fn first_suspended(&self, filter: Document) -> Result<Option<RawDocumentBuf>, CallError> {
+    /// One that an original or an earlier release has gone on with is suspended no more.
+    async fn first_suspended(
+        &self,
+        mut filter: Document,
+    ) -> Result<Option<RawDocumentBuf>, CallError> {
+        let is_current = doc! { "$eq": ["$processing.suspended.version", "$processing.version"] };
+        filter.extend(doc! { "processing.complete": false, "$expr": is_current });
         let sort = doc! { "processing.suspended.cause": 1, "processing.suspended.since": 1 };
         let options = self.link.find_options(1, sort, index::SUSPENDED);
         let link = self.link.clone();

@@ -246,6 +246,8 @@ pub(crate) fn read(document: &Document) -> Result<Span, Unreadable> {
     let version = read_integer(processing, "version")?;
     let last = read_interval(member(processing, "last_interval")?)?;
     let has_failed = is_failure_of(processing, version);
+    // An earlier release that executes the interval removes its version, and leaves the refusals.
+    let was_refused = has_failed && processing.contains_key("failed_version");
     Ok(Span {
         id: id_from_bson(document.get("_id"))?,
         target: read_target(member(document, "target")?)?,
@@ -265,9 +267,9 @@ pub(crate) fn read(document: &Document) -> Result<Span, Unreadable> {
                 .filter(|_| has_failed)
                 .unwrap_or(0),
             refusals: read_refusals(processing)
-                .filter(|_| has_failed)
+                .filter(|_| was_refused)
                 .unwrap_or(0),
-            refused_at: read_refused_at(processing).filter(|_| has_failed),
+            refused_at: read_refused_at(processing).filter(|_| was_refused),
             last_error: read_last_error(processing).filter(|_| has_failed),
             suspended: read_suspension(processing, version),
             probe: read_probe(processing, version),

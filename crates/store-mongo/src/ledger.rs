@@ -59,9 +59,27 @@ impl EntryWrite {
     }
 }
 
+/// Spans whose entries are made to expire at once.
+const EXPIRIES_AT_ONCE: usize = 256;
+
+/// The states of usages, by their ids; or why an entry cannot be read.
+type States = HashMap<String, Result<EntryState, crate::document::Unreadable>>;
+
 impl EntryWriter {
     pub(crate) fn new(link: Link) -> Self {
         Self { link }
+    }
+
+    async fn states(&self, filter: Document) -> Result<States, CallError> {
+        let found = self.link.find_linearizable(filter, "_id_").await?;
+        let mut states = HashMap::new();
+        for raw in found {
+            if let Ok(usage_guid) = raw.get_str("_id") {
+                let state = decoded(&raw).and_then(|document| state_in(&document));
+                states.insert(usage_guid.to_owned(), state);
+            }
+        }
+        Ok(states)
     }
 }
 
@@ -103,15 +121,16 @@ impl GroupWriter for EntryWriter {
         batch: &[Arc<EntryWrite>],
     ) -> Result<Vec<Resolution<EntryState>>, CallError> {
         let conditions: Vec<Document> = batch.iter().map(|record| record.condition()).collect();
-        let found = self
-            .link
-            .find_linearizable(doc! { "$or": conditions }, "_id_");
-        let mut states = HashMap::new();
-        for raw in found.await? {
-            if let Ok(usage_guid) = raw.get_str("_id") {
-                let state = decoded(&raw).and_then(|document| state_in(&document));
-                states.insert(usage_guid.to_owned(), state);
-            }
+        let mut states = self.states(doc! { "$or": conditions }).await?;
+        let missing = batch
+            .iter()
+            .map(|record| record.usage_guid.as_str())
+            .filter(|usage_guid| !states.contains_key(*usage_guid));
+        let missing: Vec<&str> = missing.collect();
+        if !missing.is_empty() {
+            // After spans were restored from a backup, the entry can name the span as it was before:
+            // a start that was sent again has another `_id`, and usages with the same ids.
+            states.extend(self.states(doc! { "_id": { "$in": missing } }).await?);
         }
         let mut seen = |record: &Arc<EntryWrite>| {
             let state = states.remove(&record.usage_guid)?;
@@ -141,14 +160,22 @@ impl MongoStore {
         let of_ours = finished
             .iter()
             .filter_map(|span| Some((span.partition?, span)));
-        let submit = |(partition, span)| async move {
-            let range = range_of(partition, self.expiries.count());
-            let statement = expiry(partition, span);
-            let statement = statement.map_err(|error| StoreError::Refused(Box::new(error)))?;
-            self.expiries.submit(range, statement).await
-        };
-        let expired = join_all(of_ours.map(submit)).await;
-        expired.into_iter().collect()
+        let of_ours: Vec<(u32, &Finished)> = of_ours.collect();
+        // Only so many at once as the group has room for.
+        for some in of_ours.chunks(EXPIRIES_AT_ONCE) {
+            let submit = |(partition, span): &(u32, &Finished)| {
+                let range = range_of(*partition, self.expiries.count());
+                let statement = expiry(*partition, span);
+                async move {
+                    let statement =
+                        statement.map_err(|error| StoreError::Refused(Box::new(error)))?;
+                    self.expiries.submit(range, statement).await
+                }
+            };
+            let expired = join_all(some.iter().map(submit)).await;
+            expired.into_iter().collect::<Result<(), StoreError>>()?;
+        }
+        Ok(())
     }
 
     pub(crate) async fn entries_of(

@@ -244,6 +244,18 @@ pub async fn entries_of_other_spans_do_not_show(store: &Shared) {
 }
 
 /// A store removes what has expired when it gets round to it, which no test waits for.
+/// A start that was sent again after a restore has another `_id`, and its usages have the same ids.
+pub async fn an_entry_is_kept_once_whatever_span_names_it(store: &Shared) {
+    let store = &**store;
+    let span = planned(store, "a", 0).await;
+    let first = entry(&span);
+    assert_eq!(record(store, first.clone()).await, EntryState::Accepted);
+    let mut again = first;
+    again.span = SpanId::new(at(0), 7);
+    assert_eq!(record(store, again).await, EntryState::Accepted);
+    assert_eq!(all_of(store, &span).await.len(), 1);
+}
+
 pub async fn entries_outlive_their_span(store: &Shared) {
     let store = &**store;
     let span = planned(store, "a", -HOUR).await;

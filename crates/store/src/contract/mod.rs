@@ -75,6 +75,7 @@ macro_rules! store_contract_tests {
             of_64_entries_each_has_its_own_answer
             entries_come_page_by_page_in_the_order_of_their_plans
             entries_of_other_spans_do_not_show
+            an_entry_is_kept_once_whatever_span_names_it
             entries_outlive_their_span
             a_list_holds_what_its_query_asks_for
             a_list_goes_on_while_spans_come_change_and_go
