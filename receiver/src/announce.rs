@@ -45,7 +45,11 @@ impl Receiver {
     }
 
     async fn announce(&self) -> bool {
-        let announced = self.store.announce_slack(self.options.slack.past).await;
+        let announced = self
+            .parts
+            .events
+            .announce_slack(self.options.slack.past)
+            .await;
         if let Err(error) = &announced {
             let cause = std::error::Error::source(error).map(ToString::to_string);
             warn!(code = "receiver.announce", error = %error, cause, "the workers cannot be told yet how old events may be");

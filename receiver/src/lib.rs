@@ -63,18 +63,25 @@ pub struct Options {
     pub mappings_full_scope: bool,
 }
 
-/// What the receiver works with.
-pub struct Receiver {
-    /// Where the spans are kept.
-    pub store: Arc<dyn Events>,
-    /// What is shown of them.
+/// The parts that a receiver is made of.
+#[derive(Clone)]
+pub struct Parts {
+    /// The store of starts and stops.
+    pub events: Arc<dyn Events>,
+    /// The store, for reading spans and their usages.
     pub queries: Arc<dyn Queries>,
-    /// Where mappings go, if anywhere.
+    /// Takes mappings, if anything does.
     pub provisioning: Option<Provisioning>,
     /// The clock of this machine.
     pub clock: Arc<dyn Clock>,
     /// Randomness, for ids and for `Retry-After`.
     pub random: Arc<dyn Random>,
+}
+
+/// A receiver.
+pub struct Receiver {
+    /// The parts.
+    pub parts: Parts,
     /// The settings.
     pub options: Options,
     /// Limits requests, and gives clients their turns.
@@ -87,22 +94,11 @@ pub struct Receiver {
 
 impl Receiver {
     /// A receiver. It accepts no events before [`set_prepared`](Self::set_prepared).
-    pub fn new(
-        store: Arc<dyn Events>,
-        queries: Arc<dyn Queries>,
-        provisioning: Option<Provisioning>,
-        clock: Arc<dyn Clock>,
-        random: Arc<dyn Random>,
-        options: Options,
-    ) -> Arc<Self> {
-        let admission = Admission::new(options.limits.inflight, store.ranges());
+    pub fn new(parts: Parts, options: Options) -> Arc<Self> {
+        let admission = Admission::new(options.limits.inflight, parts.events.ranges());
         let prepared = AtomicBool::new(false);
         Arc::new(Self {
-            store,
-            queries,
-            provisioning,
-            clock,
-            random,
+            parts,
             options,
             admission,
             refusals: Refusals::default(),

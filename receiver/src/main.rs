@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use sampler_abacus::{AbacusOptions, Provisioning};
 use sampler_receiver::settings::{PROGRAM, Settings};
-use sampler_receiver::{Options, Receiver, reading};
+use sampler_receiver::{Options, Parts, Receiver, reading};
 use sampler_service::environment::{Clock, SystemClock, SystemRandom};
 use sampler_service::health::{Health, Progress};
 use sampler_service::http::{Port, bind, serve};
@@ -53,12 +53,15 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
     };
     let store = Arc::new(MongoStore::connect(database).await?);
     let queries = Arc::new(store.reader(of_readers).await?);
-    let receiver = Receiver::new(
-        store.clone(),
+    let parts = Parts {
+        events: store.clone(),
         queries,
-        provisioning(&settings)?,
-        Arc::clone(&clock),
-        Arc::new(SystemRandom),
+        provisioning: provisioning(&settings)?,
+        clock: Arc::clone(&clock),
+        random: Arc::new(SystemRandom),
+    };
+    let receiver = Receiver::new(
+        parts,
         Options {
             limits: settings.limits.clone(),
             events: settings.events.clone(),

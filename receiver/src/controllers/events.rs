@@ -92,11 +92,11 @@ impl Receiver {
             .await?;
         let Admitted { event, _permit } = admitted;
         self.require_prepared()?;
-        let now = self.clock.now();
+        let now = self.parts.clock.now();
         if !self.options.slack.admits(event.timestamp, now) {
             return self.start_outside_slack(&event, now).await;
         }
-        let mut span = Span::open(SpanId::new(now, self.random.u64()), event);
+        let mut span = Span::open(SpanId::new(now, self.parts.random.u64()), event);
         span.start_client = grant.client().cloned();
         let due_at = self.options.policy.open_due_at(&span.target, span.start);
         let id = span.id.clone();
@@ -110,7 +110,8 @@ impl Receiver {
             may_overlap: self.options.events.allow_overlap,
         };
         match self
-            .store
+            .parts
+            .events
             .start(new)
             .await
             .map_err(|failure| self.store_problem(&failure))?
@@ -163,7 +164,7 @@ impl Receiver {
         target: &Target,
         id: &EventId,
     ) -> Result<Option<Span>, Problem> {
-        let found = self.store.find_by_start_id(target, id).await;
+        let found = self.parts.events.find_by_start_id(target, id).await;
         found.map_err(|failure| self.store_problem(&failure))
     }
 
@@ -177,17 +178,18 @@ impl Receiver {
             .await?;
         let Admitted { event, _permit } = admitted;
         self.require_prepared()?;
-        let now = self.clock.now();
+        let now = self.parts.clock.now();
         if !self.options.slack.admits(event.timestamp, now) {
             return self.stop_outside_slack(&event, now).await;
         }
         let new = NewStop {
             event,
             client: grant.client().cloned(),
-            correlation_id: self.random.uuid_v4(),
+            correlation_id: self.parts.random.uuid_v4(),
         };
         match self
-            .store
+            .parts
+            .events
             .stop(new)
             .await
             .map_err(|failure| self.store_problem(&failure))?
@@ -209,7 +211,8 @@ impl Receiver {
     ) -> Result<Accepted, Problem> {
         let earlier = match &event.id {
             Some(id) => self
-                .store
+                .parts
+                .events
                 .find_by_stop_id(&event.target, id)
                 .await
                 .map_err(|failure| self.store_problem(&failure))?,

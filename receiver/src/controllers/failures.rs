@@ -89,7 +89,7 @@ impl Receiver {
     /// At least so many seconds, and up to as many more: clients that were turned away together must
     /// not come back together.
     pub(super) fn spread(&self, seconds: u64) -> u64 {
-        seconds + self.random.u64() % seconds.max(SPREAD_MIN)
+        seconds + self.parts.random.u64() % seconds.max(SPREAD_MIN)
     }
 
     /// What is answered rests on the unique indexes; without them nothing may be kept.

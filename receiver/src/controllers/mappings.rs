@@ -42,11 +42,11 @@ impl Receiver {
             })
             .await?;
         let Admitted { event, _permit } = admitted;
-        let Some(provisioning) = &self.provisioning else {
+        let Some(provisioning) = &self.parts.provisioning else {
             let detail = "This receiver was not told where the provisioning service is.";
             return Err(Problem::new(&problems::PROVISIONING_FAILED, detail));
         };
-        match provisioning.map(&event, self.clock.now()).await {
+        match provisioning.map(&event, self.parts.clock.now()).await {
             Mapped::Made => Ok(StatusCode::CREATED),
             Mapped::Existed => {
                 let detail = "Metering, rating and pricing of this plan are mapped already. \

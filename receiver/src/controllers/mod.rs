@@ -96,7 +96,7 @@ impl Receiver {
 
     /// The range of the collection that the target is in.
     fn range(&self, target: &Target) -> ShardRange {
-        ShardRange(self.store.range_of(target))
+        ShardRange(self.parts.events.range_of(target))
     }
 
     /// Counts the request against `MAX_INFLIGHT`, where that is set.

@@ -58,7 +58,7 @@ impl Receiver {
         require_narrow(&query)?;
         let page = if restrict(&mut query, grant) {
             let _permit = self.admit_reading(grant).await?;
-            let page = self.queries.spans(&query).await;
+            let page = self.parts.queries.spans(&query).await;
             page.map_err(|failure| self.not_read(&failure))?
         } else {
             SpanPage::default()
@@ -74,7 +74,7 @@ impl Receiver {
         let Ok(Path(id)) = id else {
             return Err(no_such_span());
         };
-        let found = self.queries.span(&id).await;
+        let found = self.parts.queries.span(&id).await;
         let found = found.map_err(|failure| self.not_read(&failure))?;
         let is_readable = |record: &SpanRecord| {
             let resource = record.span.target.resource_id.as_str();

@@ -90,7 +90,10 @@ impl Receiver {
         let chunk_max = (CHUNK_BYTES / (ENTRY_BYTES + measures)).max(1);
         let chunk = query.chunk().min(chunk_max);
         while read < WINDOW.min(CHUNKS * chunk_max) {
-            let entries = self.queries.usages(&span.id, &span.target, after, chunk);
+            let entries = self
+                .parts
+                .queries
+                .usages(&span.id, &span.target, after, chunk);
             let entries = entries.await.map_err(|failure| self.not_read(&failure))?;
             read += chunk;
             for entry in entries.entries {

@@ -16,7 +16,7 @@ use sampler_oauth::{
     Algorithm, CaBundle, Discoverer, HttpOptions, Issuer, Keyring, Keys, Pace,
     Policy as TokenPolicy, TokenServer,
 };
-use sampler_receiver::{Options, Receiver};
+use sampler_receiver::{Options, Parts, Receiver};
 use sampler_service::environment::{Clock, SystemClock, SystemRandom};
 use sampler_service::http::with_fallbacks;
 use sampler_service::security::Authenticator;
@@ -70,14 +70,14 @@ pub(crate) fn options() -> Options {
 }
 
 fn router_of(store: Arc<MemoryStore>, authenticator: Authenticator, options: Options) -> Router {
-    let receiver = Receiver::new(
-        store.clone(),
-        store,
-        None,
-        Arc::new(SystemClock),
-        Arc::new(SystemRandom),
-        options,
-    );
+    let parts = Parts {
+        events: store.clone(),
+        queries: store,
+        provisioning: None,
+        clock: Arc::new(SystemClock),
+        random: Arc::new(SystemRandom),
+    };
+    let receiver = Receiver::new(parts, options);
     receiver.set_prepared();
     with_fallbacks(receiver.routes(authenticator))
 }

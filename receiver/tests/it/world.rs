@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::http::Request;
 use sampler_abacus::{AbacusOptions, Provisioning};
 use sampler_domain::{Granularities, Granularity, Policy, Slack, Span, Target, Timestamp};
-use sampler_receiver::{Options, Receiver};
+use sampler_receiver::{Options, Parts, Receiver};
 use sampler_service::environment::{Clock, Random};
 use sampler_service::http::{answer, with_fallbacks};
 use sampler_service::security::Authenticator;
@@ -137,14 +137,14 @@ impl World {
         let store = Arc::new(Store::divided(memory, ranges));
         let mut options = options();
         change(&mut options);
-        let receiver = Receiver::new(
-            store.clone(),
-            store.clone(),
-            provisioning.map(|options| Provisioning::new(options).unwrap()),
-            clock.clone(),
-            Arc::new(Counting(AtomicU64::new(0))),
-            options,
-        );
+        let parts = Parts {
+            events: store.clone(),
+            queries: store.clone(),
+            provisioning: provisioning.map(|options| Provisioning::new(options).unwrap()),
+            clock: clock.clone(),
+            random: Arc::new(Counting(AtomicU64::new(0))),
+        };
+        let receiver = Receiver::new(parts, options);
         let router = with_fallbacks(Arc::clone(&receiver).routes(Authenticator::none()));
         Self {
             store,

@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::http::Request;
 use http_body_util::BodyExt;
 use sampler_domain::Timestamp;
-use sampler_receiver::Receiver;
+use sampler_receiver::{Parts as ReceiverParts, Receiver};
 use sampler_service::environment::{Clock, Random};
 use sampler_service::http::with_fallbacks;
 use sampler_service::security::Authenticator;
@@ -147,7 +147,14 @@ impl Node {
                 let options = self.world.setup.receiver(options);
                 // Nothing is read here.
                 let queries = Arc::new(MemoryStore::new(|| Timestamp::MIN));
-                let receiver = Receiver::new(link, queries, None, clock, random, options);
+                let parts = ReceiverParts {
+                    events: link,
+                    queries,
+                    provisioning: None,
+                    clock,
+                    random,
+                };
+                let receiver = Receiver::new(parts, options);
                 receiver.set_prepared();
                 let router = with_fallbacks(receiver.routes(Authenticator::none()));
                 Program::Receiver {
