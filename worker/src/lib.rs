@@ -156,7 +156,7 @@ impl Worker {
     }
 }
 
-/// An error with all its causes, for a line of the log.
-fn causes(error: StoreError) -> String {
+/// An error with everything that led to it, for a line of the log.
+fn error_chain(error: StoreError) -> String {
     format!("{:#}", anyhow::Error::from(error))
 }

@@ -93,8 +93,8 @@ impl GroupWriter for EntryWriter {
         write.document.as_bytes().len()
     }
 
-    fn carried_out_within(&self) -> Duration {
-        self.link.carried_out_within()
+    fn execution_limit(&self) -> Duration {
+        self.link.execution_limit()
     }
 
     /// What is kept of a usage refuses all that comes later.
@@ -194,7 +194,7 @@ impl MongoStore {
         }
         let sort = doc! { "partition": 1, "span": 1, "version": 1 };
         let options = self.usages.find_options(limit, sort, index::OF_SPAN);
-        let usages = self.usages.spans.clone();
+        let usages = self.usages.collection.clone();
         let find = async move {
             let found = usages.find(filter).with_options(options).await?;
             take(found, limit).await
@@ -244,8 +244,8 @@ impl GroupWriter for ExpiryWriter {
         write.as_bytes().len()
     }
 
-    fn carried_out_within(&self) -> Duration {
-        self.link.carried_out_within()
+    fn execution_limit(&self) -> Duration {
+        self.link.execution_limit()
     }
 
     fn outlasts_late_commands((): &()) -> bool {
