@@ -10,12 +10,14 @@
 
 mod address;
 mod adopt;
+mod backlog;
 mod beside;
 mod call;
 mod causes;
 mod changes;
 mod cleanup;
 mod codes;
+mod control;
 mod document;
 mod due;
 mod entry_document;
@@ -114,6 +116,8 @@ pub struct MongoStore {
     /// Why spans are suspended.
     causes: Collection<Document>,
     workers: Collection<Document>,
+    /// How operators steer, and what is told to all instances.
+    control: Collection<Document>,
     receivers: Collection<Document>,
     starts: GroupPerRange<StartWriter>,
     stops: GroupPerRange<StopWriter>,
@@ -187,6 +191,7 @@ impl MongoStore {
         let links = || each(&link);
         Ok(Self {
             causes: database.collection(&format!("{}_causes", options.collection)),
+            control: database.collection(&format!("{}_control", options.collection)),
             workers: database.collection(&format!("{}_workers", options.collection)),
             receivers: database.collection(&receivers),
             starts: GroupPerRange::new(links().map(StartWriter::new), call_limit),

@@ -8,6 +8,8 @@
 //! | [`Causes`] | keep why spans are suspended, and let them go on | the worker |
 //! | [`Upkeep`] | adopt spans of an original, remove complete ones | the worker |
 //! | [`Membership`] | know which workers are alive | the worker |
+//! | [`Backlogs`] | count what waits, and tell all instances | both programs |
+//! | [`Controls`] | keep how operators and the controller steer | both programs |
 //! | [`Queries`] | show spans and their usages | the receiver |
 //! | [`Reading`] | read all spans | the worker in shadow mode |
 //!
@@ -17,8 +19,10 @@
 //! There are two implementations, the MongoDB store and, with the feature `testing`, one in memory
 //! for tests and the simulation. Both pass the same contract suite.
 
+mod backlog;
 #[cfg(feature = "testing")]
 pub mod contract;
+mod control;
 mod error;
 mod events;
 pub mod group;
@@ -26,6 +30,8 @@ mod ledger;
 mod membership;
 #[cfg(feature = "testing")]
 pub mod memory;
+#[cfg(feature = "testing")]
+mod memory_control;
 mod queries;
 mod reading;
 mod suspension;
@@ -36,6 +42,8 @@ mod table_causes;
 mod upkeep;
 mod work;
 
+pub use backlog::{Backlog, BacklogQuery, Backlogs, ClosingBacklog, Published, Remaining};
+pub use control::{ControllerState, Controls, KeptControl};
 pub use error::StoreError;
 pub use events::{Events, NewSpan, NewStop, StartOutcome, StopOutcome};
 pub use ledger::{Entries, Ledger, lifetime_from};
