@@ -68,6 +68,9 @@ pub async fn start(
     request: Request<Body>,
 ) -> Response {
     let outcome = receiver.start(&grant, request).await;
+    receiver
+        .metrics
+        .note("start", &outcome, |it| it.is_replayed);
     answer(&receiver, "start", &grant, outcome)
 }
 
@@ -78,6 +81,7 @@ pub async fn stop(
     request: Request<Body>,
 ) -> Response {
     let outcome = receiver.stop(&grant, request).await;
+    receiver.metrics.note("stop", &outcome, |it| it.is_replayed);
     answer(&receiver, "stop", &grant, outcome)
 }
 
