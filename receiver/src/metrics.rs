@@ -22,17 +22,12 @@ impl Default for EventMetrics {
 }
 
 impl EventMetrics {
-    /// Notes the answer to an event: `start`, `stop` or `update`. `is_replayed` says of an accepted
-    /// one whether it was kept before.
-    pub(crate) fn note<T>(
-        &self,
-        event: &'static str,
-        answer: &Result<T, Problem>,
-        is_replayed: impl Fn(&T) -> bool,
-    ) {
-        let outcome = match answer {
-            Ok(accepted) if is_replayed(accepted) => "replayed",
-            Ok(_) => "accepted",
+    /// Notes what became of one event; `is_replayed` says of an accepted one whether it was kept
+    /// before.
+    pub(crate) fn note(&self, event: &'static str, is_replayed: Result<bool, &Problem>) {
+        let outcome = match is_replayed {
+            Ok(true) => "replayed",
+            Ok(false) => "accepted",
             Err(problem) => outcome(problem),
         };
         self.0.inc(&[event, outcome]);

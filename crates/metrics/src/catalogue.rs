@@ -84,7 +84,7 @@ pub static EVENTS: Metric = Metric {
     labels: &[
         Label {
             name: "event",
-            values: Values::Words(&["start", "stop", "update"]),
+            values: Values::Words(&["start", "stop", "update", "unknown"]),
         },
         Label {
             name: "outcome",
