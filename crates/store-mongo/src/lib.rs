@@ -10,6 +10,7 @@
 
 mod address;
 mod adopt;
+mod audit;
 mod beside;
 mod call;
 mod causes;
@@ -53,10 +54,11 @@ use sampler_domain::{
 };
 use sampler_store::group::GroupPerRange;
 use sampler_store::{
-    Adopted, Causes, DuePages, DueQuery, Entries, Events, Finished, KeptCause, Ledger, Membership,
-    NewSpan, NewStop, Page, Probe, Reading, Resumption, StartOutcome, StopOutcome, StoreError,
-    Upkeep, Work,
+    Adopted, Audit, AuditRecord, Causes, DuePages, DueQuery, Entries, Events, Finished, KeptCause,
+    Ledger, Membership, NewSpan, NewStop, Outcome, Page, Probe, Reading, Resumption, StartOutcome,
+    StopOutcome, StoreError, Upkeep, Work,
 };
+use uuid::Uuid;
 
 use call::Link;
 use changes::ChangeWriter;
@@ -113,6 +115,8 @@ pub struct MongoStore {
     usages: Link,
     /// Why spans are suspended.
     causes: Collection<Document>,
+    /// The same as the link, for the collection of the audit trail.
+    audit: Link,
     workers: Collection<Document>,
     receivers: Collection<Document>,
     starts: GroupPerRange<StartWriter>,
@@ -181,6 +185,11 @@ impl MongoStore {
             linearizable: database.collection_with_options(&ledger, linearizable),
             ..link.clone()
         };
+        let audit = format!("{}_audit", options.collection);
+        let audit = Link {
+            spans: database.collection(&audit),
+            ..link.clone()
+        };
         let call_limit = link.call_limit();
         let ranges = usize::try_from(options.shards.unwrap_or(1)).unwrap_or(1);
         let each = |link: &Link| std::iter::repeat_n(link.clone(), ranges.max(1));
@@ -195,6 +204,7 @@ impl MongoStore {
             records: GroupPerRange::new(each(&usages).map(EntryWriter::new), call_limit),
             expiries: GroupPerRange::new(each(&usages).map(ExpiryWriter::new), call_limit),
             usages,
+            audit,
             shards: options.shards,
             link,
         })
@@ -334,6 +344,17 @@ impl Causes for MongoStore {
 
     async fn remove_cause(&self, cause: &KeptCause) -> Result<bool, StoreError> {
         self.remove_cause_if_idle(cause).await
+    }
+}
+
+#[async_trait]
+impl Audit for MongoStore {
+    async fn record_act(&self, record: &AuditRecord) -> Result<(), StoreError> {
+        self.keep_act(record).await
+    }
+
+    async fn settle_act(&self, id: Uuid, outcome: Outcome) -> Result<(), StoreError> {
+        self.note_outcome(id, outcome).await
     }
 }
 
