@@ -161,7 +161,7 @@ impl MongoStore {
         pipeline: Vec<Document>,
         index: &str,
     ) -> Result<Vec<Document>, CallError> {
-        let spans = self.link.spans.clone();
+        let spans = self.link.collection.clone();
         self.aggregate(spans, pipeline, Some(index)).await
     }
 

@@ -10,7 +10,8 @@
 //! | [`Membership`] | know which workers are alive | the worker |
 //! | [`Backlogs`] | count what waits, and tell all instances | both programs |
 //! | [`Controls`] | keep how operators and the controller steer | both programs |
-//! | [`Queries`] | show spans and their usages | the receiver |
+//! | [`Queries`] | show spans, their usages and the audit trail | the receiver |
+//! | [`Audit`] | keep the audit trail | the receiver |
 //! | [`Reading`] | read all spans | the worker in shadow mode |
 //!
 //! Each change is one atomic change of one span; nothing needs a transaction. Writes that are in
@@ -19,6 +20,7 @@
 //! There are two implementations, the MongoDB store and, with the feature `testing`, one in memory
 //! for tests and the simulation. Both pass the same contract suite.
 
+mod audit;
 mod backlog;
 #[cfg(feature = "testing")]
 pub mod contract;
@@ -42,6 +44,7 @@ mod table_causes;
 mod upkeep;
 mod work;
 
+pub use audit::{Audit, AuditPage, AuditPosition, AuditQuery, AuditRecord, Outcome};
 pub use backlog::{Backlog, BacklogQuery, Backlogs, ClosingBacklog, Published, Remaining};
 pub use control::{ControllerState, Controls, KeptControl};
 pub use error::StoreError;

@@ -1,5 +1,6 @@
 //! What each request comes to, and what it is answered: a module for each noun.
 
+pub mod audit;
 pub mod events;
 mod failures;
 pub mod mappings;

@@ -3,6 +3,7 @@
 
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod backlog;
+mod audit;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod causes;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
@@ -20,6 +21,7 @@ mod sampling;
 pub mod support;
 
 pub use backlog::*;
+pub use audit::*;
 pub use causes::*;
 pub use changes::*;
 pub use control::*;
@@ -103,6 +105,9 @@ macro_rules! store_contract_tests {
             control_is_changed_by_whom_has_seen_its_version
             of_32_changes_of_control_one_wins
             the_controller_decides_once_for_each_version
+            an_act_is_kept_as_it_was_asked_for_and_how_it_ended
+            the_trail_holds_what_its_query_asks_for
+            the_trail_goes_on_while_acts_come
             workers_know_of_each_other
             the_largest_slack_of_all_receivers_counts
         );

@@ -13,13 +13,13 @@ use sampler_domain::{
 use uuid::Uuid;
 
 use crate::{
-    Backlogs, Causes, Controls, DuePages, DueQuery, Events, Finished, Ledger, Membership, NewSpan,
+    Audit, Backlogs, Causes, Controls, DuePages, DueQuery, Events, Finished, Ledger, Membership, NewSpan,
     NewStop, Queries, Reading, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
 };
 
 /// All ports of one store.
 pub trait Store:
-    Events + Work + Ledger + Causes + Upkeep + Membership + Backlogs + Controls + Queries + Reading
+    Events + Work + Ledger + Causes + Upkeep + Membership + Backlogs + Controls + Queries + Audit + Reading
 {
 }
 
@@ -33,6 +33,7 @@ impl<S> Store for S where
         + Backlogs
         + Controls
         + Queries
+        + Audit
         + Reading
 {
 }
