@@ -6,7 +6,9 @@ use sampler_service::security::SecuritySettings;
 use sampler_service::settings::{
     HealthSettings, HttpSettings, LogSettings, Printout, Program, Reader, TlsSettings,
 };
-use sampler_settings::receiver::{EventsSettings, LimitsSettings, ProvisioningSettings, TABLE};
+use sampler_settings::receiver::{
+    EventsSettings, LimitsSettings, MonthSettings, ProvisioningSettings, TABLE,
+};
 use sampler_settings::{DatabaseSettings, SamplingSettings, SlackSettings, worker};
 
 use crate::problems::catalogue;
@@ -46,6 +48,8 @@ pub struct Settings {
     pub limits: LimitsSettings,
     /// Rules for events.
     pub events: EventsSettings,
+    /// When a month closes.
+    pub month: MonthSettings,
     /// How far events may be dated from now.
     pub slack: Slack,
     /// How spans are sampled. It only decides when a worker first reads a new span.
@@ -78,6 +82,7 @@ impl Settings {
             provisioning,
             limits: LimitsSettings::read(reader),
             events: EventsSettings::read(reader),
+            month: MonthSettings::read(reader),
             slack: SlackSettings::read(reader).slack(),
             policy: sampling.policy(Granularity::Minute),
         })

@@ -40,6 +40,7 @@ impl Worker {
     pub(crate) async fn keep_registered(&self) {
         while !self.stop.is_cancelled() {
             self.register().await;
+            self.report_rate().await;
             self.pause(self.options.processing.heartbeat_interval).await;
         }
     }

@@ -60,7 +60,6 @@ fn step(rate: Percent) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        clippy::cast_precision_loss,
         reason = "from 0 to the length of the circle"
     )]
     let step = (rate.share() * CIRCLE as f64).ceil() as u64;
@@ -93,7 +92,6 @@ mod tests {
             let percent = Percent::new(rate).unwrap();
             let most = (100.0 / rate).ceil();
             let waited = (0..).find(|wait| is_admitted(place, minute + wait, percent)).unwrap();
-            #[expect(clippy::cast_precision_loss, reason = "few minutes")]
             let tries = waited as f64 + 1.0;
             prop_assert!(tries <= most, "{tries} tries at {rate} %");
         }
@@ -136,7 +134,6 @@ mod tests {
                 let admitted = places
                     .iter()
                     .filter(|place| is_admitted(**place, minute, percent));
-                #[expect(clippy::cast_precision_loss, reason = "few")]
                 let share = admitted.count() as f64 / 200.0;
                 assert!((share - rate).abs() < 1.5, "{share} % at {rate} %");
             }

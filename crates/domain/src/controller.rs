@@ -6,6 +6,10 @@
 //! error times `kp`, the sum of all errors times `ki`, and the change of the error times `kd`. So with
 //! `kp` alone the rate is 100 % while the time is below `1 - 1 / kp` of the target, and falls to 0 %
 //! at the target.
+//!
+//! The rate falls at once and rises slowly. Those who were turned away come again each minute, so a
+//! rate that rises meets far more starts than there are new ones, and what it lets in is due only later:
+//! a rate that rose at once would swing between the limits.
 
 use crate::{ControllerSettings, Percent};
 
@@ -18,6 +22,11 @@ const CAPACITY_MIN: f64 = 1.0;
 
 /// How far above the target a time counts: nothing is gained by more.
 const ERROR_MIN: f64 = -10.0;
+
+/// How much the rate may rise in a minute: by a tenth of itself and a hundredth of all starts. From
+/// nothing to everything that takes 25 minutes.
+const RISE: f64 = 1.1;
+const RISE_LEAST: f64 = 0.01;
 
 /// The longest time between two steps that counts, s. After a longer one the error of now does not
 /// tell what was in between.
@@ -41,6 +50,8 @@ pub struct ControllerMemory {
     pub last_error: Option<f64>,
     /// Intervals a second that can be done, as far as was seen.
     pub capacity: f64,
+    /// The last rate; none before the first step.
+    pub rate: Option<Percent>,
 }
 
 /// The terms of a step, each as a share of all starts.
@@ -89,13 +100,16 @@ impl ControllerSettings {
             integral: self.ki * integral,
             derivative,
         };
+        let wanted = terms.proportional + terms.integral + terms.derivative;
+        let rate = Percent::of_share(wanted.min(highest(before.rate, seconds)));
         ControllerStep {
-            rate: Percent::of_share(terms.proportional + terms.integral + terms.derivative),
+            rate,
             terms,
             memory: ControllerMemory {
                 integral,
                 last_error: Some(error),
                 capacity,
+                rate: Some(rate),
             },
         }
     }
@@ -114,6 +128,14 @@ impl ControllerSettings {
             next.clamp(-most, most)
         }
     }
+}
+
+/// The highest share after so many seconds.
+fn highest(before: Option<Percent>, seconds: f64) -> f64 {
+    let minutes = seconds / 60.0;
+    before.map_or(1.0, |before| {
+        before.share() * RISE.powf(minutes) + RISE_LEAST * minutes
+    })
 }
 
 /// Intervals a second that can be done: as many as are, or a little fewer than lately, as the rate
@@ -160,6 +182,21 @@ mod tests {
     }
 
     #[test]
+    fn the_rate_falls_at_once_and_rises_slowly() {
+        let mut memory = P.step(ControllerMemory::default(), needs(0.0), 60.0).memory;
+        let mut step = |seconds: f64| {
+            let step = P.step(memory, needs(seconds), 60.0);
+            memory = step.memory;
+            step.rate.get()
+        };
+        assert_eq!(step(0.0), 100.0);
+        assert_eq!(step(600.0), 0.0);
+        assert!((step(0.0) - 1.0).abs() < 1e-9);
+        let minutes = (2..).find(|_| step(0.0) == 100.0).unwrap();
+        assert!((20..=30).contains(&minutes), "{minutes}");
+    }
+
+    #[test]
     fn an_integral_moves_the_rate_while_the_error_stays_and_does_not_wind_up() {
         let settings = ControllerSettings {
             kp: 1.0,
@@ -173,7 +210,7 @@ mod tests {
             step.rate.get()
         };
         let first = step(300.0);
-        assert!(step(300.0) > first);
+        assert!(step(300.0) > first, "it rises");
         for _ in 0..10_000 {
             step(0.0);
         }
@@ -192,8 +229,8 @@ mod tests {
         };
         let before = settings.step(ControllerMemory::default(), needs(300.0), 60.0);
         let growing = settings.step(before.memory, needs(420.0), 60.0);
-        let steady = settings.step(growing.memory, needs(420.0), 60.0);
-        assert!(growing.rate < steady.rate);
+        let at_once = settings.step(ControllerMemory::default(), needs(420.0), 60.0);
+        assert!(growing.rate < at_once.rate);
         assert!(growing.terms.derivative < 0.0);
     }
 

@@ -53,6 +53,11 @@ impl Granularity {
         Some(self.window_of(moment.plus(-1)))
     }
 
+    /// The name of the month of a moment, such as 2026-10.
+    pub fn month_name(moment: Timestamp) -> String {
+        moment.to_utc().format("%Y-%m").to_string()
+    }
+
     /// How long a window is, ms; of a month, how long one is on average.
     pub const fn usual_length(self) -> i64 {
         match self.fixed_length() {

@@ -52,7 +52,7 @@ pub use granularity::{Granularities, Granularity};
 pub use id::{EventId, Id, IdError};
 pub use interval::Interval;
 pub use measure::{Measure, Measures, MeasuresError, Quantity, QuantityError};
-pub use percent::{Percent, PercentError};
+pub use percent::{Percent, PercentError, plain};
 pub use policy::Policy;
 pub use slack::Slack;
 pub use span::{Planned, Processing, Span, SpanId, Totals};

@@ -67,7 +67,10 @@ impl From<Percent> for f64 {
 }
 
 /// Writes whole numbers as people write them: 100 and not 100.0.
-pub(crate) fn plain<S: Serializer>(
+///
+/// # Errors
+/// Where the serializer fails.
+pub fn plain<S: Serializer>(
     number: &(impl Copy + Into<f64>),
     serializer: S,
 ) -> Result<S::Ok, S::Error> {

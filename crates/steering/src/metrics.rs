@@ -69,7 +69,9 @@ impl Steering {
             Some(left.spans as f64)
         });
         let steering = Arc::clone(self);
-        registry.gauge(&ADMISSION_RATE, move || Some(steering.admission_rate().get()));
+        registry.gauge(&ADMISSION_RATE, move || {
+            Some(steering.admission_rate().get())
+        });
         let steering = Arc::clone(self);
         registry.gauge(&SAMPLING_PAUSED, move || {
             Some(f64::from(u8::from(steering.is_sampling_paused())))

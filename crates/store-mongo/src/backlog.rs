@@ -74,6 +74,7 @@ impl MongoStore {
             suspended: self.count_suspended().await?,
             rate: self.rate_of_all().await?,
             closing,
+            cost: 0,
         })
     }
 
@@ -352,6 +353,7 @@ fn backlog_document(backlog: &Backlog) -> Document {
         "intervals": count(backlog.intervals),
         "suspended": count(backlog.suspended),
         "rate": backlog.rate,
+        "cost": backlog.cost,
     };
     if let Some(closing) = backlog.closing {
         document.insert(
@@ -392,15 +394,12 @@ fn read_backlog(document: &Document) -> Result<Backlog, Unreadable> {
         suspended: count(document, "suspended")?,
         rate: number(document, "rate"),
         closing,
+        cost: read_integer(document, "cost").unwrap_or(0),
     })
 }
 
 /// A number of any type; 0 where there is none.
 pub(crate) fn number(document: &Document, name: &str) -> f64 {
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "counts and sums that need not be exact"
-    )]
     match document.get(name) {
         Some(Bson::Int32(number)) => f64::from(*number),
         Some(Bson::Int64(number)) => *number as f64,
@@ -418,7 +417,6 @@ fn whole(number: f64) -> u64 {
     number.round() as u64
 }
 
-#[expect(clippy::cast_precision_loss, reason = "an estimate")]
 fn ratio(all: u64, read: u64) -> f64 {
     all as f64 / read as f64
 }

@@ -211,6 +211,7 @@ fn read_controller(document: &Document) -> Result<ControllerState, Unreadable> {
             integral: finite("error_sum")?,
             last_error: has_last.then(|| finite("last_error")).transpose()?,
             capacity: finite("capacity")?,
+            rate: Some(percent(document, "rate")?),
         },
         version: read_integer(document, "version")?,
     })

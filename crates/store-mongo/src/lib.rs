@@ -10,8 +10,8 @@
 
 mod address;
 mod adopt;
-mod backlog;
 mod audit;
+mod backlog;
 mod beside;
 mod call;
 mod causes;

@@ -37,6 +37,8 @@ pub struct Backlog {
     pub rate: f64,
     /// What is left of the month that closes next.
     pub closing: Option<ClosingBacklog>,
+    /// How long counting it took, ms: the longer, the longer it is until the next count.
+    pub cost: i64,
 }
 
 /// What is left to sample of the month that closes next, without suspended spans.

@@ -142,6 +142,8 @@ impl Node {
         });
         let random: Arc<dyn Random> = Arc::new(SeededRandom::new(row(1)));
         let options = &mut row(2);
+        // Nobody steers here.
+        let unsteered = Arc::new(MemoryStore::new(|| Timestamp::MIN));
         let body = match self.process {
             Process::Receiver(_) => {
                 let options = self.world.setup.receiver(options);
@@ -149,7 +151,10 @@ impl Node {
                 let queries = Arc::new(MemoryStore::new(|| Timestamp::MIN));
                 let parts = ReceiverParts {
                     events: link,
-                    queries,
+                    queries: queries.clone(),
+                    audit: queries,
+                    backlogs: unsteered.clone(),
+                    controls: unsteered,
                     provisioning: None,
                     clock,
                     random,
@@ -176,6 +181,8 @@ impl Node {
                     causes: link.clone(),
                     upkeep: link.clone(),
                     membership: link,
+                    backlogs: unsteered.clone(),
+                    controls: unsteered,
                     collector: Arc::new(collector),
                     clock,
                     random,

@@ -37,7 +37,8 @@ pub(crate) fn run(check: bool) -> Result<()> {
         Ok((*document, text))
     });
     let metrics = ("docs/metrics.md", sampler_metrics::document());
-    for made in of_programs.chain([Ok(metrics)]) {
+    let drawings = crate::control::drawings().map(Ok);
+    for made in of_programs.chain([Ok(metrics)]).chain(drawings) {
         let (document, text) = made?;
         let path = workspace_dir().join(document);
         if !check {
@@ -86,11 +87,12 @@ mod tests {
     use super::*;
 
     /// All folders with lines that operators may see.
-    const FOLDERS: [&str; 7] = [
+    const FOLDERS: [&str; 8] = [
         "crates/abacus/src",
         "crates/oauth/src",
         "crates/service/src",
         "crates/settings/src",
+        "crates/steering/src",
         "crates/store-mongo/src",
         "receiver/src",
         "worker/src",

@@ -323,6 +323,8 @@ impl World {
             causes: self.store.clone(),
             upkeep: self.store.clone(),
             membership: self.store.clone(),
+            backlogs: self.store.clone(),
+            controls: self.store.clone(),
             collector: self.abacus.clone(),
             clock: self.clock.clone(),
             random: self.random.clone(),

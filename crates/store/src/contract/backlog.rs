@@ -168,6 +168,7 @@ pub async fn what_was_counted_is_told_to_all(store: &Shared) {
             spans: 11,
             intervals: 12,
         }),
+        cost: 13,
     };
     for backlog in [backlog, Backlog::default()] {
         store.publish(&backlog).await.expect("the store answers");

@@ -83,6 +83,7 @@ pub async fn the_controller_decides_once_for_each_version(store: &Shared) {
             integral: 5.0,
             last_error: (version > 1).then_some(-0.5),
             capacity: 6.0,
+            rate: Some(percent(rate)),
         },
         version,
     };

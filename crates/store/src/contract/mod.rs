@@ -1,9 +1,9 @@
 //! What any store must do, as tests. Each takes an empty store; [`store_contract_tests`] makes a
 //! `#[tokio::test]` of each.
 
+mod audit;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod backlog;
-mod audit;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod causes;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
@@ -20,8 +20,8 @@ mod queries;
 mod sampling;
 pub mod support;
 
-pub use backlog::*;
 pub use audit::*;
+pub use backlog::*;
 pub use causes::*;
 pub use changes::*;
 pub use control::*;

@@ -13,13 +13,23 @@ use sampler_domain::{
 use uuid::Uuid;
 
 use crate::{
-    Audit, Backlogs, Causes, Controls, DuePages, DueQuery, Events, Finished, Ledger, Membership, NewSpan,
-    NewStop, Queries, Reading, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
+    Audit, Backlogs, Causes, Controls, DuePages, DueQuery, Events, Finished, Ledger, Membership,
+    NewSpan, NewStop, Queries, Reading, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
 };
 
 /// All ports of one store.
 pub trait Store:
-    Events + Work + Ledger + Causes + Upkeep + Membership + Backlogs + Controls + Queries + Audit + Reading
+    Events
+    + Work
+    + Ledger
+    + Causes
+    + Upkeep
+    + Membership
+    + Backlogs
+    + Controls
+    + Queries
+    + Audit
+    + Reading
 {
 }
 

@@ -67,6 +67,9 @@ impl Receiver {
         grant: &Grant,
         now: Timestamp,
     ) -> Result<Accepted, Problem> {
+        if let Some(throttled) = self.throttled(&event, now) {
+            return self.start_throttled(&event, throttled).await;
+        }
         let mut span = Span::open(SpanId::new(now, self.parts.random.u64()), event);
         span.start_client = grant.client().cloned();
         let due_at = self.options.policy.open_due_at(&span.target, span.start);
@@ -130,6 +133,21 @@ impl Receiver {
         Ok(accepted.started(Some(span)))
     }
 
+    /// A start that is turned away now is taken only where it is the repeat of one that was kept.
+    async fn start_throttled(
+        &self,
+        event: &StartEvent,
+        throttled: Problem,
+    ) -> Result<Accepted, Problem> {
+        let earlier = match &event.id {
+            Some(id) => self.find_by_start_id(&event.target, id).await?,
+            None => None,
+        };
+        let differences = |earlier: &Span| event.differences(earlier);
+        let (accepted, span) = self.repeat_or(earlier, differences, || throttled)?;
+        Ok(accepted.started(Some(span)))
+    }
+
     /// The same for a stop.
     async fn stop_outside_slack(
         &self,
@@ -153,7 +171,18 @@ impl Receiver {
         now: Timestamp,
     ) -> Result<(Accepted, SpanId), Problem> {
         let outside = || refusals::outside_slack(self.options.slack, now);
-        let earlier = earlier.ok_or_else(outside)?;
+        self.repeat_or(earlier, differences, outside)
+    }
+
+    /// What becomes of an event that is taken only as a repeat, by the span of an earlier event with
+    /// its id.
+    fn repeat_or(
+        &self,
+        earlier: Option<Span>,
+        differences: impl FnOnce(&Span) -> Vec<Field>,
+        otherwise: impl FnOnce() -> Problem,
+    ) -> Result<(Accepted, SpanId), Problem> {
+        let earlier = earlier.ok_or_else(otherwise)?;
         let differences = differences(&earlier);
         let accepted = if differences.is_empty() {
             Accepted::replayed()
