@@ -65,6 +65,7 @@ pub(crate) fn options() -> Options {
             stop_grace: 0,
         },
         unknown_for: Duration::from_secs(16),
+        month_slack: Duration::from_mins(10),
         mappings_full_scope: false,
     }
 }
@@ -73,7 +74,9 @@ fn router_of(store: Arc<MemoryStore>, authenticator: Authenticator, options: Opt
     let parts = Parts {
         events: store.clone(),
         queries: store.clone(),
-        audit: store,
+        audit: store.clone(),
+        backlogs: store.clone(),
+        controls: store,
         provisioning: None,
         clock: Arc::new(SystemClock),
         random: Arc::new(SystemRandom),

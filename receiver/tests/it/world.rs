@@ -87,6 +87,7 @@ fn options() -> Options {
             stop_grace: 0,
         },
         unknown_for: Duration::from_millis(15_500),
+        month_slack: Duration::from_mins(10),
         mappings_full_scope: false,
     }
 }
@@ -141,6 +142,8 @@ impl World {
             events: store.clone(),
             queries: store.clone(),
             audit: store.clone(),
+            backlogs: store.clone(),
+            controls: store.clone(),
             provisioning: provisioning.map(|options| Provisioning::new(options).unwrap()),
             clock: clock.clone(),
             random: Arc::new(Counting(AtomicU64::new(0))),
