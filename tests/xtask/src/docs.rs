@@ -34,7 +34,7 @@ pub(crate) fn run(check: bool) -> Result<()> {
         };
         let text = generate(&path, arguments);
         let text = text.with_context(|| format!("making {document}"))?;
-        Ok((*document, text))
+        anyhow::Ok((*document, text))
     });
     let metrics = ("docs/metrics.md", sampler_metrics::document());
     let drawings = crate::control::drawings().map(Ok);
