@@ -17,7 +17,7 @@ use crate::unreadable::{decoded, name_of};
 
 impl MongoStore {
     pub(crate) async fn keep_act(&self, record: &AuditRecord) -> Result<(), StoreError> {
-        let (audit, filter) = (self.audit.spans.clone(), named(record.id));
+        let (audit, filter) = (self.audit.collection.clone(), named(record.id));
         // A repeat after a lost answer changes nothing.
         let update = doc! { "$setOnInsert": written(record) };
         let call = async move { audit.update_one(filter, update).upsert(true).await };
@@ -26,7 +26,7 @@ impl MongoStore {
     }
 
     pub(crate) async fn note_outcome(&self, id: Uuid, outcome: Outcome) -> Result<(), StoreError> {
-        let (audit, filter) = (self.audit.spans.clone(), named(id));
+        let (audit, filter) = (self.audit.collection.clone(), named(id));
         let update = doc! { "$set": { "outcome": outcome.name() } };
         let call = async move { audit.update_one(filter, update).await };
         self.audit.run(call).await?;

@@ -168,7 +168,7 @@ impl MongoStore {
             .build();
         let receivers = format!("{}_receivers", options.collection);
         let link = Link {
-            spans: database.collection(&options.collection),
+            collection: database.collection(&options.collection),
             linearizable: database
                 .collection_with_options(&options.collection, linearizable.clone()),
             flushes: database.collection_with_options(&receivers, journalled),
@@ -181,13 +181,13 @@ impl MongoStore {
         };
         let ledger = format!("{}_usages", options.collection);
         let usages = Link {
-            spans: database.collection(&ledger),
+            collection: database.collection(&ledger),
             linearizable: database.collection_with_options(&ledger, linearizable),
             ..link.clone()
         };
         let audit = format!("{}_audit", options.collection);
         let audit = Link {
-            spans: database.collection(&audit),
+            collection: database.collection(&audit),
             ..link.clone()
         };
         let call_limit = link.call_limit();

@@ -66,17 +66,16 @@ impl Receiver {
     ) -> Result<Admitted<T>, Problem> {
         grant.require_admin()?;
         self.require_prepared()?;
-        let client = grant.client().map_or("", ClientId::as_str);
-        let sender = self.admission.client(client);
+        let sender = self.sender(grant);
         let body = crate::body::read(request, self, sender).await?;
-        if body.bytes.len() > BODY_MAX {
+        if body.as_ref().len() > BODY_MAX {
             let detail = format!("The body is larger than {BODY_MAX} bytes.");
             return Err(Problem::new(&problems::PAYLOAD_TOO_LARGE, detail));
         }
-        let weight = admission::weight(&body.bytes);
+        let weight = admission::weight(body.as_ref());
         let permit = self.admission.act(sender, weight).await;
         let permit = permit.map_err(|reason| self.turned_away(reason))?;
-        let mut act = ActBody::of(json::parse(&body.bytes)?)?;
+        let mut act = ActBody::of(json::parse(body.as_ref())?)?;
         let reason = act.reason();
         let fields = read(&mut act);
         act.finish()?;
