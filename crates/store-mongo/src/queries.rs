@@ -225,9 +225,9 @@ impl Link {
         options.max_time = Some(self.time_limit);
         options.limit = i64::try_from(limit.saturating_add(1)).ok();
         options.batch_size = Some(BATCH_SIZE.min(u32::try_from(limit + 1).unwrap_or(BATCH_SIZE)));
-        let spans = self.collection.clone();
+        let collection = self.collection.clone();
         let read = async move {
-            let mut cursor = spans.find(filter).with_options(options).await?;
+            let mut cursor = collection.find(filter).with_options(options).await?;
             let (mut found, mut bytes) = (Found::default(), 0);
             while cursor.advance().await? {
                 let document = cursor.current();

@@ -55,7 +55,7 @@ struct Admitted<T> {
 
 impl Receiver {
     /// By whom requests of this grant are told apart before their bodies are read.
-    fn sender(&self, grant: &Grant) -> Client {
+    pub(crate) fn sender(&self, grant: &Grant) -> Client {
         let with_token = grant.client().map(|id| self.admission.client(id.as_str()));
         with_token.unwrap_or_else(|| self.admission.client_of_resource(""))
     }

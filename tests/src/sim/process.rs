@@ -151,8 +151,8 @@ impl Node {
                 let queries = Arc::new(MemoryStore::new(|| Timestamp::MIN));
                 let parts = ReceiverParts {
                     events: link,
-                    queries: queries.clone(),
-                    audit: queries,
+                    audit: queries.clone(),
+                    queries,
                     backlogs: unsteered.clone(),
                     controls: unsteered,
                     provisioning: None,
