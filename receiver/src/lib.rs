@@ -46,9 +46,10 @@ use sampler_abacus::Provisioning;
 use sampler_domain::{Policy, Slack};
 use sampler_service::environment::{Clock, Random};
 use sampler_service::security::Authenticator;
+use sampler_settings::DistressSettings;
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_steering::Steering;
-use sampler_store::{Audit, Backlogs, Controls, Events, Queries};
+use sampler_store::{Audit, Backlogs, Controls, Events, Queries, Replication};
 
 use admission::Admission;
 use controllers::{audit, backlog, control as steering, events, mappings, spans, usages};
@@ -66,6 +67,8 @@ pub struct Options {
     pub slack: Slack,
     /// The granularity and the grace, for the first `due_at` of a span.
     pub policy: Policy,
+    /// When fewer starts are let in because the database cannot keep up.
+    pub distress: DistressSettings,
     /// How long into a month Abacus accepts usages of the previous one.
     pub month_slack: Duration,
     /// How long the server may still execute a write whose outcome is unknown. `Retry-After` is at
@@ -88,6 +91,8 @@ pub struct Parts {
     pub backlogs: Arc<dyn Backlogs>,
     /// The store of how operators and the controller steer.
     pub controls: Arc<dyn Controls>,
+    /// Says how far a majority of the database is behind.
+    pub replication: Arc<dyn Replication>,
     /// Takes mappings, if anything does.
     pub provisioning: Option<Provisioning>,
     /// The clock of this machine.

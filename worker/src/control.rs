@@ -24,7 +24,7 @@ impl Worker {
     /// Whether nothing new may be planned or posted: operators have paused sampling, or the database
     /// cannot keep up, or nobody knows yet.
     pub(crate) fn is_paused(&self) -> bool {
-        !self.steering.is_known() || self.steering.is_sampling_paused()
+        !self.steering.is_known() || self.steering.is_sampling_paused() || self.distress.pauses()
     }
 
     /// Makes a step of the controller each minute. One worker does this for all, and where two believe

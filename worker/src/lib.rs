@@ -8,6 +8,7 @@
 mod abacus_time;
 mod backlog;
 mod control;
+mod distress;
 mod drive;
 mod metrics;
 mod ownership;
@@ -29,13 +30,17 @@ use std::time::Duration;
 use sampler_abacus::{Collector, Pace};
 use sampler_domain::{Policy, Timestamp};
 use sampler_service::environment::{Clock, Random};
+use sampler_settings::DistressSettings;
 use sampler_settings::worker::{
     AbacusSettings, CleanupSettings, LedgerSettings, ProcessingSettings, SuspensionSettings,
 };
 use sampler_steering::Steering;
-use sampler_store::{Backlogs, Causes, Controls, Ledger, Membership, StoreError, Upkeep, Work};
+use sampler_store::{
+    Backlogs, Causes, Controls, Ledger, Membership, Replication, StoreError, Upkeep, Work,
+};
 
 pub use abacus_time::AbacusTime;
+use distress::Distress;
 use metrics::PostMetrics;
 use ownership::OwnedPartitions;
 use post_limit::PostLimit;
@@ -62,6 +67,8 @@ pub struct Options {
     pub ledger: LedgerSettings,
     /// When spans are suspended, and how they go on.
     pub suspension: SuspensionSettings,
+    /// When sampling pauses because the database cannot keep up.
+    pub distress: DistressSettings,
     /// How often clocks are compared with Abacus while nothing is posted.
     pub clock_interval: Duration,
     /// How often the causes of suspended spans are looked after.
@@ -85,6 +92,8 @@ pub struct Parts {
     pub backlogs: Arc<dyn Backlogs>,
     /// The store of how operators and the controller steer.
     pub controls: Arc<dyn Controls>,
+    /// Says how far a majority of the database is behind.
+    pub replication: Arc<dyn Replication>,
     /// Takes the usages.
     pub collector: Arc<dyn Collector>,
     /// The clock of this machine.
@@ -113,6 +122,8 @@ pub struct Worker {
     waiting: WaitingCounts,
     /// How operators steer, and what waits for all workers.
     steering: Arc<Steering>,
+    /// Whether the database keeps up.
+    distress: Distress,
     /// How fast this worker is.
     rate: RateMeter,
     /// The causes that were registered lately.
@@ -140,6 +151,7 @@ impl Worker {
             time,
             waiting: WaitingCounts::default(),
             steering,
+            distress: Distress::default(),
             rate: RateMeter::default(),
             registered: RegisteredCauses::default(),
             stop,
@@ -158,6 +170,7 @@ impl Worker {
             self.steering.follow(&self.stop),
             self.keep_backlog_counted(),
             self.keep_controller(),
+            self.watch_lag(),
         );
         self.deregister().await;
     }

@@ -204,6 +204,7 @@ fn worker(
         cleanup: settings.cleanup.clone(),
         ledger: settings.ledger.clone(),
         suspension: settings.suspension.clone(),
+        distress: settings.distress.clone(),
         clock_interval: CLOCK_INTERVAL,
         cause_interval: CAUSE_INTERVAL,
     };
@@ -223,6 +224,7 @@ fn worker(
         membership: store.clone(),
         backlogs: store.clone(),
         controls: store.clone(),
+        replication: store.clone(),
         collector: Arc::new(collector),
         processing_progress: Arc::new(health.progress("processing", settings.processing.threshold)),
         cleanup_progress: Arc::new(health.progress("cleanup", settings.cleanup.threshold)),

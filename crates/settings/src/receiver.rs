@@ -8,7 +8,10 @@ use sampler_service::settings::{
 };
 use url::Url;
 
-use crate::{DatabaseSettings, SamplingSettings, SlackSettings, TEN_MINUTES, TENTH_OF_A_SECOND};
+use crate::{
+    DatabaseSettings, DistressSettings, SamplingSettings, SlackSettings, TEN_MINUTES,
+    TENTH_OF_A_SECOND,
+};
 
 sampler_service::settings! {
     /// How much a receiver takes in.
@@ -63,6 +66,7 @@ pub const TABLE: Table = &[
     &MonthSettings::TABLE,
     &SlackSettings::TABLE,
     &SamplingSettings::RECEIVER_TABLE,
+    &DistressSettings::TABLE,
     &HealthSettings::TABLE,
     &SecuritySettings::TABLE,
     &LogSettings::TABLE,

@@ -9,7 +9,7 @@ mod metrics;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use sampler_domain::{ClosingMonth, Control, Id, Percent};
+use sampler_domain::{Bounds, ClosingMonth, Control, Id, Percent};
 use sampler_store::{
     Backlog, Backlogs, ControllerState, Controls, KeptControl, Published, StoreError,
 };
@@ -54,6 +54,8 @@ struct Known {
     backlog: Option<Seen<Backlog>>,
     /// The share of new starts that is let in while the database is in distress.
     distress_share: Option<f64>,
+    /// How far a majority of the database is behind, s.
+    lag: Option<f64>,
     /// When the log said last that the control document cannot be read.
     reported: Option<Instant>,
 }
@@ -190,9 +192,25 @@ impl Steering {
         set.times(known.automatic_rate())
     }
 
-    /// Says which share of new starts is let in while the database is in distress.
-    pub fn set_distress_share(&self, share: f64) {
-        self.known_mut().distress_share = Some(share);
+    /// Notes how far a majority of the database is behind, s.
+    pub fn note_lag(&self, lag: Option<f64>, bounds: Bounds) {
+        let mut known = self.known_mut();
+        let share = bounds.admitted_share(lag);
+        let was_slowed = known.distress_share.is_some_and(|share| share < 1.0);
+        known.lag = lag;
+        known.distress_share = Some(share);
+        if share < 1.0 && !was_slowed {
+            warn!(
+                code = "distress.starts_slowed",
+                lag_seconds = lag,
+                "fewer new starts are let in, because the database cannot keep up"
+            );
+        }
+    }
+
+    /// How far a majority of the database is behind, s.
+    pub fn lag(&self) -> Option<f64> {
+        self.known().lag
     }
 
     /// What the controller has decided, if it runs.

@@ -27,6 +27,7 @@ mod ledger;
 mod migrate;
 mod queries;
 mod reading;
+mod replication;
 mod resolve;
 mod retire;
 mod sharding;

@@ -10,6 +10,7 @@
 //! | [`Membership`] | know which workers are alive | the worker |
 //! | [`Backlogs`] | count what waits, and tell all instances | both programs |
 //! | [`Controls`] | keep how operators and the controller steer | both programs |
+//! | [`Replication`] | know how far a majority is behind | both programs |
 //! | [`Queries`] | show spans, their usages and the audit trail | the receiver |
 //! | [`Audit`] | keep the audit trail | the receiver |
 //! | [`Reading`] | read all spans | the worker in shadow mode |
@@ -36,6 +37,7 @@ pub mod memory;
 mod memory_control;
 mod queries;
 mod reading;
+mod replication;
 mod suspension;
 #[cfg(feature = "testing")]
 pub mod table;
@@ -53,6 +55,7 @@ pub use ledger::{Entries, Ledger, lifetime_from};
 pub use membership::Membership;
 pub use queries::{Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord, TargetFilter};
 pub use reading::{Page, Reading};
+pub use replication::Replication;
 pub use suspension::{Causes, KeptCause, Probe, Resumption};
 pub use upkeep::{Adopted, Finished, SLACK_LIFETIME, Upkeep};
 pub use work::{DuePages, DueQuery, SearchClass, Work};

@@ -7,7 +7,8 @@ use sampler_domain::{Control, Timestamp};
 
 use crate::memory::{MemoryStore, WORKER_LIFETIME};
 use crate::{
-    Backlog, BacklogQuery, Backlogs, ControllerState, Controls, KeptControl, Published, StoreError,
+    Backlog, BacklogQuery, Backlogs, ControllerState, Controls, KeptControl, Published,
+    Replication, StoreError,
 };
 
 #[derive(Debug, Default)]
@@ -17,6 +18,7 @@ pub(crate) struct Steering {
     backlog: Option<(Backlog, Timestamp)>,
     /// By the names of the workers.
     rates: BTreeMap<String, f64>,
+    lag: Option<i64>,
 }
 
 #[async_trait]
@@ -87,7 +89,19 @@ impl Controls for MemoryStore {
     }
 }
 
+#[async_trait]
+impl Replication for MemoryStore {
+    async fn commit_lag(&self) -> Result<Option<i64>, StoreError> {
+        Ok(self.lock().steering.lag)
+    }
+}
+
 impl MemoryStore {
+    /// Sets how far a majority is behind, ms.
+    pub fn set_commit_lag(&self, lag: Option<i64>) {
+        self.lock().steering.lag = lag;
+    }
+
     fn dated<T>(
         &self,
         kept: impl FnOnce(&Steering) -> Option<(T, Timestamp)>,

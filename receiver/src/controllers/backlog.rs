@@ -30,6 +30,9 @@ const NOBODY_COUNTS: i64 = 30_000;
 /// How often it is looked whether a worker counts.
 const LOOK: Duration = Duration::from_secs(10);
 
+/// How often the lag is asked for.
+const LAG_LOOK: Duration = Duration::from_secs(5);
+
 /// `GET /v1/backlog`.
 pub async fn get(
     State(receiver): State<Arc<Receiver>>,
@@ -92,7 +95,32 @@ impl Receiver {
                 }
             }
         };
-        tokio::join!(self.steering.follow(stop), counting);
+        let watching = async {
+            while !stop.is_cancelled() {
+                self.watch_lag().await;
+                stop.run_until_cancelled(tokio::time::sleep(LAG_LOOK)).await;
+            }
+        };
+        tokio::join!(self.steering.follow(stop), counting, watching);
+    }
+
+    /// Lets in fewer new starts while a majority of the database is far behind. Sampling has paused
+    /// long before that.
+    pub async fn watch_lag(&self) {
+        match self.parts.replication.commit_lag().await {
+            Ok(lag) => {
+                let lag = lag.map(|millis| millis as f64 / 1_000.0);
+                self.steering.note_lag(lag, self.options.distress.lag());
+            }
+            Err(failure) => {
+                let error = anyhow::Error::from(failure);
+                warn!(
+                    code = "distress.lag_unknown",
+                    error = format!("{error:#}"),
+                    "the database did not say how far its majority is behind"
+                );
+            }
+        }
     }
 
     async fn count_where_nobody_does(&self) {

@@ -315,3 +315,26 @@ async fn other_instances_follow() {
         .await
         .problem(503, "throttled");
 }
+
+#[tokio::test]
+async fn while_a_majority_is_far_behind_fewer_starts_are_let_in_and_all_stops() {
+    let world = World::new();
+    let admitted = async |lag: i64| {
+        world.store.memory.set_commit_lag(Some(lag * 1_000));
+        world.receiver.watch_lag().await;
+        world.receiver.steering.admission_rate().get()
+    };
+    // Sampling pauses at 20 s.
+    assert_eq!(admitted(21).await, 100.0);
+    world.start(&start_of("a", NOW)).await.is_created();
+    assert_eq!(admitted(40).await, 100.0);
+    assert_eq!(admitted(400).await, 10.0);
+    let mut turned_away = 0;
+    for number in 0..50 {
+        let answer = world.start(&start_of(&format!("i{number}"), NOW)).await;
+        turned_away += u32::from(answer.status == 503);
+    }
+    assert!((30..50).contains(&turned_away), "{turned_away}");
+    world.stop(&stop_of("a", NOW + HOUR)).await.is_created();
+    assert_eq!(admitted(0).await, 100.0);
+}

@@ -12,7 +12,7 @@ use sampler_store::memory::MemoryStore;
 use sampler_store::{
     Audit, AuditPage, AuditQuery, AuditRecord, Backlog, BacklogQuery, Backlogs, ControllerState,
     Controls, Entries, Events, KeptControl, NewSpan, NewStop, Outcome, Published, Queries,
-    SpanPage, SpanQuery, SpanRecord, StartOutcome, StopOutcome, StoreError,
+    Replication, SpanPage, SpanQuery, SpanRecord, StartOutcome, StopOutcome, StoreError,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio::time::interval;
@@ -211,6 +211,13 @@ impl Backlogs for Store {
 
     async fn report_rate(&self, worker: &str, rate: f64) -> Result<(), StoreError> {
         self.met(self.memory.report_rate(worker, rate)).await
+    }
+}
+
+#[async_trait]
+impl Replication for Store {
+    async fn commit_lag(&self) -> Result<Option<i64>, StoreError> {
+        self.met(self.memory.commit_lag()).await
     }
 }
 

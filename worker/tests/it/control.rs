@@ -160,3 +160,29 @@ async fn a_controller_with_wrong_parameters_is_off() {
     assert_eq!(world.store.controller().await.unwrap(), None);
     worker.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn sampling_pauses_while_a_majority_is_far_behind_and_goes_on_below_the_lower_bound() {
+    let world = World::new();
+    let worker = world.run("w");
+    let lags_by = async |seconds: i64| {
+        world.store.set_commit_lag(Some(seconds * 1_000));
+        world.pass(6_000).await;
+    };
+    lags_by(20).await;
+    world.start("a", -HOUR).await;
+    world.pass(5_000).await;
+    assert_eq!(world.abacus.post_count(), 1);
+    lags_by(21).await;
+    world.start("b", -HOUR).await;
+    world.pass(MINUTE).await;
+    lags_by(6).await;
+    world.pass(MINUTE).await;
+    assert_eq!(world.abacus.post_count(), 1, "it stays below neither bound");
+    // Stops are kept all the while.
+    world.stop("b", 0).await;
+    lags_by(4).await;
+    world.until("it goes on", || world.is_complete("b")).await;
+    assert_eq!(world.abacus.sum("b"), HOUR);
+    worker.stop().await;
+}
