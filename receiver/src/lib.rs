@@ -25,6 +25,7 @@ mod body;
 pub mod controllers;
 mod event;
 mod json;
+mod metrics;
 pub mod problems;
 pub mod reading;
 mod refusals;
@@ -46,6 +47,7 @@ use sampler_store::{Audit, Events, Queries};
 
 use admission::Admission;
 use controllers::{audit, events, mappings, spans, usages};
+use metrics::EventMetrics;
 use refusals::Refusals;
 
 /// The settings of the receiver.
@@ -93,6 +95,8 @@ pub struct Receiver {
     pub admission: Admission,
     /// Limits the lines in the log about refused requests.
     refusals: Refusals,
+    /// Counts events by their answers.
+    metrics: EventMetrics,
     /// Whether the indexes exist and the slack is announced.
     prepared: AtomicBool,
 }
@@ -107,6 +111,7 @@ impl Receiver {
             options,
             admission,
             refusals: Refusals::default(),
+            metrics: EventMetrics::default(),
             prepared,
         })
     }
