@@ -56,7 +56,10 @@ impl Receiver {
         match event {
             Event::Start(event) if is_outside_slack => self.start_outside_slack(&event, now).await,
             Event::Stop(event) if is_outside_slack => self.stop_outside_slack(&event, now).await,
-            Event::Start(event) => self.start(event, grant, now).await,
+            Event::Start(event) => match self.throttled(&event, now) {
+                Some(throttled) => self.start_throttled(&event, throttled).await,
+                None => self.start(event, grant, now).await,
+            },
             Event::Stop(event) => self.stop(event, grant).await,
         }
     }
@@ -67,9 +70,6 @@ impl Receiver {
         grant: &Grant,
         now: Timestamp,
     ) -> Result<Accepted, Problem> {
-        if let Some(throttled) = self.throttled(&event, now) {
-            return self.start_throttled(&event, throttled).await;
-        }
         let mut span = Span::open(SpanId::new(now, self.parts.random.u64()), event);
         span.start_client = grant.client().cloned();
         let due_at = self.options.policy.open_due_at(&span.target, span.start);
