@@ -5,7 +5,7 @@ use sampler_store::{BacklogQuery, StoreError};
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::{IgnoreProgress, Worker, causes};
+use crate::{IgnoreProgress, Worker, error_chain};
 
 impl Worker {
     /// Counts what waits, again and again. One worker does this for all.
@@ -17,7 +17,7 @@ impl Worker {
             {
                 warn!(
                     code = "backlog.not_counted",
-                    error = causes(error),
+                    error = error_chain(error),
                     "the backlog could not be counted"
                 );
             }
@@ -44,7 +44,7 @@ impl Worker {
         if let Err(error) = reported.await {
             warn!(
                 code = "heartbeat.rate_not_told",
-                error = causes(error),
+                error = error_chain(error),
                 "this worker could not tell how fast it is"
             );
         }

@@ -6,7 +6,7 @@ use sampler_domain::{ControllerMemory, ControllerSettings, Load};
 use sampler_store::{Backlog, ControllerState, Published, StoreError};
 use tracing::{error, info, warn};
 
-use crate::{IgnoreProgress, Worker, causes};
+use crate::{IgnoreProgress, Worker, error_chain};
 
 /// How often it is looked whether a step is due.
 const LOOK: Duration = Duration::from_secs(5);
@@ -38,7 +38,7 @@ impl Worker {
             {
                 warn!(
                     code = "controller.failed",
-                    error = causes(error),
+                    error = error_chain(error),
                     "a step of the controller failed"
                 );
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 
-use crate::{Worker, causes};
+use crate::{Worker, error_chain};
 
 /// How often the lag is asked for.
 const LOOK: Duration = Duration::from_secs(5);
@@ -70,7 +70,7 @@ impl Worker {
                 }
                 Err(error) => warn!(
                     code = "distress.lag_unknown",
-                    error = causes(error),
+                    error = error_chain(error),
                     "the database did not say how far its majority is behind"
                 ),
             }

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use sampler_domain::{Granularity, Timestamp, plain};
-use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_settings::millis;
 use sampler_steering::{MonthClose, count_pause};
