@@ -9,10 +9,11 @@ use sampler_domain::{
 };
 use sampler_settings::millis;
 use sampler_store::{Finished, StoreError};
+use tokio::time::Instant;
 use tracing::{error, warn};
 
 use crate::turn::{Turn, Yield};
-use crate::{Worker, causes};
+use crate::{Worker, error_chain};
 
 /// The outcome of an attempt to deliver a usage.
 enum Delivery {
@@ -38,7 +39,7 @@ impl Worker {
         let id = span.id.clone();
         if let Err(error) = self.carry_out(Driver::new(span)).await {
             // The span stays as it is, due, and is found again.
-            warn!(code = "span.store_failed", span.id = %id, error = causes(error),
+            warn!(code = "span.store_failed", span.id = %id, error = error_chain(error),
                 "the store failed on a span");
         }
     }
@@ -89,8 +90,8 @@ impl Worker {
         kept
     }
 
-    /// Lets the entries of a span expire that is complete now. Where that fails, or the worker dies
-    /// before, the clean-up does it before it removes the span.
+    /// Lets the entries of a complete span expire. If that fails, or the worker dies before, the
+    /// clean-up does it before it removes the span.
     async fn expire_entries(&self, span: &Span) {
         let finished = Finished {
             id: span.id.clone(),
@@ -98,7 +99,7 @@ impl Worker {
             instance: Some(span.target.resource_instance_id.clone()),
         };
         if let Err(error) = self.parts.ledger.expire(&[finished]).await {
-            warn!(code = "ledger.expiry_failed", span.id = %span.id, error = causes(error),
+            warn!(code = "ledger.expiry_failed", span.id = %span.id, error = error_chain(error),
                 "the entries of a complete span have no expiry yet");
         }
         self.parts.processing_progress.report();
@@ -161,6 +162,7 @@ impl Worker {
             .await
         {
             let asked = self.time.request_sent();
+            let began = Instant::now();
             let posted = self.parts.collector.post(&usage, self.now()).await;
             let Posted {
                 answer,
@@ -168,6 +170,7 @@ impl Worker {
                 details,
             } = posted;
             self.time.note_answer(asked, dated);
+            self.metrics.note(began, &answer);
             self.parts.processing_progress.report();
             self.post_limit.release(permit, load(&answer));
             match answer {

@@ -7,6 +7,7 @@
 
 mod abacus_time;
 mod drive;
+mod metrics;
 mod ownership;
 mod post_limit;
 mod process;
@@ -31,6 +32,7 @@ use sampler_settings::worker::{
 use sampler_store::{Causes, Ledger, Membership, StoreError, Upkeep, Work};
 
 pub use abacus_time::AbacusTime;
+use metrics::PostMetrics;
 use ownership::OwnedPartitions;
 use post_limit::PostLimit;
 pub use progress::{IgnoreProgress, ReportProgress};
@@ -57,7 +59,7 @@ pub struct Options {
     pub suspension: SuspensionSettings,
     /// How often clocks are compared with Abacus while nothing is posted.
     pub clock_interval: Duration,
-    /// How often causes are looked after under which spans are suspended.
+    /// How often the causes of suspended spans are looked after.
     pub cause_interval: Duration,
 }
 
@@ -92,6 +94,8 @@ pub struct Worker {
     options: Options,
     /// The concurrency limit of posts.
     post_limit: PostLimit,
+    /// What is measured of posts.
+    metrics: PostMetrics,
     /// The partitions that this worker owns.
     ownership: OwnedPartitions,
     /// The time by which everything is decided.
@@ -116,6 +120,7 @@ impl Worker {
             parts,
             options,
             post_limit,
+            metrics: PostMetrics::default(),
             ownership: OwnedPartitions::default(),
             time,
             waiting: WaitingCounts::default(),
@@ -156,7 +161,7 @@ impl Worker {
     }
 }
 
-/// An error with all its causes, for a line of the log.
-fn causes(error: StoreError) -> String {
+/// An error with everything that led to it, for a line of the log.
+fn error_chain(error: StoreError) -> String {
     format!("{:#}", anyhow::Error::from(error))
 }
