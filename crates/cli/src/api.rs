@@ -184,7 +184,7 @@ impl Api {
         ApiError::Status {
             path: path_of(path),
             status,
-            problem: Problem::read(&body),
+            problem: Box::new(Problem::read(&body)),
         }
     }
 

@@ -25,7 +25,7 @@ const TOKEN_LIMIT: Duration = Duration::from_secs(10);
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct Connection {
-    /// The address of the receiver [default: `sampler target`, or http://localhost:7070]
+    /// The address of the receiver [default: `sampler target`, or `http://localhost:7070`]
     #[arg(long, env = "SAMPLER_URL", hide_env_values = true)]
     url: Option<Url>,
     /// A file with the token; otherwise `SAMPLER_TOKEN` holds it, or there is none
@@ -60,7 +60,7 @@ pub(crate) struct ClientArguments {
         value_name = "URL"
     )]
     cf_api: Option<Url>,
-    /// The OpenID issuer of the client, if it is not the UAA of a Cloud Foundry
+    /// The issuer (OIDC) of the client, if it is not the UAA of a Cloud Foundry
     #[arg(
         long,
         env = "SAMPLER_OIDC_ISSUER",

@@ -106,9 +106,10 @@ pub(crate) async fn control(arguments: ControlArguments) -> Result<ExitCode, Fai
     let request = Request::act(Method::PUT, &PATH, &control).if_match(etag);
     let answer = api.call(&request).await?;
     // What holds now, whether or not the answer says so.
-    let now = match answer.body.is_empty() {
-        true => api.single(&PATH).await?.0,
-        false => answer.read(&PATH)?,
+    let now = if answer.body.is_empty() {
+        api.single(&PATH).await?.0
+    } else {
+        answer.read(&PATH)?
     };
     show(&set.act.common, &now)
 }

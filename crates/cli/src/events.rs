@@ -67,7 +67,7 @@ struct SendArguments {
 /// A file of events.
 #[derive(Debug, Args)]
 struct FileArguments {
-    /// NDJSON or CSV as in examples/README.md, or CloudEvents as NDJSON or a list. `-` is standard input
+    /// NDJSON or CSV as in examples/README.md, or `CloudEvents` as NDJSON or a list. `-` is standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// The format, if the name of the file does not tell it
@@ -76,7 +76,7 @@ struct FileArguments {
     /// The present moment, for `day` and `at` in the file, in ms or RFC 3339
     #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
     now: Option<Millis>,
-    /// Added to all timestamps of the file, but not to those of CloudEvents
+    /// Added to all timestamps of the file, but not to those of `CloudEvents`
     #[arg(long, value_name = "LENGTH", default_value = "0s", value_parser = parse_length)]
     #[arg(allow_hyphen_values = true)]
     offset: Millis,
@@ -104,12 +104,11 @@ async fn run_send(arguments: SendArguments) -> Result<ExitCode, Failure> {
     let api = Api::new(&arguments.common.connection)?;
     let file = &arguments.file;
     let now = file.now.unwrap_or_else(clock::now);
-    let journal = match arguments.no_journal || file.is_stdin() {
-        true => Journal::none(now),
-        false => {
-            let begun = Begun::new(file, now, api.base())?;
-            Journal::open(&file.file, begun, arguments.restart)?
-        }
+    let journal = if arguments.no_journal || file.is_stdin() {
+        Journal::none(now)
+    } else {
+        let begun = Begun::new(file, now, api.base())?;
+        Journal::open(&file.file, begun, arguments.restart)?
     };
     // A day counts from the moment at which the command was given first.
     let input = Input::open(file, journal.now())?;

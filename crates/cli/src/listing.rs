@@ -48,6 +48,7 @@ pub(crate) struct Period {
 /// The six ids of targets.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Target")]
+#[expect(clippy::struct_field_names, reason = "so the API calls them")]
 pub(crate) struct TargetFilter {
     /// Of this organization
     #[arg(long, value_name = "ID")]

@@ -50,7 +50,7 @@ enum SnapshotCommand {
 Exit codes: 0 nothing differs, 1 something differs, 2 the command line or the file is wrong, 3 the API gives
 no answer.")]
 struct DiffArguments {
-    /// A snapshot: {\"resource_id\", \"at\", \"instances\": [...]}, or NDJSON whose first line is its head
+    /// A snapshot: JSON with `resource_id`, `at` and `instances`, or NDJSON with the head as first line
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
@@ -66,7 +66,7 @@ since is refused.
 Exit codes: 0 all events are kept, or nothing differs, 1 some were refused, or there are more than --most,
 2 the command line or the file is wrong, 3 the API gives no answer.")]
 struct ApplyArguments {
-    /// A snapshot: {\"resource_id\", \"at\", \"instances\": [...]}, or NDJSON whose first line is its head
+    /// A snapshot: JSON with `resource_id`, `at` and `instances`, or NDJSON with the head as first line
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Sends nothing if more events would be sent: a snapshot that lacks instances would stop them

@@ -2,6 +2,7 @@
 
 mod timeline;
 
+use std::fmt::Write;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -122,9 +123,10 @@ fn facts(span: &Value) -> String {
 fn proof(span: &Value) -> String {
     let is_right = integer(span, "/proof/difference") == Some(0);
     let relation = if is_right { "=" } else { "IS NOT" };
-    let since = match integer(span, "/proof/since") == integer(span, "/start") {
-        true => String::new(),
-        false => format!(" since {}", moment(span, "/proof/since")),
+    let since = if integer(span, "/proof/since") == integer(span, "/start") {
+        String::new()
+    } else {
+        format!(" since {}", moment(span, "/proof/since"))
     };
     format!(
         "proof: used {}{since} {relation} billed {} + skipped {}; difference {} ms, {} usages",
@@ -188,8 +190,9 @@ fn ledger(usages: &[Value], shown: usize) -> String {
     });
     let mut text = format!("{}\n", table(header, rows, &[0, 1, 2, 4, 5, 6]));
     if first > 0 {
-        text += &format!(
-            "... and {first} earlier usages: --usages {}\n",
+        let _ = writeln!(
+            text,
+            "... and {first} earlier usages: --usages {}",
             usages.len()
         );
     }

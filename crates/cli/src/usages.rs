@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
     /// A sum for each of these windows
     #[arg(long, value_enum, default_value = "day")]
     window: Window,
-    /// A sum for each value of these ids, as in resource_id,plan_id
+    /// A sum for each value of these ids, as in `resource_id,plan_id`
     #[arg(long, value_name = "IDS", value_delimiter = ',')]
     group_by: Vec<String>,
     /// What the ledger said at this moment, in ms or RFC 3339

@@ -17,7 +17,7 @@ pub(crate) enum ApiError {
     Status {
         path: String,
         status: StatusCode,
-        problem: Problem,
+        problem: Box<Problem>,
     },
     #[error("{path} is answered 404: is this the address of a receiver that has a ledger?")]
     NotThere { path: String },
@@ -59,7 +59,8 @@ impl Problem {
             let text = |name| error.get(name).and_then(Value::as_str);
             let place = text("pointer").or_else(|| text("parameter"));
             let detail = text("detail").unwrap_or_default();
-            words += &printable(&format!(" [{}: {detail}]", place.unwrap_or_default()));
+            let place = place.unwrap_or_default();
+            words.extend([" [", &printable(place), ": ", &printable(detail), "]"]);
         }
         words
     }

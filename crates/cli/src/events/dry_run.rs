@@ -1,5 +1,6 @@
 //! `events dry-run`: what would be answered, and what would be billed.
 
+use std::fmt::Write;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -93,7 +94,7 @@ fn words(results: &[Value]) -> String {
             Value::Null => String::new(),
             document => format!(" {}", problem(document)),
         };
-        words += &format!("line {line}: {would}{why}\n");
+        let _ = writeln!(words, "line {line}: {would}{why}");
         let usages = result["usages"].as_array().map_or(&[][..], Vec::as_slice);
         if usages.is_empty() {
             continue;
@@ -102,8 +103,9 @@ fn words(results: &[Value]) -> String {
             let (id, at) = (text(usage, "/dedup_id"), moment(usage, "/end"));
             [id, at, measures(usage, "/measured_usage", "/quantity")]
         });
-        words += &format!(
-            "{}\n",
+        let _ = writeln!(
+            words,
+            "{}",
             table(["usage", "timestamp", "measures"], rows, &[0, 1, 2])
         );
     }

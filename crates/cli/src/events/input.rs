@@ -149,11 +149,11 @@ fn next_line(reader: &mut dyn BufRead, number: &mut u64) -> io::Result<Option<St
 /// The items of a list, or one alone, with their lines.
 fn list(text: &str) -> Result<Vec<(u64, String)>, serde_json::Error> {
     let text = text.trim_start_matches('\u{feff}');
-    let items: Vec<&RawValue> = match text.trim_start().starts_with('[') {
-        true => serde_json::from_str(text)?,
-        false => serde_json::Deserializer::from_str(text)
-            .into_iter()
-            .collect::<Result<_, _>>()?,
+    let items: Vec<&RawValue> = if text.trim_start().starts_with('[') {
+        serde_json::from_str(text)?
+    } else {
+        let items = serde_json::Deserializer::from_str(text).into_iter();
+        items.collect::<Result<_, _>>()?
     };
     let (mut line, mut at) = (1, 0);
     let mut placed = Vec::with_capacity(items.len());

@@ -188,7 +188,7 @@ impl Journal {
         if let Some((path, _)) = &self.kept {
             fs::remove_file(path).map_err(|error| wrong(path, &error))?;
         }
-        Ok(self.report)
+        Ok(self.report.sorted())
     }
 }
 

@@ -1,5 +1,7 @@
 //! What came of the events of a file.
 
+use std::fmt::Write;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -21,12 +23,19 @@ pub(crate) struct Report {
 
 impl Report {
     /// An event was refused, by a problem document or here.
-    pub(super) fn refuse(&mut self, line: u64, status: Option<u16>, problem: Value) {
+    pub(super) fn refuse(&mut self, line: u64, status: Option<u16>, problem: &Value) {
         self.refused += 1;
         if self.refusals.len() < REFUSALS_MAX {
             let refusal = json!({ "line": line, "status": status, "problem": problem });
             self.refusals.push(refusal);
         }
+    }
+
+    /// In the order of the file: what is refused here is known before what is refused there.
+    pub(super) fn sorted(mut self) -> Self {
+        self.refusals
+            .sort_by_key(|refusal| refusal["line"].as_u64());
+        self
     }
 
     /// Whether all events are kept.
@@ -51,15 +60,20 @@ impl Report {
         let mut words = String::new();
         for refusal in self.refusals.iter().take(REFUSALS_SHOWN) {
             let (line, status) = (text(refusal, "/line"), text(refusal, "/status"));
-            words += &format!("line {line}: {status} {}\n", problem(&refusal["problem"]));
+            let _ = writeln!(
+                words,
+                "line {line}: {status} {}",
+                problem(&refusal["problem"])
+            );
         }
         let shown = REFUSALS_SHOWN.min(self.refusals.len()) as u64;
         if self.refused > shown {
-            words += &format!("... and {} more\n", self.refused - shown);
+            let _ = writeln!(words, "... and {} more", self.refused - shown);
         }
         let events = self.events();
-        words += &format!(
-            "{events} events: {} accepted, {} replayed, {} refused.\n",
+        let _ = writeln!(
+            words,
+            "{events} events: {} accepted, {} replayed, {} refused.",
             self.accepted, self.replayed, self.refused
         );
         words

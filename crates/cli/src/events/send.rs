@@ -113,7 +113,7 @@ impl<'a> Sender<'a> {
             }
             Err(reason) => {
                 self.local += 1;
-                self.journal.report.refuse(item.line, None, json!(reason));
+                self.journal.report.refuse(item.line, None, &json!(reason));
             }
         }
         if self.batch.len() >= self.size {
@@ -158,7 +158,7 @@ impl<'a> Sender<'a> {
                         return Ok(Some([second, part]));
                     }
                     let reason = json!(error.to_string());
-                    self.journal.report.refuse(part[0].line, Some(413), reason);
+                    self.journal.report.refuse(part[0].line, Some(413), &reason);
                     return Ok(None);
                 }
                 Err(error) => return Err(error.into()),
@@ -210,7 +210,7 @@ impl<'a> Sender<'a> {
                 200..=299 if outcome.replayed => report.replayed += 1,
                 200..=299 => report.accepted += 1,
                 408 | 429 | 500.. => unknown.push(record),
-                status => report.refuse(record.line, Some(status), outcome.problem),
+                status => report.refuse(record.line, Some(status), &outcome.problem),
             }
         }
         unknown

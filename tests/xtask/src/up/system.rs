@@ -141,6 +141,10 @@ impl System {
             "receiver  {receiver}\nworkers   {}\nabacus    {} (a stand-in)\nmongodb   {}\n\
              logs      target/up/*.log\n\n{}\n{}\
              curl -i {receiver}/healthcheck\n\n\
+             The same with the command line (docs/cli.md), and what was billed:\n\
+             export SAMPLER_URL={receiver}\n\
+             cargo run -q -p sampler-cli -- spans --resource-id postgres\n\
+             cargo run -q -p sampler-cli -- span SPAN\n\n\
              Ctrl-C stops everything.",
             workers.join(" "),
             self.abacus.base_url(),
