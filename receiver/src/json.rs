@@ -155,7 +155,7 @@ pub(crate) fn malformed(error: &serde_json::Error, before: &[u8]) -> Problem {
 
 /// The line and the column in a body of what is at this line and column behind `before`.
 fn position(before: &[u8], line: usize, column: usize) -> (usize, usize) {
-    let breaks = before.iter().filter(|byte| **byte == b'\n').count();
+    let breaks = before.split(|byte| *byte == b'\n').count() - 1;
     let last = before.iter().rev().take_while(|byte| **byte != b'\n');
     let in_last = if line == 1 { last.count() } else { 0 };
     (breaks + line, in_last + column)

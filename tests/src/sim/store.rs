@@ -570,6 +570,13 @@ impl Brief for Option<Span> {
     }
 }
 
+impl Brief for Vec<Span> {
+    fn brief(&self) -> String {
+        let ids: Vec<&SpanId> = self.iter().map(|span| &span.id).collect();
+        format!("{ids:?}")
+    }
+}
+
 impl Brief for DuePage {
     fn brief(&self) -> String {
         let ids: Vec<&SpanId> = self.0.iter().flatten().map(|span| &span.id).collect();
