@@ -35,7 +35,7 @@ fn typed((kind, event): &Typed) -> Value {
 }
 
 fn list(events: &[Typed]) -> String {
-    Value::from_iter(events.iter().map(typed)).to_string()
+    events.iter().map(typed).collect::<Value>().to_string()
 }
 
 fn lines(events: &[Typed]) -> String {
