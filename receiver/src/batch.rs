@@ -8,7 +8,8 @@ use sampler_service::problem::{FieldError, Pointer, Problem};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use crate::{json, problems};
+use crate::event::EventKind;
+use crate::{cloud_event, json, problems};
 
 /// The most events of one batch.
 pub(crate) const EVENTS_MAX: usize = 1_000;
@@ -29,6 +30,8 @@ pub(crate) enum Layout {
 pub(crate) struct Item<'b> {
     /// Its JSON.
     pub(crate) bytes: &'b [u8],
+    /// What it reports, as far as it says so.
+    pub(crate) kind: Option<EventKind>,
     /// The targets that it is about, by numbers of this batch. It has none where it is not valid.
     pub(crate) targets: Vec<usize>,
 }
@@ -43,15 +46,17 @@ pub(crate) fn read(layout: Layout, body: &[u8]) -> Result<Vec<Item<'_>>, Problem
         Layout::Lines => split_lines(body)?,
     };
     let mut numbers = HashMap::new();
-    let item = |bytes| Item {
-        bytes,
-        targets: targets(layout, bytes)
-            .into_iter()
-            .map(|target| {
-                let next = numbers.len();
-                *numbers.entry(target).or_insert(next)
-            })
-            .collect(),
+    let mut number = |target| {
+        let next = numbers.len();
+        *numbers.entry(target).or_insert(next)
+    };
+    let item = |bytes| {
+        let (kind, targets) = look(layout, bytes);
+        Item {
+            bytes,
+            kind,
+            targets: targets.into_iter().map(&mut number).collect(),
+        }
     };
     Ok(events.into_iter().map(item).collect())
 }
@@ -198,6 +203,8 @@ fn too_many() -> Problem {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Seen<'b> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<Text<'b>>,
     #[serde(borrow)]
     organization_id: Option<Text<'b>>,
     #[serde(borrow)]
@@ -217,7 +224,9 @@ struct Seen<'b> {
 /// A CloudEvent, as far as that.
 #[derive(Deserialize)]
 struct SeenCloudEvent<'b> {
-    #[serde(borrow)]
+    #[serde(borrow, rename = "type", default)]
+    kind: Option<Text<'b>>,
+    #[serde(borrow, default)]
     data: Seen<'b>,
 }
 
@@ -256,12 +265,21 @@ impl<'b> Seen<'b> {
     }
 }
 
-fn targets(layout: Layout, event: &[u8]) -> Vec<TargetFields<'_>> {
-    let seen = match layout {
-        Layout::List | Layout::Lines => serde_json::from_slice::<Seen<'_>>(event).ok(),
-        Layout::CloudEvents => serde_json::from_slice::<SeenCloudEvent<'_>>(event)
-            .ok()
-            .map(|event| event.data),
-    };
-    seen.map_or_else(Vec::new, |seen| seen.targets())
+/// What a `CloudEvent` reports, as far as it says so.
+pub(crate) fn kind_of_cloud_event(event: &[u8]) -> Option<EventKind> {
+    look(Layout::CloudEvents, event).0
+}
+
+/// What an event reports, and what it is about. One that cannot be read says nothing.
+fn look(layout: Layout, event: &[u8]) -> (Option<EventKind>, Vec<TargetFields<'_>>) {
+    if layout == Layout::CloudEvents {
+        let seen = serde_json::from_slice::<SeenCloudEvent<'_>>(event).ok();
+        let kind = seen.as_ref().and_then(|seen| seen.kind.as_ref());
+        let kind = kind.and_then(|text| cloud_event::kind_of(&text.0));
+        return (kind, seen.map_or_else(Vec::new, |seen| seen.data.targets()));
+    }
+    let seen = serde_json::from_slice::<Seen<'_>>(event).ok();
+    let kind = seen.as_ref().and_then(|seen| seen.kind.as_ref());
+    let kind = kind.and_then(|text| EventKind::of_name(&text.0));
+    (kind, seen.map_or_else(Vec::new, |seen| seen.targets()))
 }

@@ -45,16 +45,20 @@ pub(crate) enum EventKind {
 }
 
 impl EventKind {
-    const ALL: [(&'static str, Self); 3] = [
-        ("start", Self::Start),
-        ("stop", Self::Stop),
-        ("update", Self::Update),
-    ];
+    const ALL: [Self; 3] = [Self::Start, Self::Stop, Self::Update];
+
+    /// What it is called.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Stop => "stop",
+            Self::Update => "update",
+        }
+    }
 
     /// The kind that is called so.
     pub(crate) fn of_name(name: &str) -> Option<Self> {
-        let mut all = Self::ALL.into_iter();
-        all.find(|kind| kind.0 == name).map(|kind| kind.1)
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
 

@@ -134,7 +134,9 @@ impl Receiver {
         let _counted = self.acquire_in_flight(RequestKind::Start)?;
         let headers = request.headers();
         let layout = match body::media_type(headers, &ACCEPTED)? {
-            CLOUD_EVENT => return self.receive_alone(grant, request, Form::CloudEvent).await,
+            CLOUD_EVENT => {
+                return self.receive_alone(grant, request, Form::CloudEvent).await;
+            }
             CLOUD_EVENTS => Layout::CloudEvents,
             NDJSON => Layout::Lines,
             _ => match cloud_event::binary(headers) {
@@ -168,8 +170,13 @@ impl Receiver {
     ) -> Result<Response, Problem> {
         let max = self.options.limits.payload;
         let body = body::read(request, self, self.sender(grant), max).await?;
-        let accepted = self.take(grant, body, form).await?;
-        Ok(accepted.into_response())
+        let kind = match &form {
+            Form::Binary(attributes) => attributes.kind(),
+            _ => batch::kind_of_cloud_event(body.as_ref()),
+        };
+        let outcome = self.take(grant, body, form).await;
+        self.count(kind, &outcome);
+        Ok(outcome?.into_response())
     }
 }
 
@@ -193,6 +200,7 @@ impl Taking<'_> {
                 Some(problem) => Err(problem),
                 None => self.take(item).await,
             };
+            self.receiver.count(item.kind, &outcome);
             let outcome = outcome.map_err(|problem| {
                 log_refusal(self.receiver, "batch", self.grant, &problem);
                 stalled.note(item, &problem);

@@ -46,6 +46,7 @@ pub async fn start(
     request: Request<Body>,
 ) -> Response {
     let outcome = receiver.receive(EventKind::Start, &grant, request).await;
+    receiver.count(Some(EventKind::Start), &outcome);
     answer(&receiver, "start", &grant, outcome)
 }
 
@@ -56,6 +57,7 @@ pub async fn stop(
     request: Request<Body>,
 ) -> Response {
     let outcome = receiver.receive(EventKind::Stop, &grant, request).await;
+    receiver.count(Some(EventKind::Stop), &outcome);
     answer(&receiver, "stop", &grant, outcome)
 }
 
@@ -66,10 +68,18 @@ pub async fn update(
     request: Request<Body>,
 ) -> Response {
     let outcome = receiver.receive(EventKind::Update, &grant, request).await;
+    receiver.count(Some(EventKind::Update), &outcome);
     answer(&receiver, "update", &grant, outcome)
 }
 
 impl Receiver {
+    /// Counts an event by its answer; one of no kind does not say what it is.
+    pub(super) fn count(&self, kind: Option<EventKind>, outcome: &Result<Accepted, Problem>) {
+        let is_replayed = outcome.as_ref().map(|accepted| accepted.is_replayed);
+        let event = kind.map_or("unknown", EventKind::name);
+        self.metrics.note(event, is_replayed);
+    }
+
     /// Receives a request that is one event, of the kind that its address says.
     async fn receive(
         &self,
