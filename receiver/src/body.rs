@@ -28,14 +28,14 @@ pub(crate) const JSON: &str = "application/json";
 /// Reads the body of a request that is one event or one mapping in JSON.
 ///
 /// # Errors
-/// 415 for another media type, and those of [`read`].
-pub(crate) async fn read_json(
+/// 415 for another media type, and those of [`read_up_to`].
+pub(crate) async fn read(
     request: Request<Body>,
     receiver: &Receiver,
     client: Client,
 ) -> Result<Received, Problem> {
     media_type(request.headers(), &[JSON])?;
-    read(request, receiver, client, receiver.options.limits.payload).await
+    read_up_to(request, receiver, client, receiver.options.limits.payload).await
 }
 
 /// Reads the body of a request, up to `max` bytes, and unpacks it.
@@ -43,7 +43,7 @@ pub(crate) async fn read_json(
 /// # Errors
 /// 415 for another coding than gzip, 413 for too much, 408 for too slow, 400 for what cannot be
 /// decompressed, 503 where the client's bodies take all the memory that it may have.
-pub(crate) async fn read(
+pub(crate) async fn read_up_to(
     request: Request<Body>,
     receiver: &Receiver,
     client: Client,

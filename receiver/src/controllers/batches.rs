@@ -148,7 +148,7 @@ impl Receiver {
             },
         };
         let max = self.options.limits.batch_payload;
-        let body = body::read(request, self, self.sender(grant), max).await?;
+        let body = body::read_up_to(request, self, self.sender(grant), max).await?;
         let items = batch::read(layout, body.as_ref())?;
         let taking = Taking {
             receiver: self,
@@ -169,7 +169,7 @@ impl Receiver {
         form: Form,
     ) -> Result<Response, Problem> {
         let max = self.options.limits.payload;
-        let body = body::read(request, self, self.sender(grant), max).await?;
+        let body = body::read_up_to(request, self, self.sender(grant), max).await?;
         let kind = match &form {
             Form::Binary(attributes) => attributes.kind(),
             _ => batch::kind_of_cloud_event(body.as_ref()),

@@ -92,7 +92,7 @@ impl Receiver {
             EventKind::Stop => RequestKind::Stop,
             EventKind::Start | EventKind::Update => RequestKind::Start,
         })?;
-        let body = body::read_json(request, self, self.sender(grant)).await?;
+        let body = body::read(request, self, self.sender(grant)).await?;
         self.take(grant, body, Form::Of(kind)).await
     }
 

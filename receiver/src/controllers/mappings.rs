@@ -53,7 +53,7 @@ impl Receiver {
             grant.require_everything()?;
         }
         let _counted = self.acquire_in_flight(RequestKind::Mapping)?;
-        let body = body::read_json(request, self, self.sender(grant)).await?;
+        let body = body::read(request, self, self.sender(grant)).await?;
         let turns = |_: &Mapping| vec![(RequestKind::Mapping, ShardRange::default())];
         let Admitted { event, _permits } = self.admit(grant, body, MappingForm, turns).await?;
         let Some(provisioning) = &self.parts.provisioning else {
