@@ -47,7 +47,7 @@ pub use controller::{ControllerMemory, ControllerStep, ControllerTerms, Load};
 pub use distress::Bounds;
 pub use driver::{Action, Driver};
 pub use entry::{Delivered, Entry, EntryState};
-pub use event::{Field, StartEvent, StopEvent};
+pub use event::{Field, StartEvent, StopEvent, UpdateEvent};
 pub use granularity::{Granularities, Granularity};
 pub use id::{EventId, Id, IdError};
 pub use interval::Interval;

@@ -5,7 +5,7 @@ mod simulation;
 
 use sampler_domain::ControllerSettings;
 
-pub(crate) use drawing::{BACKLOG, RATE};
+use drawing::{BACKLOG, RATE};
 
 /// The drawings: the path of each, and what it is.
 pub(crate) fn drawings() -> [(&'static str, String); 2] {
