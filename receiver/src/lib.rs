@@ -55,9 +55,7 @@ use sampler_steering::Steering;
 use sampler_store::{Audit, Backlogs, Controls, Events, Queries, Replication};
 
 use admission::Admission;
-use controllers::{
-    audit, backlog, batches, control as steering, events, mappings, spans, usages,
-};
+use controllers::{audit, backlog, batches, control as steering, events, mappings, spans, usages};
 use metrics::EventMetrics;
 use refusals::Refusals;
 
