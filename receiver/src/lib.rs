@@ -19,7 +19,6 @@
 //! [`controllers`] carry this out and choose the answer. Requests that only read share [`reading`],
 //! those of operators [`acts`].
 
-#[allow(dead_code, reason = "the first acts come next")]
 mod acts;
 pub mod admission;
 mod announce;
