@@ -42,7 +42,7 @@ use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_store::{Events, Queries};
 
 use admission::Admission;
-use controllers::{events, mappings, spans, usages};
+use controllers::{events, mappings, spans, sums, usages};
 use refusals::Refusals;
 
 /// The settings of the receiver.
@@ -130,7 +130,8 @@ impl Receiver {
             .route("/v1/mappings/", post(mappings::map))
             .route("/v1/spans", get(spans::list))
             .route("/v1/spans/{id}", get(spans::get))
-            .route("/v1/spans/{id}/usages", get(usages::list));
+            .route("/v1/spans/{id}/usages", get(usages::list))
+            .route("/v1/usages", get(sums::list));
         let receiver = self;
         Authenticator::protect(routes).with_state(Api {
             receiver,

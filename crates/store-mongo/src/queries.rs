@@ -12,7 +12,9 @@ use bson::{Bson, Document, doc};
 use mongodb::options::FindOptions;
 use sampler_domain::partition::PARTITIONS;
 use sampler_domain::{Id, SpanId, SpanState, Target, Timestamp};
-use sampler_store::{Entries, Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord, StoreError};
+use sampler_store::{
+    Entries, Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord, StoreError, SumPage, SumQuery,
+};
 use tracing::error;
 
 use crate::call::{CallError, hint};
@@ -415,6 +417,10 @@ impl Queries for MongoStore {
     ) -> Result<Entries, StoreError> {
         self.entries_of(span, target, after, limit).await
     }
+
+    async fn sums(&self, query: &SumQuery) -> Result<SumPage, StoreError> {
+        self.sums_of(query).await
+    }
 }
 
 #[async_trait]
@@ -435,5 +441,9 @@ impl Queries for MongoReader {
         limit: usize,
     ) -> Result<Entries, StoreError> {
         self.0.usages(span, target, after, limit).await
+    }
+
+    async fn sums(&self, query: &SumQuery) -> Result<SumPage, StoreError> {
+        self.0.sums(query).await
     }
 }

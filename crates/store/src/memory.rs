@@ -17,7 +17,7 @@ pub use crate::table::{StoredEntry, StoredSpan};
 use crate::{
     Adopted, Causes, DuePages, DueQuery, Entries, Events, Finished, KeptCause, Ledger, Membership,
     NewSpan, NewStop, Page, Probe, Queries, Reading, Resumption, SLACK_LIFETIME, SpanPage,
-    SpanQuery, SpanRecord, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
+    SpanQuery, SpanRecord, StartOutcome, StopOutcome, StoreError, SumPage, SumQuery, Upkeep, Work,
 };
 
 /// How long a worker counts as alive after a heartbeat, ms.
@@ -307,6 +307,10 @@ impl Queries for MemoryStore {
         limit: usize,
     ) -> Result<Entries, StoreError> {
         self.entries(span, target, after, limit).await
+    }
+
+    async fn sums(&self, query: &SumQuery) -> Result<SumPage, StoreError> {
+        Ok(self.lock().table.sums(query))
     }
 }
 

@@ -105,6 +105,7 @@ pub struct Admission {
     mappings: Arc<FairPermits>,
     large: Arc<FairPermits>,
     reads: Arc<FairPermits>,
+    sums: Arc<FairPermits>,
     bodies: Arc<Budget>,
 }
 
@@ -150,6 +151,19 @@ impl Admission {
                 },
             })
         };
+        let reads = |permits| {
+            FairPermits::new(PermitLimits {
+                permits,
+                weight: usize::MAX,
+                wait: READ_WAIT_MAX,
+                queue: QueueLimits {
+                    weight: READ_QUEUE_WEIGHT,
+                    target: READ_WAIT_TARGET,
+                    interval: READ_WAIT_MAX,
+                    ..light
+                },
+            })
+        };
         let events = || EventPermits {
             stops: permits(STORE_PERMITS),
             starts: permits(STORE_PERMITS),
@@ -171,17 +185,8 @@ impl Admission {
                     ..light
                 },
             }),
-            reads: FairPermits::new(PermitLimits {
-                permits: reading::AT_ONCE as usize,
-                weight: usize::MAX,
-                wait: READ_WAIT_MAX,
-                queue: QueueLimits {
-                    weight: READ_QUEUE_WEIGHT,
-                    target: READ_WAIT_TARGET,
-                    interval: READ_WAIT_MAX,
-                    ..light
-                },
-            }),
+            reads: reads(reading::AT_ONCE as usize),
+            sums: reads(reading::SUMS_AT_ONCE),
             bodies: Budget::new(BODY_BYTES),
         }
     }
@@ -257,6 +262,15 @@ impl Admission {
         acquire(&self.reads, client, REQUEST_WEIGHT).await
     }
 
+    /// The same for one that adds up usages, which needs both.
+    ///
+    /// # Errors
+    /// Where too many do.
+    pub(crate) async fn sum(&self, client: Option<&str>) -> Result<ServingPermit, TurnedAway> {
+        let client = client.map_or_else(|| self.client_of_resource(""), |id| self.client(id));
+        acquire(&self.sums, client, REQUEST_WEIGHT).await
+    }
+
     /// Waits until a large request that was parsed may be served, now that its range is known: a range
     /// that does not answer must not keep all the permits for what is large.
     ///
@@ -296,6 +310,7 @@ impl Admission {
             + self.mappings.waiting()
             + self.large.waiting()
             + self.reads.waiting()
+            + self.sums.waiting()
     }
 }
 

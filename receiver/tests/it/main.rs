@@ -27,6 +27,7 @@ mod routes;
 mod schema;
 mod smuggling;
 mod store;
+mod sums;
 mod token_floods;
 mod valid_bodies;
 mod wire;

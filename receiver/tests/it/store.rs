@@ -11,7 +11,7 @@ use sampler_domain::{EventId, Span, SpanId, Target};
 use sampler_store::memory::MemoryStore;
 use sampler_store::{
     Entries, Events, NewSpan, NewStop, Queries, SpanPage, SpanQuery, SpanRecord, StartOutcome,
-    StopOutcome, StoreError,
+    StopOutcome, StoreError, SumPage, SumQuery,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio::time::interval;
@@ -175,6 +175,10 @@ impl Queries for Store {
     ) -> Result<Entries, StoreError> {
         self.met(self.memory.usages(span, target, after, limit))
             .await
+    }
+
+    async fn sums(&self, query: &SumQuery) -> Result<SumPage, StoreError> {
+        self.met(self.memory.sums(query)).await
     }
 }
 
