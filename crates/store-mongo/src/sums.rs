@@ -55,7 +55,7 @@ const CHANGES: [&str; 6] = [
 const COUNTS: [i64; 2] = [3, 5];
 
 /// The rows of some windows.
-struct Rows {
+struct Collected {
     windows: Vec<Window>,
     fields: usize,
     /// So many rows at the most.
@@ -118,7 +118,7 @@ impl MongoStore {
         field: &str,
         windows: Range<usize>,
         limit: usize,
-    ) -> Result<Rows, CallError> {
+    ) -> Result<Collected, CallError> {
         let is_first = windows.start == query.first_window();
         let windows = query.windows.get(windows).unwrap_or_default().to_vec();
         let group = query.after.as_ref().and_then(|after| after.group.as_ref());
@@ -132,7 +132,7 @@ impl MongoStore {
             .allow_disk_use(false)
             .build();
         let usages = self.usages.collection.clone();
-        let mut rows = Rows::new(windows, query.group_by.len(), limit);
+        let mut rows = Collected::new(windows, query.group_by.len(), limit);
         let read = async move {
             let mut parts = usages.aggregate(pipeline).with_options(options).await?;
             while parts.advance().await? {
@@ -290,7 +290,7 @@ impl Part {
         let id = document.get_document("_id").ok()?;
         let key = id.get_document("key").ok()?;
         let values = key.get_document("group").ok()?;
-        let value = |number| values.get_str(&number_name(number)).ok();
+        let value = |number| values.get_str(number_name(number)).ok();
         let group = (0..fields).map(|number| value(number).map(Id::from_store));
         let measure = |measure: &Bson| {
             let measure = measure.as_document()?;
@@ -319,7 +319,7 @@ fn whole(moment: f64) -> i64 {
     moment as i64
 }
 
-impl Rows {
+impl Collected {
     fn new(windows: Vec<Window>, fields: usize, limit: usize) -> Self {
         Self {
             windows,

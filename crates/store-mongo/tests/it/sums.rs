@@ -172,7 +172,7 @@ async fn sums_read_the_usages_that_they_are_of() {
             documents += some_documents;
         }
         // One key more for each command, where its range ends.
-        let most = expected + commands.len() as i64;
+        let most = expected + i64::try_from(commands.len()).unwrap();
         assert!(
             keys <= most && documents <= expected,
             "{label}: {keys} keys, {documents} documents"
