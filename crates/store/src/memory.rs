@@ -11,13 +11,15 @@ use sampler_domain::{
     Cause, CauseId, Change, Changed, Entry, EntryState, EventId, Policy, Span, SpanId, Target,
     Timestamp,
 };
+use uuid::Uuid;
 
 use crate::table::Table;
 pub use crate::table::{StoredEntry, StoredSpan};
 use crate::{
-    Adopted, Causes, DuePages, DueQuery, Entries, Events, Finished, KeptCause, Ledger, Membership,
-    NewSpan, NewStop, Page, Probe, Queries, Reading, Resumption, SLACK_LIFETIME, SpanPage,
-    SpanQuery, SpanRecord, StartOutcome, StopOutcome, StoreError, SumPage, SumQuery, Upkeep, Work,
+    Adopted, Audit, AuditPage, AuditPosition, AuditQuery, AuditRecord, Causes, DuePages, DueQuery,
+    Entries, Events, Finished, KeptCause, Ledger, Membership, NewSpan, NewStop, Outcome, Page,
+    Probe, Queries, Reading, Resumption, SLACK_LIFETIME, SpanPage, SpanQuery, SpanRecord,
+    StartOutcome, StopOutcome, StoreError, SumPage, SumQuery, Upkeep, Work,
 };
 
 /// How long a worker counts as alive after a heartbeat, ms.
@@ -29,6 +31,7 @@ struct State {
     workers: BTreeMap<String, Timestamp>,
     /// When each slack was announced last.
     slacks: BTreeMap<i64, Timestamp>,
+    audit: BTreeMap<AuditPosition, AuditRecord>,
 }
 
 /// A store in memory.
@@ -311,6 +314,43 @@ impl Queries for MemoryStore {
 
     async fn sums(&self, query: &SumQuery) -> Result<SumPage, StoreError> {
         Ok(self.lock().table.sums(query))
+    }
+
+    async fn audit(&self, query: &AuditQuery) -> Result<AuditPage, StoreError> {
+        let state = self.lock();
+        let is_behind = |record: &&AuditRecord| {
+            let after = query.after.as_ref();
+            after.is_none_or(|after| record.position() < *after)
+        };
+        let newest_first = state.audit.values().rev();
+        let mut found = newest_first.filter(|record| query.matches(record));
+        let mut found = found.by_ref().filter(is_behind);
+        let records: Vec<AuditRecord> = found.by_ref().take(query.limit).cloned().collect();
+        let has_more = found.next().is_some();
+        let last = records.last().filter(|_| has_more);
+        Ok(AuditPage {
+            next: last.map(AuditRecord::position),
+            records,
+        })
+    }
+}
+
+#[async_trait]
+impl Audit for MemoryStore {
+    async fn record_act(&self, record: &AuditRecord) -> Result<(), StoreError> {
+        let mut state = self.lock();
+        let kept = state.audit.entry(record.position());
+        kept.or_insert_with(|| record.clone());
+        Ok(())
+    }
+
+    async fn settle_act(&self, id: Uuid, outcome: Outcome) -> Result<(), StoreError> {
+        let mut state = self.lock();
+        let kept = state.audit.values_mut().find(|record| record.id == id);
+        if let Some(kept) = kept {
+            kept.outcome = outcome;
+        }
+        Ok(())
     }
 }
 

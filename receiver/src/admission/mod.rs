@@ -37,6 +37,9 @@ const LARGE_WEIGHT: usize = 8 << 20;
 /// Mappings that are served at a time: each is three calls to another service.
 const MAPPING_PERMITS: usize = 32;
 
+/// Acts of operators that are served at a time.
+const ACT_PERMITS: usize = 8;
+
 /// How long a request that reads waits for its turn at the most, how long it should, and what all
 /// that wait may weigh together, at [`REQUEST_WEIGHT`] each.
 const READ_WAIT_MAX: Duration = Duration::from_secs(1);
@@ -106,6 +109,7 @@ pub struct Admission {
     large: Arc<FairPermits>,
     reads: Arc<FairPermits>,
     sums: Arc<FairPermits>,
+    acts: Arc<FairPermits>,
     bodies: Arc<Budget>,
 }
 
@@ -187,6 +191,7 @@ impl Admission {
             }),
             reads: reads(reading::AT_ONCE as usize),
             sums: reads(reading::SUMS_AT_ONCE),
+            acts: permits(ACT_PERMITS),
             bodies: Budget::new(BODY_BYTES),
         }
     }
@@ -271,6 +276,18 @@ impl Admission {
         acquire(&self.sums, client, REQUEST_WEIGHT).await
     }
 
+    /// Waits until an act of an operator may be parsed and served.
+    ///
+    /// # Errors
+    /// Where there is no permit in time, or the client's queue is shortened.
+    pub(crate) async fn act(
+        &self,
+        client: Client,
+        weight: usize,
+    ) -> Result<ServingPermit, TurnedAway> {
+        acquire(&self.acts, client, weight).await
+    }
+
     /// Waits until a large request that was parsed may be served, now that its range is known: a range
     /// that does not answer must not keep all the permits for what is large.
     ///
@@ -301,16 +318,21 @@ impl Admission {
 
     /// How many requests wait for their turn.
     pub fn waiting(&self) -> usize {
+        self.waiting_events()
+            + self.mappings.waiting()
+            + self.reads.waiting()
+            + self.sums.waiting()
+            + self.acts.waiting()
+    }
+
+    /// How many events wait for their turn. A large body counts, too, whatever it is.
+    pub fn waiting_events(&self) -> usize {
         let events = self.ranges.iter();
         let events = events.map(|range| {
             let large = range.large.as_ref().map_or(0, |large| large.waiting());
             range.stops.waiting() + range.starts.waiting() + large
         });
-        events.sum::<usize>()
-            + self.mappings.waiting()
-            + self.large.waiting()
-            + self.reads.waiting()
-            + self.sums.waiting()
+        events.sum::<usize>() + self.large.waiting()
     }
 }
 

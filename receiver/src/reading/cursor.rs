@@ -7,12 +7,14 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sampler_domain::{Id, SpanId, Timestamp};
-use sampler_store::{SpanPosition, SumPosition};
+use sampler_store::{AuditPosition, SpanPosition, SumPosition};
+use uuid::Uuid;
 
 /// What the cursor of each kind of list begins with.
 const SPANS: u8 = b's';
 const USAGES: u8 = b'u';
 const SUMS: u8 = b'g';
+const ACTS: u8 = b'a';
 
 /// What stands before the window of a cursor of sums that is not behind a row of it, and of one that
 /// is, before the row's group.
@@ -109,6 +111,23 @@ fn read_group(mut bytes: &[u8]) -> Option<Vec<Id>> {
     Some(group)
 }
 
+/// The cursor behind an act.
+pub(crate) fn write_act(position: &AuditPosition) -> String {
+    let mut bytes = vec![ACTS];
+    bytes.extend(position.at.as_millis().to_be_bytes());
+    bytes.extend(position.id.as_bytes());
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// The act that a cursor is behind.
+pub(crate) fn read_act(cursor: &str) -> Option<AuditPosition> {
+    let (at, id) = read_number(cursor, ACTS)?;
+    Some(AuditPosition {
+        at: Timestamp::new(at).ok()?,
+        id: Uuid::from_slice(&id).ok()?,
+    })
+}
+
 /// The number in the cursor of this kind of list, and what follows it.
 fn read_number(cursor: &str, kind: u8) -> Option<(i64, Vec<u8>)> {
     let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
@@ -140,6 +159,11 @@ mod tests {
             let position = SumPosition { window, group };
             assert_eq!(read_sum(&write_sum(&position)), Some(position));
         }
+        let act = AuditPosition {
+            at: Timestamp::MAX,
+            id: Uuid::from_u128(7),
+        };
+        assert_eq!(read_act(&write_act(&act)), Some(act));
     }
 
     #[test]

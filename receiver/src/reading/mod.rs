@@ -20,7 +20,8 @@ use crate::admission::ServingPermit;
 
 pub(crate) use answer::{List, Single};
 pub(crate) use cursor::{
-    read_position, read_sum, read_version, write_position, write_sum, write_version,
+    read_act, read_position, read_sum, read_version, write_act, write_position, write_sum,
+    write_version,
 };
 pub(crate) use parameters::Parameters;
 

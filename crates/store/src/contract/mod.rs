@@ -2,6 +2,8 @@
 //! `#[tokio::test]` of each.
 
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
+mod audit;
+#[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod causes;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod changes;
@@ -17,6 +19,7 @@ mod sampling;
 mod sums;
 pub mod support;
 
+pub use audit::*;
 pub use causes::*;
 pub use changes::*;
 pub use events::*;
@@ -95,6 +98,9 @@ macro_rules! store_contract_tests {
             a_cause_goes_when_nothing_is_suspended_under_it
             a_cause_that_is_missing_is_found_by_its_spans
             spans_of_a_cause_go_on_in_batches
+            an_act_is_kept_as_it_was_asked_for_and_how_it_ended
+            the_trail_holds_what_its_query_asks_for
+            the_trail_goes_on_while_acts_come
             workers_know_of_each_other
             the_largest_slack_of_all_receivers_counts
         );
