@@ -138,8 +138,8 @@ async fn what_is_billed_can_be_read_and_adds_up() {
             _ => format!("{narrowing}={}&{mine}", of(narrowing)),
         };
         let range = format!("from={}&to={}", start - HOUR, end + 7 * HOUR);
-        let sums = reader.list(&format!("/v1/usages?{query}&window=hour&{range}&limit=2"));
-        let sums = sums.await;
+        let by_hour = format!("/v1/usages?{query}&window=hour&{range}&limit=2");
+        let sums = reader.list(&by_hour).await;
         let count = sums.iter().map(|row| row["usages"].as_u64().unwrap());
         assert_eq!(count.sum::<u64>(), usages.len() as u64, "{narrowing}");
         assert_eq!(sum(&sums), 2 * HOUR + 1, "{narrowing}");
@@ -148,8 +148,8 @@ async fn what_is_billed_can_be_read_and_adds_up() {
         let quantity = event["measured_usage"][0]["quantity"].as_i64().unwrap();
         let amount = &all[0]["measures"][0]["amount"];
         assert_eq!(*amount, quantity * (2 * HOUR + 1), "{narrowing}");
-        let then = reader.list(&format!("/v1/usages?{query}&as_of={open_at}"));
-        assert!(sum(&then.await) > 2 * HOUR + 1, "{narrowing}");
+        let then = format!("/v1/usages?{query}&as_of={open_at}");
+        assert!(sum(&reader.list(&then).await) > 2 * HOUR + 1, "{narrowing}");
     }
     drop(worker);
 }
