@@ -54,7 +54,9 @@ use sampler_steering::Steering;
 use sampler_store::{Audit, Backlogs, Controls, Events, Queries, Replication};
 
 use admission::Admission;
-use controllers::{audit, backlog, batches, control as steering, events, mappings, spans, usages};
+use controllers::{
+    audit, backlog, batches, control as steering, events, mappings, spans, sums, usages,
+};
 use metrics::EventMetrics;
 use refusals::Refusals;
 
@@ -168,6 +170,7 @@ impl Receiver {
             .route("/v1/spans", get(spans::list))
             .route("/v1/spans/{id}", get(spans::get))
             .route("/v1/spans/{id}/usages", get(usages::list))
+            .route("/v1/usages", get(sums::list))
             .route("/v1/audit", get(audit::list))
             .route("/v1/backlog", get(backlog::get))
             .route("/v1/control", get(steering::get).put(steering::put));

@@ -10,6 +10,7 @@
 //! signed milliseconds (`i64`).
 
 mod admission;
+mod amount;
 mod backoff;
 pub mod change;
 pub mod client;
@@ -36,8 +37,10 @@ pub mod suspension;
 pub mod target;
 pub mod timestamp;
 pub mod usage;
+mod window;
 
 pub use admission::Place;
+pub use amount::Amount;
 pub use backoff::Backoff;
 pub use change::{Change, Changed, Failure, LastError, Next};
 pub use client::ClientId;
@@ -62,3 +65,4 @@ pub use suspension::{Cause, CauseId, CauseIdError, SUSPENDED_DUE_AT, Suspension}
 pub use target::Target;
 pub use timestamp::{Timestamp, TimestampError};
 pub use usage::{Usage, usage_guid};
+pub use window::{Window, WindowLength};

@@ -38,6 +38,7 @@ mod memory_control;
 mod queries;
 mod reading;
 mod replication;
+mod sums;
 mod suspension;
 #[cfg(feature = "testing")]
 pub mod table;
@@ -56,6 +57,7 @@ pub use membership::Membership;
 pub use queries::{Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord, TargetFilter};
 pub use reading::{Page, Reading};
 pub use replication::Replication;
+pub use sums::{SumPage, SumPosition, SumQuery, SumRow};
 pub use suspension::{Causes, KeptCause, Probe, Resumption};
 pub use upkeep::{Adopted, Finished, SLACK_LIFETIME, Upkeep};
 pub use work::{DuePages, DueQuery, SearchClass, Work};

@@ -8,6 +8,7 @@ pub mod events;
 mod failures;
 pub mod mappings;
 pub mod spans;
+pub mod sums;
 pub mod usages;
 
 use axum::response::{IntoResponse, Response};

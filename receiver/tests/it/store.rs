@@ -12,7 +12,8 @@ use sampler_store::memory::MemoryStore;
 use sampler_store::{
     Audit, AuditPage, AuditQuery, AuditRecord, Backlog, BacklogQuery, Backlogs, ControllerState,
     Controls, Entries, Events, KeptControl, NewSpan, NewStop, Outcome, Published, Queries,
-    Replication, SpanPage, SpanQuery, SpanRecord, StartOutcome, StopOutcome, StoreError,
+    Replication, SpanPage, SpanQuery, SpanRecord, StartOutcome, StopOutcome, StoreError, SumPage,
+    SumQuery,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio::time::interval;
@@ -185,6 +186,10 @@ impl Queries for Store {
     ) -> Result<Entries, StoreError> {
         self.met(self.memory.usages(span, target, after, limit))
             .await
+    }
+
+    async fn sums(&self, query: &SumQuery) -> Result<SumPage, StoreError> {
+        self.met(self.memory.sums(query)).await
     }
 
     async fn audit(&self, query: &AuditQuery) -> Result<AuditPage, StoreError> {

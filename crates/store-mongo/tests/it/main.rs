@@ -18,6 +18,7 @@ mod original;
 mod outage;
 mod primary;
 mod proxy;
+mod sums;
 mod support;
 mod suspension;
 mod unreadable;
