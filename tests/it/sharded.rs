@@ -54,8 +54,8 @@ fn complaint(command: &Document) -> Option<String> {
             is_placed(filter) || is_search(filter) || is_exception(command, filter)
         }
         "aggregate" => {
-            let filter = first_match(command)?;
-            is_search(filter) || is_exception(command, filter)
+            let filter = first_match(command);
+            filter.is_some_and(|filter| is_search(filter) || is_exception(command, filter))
         }
         // A cursor goes on where it was opened; the others are about the collection.
         "getMore" | "killCursors" | "listIndexes" | "createIndexes" => true,
