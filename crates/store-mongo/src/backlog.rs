@@ -1,9 +1,9 @@
 //! What waits for the workers.
 //!
-//! How many spans are due is counted from the index alone. What they have to sample is on their
-//! documents, and reading a million of these would cost too much each time. So documents are read of
-//! as many whole partitions as have few enough spans, and where these are not all, the rest is
-//! estimated from them: spans are in partitions by a hash.
+//! How many spans are due, and what they have to sample, is read from their documents: the server reads
+//! these for the condition of a partial index, even where its keys say enough. Reading a million would
+//! cost too much each time. So they are read of as many whole partitions as have few enough spans, and
+//! where these are not all, the rest is estimated from them: spans are in partitions by a hash.
 
 use async_trait::async_trait;
 use bson::{Bson, Document, doc};
@@ -25,22 +25,16 @@ use crate::workers::is_alive;
 use crate::{MongoStore, index};
 
 /// Documents that are read for one count, unless a single partition has more.
-const DOCUMENTS: u64 = 20_000;
+const DOCUMENTS: u32 = 20_000;
 
 /// The document that holds what was counted last.
 const BACKLOG: &str = "backlog";
 
-/// The spans of a partition that are due, or will be while a month closes.
-struct PartitionCount {
-    partition: i64,
-    spans: u64,
-    due: u64,
-    oldest: Option<Timestamp>,
-}
-
 /// Sums over documents.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
+    /// Documents that were read.
+    documents: f64,
     spans: f64,
     millis: f64,
     intervals: f64,
@@ -51,15 +45,11 @@ struct Sums {
 
 impl MongoStore {
     async fn count_backlog(&self, query: &BacklogQuery) -> Result<Backlog, StoreError> {
-        let counts = self.count_partitions(query).await?;
-        let all: u64 = counts.iter().map(|count| count.spans).sum();
-        let (chosen, read) = chosen(&counts);
-        let of_due = self.sum_due(query, &chosen).await?;
+        let (of_due, read) = self.sum_some(query).await?;
         let failed = self.sum_failed(query).await?;
-        let scale = if read > 0 { ratio(all, read) } else { 1.0 };
+        let scale = f64::from(PARTITIONS) / f64::from(read);
         let scaled = |due: f64, failed: f64| whole(due * scale + failed);
-        let oldest = counts.iter().filter(|count| count.due > 0);
-        let oldest = oldest.filter_map(|count| count.oldest).min();
+        let oldest = self.oldest_due(query).await?;
         let closing = query.closing.map(|month| ClosingBacklog {
             start: month.start,
             end: month.end,
@@ -67,7 +57,7 @@ impl MongoStore {
             intervals: scaled(of_due.left_intervals, failed.left_intervals),
         });
         Ok(Backlog {
-            due: counts.iter().map(|count| count.due).sum::<u64>() + whole(failed.spans),
+            due: scaled(of_due.spans, failed.spans),
             oldest: oldest.into_iter().chain(failed.oldest).min(),
             span_millis: i64::try_from(scaled(of_due.millis, failed.millis)).unwrap_or(i64::MAX),
             intervals: scaled(of_due.intervals, failed.intervals),
@@ -78,38 +68,34 @@ impl MongoStore {
         })
     }
 
-    /// What the index says of each partition.
-    async fn count_partitions(
-        &self,
-        query: &BacklogQuery,
-    ) -> Result<Vec<PartitionCount>, CallError> {
-        let is_due = doc! { "$lte": ["$processing.due_at", moment(query.now)] };
-        let group = doc! { "$group": {
-            "_id": "$processing.partition",
-            "spans": { "$sum": 1 },
-            "due": { "$sum": { "$cond": [is_due, 1, 0] } },
-            "oldest": { "$min": "$processing.due_at" },
-        } };
-        let partitions = (0..i64::from(PARTITIONS)).collect::<Vec<_>>();
-        let found = self
-            .aggregate_spans(vec![due_by(horizon(query), &partitions), group], index::DUE)
-            .await?;
-        let count = |found: &Document| {
-            Some(PartitionCount {
-                partition: read_integer(found, "_id").ok()?,
-                spans: whole(number(found, "spans")),
-                due: whole(number(found, "due")),
-                oldest: read_moment(found, "oldest").ok(),
-            })
-        };
-        Ok(found.iter().filter_map(count).collect())
+    /// Sums over as many partitions as have few enough spans, and one at least; and how many these
+    /// are. What the first one has tells how many they may be.
+    async fn sum_some(&self, query: &BacklogQuery) -> Result<(Sums, u32), CallError> {
+        let first = self.sum_due(query, &[0]).await?;
+        let count = affordable(first.documents);
+        if count == 1 {
+            return Ok((first, 1));
+        }
+        let partitions: Vec<i64> = (0..i64::from(count)).collect();
+        Ok((self.sum_due(query, &partitions).await?, count))
+    }
+
+    /// When the span fell due that is first in the index.
+    async fn oldest_due(&self, query: &BacklogQuery) -> Result<Option<Timestamp>, CallError> {
+        let pipeline = vec![
+            due_by(query.now, &all_partitions()),
+            doc! { "$sort": { "processing.due_at": 1 } },
+            doc! { "$limit": 1 },
+            doc! { "$project": { "_id": 0, "due_at": "$processing.due_at" } },
+        ];
+        let found = self.aggregate_spans(pipeline, index::DUE).await?;
+        Ok(found
+            .first()
+            .and_then(|found| read_moment(found, "due_at").ok()))
     }
 
     /// Sums over the spans of these partitions.
     async fn sum_due(&self, query: &BacklogQuery, partitions: &[i64]) -> Result<Sums, CallError> {
-        if partitions.is_empty() {
-            return Ok(Sums::default());
-        }
         let is_due = doc! { "$lte": ["$processing.due_at", moment(query.now)] };
         let group = sums(query, &is_due.into(), &Bson::Boolean(true));
         let pipeline = vec![due_by(horizon(query), partitions), group];
@@ -120,15 +106,14 @@ impl MongoStore {
     /// Sums over the spans that wait after a failure: as a rule, none. The oldest may be one that is
     /// due again.
     async fn sum_failed(&self, query: &BacklogQuery) -> Result<Sums, CallError> {
-        let partitions = (0..i64::from(PARTITIONS)).collect::<Vec<_>>();
         let failed = doc! { "$match": {
             "processing.complete": false,
-            "processing.partition": { "$in": &partitions },
+            "processing.partition": { "$in": all_partitions() },
             "processing.attempts": { "$gt": 0 },
             "processing.due_at": { "$lt": moment(SUSPENDED_DUE_AT) },
             "$expr": has_failed(),
         } };
-        let limit = doc! { "$limit": i64::try_from(DOCUMENTS).unwrap_or(i64::MAX) };
+        let limit = doc! { "$limit": DOCUMENTS };
         let waits = doc! { "$gt": ["$processing.due_at", moment(query.now)] };
         let is_behind = doc! { "$gt": ["$processing.due_at", moment(horizon(query))] };
         let group = sums(query, &waits.into(), &is_behind.into());
@@ -244,16 +229,14 @@ impl MongoStore {
     }
 }
 
-/// As many whole partitions as have few enough documents, and one at least; and how many these are.
-fn chosen(counts: &[PartitionCount]) -> (Vec<i64>, u64) {
-    let (mut chosen, mut documents) = (Vec::new(), 0);
-    for count in counts {
-        if chosen.is_empty() || documents + count.spans <= DOCUMENTS {
-            chosen.push(count.partition);
-            documents += count.spans;
-        }
-    }
-    (chosen, documents)
+fn all_partitions() -> Vec<i64> {
+    (0..i64::from(PARTITIONS)).collect()
+}
+
+/// How many partitions may be read, given how many documents one of them has.
+fn affordable(of_one: f64) -> u32 {
+    let fits = |count: &u32| f64::from(*count) * of_one <= f64::from(DOCUMENTS);
+    (2..=PARTITIONS).rev().find(fits).unwrap_or(1)
 }
 
 /// Up to when spans are looked at: until now, or until the last ones fall due that belong to the
@@ -288,6 +271,7 @@ fn sums(query: &BacklogQuery, is_counted: &Bson, may_be_left: &Bson) -> Document
     let at_least_one = doc! { "$max": [1, intervals(&millis)] };
     let mut group = doc! {
         "_id": Bson::Null,
+        "documents": { "$sum": 1 },
         "spans": sum_if(is_counted, 1.into()),
         "millis": sum_if(is_counted, millis.into()),
         "intervals": sum_if(is_counted, at_least_one.into()),
@@ -335,6 +319,7 @@ fn length(granularities: &Granularities) -> Bson {
 
 fn read_sums(found: &Document) -> Sums {
     Sums {
+        documents: number(found, "documents"),
         spans: number(found, "spans"),
         millis: number(found, "millis"),
         intervals: number(found, "intervals"),
@@ -415,10 +400,6 @@ pub(crate) fn number(document: &Document, name: &str) -> f64 {
 )]
 fn whole(number: f64) -> u64 {
     number.round() as u64
-}
-
-fn ratio(all: u64, read: u64) -> f64 {
-    all as f64 / read as f64
 }
 
 #[async_trait]

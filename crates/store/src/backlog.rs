@@ -19,8 +19,9 @@ pub struct BacklogQuery {
 /// What waits for the workers.
 ///
 /// A span waits that is due, or whose usage failed and is to be tried again later. Suspended spans
-/// are counted apart. With very many spans everything but `due` and `suspended` is estimated from a
-/// part of the partitions: spans are in partitions by a hash, so each is a fair sample of all.
+/// are counted apart. With very many spans the numbers are estimated from a part of the partitions:
+/// spans are in partitions by a hash, so each is a fair sample of all. `oldest` and `suspended` are
+/// exact all the same.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Backlog {
     /// Spans that wait.
