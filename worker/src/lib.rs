@@ -12,6 +12,7 @@ mod post_limit;
 mod process;
 mod progress;
 mod search;
+mod store_failures;
 mod suspension;
 mod turn;
 mod upkeep;
@@ -34,6 +35,7 @@ pub use abacus_time::AbacusTime;
 use ownership::OwnedPartitions;
 use post_limit::PostLimit;
 pub use progress::{IgnoreProgress, ReportProgress};
+use store_failures::StoreFailures;
 use suspension::RegisteredCauses;
 use tokio_util::sync::CancellationToken;
 use turn::WaitingCounts;
@@ -100,6 +102,8 @@ pub struct Worker {
     waiting: WaitingCounts,
     /// The causes that were registered lately.
     registered: RegisteredCauses,
+    /// The spans that the store has failed on.
+    store_failures: StoreFailures,
     /// Cancelled when the worker should take on nothing new.
     stop: CancellationToken,
 }
@@ -120,6 +124,7 @@ impl Worker {
             time,
             waiting: WaitingCounts::default(),
             registered: RegisteredCauses::default(),
+            store_failures: StoreFailures::default(),
             stop,
         })
     }

@@ -1,6 +1,7 @@
 //! The processing loop: finds due spans and drives each.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sampler_domain::Span;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -59,12 +60,23 @@ impl Worker {
             };
             let worker = Arc::clone(self);
             tasks.spawn(async move {
-                worker.drive(span).await;
-                drop((claim, permit, charge));
+                let pause = worker.drive(span).await;
+                worker.pause_span(pause, (permit, charge)).await;
+                drop(claim);
             });
         }
         tasks.close();
         tasks.wait().await;
+    }
+
+    /// Lets go of what was held to drive a span. If the store has failed on it, that is followed by a
+    /// pause, for which no search finds it here; another worker may.
+    async fn pause_span<H>(&self, pause: Option<Duration>, held: H) {
+        let Some(pause) = pause else { return };
+        let paused = self.store_failures.pause();
+        let held = paused.is_none().then_some(held);
+        self.pause(pause).await;
+        drop((held, paused));
     }
 
     /// Pauses for the schedule interval; ends early when a permit is free.

@@ -22,12 +22,14 @@ mod entry_document;
 mod index;
 mod ledger;
 mod migrate;
+mod missing_causes;
 mod queries;
 mod reading;
 mod resolve;
 mod retire;
 mod sharding;
 mod slack;
+mod stale_suspensions;
 mod starts;
 mod stops;
 mod suspension_document;
@@ -310,8 +312,17 @@ impl Causes for MongoStore {
         self.claim_probe_of(cause, next).await
     }
 
-    async fn probe(&self, cause: CauseId, resumption: Resumption) -> Result<Probe, StoreError> {
-        self.probe_one(cause, resumption).await
+    async fn probe(
+        &self,
+        cause: CauseId,
+        resumption: Resumption,
+        lasts: i64,
+    ) -> Result<Probe, StoreError> {
+        self.probe_one(cause, resumption, lasts).await
+    }
+
+    async fn end_stale_suspensions(&self, now: Timestamp, limit: usize) -> Result<u64, StoreError> {
+        self.end_stale(now, limit).await
     }
 
     async fn resume_cause(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {

@@ -197,8 +197,22 @@ impl Causes for MemoryStore {
         Ok(self.lock().table.claim_probe(cause, next))
     }
 
-    async fn probe(&self, cause: CauseId, resumption: Resumption) -> Result<Probe, StoreError> {
-        Ok(self.lock().table.probe(cause, resumption))
+    async fn probe(
+        &self,
+        cause: CauseId,
+        resumption: Resumption,
+        lasts: i64,
+    ) -> Result<Probe, StoreError> {
+        Ok(self.lock().table.probe(cause, resumption, lasts))
+    }
+
+    /// Nobody else writes to it.
+    async fn end_stale_suspensions(
+        &self,
+        _now: Timestamp,
+        _limit: usize,
+    ) -> Result<u64, StoreError> {
+        Ok(0)
     }
 
     async fn resume_cause(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {

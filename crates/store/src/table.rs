@@ -27,6 +27,8 @@ pub struct StoredSpan {
     pub correlation_id: Uuid,
     /// When it needs a worker next; none where an original Sampler started it.
     pub due_at: Option<Timestamp>,
+    /// When it was last tried for its cause, while there is no answer.
+    pub probed_at: Option<Timestamp>,
 }
 
 /// An entry of the ledger with what only the store knows of it.
@@ -76,6 +78,7 @@ impl Table {
             correlation_id: original_correlation_id(&span),
             span,
             due_at: None,
+            probed_at: None,
         };
         self.spans.insert(kept.span.id.clone(), kept);
     }
@@ -99,6 +102,7 @@ impl Table {
             span: new.span,
             correlation_id: Uuid::nil(),
             due_at: Some(new.due_at),
+            probed_at: None,
         };
         self.spans.insert(kept.span.id.clone(), kept);
     }
@@ -113,6 +117,7 @@ impl Table {
             span: new.span,
             correlation_id: Uuid::nil(),
             due_at: Some(new.due_at),
+            probed_at: None,
         };
         self.spans.insert(kept.span.id.clone(), kept);
         true
@@ -301,6 +306,9 @@ impl Table {
         }
         kept.span = kept.span.after(change);
         kept.due_at = change.due_at().or(kept.due_at);
+        kept.probed_at = kept
+            .probed_at
+            .filter(|_| kept.span.processing.probe.is_some());
         Changed::Made
     }
 

@@ -84,6 +84,7 @@ macro_rules! store_contract_tests {
             an_execution_ends_a_suspension
             a_stop_of_a_suspended_span_resumes_nothing
             one_span_of_a_cause_is_probed_at_a_time
+            a_probe_without_an_answer_gives_way
             a_cause_is_kept_once_and_probed_in_its_time
             a_cause_goes_when_nothing_is_suspended_under_it
             a_cause_that_is_missing_is_found_by_its_spans
