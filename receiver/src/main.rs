@@ -25,7 +25,7 @@ const PROVISIONING_SCOPE: &str = "abacus.usage.write";
 fn main() -> ExitCode {
     let settings = match load_from_process(&PROGRAM, Settings::read) {
         Ok(settings) => settings,
-        Err(plan) => return plan.carry_out(),
+        Err(exit) => return exit.report(),
     };
     let identity = Identity::of_this_process();
     if let Err(error) = telemetry::init(&settings.log, &identity) {

@@ -14,7 +14,7 @@ use sampler_store::{Finished, StoreError};
 use tracing::{error, warn};
 
 use crate::turn::{Turn, Yield};
-use crate::{Worker, causes};
+use crate::{Worker, error_chain};
 
 /// The outcome of an attempt to deliver a usage.
 enum Delivery {
@@ -48,7 +48,7 @@ impl Worker {
                 // The span stays as it is, due, and is found again.
                 let pause = self.store_failures.note(&id, self.parts.random.fraction());
                 let pause_ms = millis(pause);
-                warn!(code = "span.store_failed", span.id = %id, pause_ms, error = causes(error),
+                warn!(code = "span.store_failed", span.id = %id, pause_ms, error = error_chain(error),
                     "the store failed on a span");
                 Some(pause)
             }
@@ -101,8 +101,8 @@ impl Worker {
         kept
     }
 
-    /// Lets the entries of a span expire that is complete now. Where that fails, or the worker dies
-    /// before, the clean-up does it before it removes the span.
+    /// Lets the entries of a complete span expire. If that fails, or the worker dies before, the
+    /// clean-up does it before it removes the span.
     async fn expire_entries(&self, span: &Span) {
         let finished = Finished {
             id: span.id.clone(),
@@ -110,7 +110,7 @@ impl Worker {
             instance: Some(span.target.resource_instance_id.clone()),
         };
         if let Err(error) = self.parts.ledger.expire(&[finished]).await {
-            warn!(code = "ledger.expiry_failed", span.id = %span.id, error = causes(error),
+            warn!(code = "ledger.expiry_failed", span.id = %span.id, error = error_chain(error),
                 "the entries of a complete span have no expiry yet");
         }
         self.parts.processing_progress.report();

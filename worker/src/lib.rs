@@ -59,7 +59,7 @@ pub struct Options {
     pub suspension: SuspensionSettings,
     /// How often clocks are compared with Abacus while nothing is posted.
     pub clock_interval: Duration,
-    /// How often causes are looked after under which spans are suspended.
+    /// How often the causes of suspended spans are looked after.
     pub cause_interval: Duration,
 }
 
@@ -161,7 +161,7 @@ impl Worker {
     }
 }
 
-/// An error with all its causes, for a line of the log.
-fn causes(error: StoreError) -> String {
+/// An error with everything that led to it, for a line of the log.
+fn error_chain(error: StoreError) -> String {
     format!("{:#}", anyhow::Error::from(error))
 }

@@ -25,7 +25,7 @@ const COLLECTOR_SCOPE: &str = "abacus.usage.sampler.write";
 /// How often clocks are compared with Abacus while nothing is posted.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(20);
 
-/// How often causes are looked after under which spans are suspended.
+/// How often the causes of suspended spans are looked after.
 const CAUSE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The pause before the indexes of an original are tried to be removed again.
@@ -37,7 +37,7 @@ const SHADOW_BATCH: usize = 1_000;
 fn main() -> ExitCode {
     let settings = match load_from_process(&PROGRAM, Settings::read) {
         Ok(settings) => settings,
-        Err(plan) => return plan.carry_out(),
+        Err(exit) => return exit.report(),
     };
     let identity = Identity::of_this_process();
     if let Err(error) = telemetry::init(&settings.log, &identity) {

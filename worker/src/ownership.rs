@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use sampler_domain::partition::partitions_of;
 use tracing::{info, warn};
 
-use crate::{Worker, causes};
+use crate::{Worker, error_chain};
 
 /// The partitions of this worker; none before the first heartbeat.
 #[derive(Debug, Default)]
@@ -61,7 +61,7 @@ impl Worker {
             }
             Err(error) => warn!(
                 code = "heartbeat.failed",
-                error = causes(error),
+                error = error_chain(error),
                 "the heartbeat failed"
             ),
         }
@@ -72,7 +72,7 @@ impl Worker {
         if let Err(error) = self.parts.membership.leave(&self.options.name).await {
             warn!(
                 code = "heartbeat.deregister_failed",
-                error = causes(error),
+                error = error_chain(error),
                 "this worker could not remove its name; others take over when its heartbeat is too old"
             );
         }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use crate::process::bytes_of;
-use crate::{Worker, causes};
+use crate::{Worker, error_chain};
 
 /// How long a search runs before a new one begins. With a backlog, a span that becomes more urgent
 /// or whose retry becomes due waits up to this long until a search can find it.
@@ -184,7 +184,7 @@ impl Worker {
                 Some(Err(error)) => {
                     warn!(
                         code = "search.failed",
-                        error = causes(error),
+                        error = error_chain(error),
                         "the search for due spans failed"
                     );
                     return;

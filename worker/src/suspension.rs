@@ -12,7 +12,7 @@ use sampler_store::{KeptCause, Probe, Resumption, StoreError};
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
-use crate::{IgnoreProgress, Worker, causes};
+use crate::{IgnoreProgress, Worker, error_chain};
 
 /// Spans that go on with one command.
 const BATCH: usize = 1_000;
@@ -120,7 +120,7 @@ impl Worker {
                 Ok(false) => {}
                 Err(error) => warn!(
                     code = "suspension.failed",
-                    error = causes(error),
+                    error = error_chain(error),
                     "looking after suspended spans failed"
                 ),
             }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use crate::settings::RETENTION_MARGIN;
-use crate::{IgnoreProgress, Worker, causes};
+use crate::{IgnoreProgress, Worker, error_chain};
 
 /// How often the log says that the retention is too short.
 const REPORT_INTERVAL: Duration = Duration::from_hours(1);
@@ -35,7 +35,7 @@ impl Worker {
                 }
                 Err(error) => warn!(
                     code = "cleanup.failed",
-                    error = causes(error),
+                    error = error_chain(error),
                     "the clean-up failed"
                 ),
             }
@@ -117,7 +117,7 @@ impl Worker {
             Err(error) => {
                 warn!(
                     code = "adoption.failed",
-                    error = causes(error),
+                    error = error_chain(error),
                     "the search for spans of an original failed"
                 );
                 false

@@ -166,7 +166,7 @@ impl Change {
 
     /// Whether what the change is about is still so: a span that was resumed meanwhile must not be
     /// put out of the way. Every other change clears a suspension, or leaves it as it is.
-    pub fn is_about(&self, now: &Span) -> bool {
+    pub fn suspension_holds(&self, now: &Span) -> bool {
         match self {
             Self::KeepSuspended { suspension } => now.processing.suspended == Some(*suspension),
             _ => true,

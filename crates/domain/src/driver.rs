@@ -52,13 +52,13 @@ pub enum Action {
 pub struct Driver {
     span: Span,
     /// The plan whose usage Abacus has accepted, until its execution is noted.
-    outcome: Option<Outcome>,
+    outcome: Option<Acceptance>,
     state: State,
 }
 
 /// The outcome of the usage of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Outcome {
+struct Acceptance {
     planned: Planned,
     delivered: Delivered,
     /// Whether the other spans of the cause for which this one was tried are resumed.
@@ -143,7 +143,7 @@ impl Driver {
         match outcome.filter(|outcome| outcome.planned == planned) {
             _ if planned.interval.is_empty() => Action::Change(self.execution(now, policy)),
             None => Action::Post(planned),
-            Some(Outcome {
+            Some(Acceptance {
                 recorded: Some(_), ..
             }) => Action::Change(self.execution(now, policy)),
             Some(outcome) => self.tell(outcome),
@@ -152,7 +152,7 @@ impl Driver {
 
     /// Tells the others of the cause that the span was tried for, then the ledger, that Abacus has
     /// the usage.
-    fn tell(&self, outcome: &Outcome) -> Action {
+    fn tell(&self, outcome: &Acceptance) -> Action {
         if let Some(cause) = self.span.processing.probe.filter(|_| !outcome.resumed) {
             return Action::Resume(cause);
         }
@@ -177,7 +177,7 @@ impl Driver {
     /// Input: Abacus has accepted the usage of the planned interval.
     pub fn on_delivered(&mut self, delivered: Delivered) {
         let planned = self.span.processing.planned.clone();
-        self.outcome = planned.map(|planned| Outcome {
+        self.outcome = planned.map(|planned| Acceptance {
             planned,
             delivered,
             resumed: false,

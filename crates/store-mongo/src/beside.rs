@@ -51,9 +51,9 @@ impl Link {
 
     /// The names of the indexes that are there.
     pub(crate) async fn index_names(&self) -> Result<BTreeSet<String>, CallError> {
-        let spans = self.spans.clone();
+        let collection = self.collection.clone();
         let list = async move {
-            let indexes = spans.list_indexes().await?;
+            let indexes = collection.list_indexes().await?;
             indexes.try_collect::<Vec<_>>().await
         };
         let indexes = match self.run(list).await {

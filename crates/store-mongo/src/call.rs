@@ -50,12 +50,12 @@ const ITEM_BYTES: usize = 8;
 /// the moments between which the server looks at the time.
 pub(crate) const MARGIN: Duration = Duration::from_secs(1);
 
-/// The collection of spans, or that of usages, and how it is called.
+/// A collection, of spans or of usages, and how it is called.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     pub(crate) database: Database,
     /// Writes wait for a majority and its journals; reads see what a majority has.
-    pub(crate) spans: Collection<Document>,
+    pub(crate) collection: Collection<Document>,
     /// Reads that, after they read, make sure that we still are on the primary.
     pub(crate) linearizable: Collection<Document>,
     /// Where writes are made that only have the server write its journal.
@@ -130,7 +130,7 @@ impl Link {
     }
 
     /// How long the server may still execute a write after it was sent, if its answer is lost.
-    pub(crate) fn carried_out_within(&self) -> Duration {
+    pub(crate) fn execution_limit(&self) -> Duration {
         self.time_limit + MARGIN
     }
 
@@ -167,7 +167,7 @@ impl Link {
         filter: Document,
         options: FindOptions,
     ) -> Result<Vec<RawDocumentBuf>, CallError> {
-        let found = self.spans.find(filter).with_options(options).await;
+        let found = self.collection.find(filter).with_options(options).await;
         Ok(all(found?).await?)
     }
 
@@ -259,7 +259,7 @@ impl Link {
         }
         let command = WriteCommand {
             name,
-            collection: self.spans.name(),
+            collection: self.collection.name(),
             list,
             items: items.into_iter().collect(),
             time_limit: i64::try_from(self.time_limit.as_millis()).unwrap_or(i64::MAX),
@@ -374,7 +374,10 @@ fn written(answer: &Document) -> Result<Written, CallError> {
         |all| all.iter().filter_map(failure).collect(),
     );
     // A router that lost the server behind it knows no more than if we had lost the router.
-    if let Some(lost) = failed.iter().position(|(_, error)| error.may_come_later()) {
+    if let Some(lost) = failed
+        .iter()
+        .position(|(_, error)| error.may_still_execute())
+    {
         return Err(failed.swap_remove(lost).1);
     }
     Ok(Written {
@@ -488,7 +491,7 @@ impl CommandFailure for CallError {
 
     /// The server has answered, or was never asked; in all other cases nothing is known. A router
     /// answers, too, where it is the server behind it that is lost.
-    fn may_come_later(&self) -> bool {
+    fn may_still_execute(&self) -> bool {
         let error = match self {
             Self::Driver(error) => error,
             Self::TimedOut(_) | Self::Ended(_) => return true,

@@ -87,7 +87,7 @@ impl ChangeWrite {
             return Some(Ok(Changed::Made));
         }
         match readable(document) {
-            Ok(now) if self.before.still_allows_change(&now) && self.is_about(&now) => None,
+            Ok(now) if self.before.still_allows_change(&now) && self.suspension_holds(&now) => None,
             Ok(_) => Some(Ok(Changed::Rejected)),
             Err(error) => Some(Err(error)),
         }
@@ -95,8 +95,8 @@ impl ChangeWrite {
 }
 
 impl ChangeWrite {
-    /// Whether what the change is about is still so ([`Change::is_about`]).
-    fn is_about(&self, now: &Span) -> bool {
+    /// Whether what the change is about is still so ([`Change::suspension_holds`]).
+    fn suspension_holds(&self, now: &Span) -> bool {
         self.suspension.is_none() || self.suspension == now.processing.suspended
     }
 }
@@ -262,8 +262,8 @@ impl GroupWriter for ChangeWriter {
         write.statement.as_bytes().len()
     }
 
-    fn carried_out_within(&self) -> Duration {
-        self.link.carried_out_within()
+    fn execution_limit(&self) -> Duration {
+        self.link.execution_limit()
     }
 
     /// Each answer stays true. A change is rejected because of another version, another end, a complete

@@ -142,7 +142,7 @@ async fn open(link: &Link, scan: IndexScan, page: usize) -> Result<Cursor<Docume
         .hint(hint(scan.index))
         .max_time(SCAN_TIME)
         .build();
-    let spans = link.spans.clone();
+    let spans = link.collection.clone();
     let find = async move { spans.find(scan.filter).with_options(options).await };
     link.run(find).await
 }

@@ -93,8 +93,8 @@ impl GroupWriter for EntryWriter {
         write.document.as_bytes().len()
     }
 
-    fn carried_out_within(&self) -> Duration {
-        self.link.carried_out_within()
+    fn execution_limit(&self) -> Duration {
+        self.link.execution_limit()
     }
 
     /// What is kept of a usage refuses all that comes later.
@@ -161,7 +161,7 @@ impl MongoStore {
             .iter()
             .filter_map(|span| Some((span.partition?, span)));
         let of_ours: Vec<(u32, &Finished)> = of_ours.collect();
-        // Only so many at once as the group has room for.
+        // No more at once than the group has room for.
         for some in of_ours.chunks(EXPIRIES_AT_ONCE) {
             let submit = |(partition, span): &(u32, &Finished)| {
                 let range = range_of(*partition, self.expiries.count());
@@ -194,7 +194,7 @@ impl MongoStore {
         }
         let sort = doc! { "partition": 1, "span": 1, "version": 1 };
         let options = self.usages.find_options(limit, sort, index::OF_SPAN);
-        let usages = self.usages.spans.clone();
+        let usages = self.usages.collection.clone();
         let find = async move {
             let found = usages.find(filter).with_options(options).await?;
             take(found, limit).await
@@ -244,8 +244,8 @@ impl GroupWriter for ExpiryWriter {
         write.as_bytes().len()
     }
 
-    fn carried_out_within(&self) -> Duration {
-        self.link.carried_out_within()
+    fn execution_limit(&self) -> Duration {
+        self.link.execution_limit()
     }
 
     fn outlasts_late_commands((): &()) -> bool {

@@ -166,7 +166,7 @@ impl MongoStore {
             .build();
         let receivers = format!("{}_receivers", options.collection);
         let link = Link {
-            spans: database.collection(&options.collection),
+            collection: database.collection(&options.collection),
             linearizable: database
                 .collection_with_options(&options.collection, linearizable.clone()),
             flushes: database.collection_with_options(&receivers, journalled),
@@ -179,7 +179,7 @@ impl MongoStore {
         };
         let ledger = format!("{}_usages", options.collection);
         let usages = Link {
-            spans: database.collection(&ledger),
+            collection: database.collection(&ledger),
             linearizable: database.collection_with_options(&ledger, linearizable),
             ..link.clone()
         };

@@ -121,7 +121,7 @@ impl MongoStore {
         let observed = self.observe_original().await;
         observed.map_err(MigrationError::Store)?;
         info!(
-            collection = self.link.spans.name(),
+            collection = self.link.collection.name(),
             "the indexes are in index"
         );
         Ok(())
@@ -184,14 +184,14 @@ async fn make_index(link: &Link, index: Index) -> Result<(), MigrationError> {
     let definition = format!("{keys}");
     options.name = Some(name.to_owned());
     let model = IndexModel::builder().keys(keys).options(options).build();
-    let spans = link.spans.clone();
+    let spans = link.collection.clone();
     let made = tokio::spawn(async move { spans.create_index(model).await }).await;
     let error = match made {
         Ok(Ok(_)) => return Ok(()),
         Ok(Err(error)) => link.doubtful.hide_in(CallError::Driver(error)),
         Err(ended) => CallError::Ended(ended),
     };
-    let collection = link.spans.name().to_owned();
+    let collection = link.collection.name().to_owned();
     Err(match &error {
         CallError::Driver(error) if code(error).is_some_and(|code| CONFLICTS.contains(&code)) => {
             let message = error.kind.to_string();

@@ -160,7 +160,7 @@ impl MongoStore {
         options.max_time = Some(self.link.time_limit);
         options.limit = i64::try_from(limit.saturating_add(1)).ok();
         options.batch_size = Some(BATCH_SIZE.min(u32::try_from(limit + 1).unwrap_or(BATCH_SIZE)));
-        let spans = self.link.spans.clone();
+        let spans = self.link.collection.clone();
         let read = async move {
             let mut cursor = spans.find(filter).with_options(options).await?;
             let (mut found, mut bytes) = (Found::default(), 0);

@@ -21,7 +21,7 @@ impl MongoStore {
         filter: Document,
         options: FindOptions,
     ) -> Result<Cursor<Document>, CallError> {
-        let spans = self.link.spans.clone();
+        let spans = self.link.collection.clone();
         let find = async move { spans.find(filter).with_options(options).await };
         self.link.run(find).await
     }

@@ -68,7 +68,7 @@ impl MongoStore {
     }
 
     async fn drop_index(&self, name: &str) -> Result<(), StoreError> {
-        let (spans, name) = (self.link.spans.clone(), name.to_owned());
+        let (spans, name) = (self.link.collection.clone(), name.to_owned());
         let drop = async move { spans.drop_index(name).await };
         match self.link.run(drop).await {
             // Another program was faster.

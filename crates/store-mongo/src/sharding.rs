@@ -48,7 +48,7 @@ impl MongoStore {
         key: Document,
         shards: &[String],
     ) -> Result<(), MigrationError> {
-        let namespace = link.spans.namespace().to_string();
+        let namespace = link.collection.namespace().to_string();
         let known = self.key_of_shards(&namespace).await.map_err(failed)?;
         if let Some(known) = known {
             return if known == key {

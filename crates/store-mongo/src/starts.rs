@@ -83,8 +83,8 @@ impl GroupWriter for StartWriter {
         write.document.as_bytes().len()
     }
 
-    fn carried_out_within(&self) -> Duration {
-        self.link.carried_out_within()
+    fn execution_limit(&self) -> Duration {
+        self.link.execution_limit()
     }
 
     /// A conflict can be gone when an earlier command with the same start runs late: an open span can

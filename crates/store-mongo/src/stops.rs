@@ -124,8 +124,8 @@ impl GroupWriter for StopWriter {
         write.update.as_bytes().len() + target + CONDITION_BYTES
     }
 
-    fn carried_out_within(&self) -> Duration {
-        self.link.carried_out_within()
+    fn execution_limit(&self) -> Duration {
+        self.link.execution_limit()
     }
 
     /// A stop that is executed late ends the span that is open at that moment.

@@ -301,7 +301,7 @@ impl Table {
         let Some(kept) = self.spans.get_mut(&read.id) else {
             return Changed::Rejected;
         };
-        if !read.still_allows_change(&kept.span) || !change.is_about(&kept.span) {
+        if !read.still_allows_change(&kept.span) || !change.suspension_holds(&kept.span) {
             return Changed::Rejected;
         }
         kept.span = kept.span.after(change);

@@ -62,7 +62,7 @@ impl CommandFailure for Failed {
         *self == Self::Duplicate
     }
 
-    fn may_come_later(&self) -> bool {
+    fn may_still_execute(&self) -> bool {
         *self == Self::Lost
     }
 }
@@ -382,8 +382,9 @@ impl Statement for Changing {
             return Some(Changed::Made);
         }
         let now = world.store.with(|table| table.find(&self.span.id).cloned());
-        let untouched = now
-            .is_some_and(|now| self.span.still_allows_change(&now) && self.change.is_about(&now));
+        let untouched = now.is_some_and(|now| {
+            self.span.still_allows_change(&now) && self.change.suspension_holds(&now)
+        });
         (!untouched).then_some(Changed::Rejected)
     }
 

@@ -97,7 +97,7 @@ impl<S: Statement> GroupWriter for Grouped<S> {
         500
     }
 
-    fn carried_out_within(&self) -> Duration {
+    fn execution_limit(&self) -> Duration {
         self.connection.world.setup.answered_within()
     }
 

@@ -14,7 +14,7 @@ use sampler_store::{Page, Reading, StoreError};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::{ReportProgress, causes};
+use crate::{ReportProgress, error_chain};
 pub use compare::{Difference, Finding, KnownFault, compare};
 
 /// How many differences are logged one by one; the others are only counted.
@@ -93,7 +93,7 @@ impl Shadow {
                 Ok(None) => return,
                 Err(error) => warn!(
                     code = "shadow.read_failed",
-                    error = causes(error),
+                    error = error_chain(error),
                     "reading the spans failed"
                 ),
             }

@@ -35,7 +35,7 @@ pub use declare::{FromParsed, FromValue};
 pub use groups::{HealthSettings, HttpSettings, LogFormat, LogSettings, TlsSettings};
 pub use layers::Variables;
 pub use mistake::Mistake;
-pub use program::{EXIT_SETTINGS, ExitPlan, Printout, Program, Table, load, load_from_process};
+pub use program::{EXIT_SETTINGS, EarlyExit, Printout, Program, Table, load, load_from_process};
 pub use reader::Reader;
 pub use setting::{Kind, Setting, Value};
 

@@ -172,9 +172,9 @@ impl Program {
     }
 }
 
-/// How a program ends that does not start: with an exit code and a text.
+/// How a program that does not start ends: with an exit code and a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExitPlan {
+pub struct EarlyExit {
     /// The exit code.
     pub code: u8,
     /// For standard output.
@@ -183,16 +183,16 @@ pub struct ExitPlan {
     pub stderr: String,
 }
 
-impl ExitPlan {
+impl EarlyExit {
     /// Prints the text, and returns the code for `main`.
-    pub fn carry_out(&self) -> ExitCode {
+    pub fn report(&self) -> ExitCode {
         // If the output is closed, there is nobody to tell.
         let _ = std::io::stdout().write_all(self.stdout.as_bytes());
         let _ = std::io::stderr().write_all(self.stderr.as_bytes());
         ExitCode::from(self.code)
     }
 
-    fn print(text: String) -> Self {
+    fn success(text: String) -> Self {
         Self {
             code: 0,
             stdout: text,
@@ -215,13 +215,13 @@ pub fn load<S>(
     arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     variables: &Variables,
     read: impl FnOnce(&mut Reader<'_>) -> Option<S>,
-) -> Result<S, ExitPlan> {
+) -> Result<S, EarlyExit> {
     let asked = program
         .command()
         .try_get_matches_from(arguments)
-        .map_err(|error| plan_of(&error))?;
+        .map_err(|error| exit_of(&error))?;
     if let Some(text) = program.printout(&asked) {
-        return Err(ExitPlan::print(text));
+        return Err(EarlyExit::success(text));
     }
     let layers = lay(
         program,
@@ -239,17 +239,17 @@ pub fn load<S>(
     let mistakes = reader.into_mistakes();
     if !mistakes.is_empty() {
         let stderr = list(program, &mistakes);
-        return Err(ExitPlan {
+        return Err(EarlyExit {
             code: EXIT_SETTINGS,
             stdout: values,
             stderr,
         });
     }
     if print_config {
-        return Err(ExitPlan::print(values));
+        return Err(EarlyExit::success(values));
     }
     if asked.get_flag(CHECK_CONFIG) {
-        return Err(ExitPlan::print(format!(
+        return Err(EarlyExit::success(format!(
             "{}: the settings are fine\n",
             program.name
         )));
@@ -267,7 +267,7 @@ pub fn load<S>(
 pub fn load_from_process<S>(
     program: &Program,
     read: impl FnOnce(&mut Reader<'_>) -> Option<S>,
-) -> Result<S, ExitPlan> {
+) -> Result<S, EarlyExit> {
     load(
         program,
         std::env::args_os(),
@@ -277,16 +277,16 @@ pub fn load_from_process<S>(
 }
 
 /// The plan for an error of clap, which also returns the help and the version as errors.
-fn plan_of(error: &clap::Error) -> ExitPlan {
+fn exit_of(error: &clap::Error) -> EarlyExit {
     let text = error.render().to_string();
     if error.use_stderr() {
-        ExitPlan {
+        EarlyExit {
             code: EXIT_SETTINGS,
             stdout: String::new(),
             stderr: text,
         }
     } else {
-        ExitPlan::print(text)
+        EarlyExit::success(text)
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sampler_service::security::SecuritySettings;
 use sampler_service::settings::{
-    EXIT_SETTINGS, ExitPlan, HealthSettings, HttpSettings, Kind, LogFormat, LogSettings, Printout,
+    EXIT_SETTINGS, EarlyExit, HealthSettings, HttpSettings, Kind, LogFormat, LogSettings, Printout,
     Program, Reader, Setting, Variables, load,
 };
 use secrecy::SecretString;
@@ -106,7 +106,7 @@ fn read(reader: &mut Reader<'_>) -> Option<Settings> {
 
 pub(crate) const URL: (&str, &str) = ("COLLECTOR_URL", "http://collector");
 
-pub(crate) fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Result<Settings, ExitPlan> {
+pub(crate) fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Result<Settings, EarlyExit> {
     let arguments = ["example"].iter().chain(arguments);
     let variables = [URL].iter().chain(variables).copied();
     load(&PROGRAM, arguments, &variables.collect(), read)

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use sampler_domain::Granularity;
 use sampler_service::security::{Algorithm, SecuritySettings};
-use sampler_service::settings::{ExitPlan, HttpSettings, Program, Reader, load};
+use sampler_service::settings::{EarlyExit, HttpSettings, Program, Reader, load};
 use sampler_settings::receiver::{self, LimitsSettings};
 use sampler_settings::worker::{self, AbacusSettings, CleanupSettings, ProcessingSettings};
 use sampler_settings::{DatabaseSettings, SamplingSettings, SlackSettings};
@@ -28,7 +28,7 @@ fn read<S>(
     program: &Program,
     variables: &[(&str, &str)],
     read: impl FnOnce(&mut Reader<'_>) -> S,
-) -> Result<S, ExitPlan> {
+) -> Result<S, EarlyExit> {
     let variables = variables.iter().copied().collect();
     load(program, ["it"], &variables, |reader| Some(read(reader)))
 }

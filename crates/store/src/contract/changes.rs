@@ -57,7 +57,7 @@ async fn lead(store: &dyn Store, name: &str, course: Vec<Deed>) {
         }
         let read = states[states.len().saturating_sub(age + 1)].clone();
         let change = change(&read, kind, millis);
-        let expected = if read.still_allows_change(&now) && change.is_about(&now) {
+        let expected = if read.still_allows_change(&now) && change.suspension_holds(&now) {
             states.push(now.after(&change));
             Changed::Made
         } else {

@@ -85,7 +85,7 @@ mod tests {
             false
         }
 
-        fn may_come_later(&self) -> bool {
+        fn may_still_execute(&self) -> bool {
             true
         }
     }
@@ -100,7 +100,7 @@ mod tests {
             500
         }
 
-        fn carried_out_within(&self) -> Duration {
+        fn execution_limit(&self) -> Duration {
             Duration::from_secs(10)
         }
 

@@ -118,8 +118,8 @@ impl<W: GroupWriter> Settling<'_, W> {
     fn note_unknown(&mut self, failure: W::Failure) {
         // The command was sent before now, so this is not earlier than the end of its time limit.
         let may_run_until = failure
-            .may_come_later()
-            .then(|| Instant::now() + self.writer.carried_out_within());
+            .may_still_execute()
+            .then(|| Instant::now() + self.writer.execution_limit());
         let earlier = self.unknown.as_ref();
         let earlier = earlier.and_then(|unknown| unknown.may_run_until);
         self.unknown = Some(UnknownCommand {

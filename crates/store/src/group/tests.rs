@@ -121,7 +121,7 @@ impl CommandFailure for Failed {
         matches!(self, Self::Duplicate)
     }
 
-    fn may_come_later(&self) -> bool {
+    fn may_still_execute(&self) -> bool {
         matches!(self, Self::Lost)
     }
 }
@@ -136,7 +136,7 @@ impl GroupWriter for Scripted {
         write.1
     }
 
-    fn carried_out_within(&self) -> Duration {
+    fn execution_limit(&self) -> Duration {
         LATE
     }
 

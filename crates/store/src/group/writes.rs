@@ -21,7 +21,7 @@ pub trait CommandFailure: Error + Send + Sync + Sized + 'static {
 
     /// Whether the command may still run: a server continues with a command whose client has
     /// disconnected.
-    fn may_come_later(&self) -> bool;
+    fn may_still_execute(&self) -> bool;
 }
 
 /// What a failure says about a write.
@@ -116,7 +116,7 @@ pub trait GroupWriter: Debug + Send + Sync + Sized + 'static {
     fn size(write: &Self::Write) -> usize;
 
     /// How long a command may still run after it was sent, if its answer is lost.
-    fn carried_out_within(&self) -> Duration;
+    fn execution_limit(&self) -> Duration;
 
     /// Whether the answer stays true if an earlier command with the same write, whose answer was lost,
     /// runs later. "It was kept" stays true. "It is refused" does not, unless the same reason refuses
