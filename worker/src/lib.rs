@@ -6,6 +6,7 @@
 //! `docs/architecture.md`.
 
 mod abacus_time;
+mod auditor;
 mod drive;
 mod ownership;
 mod post_limit;
@@ -21,17 +22,20 @@ pub mod settings;
 pub mod shadow;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use sampler_abacus::{Collector, Pace};
 use sampler_domain::{Policy, Timestamp};
 use sampler_service::environment::{Clock, Random};
 use sampler_settings::worker::{
-    AbacusSettings, CleanupSettings, LedgerSettings, ProcessingSettings, SuspensionSettings,
+    AbacusSettings, AuditSettings, CleanupSettings, LedgerSettings, ProcessingSettings,
+    SuspensionSettings,
 };
-use sampler_store::{Causes, Ledger, Membership, StoreError, Upkeep, Work};
+use sampler_store::{Auditing, Causes, Ledger, Membership, StoreError, Upkeep, Work};
 
 pub use abacus_time::AbacusTime;
+use auditor::Findings;
 use ownership::OwnedPartitions;
 use post_limit::PostLimit;
 pub use progress::{IgnoreProgress, ReportProgress};
@@ -57,6 +61,8 @@ pub struct Options {
     pub ledger: LedgerSettings,
     /// When spans are suspended, and how they go on.
     pub suspension: SuspensionSettings,
+    /// How spans are checked.
+    pub audit: AuditSettings,
     /// How often clocks are compared with Abacus while nothing is posted.
     pub clock_interval: Duration,
     /// How often the causes of suspended spans are looked after.
@@ -72,6 +78,8 @@ pub struct Parts {
     pub ledger: Arc<dyn Ledger>,
     /// The store of the causes under which spans are suspended.
     pub causes: Arc<dyn Causes>,
+    /// The store, to go through all spans.
+    pub auditing: Arc<dyn Auditing>,
     /// The store, for clean-up and adoption.
     pub upkeep: Arc<dyn Upkeep>,
     /// The store of the workers that are alive.
@@ -104,6 +112,8 @@ pub struct Worker {
     registered: RegisteredCauses,
     /// The spans that the store has failed on.
     store_failures: StoreFailures,
+    /// What the auditor has found.
+    findings: Findings,
     /// Cancelled when the worker should take on nothing new.
     stop: CancellationToken,
 }
@@ -125,6 +135,7 @@ impl Worker {
             waiting: WaitingCounts::default(),
             registered: RegisteredCauses::default(),
             store_failures: StoreFailures::default(),
+            findings: Findings::default(),
             stop,
         })
     }
@@ -138,6 +149,7 @@ impl Worker {
             self.clean_up(),
             self.adopt(),
             self.keep_causes(),
+            self.audit(),
         );
         self.deregister().await;
     }
@@ -145,6 +157,11 @@ impl Worker {
     /// The time by which this worker decides.
     pub fn time(&self) -> Arc<AbacusTime> {
         Arc::clone(&self.time)
+    }
+
+    /// How many differences between spans and the ledger were found.
+    pub fn violations(&self) -> Arc<AtomicU64> {
+        self.findings.count()
     }
 
     /// The time by which everything is decided. It is never later than Abacus's, as far as that is

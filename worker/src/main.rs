@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -75,6 +76,7 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
     } else {
         let worker = worker(&settings, &store, clock, &mut health, &shutdown)?;
         report_clocks(&worker.time(), &mut health, &mut metrics);
+        report_violations(&worker, &mut metrics);
         Mode::Sample(worker)
     };
     health.check("database", {
@@ -177,6 +179,7 @@ fn worker(
         cleanup: settings.cleanup.clone(),
         ledger: settings.ledger.clone(),
         suspension: settings.suspension.clone(),
+        audit: settings.audit.clone(),
         clock_interval: CLOCK_INTERVAL,
         cause_interval: CAUSE_INTERVAL,
     };
@@ -192,6 +195,7 @@ fn worker(
         work: store.clone(),
         ledger: store.clone(),
         causes: store.clone(),
+        auditing: store.clone(),
         upkeep: store.clone(),
         membership: store.clone(),
         collector: Arc::new(collector),
@@ -221,6 +225,16 @@ fn report_clocks(time: &Arc<AbacusTime>, health: &mut Health, metrics: &mut Metr
             let time = Arc::clone(time);
             move || time.ahead().map(|ahead| ahead as f64 / 1_000.0)
         },
+    );
+}
+
+/// Reports what the auditor has found.
+fn report_violations(worker: &Worker, metrics: &mut Metrics) {
+    let violations = worker.violations();
+    metrics.counter(
+        "sampler_conservation_violations",
+        "Spans whose totals, entries in the ledger and sampling position were found to differ",
+        move || violations.load(Ordering::Relaxed),
     );
 }
 

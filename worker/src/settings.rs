@@ -6,8 +6,8 @@ use sampler_domain::{Granularity, Policy};
 use sampler_service::security::SecuritySettings;
 use sampler_service::settings::{HttpSettings, LogSettings, Program, Reader};
 use sampler_settings::worker::{
-    AbacusSettings, CleanupSettings, LedgerSettings, ProcessingSettings, ShadowSettings,
-    SuspensionSettings, TABLE,
+    AbacusSettings, AuditSettings, CleanupSettings, LedgerSettings, ProcessingSettings,
+    ShadowSettings, SuspensionSettings, TABLE,
 };
 use sampler_settings::{DatabaseSettings, SamplingSettings, SlackSettings, millis, receiver};
 
@@ -49,6 +49,8 @@ pub struct Settings {
     pub ledger: LedgerSettings,
     /// When spans are suspended, and how they go on.
     pub suspension: SuspensionSettings,
+    /// How spans are checked.
+    pub audit: AuditSettings,
     /// The shadow mode.
     pub shadow: ShadowSettings,
 }
@@ -67,6 +69,7 @@ impl Settings {
             cleanup: CleanupSettings::read(reader),
             ledger: LedgerSettings::read(reader),
             suspension: SuspensionSettings::read(reader),
+            audit: AuditSettings::read(reader),
             shadow: ShadowSettings::read(reader),
         };
         settings.check(reader);

@@ -9,6 +9,7 @@
 //! All moments are milliseconds since the Unix epoch, UTC ([`Timestamp`]); all durations are
 //! signed milliseconds (`i64`).
 
+pub mod audit;
 mod backoff;
 pub mod change;
 pub mod client;
@@ -32,6 +33,7 @@ pub mod target;
 pub mod timestamp;
 pub mod usage;
 
+pub use audit::{Audit, Difference};
 pub use backoff::Backoff;
 pub use change::{Change, Changed, Failure, LastError, Next};
 pub use client::ClientId;

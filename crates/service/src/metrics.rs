@@ -14,6 +14,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
+use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
@@ -60,6 +61,18 @@ impl Metrics {
         let read = Box::new(read);
         let gauge = Gauge { name, help, read };
         self.registry.register_collector(Box::new(gauge));
+    }
+
+    /// Adds a counter that is read when somebody asks. Its name gets the suffix `_total`.
+    pub fn counter(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        read: impl Fn() -> u64 + Send + Sync + 'static,
+    ) {
+        let read = Box::new(read);
+        let counter = Counter { name, help, read };
+        self.registry.register_collector(Box::new(counter));
     }
 
     /// The route that tells them.
@@ -124,6 +137,28 @@ impl Collector for Gauge {
         let gauge = ConstGauge::new(value);
         let metric = encoder.encode_descriptor(self.name, self.help, None, gauge.metric_type())?;
         gauge.encode(metric)
+    }
+}
+
+/// A counter that is read when somebody asks.
+struct Counter {
+    name: &'static str,
+    help: &'static str,
+    read: Box<dyn Fn() -> u64 + Send + Sync>,
+}
+
+impl fmt::Debug for Counter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Counter").field(&self.name).finish()
+    }
+}
+
+impl Collector for Counter {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let counter = ConstCounter::new((self.read)());
+        let metric =
+            encoder.encode_descriptor(self.name, self.help, None, counter.metric_type())?;
+        counter.encode(metric)
     }
 }
 

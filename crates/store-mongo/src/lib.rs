@@ -10,6 +10,7 @@
 
 mod address;
 mod adopt;
+mod auditing;
 mod beside;
 mod call;
 mod causes;

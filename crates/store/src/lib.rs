@@ -10,6 +10,7 @@
 //! | [`Membership`] | know which workers are alive | the worker |
 //! | [`Queries`] | show spans and their usages | the receiver |
 //! | [`Reading`] | read all spans | the worker in shadow mode |
+//! | [`Auditing`] | go through all spans of a partition | the worker's auditor |
 //!
 //! Each change is one atomic change of one span; nothing needs a transaction. Writes that are in
 //! flight at the same moment can share a command: [`group`].
@@ -17,6 +18,7 @@
 //! There are two implementations, the MongoDB store and, with the feature `testing`, one in memory
 //! for tests and the simulation. Both pass the same contract suite.
 
+mod auditing;
 #[cfg(feature = "testing")]
 pub mod contract;
 mod error;
@@ -36,6 +38,7 @@ mod table_causes;
 mod upkeep;
 mod work;
 
+pub use auditing::{Auditing, SpanKey, SpanKeys};
 pub use error::StoreError;
 pub use events::{Events, NewSpan, NewStop, StartOutcome, StopOutcome};
 pub use ledger::{Entries, Ledger, lifetime_from};

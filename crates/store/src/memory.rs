@@ -8,16 +8,17 @@ use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt};
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
-    Cause, CauseId, Change, Changed, Entry, EntryState, EventId, Policy, Span, SpanId, Target,
+    Cause, CauseId, Change, Changed, Entry, EntryState, EventId, Id, Policy, Span, SpanId, Target,
     Timestamp,
 };
 
 use crate::table::Table;
 pub use crate::table::{StoredEntry, StoredSpan};
 use crate::{
-    Adopted, Causes, DuePages, DueQuery, Entries, Events, Finished, KeptCause, Ledger, Membership,
-    NewSpan, NewStop, Page, Probe, Queries, Reading, Resumption, SLACK_LIFETIME, SpanPage,
-    SpanQuery, SpanRecord, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
+    Adopted, Auditing, Causes, DuePages, DueQuery, Entries, Events, Finished, KeptCause, Ledger,
+    Membership, NewSpan, NewStop, Page, Probe, Queries, Reading, Resumption, SLACK_LIFETIME,
+    SpanKey, SpanKeys, SpanPage, SpanQuery, SpanRecord, StartOutcome, StopOutcome, StoreError,
+    Upkeep, Work,
 };
 
 /// How long a worker counts as alive after a heartbeat, ms.
@@ -321,6 +322,29 @@ impl Queries for MemoryStore {
         limit: usize,
     ) -> Result<Entries, StoreError> {
         self.entries(span, target, after, limit).await
+    }
+}
+
+impl Auditing for MemoryStore {
+    fn spans_of(&self, partition: u32, from: Option<&Id>, page: usize) -> SpanKeys {
+        let state = self.lock();
+        let is_of = |target: &Target| {
+            let is_behind = from.is_none_or(|from| target.resource_instance_id >= *from);
+            is_behind && partition_of(target) == partition
+        };
+        let all = state.table.all().map(|kept| &kept.span);
+        let of_partition = all.filter(|span| is_of(&span.target));
+        let mut keys: Vec<SpanKey> = of_partition
+            .map(|span| SpanKey {
+                id: span.id.clone(),
+                target: span.target.clone(),
+            })
+            .collect();
+        drop(state);
+        let instance = |key: &SpanKey| key.target.resource_instance_id.clone();
+        keys.sort_by_key(|key| (instance(key), key.id.clone()));
+        let pages: Vec<_> = keys.chunks(page).map(|page| Ok(page.to_vec())).collect();
+        stream::iter(pages).boxed()
     }
 }
 

@@ -366,6 +366,18 @@ impl Table {
         removed
     }
 
+    /// Puts another entry in the place of one, which no store does.
+    pub fn replace_entry(&mut self, entry: Entry) {
+        if let Some(kept) = self.entries.get_mut(&entry.usage_guid) {
+            kept.entry = entry;
+        }
+    }
+
+    /// Removes an entry, which no store does.
+    pub fn remove_entry(&mut self, usage_guid: &str) {
+        self.entries.remove(usage_guid);
+    }
+
     /// Sets when a span is due, whatever becomes of it otherwise, which no store does.
     pub fn set_due_at(&mut self, id: &SpanId, due_at: Timestamp) {
         if let Some(kept) = self.spans.get_mut(id) {

@@ -174,6 +174,7 @@ impl Node {
                     work: link.clone(),
                     ledger: link.clone(),
                     causes: link.clone(),
+                    auditing: link.clone(),
                     upkeep: link.clone(),
                     membership: link,
                     collector: Arc::new(collector),

@@ -1,6 +1,6 @@
 //! Suspended spans in MongoDB: what it costs to find them, and what an original leaves behind.
 
-use bson::{Bson, Document, doc};
+use bson::{Bson, Document, RawDocumentBuf, doc};
 use mongodb::Collection;
 use sampler_domain::{Cause, CauseId, Failure, Span};
 use sampler_store::contract::support::{
@@ -163,7 +163,8 @@ async fn what_an_original_executes_is_suspended_no_longer() {
 async fn suspended(store: &MongoStore, name: &str, error: &str, millis: i64) -> Span {
     let span = started(store, name, name, -HOUR).await;
     let planned = store.plan(&span, plan_to(&span, 0), at(0), at(0)).await;
-    let failed = store.failed(&done(planned), last_refusal(error, millis));
+    let planned = done(planned);
+    let failed = store.failed(&planned, last_refusal(error, millis));
     done(failed.await)
 }
 
@@ -225,7 +226,7 @@ async fn causes_are_found_behind_spans_that_tell_none() {
             [doc! { "measure": BROKEN, "quantity": 1 }],
         );
         spans.delete_one(filter).await.unwrap();
-        let raw = spans.clone_with_type();
+        let raw = spans.clone_with_type::<RawDocumentBuf>();
         raw.insert_one(broken(&document)).await.unwrap();
     }
     let forget = doc! { "$unset": { "processing.last_error": "" } };

@@ -2,6 +2,8 @@
 //! `#[tokio::test]` of each.
 
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
+mod auditing;
+#[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod causes;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod changes;
@@ -15,6 +17,7 @@ mod queries;
 mod sampling;
 pub mod support;
 
+pub use auditing::*;
 pub use causes::*;
 pub use changes::*;
 pub use events::*;
@@ -89,6 +92,7 @@ macro_rules! store_contract_tests {
             a_cause_goes_when_nothing_is_suspended_under_it
             a_cause_that_is_missing_is_found_by_its_spans
             spans_of_a_cause_go_on_in_batches
+            all_spans_of_a_partition_are_gone_through_once
             workers_know_of_each_other
             the_largest_slack_of_all_receivers_counts
         );
