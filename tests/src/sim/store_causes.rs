@@ -124,7 +124,7 @@ impl Causes for SimStore {
 /// The auditor is off: it would fill the virtual time.
 impl Auditing for SimStore {
     fn spans_of(&self, partition: u32, from: Option<&Id>, page: usize) -> SpanKeys {
-        self.world.store.spans_of(partition, from, page)
+        self.connection.world.store.spans_of(partition, from, page)
     }
 }
 
