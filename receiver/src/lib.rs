@@ -22,6 +22,7 @@ mod body;
 pub mod controllers;
 mod event;
 mod json;
+mod metrics;
 pub mod problems;
 pub mod reading;
 mod refusals;
@@ -43,6 +44,7 @@ use sampler_store::{Events, Queries};
 
 use admission::Admission;
 use controllers::{events, mappings, spans, usages};
+use metrics::EventMetrics;
 use refusals::Refusals;
 
 /// The settings of the receiver.
@@ -88,6 +90,8 @@ pub struct Receiver {
     pub admission: Admission,
     /// Limits the lines in the log about refused requests.
     refusals: Refusals,
+    /// Counts events by their answers.
+    metrics: EventMetrics,
     /// Whether the indexes exist and the slack is announced.
     prepared: AtomicBool,
 }
@@ -102,6 +106,7 @@ impl Receiver {
             options,
             admission,
             refusals: Refusals::default(),
+            metrics: EventMetrics::default(),
             prepared,
         })
     }

@@ -8,6 +8,7 @@
 mod abacus_time;
 mod auditor;
 mod drive;
+mod metrics;
 mod ownership;
 mod post_limit;
 mod process;
@@ -36,6 +37,7 @@ use sampler_store::{Auditing, Causes, Ledger, Membership, StoreError, Upkeep, Wo
 
 pub use abacus_time::AbacusTime;
 use auditor::Findings;
+use metrics::PostMetrics;
 use ownership::OwnedPartitions;
 use post_limit::PostLimit;
 pub use progress::{IgnoreProgress, ReportProgress};
@@ -102,6 +104,8 @@ pub struct Worker {
     options: Options,
     /// The concurrency limit of posts.
     post_limit: PostLimit,
+    /// What is measured of posts.
+    metrics: PostMetrics,
     /// The partitions that this worker owns.
     ownership: OwnedPartitions,
     /// The time by which everything is decided.
@@ -130,6 +134,7 @@ impl Worker {
             parts,
             options,
             post_limit,
+            metrics: PostMetrics::default(),
             ownership: OwnedPartitions::default(),
             time,
             waiting: WaitingCounts::default(),

@@ -54,7 +54,8 @@ use sampler_domain::{
     Cause, CauseId, Change, Changed, Entry, EntryState, EventId, Policy, Span, SpanId, Target,
     Timestamp,
 };
-use sampler_store::group::GroupPerRange;
+use sampler_metrics::Registry;
+use sampler_store::group::{GroupMetrics, GroupPerRange};
 use sampler_store::{
     Adopted, Causes, DuePages, DueQuery, Entries, Events, Finished, KeptCause, Ledger, Membership,
     NewSpan, NewStop, Page, Probe, Reading, Resumption, StartOutcome, StopOutcome, StoreError,
@@ -123,6 +124,7 @@ pub struct MongoStore {
     changes: GroupPerRange<ChangeWriter>,
     records: GroupPerRange<EntryWriter>,
     expiries: GroupPerRange<ExpiryWriter>,
+    metrics: GroupMetrics,
     shards: Option<u32>,
 }
 
@@ -188,19 +190,34 @@ impl MongoStore {
         let ranges = usize::try_from(options.shards.unwrap_or(1)).unwrap_or(1);
         let each = |link: &Link| std::iter::repeat_n(link.clone(), ranges.max(1));
         let links = || each(&link);
+        let metrics = GroupMetrics::default();
         Ok(Self {
             causes: database.collection(&format!("{}_causes", options.collection)),
             workers: database.collection(&format!("{}_workers", options.collection)),
             receivers: database.collection(&receivers),
-            starts: GroupPerRange::new(links().map(StartWriter::new), call_limit),
-            stops: GroupPerRange::new(links().map(StopWriter::new), call_limit),
-            changes: GroupPerRange::new(links().map(ChangeWriter::new), call_limit),
-            records: GroupPerRange::new(each(&usages).map(EntryWriter::new), call_limit),
-            expiries: GroupPerRange::new(each(&usages).map(ExpiryWriter::new), call_limit),
+            starts: GroupPerRange::measured(links().map(StartWriter::new), call_limit, &metrics),
+            stops: GroupPerRange::measured(links().map(StopWriter::new), call_limit, &metrics),
+            changes: GroupPerRange::measured(links().map(ChangeWriter::new), call_limit, &metrics),
+            records: GroupPerRange::measured(
+                each(&usages).map(EntryWriter::new),
+                call_limit,
+                &metrics,
+            ),
+            expiries: GroupPerRange::measured(
+                each(&usages).map(ExpiryWriter::new),
+                call_limit,
+                &metrics,
+            ),
             usages,
             shards: options.shards,
             link,
+            metrics,
         })
+    }
+
+    /// Adds what is measured of its commands to the metrics of the program.
+    pub fn register_metrics(&self, registry: &mut Registry) {
+        self.metrics.register(registry);
     }
 }
 

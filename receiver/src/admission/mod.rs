@@ -287,15 +287,17 @@ impl Admission {
 
     /// How many requests wait for their turn.
     pub fn waiting(&self) -> usize {
+        self.waiting_events() + self.mappings.waiting() + self.reads.waiting()
+    }
+
+    /// How many events wait for their turn. A large body counts, too, whatever it is.
+    pub fn waiting_events(&self) -> usize {
         let events = self.ranges.iter();
         let events = events.map(|range| {
             let large = range.large.as_ref().map_or(0, |large| large.waiting());
             range.stops.waiting() + range.starts.waiting() + large
         });
-        events.sum::<usize>()
-            + self.mappings.waiting()
-            + self.large.waiting()
-            + self.reads.waiting()
+        events.sum::<usize>() + self.large.waiting()
     }
 }
 

@@ -46,7 +46,9 @@ pub async fn start(
 ) -> Response {
     let read = |body: Json<'_>| event::start(body).map(Event::Start);
     let outcome = receiver.receive(RequestKind::Start, &grant, request, read);
-    answer(&receiver, "start", &grant, outcome.await)
+    let outcome = outcome.await;
+    receiver.count("start", &outcome);
+    answer(&receiver, "start", &grant, outcome)
 }
 
 /// `POST /v1/events/stop`.
@@ -57,10 +59,19 @@ pub async fn stop(
 ) -> Response {
     let read = |body: Json<'_>| event::stop(body).map(Event::Stop);
     let outcome = receiver.receive(RequestKind::Stop, &grant, request, read);
-    answer(&receiver, "stop", &grant, outcome.await)
+    let outcome = outcome.await;
+    receiver.count("stop", &outcome);
+    answer(&receiver, "stop", &grant, outcome)
 }
 
 impl Receiver {
+    /// Counts an event by its answer: a `start`, `stop` or `update`, or an `unknown` one, which does
+    /// not say what it is.
+    pub(super) fn count(&self, event: &'static str, outcome: &Result<Accepted, Problem>) {
+        let is_replayed = outcome.as_ref().map(|accepted| accepted.is_replayed);
+        self.metrics.note(event, is_replayed);
+    }
+
     /// Receives a request that is one event.
     async fn receive(
         &self,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use sampler_domain::{Cause, CauseId, Id, SUSPENDED_DUE_AT, SpanId, Timestamp};
-use sampler_store::{Auditing, Causes, KeptCause, Probe, Resumption, SpanKeys, StoreError};
+use sampler_domain::{Cause, CauseId, SUSPENDED_DUE_AT, SpanId, Timestamp};
+use sampler_store::{Causes, KeptCause, Probe, Resumption, StoreError};
 
 use super::mutant::Mutant;
 use super::store::SimStore;
@@ -118,13 +118,6 @@ impl Causes for SimStore {
             world.store.remove_cause(&cause).await
         })
         .await
-    }
-}
-
-/// The auditor is off: it would fill the virtual time.
-impl Auditing for SimStore {
-    fn spans_of(&self, partition: u32, from: Option<&Id>, page: usize) -> SpanKeys {
-        self.connection.world.store.spans_of(partition, from, page)
     }
 }
 
