@@ -14,8 +14,11 @@
 //! 9. the slack,
 //! 10. the store.
 //!
-//! [`controllers`] carry this out and choose the answer. Requests that only read share [`reading`].
+//! [`controllers`] carry this out and choose the answer. Requests that only read share [`reading`],
+//! those of operators [`acts`].
 
+#[allow(dead_code, reason = "the first acts come next")]
+mod acts;
 pub mod admission;
 mod announce;
 mod body;
@@ -40,10 +43,10 @@ use sampler_domain::{Policy, Slack};
 use sampler_service::environment::{Clock, Random};
 use sampler_service::security::Authenticator;
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
-use sampler_store::{Events, Queries};
+use sampler_store::{Audit, Events, Queries};
 
 use admission::Admission;
-use controllers::{events, mappings, spans, usages};
+use controllers::{audit, events, mappings, spans, usages};
 use metrics::EventMetrics;
 use refusals::Refusals;
 
@@ -70,8 +73,10 @@ pub struct Options {
 pub struct Parts {
     /// The store of starts and stops.
     pub events: Arc<dyn Events>,
-    /// The store, for reading spans and their usages.
+    /// The store, for reading spans, their usages and the audit trail.
     pub queries: Arc<dyn Queries>,
+    /// The audit trail.
+    pub audit: Arc<dyn Audit>,
     /// Takes mappings, if anything does.
     pub provisioning: Option<Provisioning>,
     /// The clock of this machine.
@@ -135,7 +140,8 @@ impl Receiver {
             .route("/v1/mappings/", post(mappings::map))
             .route("/v1/spans", get(spans::list))
             .route("/v1/spans/{id}", get(spans::get))
-            .route("/v1/spans/{id}/usages", get(usages::list));
+            .route("/v1/spans/{id}/usages", get(usages::list))
+            .route("/v1/audit", get(audit::list));
         let receiver = self;
         Authenticator::protect(routes).with_state(Api {
             receiver,

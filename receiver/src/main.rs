@@ -57,6 +57,7 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
     let parts = Parts {
         events: store.clone(),
         queries,
+        audit: store.clone(),
         provisioning: provisioning(&settings)?,
         clock: Arc::clone(&clock),
         random: Arc::new(SystemRandom),

@@ -25,6 +25,15 @@ sampler_service::problem_types! {
         provider: "Corrects the fields in `errors`. The same body is refused again.",
         operator: NOTHING,
     }
+    INVALID_BODY {
+        slug: "invalid-body",
+        status: BAD_REQUEST,
+        title: "The body is not valid",
+        when: "The body is JSON, but not what the address expects. `errors` names each field that is \
+            missing, unknown or wrong, by its JSON Pointer. Nothing was done.",
+        provider: NOTHING,
+        operator: "Corrects the fields in `errors`.",
+    }
     INVALID_QUERY {
         slug: "invalid-query",
         status: BAD_REQUEST,
@@ -91,6 +100,15 @@ sampler_service::problem_types! {
         provider: "Nothing, if the existing mapping is right.",
         operator: "Changes a wrong mapping in Abacus itself.",
     }
+    PRECONDITION_FAILED {
+        slug: "precondition-failed",
+        status: PRECONDITION_FAILED,
+        title: "It has changed since it was read",
+        when: "An act of an operator, with an `If-Match` that names an earlier state. Nothing was \
+            done.",
+        provider: NOTHING,
+        operator: "Reads it again, and sends the request with the new `ETag`, if it still is right.",
+    }
     PAYLOAD_TOO_LARGE {
         slug: "payload-too-large",
         status: PAYLOAD_TOO_LARGE,
@@ -151,6 +169,14 @@ sampler_service::problem_types! {
             Some of the three mappings may have been made.",
         provider: "Sends the mapping again: mappings that exist are recognised.",
         operator: "Checks the provisioning service, and whether the plans exist there.",
+    }
+    PRECONDITION_REQUIRED {
+        slug: "precondition-required",
+        status: PRECONDITION_REQUIRED,
+        title: "If-Match is needed",
+        when: "An act of an operator without `If-Match`. Nothing was done.",
+        provider: NOTHING,
+        operator: "Reads what the act is about, and sends its `ETag` as `If-Match`.",
     }
     THROTTLED {
         slug: "throttled",

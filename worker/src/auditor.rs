@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use sampler_domain::{Audit, Difference, Id, SpanId};
+use sampler_domain::{ConservationCheck, Difference, Id, SpanId};
 use sampler_settings::millis;
 use sampler_store::{SpanKey, StoreError};
 use tokio::time::Instant;
@@ -82,7 +82,7 @@ impl Worker {
         let mut from = None;
         while let Err(error) = self.audit_spans(partition, &mut from).await {
             warn!(
-                code = "audit.failed",
+                code = "audit.check_failed",
                 error = error_chain(error),
                 "checking spans failed"
             );
@@ -95,7 +95,10 @@ impl Worker {
 
     /// Goes through the spans of a partition, from this instance on; moves it along.
     async fn audit_spans(&self, partition: u32, from: &mut Option<Id>) -> Result<(), StoreError> {
-        let mut pages = self.parts.auditing.spans_of(partition, from.as_ref(), PAGE);
+        let mut pages = self
+            .parts
+            .span_scan
+            .spans_of(partition, from.as_ref(), PAGE);
         while let Some(page) = pages.next().await {
             for key in page? {
                 if self.stop.is_cancelled() || !self.ownership.partitions().contains(&partition) {
@@ -153,7 +156,7 @@ impl Worker {
         let Some(span) = span else {
             return Ok(None);
         };
-        let mut audit = Audit::new(&span);
+        let mut check = ConservationCheck::new(&span);
         // Those before are of somebody else's time. Nothing is counted where there is no first.
         let first = span.processing.totals.first_version;
         let mut after = first.map(|first| first.saturating_sub(1));
@@ -165,7 +168,7 @@ impl Worker {
             if page.unreadable > 0 {
                 return Ok(None);
             }
-            page.entries.iter().for_each(|entry| audit.add(entry));
+            page.entries.iter().for_each(|entry| check.add(entry));
             after = page.next;
             if after.is_some() {
                 self.pace().await;
@@ -173,7 +176,7 @@ impl Worker {
         }
         let granularity = self.options.policy.granularities.of(&span.target);
         let lifetime = millis(self.options.ledger.retention(granularity));
-        Ok(audit.difference(self.now(), lifetime))
+        Ok(check.difference(self.now(), lifetime))
     }
 
     /// Waits for the next span's turn.

@@ -33,7 +33,7 @@ use sampler_settings::worker::{
     AbacusSettings, AuditSettings, CleanupSettings, LedgerSettings, ProcessingSettings,
     SuspensionSettings,
 };
-use sampler_store::{Auditing, Causes, Ledger, Membership, StoreError, Upkeep, Work};
+use sampler_store::{Causes, Ledger, Membership, SpanScan, StoreError, Upkeep, Work};
 
 pub use abacus_time::AbacusTime;
 use auditor::Findings;
@@ -81,7 +81,7 @@ pub struct Parts {
     /// The store of the causes under which spans are suspended.
     pub causes: Arc<dyn Causes>,
     /// The store, to go through all spans.
-    pub auditing: Arc<dyn Auditing>,
+    pub span_scan: Arc<dyn SpanScan>,
     /// The store, for clean-up and adoption.
     pub upkeep: Arc<dyn Upkeep>,
     /// The store of the workers that are alive.

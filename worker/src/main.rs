@@ -205,7 +205,7 @@ fn worker(
         work: store.clone(),
         ledger: store.clone(),
         causes: store.clone(),
-        auditing: store.clone(),
+        span_scan: store.clone(),
         upkeep: store.clone(),
         membership: store.clone(),
         collector: Arc::new(collector),

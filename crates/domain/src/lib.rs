@@ -9,11 +9,11 @@
 //! All moments are milliseconds since the Unix epoch, UTC ([`Timestamp`]); all durations are
 //! signed milliseconds (`i64`).
 
-pub mod audit;
 mod backoff;
 pub mod change;
 pub mod client;
 mod closing_month;
+pub mod conservation;
 pub mod driver;
 pub mod entry;
 pub mod event;
@@ -33,11 +33,11 @@ pub mod target;
 pub mod timestamp;
 pub mod usage;
 
-pub use audit::{Audit, Difference};
 pub use backoff::Backoff;
 pub use change::{Change, Changed, Failure, LastError, Next};
 pub use client::ClientId;
 pub use closing_month::ClosingMonth;
+pub use conservation::{ConservationCheck, Difference};
 pub use driver::{Action, Driver};
 pub use entry::{Delivered, Entry, EntryState};
 pub use event::{Field, StartEvent, StopEvent};

@@ -10,7 +10,7 @@
 
 mod address;
 mod adopt;
-mod auditing;
+mod audit;
 mod beside;
 mod call;
 mod causes;
@@ -30,6 +30,7 @@ mod resolve;
 mod retire;
 mod sharding;
 mod slack;
+mod span_scan;
 mod stale_suspensions;
 mod starts;
 mod stops;
@@ -57,10 +58,11 @@ use sampler_domain::{
 use sampler_metrics::Registry;
 use sampler_store::group::{GroupMetrics, GroupPerRange};
 use sampler_store::{
-    Adopted, Causes, DuePages, DueQuery, Entries, Events, Finished, KeptCause, Ledger, Membership,
-    NewSpan, NewStop, Page, Probe, Reading, Resumption, StartOutcome, StopOutcome, StoreError,
-    Upkeep, Work,
+    Adopted, Audit, AuditRecord, Causes, DuePages, DueQuery, Entries, Events, Finished, KeptCause,
+    Ledger, Membership, NewSpan, NewStop, Outcome, Page, Probe, Reading, Resumption, StartOutcome,
+    StopOutcome, StoreError, Upkeep, Work,
 };
+use uuid::Uuid;
 
 use call::Link;
 use changes::ChangeWriter;
@@ -117,6 +119,8 @@ pub struct MongoStore {
     usages: Link,
     /// Why spans are suspended.
     causes: Collection<Document>,
+    /// The same as the link, for the collection of the audit trail.
+    audit: Link,
     workers: Collection<Document>,
     receivers: Collection<Document>,
     starts: GroupPerRange<StartWriter>,
@@ -186,6 +190,11 @@ impl MongoStore {
             linearizable: database.collection_with_options(&ledger, linearizable),
             ..link.clone()
         };
+        let audit = format!("{}_audit", options.collection);
+        let audit = Link {
+            collection: database.collection(&audit),
+            ..link.clone()
+        };
         let call_limit = link.call_limit();
         let ranges = usize::try_from(options.shards.unwrap_or(1)).unwrap_or(1);
         let each = |link: &Link| std::iter::repeat_n(link.clone(), ranges.max(1));
@@ -209,6 +218,7 @@ impl MongoStore {
                 &metrics,
             ),
             usages,
+            audit,
             shards: options.shards,
             link,
             metrics,
@@ -363,6 +373,17 @@ impl Causes for MongoStore {
 
     async fn remove_cause(&self, cause: &KeptCause) -> Result<bool, StoreError> {
         self.remove_cause_if_idle(cause).await
+    }
+}
+
+#[async_trait]
+impl Audit for MongoStore {
+    async fn record_act(&self, record: &AuditRecord) -> Result<(), StoreError> {
+        self.keep_act(record).await
+    }
+
+    async fn settle_act(&self, id: Uuid, outcome: Outcome) -> Result<(), StoreError> {
+        self.note_outcome(id, outcome).await
     }
 }
 

@@ -8,9 +8,10 @@
 //! | [`Causes`] | keep why spans are suspended, and let them go on | the worker |
 //! | [`Upkeep`] | adopt spans of an original, remove complete ones | the worker |
 //! | [`Membership`] | know which workers are alive | the worker |
-//! | [`Queries`] | show spans and their usages | the receiver |
+//! | [`Queries`] | show spans, their usages and the audit trail | the receiver |
+//! | [`Audit`] | keep the audit trail | the receiver |
 //! | [`Reading`] | read all spans | the worker in shadow mode |
-//! | [`Auditing`] | go through all spans of a partition | the worker's auditor |
+//! | [`SpanScan`] | go through all spans of a partition | the worker's auditor |
 //!
 //! Each change is one atomic change of one span; nothing needs a transaction. Writes that are in
 //! flight at the same moment can share a command: [`group`].
@@ -18,7 +19,7 @@
 //! There are two implementations, the MongoDB store and, with the feature `testing`, one in memory
 //! for tests and the simulation. Both pass the same contract suite.
 
-mod auditing;
+mod audit;
 #[cfg(feature = "testing")]
 pub mod contract;
 mod error;
@@ -30,6 +31,7 @@ mod membership;
 pub mod memory;
 mod queries;
 mod reading;
+mod span_scan;
 mod suspension;
 #[cfg(feature = "testing")]
 pub mod table;
@@ -38,13 +40,14 @@ mod table_causes;
 mod upkeep;
 mod work;
 
-pub use auditing::{Auditing, SpanKey, SpanKeys};
+pub use audit::{Audit, AuditPage, AuditPosition, AuditQuery, AuditRecord, Outcome};
 pub use error::StoreError;
 pub use events::{Events, NewSpan, NewStop, StartOutcome, StopOutcome};
 pub use ledger::{Entries, Ledger, lifetime_from};
 pub use membership::Membership;
 pub use queries::{Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord, TargetFilter};
 pub use reading::{Page, Reading};
+pub use span_scan::{SpanKey, SpanKeys, SpanScan};
 pub use suspension::{Causes, KeptCause, Probe, Resumption};
 pub use upkeep::{Adopted, Finished, SLACK_LIFETIME, Upkeep};
 pub use work::{DuePages, DueQuery, SearchClass, Work};

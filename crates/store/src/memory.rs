@@ -11,14 +11,15 @@ use sampler_domain::{
     Cause, CauseId, Change, Changed, Entry, EntryState, EventId, Id, Policy, Span, SpanId, Target,
     Timestamp,
 };
+use uuid::Uuid;
 
 use crate::table::Table;
 pub use crate::table::{StoredEntry, StoredSpan};
 use crate::{
-    Adopted, Auditing, Causes, DuePages, DueQuery, Entries, Events, Finished, KeptCause, Ledger,
-    Membership, NewSpan, NewStop, Page, Probe, Queries, Reading, Resumption, SLACK_LIFETIME,
-    SpanKey, SpanKeys, SpanPage, SpanQuery, SpanRecord, StartOutcome, StopOutcome, StoreError,
-    Upkeep, Work,
+    Adopted, Audit, AuditPage, AuditPosition, AuditQuery, AuditRecord, Causes, DuePages, DueQuery,
+    Entries, Events, Finished, KeptCause, Ledger, Membership, NewSpan, NewStop, Outcome, Page,
+    Probe, Queries, Reading, Resumption, SLACK_LIFETIME, SpanKey, SpanKeys, SpanPage, SpanQuery,
+    SpanRecord, SpanScan, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
 };
 
 /// How long a worker counts as alive after a heartbeat, ms.
@@ -30,6 +31,7 @@ struct State {
     workers: BTreeMap<String, Timestamp>,
     /// When each slack was announced last.
     slacks: BTreeMap<i64, Timestamp>,
+    audit: BTreeMap<AuditPosition, AuditRecord>,
 }
 
 /// A store in memory.
@@ -323,9 +325,46 @@ impl Queries for MemoryStore {
     ) -> Result<Entries, StoreError> {
         self.entries(span, target, after, limit).await
     }
+
+    async fn audit(&self, query: &AuditQuery) -> Result<AuditPage, StoreError> {
+        let state = self.lock();
+        let is_behind = |record: &&AuditRecord| {
+            let after = query.after.as_ref();
+            after.is_none_or(|after| record.position() < *after)
+        };
+        let newest_first = state.audit.values().rev();
+        let mut found = newest_first.filter(|record| query.matches(record));
+        let mut found = found.by_ref().filter(is_behind);
+        let records: Vec<AuditRecord> = found.by_ref().take(query.limit).cloned().collect();
+        let has_more = found.next().is_some();
+        let last = records.last().filter(|_| has_more);
+        Ok(AuditPage {
+            next: last.map(AuditRecord::position),
+            records,
+        })
+    }
 }
 
-impl Auditing for MemoryStore {
+#[async_trait]
+impl Audit for MemoryStore {
+    async fn record_act(&self, record: &AuditRecord) -> Result<(), StoreError> {
+        let mut state = self.lock();
+        let kept = state.audit.entry(record.position());
+        kept.or_insert_with(|| record.clone());
+        Ok(())
+    }
+
+    async fn settle_act(&self, id: Uuid, outcome: Outcome) -> Result<(), StoreError> {
+        let mut state = self.lock();
+        let kept = state.audit.values_mut().find(|record| record.id == id);
+        if let Some(kept) = kept {
+            kept.outcome = outcome;
+        }
+        Ok(())
+    }
+}
+
+impl SpanScan for MemoryStore {
     fn spans_of(&self, partition: u32, from: Option<&Id>, page: usize) -> SpanKeys {
         let state = self.lock();
         let is_of = |target: &Target| {

@@ -1,5 +1,6 @@
 //! What each request comes to, and what it is answered: a module for each noun.
 
+pub mod audit;
 pub mod events;
 mod failures;
 pub mod mappings;
@@ -52,7 +53,7 @@ struct Admitted<T> {
 
 impl Receiver {
     /// By whom requests of this grant are told apart before their bodies are read.
-    fn sender(&self, grant: &Grant) -> Client {
+    pub(crate) fn sender(&self, grant: &Grant) -> Client {
         let with_token = grant.client().map(|id| self.admission.client(id.as_str()));
         with_token.unwrap_or_else(|| self.admission.client_of_resource(""))
     }

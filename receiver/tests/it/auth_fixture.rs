@@ -72,7 +72,8 @@ pub(crate) fn options() -> Options {
 fn router_of(store: Arc<MemoryStore>, authenticator: Authenticator, options: Options) -> Router {
     let parts = Parts {
         events: store.clone(),
-        queries: store,
+        queries: store.clone(),
+        audit: store,
         provisioning: None,
         clock: Arc::new(SystemClock),
         random: Arc::new(SystemRandom),

@@ -5,6 +5,7 @@
 
 mod answer;
 mod attacks;
+mod audit;
 mod auth;
 mod auth_fixture;
 mod bodies;

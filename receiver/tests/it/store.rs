@@ -10,11 +10,12 @@ use sampler_domain::partition::{partition_of, range_of};
 use sampler_domain::{EventId, Span, SpanId, Target};
 use sampler_store::memory::MemoryStore;
 use sampler_store::{
-    Entries, Events, NewSpan, NewStop, Queries, SpanPage, SpanQuery, SpanRecord, StartOutcome,
-    StopOutcome, StoreError,
+    Audit, AuditPage, AuditQuery, AuditRecord, Entries, Events, NewSpan, NewStop, Outcome, Queries,
+    SpanPage, SpanQuery, SpanRecord, StartOutcome, StopOutcome, StoreError,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio::time::interval;
+use uuid::Uuid;
 
 /// What the store's errors say, and no answer may.
 pub(crate) const SECRET: &str = "mongodb://sampler:secret@db.internal";
@@ -175,6 +176,21 @@ impl Queries for Store {
     ) -> Result<Entries, StoreError> {
         self.met(self.memory.usages(span, target, after, limit))
             .await
+    }
+
+    async fn audit(&self, query: &AuditQuery) -> Result<AuditPage, StoreError> {
+        self.met(self.memory.audit(query)).await
+    }
+}
+
+#[async_trait]
+impl Audit for Store {
+    async fn record_act(&self, record: &AuditRecord) -> Result<(), StoreError> {
+        self.met(self.memory.record_act(record)).await
+    }
+
+    async fn settle_act(&self, id: Uuid, outcome: Outcome) -> Result<(), StoreError> {
+        self.met(self.memory.settle_act(id, outcome)).await
     }
 }
 

@@ -140,6 +140,7 @@ impl World {
         let parts = Parts {
             events: store.clone(),
             queries: store.clone(),
+            audit: store.clone(),
             provisioning: provisioning.map(|options| Provisioning::new(options).unwrap()),
             clock: clock.clone(),
             random: Arc::new(Counting(AtomicU64::new(0))),

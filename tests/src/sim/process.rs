@@ -149,6 +149,7 @@ impl Node {
                 let queries = Arc::new(MemoryStore::new(|| Timestamp::MIN));
                 let parts = ReceiverParts {
                     events: link,
+                    audit: queries.clone(),
                     queries,
                     provisioning: None,
                     clock,
@@ -174,7 +175,7 @@ impl Node {
                     work: link.clone(),
                     ledger: link.clone(),
                     causes: link.clone(),
-                    auditing: link.clone(),
+                    span_scan: link.clone(),
                     upkeep: link.clone(),
                     membership: link,
                     collector: Arc::new(collector),

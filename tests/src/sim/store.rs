@@ -15,9 +15,8 @@ use sampler_store::group::{
     CommandResult, Group, GroupWriter, Resolution, WriteResult, write_results,
 };
 use sampler_store::{
-    Adopted, Auditing, DuePages, DueQuery, Entries, Events, Finished, KeptCause, Ledger,
-    Membership, NewSpan, NewStop, Probe, SpanKeys, StartOutcome, StopOutcome, StoreError, Upkeep,
-    Work,
+    Adopted, DuePages, DueQuery, Entries, Events, Finished, KeptCause, Ledger, Membership, NewSpan,
+    NewStop, Probe, SpanKeys, SpanScan, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
 };
 use tokio::time::Instant;
 
@@ -574,7 +573,7 @@ impl Brief for Vec<Finished> {
 }
 
 /// The auditor is off: it would fill the virtual time.
-impl Auditing for SimStore {
+impl SpanScan for SimStore {
     fn spans_of(&self, partition: u32, from: Option<&Id>, page: usize) -> SpanKeys {
         self.connection.world.store.spans_of(partition, from, page)
     }

@@ -323,7 +323,7 @@ impl World {
             work: self.store.clone(),
             ledger: self.store.clone(),
             causes: self.store.clone(),
-            auditing: self.store.clone(),
+            span_scan: self.store.clone(),
             upkeep: self.store.clone(),
             membership: self.store.clone(),
             collector: self.abacus.clone(),

@@ -1,8 +1,7 @@
 //! What any store must do, as tests. Each takes an empty store; [`store_contract_tests`] makes a
 //! `#[tokio::test]` of each.
 
-#[allow(missing_docs, reason = "the name of a case says what it shows")]
-mod auditing;
+mod audit;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod causes;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
@@ -15,15 +14,18 @@ mod ledger;
 mod queries;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod sampling;
+#[allow(missing_docs, reason = "the name of a case says what it shows")]
+mod span_scan;
 pub mod support;
 
-pub use auditing::*;
+pub use audit::*;
 pub use causes::*;
 pub use changes::*;
 pub use events::*;
 pub use ledger::*;
 pub use queries::*;
 pub use sampling::*;
+pub use span_scan::*;
 
 /// Makes a test of each case of the contract. `$store` is an expression that awaits to a value
 /// which dereferences to an empty store.
@@ -93,6 +95,9 @@ macro_rules! store_contract_tests {
             a_cause_that_is_missing_is_found_by_its_spans
             spans_of_a_cause_go_on_in_batches
             all_spans_of_a_partition_are_gone_through_once
+            an_act_is_kept_as_it_was_asked_for_and_how_it_ended
+            the_trail_holds_what_its_query_asks_for
+            the_trail_goes_on_while_acts_come
             workers_know_of_each_other
             the_largest_slack_of_all_receivers_counts
         );

@@ -13,18 +13,18 @@ use sampler_domain::{
 use uuid::Uuid;
 
 use crate::{
-    Auditing, Causes, DuePages, DueQuery, Events, Finished, Ledger, Membership, NewSpan, NewStop,
-    Queries, Reading, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
+    Audit, Causes, DuePages, DueQuery, Events, Finished, Ledger, Membership, NewSpan, NewStop,
+    Queries, Reading, SpanScan, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
 };
 
 /// All ports of one store.
 pub trait Store:
-    Events + Work + Ledger + Causes + Upkeep + Membership + Queries + Reading + Auditing
+    Events + Work + Ledger + Causes + Upkeep + Membership + Queries + Audit + Reading + SpanScan
 {
 }
 
-impl<S: Events + Work + Ledger + Causes + Upkeep + Membership + Queries + Reading + Auditing> Store
-    for S
+impl<S> Store for S where
+    S: Events + Work + Ledger + Causes + Upkeep + Membership + Queries + Audit + Reading + SpanScan
 {
 }
 

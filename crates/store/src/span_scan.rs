@@ -19,7 +19,7 @@ pub struct SpanKey {
 pub type SpanKeys = BoxStream<'static, Result<Vec<SpanKey>, StoreError>>;
 
 /// Goes through all spans.
-pub trait Auditing: Send + Sync + 'static {
+pub trait SpanScan: Send + Sync + 'static {
     /// All spans of a partition, from this instance on, in the order of the instances; about `page` of
     /// them at a time. A span that is there all the while is there once.
     fn spans_of(&self, partition: u32, from: Option<&Id>, page: usize) -> SpanKeys;

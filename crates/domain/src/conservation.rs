@@ -8,7 +8,7 @@ use crate::{Entry, EntryState, Interval, Span, Timestamp};
 /// that time: the entry is written first. Entries of its present version or a later one are of what
 /// is planned or came since, and do not count; neither do those from before the totals begin.
 #[derive(Clone, Debug)]
-pub struct Audit<'a> {
+pub struct ConservationCheck<'a> {
     span: &'a Span,
     billed: i64,
     skipped: i64,
@@ -42,7 +42,7 @@ pub struct Difference {
     pub missing: Option<Interval>,
 }
 
-impl<'a> Audit<'a> {
+impl<'a> ConservationCheck<'a> {
     /// Begins with a span that was just read.
     pub fn new(span: &'a Span) -> Self {
         Self {

@@ -7,7 +7,7 @@ use futures_util::stream::{self, StreamExt};
 use mongodb::Cursor;
 use mongodb::options::FindOptions;
 use sampler_domain::Id;
-use sampler_store::{Auditing, SpanKey, SpanKeys};
+use sampler_store::{SpanKey, SpanKeys, SpanScan};
 
 use crate::MongoStore;
 use crate::call::{CallError, Link, hint, take};
@@ -26,7 +26,7 @@ enum Scan {
     Over,
 }
 
-impl Auditing for MongoStore {
+impl SpanScan for MongoStore {
     fn spans_of(&self, partition: u32, from: Option<&Id>, page: usize) -> SpanKeys {
         let mut filter = doc! { "processing.partition": i64::from(partition) };
         if let Some(from) = from {
