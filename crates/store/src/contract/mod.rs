@@ -1,6 +1,7 @@
 //! What any store must do, as tests. Each takes an empty store; [`store_contract_tests`] makes a
 //! `#[tokio::test]` of each.
 
+#[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod audit;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod causes;
