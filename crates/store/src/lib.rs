@@ -32,6 +32,7 @@ pub mod memory;
 mod queries;
 mod reading;
 mod span_scan;
+mod sums;
 mod suspension;
 #[cfg(feature = "testing")]
 pub mod table;
@@ -48,6 +49,7 @@ pub use membership::Membership;
 pub use queries::{Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord, TargetFilter};
 pub use reading::{Page, Reading};
 pub use span_scan::{SpanKey, SpanKeys, SpanScan};
+pub use sums::{SumPage, SumPosition, SumQuery, SumRow};
 pub use suspension::{Causes, KeptCause, Probe, Resumption};
 pub use upkeep::{Adopted, Finished, SLACK_LIFETIME, Upkeep};
 pub use work::{DuePages, DueQuery, SearchClass, Work};
