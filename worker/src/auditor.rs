@@ -179,8 +179,11 @@ impl Worker {
         Ok(check.difference(self.now(), lifetime))
     }
 
-    /// Waits for the next span's turn.
+    /// Waits for the next span's turn, and while the database cannot keep up.
     async fn pace(&self) {
+        while self.distress.pauses() && !self.stop.is_cancelled() {
+            self.pause(ROUND_PAUSE).await;
+        }
         let rate = u32::try_from(self.options.audit.rate).unwrap_or(u32::MAX);
         self.pause(Duration::from_secs(1) / rate.max(1)).await;
     }

@@ -7,12 +7,16 @@
 
 mod abacus_time;
 mod auditor;
+mod backlog;
+mod control;
+mod distress;
 mod drive;
 mod metrics;
 mod ownership;
 mod post_limit;
 mod process;
 mod progress;
+mod rate;
 mod search;
 mod store_failures;
 mod suspension;
@@ -29,18 +33,24 @@ use std::time::Duration;
 use sampler_abacus::{Collector, Pace};
 use sampler_domain::{Policy, Timestamp};
 use sampler_service::environment::{Clock, Random};
+use sampler_settings::DistressSettings;
 use sampler_settings::worker::{
     AbacusSettings, AuditSettings, CleanupSettings, LedgerSettings, ProcessingSettings,
     SuspensionSettings,
 };
-use sampler_store::{Causes, Ledger, Membership, SpanScan, StoreError, Upkeep, Work};
+use sampler_steering::Steering;
+use sampler_store::{
+    Backlogs, Causes, Controls, Ledger, Membership, Replication, SpanScan, StoreError, Upkeep, Work,
+};
 
 pub use abacus_time::AbacusTime;
 use auditor::Findings;
+use distress::Distress;
 use metrics::PostMetrics;
 use ownership::OwnedPartitions;
 use post_limit::PostLimit;
 pub use progress::{IgnoreProgress, ReportProgress};
+use rate::RateMeter;
 use store_failures::StoreFailures;
 use suspension::RegisteredCauses;
 use tokio_util::sync::CancellationToken;
@@ -65,6 +75,8 @@ pub struct Options {
     pub suspension: SuspensionSettings,
     /// How spans are checked.
     pub audit: AuditSettings,
+    /// When sampling pauses because the database cannot keep up.
+    pub distress: DistressSettings,
     /// How often clocks are compared with Abacus while nothing is posted.
     pub clock_interval: Duration,
     /// How often the causes of suspended spans are looked after.
@@ -86,6 +98,12 @@ pub struct Parts {
     pub upkeep: Arc<dyn Upkeep>,
     /// The store of the workers that are alive.
     pub membership: Arc<dyn Membership>,
+    /// The store of what waits for the workers.
+    pub backlogs: Arc<dyn Backlogs>,
+    /// The store of how operators and the controller steer.
+    pub controls: Arc<dyn Controls>,
+    /// Says how far a majority of the database is behind.
+    pub replication: Arc<dyn Replication>,
     /// Takes the usages.
     pub collector: Arc<dyn Collector>,
     /// The clock of this machine.
@@ -112,6 +130,12 @@ pub struct Worker {
     time: Arc<AbacusTime>,
     /// Counts of the due spans that wait for a permit.
     waiting: WaitingCounts,
+    /// How operators steer, and what waits for all workers.
+    steering: Arc<Steering>,
+    /// Whether the database keeps up.
+    distress: Distress,
+    /// How fast this worker is.
+    rate: RateMeter,
     /// The causes that were registered lately.
     registered: RegisteredCauses,
     /// The spans that the store has failed on.
@@ -130,6 +154,8 @@ impl Worker {
             usual: options.clock_interval,
         };
         let time = AbacusTime::new(Arc::clone(&parts.clock), pace);
+        let backlogs = Arc::clone(&parts.backlogs);
+        let steering = Steering::new(backlogs, Arc::clone(&parts.controls));
         Arc::new(Self {
             parts,
             options,
@@ -138,6 +164,9 @@ impl Worker {
             ownership: OwnedPartitions::default(),
             time,
             waiting: WaitingCounts::default(),
+            steering,
+            distress: Distress::default(),
+            rate: RateMeter::default(),
             registered: RegisteredCauses::default(),
             store_failures: StoreFailures::default(),
             findings: Findings::default(),
@@ -155,8 +184,17 @@ impl Worker {
             self.adopt(),
             self.keep_causes(),
             self.audit(),
+            self.steering.follow(&self.stop),
+            self.keep_backlog_counted(),
+            self.keep_controller(),
+            self.watch_lag(),
         );
         self.deregister().await;
+    }
+
+    /// What this worker knows of the backlog, and of how operators steer.
+    pub fn steering(&self) -> Arc<Steering> {
+        Arc::clone(&self.steering)
     }
 
     /// The time by which this worker decides.

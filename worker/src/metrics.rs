@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sampler_abacus::Answer;
-use sampler_metrics::catalogue::{CONSERVATION_VIOLATIONS, POST_CONCURRENCY, POST_SECONDS, USAGES};
+use sampler_metrics::catalogue::{
+    COMMIT_LAG_SECONDS, CONSERVATION_VIOLATIONS, DISTRESS, POST_CONCURRENCY, POST_SECONDS, USAGES,
+};
 use sampler_metrics::{Counters, Histogram, Registry};
 use tokio::time::Instant;
 
@@ -51,6 +53,12 @@ impl Worker {
         let violations = self.violations();
         registry.counter(&CONSERVATION_VIOLATIONS, move || {
             violations.load(Ordering::Relaxed)
+        });
+        let worker = Arc::clone(self);
+        registry.gauge(&COMMIT_LAG_SECONDS, move || worker.distress.lag());
+        let worker = Arc::clone(self);
+        registry.gauge(&DISTRESS, move || {
+            Some(f64::from(u8::from(worker.distress.pauses())))
         });
         let worker = Arc::clone(self);
         registry.gauge(&POST_CONCURRENCY, move || {

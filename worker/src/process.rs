@@ -14,6 +14,9 @@ use crate::search::DueQueue;
 /// several times for a moment: as a span, as a usage, and as what is sent to Abacus or to the ledger.
 const DRIVEN_BYTES: usize = 4 << 20;
 
+/// How often it is looked whether a pause of sampling is over.
+const PAUSED_LOOK: Duration = Duration::from_millis(250);
+
 /// A span up to this size is not charged to a budget: the numbers of spans bound those.
 const SMALL_SPAN: usize = 4 << 10;
 
@@ -35,6 +38,10 @@ impl Worker {
             .wait_until_time_known(&*self.parts.processing_progress)
             .await
         {
+            if self.is_paused() {
+                self.wait_while_paused(&mut due).await;
+                continue;
+            }
             self.drop_less_urgent(&mut due);
             // With all permits in use, a new search would only find spans that cannot be driven yet.
             // So the loop waits for a permit or the schedule interval. With a free permit the search
@@ -59,8 +66,10 @@ impl Worker {
                 break;
             };
             let worker = Arc::clone(self);
+            self.rate.begin();
             tasks.spawn(async move {
                 let pause = worker.drive(span).await;
+                worker.rate.end();
                 worker.pause_span(pause, (permit, charge)).await;
                 drop(claim);
             });

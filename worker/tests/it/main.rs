@@ -4,6 +4,7 @@
 
 mod auditor;
 mod clocks;
+mod control;
 mod delivery;
 mod faults;
 mod ledger;

@@ -12,6 +12,7 @@ use sampler_domain::{
     Timestamp, Usage,
 };
 use sampler_service::environment::{Clock, Random};
+use sampler_settings::DistressSettings;
 use sampler_settings::worker::{
     AbacusSettings, AuditSettings, CleanupSettings, LedgerSettings, ProcessingSettings,
     SuspensionSettings,
@@ -287,6 +288,7 @@ pub(crate) fn options(name: &str) -> Options {
         ledger: LedgerSettings::default(),
         suspension: SuspensionSettings::default(),
         audit: AuditSettings { rate: 0 },
+        distress: DistressSettings::default(),
         clock_interval: Duration::from_secs(20),
         cause_interval: Duration::from_secs(5),
     }
@@ -326,6 +328,9 @@ impl World {
             span_scan: self.store.clone(),
             upkeep: self.store.clone(),
             membership: self.store.clone(),
+            backlogs: self.store.clone(),
+            controls: self.store.clone(),
+            replication: self.store.clone(),
             collector: self.abacus.clone(),
             clock: self.clock.clone(),
             random: self.random.clone(),
