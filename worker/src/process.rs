@@ -88,6 +88,17 @@ impl Worker {
         drop((held, paused));
     }
 
+    /// Waits a moment while sampling is paused. That is no lack of progress, unless nobody knows
+    /// whether it is.
+    async fn wait_while_paused(&self, due: &mut DueQueue) {
+        // What waited may be long out of date when sampling goes on.
+        self.clear_queue(due);
+        if self.steering.is_known() {
+            self.parts.processing_progress.report();
+        }
+        self.pause(PAUSED_LOOK).await;
+    }
+
     /// Pauses for the schedule interval; ends early when a permit is free.
     async fn pause_until_permit(&self, permits: &Arc<Semaphore>) {
         let permit = self.permit(permits);
