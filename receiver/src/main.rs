@@ -70,6 +70,7 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
             slack: settings.slack,
             policy: settings.policy.clone(),
             unknown_for,
+            knows_granularity: settings.knows_granularity,
             mappings_full_scope: settings.provisioning.full_scope,
         },
     );

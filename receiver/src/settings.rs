@@ -50,6 +50,8 @@ pub struct Settings {
     pub slack: Slack,
     /// How spans are sampled. It only decides when a worker first reads a new span.
     pub policy: Policy,
+    /// Whether the granularity was set.
+    pub knows_granularity: bool,
 }
 
 impl Settings {
@@ -79,6 +81,7 @@ impl Settings {
             limits: LimitsSettings::read(reader),
             events: EventsSettings::read(reader),
             slack: SlackSettings::read(reader).slack(),
+            knows_granularity: sampling.dimension.is_some(),
             policy: sampling.policy(Granularity::Minute),
         })
     }

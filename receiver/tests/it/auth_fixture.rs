@@ -66,6 +66,7 @@ pub(crate) fn options() -> Options {
             stop_grace: 0,
         },
         unknown_for: Duration::from_secs(16),
+        knows_granularity: true,
         mappings_full_scope: false,
     }
 }

@@ -12,6 +12,7 @@ mod batches;
 mod bodies;
 mod cloud_events;
 mod database;
+mod dry_runs;
 mod event;
 mod events;
 mod fairness;

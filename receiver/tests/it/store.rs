@@ -10,8 +10,8 @@ use sampler_domain::partition::{partition_of, range_of};
 use sampler_domain::{EventId, Span, SpanId, Target, Timestamp};
 use sampler_store::memory::MemoryStore;
 use sampler_store::{
-    Audit, AuditPage, AuditQuery, AuditRecord, Entries, Events, NewSpan, NewStop, Outcome, Queries,
-    SpanPage, SpanQuery, SpanRecord, StartOutcome, StopOutcome, StoreError,
+    Audit, AuditPage, AuditQuery, AuditRecord, Entries, Events, Lookup, NewSpan, NewStop, Outcome,
+    Queries, SpanPage, SpanQuery, SpanRecord, StartOutcome, StopOutcome, StoreError,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio::time::interval;
@@ -41,6 +41,8 @@ pub(crate) enum Fate {
     Refused,
     /// An index of an original has the id, for another target.
     TakenElsewhere,
+    /// Only reads are served.
+    ReadOnly,
     /// The call panics.
     Panics,
 }
@@ -139,6 +141,13 @@ impl Store {
         *self.fate.lock().unwrap() == Fate::TakenElsewhere
     }
 
+    fn refuse_write(&self) -> Result<(), StoreError> {
+        if *self.fate.lock().unwrap() == Fate::ReadOnly {
+            return Err(StoreError::Refused(SECRET.into()));
+        }
+        Ok(())
+    }
+
     async fn met<T>(
         &self,
         call: impl Future<Output = Result<T, StoreError>> + Send,
@@ -146,7 +155,7 @@ impl Store {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let fate = *self.fate.lock().unwrap();
         match fate {
-            Fate::Served | Fate::TakenElsewhere | Fate::Paced => call.await,
+            Fate::Served | Fate::TakenElsewhere | Fate::Paced | Fate::ReadOnly => call.await,
             Fate::Held => {
                 self.held.send_modify(|held| *held += 1);
                 let _ = self.gate.acquire().await;
@@ -173,6 +182,10 @@ impl Queries for Store {
 
     async fn span(&self, id: &str) -> Result<Option<SpanRecord>, StoreError> {
         self.met(self.memory.span(id)).await
+    }
+
+    async fn look_up(&self, target: &Target, by: &Lookup) -> Result<Vec<Span>, StoreError> {
+        self.met(self.memory.look_up(target, by)).await
     }
 
     async fn usages(
@@ -208,6 +221,7 @@ impl Events for Store {
         if self.is_taken_elsewhere() {
             return Ok(StartOutcome::IdTakenElsewhere);
         }
+        self.refuse_write()?;
         if self.is_paced(&new.span.target).await {
             return Ok(StartOutcome::Opened);
         }
@@ -218,6 +232,7 @@ impl Events for Store {
         if self.is_taken_elsewhere() {
             return Ok(StopOutcome::IdTakenElsewhere);
         }
+        self.refuse_write()?;
         if self.is_paced(&new.event.target).await {
             return Ok(StopOutcome::Ended);
         }

@@ -89,6 +89,7 @@ fn options() -> Options {
             stop_grace: 0,
         },
         unknown_for: Duration::from_millis(15_500),
+        knows_granularity: true,
         mappings_full_scope: false,
     }
 }

@@ -359,6 +359,7 @@ impl Setup {
             slack: self.slack,
             policy: self.policy(rng),
             unknown_for: Duration::from_secs(16),
+            knows_granularity: true,
             mappings_full_scope: false,
         }
     }
