@@ -97,8 +97,8 @@ mod tests {
     #[test]
     fn windows_that_end_by_then_are_there_and_no_others() {
         let half = HOUR / 2;
-        assert_eq!(durations(span(half, None), half), []);
-        assert_eq!(durations(span(half, None), HOUR - 1), []);
+        assert!(durations(span(half, None), half).is_empty());
+        assert!(durations(span(half, None), HOUR - 1).is_empty());
         assert_eq!(durations(span(half, None), HOUR), [half]);
         assert_eq!(durations(span(half, None), 3 * HOUR), [half, HOUR, HOUR]);
         let ended = span(half, Some(2 * HOUR + 1));
