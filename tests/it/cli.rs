@@ -141,6 +141,10 @@ async fn a_file_is_sent_looked_at_and_verified() {
         report["totals"]["duration"]["billed"],
         ended - began - 7_000
     );
+    let sums = ["usages", "--window", "all", "--group-by", "plan_id"];
+    let sums = cli.json(0, &[&sums[..], &one[..]].concat()).await;
+    assert_eq!(sums["items"][0]["duration"], ended - began - 7_000, "{sums:#}");
+    assert_eq!(sums["items"][0]["group"]["plan_id"], "p");
     drop(worker);
 }
 
