@@ -98,10 +98,10 @@ async fn a_file_is_sent_looked_at_and_verified() {
     events.push(nameless);
     let all = write(&folder.path().join("all.ndjson"), &events);
 
-    let would = cli
+    let sent = cli
         .json(0, &["events", "send", &good, "--batch", "7"])
         .await;
-    assert_eq!(counts(&would), [80, 0, 0], "{would}");
+    assert_eq!(counts(&sent), [80, 0, 0], "{sent}");
     for accepted in [1, 0] {
         let report = cli
             .json(1, &["events", "send", &all, "--batch", "30"])
@@ -143,7 +143,11 @@ async fn a_file_is_sent_looked_at_and_verified() {
     );
     let sums = ["usages", "--window", "all", "--group-by", "plan_id"];
     let sums = cli.json(0, &[&sums[..], &one[..]].concat()).await;
-    assert_eq!(sums["items"][0]["duration"], ended - began - 7_000, "{sums:#}");
+    assert_eq!(
+        sums["items"][0]["duration"],
+        ended - began - 7_000,
+        "{sums:#}"
+    );
     assert_eq!(sums["items"][0]["group"]["plan_id"], "p");
     drop(worker);
 }

@@ -141,7 +141,7 @@ fn span_id(number: u64) -> SpanId {
 
 /// Ids as long as those of a Cloud Foundry.
 fn target() -> Result<Target> {
-    let id = |name: &str| Id::new(&format!("{name}-0000-4000-8000-000000000000"));
+    let id = |name: &str| Id::new(format!("{name}-0000-4000-8000-000000000000"));
     Ok(Target {
         organization_id: id("43a8d88a")?,
         space_id: id("78f79e6a")?,
