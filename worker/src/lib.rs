@@ -14,6 +14,7 @@ mod process;
 mod progress;
 mod search;
 mod suspension;
+mod trace;
 mod turn;
 mod upkeep;
 
