@@ -4,7 +4,8 @@ use sampler_domain::{Granularity, Policy, Slack};
 use sampler_service::http::Tls;
 use sampler_service::security::SecuritySettings;
 use sampler_service::settings::{
-    HealthSettings, HttpSettings, LogSettings, Printout, Program, Reader, TlsSettings, TraceSettings,
+    HealthSettings, HttpSettings, LogSettings, Printout, Program, Reader, TlsSettings,
+    TraceSettings,
 };
 use sampler_settings::receiver::{EventsSettings, LimitsSettings, ProvisioningSettings, TABLE};
 use sampler_settings::{DatabaseSettings, SamplingSettings, SlackSettings, worker};

@@ -14,8 +14,8 @@ use tracing::Subscriber;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::JsonFields;
 use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
 
 use crate::platform::Identity;
@@ -53,17 +53,17 @@ pub fn init(
     identity: &Identity,
     traces: Option<&TraceOptions>,
 ) -> anyhow::Result<Telemetry> {
-    let terminal = std::io::stdout().is_terminal();
     let counts = LogCounts::default();
     let traces = traces.map(|options| Traces::new(options, identity));
     let traces = traces.transpose()?;
-    let lines = lines(settings, identity, terminal, std::io::stdout);
-    let log = counts.clone().and_then(lines);
     let filter = filter(settings)?;
     let installed = match &traces {
-        None => Registry::default().with(filter).with(log).try_init(),
+        None => Registry::default()
+            .with(filter)
+            .with(log(settings, identity, &counts))
+            .try_init(),
         Some(traces) => Registry::default()
-            .with(log.with_filter(filter))
+            .with(log(settings, identity, &counts).with_filter(filter))
             .with(traces.layer())
             .try_init(),
     };
@@ -93,6 +93,20 @@ where
     let lines = lines(settings, identity, terminal, writer);
     let filter = filter(settings)?;
     Ok(Box::new(Registry::default().with(filter).with(lines)))
+}
+
+/// Writes and counts what is logged.
+fn log<S>(
+    settings: &LogSettings,
+    identity: &Identity,
+    counts: &LogCounts,
+) -> impl Layer<S> + Send + Sync
+where
+    S: Subscriber + for<'span> LookupSpan<'span>,
+{
+    let terminal = std::io::stdout().is_terminal();
+    let lines = lines(settings, identity, terminal, std::io::stdout);
+    counts.clone().and_then(lines)
 }
 
 fn filter(settings: &LogSettings) -> anyhow::Result<EnvFilter> {

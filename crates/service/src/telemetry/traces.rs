@@ -81,7 +81,7 @@ impl Traces {
     /// The layer that makes spans of the program spans of a trace.
     pub(super) fn layer<S>(&self) -> impl Layer<S> + Send + Sync
     where
-        S: Subscriber + for<'span> LookupSpan<'span>,
+        S: Subscriber + for<'span> LookupSpan<'span> + Send + Sync,
     {
         let only_traces = Targets::new().with_target(TRACE, LevelFilter::TRACE);
         tracing_opentelemetry::layer()
@@ -109,7 +109,9 @@ fn traces_of(endpoint: &Url) -> String {
 fn resource(options: &TraceOptions, identity: &Identity) -> Resource {
     let of_environment = Resource::builder().build();
     let ours = identity.marks().into_iter().map(|(name, value)| {
-        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let text = value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned);
         KeyValue::new(name, text)
     });
     let fixed = [
@@ -123,7 +125,11 @@ fn resource(options: &TraceOptions, identity: &Identity) -> Resource {
         }
         given => given.is_some(),
     };
-    let ours: Vec<_> = fixed.into_iter().chain(ours).filter(|it| !is_given(it)).collect();
+    let ours: Vec<_> = fixed
+        .into_iter()
+        .chain(ours)
+        .filter(|it| !is_given(it))
+        .collect();
     Resource::builder().with_attributes(ours).build()
 }
 
