@@ -14,6 +14,8 @@
 //! 9. the slack,
 //! 10. the store.
 //!
+//! The events of a batch ([`batch`]) pass 4 to 10 one by one, each as if it came alone.
+//!
 //! [`controllers`] carry this out and choose the answer. Requests that only read share [`reading`],
 //! those of operators [`acts`].
 
@@ -21,9 +23,12 @@
 mod acts;
 pub mod admission;
 mod announce;
+mod batch;
 mod body;
+mod cloud_event;
 pub mod controllers;
 mod event;
+mod form;
 mod json;
 mod metrics;
 pub mod problems;
@@ -46,7 +51,7 @@ use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_store::{Audit, Events, Queries};
 
 use admission::Admission;
-use controllers::{audit, events, mappings, spans, usages};
+use controllers::{audit, batches, events, mappings, spans, usages};
 use metrics::EventMetrics;
 use refusals::Refusals;
 
@@ -132,10 +137,14 @@ impl Receiver {
         // An original also accepts a slash at the end of each path. The paths with a slash are routes
         // of their own and not rewritten, so that a router in front sees the path that is served.
         let routes = Router::new()
+            .route("/v1/events", post(batches::post))
+            .route("/v1/events/", post(batches::post))
             .route("/v1/events/start", post(events::start))
             .route("/v1/events/start/", post(events::start))
             .route("/v1/events/stop", post(events::stop))
             .route("/v1/events/stop/", post(events::stop))
+            .route("/v1/events/update", post(events::update))
+            .route("/v1/events/update/", post(events::update))
             .route("/v1/mappings", post(mappings::map))
             .route("/v1/mappings/", post(mappings::map))
             .route("/v1/spans", get(spans::list))

@@ -99,6 +99,16 @@ impl Events for MemoryStore {
         Ok(self.lock().table.find_by_stop_id(target, id).cloned())
     }
 
+    async fn find_not_ended(
+        &self,
+        target: &Target,
+        moment: Timestamp,
+    ) -> Result<Vec<Span>, StoreError> {
+        let state = self.lock();
+        let spans = state.table.find_not_ended(target, moment).into_iter();
+        Ok(spans.cloned().collect())
+    }
+
     async fn announce_slack(&self, past: i64) -> Result<(), StoreError> {
         let now = (self.clock)();
         self.lock().slacks.insert(past, now);

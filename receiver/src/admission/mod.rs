@@ -57,8 +57,9 @@ const WAIT_INTERVAL: Duration = Duration::from_secs(2);
 /// What all events that wait for one kind of permit may weigh together.
 const QUEUE_WEIGHT: usize = 12 << 20;
 
-/// Bytes of bodies that are in memory at a time, but for small ones.
-const BODY_BYTES: usize = 8 << 20;
+/// Bytes of bodies that are in memory at a time, but for small ones. A client alone may have half of
+/// that: a batch of the largest size, and what it was decompressed from.
+const BODY_BYTES: usize = 12 << 20;
 
 /// A body up to this size is not charged to the budget: what connections take bounds those.
 pub(crate) const SMALL_BODY: usize = 2 << 10;

@@ -40,6 +40,7 @@ macro_rules! store_contract_tests {
             fault_12_a_start_inside_the_previous_span_is_refused
             a_span_of_another_plan_of_the_instance_is_no_previous_one
             an_update_is_a_stop_and_a_start_at_one_moment
+            spans_that_have_not_ended_are_the_open_one_and_the_next_to_end
             a_stop_ends_the_open_span_alone
             a_repeated_stop_is_recognised_at_any_later_time
             fault_4_a_stop_id_seen_before_never_ends_another_span
