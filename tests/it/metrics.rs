@@ -102,7 +102,9 @@ async fn attack(world: &Landscape, program: &Program) {
             format!("/v1/events/start/{number}%22%7d%0a"),
         ] {
             let method = reqwest::Method::from_bytes(format!("M{number}").as_bytes()).unwrap();
-            let request = world.http.request(method, format!("{}{path}", program.base_url()));
+            let request = world
+                .http
+                .request(method, format!("{}{path}", program.base_url()));
             let request = request.header("host", format!("host-{number}.example"));
             request.send().await.unwrap();
         }
@@ -160,10 +162,23 @@ async fn running_programs_tell_what_is_declared_and_what_dashboards_ask_for() {
     let all = sum(&of_receiver, "sampler_events_total", &[]);
     assert_eq!(all as u64, 4, "nothing else was counted");
     let posted = world.abacus.post_count();
-    let accepted = sum(&of_worker, "sampler_usages_total", &[("outcome", "accepted")]);
+    let accepted = sum(
+        &of_worker,
+        "sampler_usages_total",
+        &[("outcome", "accepted")],
+    );
     assert_eq!(accepted as u64, posted);
-    assert_eq!(sum(&of_worker, "sampler_post_seconds_count", &[]) as u64, posted);
-    assert!(world.abacus.posts().iter().all(|post| post.traceparent.is_none()));
+    assert_eq!(
+        sum(&of_worker, "sampler_post_seconds_count", &[]) as u64,
+        posted
+    );
+    assert!(
+        world
+            .abacus
+            .posts()
+            .iter()
+            .all(|post| post.traceparent.is_none())
+    );
     let writes = sum(&of_receiver, "sampler_commit_batch_events_sum", &[]);
     assert!(writes >= 3.0, "{writes}");
     assert!(sum(&of_worker, "sampler_commit_seconds_count", &[]) > 0.0);
@@ -187,7 +202,11 @@ async fn running_programs_tell_what_is_declared_and_what_dashboards_ask_for() {
 async fn a_token_that_may_read_or_the_credentials_of_the_health_check_open_them() {
     let world = Landscape::new("metrics_secured").await;
     let uaa = StandInUaa::start(Discovery::Root).await.unwrap();
-    uaa.add_client("sampler", "hush-hush-client", &["abacus.usage.sampler.write"]);
+    uaa.add_client(
+        "sampler",
+        "hush-hush-client",
+        &["abacus.usage.sampler.write"],
+    );
     uaa.add_client("monitor", "hush-hush-health", &["abacus.system.read"]);
     let token = |scope: &str| uaa.token(&[scope]);
     let (read, one, stranger) = (
@@ -204,12 +223,18 @@ async fn a_token_that_may_read_or_the_credentials_of_the_health_check_open_them(
             let request = world.http.get(&url).bearer_auth(token);
             async move { request.send().await.unwrap().status().as_u16() }
         };
-        wait_until("the token is taken", PATIENCE, async || get(&read).await == 200).await;
+        wait_until("the token is taken", PATIENCE, async || {
+            get(&read).await == 200
+        })
+        .await;
         assert_eq!(get(&one).await, 403);
         assert_eq!(get(&stranger).await, 403);
         assert_eq!(get(&format!("{read}x")).await, 401);
         assert_eq!(status(&world.http, &program, "/metrics").await, 401);
-        let as_monitor = world.http.get(&url).basic_auth("monitor", Some("hush-hush-health"));
+        let as_monitor = world
+            .http
+            .get(&url)
+            .basic_auth("monitor", Some("hush-hush-health"));
         wait_until("the credentials are taken", PATIENCE, async || {
             let sent = as_monitor.try_clone().unwrap().send().await;
             sent.unwrap().status() == 200

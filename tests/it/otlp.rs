@@ -109,7 +109,11 @@ fn traced(launch: Launch, url: &str) -> Launch {
 async fn send(world: &Landscape, receiver: &Program, trace: u64, event: &Value) -> u16 {
     let url = format!("{}/v1/events/start", receiver.base_url());
     let parent = format!("00-{trace:032x}-{trace:016x}-01");
-    let request = world.http.post(url).json(event).header("traceparent", parent);
+    let request = world
+        .http
+        .post(url)
+        .json(event)
+        .header("traceparent", parent);
     request.send().await.unwrap().status().as_u16()
 }
 
@@ -144,7 +148,10 @@ async fn a_trace_leads_from_a_request_to_the_commit_it_shared() {
         };
         let (request, write) = (of_trace(&requests), of_trace(&writes));
         assert_eq!(hex(&request.parent_span_id), format!("{trace:016x}"));
-        assert_eq!(text(&request.attributes, "http.route").as_deref(), Some("/v1/events/start"));
+        assert_eq!(
+            text(&request.attributes, "http.route").as_deref(),
+            Some("/v1/events/start")
+        );
         let status = value(&request.attributes, "http.response.status_code");
         assert_eq!(status, Some(Any::IntValue(201)));
         assert_eq!(write.parent_span_id, request.span_id);
@@ -152,10 +159,15 @@ async fn a_trace_leads_from_a_request_to_the_commit_it_shared() {
         let commit = commit.expect("a write is linked to its commit");
         assert!(links_to(&write, commit) && links_to(commit, &write));
     }
-    let shared = commits.iter().map(|commit| commit.links.len()).sum::<usize>();
+    let shared = commits
+        .iter()
+        .map(|commit| commit.links.len())
+        .sum::<usize>();
     assert_eq!(shared, count, "each write is in one commit");
     for commit in &commits {
-        let parent = writes.iter().find(|write| write.span_id == commit.parent_span_id);
+        let parent = writes
+            .iter()
+            .find(|write| write.span_id == commit.parent_span_id);
         assert_eq!(parent.unwrap().trace_id, commit.trace_id);
     }
     let services: Vec<_> = collector.spans();
@@ -189,7 +201,9 @@ async fn a_post_passes_its_trace_on_to_abacus() {
         assert_eq!(text(&span.attributes, "usage.id"), usage);
         let status = value(&span.attributes, "http.response.status_code");
         assert_eq!(status, Some(Any::IntValue(202)));
-        let turn = turns.iter().find(|turn| turn.span_id == span.parent_span_id);
+        let turn = turns
+            .iter()
+            .find(|turn| turn.span_id == span.parent_span_id);
         assert!(turn.is_some(), "a post is a part of a turn");
     }
     drop(worker);

@@ -173,7 +173,9 @@ fn anchors(document: &str) -> BTreeSet<String> {
     let headings = document.lines().filter_map(|line| line.strip_prefix('#'));
     let anchor = |heading: &str| {
         let heading = heading.trim_start_matches('#').trim().to_lowercase();
-        let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        let kept = heading
+            .chars()
+            .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
         kept.collect::<String>().replace(' ', "-")
     };
     headings.map(anchor).collect()
@@ -184,30 +186,37 @@ fn each_alert_leads_to_what_is_to_be_done() {
     let mut names = BTreeSet::new();
     for rule in rules() {
         let name = rule.alert;
-        assert!(["page", "ticket"].contains(&rule.labels.severity.as_str()), "{name}");
+        assert!(
+            ["page", "ticket"].contains(&rule.labels.severity.as_str()),
+            "{name}"
+        );
         assert!(!rule.annotations.summary.ends_with('.'), "{name}");
         let runbook = rule.annotations.runbook;
         let (path, anchor) = runbook.split_once('#').unwrap_or((&runbook, ""));
         let document = fs::read_to_string(workspace_dir().join(path)).expect(path);
-        assert!(anchor.is_empty() || anchors(&document).contains(anchor), "{runbook}");
+        assert!(
+            anchor.is_empty() || anchors(&document).contains(anchor),
+            "{runbook}"
+        );
         assert!(names.insert(name.clone()), "{name} is there twice");
     }
     assert!(names.len() > 10, "{names:?}");
 }
 
-/// The tool of Prometheus knows more of its language than we do.
+/// The tool of Prometheus knows more of its language than we do, and whether each alert fires.
 #[test]
 fn promtool_takes_the_rules() {
-    let checked = Command::new("promtool")
-        .args(["check", "rules"])
-        .arg(alerts_file())
-        .output();
-    match checked {
-        Ok(output) => {
-            let errors = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{errors}");
+    let fired = alerts_file().with_extension("test.yml");
+    for (what, file) in [("check", alerts_file()), ("test", fired)] {
+        let done = Command::new("promtool").args([what, "rules"]).arg(file).output();
+        match done {
+            Ok(output) => {
+                let text = String::from_utf8_lossy(&output.stdout);
+                let errors = String::from_utf8_lossy(&output.stderr);
+                assert!(output.status.success(), "{text}{errors}");
+            }
+            Err(error) => eprintln!("skipped: promtool (Debian package prometheus): {error}"),
         }
-        Err(error) => eprintln!("skipped: promtool (Debian package prometheus): {error}"),
     }
 }
 
@@ -219,6 +228,9 @@ fn a_query_is_understood() {
     let matchers = [("b", "=", "c"), ("d", "=~", "e|f")];
     let matchers = matchers.map(|(a, b, c)| (a.to_owned(), b.to_owned(), c.to_owned()));
     assert_eq!(found[0].matchers, matchers);
-    assert_eq!((found[1].name.as_str(), found[1].matchers.len()), ("sampler_g", 0));
+    assert_eq!(
+        (found[1].name.as_str(), found[1].matchers.len()),
+        ("sampler_g", 0)
+    );
     assert_eq!(grouping(query), ["code", "le"]);
 }
