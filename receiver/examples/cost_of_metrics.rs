@@ -22,6 +22,7 @@ use sampler_receiver::{Options, Parts, Receiver};
 use sampler_service::environment::{Clock, SystemClock, SystemRandom};
 use sampler_service::http::{HttpMetrics, answer, with_fallbacks};
 use sampler_service::security::Authenticator;
+use sampler_settings::DistressSettings;
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_store::memory::MemoryStore;
 use sampler_testkit::build::start_event;
@@ -72,7 +73,10 @@ fn receiver() -> Arc<Receiver> {
     let parts = Parts {
         events: store.clone(),
         queries: store.clone(),
-        audit: store,
+        audit: store.clone(),
+        backlogs: store.clone(),
+        controls: store.clone(),
+        replication: store,
         provisioning: None,
         clock: Arc::new(SystemClock),
         random: Arc::new(SystemRandom),
@@ -91,6 +95,8 @@ fn receiver() -> Arc<Receiver> {
                 stop_grace: 0,
             },
             unknown_for: Duration::from_secs(15),
+            month_slack: Duration::from_mins(10),
+            distress: DistressSettings::default(),
             mappings_full_scope: false,
         },
     );

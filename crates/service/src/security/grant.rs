@@ -131,7 +131,7 @@ impl Grant {
         }
     }
 
-    /// Requires that everything may be read, whatever resource it is about.
+    /// Requires a scope to read everything, whatever resource it is about.
     ///
     /// # Errors
     /// 403 where the grant is for single resources.
