@@ -14,18 +14,28 @@
 //! 9. the slack,
 //! 10. the store.
 //!
-//! [`controllers`] carry this out and choose the answer. Requests that only read share [`reading`].
+//! The events of a batch ([`batch`]) pass 4 to 10 one by one, each as if it came alone.
+//!
+//! [`controllers`] carry this out and choose the answer. Requests that only read share [`reading`],
+//! those of operators [`acts`].
 
+mod acts;
 pub mod admission;
 mod announce;
+mod batch;
 mod body;
+mod cloud_event;
+mod control;
 pub mod controllers;
 mod event;
+mod form;
 mod json;
+mod metrics;
 pub mod problems;
 pub mod reading;
 mod refusals;
 pub mod settings;
+mod throttle;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,11 +48,16 @@ use sampler_abacus::Provisioning;
 use sampler_domain::{Policy, Slack};
 use sampler_service::environment::{Clock, Random};
 use sampler_service::security::Authenticator;
+use sampler_settings::DistressSettings;
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
-use sampler_store::{Events, Queries};
+use sampler_steering::Steering;
+use sampler_store::{Audit, Backlogs, Controls, Events, Queries, Replication};
 
 use admission::Admission;
-use controllers::{events, mappings, spans, usages};
+use controllers::{
+    audit, backlog, batches, control as steering, events, mappings, spans, sums, usages,
+};
+use metrics::EventMetrics;
 use refusals::Refusals;
 
 /// The settings of the receiver.
@@ -56,6 +71,10 @@ pub struct Options {
     pub slack: Slack,
     /// The granularity and the grace, for the first `due_at` of a span.
     pub policy: Policy,
+    /// When fewer starts are let in because the database cannot keep up.
+    pub distress: DistressSettings,
+    /// How long into a month Abacus accepts usages of the previous one.
+    pub month_slack: Duration,
     /// How long the server may still execute a write whose outcome is unknown. `Retry-After` is at
     /// least as long.
     pub unknown_for: Duration,
@@ -68,8 +87,16 @@ pub struct Options {
 pub struct Parts {
     /// The store of starts and stops.
     pub events: Arc<dyn Events>,
-    /// The store, for reading spans and their usages.
+    /// The store, for reading spans, their usages and the audit trail.
     pub queries: Arc<dyn Queries>,
+    /// The audit trail.
+    pub audit: Arc<dyn Audit>,
+    /// The store of what waits for the workers.
+    pub backlogs: Arc<dyn Backlogs>,
+    /// The store of how operators and the controller steer.
+    pub controls: Arc<dyn Controls>,
+    /// Says how far a majority of the database is behind.
+    pub replication: Arc<dyn Replication>,
     /// Takes mappings, if anything does.
     pub provisioning: Option<Provisioning>,
     /// The clock of this machine.
@@ -86,8 +113,12 @@ pub struct Receiver {
     pub options: Options,
     /// Limits requests, and gives clients their turns.
     pub admission: Admission,
+    /// How operators steer, and what waits for the workers.
+    pub steering: Arc<Steering>,
     /// Limits the lines in the log about refused requests.
     refusals: Refusals,
+    /// Counts events by their answers.
+    metrics: EventMetrics,
     /// Whether the indexes exist and the slack is announced.
     prepared: AtomicBool,
 }
@@ -96,12 +127,16 @@ impl Receiver {
     /// A receiver. It accepts no events before [`set_prepared`](Self::set_prepared).
     pub fn new(parts: Parts, options: Options) -> Arc<Self> {
         let admission = Admission::new(options.limits.inflight, parts.events.ranges());
+        let backlogs = Arc::clone(&parts.backlogs);
+        let steering = Steering::new(backlogs, Arc::clone(&parts.controls));
         let prepared = AtomicBool::new(false);
         Arc::new(Self {
             parts,
             options,
             admission,
+            steering,
             refusals: Refusals::default(),
+            metrics: EventMetrics::default(),
             prepared,
         })
     }
@@ -122,15 +157,23 @@ impl Receiver {
         // An original also accepts a slash at the end of each path. The paths with a slash are routes
         // of their own and not rewritten, so that a router in front sees the path that is served.
         let routes = Router::new()
+            .route("/v1/events", post(batches::post))
+            .route("/v1/events/", post(batches::post))
             .route("/v1/events/start", post(events::start))
             .route("/v1/events/start/", post(events::start))
             .route("/v1/events/stop", post(events::stop))
             .route("/v1/events/stop/", post(events::stop))
+            .route("/v1/events/update", post(events::update))
+            .route("/v1/events/update/", post(events::update))
             .route("/v1/mappings", post(mappings::map))
             .route("/v1/mappings/", post(mappings::map))
             .route("/v1/spans", get(spans::list))
             .route("/v1/spans/{id}", get(spans::get))
-            .route("/v1/spans/{id}/usages", get(usages::list));
+            .route("/v1/spans/{id}/usages", get(usages::list))
+            .route("/v1/usages", get(sums::list))
+            .route("/v1/audit", get(audit::list))
+            .route("/v1/backlog", get(backlog::get))
+            .route("/v1/control", get(steering::get).put(steering::put));
         let receiver = self;
         Authenticator::protect(routes).with_state(Api {
             receiver,

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use anyhow::Context;
 use sampler_abacus::{AbacusOptions, Provisioning};
+use sampler_metrics::Registry;
 use sampler_receiver::settings::{PROGRAM, Settings};
 use sampler_receiver::{Options, Parts, Receiver, reading};
 use sampler_service::environment::{Clock, SystemClock, SystemRandom};
 use sampler_service::health::{Health, Progress};
-use sampler_service::http::{Port, bind, serve};
+use sampler_service::http::{HttpMetrics, Port, bind, serve};
 use sampler_service::lifecycle::{Shutdown, UnusableSettings, run_until_stopped};
-use sampler_service::metrics::Metrics;
+use sampler_service::metrics;
 use sampler_service::platform::Identity;
 use sampler_service::security::Authenticator;
 use sampler_service::settings::{Variables, load_from_process};
@@ -55,7 +56,11 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
     let queries = Arc::new(store.reader(of_readers).await?);
     let parts = Parts {
         events: store.clone(),
-        queries,
+        queries: queries.clone(),
+        audit: store.clone(),
+        backlogs: queries.clone(),
+        controls: store.clone(),
+        replication: store.clone(),
         provisioning: provisioning(&settings)?,
         clock: Arc::clone(&clock),
         random: Arc::new(SystemRandom),
@@ -67,6 +72,8 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
             events: settings.events.clone(),
             slack: settings.slack,
             policy: settings.policy.clone(),
+            month_slack: settings.month.month_slack,
+            distress: settings.distress.clone(),
             unknown_for,
             mappings_full_scope: settings.provisioning.full_scope,
         },
@@ -76,7 +83,16 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
     if let Some(check) = settings.security.health_check()? {
         health.require_credentials(check);
     }
-    let metrics = Metrics::new(PROGRAM.name, PROGRAM.version, settings.security.metrics()?);
+    let of_http = HttpMetrics::default();
+    let mut registry = Registry::new(PROGRAM.name, PROGRAM.version);
+    of_http.register(&mut registry);
+    store.register_metrics(&mut registry);
+    receiver.register_metrics(&mut registry);
+    let month = receiver.month();
+    receiver
+        .steering
+        .register_metrics(&mut registry, &receiver.parts.clock, month);
+    let registry = Arc::new(registry);
     let reachable = health.progress("database", settings.health.threshold);
     health.check("indexes", {
         let receiver = Arc::clone(&receiver);
@@ -90,11 +106,12 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
     let port = Port {
         listener: bind(&settings.http).await?,
         tls: settings.tls,
+        metrics: of_http,
     };
     let router = Arc::clone(&receiver)
         .routes(authenticator.clone())
         .merge(health.routes())
-        .merge(metrics.routes());
+        .merge(metrics::routes(&registry, settings.security.metrics()?));
     let serving = serve(port, router, &shutdown);
     let preparing = async {
         match store
@@ -115,11 +132,12 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
             }
         }
         if receiver.prepare(shutdown.soft().cancelled()).await {
+            let steering = receiver.stay_steered(shutdown.soft());
             let announcing = shutdown
                 .soft()
                 .run_until_cancelled(receiver.stay_announced());
             let watching = watch(&store, &reachable, settings.health.threshold, &shutdown);
-            tokio::join!(announcing, watching);
+            tokio::join!(announcing, watching, steering);
         }
         Ok(())
     };

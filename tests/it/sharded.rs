@@ -11,10 +11,10 @@ use serde_json::Value;
 use crate::landscape::{DAY, HOUR, Landscape, PATIENCE, until_ready};
 
 /// Statements that need not say where a span is kept, and why.
-const EXCEPTIONS: [(&str, &str); 4] = [
+const EXCEPTIONS: [(&str, &str); 5] = [
     (
         "suspended spans",
-        "A cause has spans in all partitions; one worker asks for them, a few times in a probe interval.",
+        "A cause has spans in all partitions; one worker asks for them, a few times in a probe interval, and counts them.",
     ),
     (
         "pages of all spans",
@@ -23,6 +23,10 @@ const EXCEPTIONS: [(&str, &str); 4] = [
     (
         "lists of an organization or a resource",
         "Its spans are in all partitions; every shard has to answer. A page is small.",
+    ),
+    (
+        "sums of usages",
+        "Usages of an organization, a resource or an instance are in all partitions; every shard adds up its own.",
     ),
     (
         "one span by its id",
@@ -49,6 +53,10 @@ fn complaint(command: &Document) -> Option<String> {
             let filter = command.get_document("filter").ok()?;
             is_placed(filter) || is_search(filter) || is_exception(command, filter)
         }
+        "aggregate" => {
+            let filter = first_match(command);
+            filter.is_some_and(|filter| is_search(filter) || is_exception(command, filter))
+        }
         // A cursor goes on where it was opened; the others are about the collection.
         "getMore" | "killCursors" | "listIndexes" | "createIndexes" => true,
         _ => false,
@@ -56,8 +64,14 @@ fn complaint(command: &Document) -> Option<String> {
     (!are_placed).then(|| command.to_string())
 }
 
-/// What is wrong with a command on the ledger. One exception: where a usage's entry is not kept for its
-/// span, it is searched by its id.
+/// What the first stage of a pipeline looks for.
+fn first_match(command: &Document) -> Option<&Document> {
+    let first = command.get_array("pipeline").ok()?.first()?;
+    first.as_document()?.get_document("$match").ok()
+}
+
+/// What is wrong with a command on the ledger. Two exceptions: sums, and where a usage's entry is not
+/// kept for its span, it is searched by its id.
 fn complaint_of_ledger(command: &Document) -> Option<String> {
     let all = |name: &str, is_placed: &dyn Fn(&Document) -> bool| {
         let items = command.get_array(name).expect("the list of a write").iter();
@@ -70,6 +84,7 @@ fn complaint_of_ledger(command: &Document) -> Option<String> {
         "find" => command
             .get_document("filter")
             .is_ok_and(|filter| has_key(filter) || filter.keys().eq(["_id"])),
+        "aggregate" => is_exception(command, &Document::new()),
         "getMore" | "killCursors" | "listIndexes" | "createIndexes" => true,
         _ => false,
     };
@@ -130,6 +145,7 @@ fn is_exception(command: &Document, filter: &Document) -> bool {
             "lists of an organization or a resource"
         }
         "search_suspended" => "suspended spans",
+        "sum_organization" | "sum_resource" | "sum_instance" => "sums of usages",
         _ => return false,
     };
     EXCEPTIONS.iter().any(|(exception, _)| *exception == name)
@@ -203,8 +219,18 @@ async fn odd_spans(world: &Landscape) {
     spans.insert_many(all).await.unwrap();
 }
 
-/// Lists of each kind, and each span that is on them.
+/// Lists of each kind, and each span that is on them; and sums.
 async fn read_all(world: &Landscape, receiver: &Program) {
+    for narrowing in [
+        "organization_id=o",
+        "resource_id=r",
+        "resource_instance_id=instance-1",
+    ] {
+        let path = format!("/v1/usages?{narrowing}&group_by=resource_instance_id");
+        let url = format!("{}{path}", receiver.base_url());
+        let sums = world.http.get(url).send().await.unwrap();
+        assert_eq!(sums.status().as_u16(), 200, "{path}");
+    }
     for path in [
         "/v1/spans?organization_id=o&state=open",
         "/v1/spans?resource_id=r&limit=1",
@@ -311,6 +337,7 @@ async fn each_statement_says_where_its_span_is_kept() {
         commands.any(|command| is_on(command, "spans_usages") && command.contains_key(name))
     };
     assert!(on_ledger("insert") && on_ledger("update"), "no ledger");
+    assert!(on_ledger("aggregate"), "no sums");
     for name in ["insert", "update", "delete", "find", "getMore"] {
         let seen = on_spans.iter().any(|command| command.contains_key(name));
         assert!(seen || name == "insert" || name == "getMore", "no {name}");

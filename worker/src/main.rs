@@ -6,14 +6,18 @@ use std::time::Duration;
 
 use anyhow::Context;
 use sampler_abacus::{AbacusOptions, HttpCollector};
+use sampler_metrics::Registry;
+use sampler_metrics::catalogue::CLOCK_OFFSET_SECONDS;
 use sampler_service::environment::{Clock, Random, SystemClock, SystemRandom};
 use sampler_service::health::Health;
-use sampler_service::http::{bind, serve};
+use sampler_service::http::{HttpMetrics, Port, bind, serve};
 use sampler_service::lifecycle::{Shutdown, UnusableSettings, run_until_stopped};
-use sampler_service::metrics::Metrics;
+use sampler_service::metrics;
 use sampler_service::platform::Identity;
 use sampler_service::settings::{Variables, load_from_process};
 use sampler_service::telemetry;
+use sampler_settings::millis;
+use sampler_steering::MonthClose;
 use sampler_store_mongo::{MigrationError, MongoStore, Retired};
 use sampler_worker::settings::{PROGRAM, Settings};
 use sampler_worker::shadow::Shadow;
@@ -69,12 +73,29 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
     if let Some(check) = settings.security.health_check()? {
         health.require_credentials(check);
     }
-    let mut metrics = Metrics::new(PROGRAM.name, PROGRAM.version, settings.security.metrics()?);
+    let of_http = HttpMetrics::default();
+    let mut registry = Registry::new(PROGRAM.name, PROGRAM.version);
+    of_http.register(&mut registry);
+    store.register_metrics(&mut registry);
     let mode = if settings.shadow.enabled {
         Mode::Shadow(shadow(&settings, &store, clock, &mut health))
     } else {
-        let worker = worker(&settings, &store, clock, &mut health, &shutdown)?;
-        report_clocks(&worker.time(), &mut health, &mut metrics);
+        let worker = worker(
+            &settings,
+            &store,
+            Arc::clone(&clock),
+            &mut health,
+            &shutdown,
+        )?;
+        report_clocks(&worker.time(), &mut health, &mut registry);
+        worker.register_metrics(&mut registry);
+        let month = MonthClose {
+            slack: millis(settings.abacus.month_slack),
+            grace: settings.policy.stop_grace,
+        };
+        worker
+            .steering()
+            .register_metrics(&mut registry, &clock, month);
         Mode::Sample(worker)
     };
     health.check("database", {
@@ -85,8 +106,14 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
         }
     });
     // Health is served from the beginning: indexing a large collection takes its time.
-    let listener = bind(&settings.http).await?;
-    let serving = serve(listener, health.routes().merge(metrics.routes()), &shutdown);
+    let port = Port {
+        listener: bind(&settings.http).await?,
+        tls: None,
+        metrics: of_http,
+    };
+    let readers = settings.security.metrics()?;
+    let metrics = metrics::routes(&Arc::new(registry), readers);
+    let serving = serve(port, health.routes().merge(metrics), &shutdown);
     let working = async {
         let ended = work(mode, original_gone, &store, &shutdown).await;
         shutdown.begin();
@@ -177,6 +204,7 @@ fn worker(
         cleanup: settings.cleanup.clone(),
         ledger: settings.ledger.clone(),
         suspension: settings.suspension.clone(),
+        distress: settings.distress.clone(),
         clock_interval: CLOCK_INTERVAL,
         cause_interval: CAUSE_INTERVAL,
     };
@@ -194,6 +222,9 @@ fn worker(
         causes: store.clone(),
         upkeep: store.clone(),
         membership: store.clone(),
+        backlogs: store.clone(),
+        controls: store.clone(),
+        replication: store.clone(),
         collector: Arc::new(collector),
         processing_progress: Arc::new(health.progress("processing", settings.processing.threshold)),
         cleanup_progress: Arc::new(health.progress("cleanup", settings.cleanup.threshold)),
@@ -205,7 +236,7 @@ fn worker(
 
 /// Reports how the clock of this machine differs from Abacus's. The worker corrects its clock, so a
 /// wrong one is only a warning; somebody should set it right all the same.
-fn report_clocks(time: &Arc<AbacusTime>, health: &mut Health, metrics: &mut Metrics) {
+fn report_clocks(time: &Arc<AbacusTime>, health: &mut Health, registry: &mut Registry) {
     health.warning("clock", {
         let time = Arc::clone(time);
         move || time.disagrees()
@@ -214,14 +245,10 @@ fn report_clocks(time: &Arc<AbacusTime>, health: &mut Health, metrics: &mut Metr
         let time = Arc::clone(time);
         move || time.uses_own_clock()
     });
-    metrics.gauge(
-        "sampler_clock_offset_seconds",
-        "How far the clock of this machine is ahead of Abacus's; negative where it is behind",
-        {
-            let time = Arc::clone(time);
-            move || time.ahead().map(|ahead| ahead as f64 / 1_000.0)
-        },
-    );
+    let time = Arc::clone(time);
+    registry.gauge(&CLOCK_OFFSET_SECONDS, move || {
+        time.ahead().map(|ahead| ahead as f64 / 1_000.0)
+    });
 }
 
 fn shadow(

@@ -8,7 +8,10 @@ use sampler_service::settings::{
 };
 use url::Url;
 
-use crate::{DatabaseSettings, SamplingSettings, SlackSettings, TEN_MINUTES, TENTH_OF_A_SECOND};
+use crate::{
+    DatabaseSettings, DistressSettings, SamplingSettings, SlackSettings, TEN_MINUTES,
+    TENTH_OF_A_SECOND,
+};
 
 sampler_service::settings! {
     /// How much a receiver takes in.
@@ -18,6 +21,8 @@ sampler_service::settings! {
         inflight: Option<usize> = "MAX_INFLIGHT", Kind::integer(1, 100_000);
         /// The largest body, before and after decompression.
         payload: usize = "MAX_PAYLOAD", Kind::size(1 << 10, 8 << 20), or("500kb");
+        /// The largest body of a batch of events, before and after decompression.
+        batch_payload: usize = "SAMPLER_MAX_BATCH_PAYLOAD", Kind::size(1 << 10, 4 << 20), or("4mb");
         /// How long a client may take to send a body.
         body_timeout: Duration = "SAMPLER_BODY_TIMEOUT", Kind::time(TENTH_OF_A_SECOND, TEN_MINUTES), or("30s");
     }
@@ -31,6 +36,14 @@ sampler_service::settings! {
         /// Whether mappings need the scope abacus.sampler.write. Without it, a client with the scope
         /// of one resource can map the plans of that resource, and Abacus never changes a mapping.
         full_scope: bool = "SAMPLER_MAPPINGS_FULL_SCOPE", Kind::Boolean, or("false");
+    }
+
+    /// When a month closes.
+    pub struct MonthSettings("abacus") {
+        /// How long into a month Abacus accepts usages of the previous month (its own SLACK), as for
+        /// the worker. It only decides what is told of the month that closes.
+        month_slack: Duration = "SAMPLER_MONTH_SLACK",
+            Kind::time(Duration::ZERO, Duration::from_hours(24 * 27)), or("10m");
     }
 
     /// What events may be like.
@@ -52,8 +65,10 @@ pub const TABLE: Table = &[
     &DatabaseSettings::TABLE,
     &ProvisioningSettings::TABLE,
     &EventsSettings::TABLE,
+    &MonthSettings::TABLE,
     &SlackSettings::TABLE,
     &SamplingSettings::RECEIVER_TABLE,
+    &DistressSettings::TABLE,
     &HealthSettings::TABLE,
     &SecuritySettings::TABLE,
     &LogSettings::TABLE,

@@ -32,8 +32,18 @@ pub(crate) const LIST_RESOURCE: &str = "list_resource";
 
 /// The entries of a span, in the order in which they were planned.
 pub(crate) const OF_SPAN: &str = "of_span";
+/// The usages of an organization, of a resource and of an instance, by their timestamps.
+pub(crate) const SUM_ORGANIZATION: &str = "sum_organization";
+pub(crate) const SUM_RESOURCE: &str = "sum_resource";
+pub(crate) const SUM_INSTANCE: &str = "sum_instance";
+
 /// What has expired.
 pub(crate) const EXPIRY: &str = "expiry";
+
+/// The audit trail by its moments, by who acted, and by the span that was acted on.
+pub(crate) const AUDIT: &str = "by_at";
+pub(crate) const AUDIT_WHO: &str = "by_who";
+pub(crate) const AUDIT_SPAN: &str = "by_span";
 
 /// The indexes of an original that know no partitions.
 pub(crate) const ORIGINAL_TARGET: &str = "unique_target";
@@ -158,15 +168,24 @@ pub(crate) fn ledger_shard_key() -> Document {
 }
 
 /// The indexes of the ledger, beside `_id`, which is the id of the usage. Each costs every usage, so
-/// there is one to read by, and one that holds only what is about to go.
-pub(crate) fn ledger_indexes() -> [Index; 2] {
+/// there is one to read by, one for each field by which sums are narrowed, and one that holds only
+/// what is about to go.
+pub(crate) fn ledger_indexes() -> [Index; 5] {
     let expiry = IndexOptions::builder()
         .expire_after(Duration::ZERO)
         .partial_filter_expression(doc! { "expires_at": { "$exists": true } })
         .build();
     let mut of_span = ledger_shard_key();
     of_span.insert("version", 1);
+    let sum = |name, field: &str| Index {
+        name,
+        keys: doc! { field: 1, "timestamp": 1 },
+        options: IndexOptions::default(),
+    };
     [
+        sum(SUM_ORGANIZATION, "target.organization_id"),
+        sum(SUM_RESOURCE, "target.resource_id"),
+        sum(SUM_INSTANCE, "target.resource_instance_id"),
         Index {
             name: OF_SPAN,
             keys: of_span,
@@ -177,6 +196,28 @@ pub(crate) fn ledger_indexes() -> [Index; 2] {
             keys: doc! { "expires_at": 1 },
             options: expiry,
         },
+    ]
+}
+
+/// The indexes of the audit trail, in the order of its lists.
+pub(crate) fn audit_indexes() -> [Index; 3] {
+    let of = |name, field: Option<&str>| {
+        let mut keys: Document = field
+            .map(|field| (field.to_owned(), 1.into()))
+            .into_iter()
+            .collect();
+        keys.extend(doc! { "at": 1, "_id": 1 });
+        let options = IndexOptions::default();
+        Index {
+            name,
+            keys,
+            options,
+        }
+    };
+    [
+        of(AUDIT, None),
+        of(AUDIT_WHO, Some("who")),
+        of(AUDIT_SPAN, Some("span")),
     ]
 }
 

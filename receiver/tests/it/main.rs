@@ -5,9 +5,14 @@
 
 mod answer;
 mod attacks;
+mod audit;
 mod auth;
 mod auth_fixture;
+mod backlog;
+mod batches;
 mod bodies;
+mod cloud_events;
+mod control;
 mod database;
 mod event;
 mod events;
@@ -27,7 +32,9 @@ mod routes;
 mod schema;
 mod smuggling;
 mod store;
+mod sums;
 mod token_floods;
+mod updates;
 mod valid_bodies;
 mod wire;
 mod world;

@@ -7,14 +7,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sampler_domain::partition::{partition_of, range_of};
-use sampler_domain::{EventId, Span, SpanId, Target};
+use sampler_domain::{Control, EventId, Span, SpanId, Target, Timestamp};
 use sampler_store::memory::MemoryStore;
 use sampler_store::{
-    Entries, Events, NewSpan, NewStop, Queries, SpanPage, SpanQuery, SpanRecord, StartOutcome,
-    StopOutcome, StoreError,
+    Audit, AuditPage, AuditQuery, AuditRecord, Backlog, BacklogQuery, Backlogs, ControllerState,
+    Controls, Entries, Events, KeptControl, NewSpan, NewStop, Outcome, Published, Queries,
+    Replication, SpanPage, SpanQuery, SpanRecord, StartOutcome, StopOutcome, StoreError, SumPage,
+    SumQuery,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio::time::interval;
+use uuid::Uuid;
 
 /// What the store's errors say, and no answer may.
 pub(crate) const SECRET: &str = "mongodb://sampler:secret@db.internal";
@@ -48,6 +51,8 @@ pub(crate) enum Fate {
 pub(crate) struct Store {
     pub(crate) memory: MemoryStore,
     fate: Mutex<Fate>,
+    /// What becomes of calls once a stop has been answered.
+    fate_after_stop: Mutex<Option<Fate>>,
     calls: AtomicUsize,
     held: watch::Sender<usize>,
     gate: Semaphore,
@@ -63,6 +68,7 @@ impl Store {
         Self {
             memory,
             fate: Mutex::new(Fate::Served),
+            fate_after_stop: Mutex::new(None),
             calls: AtomicUsize::new(0),
             held: watch::Sender::new(0),
             gate: Semaphore::new(0),
@@ -74,6 +80,11 @@ impl Store {
     /// Decides what becomes of calls from now on.
     pub(crate) fn meets(&self, fate: Fate) {
         *self.fate.lock().unwrap() = fate;
+    }
+
+    /// Decides what becomes of calls after the next stop.
+    pub(crate) fn meets_after_next_stop(&self, fate: Fate) {
+        *self.fate_after_stop.lock().unwrap() = Some(fate);
     }
 
     /// How often the store was asked.
@@ -176,6 +187,70 @@ impl Queries for Store {
         self.met(self.memory.usages(span, target, after, limit))
             .await
     }
+
+    async fn sums(&self, query: &SumQuery) -> Result<SumPage, StoreError> {
+        self.met(self.memory.sums(query)).await
+    }
+
+    async fn audit(&self, query: &AuditQuery) -> Result<AuditPage, StoreError> {
+        self.met(self.memory.audit(query)).await
+    }
+}
+
+#[async_trait]
+impl Audit for Store {
+    async fn record_act(&self, record: &AuditRecord) -> Result<(), StoreError> {
+        self.met(self.memory.record_act(record)).await
+    }
+
+    async fn settle_act(&self, id: Uuid, outcome: Outcome) -> Result<(), StoreError> {
+        self.met(self.memory.settle_act(id, outcome)).await
+    }
+}
+
+#[async_trait]
+impl Backlogs for Store {
+    async fn count(&self, query: &BacklogQuery) -> Result<Backlog, StoreError> {
+        self.met(self.memory.count(query)).await
+    }
+
+    async fn publish(&self, backlog: &Backlog) -> Result<(), StoreError> {
+        self.met(self.memory.publish(backlog)).await
+    }
+
+    async fn published(&self) -> Result<Option<Published<Backlog>>, StoreError> {
+        self.met(self.memory.published()).await
+    }
+
+    async fn report_rate(&self, worker: &str, rate: f64) -> Result<(), StoreError> {
+        self.met(self.memory.report_rate(worker, rate)).await
+    }
+}
+
+#[async_trait]
+impl Replication for Store {
+    async fn commit_lag(&self) -> Result<Option<i64>, StoreError> {
+        self.met(self.memory.commit_lag()).await
+    }
+}
+
+#[async_trait]
+impl Controls for Store {
+    async fn control(&self) -> Result<KeptControl, StoreError> {
+        self.met(self.memory.control()).await
+    }
+
+    async fn set_control(&self, control: &Control, version: i64) -> Result<bool, StoreError> {
+        self.met(self.memory.set_control(control, version)).await
+    }
+
+    async fn controller(&self) -> Result<Option<Published<ControllerState>>, StoreError> {
+        self.met(self.memory.controller()).await
+    }
+
+    async fn set_controller(&self, state: &ControllerState) -> Result<bool, StoreError> {
+        self.met(self.memory.set_controller(state)).await
+    }
 }
 
 #[async_trait]
@@ -197,7 +272,11 @@ impl Events for Store {
         if self.is_paced(&new.event.target).await {
             return Ok(StopOutcome::Ended);
         }
-        self.met(self.memory.stop(new)).await
+        let stopped = self.met(self.memory.stop(new)).await;
+        if let Some(fate) = self.fate_after_stop.lock().unwrap().take() {
+            self.meets(fate);
+        }
+        stopped
     }
 
     async fn find_by_start_id(
@@ -214,6 +293,14 @@ impl Events for Store {
         id: &EventId,
     ) -> Result<Option<Span>, StoreError> {
         self.met(self.memory.find_by_stop_id(target, id)).await
+    }
+
+    async fn find_not_ended(
+        &self,
+        target: &Target,
+        moment: Timestamp,
+    ) -> Result<Vec<Span>, StoreError> {
+        self.met(self.memory.find_not_ended(target, moment)).await
     }
 
     fn ranges(&self) -> usize {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may end with a panic")]
 
+mod backlog;
 mod before;
 mod contract;
 mod explain;
@@ -17,6 +18,7 @@ mod original;
 mod outage;
 mod primary;
 mod proxy;
+mod sums;
 mod support;
 mod suspension;
 mod unreadable;

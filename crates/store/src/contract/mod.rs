@@ -2,9 +2,15 @@
 //! `#[tokio::test]` of each.
 
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
+mod audit;
+#[allow(missing_docs, reason = "the name of a case says what it shows")]
+mod backlog;
+#[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod causes;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod changes;
+#[allow(missing_docs, reason = "the name of a case says what it shows")]
+mod control;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod events;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
@@ -13,14 +19,20 @@ mod ledger;
 mod queries;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod sampling;
+#[allow(missing_docs, reason = "the name of a case says what it shows")]
+mod sums;
 pub mod support;
 
+pub use audit::*;
+pub use backlog::*;
 pub use causes::*;
 pub use changes::*;
+pub use control::*;
 pub use events::*;
 pub use ledger::*;
 pub use queries::*;
 pub use sampling::*;
+pub use sums::*;
 
 /// Makes a test of each case of the contract. `$store` is an expression that awaits to a value
 /// which dereferences to an empty store.
@@ -37,6 +49,7 @@ macro_rules! store_contract_tests {
             fault_12_a_start_inside_the_previous_span_is_refused
             a_span_of_another_plan_of_the_instance_is_no_previous_one
             an_update_is_a_stop_and_a_start_at_one_moment
+            spans_that_have_not_ended_are_the_open_one_and_the_next_to_end
             a_stop_ends_the_open_span_alone
             a_repeated_stop_is_recognised_at_any_later_time
             fault_4_a_stop_id_seen_before_never_ends_another_span
@@ -80,6 +93,10 @@ macro_rules! store_contract_tests {
             a_list_holds_what_its_query_asks_for
             a_list_goes_on_while_spans_come_change_and_go
             a_span_is_found_by_how_its_id_is_written
+            sums_are_by_windows_and_groups
+            sums_go_on_behind_any_row
+            sums_are_exact
+            sums_count_what_abacus_has_now_or_had_then
             a_suspended_span_is_never_due
             an_execution_ends_a_suspension
             a_stop_of_a_suspended_span_resumes_nothing
@@ -88,6 +105,18 @@ macro_rules! store_contract_tests {
             a_cause_goes_when_nothing_is_suspended_under_it
             a_cause_that_is_missing_is_found_by_its_spans
             spans_of_a_cause_go_on_in_batches
+            the_backlog_is_what_is_due_and_what_waits_after_a_failure
+            the_backlog_counts_each_granularity_by_its_intervals
+            a_closing_month_has_left_what_is_not_sampled_of_it
+            what_was_counted_is_told_to_all
+            the_rates_of_live_workers_add_up
+            nothing_is_held_back_before_anybody_says_so
+            control_is_changed_by_whom_has_seen_its_version
+            of_32_changes_of_control_one_wins
+            the_controller_decides_once_for_each_version
+            an_act_is_kept_as_it_was_asked_for_and_how_it_ended
+            the_trail_holds_what_its_query_asks_for
+            the_trail_goes_on_while_acts_come
             workers_know_of_each_other
             the_largest_slack_of_all_receivers_counts
         );

@@ -56,12 +56,16 @@ impl Receiver {
         match event {
             Event::Start(event) if is_outside_slack => self.start_outside_slack(&event, now).await,
             Event::Stop(event) if is_outside_slack => self.stop_outside_slack(&event, now).await,
-            Event::Start(event) => self.start(event, grant, now).await,
+            Event::Start(event) => match self.throttled(&event, now) {
+                Some(throttled) => self.start_throttled(&event, throttled).await,
+                None => self.start(event, grant, now).await,
+            },
             Event::Stop(event) => self.stop(event, grant).await,
+            Event::Update(event) => self.update(event, grant, now).await,
         }
     }
 
-    async fn start(
+    pub(super) async fn start(
         &self,
         event: StartEvent,
         grant: &Grant,
@@ -98,7 +102,7 @@ impl Receiver {
         }
     }
 
-    async fn stop(&self, event: StopEvent, grant: &Grant) -> Result<Accepted, Problem> {
+    pub(super) async fn stop(&self, event: StopEvent, grant: &Grant) -> Result<Accepted, Problem> {
         let new = NewStop {
             event,
             client: grant.client().cloned(),
@@ -130,6 +134,21 @@ impl Receiver {
         Ok(accepted.started(Some(span)))
     }
 
+    /// A start that is turned away now is taken only where it is the repeat of one that was kept.
+    async fn start_throttled(
+        &self,
+        event: &StartEvent,
+        throttled: Problem,
+    ) -> Result<Accepted, Problem> {
+        let earlier = match &event.id {
+            Some(id) => self.find_by_start_id(&event.target, id).await?,
+            None => None,
+        };
+        let differences = |earlier: &Span| event.differences(earlier);
+        let (accepted, span) = self.repeat_or(earlier, differences, || throttled)?;
+        Ok(accepted.started(Some(span)))
+    }
+
     /// The same for a stop.
     async fn stop_outside_slack(
         &self,
@@ -153,7 +172,18 @@ impl Receiver {
         now: Timestamp,
     ) -> Result<(Accepted, SpanId), Problem> {
         let outside = || refusals::outside_slack(self.options.slack, now);
-        let earlier = earlier.ok_or_else(outside)?;
+        self.repeat_or(earlier, differences, outside)
+    }
+
+    /// What becomes of an event that is taken only as a repeat, by the span of an earlier event with
+    /// its id.
+    fn repeat_or(
+        &self,
+        earlier: Option<Span>,
+        differences: impl FnOnce(&Span) -> Vec<Field>,
+        otherwise: impl FnOnce() -> Problem,
+    ) -> Result<(Accepted, SpanId), Problem> {
+        let earlier = earlier.ok_or_else(otherwise)?;
         let differences = differences(&earlier);
         let accepted = if differences.is_empty() {
             Accepted::replayed()
@@ -165,7 +195,7 @@ impl Receiver {
 
     /// An id was seen before in an event that is not the same. An original answers 201 where only
     /// timestamp or measures differ, and keeps the first; a setting does the same here.
-    fn id_taken(&self, fields: &[Field]) -> Result<Accepted, Problem> {
+    pub(super) fn id_taken(&self, fields: &[Field]) -> Result<Accepted, Problem> {
         let same_target = fields
             .iter()
             .all(|field| !matches!(field, Field::Target(_)));
@@ -176,7 +206,7 @@ impl Receiver {
     }
 
     /// The span of the target that was started by the event with this id.
-    async fn find_by_start_id(
+    pub(super) async fn find_by_start_id(
         &self,
         target: &Target,
         id: &EventId,
@@ -186,7 +216,7 @@ impl Receiver {
     }
 
     /// The span of the target that was stopped by the event with this id.
-    async fn find_by_stop_id(
+    pub(super) async fn find_by_stop_id(
         &self,
         target: &Target,
         id: &EventId,
