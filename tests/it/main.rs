@@ -4,13 +4,16 @@
 
 mod abuse;
 mod auditor;
+mod cli;
 mod clocks;
 mod landscape;
 mod lifecycle;
 mod main_job;
 mod memory;
+mod metrics;
 mod oidc;
 mod original;
+mod otlp;
 mod outages;
 mod own_tls;
 mod platform;

@@ -20,6 +20,7 @@ mod rate;
 mod search;
 mod store_failures;
 mod suspension;
+mod trace;
 mod turn;
 mod upkeep;
 

@@ -18,9 +18,10 @@ use crate::table::Table;
 pub use crate::table::{StoredEntry, StoredSpan};
 use crate::{
     Adopted, Audit, AuditPage, AuditPosition, AuditQuery, AuditRecord, Causes, DuePages, DueQuery,
-    Entries, Events, Finished, KeptCause, Ledger, Membership, NewSpan, NewStop, Outcome, Page,
-    Probe, Queries, Reading, Resumption, SLACK_LIFETIME, SpanKey, SpanKeys, SpanPage, SpanQuery,
-    SpanRecord, SpanScan, StartOutcome, StopOutcome, StoreError, SumPage, SumQuery, Upkeep, Work,
+    Entries, Events, Finished, KeptCause, Ledger, Lookup, Membership, NewSpan, NewStop, Outcome,
+    Page, Probe, Queries, Reading, Resumption, SLACK_LIFETIME, SpanKey, SpanKeys, SpanPage,
+    SpanQuery, SpanRecord, SpanScan, StartOutcome, StopOutcome, StoreError, SumPage, SumQuery,
+    Upkeep, Work,
 };
 
 /// How long a worker counts as alive after a heartbeat, ms.
@@ -326,6 +327,17 @@ impl Queries for MemoryStore {
 
     async fn span(&self, id: &str) -> Result<Option<SpanRecord>, StoreError> {
         Ok(self.lock().table.span(id))
+    }
+
+    async fn look_up(&self, target: &Target, by: &Lookup) -> Result<Vec<Span>, StoreError> {
+        let state = self.lock();
+        let table = &state.table;
+        let found = match by {
+            Lookup::StartedBy(id) => table.find_by_start_id(target, id).into_iter().collect(),
+            Lookup::StoppedBy(id) => table.find_by_stop_id(target, id).into_iter().collect(),
+            Lookup::NotEndedBy(moment) => table.find_not_ended(target, *moment),
+        };
+        Ok(found.into_iter().cloned().collect())
     }
 
     async fn usages(
