@@ -261,6 +261,7 @@ async fn each_statement_says_where_its_span_is_kept() {
             .env("DB_URI", uri.clone())
             .env("SAMPLER_SHARDED", "true")
             .env("SAMPLER_SHARDS", "2")
+            .env("SAMPLER_DIMENSION", "hour")
     };
     let receiver = through_router(world.receiver()).start().await.unwrap();
     until_ready(&world.http, &receiver).await;
@@ -300,6 +301,16 @@ async fn each_statement_says_where_its_span_is_kept() {
         assert_eq!(refused.status().as_u16(), 409);
     });
     futures_util::future::join_all(stops).await;
+    for target in 30..33 {
+        let first = id(start_event(target, start + 1), format!("start-{target}"));
+        world.take(&receiver, "/v1/events/start", &first).await;
+        let update = id(start_event(target, start + 2), format!("update-{target}"));
+        let path = "/v1/events/update";
+        let dry = world.post(&receiver, &format!("{path}?dry_run=true"), &update);
+        assert_eq!(dry.await.status().as_u16(), 200);
+        world.take(&receiver, path, &update).await;
+        world.take(&receiver, path, &update).await;
+    }
     // The others are removed at some time: they ended long ago.
     let spans = world.spans().await;
     wait_until("the ten are complete", PATIENCE, async || {

@@ -24,6 +24,7 @@ mod due;
 mod entry_document;
 mod index;
 mod ledger;
+mod lookup;
 mod migrate;
 mod queries;
 mod reading;

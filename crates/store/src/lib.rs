@@ -54,7 +54,7 @@ pub use error::StoreError;
 pub use events::{Events, NewSpan, NewStop, StartOutcome, StopOutcome};
 pub use ledger::{Entries, Ledger, lifetime_from};
 pub use membership::Membership;
-pub use queries::{Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord, TargetFilter};
+pub use queries::{Lookup, Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord, TargetFilter};
 pub use reading::{Page, Reading};
 pub use replication::Replication;
 pub use sums::{SumPage, SumPosition, SumQuery, SumRow};

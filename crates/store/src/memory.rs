@@ -18,8 +18,8 @@ use crate::table::Table;
 pub use crate::table::{StoredEntry, StoredSpan};
 use crate::{
     Adopted, Audit, AuditPage, AuditPosition, AuditQuery, AuditRecord, Causes, DuePages, DueQuery,
-    Entries, Events, Finished, KeptCause, Ledger, Membership, NewSpan, NewStop, Outcome, Page,
-    Probe, Queries, Reading, Resumption, SLACK_LIFETIME, SpanPage, SpanQuery, SpanRecord,
+    Entries, Events, Finished, KeptCause, Ledger, Lookup, Membership, NewSpan, NewStop, Outcome,
+    Page, Probe, Queries, Reading, Resumption, SLACK_LIFETIME, SpanPage, SpanQuery, SpanRecord,
     StartOutcome, StopOutcome, StoreError, SumPage, SumQuery, Upkeep, Work,
 };
 
@@ -312,6 +312,17 @@ impl Queries for MemoryStore {
 
     async fn span(&self, id: &str) -> Result<Option<SpanRecord>, StoreError> {
         Ok(self.lock().table.span(id))
+    }
+
+    async fn look_up(&self, target: &Target, by: &Lookup) -> Result<Vec<Span>, StoreError> {
+        let state = self.lock();
+        let table = &state.table;
+        let found = match by {
+            Lookup::StartedBy(id) => table.find_by_start_id(target, id).into_iter().collect(),
+            Lookup::StoppedBy(id) => table.find_by_stop_id(target, id).into_iter().collect(),
+            Lookup::NotEndedBy(moment) => table.find_not_ended(target, *moment),
+        };
+        Ok(found.into_iter().cloned().collect())
     }
 
     async fn usages(

@@ -361,6 +361,7 @@ impl Setup {
             slack: self.slack,
             policy: self.policy(rng),
             unknown_for: Duration::from_secs(16),
+            knows_granularity: true,
             month_slack: Duration::from_mins(10),
             distress: DistressSettings::default(),
             mappings_full_scope: false,
