@@ -206,7 +206,7 @@ impl Worker {
             } = posted;
             self.time.note_answer(asked, dated);
             self.metrics.note(began, &answer);
-            post.record("http.response.status_code", details.status);
+            post.record("http.response.status_code", details.status.map(i64::from));
             self.parts.processing_progress.report();
             self.post_limit.release(permit, load(&answer));
             match answer {
