@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use sampler_domain::{Granularity, Policy};
 use sampler_service::security::SecuritySettings;
-use sampler_service::settings::{HttpSettings, LogSettings, Program, Reader};
+use sampler_service::settings::{HttpSettings, LogSettings, Program, Reader, TraceSettings};
 use sampler_settings::worker::{
-    AbacusSettings, CleanupSettings, LedgerSettings, ProcessingSettings, ShadowSettings,
-    SuspensionSettings, TABLE,
+    AbacusSettings, AuditSettings, CleanupSettings, LedgerSettings, ProcessingSettings,
+    ShadowSettings, SuspensionSettings, TABLE,
 };
 use sampler_settings::{
     DatabaseSettings, DistressSettings, SamplingSettings, SlackSettings, millis, receiver,
@@ -37,6 +37,8 @@ pub struct Settings {
     pub database: DatabaseSettings,
     /// The level and the format of the log.
     pub log: LogSettings,
+    /// Where traces go.
+    pub traces: TraceSettings,
     /// The credentials, and the checks of callers.
     pub security: SecuritySettings,
     /// How usages are delivered.
@@ -51,6 +53,8 @@ pub struct Settings {
     pub ledger: LedgerSettings,
     /// When spans are suspended, and how they go on.
     pub suspension: SuspensionSettings,
+    /// How spans are checked.
+    pub audit: AuditSettings,
     /// When sampling pauses because the database cannot keep up.
     pub distress: DistressSettings,
     /// The shadow mode.
@@ -64,6 +68,7 @@ impl Settings {
             http: HttpSettings::read(reader),
             database: DatabaseSettings::read(reader),
             log: LogSettings::read(reader),
+            traces: TraceSettings::read(reader),
             security: SecuritySettings::read(reader),
             abacus: AbacusSettings::read(reader),
             policy: SamplingSettings::read(reader).policy(Granularity::Day),
@@ -71,6 +76,7 @@ impl Settings {
             cleanup: CleanupSettings::read(reader),
             ledger: LedgerSettings::read(reader),
             suspension: SuspensionSettings::read(reader),
+            audit: AuditSettings::read(reader),
             distress: DistressSettings::read(reader),
             shadow: ShadowSettings::read(reader),
         };

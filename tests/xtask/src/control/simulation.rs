@@ -167,8 +167,9 @@ mod tests {
             needed.fold(0.0, f64::max)
         };
         assert!(most(&without) > 3_000.0, "{}", most(&without));
-        // What falls due at an hour comes on top of what is due.
-        assert!(most(&with) < 1.6 * 600.0, "{}", most(&with));
+        // What falls due at the end of an hour comes on top: ten minutes of starts, which is as much
+        // again as the target.
+        assert!(most(&with) < 2.0 * 600.0, "{}", most(&with));
         for day in 0..3 {
             let peak = &with.moments[day * DAY + 12 * HOUR..day * DAY + 18 * HOUR];
             let sum: f64 = peak.iter().map(|moment| moment.needed_seconds).sum();
