@@ -5,6 +5,7 @@ pub mod batches;
 pub mod events;
 mod failures;
 pub mod mappings;
+pub mod snapshots;
 pub mod spans;
 pub mod sums;
 pub mod usages;
