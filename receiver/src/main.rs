@@ -56,8 +56,11 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
     let queries = Arc::new(store.reader(of_readers).await?);
     let parts = Parts {
         events: store.clone(),
-        queries,
+        queries: queries.clone(),
         audit: store.clone(),
+        backlogs: queries.clone(),
+        controls: store.clone(),
+        replication: store.clone(),
         provisioning: provisioning(&settings)?,
         clock: Arc::clone(&clock),
         random: Arc::new(SystemRandom),
@@ -69,6 +72,8 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
             events: settings.events.clone(),
             slack: settings.slack,
             policy: settings.policy.clone(),
+            month_slack: settings.month.month_slack,
+            distress: settings.distress.clone(),
             unknown_for,
             mappings_full_scope: settings.provisioning.full_scope,
         },
@@ -83,6 +88,10 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
     of_http.register(&mut registry);
     store.register_metrics(&mut registry);
     receiver.register_metrics(&mut registry);
+    let month = receiver.month();
+    receiver
+        .steering
+        .register_metrics(&mut registry, &receiver.parts.clock, month);
     let registry = Arc::new(registry);
     let reachable = health.progress("database", settings.health.threshold);
     health.check("indexes", {
@@ -123,11 +132,12 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
             }
         }
         if receiver.prepare(shutdown.soft().cancelled()).await {
+            let steering = receiver.stay_steered(shutdown.soft());
             let announcing = shutdown
                 .soft()
                 .run_until_cancelled(receiver.stay_announced());
             let watching = watch(&store, &reachable, settings.health.threshold, &shutdown);
-            tokio::join!(announcing, watching);
+            tokio::join!(announcing, watching, steering);
         }
         Ok(())
     };

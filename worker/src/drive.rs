@@ -48,7 +48,7 @@ impl Worker {
     async fn carry_out(&self, mut driver: Driver) -> Result<(), StoreError> {
         let mut turn = self.turn();
         // After a shutdown, the loop still notes the last answer of Abacus.
-        while driver.has_unnoted_outcome() || (!self.stop.is_cancelled() && self.time.is_known()) {
+        while driver.has_unnoted_outcome() || self.may_begin() {
             match driver.next(self.now(), &self.options.policy) {
                 Action::Change(change) => {
                     if self.change(&mut driver, change, &mut turn).await? == TurnState::Yielded {
@@ -78,6 +78,11 @@ impl Worker {
             }
         }
         Ok(())
+    }
+
+    /// Whether something new may be begun.
+    fn may_begin(&self) -> bool {
+        !self.stop.is_cancelled() && self.time.is_known() && !self.is_paused()
     }
 
     /// Writes the entry of a usage that Abacus has into the ledger. Only then its execution is noted:
@@ -117,7 +122,12 @@ impl Worker {
         let changed = self.parts.work.change(driver.span(), &change, now).await?;
         self.parts.processing_progress.report();
         match changed {
-            Changed::Made => driver.on_change_made(&change),
+            Changed::Made => {
+                if matches!(change, Change::Executed { .. }) {
+                    self.rate.note_done();
+                }
+                driver.on_change_made(&change);
+            }
             Changed::Rejected => driver.on_change_rejected(),
         }
         if changed == Changed::Made && driver.span().processing.complete {
@@ -161,6 +171,10 @@ impl Worker {
             .acquire(&*self.parts.processing_progress, &self.stop)
             .await
         {
+            if self.is_paused() {
+                self.post_limit.give_back(permit);
+                break;
+            }
             let asked = self.time.request_sent();
             let began = Instant::now();
             let posted = self.parts.collector.post(&usage, self.now()).await;

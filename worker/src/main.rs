@@ -16,6 +16,8 @@ use sampler_service::metrics;
 use sampler_service::platform::Identity;
 use sampler_service::settings::{Variables, load_from_process};
 use sampler_service::telemetry;
+use sampler_settings::millis;
+use sampler_steering::MonthClose;
 use sampler_store_mongo::{MigrationError, MongoStore, Retired};
 use sampler_worker::settings::{PROGRAM, Settings};
 use sampler_worker::shadow::Shadow;
@@ -78,9 +80,22 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
     let mode = if settings.shadow.enabled {
         Mode::Shadow(shadow(&settings, &store, clock, &mut health))
     } else {
-        let worker = worker(&settings, &store, clock, &mut health, &shutdown)?;
+        let worker = worker(
+            &settings,
+            &store,
+            Arc::clone(&clock),
+            &mut health,
+            &shutdown,
+        )?;
         report_clocks(&worker.time(), &mut health, &mut registry);
         worker.register_metrics(&mut registry);
+        let month = MonthClose {
+            slack: millis(settings.abacus.month_slack),
+            grace: settings.policy.stop_grace,
+        };
+        worker
+            .steering()
+            .register_metrics(&mut registry, &clock, month);
         Mode::Sample(worker)
     };
     health.check("database", {
@@ -189,6 +204,7 @@ fn worker(
         cleanup: settings.cleanup.clone(),
         ledger: settings.ledger.clone(),
         suspension: settings.suspension.clone(),
+        distress: settings.distress.clone(),
         clock_interval: CLOCK_INTERVAL,
         cause_interval: CAUSE_INTERVAL,
     };
@@ -206,6 +222,9 @@ fn worker(
         causes: store.clone(),
         upkeep: store.clone(),
         membership: store.clone(),
+        backlogs: store.clone(),
+        controls: store.clone(),
+        replication: store.clone(),
         collector: Arc::new(collector),
         processing_progress: Arc::new(health.progress("processing", settings.processing.threshold)),
         cleanup_progress: Arc::new(health.progress("cleanup", settings.cleanup.threshold)),

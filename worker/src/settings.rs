@@ -9,7 +9,9 @@ use sampler_settings::worker::{
     AbacusSettings, CleanupSettings, LedgerSettings, ProcessingSettings, ShadowSettings,
     SuspensionSettings, TABLE,
 };
-use sampler_settings::{DatabaseSettings, SamplingSettings, SlackSettings, millis, receiver};
+use sampler_settings::{
+    DatabaseSettings, DistressSettings, SamplingSettings, SlackSettings, millis, receiver,
+};
 
 /// By how much the retention must be longer than the slack. A receiver reads the clock before it calls
 /// the store, so a repeat that was in time may reach the store a little later, and by a clock that is
@@ -49,6 +51,8 @@ pub struct Settings {
     pub ledger: LedgerSettings,
     /// When spans are suspended, and how they go on.
     pub suspension: SuspensionSettings,
+    /// When sampling pauses because the database cannot keep up.
+    pub distress: DistressSettings,
     /// The shadow mode.
     pub shadow: ShadowSettings,
 }
@@ -67,6 +71,7 @@ impl Settings {
             cleanup: CleanupSettings::read(reader),
             ledger: LedgerSettings::read(reader),
             suspension: SuspensionSettings::read(reader),
+            distress: DistressSettings::read(reader),
             shadow: ShadowSettings::read(reader),
         };
         settings.check(reader);
@@ -79,6 +84,7 @@ impl Settings {
         self.check_retention(reader);
         self.check_waits(reader);
         self.check_thresholds(reader);
+        self.distress.check(reader);
     }
 
     fn check_retention(&self, reader: &mut Reader<'_>) {

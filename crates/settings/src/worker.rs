@@ -8,8 +8,8 @@ use sampler_service::settings::{HttpSettings, Kind, LogSettings, Table};
 use url::Url;
 
 use crate::{
-    DAY, DatabaseSettings, HOUR, SECOND, SamplingSettings, SlackSettings, TEN_MILLIS,
-    TENTH_OF_A_SECOND, millis,
+    DAY, DatabaseSettings, DistressSettings, HOUR, SECOND, SamplingSettings, SlackSettings,
+    TEN_MILLIS, TENTH_OF_A_SECOND, millis,
 };
 
 sampler_service::settings! {
@@ -147,6 +147,7 @@ pub const TABLE: Table = &[
     &CleanupSettings::TABLE,
     &LedgerSettings::TABLE,
     &SuspensionSettings::TABLE,
+    &DistressSettings::TABLE,
     &ShadowSettings::TABLE,
     &SecuritySettings::TABLE,
     &LogSettings::TABLE,
