@@ -5,6 +5,7 @@ use sampler_service::http::Tls;
 use sampler_service::security::SecuritySettings;
 use sampler_service::settings::{
     HealthSettings, HttpSettings, LogSettings, Printout, Program, Reader, TlsSettings,
+    TraceSettings,
 };
 use sampler_settings::receiver::{
     EventsSettings, LimitsSettings, MonthSettings, ProvisioningSettings, TABLE,
@@ -42,6 +43,8 @@ pub struct Settings {
     pub health: HealthSettings,
     /// The level and the format of the log.
     pub log: LogSettings,
+    /// Where traces go.
+    pub traces: TraceSettings,
     /// The checks of tokens, and the receiver's own credentials.
     pub security: SecuritySettings,
     /// The provisioning service.
@@ -84,6 +87,7 @@ impl Settings {
             database: DatabaseSettings::read(reader),
             health: HealthSettings::read(reader),
             log: LogSettings::read(reader),
+            traces: TraceSettings::read(reader),
             security,
             provisioning,
             limits: LimitsSettings::read(reader),

@@ -18,6 +18,7 @@ mod progress;
 mod rate;
 mod search;
 mod suspension;
+mod trace;
 mod turn;
 mod upkeep;
 

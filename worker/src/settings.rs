@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sampler_domain::{Granularity, Policy};
 use sampler_service::security::SecuritySettings;
-use sampler_service::settings::{HttpSettings, LogSettings, Program, Reader};
+use sampler_service::settings::{HttpSettings, LogSettings, Program, Reader, TraceSettings};
 use sampler_settings::worker::{
     AbacusSettings, CleanupSettings, LedgerSettings, ProcessingSettings, ShadowSettings,
     SuspensionSettings, TABLE,
@@ -37,6 +37,8 @@ pub struct Settings {
     pub database: DatabaseSettings,
     /// The level and the format of the log.
     pub log: LogSettings,
+    /// Where traces go.
+    pub traces: TraceSettings,
     /// The credentials, and the checks of callers.
     pub security: SecuritySettings,
     /// How usages are delivered.
@@ -64,6 +66,7 @@ impl Settings {
             http: HttpSettings::read(reader),
             database: DatabaseSettings::read(reader),
             log: LogSettings::read(reader),
+            traces: TraceSettings::read(reader),
             security: SecuritySettings::read(reader),
             abacus: AbacusSettings::read(reader),
             policy: SamplingSettings::read(reader).policy(Granularity::Day),

@@ -310,6 +310,27 @@ pub static CLOCK_OFFSET_SECONDS: Metric = Metric {
            and with `SAMPLER_SHADOW=true`",
 };
 
+/// Warnings and errors.
+pub static LOG_EVENTS: Metric = Metric {
+    name: "sampler_log_events_total",
+    program: Program::Both,
+    kind: Kind::Counter,
+    labels: &[
+        Label {
+            name: "level",
+            values: Values::Words(&["warn", "error"]),
+        },
+        Label {
+            name: "code",
+            values: Values::Bounded(
+                "the codes that [operations.md](operations.md#what-the-log-says) explains; `none` for \
+                 a line of a library",
+            ),
+        },
+    ],
+    help: "Warnings and errors in the log, as far as `LOG_LEVEL` lets them through",
+};
+
 /// All of them, in the order of the document.
 pub static ALL: &[&Metric] = &[
     &HTTP_REQUESTS,
@@ -338,5 +359,6 @@ pub static ALL: &[&Metric] = &[
     &DISTRESS,
     &CONSERVATION_VIOLATIONS,
     &CLOCK_OFFSET_SECONDS,
+    &LOG_EVENTS,
     &BUILD_INFO,
 ];

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sampler_service::security::SecuritySettings;
 use sampler_service::settings::{
-    HealthSettings, HttpSettings, Kind, LogSettings, Table, TlsSettings,
+    HealthSettings, HttpSettings, Kind, LogSettings, Table, TlsSettings, TraceSettings,
 };
 use url::Url;
 
@@ -75,4 +75,5 @@ pub const TABLE: Table = &[
     &HealthSettings::TABLE,
     &SecuritySettings::TABLE,
     &LogSettings::TABLE,
+    &TraceSettings::TABLE,
 ];

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sampler_domain::{Backoff, Granularity};
 use sampler_service::security::SecuritySettings;
-use sampler_service::settings::{HttpSettings, Kind, LogSettings, Table};
+use sampler_service::settings::{HttpSettings, Kind, LogSettings, Table, TraceSettings};
 use url::Url;
 
 use crate::{
@@ -151,4 +151,5 @@ pub const TABLE: Table = &[
     &ShadowSettings::TABLE,
     &SecuritySettings::TABLE,
     &LogSettings::TABLE,
+    &TraceSettings::TABLE,
 ];

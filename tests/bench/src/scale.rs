@@ -22,6 +22,8 @@ pub(crate) enum Part {
     Midnight,
     /// What it costs when there are many spans.
     Growth,
+    /// What the ledger costs: the worker with and without it, and reading it.
+    Ledger,
     /// How much memory both programs take, over many events.
     Memory,
 }
@@ -100,6 +102,8 @@ pub(crate) struct Scale {
     pub(crate) ledger: i64,
     /// Events over which memory is measured.
     pub(crate) memory: u64,
+    /// Entries in the ledger.
+    pub(crate) ledger: u64,
 }
 
 impl ScaleArguments {
@@ -113,6 +117,7 @@ impl ScaleArguments {
                 midnight: 1_000_000,
                 growth: vec![10_000, 100_000, 1_000_000],
                 memory: 1_000_000,
+                ledger: 1_000_000,
                 ..usual()
             },
             _ => usual(),
@@ -172,6 +177,7 @@ fn usual() -> Scale {
         flood: vec![30, 100, 300, 1_000, 3_000],
         ledger: 300_000,
         memory: 100_000,
+        ledger: 100_000,
     }
 }
 
@@ -189,6 +195,7 @@ fn quick() -> Scale {
         midnight: 20_000,
         flood: vec![30, 300, 3_000],
         memory: 20_000,
+        ledger: 20_000,
         ..usual()
     }
 }
@@ -210,6 +217,7 @@ fn smoke() -> Scale {
         flood: vec![5],
         ledger: 1_000,
         memory: 200,
+        ledger: 300,
         ..usual()
     }
 }
