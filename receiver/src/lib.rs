@@ -19,6 +19,7 @@
 pub mod admission;
 mod announce;
 mod body;
+pub mod console;
 pub mod controllers;
 mod event;
 mod json;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use sampler_abacus::{AbacusOptions, Provisioning};
 use sampler_receiver::settings::{PROGRAM, Settings};
-use sampler_receiver::{Options, Parts, Receiver, reading};
+use sampler_receiver::{Options, Parts, Receiver, console, reading};
 use sampler_service::environment::{Clock, SystemClock, SystemRandom};
 use sampler_service::health::{Health, Progress};
 use sampler_service::http::{Port, bind, serve};
@@ -71,7 +71,7 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
             mappings_full_scope: settings.provisioning.full_scope,
         },
     );
-    let authenticator = settings.security.authenticator(clock)?;
+    let authenticator = settings.security.authenticator(Arc::clone(&clock))?;
     let mut health = Health::new(shutdown.clone());
     if let Some(check) = settings.security.health_check()? {
         health.require_credentials(check);
@@ -86,13 +86,16 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
         let authenticator = authenticator.clone();
         move || std::future::ready(authenticator.is_ready())
     });
+    let api = Arc::clone(&receiver).routes(authenticator.clone());
+    let random = Arc::new(SystemRandom);
+    let console = console::routes(&settings, api.clone(), authenticator.clone(), clock, random)?;
     // Health is told from the beginning; a large collection takes its time to be indexed.
     let port = Port {
         listener: bind(&settings.http).await?,
         tls: settings.tls,
     };
-    let router = Arc::clone(&receiver)
-        .routes(authenticator.clone())
+    let router = api
+        .merge(console)
         .merge(health.routes())
         .merge(metrics.routes());
     let serving = serve(port, router, &shutdown);

@@ -6,9 +6,12 @@ use sampler_service::security::SecuritySettings;
 use sampler_service::settings::{
     HealthSettings, HttpSettings, LogSettings, Printout, Program, Reader, TlsSettings,
 };
-use sampler_settings::receiver::{EventsSettings, LimitsSettings, ProvisioningSettings, TABLE};
+use sampler_settings::receiver::{
+    ConsoleSettings, EventsSettings, LimitsSettings, ProvisioningSettings, TABLE,
+};
 use sampler_settings::{DatabaseSettings, SamplingSettings, SlackSettings, worker};
 
+use crate::console;
 use crate::problems::catalogue;
 
 /// The receiver on the command line.
@@ -42,6 +45,8 @@ pub struct Settings {
     pub security: SecuritySettings,
     /// The provisioning service.
     pub provisioning: ProvisioningSettings,
+    /// The console.
+    pub console: ConsoleSettings,
     /// Limits of requests and bodies.
     pub limits: LimitsSettings,
     /// Rules for events.
@@ -68,7 +73,10 @@ impl Settings {
         if provisioning.url.is_some() {
             security.require_client(reader);
         }
+        let console = ConsoleSettings::read(reader);
+        console::check(&console, reader);
         Some(Self {
+            console,
             http: HttpSettings::read(reader),
             tls: TlsSettings::read(reader).tls(reader),
             database: DatabaseSettings::read(reader),

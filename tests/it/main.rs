@@ -4,6 +4,7 @@
 
 mod abuse;
 mod clocks;
+mod console;
 mod landscape;
 mod lifecycle;
 mod main_job;

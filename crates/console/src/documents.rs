@@ -1,0 +1,130 @@
+//! What the API answers, as far as pages show it.
+
+use sampler_domain::Timestamp;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// A page of a list.
+#[derive(Debug, Deserialize)]
+pub(crate) struct List<T> {
+    pub(crate) items: Vec<T>,
+}
+
+/// A span.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Span {
+    pub(crate) id: String,
+    pub(crate) target: Target,
+    pub(crate) measured_usage: Vec<Measure>,
+    pub(crate) start: Timestamp,
+    pub(crate) end: Option<Timestamp>,
+    pub(crate) state: String,
+    pub(crate) start_event_id: Option<String>,
+    pub(crate) end_event_id: Option<String>,
+    pub(crate) sampled_to: Timestamp,
+    pub(crate) due_at: Option<Timestamp>,
+    pub(crate) planned: Option<Plan>,
+    pub(crate) delivery: Delivery,
+    pub(crate) proof: Proof,
+}
+
+/// What is used, and by whom.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Target {
+    pub(crate) organization_id: String,
+    pub(crate) space_id: String,
+    pub(crate) consumer_id: String,
+    pub(crate) resource_id: String,
+    pub(crate) plan_id: String,
+    pub(crate) resource_instance_id: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Measure {
+    pub(crate) measure: String,
+    pub(crate) quantity: Value,
+}
+
+/// What is to be sampled next.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Plan {
+    pub(crate) start: Timestamp,
+    pub(crate) end: Timestamp,
+    pub(crate) usage_id: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Delivery {
+    pub(crate) attempts: u32,
+    pub(crate) last_error: Option<LastError>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct LastError {
+    pub(crate) at: Timestamp,
+    pub(crate) status: Option<u16>,
+    pub(crate) error: String,
+}
+
+/// That each millisecond that is used is billed once.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Proof {
+    pub(crate) used: i64,
+    pub(crate) billed: i64,
+    pub(crate) skipped: i64,
+    pub(crate) difference: i64,
+    pub(crate) usages: i64,
+    pub(crate) since: Timestamp,
+}
+
+/// An entry of the ledger.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Usage {
+    pub(crate) id: String,
+    pub(crate) interval: Interval,
+    pub(crate) timestamp: Timestamp,
+    pub(crate) duration: i64,
+    pub(crate) state: String,
+    pub(crate) attempts: u32,
+    pub(crate) planned_at: Timestamp,
+    pub(crate) accepted_at: Option<Timestamp>,
+    pub(crate) status: Option<u16>,
+    pub(crate) location: Option<String>,
+    pub(crate) error: Option<String>,
+}
+
+/// A stretch of time; backwards where it ends before it starts.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(crate) struct Interval {
+    pub(crate) start: Timestamp,
+    pub(crate) end: Timestamp,
+}
+
+/// Why something was not answered.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Problem {
+    #[serde(default)]
+    pub(crate) title: String,
+    #[serde(default)]
+    pub(crate) detail: String,
+    #[serde(default)]
+    pub(crate) errors: Vec<FieldError>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct FieldError {
+    pub(crate) pointer: Option<String>,
+    pub(crate) parameter: Option<String>,
+    pub(crate) detail: String,
+}
+
+impl Usage {
+    pub(crate) fn is_backward(&self) -> bool {
+        self.duration < 0
+    }
+
+    /// Whether Abacus has it, as far as is known.
+    pub(crate) fn is_billed(&self) -> bool {
+        matches!(self.state.as_str(), "accepted" | "counted")
+    }
+}

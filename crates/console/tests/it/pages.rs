@@ -1,0 +1,75 @@
+//! Search, and pages that are not there.
+
+use crate::stub::{HOUR, Ledger, MIDNIGHT, span};
+
+fn two() -> Ledger {
+    let mut ledger = Ledger::default();
+    ledger.add(span("one", MIDNIGHT, None), Vec::new());
+    ledger.add(span("two", MIDNIGHT, Some(MIDNIGHT + HOUR)), Vec::new());
+    ledger
+}
+
+#[tokio::test]
+async fn a_search_shows_spans_and_keeps_what_was_asked_for() {
+    let console = two().console();
+    let empty = console.page("/console/spans", "spans-empty").await;
+    assert_eq!(
+        (empty.count("data-test=\"search\""), empty.count("span-row")),
+        (1, 0)
+    );
+    let shown = console
+        .page(
+            "/console/spans?organization_id=acme&state=open&from=1795132800000",
+            "spans",
+        )
+        .await;
+    assert_eq!(shown.count("data-test=\"span-row\""), 2);
+    assert_eq!(shown.count("name=\"organization_id\" value=\"acme\""), 1);
+    assert_eq!(shown.count("<option selected>open</option>"), 1);
+    assert_eq!(shown.count("value=\"2026-11-20T00:00:00.000\""), 1);
+    assert_eq!(shown.count("href=\"/console/spans/one\""), 1);
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_search_stands_beside_it() {
+    let shown = two().console().get("/console/spans?plan_id=x").await;
+    assert_eq!(shown.status, 400);
+    assert_eq!(shown.count("data-test=\"search\""), 1);
+    assert_eq!(shown.count("It is not enough."), 1);
+    assert!(
+        shown
+            .text
+            .contains("Add &#60;b&#62;organization_id&#60;/b&#62;."),
+        "{}",
+        shown.text
+    );
+}
+
+#[tokio::test]
+async fn fields_that_were_left_empty_are_taken_out_of_the_address() {
+    let shown = two()
+        .console()
+        .get("/console/spans?organization_id=a%26b&space_id=&state=")
+        .await;
+    assert_eq!(
+        (shown.status, shown.header("location")),
+        (303, "/console/spans?organization_id=a%26b")
+    );
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_a_page_too() {
+    let console = two().console();
+    for path in [
+        "/console/spans/none",
+        "/console/nothing",
+        "/console/assets/x.css",
+    ] {
+        assert_eq!(console.get(path).await.status, 404, "{path}");
+    }
+    let shown = console.get("/console/spans/none").await;
+    assert_eq!(shown.count("It is gone."), 1);
+    for path in ["/console", "/console/", "/console/signed-out"] {
+        assert_eq!(console.get(path).await.status, 200, "{path}");
+    }
+}
