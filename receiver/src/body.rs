@@ -18,7 +18,7 @@ const DECOMPRESSED_AT_A_TIME: usize = 8 << 10;
 
 /// A body in memory. What it takes is charged to its client.
 pub(crate) struct Received {
-    pub(crate) bytes: Vec<u8>,
+    bytes: Vec<u8>,
     charge: Charge,
 }
 
@@ -41,6 +41,12 @@ pub(crate) async fn read(
         decompress(&arrived.bytes, receiver, client)
     } else {
         Ok(arrived)
+    }
+}
+
+impl AsRef<[u8]> for Received {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 

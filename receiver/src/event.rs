@@ -14,6 +14,25 @@ use serde_json::Value;
 use crate::json::Json;
 use crate::problems;
 
+/// An event, as a provider reports it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Event {
+    /// A usage starts.
+    Start(StartEvent),
+    /// A usage stops.
+    Stop(StopEvent),
+}
+
+impl Event {
+    /// When it took place.
+    pub(crate) fn timestamp(&self) -> Timestamp {
+        match self {
+            Self::Start(event) => event.timestamp,
+            Self::Stop(event) => event.timestamp,
+        }
+    }
+}
+
 /// Reads a start event.
 pub(crate) fn start(body: Json<'_>) -> Result<StartEvent, Problem> {
     let mut fields = Fields::of(body)?;

@@ -75,15 +75,15 @@ async fn use_for_a_day(world: &Landscape, receiver: &Program, token: &str, targe
 async fn decided(world: &Landscape, receiver: &Program, token: &str) -> u16 {
     let status = Cell::new(503);
     wait_until("fresh keys decide", PATIENCE, async || {
-        status.set(knock(world, receiver, token).await);
+        status.set(status_of_stop(world, receiver, token).await);
         status.get() != 503
     })
     .await;
     status.get()
 }
 
-/// What a token that is good is answered: nothing is open.
-async fn knock(world: &Landscape, receiver: &Program, token: &str) -> u16 {
+/// The status of a stop with this token. No span is open, so a good token gets 422.
+async fn status_of_stop(world: &Landscape, receiver: &Program, token: &str) -> u16 {
     let event = stop_event(99, now_millis());
     sent(world, receiver, "/v1/events/stop", &event, token).await
 }
@@ -166,7 +166,7 @@ async fn keys_of_a_certified_provider_change_and_it_goes_away_while_all_is_bille
 
     provider.rotate().await.unwrap();
     let second = provider.token(BROKER, WRITE, SAMPLER).await.unwrap();
-    let taken = async |token: &str| knock(&world, &receiver, token).await == 422;
+    let taken = async |token: &str| status_of_stop(&world, &receiver, token).await == 422;
     wait_until("the new key is taken", PATIENCE, async || {
         taken(&second).await
     })

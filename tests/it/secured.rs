@@ -137,21 +137,21 @@ async fn keys_change_and_uaa_goes_away_while_a_receiver_runs() {
 
     uaa.rotate().unwrap();
     let new = uaa.token(&[WRITE]);
-    let knock = async |token: &str| {
+    let status = async |token: &str| {
         let path = "/v1/events/stop";
         sent(post(&world, &receiver, path, &stop_event(3, now_millis())).bearer_auth(token)).await
     };
     // The keys were fetched a moment ago; after ten seconds they may be fetched again.
     wait_until("the new key is taken", PATIENCE, async || {
-        knock(&new).await == 422
+        status(&new).await == 422
     })
     .await;
     let fetched = uaa.asked(Offer::Keys);
     uaa.go_away().await;
-    assert_eq!(knock(&new).await, 422);
-    assert_eq!(knock(&resource).await, 422);
+    assert_eq!(status(&new).await, 422);
+    assert_eq!(status(&resource).await, 422);
     for _ in 0..50 {
-        let refused = knock("bm90.YQ.dG9rZW4").await;
+        let refused = status("bm90.YQ.dG9rZW4").await;
         assert_eq!(refused, 401);
     }
     uaa.come_back().await.unwrap();
@@ -211,14 +211,14 @@ async fn a_receiver_that_has_no_keys_yet_is_not_ready_and_lets_nobody_in() {
     .await;
     assert_eq!(status(&world.http, &receiver, "/healthz/ready").await, 503);
     let event = start_event(1, now_millis());
-    let knock = post(&world, &receiver, "/v1/events/start", &event).bearer_auth(&token);
-    assert_eq!(sent(knock).await, 503);
+    let sending = post(&world, &receiver, "/v1/events/start", &event).bearer_auth(&token);
+    assert_eq!(sent(sending).await, 503);
     let nobody = post(&world, &receiver, "/v1/events/start", &event);
     assert_eq!(sent(nobody).await, 401);
     uaa.come_back().await.unwrap();
     until_ready(&world.http, &receiver).await;
-    let knock = post(&world, &receiver, "/v1/events/start", &event).bearer_auth(&token);
-    assert_eq!(sent(knock).await, 201);
+    let sending = post(&world, &receiver, "/v1/events/start", &event).bearer_auth(&token);
+    assert_eq!(sent(sending).await, 201);
 }
 
 /// What the driver says of a refusal may hold what it was given.

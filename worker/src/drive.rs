@@ -89,8 +89,8 @@ impl Worker {
         kept
     }
 
-    /// Lets the entries of a span expire that is complete now. Where that fails, or the worker dies
-    /// before, the clean-up does it before it removes the span.
+    /// Lets the entries of a complete span expire. If that fails, or the worker dies before, the
+    /// clean-up does it before it removes the span.
     async fn expire_entries(&self, span: &Span) {
         let finished = Finished {
             id: span.id.clone(),

@@ -57,7 +57,7 @@ pub struct Options {
     pub suspension: SuspensionSettings,
     /// How often clocks are compared with Abacus while nothing is posted.
     pub clock_interval: Duration,
-    /// How often causes are looked after under which spans are suspended.
+    /// How often the causes of suspended spans are looked after.
     pub cause_interval: Duration,
 }
 

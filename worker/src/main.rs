@@ -25,7 +25,7 @@ const COLLECTOR_SCOPE: &str = "abacus.usage.sampler.write";
 /// How often clocks are compared with Abacus while nothing is posted.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(20);
 
-/// How often causes are looked after under which spans are suspended.
+/// How often the causes of suspended spans are looked after.
 const CAUSE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The pause before the indexes of an original are tried to be removed again.

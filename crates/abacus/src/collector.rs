@@ -169,7 +169,7 @@ impl HttpCollector {
         }
     }
 
-    /// A `Location` as an address of its own, if it is none that nobody could have meant.
+    /// A `Location` as an absolute address, if it can be one.
     fn location(&self, text: &str) -> Option<String> {
         let location = self.url.join(text).ok()?;
         let location = String::from(location);

@@ -93,7 +93,7 @@ sampler_service::settings! {
             Kind::time(HOUR, Duration::from_hours(24 * 3_660)), or("800d");
     }
 
-    /// When spans are suspended whose usages Abacus refuses, and how they go on.
+    /// When spans are suspended because Abacus refuses their usages, and how they go on.
     pub struct SuspensionSettings("suspension") {
         /// How many refusals of its usage suspend a span (400, 404, 422, 451 and other answers that
         /// blame the usage; never 401, 403, 429 or 5xx). The spans of one cause are kept together:

@@ -161,7 +161,7 @@ impl MongoStore {
             .iter()
             .filter_map(|span| Some((span.partition?, span)));
         let of_ours: Vec<(u32, &Finished)> = of_ours.collect();
-        // Only so many at once as the group has room for.
+        // No more at once than the group has room for.
         for some in of_ours.chunks(EXPIRIES_AT_ONCE) {
             let submit = |(partition, span): &(u32, &Finished)| {
                 let range = range_of(*partition, self.expiries.count());

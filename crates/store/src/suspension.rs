@@ -18,7 +18,7 @@ pub struct KeptCause {
     pub probe_at: Timestamp,
     /// When a span was last suspended under it, or was about to be.
     pub touched_at: Timestamp,
-    /// Its spans go on that were suspended by this moment, if they do.
+    /// While its spans are resumed: those that were suspended by this moment go on.
     pub resuming: Option<Timestamp>,
 }
 
@@ -33,7 +33,7 @@ pub enum Probe {
     NoSpan,
 }
 
-/// How spans go on that were suspended.
+/// How suspended spans go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resumption {
     /// The moment; the spans are due by then.

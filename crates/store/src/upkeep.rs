@@ -8,9 +8,9 @@ use sampler_domain::{Id, Policy, SpanId, Timestamp};
 
 use crate::StoreError;
 
-/// How long it counts how far into the past a receiver took events. It may be gone only for a while:
-/// a roll-back, an outage or a long weekend must not be enough for what it would take when it comes
-/// back to be forgotten.
+/// How long the slack that a receiver has announced counts after the announcement. A receiver that is
+/// away for a roll-back, an outage or a long weekend still accepts old events when it returns, so its
+/// slack must outlast such an absence.
 pub const SLACK_LIFETIME: Duration = Duration::from_hours(7 * 24);
 
 /// How many spans of an original Sampler were taken in.

@@ -112,7 +112,7 @@ impl Format {
 /// Reads all events of a file, in its order.
 ///
 /// # Errors
-/// Where it cannot be read, a line is no event, or there is none at all.
+/// The reader fails, a line is not an event, or the file has no events.
 pub fn read(input: impl Read, format: Format, reading: Reading) -> Result<Vec<Event>, EventsError> {
     let input = std::io::BufReader::new(input);
     let mut events = match format {

@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{Request, StatusCode};
 use axum::response::Response;
-use sampler_abacus::Mapped;
+use sampler_abacus::{Mapped, Mapping};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use tracing::warn;
@@ -14,7 +14,7 @@ use tracing::warn;
 use super::failures::whole_seconds;
 use super::{Admitted, answer};
 use crate::admission::{RequestKind, ShardRange};
-use crate::{Receiver, event, problems};
+use crate::{Receiver, body, event, problems};
 
 /// Seconds after which it makes sense to come again when provisioning does not say.
 const RETRY_AFTER_BUSY: u64 = 5;
@@ -36,12 +36,9 @@ impl Receiver {
             grant.require_everything()?;
         }
         let _counted = self.acquire_in_flight(RequestKind::Mapping)?;
-        let admitted = self
-            .admit(RequestKind::Mapping, grant, request, event::mapping, |_| {
-                ShardRange::default()
-            })
-            .await?;
-        let Admitted { event, _permit } = admitted;
+        let body = body::read(request, self, self.sender(grant)).await?;
+        let turn = |_: &Mapping| (RequestKind::Mapping, ShardRange::default());
+        let Admitted { event, _permit } = self.admit(grant, body, event::mapping, turn).await?;
         let Some(provisioning) = &self.parts.provisioning else {
             let detail = "This receiver was not told where the provisioning service is.";
             return Err(Problem::new(&problems::PROVISIONING_FAILED, detail));

@@ -6,17 +6,16 @@ pub mod mappings;
 pub mod spans;
 pub mod usages;
 
-use axum::body::Body;
-use axum::http::Request;
 use axum::response::{IntoResponse, Response};
 use sampler_domain::{ClientId, Target};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use tracing::info;
 
+use crate::Receiver;
+use crate::admission::fair_queue::Client;
 use crate::admission::{self, InFlightPermit, RequestKind, ServingPermit, ShardRange};
 use crate::json::{self, Json};
-use crate::{Receiver, body};
 
 /// Answers, with a line in the log for what was refused, unless there were too many of them.
 fn answer(
@@ -52,7 +51,13 @@ struct Admitted<T> {
 }
 
 impl Receiver {
-    /// Reads the body as what `read` makes of it, and waits for the client's turn.
+    /// By whom requests of this grant are told apart before their bodies are read.
+    fn sender(&self, grant: &Grant) -> Client {
+        let with_token = grant.client().map(|id| self.admission.client(id.as_str()));
+        with_token.unwrap_or_else(|| self.admission.client_of_resource(""))
+    }
+
+    /// Reads a body as what `read` makes of it, and waits for the client's turn.
     ///
     /// Whether the token is for the body's resource is checked before all else in it: a client that
     /// may not write to the resource is told nothing more. A body that takes much memory once it is
@@ -60,27 +65,25 @@ impl Receiver {
     /// valid events alone.
     async fn admit<T>(
         &self,
-        kind: RequestKind,
         grant: &Grant,
-        request: Request<Body>,
+        body: impl AsRef<[u8]>,
         read: impl FnOnce(Json<'_>) -> Result<T, Problem>,
-        range: impl FnOnce(&T) -> ShardRange,
+        turn: impl FnOnce(&T) -> (RequestKind, ShardRange),
     ) -> Result<Admitted<T>, Problem> {
-        let with_token = grant.client().map(|id| self.admission.client(id.as_str()));
-        let unknown = self.admission.client_of_resource("");
-        let sender = with_token.unwrap_or(unknown);
-        let body = body::read(request, self, sender).await?;
-        let weight = admission::weight(&body.bytes);
+        let sender = self.sender(grant);
+        let weight = admission::weight(body.as_ref());
         let large = self.admission.acquire_large(sender, weight).await;
         let large = large.map_err(|reason| self.turned_away(reason))?;
-        let json = json::parse(&body.bytes)?;
+        let json = json::parse(body.as_ref())?;
         let resource = json.get("resource_id").and_then(Json::as_str);
         grant.require(resource)?;
-        let of_resource = resource.map(|id| self.admission.client_of_resource(id));
-        let client = with_token.or(of_resource).unwrap_or(unknown);
+        let client = match (grant.client(), resource) {
+            (None, Some(resource)) => self.admission.client_of_resource(resource),
+            _ => sender,
+        };
         let event = read(json)?;
         drop(body);
-        let (admission, range) = (&self.admission, range(&event));
+        let (admission, (kind, range)) = (&self.admission, turn(&event));
         let permit = match large {
             Some(parsed) => {
                 let serving = admission.acquire_large_turn(parsed, kind, range, client, weight);

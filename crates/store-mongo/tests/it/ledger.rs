@@ -218,7 +218,8 @@ async fn totals_begin_anew_where_an_original_has_sampled_on() {
     assert_eq!(counted.count(), 1);
 }
 
-/// A refusal that an original has executed is none of what is planned now.
+/// A refusal of an interval that an original has executed since does not belong to the interval that
+/// is planned now.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_counts_no_more_once_an_original_has_executed() {
     let (store, spans) = beside_original("ledger_refusal").await;

@@ -1,0 +1,197 @@
+//! What becomes of one event: the only place that decides it, however the event arrived.
+
+use sampler_domain::{EventId, Field, Span, SpanId, StartEvent, StopEvent, Target, Timestamp};
+use sampler_service::problem::Problem;
+use sampler_service::security::Grant;
+use sampler_store::{NewSpan, NewStop, StartOutcome, StopOutcome};
+
+use super::refusals;
+use crate::Receiver;
+use crate::event::Event;
+
+/// How an event was accepted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::controllers) struct Accepted {
+    /// Whether that was before, and nothing was done this time.
+    pub(in crate::controllers) is_replayed: bool,
+    /// The span that it started.
+    pub(in crate::controllers) started: Option<SpanId>,
+    /// The span that it ended, where that is known without another read.
+    pub(in crate::controllers) ended: Option<SpanId>,
+}
+
+impl Accepted {
+    fn new() -> Self {
+        Self::default()
+    }
+
+    fn replayed() -> Self {
+        Self {
+            is_replayed: true,
+            ..Self::default()
+        }
+    }
+
+    fn started(mut self, span: Option<SpanId>) -> Self {
+        self.started = span;
+        self
+    }
+
+    fn ended(mut self, span: Option<SpanId>) -> Self {
+        self.ended = span;
+        self
+    }
+}
+
+impl Receiver {
+    /// Keeps an event whose turn it is, or says why not.
+    pub(in crate::controllers) async fn keep(
+        &self,
+        event: Event,
+        grant: &Grant,
+    ) -> Result<Accepted, Problem> {
+        self.require_prepared()?;
+        let now = self.parts.clock.now();
+        let is_outside_slack = !self.options.slack.admits(event.timestamp(), now);
+        match event {
+            Event::Start(event) if is_outside_slack => self.start_outside_slack(&event, now).await,
+            Event::Stop(event) if is_outside_slack => self.stop_outside_slack(&event, now).await,
+            Event::Start(event) => self.start(event, grant, now).await,
+            Event::Stop(event) => self.stop(event, grant).await,
+        }
+    }
+
+    async fn start(
+        &self,
+        event: StartEvent,
+        grant: &Grant,
+        now: Timestamp,
+    ) -> Result<Accepted, Problem> {
+        let mut span = Span::open(SpanId::new(now, self.parts.random.u64()), event);
+        span.start_client = grant.client().cloned();
+        let due_at = self.options.policy.open_due_at(&span.target, span.start);
+        let id = span.id.clone();
+        // A lenient repeat differs from the event that was kept. `Location` needs the span of that event, so it is read by its id.
+        let lenient = self.options.events.lenient_repeats;
+        let lenient = lenient.then(|| (span.target.clone(), span.start_id.clone()));
+        let new = NewSpan {
+            span,
+            due_at,
+            now,
+            may_overlap: self.options.events.allow_overlap,
+        };
+        let outcome = self.parts.events.start(new).await;
+        match outcome.map_err(|failure| self.store_problem(&failure))? {
+            StartOutcome::Opened => Ok(Accepted::new().started(Some(id))),
+            StartOutcome::Repeated { span } => Ok(Accepted::replayed().started(Some(span))),
+            StartOutcome::IdTaken(fields) => {
+                let accepted = self.id_taken(&fields)?;
+                let earlier = match lenient {
+                    Some((target, Some(id))) => self.find_by_start_id(&target, &id).await?,
+                    _ => None,
+                };
+                Ok(accepted.started(earlier.map(|span| span.id)))
+            }
+            StartOutcome::IdTakenElsewhere => Err(refusals::id_taken_elsewhere()),
+            StartOutcome::AlreadyOpen => Err(refusals::already_open()),
+            StartOutcome::Overlaps { until } => Err(refusals::overlaps(until)),
+        }
+    }
+
+    async fn stop(&self, event: StopEvent, grant: &Grant) -> Result<Accepted, Problem> {
+        let new = NewStop {
+            event,
+            client: grant.client().cloned(),
+            correlation_id: self.parts.random.uuid_v4(),
+        };
+        let outcome = self.parts.events.stop(new).await;
+        match outcome.map_err(|failure| self.store_problem(&failure))? {
+            StopOutcome::Ended => Ok(Accepted::new()),
+            StopOutcome::Repeated => Ok(Accepted::replayed()),
+            StopOutcome::IdTaken(fields) => self.id_taken(&fields),
+            StopOutcome::IdTakenElsewhere => Err(refusals::id_taken_elsewhere()),
+            StopOutcome::NotOpen => Err(refusals::not_open()),
+            StopOutcome::BeforeStart { start } => Err(refusals::before_start(start)),
+        }
+    }
+
+    /// A start outside the slack is taken only where it is the repeat of one that was kept.
+    async fn start_outside_slack(
+        &self,
+        event: &StartEvent,
+        now: Timestamp,
+    ) -> Result<Accepted, Problem> {
+        let earlier = match &event.id {
+            Some(id) => self.find_by_start_id(&event.target, id).await?,
+            None => None,
+        };
+        let differences = |earlier: &Span| event.differences(earlier);
+        let (accepted, span) = self.repeat_outside_slack(earlier, differences, now)?;
+        Ok(accepted.started(Some(span)))
+    }
+
+    /// The same for a stop.
+    async fn stop_outside_slack(
+        &self,
+        event: &StopEvent,
+        now: Timestamp,
+    ) -> Result<Accepted, Problem> {
+        let earlier = match &event.id {
+            Some(id) => self.find_by_stop_id(&event.target, id).await?,
+            None => None,
+        };
+        let differences = |earlier: &Span| event.differences(earlier);
+        let (accepted, span) = self.repeat_outside_slack(earlier, differences, now)?;
+        Ok(accepted.ended(Some(span)))
+    }
+
+    /// What becomes of an event outside the slack, by the span of an earlier event with its id.
+    fn repeat_outside_slack(
+        &self,
+        earlier: Option<Span>,
+        differences: impl FnOnce(&Span) -> Vec<Field>,
+        now: Timestamp,
+    ) -> Result<(Accepted, SpanId), Problem> {
+        let outside = || refusals::outside_slack(self.options.slack, now);
+        let earlier = earlier.ok_or_else(outside)?;
+        let differences = differences(&earlier);
+        let accepted = if differences.is_empty() {
+            Accepted::replayed()
+        } else {
+            self.id_taken(&differences)?
+        };
+        Ok((accepted, earlier.id))
+    }
+
+    /// An id was seen before in an event that is not the same. An original answers 201 where only
+    /// timestamp or measures differ, and keeps the first; a setting does the same here.
+    fn id_taken(&self, fields: &[Field]) -> Result<Accepted, Problem> {
+        let same_target = fields
+            .iter()
+            .all(|field| !matches!(field, Field::Target(_)));
+        if self.options.events.lenient_repeats && same_target {
+            return Ok(Accepted::replayed());
+        }
+        Err(refusals::id_taken(fields))
+    }
+
+    /// The span of the target that was started by the event with this id.
+    async fn find_by_start_id(
+        &self,
+        target: &Target,
+        id: &EventId,
+    ) -> Result<Option<Span>, Problem> {
+        let found = self.parts.events.find_by_start_id(target, id).await;
+        found.map_err(|failure| self.store_problem(&failure))
+    }
+
+    /// The span of the target that was stopped by the event with this id.
+    async fn find_by_stop_id(
+        &self,
+        target: &Target,
+        id: &EventId,
+    ) -> Result<Option<Span>, Problem> {
+        let found = self.parts.events.find_by_stop_id(target, id).await;
+        found.map_err(|failure| self.store_problem(&failure))
+    }
+}
