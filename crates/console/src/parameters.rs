@@ -66,15 +66,20 @@ pub(crate) fn local(query: &Query, name: &str) -> String {
     given.unwrap_or_default()
 }
 
+/// A moment that people write without a zone is in UTC, and one without a time is midnight.
 fn with_zone(text: &str) -> String {
-    let is_date = text.len() >= 16 && text.is_ascii() && text.as_bytes()[10] == b'T';
-    let time = if is_date { &text[11..] } else { "" };
-    let is_bare = |byte: u8| byte.is_ascii_digit() || byte == b':' || byte == b'.';
-    if time.is_empty() || !time.bytes().all(is_bare) {
+    let text = text.trim();
+    let (date, time) = text.split_once(['T', ' ']).unwrap_or((text, "00:00"));
+    let is_of = |text: &str, marks: &str| {
+        text.bytes()
+            .all(|byte| byte.is_ascii_digit() || marks.contains(char::from(byte)))
+    };
+    let is_date = date.len() == 10 && date.contains('-') && is_of(date, "-");
+    if !is_date || time.len() < 5 || !is_of(time, ":.") {
         return text.to_owned();
     }
     let seconds = if time.len() == 5 { ":00" } else { "" };
-    format!("{text}{seconds}Z")
+    format!("{date}T{time}{seconds}Z")
 }
 
 #[cfg(test)]
@@ -89,10 +94,9 @@ mod tests {
             ("2026-11-20T14:10:00+01:00", "2026-11-20T14:10:00+01:00"),
             ("1795186800000", "1795186800000"),
             ("soon", "soon"),
-            (
-                "\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}",
-                "\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}",
-            ),
+            ("2026-11-20", "2026-11-20T00:00:00Z"),
+            ("2026-11-20 14:10", "2026-11-20T14:10:00Z"),
+            ("\u{e4}T14:10", "\u{e4}T14:10"),
         ] {
             assert_eq!(with_zone(text), expected);
         }

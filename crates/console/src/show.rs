@@ -73,6 +73,11 @@ pub(crate) fn name(text: &str) -> Name<'_> {
     Name { text }
 }
 
+/// A text for a title, as templates write it.
+pub(crate) fn plain(text: &str) -> Plain<'_> {
+    Plain(text)
+}
+
 /// A length of time with its sign, in words; the milliseconds are at hand.
 #[derive(Clone, Copy, Template)]
 #[template(

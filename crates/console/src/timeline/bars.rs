@@ -20,10 +20,11 @@ const GROUP_WIDTH: f64 = 1.6;
 /// The narrowest bar at all, so that it is seen, in percent.
 const VISIBLE: f64 = 0.12;
 
-/// From which width on a bar has room for its length, its sign, in percent.
+/// From which width on a bar has room for its length, on a wide page and a narrow one, and for an
+/// arrow, in percent.
 const ROOM_FOR_LABEL: f64 = 8.0;
 const ROOM_ON_NARROW: f64 = 24.0;
-const ROOM_FOR_SIGN: f64 = 1.8;
+const ROOM_FOR_ARROW: f64 = 1.8;
 
 /// Bars above the axis, and below it.
 #[derive(Default)]
@@ -72,7 +73,7 @@ impl Bars {
             let lane = usages.iter().filter(|it| it.is_backward() == is_backward);
             let mut lane: Vec<Placed<'_>> = lane.filter_map(|it| Placed::new(it, scale)).collect();
             lane.sort_by_key(|it| it.low());
-            let groups = lane.chunk_by(|_, next| next.is_joined()).flat_map(parts);
+            let groups = lane.chunk_by(Placed::is_joined_by).flat_map(parts);
             let drawn = groups.map(|group| match group {
                 [one] => Bar::of_one(one),
                 several => Bar::of_several(several, is_sliced, address),
@@ -109,6 +110,11 @@ impl<'a> Placed<'a> {
         self.usage.interval.start.max(self.usage.interval.end)
     }
 
+    /// Whether the next one may be drawn together with this one: it is narrow, and follows at once.
+    fn is_joined_by(&self, next: &Self) -> bool {
+        next.is_joined() && next.low() == self.high()
+    }
+
     /// Whether it is drawn together with its neighbours. What is not billed is always seen.
     fn is_joined(&self) -> bool {
         self.width.0 < WIDTH_MIN && self.usage.is_billed()
@@ -134,7 +140,7 @@ fn parts<'a, 'b>(run: &'b [Placed<'a>]) -> Vec<&'b [Placed<'a>]> {
 impl Bar {
     fn of_one(placed: &Placed<'_>) -> Self {
         let usage = placed.usage;
-        let sign = sign(&usage.state).filter(|_| placed.width.0 >= ROOM_FOR_SIGN);
+        let sign = sign(&usage.state);
         let width = Percent(placed.width.0.max(VISIBLE));
         let has_label = placed.width.0 >= ROOM_FOR_LABEL && sign.is_none();
         let status = usage
@@ -159,7 +165,7 @@ impl Bar {
             label: has_label.then_some(words),
             is_roomy: placed.width.0 >= ROOM_ON_NARROW,
             sign,
-            has_arrow: placed.width.0 >= ROOM_FOR_SIGN && sign.is_none() && !has_label,
+            has_arrow: placed.width.0 >= ROOM_FOR_ARROW && sign.is_none() && !has_label,
             usage: Some(usage.id.clone()),
             slices: Vec::new(),
         }

@@ -149,7 +149,7 @@ fn marks(span: &Span, now: Timestamp, scale: Scale) -> Vec<Mark> {
         Some(Mark {
             x,
             name,
-            label: format!("{name} {}", &show::clock(at)[..5]),
+            label: format!("{name} {}", ticks::label(scale, at)),
             title: format!("{name} {at}"),
             anchor: if x.0 > 80.0 { "end" } else { "start" },
         })
@@ -162,7 +162,7 @@ fn description(span: &Span, usages: &[Usage], windows: &Windows) -> String {
     let forward = usages.len() - backward;
     let of = windows
         .granularity
-        .map_or(String::new(), |it| format!(" in windows of a {it}"));
+        .map_or(String::new(), |it| format!(" by the {it}"));
     let end = span.end.map_or("without a stop".to_owned(), |end| {
         format!("stopped at {end}")
     });

@@ -146,6 +146,16 @@ fn first_year(scale: Scale) -> Vec<Day> {
     }]
 }
 
+/// A moment as the drawing needs it: with its day where there are several.
+pub(crate) fn label(scale: Scale, at: Timestamp) -> String {
+    let clock = &show::clock(at)[..5];
+    if scale.length() > DAY + DAY / 10 {
+        format!("{} {clock}", day_and_month(at))
+    } else {
+        clock.to_owned()
+    }
+}
+
 /// `20 Nov`.
 fn day_and_month(at: Timestamp) -> String {
     const MONTHS: [&str; 12] = [
