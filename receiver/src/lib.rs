@@ -14,15 +14,24 @@
 //! 9. the slack,
 //! 10. the store.
 //!
-//! [`controllers`] carry this out and choose the answer. Requests that only read share [`reading`].
+//! The events of a batch ([`batch`]) pass 4 to 10 one by one, each as if it came alone.
+//!
+//! [`controllers`] carry this out and choose the answer. Requests that only read share [`reading`],
+//! those of operators [`acts`].
 
+#[allow(dead_code, reason = "the first acts come next")]
+mod acts;
 pub mod admission;
 mod announce;
+mod batch;
 mod body;
+mod cloud_event;
 pub mod console;
 pub mod controllers;
 mod event;
+mod form;
 mod json;
+mod metrics;
 pub mod problems;
 pub mod reading;
 mod refusals;
@@ -40,10 +49,11 @@ use sampler_domain::{Policy, Slack};
 use sampler_service::environment::{Clock, Random};
 use sampler_service::security::Authenticator;
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
-use sampler_store::{Events, Queries};
+use sampler_store::{Audit, Events, Queries};
 
 use admission::Admission;
-use controllers::{events, mappings, spans, usages};
+use controllers::{audit, batches, events, mappings, spans, usages};
+use metrics::EventMetrics;
 use refusals::Refusals;
 
 /// The settings of the receiver.
@@ -69,8 +79,10 @@ pub struct Options {
 pub struct Parts {
     /// The store of starts and stops.
     pub events: Arc<dyn Events>,
-    /// The store, for reading spans and their usages.
+    /// The store, for reading spans, their usages and the audit trail.
     pub queries: Arc<dyn Queries>,
+    /// The audit trail.
+    pub audit: Arc<dyn Audit>,
     /// Takes mappings, if anything does.
     pub provisioning: Option<Provisioning>,
     /// The clock of this machine.
@@ -89,6 +101,8 @@ pub struct Receiver {
     pub admission: Admission,
     /// Limits the lines in the log about refused requests.
     refusals: Refusals,
+    /// Counts events by their answers.
+    metrics: EventMetrics,
     /// Whether the indexes exist and the slack is announced.
     prepared: AtomicBool,
 }
@@ -103,6 +117,7 @@ impl Receiver {
             options,
             admission,
             refusals: Refusals::default(),
+            metrics: EventMetrics::default(),
             prepared,
         })
     }
@@ -123,15 +138,20 @@ impl Receiver {
         // An original also accepts a slash at the end of each path. The paths with a slash are routes
         // of their own and not rewritten, so that a router in front sees the path that is served.
         let routes = Router::new()
+            .route("/v1/events", post(batches::post))
+            .route("/v1/events/", post(batches::post))
             .route("/v1/events/start", post(events::start))
             .route("/v1/events/start/", post(events::start))
             .route("/v1/events/stop", post(events::stop))
             .route("/v1/events/stop/", post(events::stop))
+            .route("/v1/events/update", post(events::update))
+            .route("/v1/events/update/", post(events::update))
             .route("/v1/mappings", post(mappings::map))
             .route("/v1/mappings/", post(mappings::map))
             .route("/v1/spans", get(spans::list))
             .route("/v1/spans/{id}", get(spans::get))
-            .route("/v1/spans/{id}/usages", get(usages::list));
+            .route("/v1/spans/{id}/usages", get(usages::list))
+            .route("/v1/audit", get(audit::list));
         let receiver = self;
         Authenticator::protect(routes).with_state(Api {
             receiver,

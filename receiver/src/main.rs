@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use anyhow::Context;
 use sampler_abacus::{AbacusOptions, Provisioning};
+use sampler_metrics::Registry;
 use sampler_receiver::settings::{PROGRAM, Settings};
 use sampler_receiver::{Options, Parts, Receiver, console, reading};
 use sampler_service::environment::{Clock, SystemClock, SystemRandom};
 use sampler_service::health::{Health, Progress};
-use sampler_service::http::{Port, bind, serve};
+use sampler_service::http::{HttpMetrics, Port, bind, serve};
 use sampler_service::lifecycle::{Shutdown, UnusableSettings, run_until_stopped};
-use sampler_service::metrics::Metrics;
+use sampler_service::metrics;
 use sampler_service::platform::Identity;
 use sampler_service::security::Authenticator;
 use sampler_service::settings::{Variables, load_from_process};
@@ -56,6 +57,7 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
     let parts = Parts {
         events: store.clone(),
         queries,
+        audit: store.clone(),
         provisioning: provisioning(&settings)?,
         clock: Arc::clone(&clock),
         random: Arc::new(SystemRandom),
@@ -76,7 +78,12 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
     if let Some(check) = settings.security.health_check()? {
         health.require_credentials(check);
     }
-    let metrics = Metrics::new(PROGRAM.name, PROGRAM.version, settings.security.metrics()?);
+    let of_http = HttpMetrics::default();
+    let mut registry = Registry::new(PROGRAM.name, PROGRAM.version);
+    of_http.register(&mut registry);
+    store.register_metrics(&mut registry);
+    receiver.register_metrics(&mut registry);
+    let registry = Arc::new(registry);
     let reachable = health.progress("database", settings.health.threshold);
     health.check("indexes", {
         let receiver = Arc::clone(&receiver);
@@ -93,11 +100,12 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
     let port = Port {
         listener: bind(&settings.http).await?,
         tls: settings.tls,
+        metrics: of_http,
     };
     let router = api
         .merge(console)
         .merge(health.routes())
-        .merge(metrics.routes());
+        .merge(metrics::routes(&registry, settings.security.metrics()?));
     let serving = serve(port, router, &shutdown);
     let preparing = async {
         match store

@@ -25,6 +25,15 @@ sampler_service::problem_types! {
         provider: "Corrects the fields in `errors`. The same body is refused again.",
         operator: NOTHING,
     }
+    INVALID_BODY {
+        slug: "invalid-body",
+        status: BAD_REQUEST,
+        title: "The body is not valid",
+        when: "The body is JSON, but not what the address expects. `errors` names each field that is \
+            missing, unknown or wrong, by its JSON Pointer. Nothing was done.",
+        provider: NOTHING,
+        operator: "Corrects the fields in `errors`.",
+    }
     INVALID_QUERY {
         slug: "invalid-query",
         status: BAD_REQUEST,
@@ -82,6 +91,18 @@ sampler_service::problem_types! {
             unchanged.",
         operator: NOTHING,
     }
+    UPDATE_INCOMPLETE {
+        slug: "update-incomplete",
+        status: CONFLICT,
+        title: "Half of the update was kept",
+        when: "An update has stopped the previous span, and the new one could not be started, because \
+            another event came in between. `detail` names the problem of the start. Before an update \
+            keeps anything, it looks for all that would refuse it, so this happens only where events \
+            of the same targets are in flight at the same time, or after a crash.",
+        provider: "Repeats the update with the same `id` once nothing stands in the way of the start. \
+            Or starts the usage with an event of its own.",
+        operator: NOTHING,
+    }
     MAPPING_EXISTS {
         slug: "mapping-exists",
         status: CONFLICT,
@@ -91,21 +112,31 @@ sampler_service::problem_types! {
         provider: "Nothing, if the existing mapping is right.",
         operator: "Changes a wrong mapping in Abacus itself.",
     }
+    PRECONDITION_FAILED {
+        slug: "precondition-failed",
+        status: PRECONDITION_FAILED,
+        title: "It has changed since it was read",
+        when: "An act of an operator, with an `If-Match` that names an earlier state. Nothing was \
+            done.",
+        provider: NOTHING,
+        operator: "Reads it again, and sends the request with the new `ETag`, if it still is right.",
+    }
     PAYLOAD_TOO_LARGE {
         slug: "payload-too-large",
         status: PAYLOAD_TOO_LARGE,
         title: "The body is too large",
-        when: "The body is larger than `MAX_PAYLOAD`, compressed or decompressed.",
-        provider: "Sends less in one event.",
+        when: "The body is larger than `MAX_PAYLOAD`, compressed or decompressed. Or a batch has more \
+            than 1,000 events, or is larger than `SAMPLER_MAX_BATCH_PAYLOAD`. Nothing was kept.",
+        provider: "Sends less in one event, or fewer events in one batch.",
         operator: "Raises `MAX_PAYLOAD`, if events of this size are intended.",
     }
     UNSUPPORTED_MEDIA_TYPE {
         slug: "unsupported-media-type",
         status: UNSUPPORTED_MEDIA_TYPE,
         title: "The type of the body is not supported",
-        when: "The body is not `application/json` in UTF-8, or is compressed with something other \
-            than gzip.",
-        provider: "Sends `Content-Type: application/json`, as it is or as gzip.",
+        when: "The body is of another media type than those in `Accept`, or is not in UTF-8, or is \
+            compressed with something other than gzip.",
+        provider: "Sends one of the media types in `Accept`, as it is or as gzip.",
         operator: NOTHING,
     }
     NO_OPEN_SPAN {
@@ -151,6 +182,14 @@ sampler_service::problem_types! {
             Some of the three mappings may have been made.",
         provider: "Sends the mapping again: mappings that exist are recognised.",
         operator: "Checks the provisioning service, and whether the plans exist there.",
+    }
+    PRECONDITION_REQUIRED {
+        slug: "precondition-required",
+        status: PRECONDITION_REQUIRED,
+        title: "If-Match is needed",
+        when: "An act of an operator without `If-Match`. Nothing was done.",
+        provider: NOTHING,
+        operator: "Reads what the act is about, and sends its `ETag` as `If-Match`.",
     }
     THROTTLED {
         slug: "throttled",

@@ -9,6 +9,7 @@ use sampler_domain::{
 };
 use sampler_settings::millis;
 use sampler_store::{Finished, StoreError};
+use tokio::time::Instant;
 use tracing::{error, warn};
 
 use crate::turn::{Turn, Yield};
@@ -161,6 +162,7 @@ impl Worker {
             .await
         {
             let asked = self.time.request_sent();
+            let began = Instant::now();
             let posted = self.parts.collector.post(&usage, self.now()).await;
             let Posted {
                 answer,
@@ -168,6 +170,7 @@ impl Worker {
                 details,
             } = posted;
             self.time.note_answer(asked, dated);
+            self.metrics.note(began, &answer);
             self.parts.processing_progress.report();
             self.post_limit.release(permit, load(&answer));
             match answer {

@@ -7,6 +7,7 @@
 
 mod abacus_time;
 mod drive;
+mod metrics;
 mod ownership;
 mod post_limit;
 mod process;
@@ -31,6 +32,7 @@ use sampler_settings::worker::{
 use sampler_store::{Causes, Ledger, Membership, StoreError, Upkeep, Work};
 
 pub use abacus_time::AbacusTime;
+use metrics::PostMetrics;
 use ownership::OwnedPartitions;
 use post_limit::PostLimit;
 pub use progress::{IgnoreProgress, ReportProgress};
@@ -92,6 +94,8 @@ pub struct Worker {
     options: Options,
     /// The concurrency limit of posts.
     post_limit: PostLimit,
+    /// What is measured of posts.
+    metrics: PostMetrics,
     /// The partitions that this worker owns.
     ownership: OwnedPartitions,
     /// The time by which everything is decided.
@@ -116,6 +120,7 @@ impl Worker {
             parts,
             options,
             post_limit,
+            metrics: PostMetrics::default(),
             ownership: OwnedPartitions::default(),
             time,
             waiting: WaitingCounts::default(),

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use anyhow::Context;
 use sampler_abacus::{AbacusOptions, HttpCollector};
+use sampler_metrics::Registry;
+use sampler_metrics::catalogue::CLOCK_OFFSET_SECONDS;
 use sampler_service::environment::{Clock, Random, SystemClock, SystemRandom};
 use sampler_service::health::Health;
-use sampler_service::http::{bind, serve};
+use sampler_service::http::{HttpMetrics, Port, bind, serve};
 use sampler_service::lifecycle::{Shutdown, UnusableSettings, run_until_stopped};
-use sampler_service::metrics::Metrics;
+use sampler_service::metrics;
 use sampler_service::platform::Identity;
 use sampler_service::settings::{Variables, load_from_process};
 use sampler_service::telemetry;
@@ -69,12 +71,16 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
     if let Some(check) = settings.security.health_check()? {
         health.require_credentials(check);
     }
-    let mut metrics = Metrics::new(PROGRAM.name, PROGRAM.version, settings.security.metrics()?);
+    let of_http = HttpMetrics::default();
+    let mut registry = Registry::new(PROGRAM.name, PROGRAM.version);
+    of_http.register(&mut registry);
+    store.register_metrics(&mut registry);
     let mode = if settings.shadow.enabled {
         Mode::Shadow(shadow(&settings, &store, clock, &mut health))
     } else {
         let worker = worker(&settings, &store, clock, &mut health, &shutdown)?;
-        report_clocks(&worker.time(), &mut health, &mut metrics);
+        report_clocks(&worker.time(), &mut health, &mut registry);
+        worker.register_metrics(&mut registry);
         Mode::Sample(worker)
     };
     health.check("database", {
@@ -85,8 +91,14 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
         }
     });
     // Health is served from the beginning: indexing a large collection takes its time.
-    let listener = bind(&settings.http).await?;
-    let serving = serve(listener, health.routes().merge(metrics.routes()), &shutdown);
+    let port = Port {
+        listener: bind(&settings.http).await?,
+        tls: None,
+        metrics: of_http,
+    };
+    let readers = settings.security.metrics()?;
+    let metrics = metrics::routes(&Arc::new(registry), readers);
+    let serving = serve(port, health.routes().merge(metrics), &shutdown);
     let working = async {
         let ended = work(mode, original_gone, &store, &shutdown).await;
         shutdown.begin();
@@ -205,7 +217,7 @@ fn worker(
 
 /// Reports how the clock of this machine differs from Abacus's. The worker corrects its clock, so a
 /// wrong one is only a warning; somebody should set it right all the same.
-fn report_clocks(time: &Arc<AbacusTime>, health: &mut Health, metrics: &mut Metrics) {
+fn report_clocks(time: &Arc<AbacusTime>, health: &mut Health, registry: &mut Registry) {
     health.warning("clock", {
         let time = Arc::clone(time);
         move || time.disagrees()
@@ -214,14 +226,10 @@ fn report_clocks(time: &Arc<AbacusTime>, health: &mut Health, metrics: &mut Metr
         let time = Arc::clone(time);
         move || time.uses_own_clock()
     });
-    metrics.gauge(
-        "sampler_clock_offset_seconds",
-        "How far the clock of this machine is ahead of Abacus's; negative where it is behind",
-        {
-            let time = Arc::clone(time);
-            move || time.ahead().map(|ahead| ahead as f64 / 1_000.0)
-        },
-    );
+    let time = Arc::clone(time);
+    registry.gauge(&CLOCK_OFFSET_SECONDS, move || {
+        time.ahead().map(|ahead| ahead as f64 / 1_000.0)
+    });
 }
 
 fn shadow(

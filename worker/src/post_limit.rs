@@ -69,6 +69,11 @@ impl PostLimit {
         self.state.lock().expect("nobody panics with it")
     }
 
+    /// How many posts may be in flight at once.
+    pub(crate) fn concurrency(&self) -> usize {
+        self.state().limiter.limit()
+    }
+
     /// Grants no permit for this long, unless a longer pause is running already.
     pub(crate) fn pause_for(&self, length: Duration) {
         let until = Instant::now() + length;

@@ -128,3 +128,17 @@ impl Usage {
         matches!(self.state.as_str(), "accepted" | "counted")
     }
 }
+
+/// An act in the audit trail.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ActRecord {
+    pub(crate) at: Timestamp,
+    pub(crate) who: Option<String>,
+    pub(crate) act: String,
+    pub(crate) subject: String,
+    pub(crate) reason: String,
+    pub(crate) before: Value,
+    pub(crate) after: Value,
+    #[serde(default)]
+    pub(crate) outcome: String,
+}

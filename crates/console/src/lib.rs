@@ -8,6 +8,7 @@ mod address;
 mod api;
 mod assets;
 mod documents;
+mod form;
 mod page;
 mod pages;
 mod parameters;
@@ -85,6 +86,7 @@ impl Console {
             .route("/console/", get(pages::overview::show))
             .route("/console/spans", get(pages::spans::list))
             .route("/console/spans/{id}", get(pages::span::show))
+            .route("/console/audit", get(pages::audit::show))
             .route("/console/sign-out", post(sign_in::end))
             .route("/console/{*rest}", get(pages::nothing))
             .layer(middleware::from_fn_with_state(

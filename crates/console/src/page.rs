@@ -53,16 +53,25 @@ pub(crate) struct Frame {
 pub(crate) struct Place {
     pub(crate) path: &'static str,
     pub(crate) name: &'static str,
+    /// Whether it is for operators alone.
+    is_for_admins: bool,
 }
 
-const PLACES: [Place; 2] = [
+const PLACES: [Place; 3] = [
     Place {
         path: "/console",
         name: "Overview",
+        is_for_admins: false,
     },
     Place {
         path: "/console/spans",
         name: "Spans",
+        is_for_admins: false,
+    },
+    Place {
+        path: "/console/audit",
+        name: "Audit",
+        is_for_admins: true,
     },
 ];
 
@@ -101,8 +110,13 @@ impl Frame {
         self.console.is_open()
     }
 
-    pub(crate) fn places(&self) -> &[Place] {
-        if self.session.is_some() { &PLACES } else { &[] }
+    /// The pages that the session may see.
+    pub(crate) fn places(&self) -> Vec<&'static Place> {
+        let session = self.session.as_ref();
+        let may_see = |place: &&Place| {
+            session.is_some_and(|session| !place.is_for_admins || session.is_admin())
+        };
+        PLACES.iter().filter(may_see).collect()
     }
 
     pub(crate) fn is_here(&self, place: &Place) -> bool {

@@ -10,15 +10,15 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use http::header::SET_COOKIE;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri};
-use http_body_util::{BodyExt, Limited};
 use sampler_domain::Timestamp;
 use sampler_oauth::verify::claimed_end;
 use sampler_oauth::{Attempt, CodeFlow, FetchError, Tokens};
 use sampler_service::problem::Problem;
 use secrecy::ExposeSecret;
 use serde::{Deserialize, Serialize};
-use url::form_urlencoded::{self, Serializer};
+use url::form_urlencoded::Serializer;
 
+use crate::form::Form;
 use crate::page::{Frame, message};
 use crate::session::{Person, Place, Session, forget, secret};
 use crate::{Console, PATH, parameters};
@@ -34,9 +34,6 @@ const ATTEMPT_FOR: i64 = 10 * 60 * 1_000;
 
 /// The longest address to return to, in bytes.
 const RETURN_MAX: usize = 1_500;
-
-/// The longest form that signs out, in bytes.
-const FORM_MAX: usize = 4_096;
 
 /// All scopes of Sampler begin so; others say nothing here.
 const SCOPES: &str = "abacus.sampler.";
@@ -191,9 +188,11 @@ impl Console {
         let claims = self.authenticator.claims(access).await?;
         let id = tokens.id.expose_secret();
         let name = self.authenticator.person(id, flow.client_id(), nonce)?;
+        let name = claims.user.map_or(name, |user| user.as_str().to_owned());
         let scopes = claims.scopes.into_iter();
         let person = Person {
             name: name.chars().take(200).collect(),
+            client: claims.client.map(|client| client.as_str().to_owned()),
             scopes: scopes.filter(|scope| scope.starts_with(SCOPES)).collect(),
         };
         let until = self.end_of(tokens);
@@ -229,19 +228,12 @@ impl Console {
 
 /// `POST /console/sign-out`.
 pub(crate) async fn end(State(console): State<Arc<Console>>, request: Request) -> Response {
-    let (head, body) = request.into_parts();
-    let Some(session) = head.extensions.get::<Session>() else {
-        return Redirect::to(PATH).into_response();
+    let form = match Form::read(&console, request).await {
+        Ok(form) => form,
+        Err(response) => return response,
     };
-    let body = Limited::new(body, FORM_MAX).collect().await;
-    let body = body.map(|body| body.to_bytes()).unwrap_or_default();
-    let mut fields = form_urlencoded::parse(&body);
-    let csrf = fields.find_map(|(name, value)| (name == "csrf").then(|| value.into_owned()));
-    if !session.is_own_form(&csrf.unwrap_or_default()) {
-        return not_own_form(&console);
-    }
     let mut response = Redirect::to("/console/signed-out").into_response();
-    let forget = console.forget(&head.headers);
+    let forget = console.forget(&form.headers);
     response.headers_mut().append(SET_COOKIE, forget);
     response
 }
@@ -251,14 +243,6 @@ pub(crate) async fn ended(State(console): State<Arc<Console>>) -> Response {
     let detail = "The session of this browser has ended. The token server may still know you.";
     let frame = Frame::outside(&console);
     message(frame, StatusCode::OK, "Signed out", detail, AGAIN)
-}
-
-/// A form that a page of this session did not make.
-pub(crate) fn not_own_form(console: &Arc<Console>) -> Response {
-    let detail = "The form does not come from a page of this session. Nothing was done.";
-    let frame = Frame::outside(console);
-    let link = Some((PATH, "Open the console"));
-    message(frame, StatusCode::FORBIDDEN, "Not done", detail, link)
 }
 
 fn failed(console: &Arc<Console>, status: StatusCode, detail: &str) -> Response {

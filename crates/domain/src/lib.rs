@@ -38,7 +38,7 @@ pub use client::ClientId;
 pub use closing_month::ClosingMonth;
 pub use driver::{Action, Driver};
 pub use entry::{Delivered, Entry, EntryState};
-pub use event::{Field, StartEvent, StopEvent};
+pub use event::{Field, StartEvent, StopEvent, UpdateEvent};
 pub use granularity::{Granularities, Granularity};
 pub use id::{EventId, Id, IdError};
 pub use interval::Interval;

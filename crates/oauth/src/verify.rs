@@ -48,6 +48,8 @@ pub struct Policy {
 pub struct Claims {
     /// The client that got the token, or else its subject.
     pub client: Option<ClientId>,
+    /// The user in whose name the client got it, if it names one.
+    pub user: Option<ClientId>,
     /// The scopes.
     pub scopes: BTreeSet<String>,
 }
@@ -117,6 +119,8 @@ struct Body {
     iss: Option<String>,
     aud: Option<OneOrMany>,
     scope: Option<OneOrMany>,
+    user_name: Option<String>,
+    preferred_username: Option<String>,
     client_id: Option<String>,
     azp: Option<String>,
     sub: Option<String>,
@@ -143,13 +147,10 @@ pub fn verify(
     policy: &Policy,
 ) -> Result<Claims, TokenError> {
     let (body, _) = check(token, keys, now, policy)?;
-    let named = [body.client_id, body.azp, body.sub];
     Ok(Claims {
         scopes: body.scope.map(scopes).unwrap_or_default(),
-        client: named
-            .into_iter()
-            .flatten()
-            .find_map(|name| ClientId::new(&name)),
+        client: first_name([body.client_id, body.azp, body.sub]),
+        user: first_name([body.user_name, body.preferred_username]),
     })
 }
 
@@ -193,6 +194,11 @@ fn check<'a>(
     let issuer = policy.issuer.as_deref().or(keys.issuer());
     check_parties(&claims, issuer, policy.audiences.as_ref())?;
     Ok((claims, body))
+}
+
+fn first_name<const N: usize>(names: [Option<String>; N]) -> Option<ClientId> {
+    let mut names = names.into_iter().flatten();
+    names.find_map(|name| ClientId::new(&name))
 }
 
 fn check_header(header: &Header, policy: &Policy) -> Result<(), TokenError> {

@@ -35,6 +35,11 @@ pub(crate) const OF_SPAN: &str = "of_span";
 /// What has expired.
 pub(crate) const EXPIRY: &str = "expiry";
 
+/// The audit trail by its moments, by who acted, and by the span that was acted on.
+pub(crate) const AUDIT: &str = "by_at";
+pub(crate) const AUDIT_WHO: &str = "by_who";
+pub(crate) const AUDIT_SPAN: &str = "by_span";
+
 /// The indexes of an original that know no partitions.
 pub(crate) const ORIGINAL_TARGET: &str = "unique_target";
 pub(crate) const ORIGINAL_START: &str = "unique_start_dedup_id";
@@ -177,6 +182,28 @@ pub(crate) fn ledger_indexes() -> [Index; 2] {
             keys: doc! { "expires_at": 1 },
             options: expiry,
         },
+    ]
+}
+
+/// The indexes of the audit trail, in the order of its lists.
+pub(crate) fn audit_indexes() -> [Index; 3] {
+    let of = |name, field: Option<&str>| {
+        let mut keys: Document = field
+            .map(|field| (field.to_owned(), 1.into()))
+            .into_iter()
+            .collect();
+        keys.extend(doc! { "at": 1, "_id": 1 });
+        let options = IndexOptions::default();
+        Index {
+            name,
+            keys,
+            options,
+        }
+    };
+    [
+        of(AUDIT, None),
+        of(AUDIT_WHO, Some("who")),
+        of(AUDIT_SPAN, Some("span")),
     ]
 }
 

@@ -10,6 +10,7 @@
 
 mod address;
 mod adopt;
+mod audit;
 mod beside;
 mod call;
 mod causes;
@@ -51,17 +52,19 @@ use sampler_domain::{
     Cause, CauseId, Change, Changed, Entry, EntryState, EventId, Policy, Span, SpanId, Target,
     Timestamp,
 };
-use sampler_store::group::GroupPerRange;
+use sampler_metrics::Registry;
+use sampler_store::group::{GroupMetrics, GroupPerRange};
 use sampler_store::{
-    Adopted, Causes, DuePages, DueQuery, Entries, Events, Finished, KeptCause, Ledger, Membership,
-    NewSpan, NewStop, Page, Probe, Reading, Resumption, StartOutcome, StopOutcome, StoreError,
-    Upkeep, Work,
+    Adopted, Audit, AuditRecord, Causes, DuePages, DueQuery, Entries, Events, Finished, KeptCause,
+    Ledger, Membership, NewSpan, NewStop, Outcome, Page, Probe, Reading, Resumption, StartOutcome,
+    StopOutcome, StoreError, Upkeep, Work,
 };
+use uuid::Uuid;
 
 use call::Link;
 use changes::ChangeWriter;
 use ledger::{EntryWriter, ExpiryWriter};
-use resolve::{by_event_id, readable};
+use resolve::{by_event_id, not_ended, readable};
 use starts::{StartWrite, StartWriter};
 use stops::{StopWrite, StopWriter};
 
@@ -113,6 +116,8 @@ pub struct MongoStore {
     usages: Link,
     /// Why spans are suspended.
     causes: Collection<Document>,
+    /// The same as the link, for the collection of the audit trail.
+    audit: Link,
     workers: Collection<Document>,
     receivers: Collection<Document>,
     starts: GroupPerRange<StartWriter>,
@@ -120,6 +125,7 @@ pub struct MongoStore {
     changes: GroupPerRange<ChangeWriter>,
     records: GroupPerRange<EntryWriter>,
     expiries: GroupPerRange<ExpiryWriter>,
+    metrics: GroupMetrics,
     shards: Option<u32>,
 }
 
@@ -181,23 +187,44 @@ impl MongoStore {
             linearizable: database.collection_with_options(&ledger, linearizable),
             ..link.clone()
         };
+        let audit = format!("{}_audit", options.collection);
+        let audit = Link {
+            collection: database.collection(&audit),
+            ..link.clone()
+        };
         let call_limit = link.call_limit();
         let ranges = usize::try_from(options.shards.unwrap_or(1)).unwrap_or(1);
         let each = |link: &Link| std::iter::repeat_n(link.clone(), ranges.max(1));
         let links = || each(&link);
+        let metrics = GroupMetrics::default();
         Ok(Self {
             causes: database.collection(&format!("{}_causes", options.collection)),
             workers: database.collection(&format!("{}_workers", options.collection)),
             receivers: database.collection(&receivers),
-            starts: GroupPerRange::new(links().map(StartWriter::new), call_limit),
-            stops: GroupPerRange::new(links().map(StopWriter::new), call_limit),
-            changes: GroupPerRange::new(links().map(ChangeWriter::new), call_limit),
-            records: GroupPerRange::new(each(&usages).map(EntryWriter::new), call_limit),
-            expiries: GroupPerRange::new(each(&usages).map(ExpiryWriter::new), call_limit),
+            starts: GroupPerRange::measured(links().map(StartWriter::new), call_limit, &metrics),
+            stops: GroupPerRange::measured(links().map(StopWriter::new), call_limit, &metrics),
+            changes: GroupPerRange::measured(links().map(ChangeWriter::new), call_limit, &metrics),
+            records: GroupPerRange::measured(
+                each(&usages).map(EntryWriter::new),
+                call_limit,
+                &metrics,
+            ),
+            expiries: GroupPerRange::measured(
+                each(&usages).map(ExpiryWriter::new),
+                call_limit,
+                &metrics,
+            ),
             usages,
+            audit,
             shards: options.shards,
             link,
+            metrics,
         })
+    }
+
+    /// Adds what is measured of its commands to the metrics of the program.
+    pub fn register_metrics(&self, registry: &mut Registry) {
+        self.metrics.register(registry);
     }
 }
 
@@ -227,6 +254,17 @@ impl Events for MongoStore {
         id: &EventId,
     ) -> Result<Option<Span>, StoreError> {
         self.span_with("end_dedup_id", target, id).await
+    }
+
+    async fn find_not_ended(
+        &self,
+        target: &Target,
+        moment: Timestamp,
+    ) -> Result<Vec<Span>, StoreError> {
+        let (link, target) = (self.link.clone(), target.clone());
+        let read = async move { not_ended(&link, &target, moment).await };
+        let found = self.link.run(read).await?;
+        found.iter().map(readable).collect()
     }
 
     fn ranges(&self) -> usize {
@@ -334,6 +372,17 @@ impl Causes for MongoStore {
 
     async fn remove_cause(&self, cause: &KeptCause) -> Result<bool, StoreError> {
         self.remove_cause_if_idle(cause).await
+    }
+}
+
+#[async_trait]
+impl Audit for MongoStore {
+    async fn record_act(&self, record: &AuditRecord) -> Result<(), StoreError> {
+        self.keep_act(record).await
+    }
+
+    async fn settle_act(&self, id: Uuid, outcome: Outcome) -> Result<(), StoreError> {
+        self.note_outcome(id, outcome).await
     }
 }
 

@@ -12,10 +12,13 @@ use bson::{Bson, Document, doc};
 use mongodb::options::FindOptions;
 use sampler_domain::partition::PARTITIONS;
 use sampler_domain::{Id, SpanId, SpanState, Target, Timestamp};
-use sampler_store::{Entries, Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord, StoreError};
+use sampler_store::{
+    AuditPage, AuditQuery, Entries, Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord,
+    StoreError,
+};
 use tracing::error;
 
-use crate::call::{CallError, hint};
+use crate::call::{CallError, Link, hint};
 use crate::document::{
     Unreadable, id_from_bson, id_to_bson, member, moment, read, read_moment, read_optional_moment,
 };
@@ -36,9 +39,9 @@ const BATCH_SIZE: u32 = 101;
 
 /// Documents of a page, and whether there may be more that match.
 #[derive(Default)]
-struct Found {
-    documents: Vec<RawDocumentBuf>,
-    has_more: bool,
+pub(crate) struct Found {
+    pub(crate) documents: Vec<RawDocumentBuf>,
+    pub(crate) has_more: bool,
 }
 
 /// Spans that are read over connections of their own, so that those who read never take one from
@@ -56,6 +59,7 @@ impl MongoStore {
         reader.link.beside = self.link.beside.clone();
         reader.link.told = self.link.told.clone();
         reader.usages.told = self.link.told.clone();
+        reader.audit.told = self.link.told.clone();
         Ok(MongoReader(reader))
     }
 
@@ -154,29 +158,10 @@ impl MongoStore {
     async fn found(
         &self,
         filter: Document,
-        mut options: FindOptions,
+        options: FindOptions,
         limit: usize,
     ) -> Result<Found, CallError> {
-        options.max_time = Some(self.link.time_limit);
-        options.limit = i64::try_from(limit.saturating_add(1)).ok();
-        options.batch_size = Some(BATCH_SIZE.min(u32::try_from(limit + 1).unwrap_or(BATCH_SIZE)));
-        let spans = self.link.collection.clone();
-        let read = async move {
-            let mut cursor = spans.find(filter).with_options(options).await?;
-            let (mut found, mut bytes) = (Found::default(), 0);
-            while cursor.advance().await? {
-                let document = cursor.current();
-                bytes += document.as_bytes().len();
-                let is_full = found.documents.len() == limit || bytes > PAGE_BYTES;
-                if is_full && !found.documents.is_empty() {
-                    found.has_more = true;
-                    break;
-                }
-                found.documents.push(document.to_owned());
-            }
-            Ok::<_, mongodb::error::Error>(found)
-        };
-        self.link.run(read).await
+        self.link.found(filter, options, limit).await
     }
 
     /// The page of those of these documents that are in this state, where one is given. It may end
@@ -220,6 +205,37 @@ impl MongoStore {
         let found = self.found(filter, options, 1).await?;
         let record = found.documents.first().map(|raw| record(raw)).transpose();
         record.map_err(|problem| StoreError::Refused(Box::new(problem)))
+    }
+}
+
+impl Link {
+    /// Up to `limit` documents that match, as many as a page may hold.
+    pub(crate) async fn found(
+        &self,
+        filter: Document,
+        mut options: FindOptions,
+        limit: usize,
+    ) -> Result<Found, CallError> {
+        options.max_time = Some(self.time_limit);
+        options.limit = i64::try_from(limit.saturating_add(1)).ok();
+        options.batch_size = Some(BATCH_SIZE.min(u32::try_from(limit + 1).unwrap_or(BATCH_SIZE)));
+        let collection = self.collection.clone();
+        let read = async move {
+            let mut cursor = collection.find(filter).with_options(options).await?;
+            let (mut found, mut bytes) = (Found::default(), 0);
+            while cursor.advance().await? {
+                let document = cursor.current();
+                bytes += document.as_bytes().len();
+                let is_full = found.documents.len() == limit || bytes > PAGE_BYTES;
+                if is_full && !found.documents.is_empty() {
+                    found.has_more = true;
+                    break;
+                }
+                found.documents.push(document.to_owned());
+            }
+            Ok::<_, mongodb::error::Error>(found)
+        };
+        self.run(read).await
     }
 }
 
@@ -415,6 +431,10 @@ impl Queries for MongoStore {
     ) -> Result<Entries, StoreError> {
         self.entries_of(span, target, after, limit).await
     }
+
+    async fn audit(&self, query: &AuditQuery) -> Result<AuditPage, StoreError> {
+        self.acts(query).await
+    }
 }
 
 #[async_trait]
@@ -435,5 +455,9 @@ impl Queries for MongoReader {
         limit: usize,
     ) -> Result<Entries, StoreError> {
         self.0.usages(span, target, after, limit).await
+    }
+
+    async fn audit(&self, query: &AuditQuery) -> Result<AuditPage, StoreError> {
+        self.0.audit(query).await
     }
 }

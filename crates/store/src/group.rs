@@ -10,6 +10,7 @@
 //! happened to the write. A write that is still undecided goes into another command. That is safe:
 //! each write has an id of its own, which refuses a second attempt and by which a read finds it.
 
+mod metrics;
 mod ranges;
 mod settle;
 #[cfg(test)]
@@ -27,6 +28,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::StoreError;
 
+pub use metrics::GroupMetrics;
 pub use ranges::GroupPerRange;
 pub use writes::{
     CommandFailure, CommandResult, GroupWriter, Outcome, Resolution, WriteResult, store_error,
@@ -57,6 +59,7 @@ pub struct Group<W: GroupWriter> {
     writer: Arc<W>,
     gathered: Arc<Mutex<Gathered<W>>>,
     time_limit: Duration,
+    metrics: GroupMetrics,
 }
 
 impl<W: GroupWriter> Clone for Group<W> {
@@ -65,6 +68,7 @@ impl<W: GroupWriter> Clone for Group<W> {
             writer: Arc::clone(&self.writer),
             gathered: Arc::clone(&self.gathered),
             time_limit: self.time_limit,
+            metrics: self.metrics.clone(),
         }
     }
 }
@@ -119,6 +123,11 @@ impl NoAnswer {
 impl<W: GroupWriter> Group<W> {
     /// A group whose callers wait at most for `time_limit`.
     pub fn new(writer: W, time_limit: Duration) -> Self {
+        Self::measured(writer, time_limit, GroupMetrics::default())
+    }
+
+    /// The same, whose commands are measured.
+    pub fn measured(writer: W, time_limit: Duration, metrics: GroupMetrics) -> Self {
         let gathered = Gathered {
             waiting: VecDeque::new(),
             permits_taken: 0,
@@ -128,6 +137,7 @@ impl<W: GroupWriter> Group<W> {
             writer: Arc::new(writer),
             gathered: Arc::new(Mutex::new(gathered)),
             time_limit,
+            metrics,
         }
     }
 
@@ -240,13 +250,14 @@ impl<W: GroupWriter> Drop for CommandPermit<W> {
 /// Sends what has gathered, one command after the other, until no write waits.
 async fn send_batches<W: GroupWriter>(mut permit: CommandPermit<W>) {
     let (writer, time_limit) = (Arc::clone(&permit.group.writer), permit.group.time_limit);
+    let metrics = permit.group.metrics.clone();
     loop {
         // Callers that are ready to run can submit their writes first, and share this command.
         tokio::task::yield_now().await;
         let Some(batch) = permit.next_batch() else {
             return;
         };
-        let mut settling = pin!(settle(&*writer, batch));
+        let mut settling = pin!(settle(&*writer, &metrics, batch));
         if timeout(time_limit, &mut settling).await.is_err() {
             // A command without an answer must not keep the permit. It is not cancelled: dropping a
             // call of the driver can leave its connection in a bad state.

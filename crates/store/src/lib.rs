@@ -8,7 +8,8 @@
 //! | [`Causes`] | keep why spans are suspended, and let them go on | the worker |
 //! | [`Upkeep`] | adopt spans of an original, remove complete ones | the worker |
 //! | [`Membership`] | know which workers are alive | the worker |
-//! | [`Queries`] | show spans and their usages | the receiver |
+//! | [`Queries`] | show spans, their usages and the audit trail | the receiver |
+//! | [`Audit`] | keep the audit trail | the receiver |
 //! | [`Reading`] | read all spans | the worker in shadow mode |
 //!
 //! Each change is one atomic change of one span; nothing needs a transaction. Writes that are in
@@ -17,6 +18,7 @@
 //! There are two implementations, the MongoDB store and, with the feature `testing`, one in memory
 //! for tests and the simulation. Both pass the same contract suite.
 
+mod audit;
 #[cfg(feature = "testing")]
 pub mod contract;
 mod error;
@@ -36,6 +38,7 @@ mod table_causes;
 mod upkeep;
 mod work;
 
+pub use audit::{Audit, AuditPage, AuditPosition, AuditQuery, AuditRecord, Outcome};
 pub use error::StoreError;
 pub use events::{Events, NewSpan, NewStop, StartOutcome, StopOutcome};
 pub use ledger::{Entries, Ledger, lifetime_from};

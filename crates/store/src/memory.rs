@@ -11,13 +11,15 @@ use sampler_domain::{
     Cause, CauseId, Change, Changed, Entry, EntryState, EventId, Policy, Span, SpanId, Target,
     Timestamp,
 };
+use uuid::Uuid;
 
 use crate::table::Table;
 pub use crate::table::{StoredEntry, StoredSpan};
 use crate::{
-    Adopted, Causes, DuePages, DueQuery, Entries, Events, Finished, KeptCause, Ledger, Membership,
-    NewSpan, NewStop, Page, Probe, Queries, Reading, Resumption, SLACK_LIFETIME, SpanPage,
-    SpanQuery, SpanRecord, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
+    Adopted, Audit, AuditPage, AuditPosition, AuditQuery, AuditRecord, Causes, DuePages, DueQuery,
+    Entries, Events, Finished, KeptCause, Ledger, Membership, NewSpan, NewStop, Outcome, Page,
+    Probe, Queries, Reading, Resumption, SLACK_LIFETIME, SpanPage, SpanQuery, SpanRecord,
+    StartOutcome, StopOutcome, StoreError, Upkeep, Work,
 };
 
 /// How long a worker counts as alive after a heartbeat, ms.
@@ -29,6 +31,7 @@ struct State {
     workers: BTreeMap<String, Timestamp>,
     /// When each slack was announced last.
     slacks: BTreeMap<i64, Timestamp>,
+    audit: BTreeMap<AuditPosition, AuditRecord>,
 }
 
 /// A store in memory.
@@ -94,6 +97,16 @@ impl Events for MemoryStore {
         id: &EventId,
     ) -> Result<Option<Span>, StoreError> {
         Ok(self.lock().table.find_by_stop_id(target, id).cloned())
+    }
+
+    async fn find_not_ended(
+        &self,
+        target: &Target,
+        moment: Timestamp,
+    ) -> Result<Vec<Span>, StoreError> {
+        let state = self.lock();
+        let spans = state.table.find_not_ended(target, moment).into_iter();
+        Ok(spans.cloned().collect())
     }
 
     async fn announce_slack(&self, past: i64) -> Result<(), StoreError> {
@@ -307,6 +320,43 @@ impl Queries for MemoryStore {
         limit: usize,
     ) -> Result<Entries, StoreError> {
         self.entries(span, target, after, limit).await
+    }
+
+    async fn audit(&self, query: &AuditQuery) -> Result<AuditPage, StoreError> {
+        let state = self.lock();
+        let is_behind = |record: &&AuditRecord| {
+            let after = query.after.as_ref();
+            after.is_none_or(|after| record.position() < *after)
+        };
+        let newest_first = state.audit.values().rev();
+        let mut found = newest_first.filter(|record| query.matches(record));
+        let mut found = found.by_ref().filter(is_behind);
+        let records: Vec<AuditRecord> = found.by_ref().take(query.limit).cloned().collect();
+        let has_more = found.next().is_some();
+        let last = records.last().filter(|_| has_more);
+        Ok(AuditPage {
+            next: last.map(AuditRecord::position),
+            records,
+        })
+    }
+}
+
+#[async_trait]
+impl Audit for MemoryStore {
+    async fn record_act(&self, record: &AuditRecord) -> Result<(), StoreError> {
+        let mut state = self.lock();
+        let kept = state.audit.entry(record.position());
+        kept.or_insert_with(|| record.clone());
+        Ok(())
+    }
+
+    async fn settle_act(&self, id: Uuid, outcome: Outcome) -> Result<(), StoreError> {
+        let mut state = self.lock();
+        let kept = state.audit.values_mut().find(|record| record.id == id);
+        if let Some(kept) = kept {
+            kept.outcome = outcome;
+        }
+        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use sampler_domain::{Id, Span, SpanId, SpanState, Target, Timestamp};
 
-use crate::{Entries, StoreError};
+use crate::{AuditPage, AuditQuery, Entries, StoreError};
 
 /// Conditions on the fields of a target: each that is given must be the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -147,4 +147,7 @@ pub trait Queries: Send + Sync + 'static {
         after: Option<i64>,
         limit: usize,
     ) -> Result<Entries, StoreError>;
+
+    /// Records of the audit trail, the newest first.
+    async fn audit(&self, query: &AuditQuery) -> Result<AuditPage, StoreError>;
 }

@@ -237,6 +237,19 @@ impl Table {
         self.first(|span| span.end_id.as_ref() == Some(id) && span.target == *target)
     }
 
+    /// The spans of the target that have not ended by a moment: the open one, and the one that ends
+    /// next after it.
+    pub fn find_not_ended(&self, target: &Target, moment: Timestamp) -> Vec<&Span> {
+        let spans = self.spans.values().map(|kept| &kept.span);
+        let is_there =
+            |span: &&Span| span.target == *target && span.end.is_none_or(|end| end > moment);
+        let mut spans: Vec<&Span> = spans.filter(is_there).collect();
+        spans.sort_by_key(|span| span.end);
+        let next = spans.iter().position(|span| span.end.is_some());
+        spans.truncate(next.map_or(spans.len(), |next| next + 1));
+        spans
+    }
+
     /// Due spans with their sort keys, in the order of a search.
     pub fn due(&self, query: &DueQuery) -> Vec<(DueKey, &Span)> {
         let mut due = Vec::new();

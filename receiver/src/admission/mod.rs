@@ -37,6 +37,9 @@ const LARGE_WEIGHT: usize = 8 << 20;
 /// Mappings that are served at a time: each is three calls to another service.
 const MAPPING_PERMITS: usize = 32;
 
+/// Acts of operators that are served at a time.
+const ACT_PERMITS: usize = 8;
+
 /// How long a request that reads waits for its turn at the most, how long it should, and what all
 /// that wait may weigh together, at [`REQUEST_WEIGHT`] each.
 const READ_WAIT_MAX: Duration = Duration::from_secs(1);
@@ -54,8 +57,9 @@ const WAIT_INTERVAL: Duration = Duration::from_secs(2);
 /// What all events that wait for one kind of permit may weigh together.
 const QUEUE_WEIGHT: usize = 12 << 20;
 
-/// Bytes of bodies that are in memory at a time, but for small ones.
-const BODY_BYTES: usize = 8 << 20;
+/// Bytes of bodies that are in memory at a time, but for small ones. A client alone may have half of
+/// that: a batch of the largest size, and what it was decompressed from.
+const BODY_BYTES: usize = 12 << 20;
 
 /// A body up to this size is not charged to the budget: what connections take bounds those.
 pub(crate) const SMALL_BODY: usize = 2 << 10;
@@ -105,6 +109,7 @@ pub struct Admission {
     mappings: Arc<FairPermits>,
     large: Arc<FairPermits>,
     reads: Arc<FairPermits>,
+    acts: Arc<FairPermits>,
     bodies: Arc<Budget>,
 }
 
@@ -182,6 +187,7 @@ impl Admission {
                     ..light
                 },
             }),
+            acts: permits(ACT_PERMITS),
             bodies: Budget::new(BODY_BYTES),
         }
     }
@@ -257,6 +263,18 @@ impl Admission {
         acquire(&self.reads, client, REQUEST_WEIGHT).await
     }
 
+    /// Waits until an act of an operator may be parsed and served.
+    ///
+    /// # Errors
+    /// Where there is no permit in time, or the client's queue is shortened.
+    pub(crate) async fn act(
+        &self,
+        client: Client,
+        weight: usize,
+    ) -> Result<ServingPermit, TurnedAway> {
+        acquire(&self.acts, client, weight).await
+    }
+
     /// Waits until a large request that was parsed may be served, now that its range is known: a range
     /// that does not answer must not keep all the permits for what is large.
     ///
@@ -287,15 +305,17 @@ impl Admission {
 
     /// How many requests wait for their turn.
     pub fn waiting(&self) -> usize {
+        self.waiting_events() + self.mappings.waiting() + self.reads.waiting() + self.acts.waiting()
+    }
+
+    /// How many events wait for their turn. A large body counts, too, whatever it is.
+    pub fn waiting_events(&self) -> usize {
         let events = self.ranges.iter();
         let events = events.map(|range| {
             let large = range.large.as_ref().map_or(0, |large| large.waiting());
             range.stops.waiting() + range.starts.waiting() + large
         });
-        events.sum::<usize>()
-            + self.mappings.waiting()
-            + self.large.waiting()
-            + self.reads.waiting()
+        events.sum::<usize>() + self.large.waiting()
     }
 }
 

@@ -56,6 +56,36 @@ impl Receiver {
         }
     }
 
+    /// The same for an act that could not be written into the audit trail: it is not carried out.
+    pub(crate) fn not_asked(&self, failure: &StoreError) -> Problem {
+        log(failure);
+        match failure {
+            StoreError::Refused(_) => Problem::internal(),
+            _ => self.unavailable(
+                "The act could not be written into the audit trail. Nothing was done.",
+            ),
+        }
+    }
+
+    /// The same for an act that is in the audit trail.
+    #[allow(dead_code, reason = "the first acts come next")]
+    pub(crate) fn not_acted(&self, failure: &StoreError) -> Problem {
+        log(failure);
+        match failure {
+            StoreError::Unavailable(_) | StoreError::Overloaded => {
+                self.unavailable("The database cannot be reached. Nothing was done.")
+            }
+            StoreError::Unknown(_) => {
+                let detail = "The database gave no final answer. The act may or may not be done: read \
+                              again what it is about before it is sent again.";
+                let seconds = whole_seconds(self.options.unknown_for).max(RETRY_AFTER_OUTAGE);
+                Problem::new(&problems::DATABASE_UNAVAILABLE, detail)
+                    .retry_after(self.spread(seconds))
+            }
+            StoreError::Refused(_) => Problem::internal(),
+        }
+    }
+
     fn unavailable(&self, detail: &str) -> Problem {
         Problem::new(&problems::DATABASE_UNAVAILABLE, detail)
             .retry_after(self.spread(RETRY_AFTER_OUTAGE))
@@ -93,7 +123,7 @@ impl Receiver {
     }
 
     /// What is answered rests on the unique indexes; without them nothing may be kept.
-    pub(super) fn require_prepared(&self) -> Result<(), Problem> {
+    pub(crate) fn require_prepared(&self) -> Result<(), Problem> {
         if self.is_prepared() {
             return Ok(());
         }

@@ -7,11 +7,13 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sampler_domain::{SpanId, Timestamp};
-use sampler_store::SpanPosition;
+use sampler_store::{AuditPosition, SpanPosition};
+use uuid::Uuid;
 
 /// What the cursor of each kind of list begins with.
 const SPANS: u8 = b's';
 const USAGES: u8 = b'u';
+const ACTS: u8 = b'a';
 
 /// What stands before the bytes of each kind of span id.
 const OBJECT_ID: u8 = 0;
@@ -60,6 +62,23 @@ pub(crate) fn read_version(cursor: &str) -> Option<i64> {
     rest.is_empty().then_some(version)
 }
 
+/// The cursor behind an act.
+pub(crate) fn write_act(position: &AuditPosition) -> String {
+    let mut bytes = vec![ACTS];
+    bytes.extend(position.at.as_millis().to_be_bytes());
+    bytes.extend(position.id.as_bytes());
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// The act that a cursor is behind.
+pub(crate) fn read_act(cursor: &str) -> Option<AuditPosition> {
+    let (at, id) = read_number(cursor, ACTS)?;
+    Some(AuditPosition {
+        at: Timestamp::new(at).ok()?,
+        id: Uuid::from_slice(&id).ok()?,
+    })
+}
+
 /// The number in the cursor of this kind of list, and what follows it.
 fn read_number(cursor: &str, kind: u8) -> Option<(i64, Vec<u8>)> {
     let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
@@ -84,6 +103,11 @@ mod tests {
             assert_eq!(read_position(&write_position(&position)), Some(position));
         }
         assert_eq!(read_version(&write_version(i64::MAX)), Some(i64::MAX));
+        let act = AuditPosition {
+            at: Timestamp::MAX,
+            id: Uuid::from_u128(7),
+        };
+        assert_eq!(read_act(&write_act(&act)), Some(act));
     }
 
     #[test]

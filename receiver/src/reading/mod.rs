@@ -19,7 +19,9 @@ use crate::Receiver;
 use crate::admission::ServingPermit;
 
 pub(crate) use answer::{List, Single};
-pub(crate) use cursor::{read_position, read_version, write_position, write_version};
+pub(crate) use cursor::{
+    read_act, read_position, read_version, write_act, write_position, write_version,
+};
 pub(crate) use parameters::Parameters;
 
 /// Requests that read that are with the store at a time. A connection is held for each.

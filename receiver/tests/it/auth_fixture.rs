@@ -52,6 +52,7 @@ pub(crate) fn options() -> Options {
     Options {
         limits: LimitsSettings {
             payload: 100_000,
+            batch_payload: 1_000_000,
             body_timeout: Duration::from_secs(5),
             inflight: Some(50),
         },
@@ -72,7 +73,8 @@ pub(crate) fn options() -> Options {
 fn router_of(store: Arc<MemoryStore>, authenticator: Authenticator, options: Options) -> Router {
     let parts = Parts {
         events: store.clone(),
-        queries: store,
+        queries: store.clone(),
+        audit: store,
         provisioning: None,
         clock: Arc::new(SystemClock),
         random: Arc::new(SystemRandom),

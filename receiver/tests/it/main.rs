@@ -5,9 +5,12 @@
 
 mod answer;
 mod attacks;
+mod audit;
 mod auth;
 mod auth_fixture;
+mod batches;
 mod bodies;
+mod cloud_events;
 mod database;
 mod event;
 mod events;
@@ -28,6 +31,7 @@ mod schema;
 mod smuggling;
 mod store;
 mod token_floods;
+mod updates;
 mod valid_bodies;
 mod wire;
 mod world;

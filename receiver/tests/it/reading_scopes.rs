@@ -160,3 +160,19 @@ async fn nothing_is_read_without_a_scope_of_ours() {
         assert_eq!(response.status().as_u16(), 401, "{path}");
     }
 }
+
+#[tokio::test]
+async fn the_audit_trail_is_for_operators_alone() {
+    let two = Two::new().await;
+    for scopes in [
+        &["abacus.sampler.read", "abacus.sampler.write"][..],
+        &["abacus.sampler.postgres.write"],
+        &["abacus.sampler.admin.write"],
+    ] {
+        let (status, body) = two.get("/v1/audit", scopes).await;
+        assert_eq!(status, 403, "{scopes:?}");
+        assert_eq!(body["type"], "urn:sampler:problem:forbidden");
+    }
+    let (status, body) = two.get("/v1/audit", &["abacus.sampler.admin"]).await;
+    assert_eq!((status, body), (200, json!({ "items": [] })));
+}

@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sampler_domain::partition::{partition_of, range_of};
-use sampler_domain::{EventId, Span, SpanId, Target};
+use sampler_domain::{EventId, Span, SpanId, Target, Timestamp};
 use sampler_store::memory::MemoryStore;
 use sampler_store::{
-    Entries, Events, NewSpan, NewStop, Queries, SpanPage, SpanQuery, SpanRecord, StartOutcome,
-    StopOutcome, StoreError,
+    Audit, AuditPage, AuditQuery, AuditRecord, Entries, Events, NewSpan, NewStop, Outcome, Queries,
+    SpanPage, SpanQuery, SpanRecord, StartOutcome, StopOutcome, StoreError,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio::time::interval;
+use uuid::Uuid;
 
 /// What the store's errors say, and no answer may.
 pub(crate) const SECRET: &str = "mongodb://sampler:secret@db.internal";
@@ -48,6 +49,8 @@ pub(crate) enum Fate {
 pub(crate) struct Store {
     pub(crate) memory: MemoryStore,
     fate: Mutex<Fate>,
+    /// What becomes of calls once a stop has been answered.
+    fate_after_stop: Mutex<Option<Fate>>,
     calls: AtomicUsize,
     held: watch::Sender<usize>,
     gate: Semaphore,
@@ -63,6 +66,7 @@ impl Store {
         Self {
             memory,
             fate: Mutex::new(Fate::Served),
+            fate_after_stop: Mutex::new(None),
             calls: AtomicUsize::new(0),
             held: watch::Sender::new(0),
             gate: Semaphore::new(0),
@@ -74,6 +78,11 @@ impl Store {
     /// Decides what becomes of calls from now on.
     pub(crate) fn meets(&self, fate: Fate) {
         *self.fate.lock().unwrap() = fate;
+    }
+
+    /// Decides what becomes of calls after the next stop.
+    pub(crate) fn meets_after_next_stop(&self, fate: Fate) {
+        *self.fate_after_stop.lock().unwrap() = Some(fate);
     }
 
     /// How often the store was asked.
@@ -176,6 +185,21 @@ impl Queries for Store {
         self.met(self.memory.usages(span, target, after, limit))
             .await
     }
+
+    async fn audit(&self, query: &AuditQuery) -> Result<AuditPage, StoreError> {
+        self.met(self.memory.audit(query)).await
+    }
+}
+
+#[async_trait]
+impl Audit for Store {
+    async fn record_act(&self, record: &AuditRecord) -> Result<(), StoreError> {
+        self.met(self.memory.record_act(record)).await
+    }
+
+    async fn settle_act(&self, id: Uuid, outcome: Outcome) -> Result<(), StoreError> {
+        self.met(self.memory.settle_act(id, outcome)).await
+    }
 }
 
 #[async_trait]
@@ -197,7 +221,11 @@ impl Events for Store {
         if self.is_paced(&new.event.target).await {
             return Ok(StopOutcome::Ended);
         }
-        self.met(self.memory.stop(new)).await
+        let stopped = self.met(self.memory.stop(new)).await;
+        if let Some(fate) = self.fate_after_stop.lock().unwrap().take() {
+            self.meets(fate);
+        }
+        stopped
     }
 
     async fn find_by_start_id(
@@ -214,6 +242,14 @@ impl Events for Store {
         id: &EventId,
     ) -> Result<Option<Span>, StoreError> {
         self.met(self.memory.find_by_stop_id(target, id)).await
+    }
+
+    async fn find_not_ended(
+        &self,
+        target: &Target,
+        moment: Timestamp,
+    ) -> Result<Vec<Span>, StoreError> {
+        self.met(self.memory.find_not_ended(target, moment)).await
     }
 
     fn ranges(&self) -> usize {

@@ -149,6 +149,7 @@ impl Node {
                 let queries = Arc::new(MemoryStore::new(|| Timestamp::MIN));
                 let parts = ReceiverParts {
                     events: link,
+                    audit: queries.clone(),
                     queries,
                     provisioning: None,
                     clock,

@@ -27,13 +27,18 @@ pub(crate) fn run(check: bool) -> Result<()> {
     eprintln!("==> generated documents");
     let (programs, cli) = (build()?, build_cli()?);
     let mut stale = Vec::new();
-    for (document, program, arguments) in GENERATED {
-        let path = match program {
+    let of_programs = GENERATED.iter().map(|(document, program, arguments)| {
+        let path = match *program {
             CLI => cli.clone(),
             program => programs.join(program),
         };
         let text = generate(&path, arguments);
         let text = text.with_context(|| format!("making {document}"))?;
+        anyhow::Ok((*document, text))
+    });
+    let metrics = ("docs/metrics.md", sampler_metrics::document());
+    for made in of_programs.chain([Ok(metrics)]) {
+        let (document, text) = made?;
         let path = workspace_dir().join(document);
         if !check {
             write(&path, &text)?;

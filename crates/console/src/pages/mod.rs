@@ -1,5 +1,6 @@
 //! The pages: a module for each, with its template.
 
+pub(crate) mod audit;
 pub(crate) mod overview;
 pub(crate) mod span;
 pub(crate) mod spans;

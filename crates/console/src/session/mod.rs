@@ -53,6 +53,8 @@ struct Content {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Person {
     pub(crate) name: String,
+    /// The client that the token was for.
+    pub(crate) client: Option<String>,
     pub(crate) scopes: Vec<String>,
 }
 
@@ -85,7 +87,8 @@ impl Session {
     fn of_content(content: Content) -> Option<Self> {
         let grant = match &content.person {
             Some(person) => Grant::of_claims(&Claims {
-                client: ClientId::new(&person.name),
+                client: person.client.as_deref().and_then(ClientId::new),
+                user: ClientId::new(&person.name),
                 scopes: person.scopes.iter().cloned().collect(),
             })?,
             None => Grant::without_token(),
@@ -96,6 +99,11 @@ impl Session {
     /// What may be read and done.
     pub(crate) fn grant(&self) -> &Grant {
         &self.grant
+    }
+
+    /// Whether the session may do what operators do.
+    pub(crate) fn is_admin(&self) -> bool {
+        self.grant.require_admin().is_ok()
     }
 
     /// The name of the one who has signed in.

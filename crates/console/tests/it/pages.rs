@@ -73,3 +73,12 @@ async fn what_is_not_there_is_a_page_too() {
         assert_eq!(console.get(path).await.status, 200, "{path}");
     }
 }
+
+#[tokio::test]
+async fn the_audit_trail_says_who_did_what_and_why() {
+    let shown = two().console().page("/console/audit", "audit").await;
+    assert_eq!(shown.count("data-test=\"audit-row\""), 1);
+    assert_eq!(shown.count("The &#60;i&#62;plan&#60;/i&#62; has gone."), 1);
+    assert_eq!(shown.count("aria-current=\"page\">Audit</a>"), 1);
+    assert!(!shown.text.contains("<i>plan"));
+}

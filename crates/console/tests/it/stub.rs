@@ -73,7 +73,16 @@ impl Ledger {
                 None => not_there(),
             }
         };
+        let audit = async || {
+            let act = json!({
+                "id": "5c0f2a4e-0000-4000-8000-000000000000", "at": NOW, "who": "alice\u{202e}",
+                "act": "span.skip", "subject": "/v1/spans/<b>", "reason": "The <i>plan</i> has gone.",
+                "before": { "state": "suspended" }, "after": { "state": "open" }, "outcome": "done",
+            });
+            Json(json!({ "items": [act] }))
+        };
         Router::new()
+            .route("/v1/audit", get(audit))
             .route("/v1/spans", get(list))
             .route("/v1/spans/{id}", get(span))
             .route("/v1/spans/{id}/usages", get(usages))

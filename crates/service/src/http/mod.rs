@@ -5,6 +5,7 @@ mod chunks;
 mod connections;
 mod header_timer;
 mod heads;
+mod measure;
 mod router;
 mod tls;
 mod trace;
@@ -42,6 +43,7 @@ use connections::{Connection, Connections, Phase};
 use header_timer::HeaderTimer;
 use wire::{Wire, WireLimits};
 
+pub use measure::HttpMetrics;
 pub use router::{answer, with_fallbacks};
 pub(crate) use router::{method_not_allowed, not_found};
 pub use tls::{FileError, Tls, TlsError, TlsFiles};
@@ -101,12 +103,17 @@ pub struct Port {
     pub listener: TcpListener,
     /// TLS, if that is wanted.
     pub tls: Option<Tls>,
+    /// Counts and times the requests.
+    pub metrics: HttpMetrics,
 }
 
 impl From<TcpListener> for Port {
     fn from(listener: TcpListener) -> Self {
-        let tls = None;
-        Self { listener, tls }
+        Self {
+            listener,
+            tls: None,
+            metrics: HttpMetrics::default(),
+        }
     }
 }
 
@@ -143,11 +150,18 @@ pub async fn serve_with(
     shutdown: &Shutdown,
     limits: Limits,
 ) -> io::Result<()> {
-    let Port { listener, tls } = port.into();
+    let Port {
+        listener,
+        tls,
+        metrics,
+    } = port.into();
     let address = listener.local_addr()?;
     tracing::info!(address = %address, tls = tls.is_some(), "listening");
     let server = Server {
-        router: with_fallbacks(router),
+        app: App {
+            router: with_fallbacks(router).layer(metrics.clone()),
+            metrics,
+        },
         shutdown: shutdown.clone(),
         limits,
         connections: Connections::new(limits.connections, limits.health_connections),
@@ -163,9 +177,16 @@ pub async fn serve_with(
     Ok(())
 }
 
+/// What answers requests.
+#[derive(Clone)]
+struct App {
+    router: Router,
+    metrics: HttpMetrics,
+}
+
 /// What is needed to serve a connection.
 struct Server {
-    router: Router,
+    app: App,
     shutdown: Shutdown,
     limits: Limits,
     connections: Arc<Connections>,
@@ -205,7 +226,7 @@ impl Server {
     }
 
     fn start(&self, stream: TcpStream, connection: Connection) {
-        let (router, shutdown, limits) = (self.router.clone(), self.shutdown.clone(), self.limits);
+        let (app, shutdown, limits) = (self.app.clone(), self.shutdown.clone(), self.limits);
         let tls = self.tls.clone();
         self.shutdown.spawn("http connection", async move {
             // Answers are small and complete; waiting to fill a packet would only delay them.
@@ -213,7 +234,7 @@ impl Server {
             let Some(tls) = tls else {
                 return Box::pin(serve_connection(
                     stream,
-                    router,
+                    app,
                     &shutdown,
                     limits,
                     &connection,
@@ -229,7 +250,7 @@ impl Server {
             if let Some(stream) = shaken {
                 Box::pin(serve_connection(
                     stream,
-                    router,
+                    app,
                     &shutdown,
                     limits,
                     &connection,
@@ -268,7 +289,7 @@ async fn shake_hands(
 /// does not speak HTTP.
 async fn serve_connection<S>(
     stream: S,
-    router: Router,
+    app: App,
     shutdown: &Shutdown,
     limits: Limits,
     connection: &Connection,
@@ -276,7 +297,7 @@ async fn serve_connection<S>(
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let closing = CancellationToken::new();
-    let serving = serve_requests(stream, router, shutdown, limits, connection, &closing);
+    let serving = serve_requests(stream, app, shutdown, limits, connection, &closing);
     let mut serving = pin!(serving);
     tokio::select! {
         () = &mut serving => return,
@@ -304,7 +325,7 @@ async fn serve_connection<S>(
 /// connection is parked: it has none of the server library's buffers.
 async fn serve_requests<S>(
     stream: S,
-    router: Router,
+    app: App,
     shutdown: &Shutdown,
     limits: Limits,
     connection: &Connection,
@@ -331,7 +352,7 @@ async fn serve_requests<S>(
         // Answers are small: to copy one behind its head is cheaper than to send both as pieces.
         .writev(false);
     let for_health = connection.is_for_health;
-    let serve = |request| serve_request(request, &router, shutdown, &wire, for_health);
+    let serve = |request| serve_request(request, &app, shutdown, &wire, for_health);
     loop {
         let is_there = closing.run_until_cancelled(stream.head_is_there()).await;
         if is_there != Some(true) {
@@ -357,7 +378,7 @@ async fn serve_requests<S>(
 /// Answers one request.
 fn serve_request(
     request: Request<Incoming>,
-    router: &Router,
+    app: &App,
     shutdown: &Shutdown,
     wire: &Wire,
     for_health: bool,
@@ -365,14 +386,25 @@ fn serve_request(
     wire.begin_body(request.body().size_hint().exact());
     let is_clear = !wire.is_ambiguous() && is_clear(&request);
     let is_served = !for_health || request.uri().path().starts_with(HEALTH);
-    let answering = (is_clear && is_served).then(|| answer(router.clone(), request));
+    let answering = if is_clear && is_served {
+        Ok(answer(app.router.clone(), request))
+    } else {
+        // What may be two requests for another reader is answered as the server library
+        // answers what it cannot understand. What comes behind is not read.
+        let unread = StatusCode::BAD_REQUEST.into_response();
+        let refusal = if is_clear {
+            no_connection().into_response()
+        } else {
+            unread
+        };
+        app.metrics
+            .count_unrouted(request.method(), refusal.status());
+        Err(refusal)
+    };
     async move {
         let answer = match answering {
-            Some(answering) => answering.await,
-            None if is_clear => return Ok(last(no_connection().into_response())),
-            // What may be two requests for another reader is answered as the server library
-            // answers what it cannot understand. What comes behind is not read.
-            None => return Ok(last(StatusCode::BAD_REQUEST.into_response())),
+            Ok(answering) => answering.await,
+            Err(refusal) => return Ok(last(refusal)),
         };
         Ok(if shutdown.is_stopping() {
             last(answer)

@@ -21,6 +21,7 @@ const ADMIN: &str = "admin";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     client: Option<ClientId>,
+    user: Option<ClientId>,
     write: Reach,
     read: Reach,
     is_admin: bool,
@@ -40,6 +41,7 @@ impl Grant {
     pub fn without_token() -> Self {
         Self {
             client: None,
+            user: None,
             write: Reach::Everything,
             read: Reach::Everything,
             is_admin: true,
@@ -66,6 +68,7 @@ impl Grant {
         // Whatever is allowed, something may be read.
         (!read.is_empty()).then_some(Self {
             client,
+            user: claims.user.clone(),
             write,
             read,
             is_admin,
@@ -76,6 +79,11 @@ impl Grant {
     /// nobody.
     pub fn client(&self) -> Option<&ClientId> {
         self.client.as_ref()
+    }
+
+    /// The user in whose name the client sends the request, or else the client.
+    pub fn who(&self) -> Option<&ClientId> {
+        self.user.as_ref().or(self.client.as_ref())
     }
 
     /// What may be read.
@@ -172,6 +180,7 @@ mod tests {
         let scopes = scopes.iter().map(|&scope| scope.to_owned()).collect();
         Grant::of_claims(&Claims {
             client: None,
+            user: None,
             scopes,
         })
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::{get, post};
-use sampler_service::http::{Limits, Port, Tls, TlsFiles, bind, serve_with};
+use sampler_service::http::{HttpMetrics, Limits, Port, Tls, TlsFiles, bind, serve_with};
 use sampler_service::lifecycle::Shutdown;
 use sampler_service::platform::Identity;
 use sampler_service::settings::{HttpSettings, LogFormat, LogSettings};
@@ -431,6 +431,7 @@ async fn a_handshake_that_does_not_come_to_its_end_ends_for_another_connection()
     let port = Port {
         listener: listener().await,
         tls: Some(tls.unwrap()),
+        metrics: HttpMetrics::default(),
     };
     let limits = Limits {
         connections: 1,

@@ -2,6 +2,8 @@
 //! `#[tokio::test]` of each.
 
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
+mod audit;
+#[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod causes;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod changes;
@@ -15,6 +17,7 @@ mod queries;
 mod sampling;
 pub mod support;
 
+pub use audit::*;
 pub use causes::*;
 pub use changes::*;
 pub use events::*;
@@ -37,6 +40,7 @@ macro_rules! store_contract_tests {
             fault_12_a_start_inside_the_previous_span_is_refused
             a_span_of_another_plan_of_the_instance_is_no_previous_one
             an_update_is_a_stop_and_a_start_at_one_moment
+            spans_that_have_not_ended_are_the_open_one_and_the_next_to_end
             a_stop_ends_the_open_span_alone
             a_repeated_stop_is_recognised_at_any_later_time
             fault_4_a_stop_id_seen_before_never_ends_another_span
@@ -88,6 +92,9 @@ macro_rules! store_contract_tests {
             a_cause_goes_when_nothing_is_suspended_under_it
             a_cause_that_is_missing_is_found_by_its_spans
             spans_of_a_cause_go_on_in_batches
+            an_act_is_kept_as_it_was_asked_for_and_how_it_ended
+            the_trail_holds_what_its_query_asks_for
+            the_trail_goes_on_while_acts_come
             workers_know_of_each_other
             the_largest_slack_of_all_receivers_counts
         );

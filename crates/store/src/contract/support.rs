@@ -13,14 +13,20 @@ use sampler_domain::{
 use uuid::Uuid;
 
 use crate::{
-    Causes, DuePages, DueQuery, Events, Finished, Ledger, Membership, NewSpan, NewStop, Queries,
-    Reading, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
+    Audit, Causes, DuePages, DueQuery, Events, Finished, Ledger, Membership, NewSpan, NewStop,
+    Queries, Reading, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
 };
 
 /// All ports of one store.
-pub trait Store: Events + Work + Ledger + Causes + Upkeep + Membership + Queries + Reading {}
+pub trait Store:
+    Events + Work + Ledger + Causes + Upkeep + Membership + Queries + Audit + Reading
+{
+}
 
-impl<S: Events + Work + Ledger + Causes + Upkeep + Membership + Queries + Reading> Store for S {}
+impl<S> Store for S where
+    S: Events + Work + Ledger + Causes + Upkeep + Membership + Queries + Audit + Reading
+{
+}
 
 /// A store that a test can share among its tasks.
 pub type Shared = Arc<dyn Store>;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Group, GroupWriter};
+use super::{Group, GroupMetrics, GroupWriter};
 use crate::StoreError;
 
 /// Groups of writes of one kind, one for each shard range. Each has permits and a queue of its own. So
@@ -24,7 +24,16 @@ impl<W: GroupWriter> Clone for GroupPerRange<W> {
 impl<W: GroupWriter> GroupPerRange<W> {
     /// A group for each of the `writers`. Callers wait at most for `time_limit`.
     pub fn new(writers: impl IntoIterator<Item = W>, time_limit: Duration) -> Self {
-        let group = |writer| Group::new(writer, time_limit);
+        Self::measured(writers, time_limit, &GroupMetrics::default())
+    }
+
+    /// The same, whose commands are measured.
+    pub fn measured(
+        writers: impl IntoIterator<Item = W>,
+        time_limit: Duration,
+        metrics: &GroupMetrics,
+    ) -> Self {
+        let group = |writer| Group::measured(writer, time_limit, metrics.clone());
         Self {
             groups: writers.into_iter().map(group).collect(),
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::writes::{CommandFailure, GroupWriter, Outcome, WriteResult, store_error};
-use super::{NoAnswer, Waiting};
+use super::{GroupMetrics, NoAnswer, Waiting};
 use crate::StoreError;
 
 /// The most commands that a write is part of. Usually one is enough. A further one is needed if the
@@ -44,9 +44,14 @@ impl<F: CommandFailure> UnknownCommand<F> {
 }
 
 /// Sends the writes, and gives each caller its answer.
-pub(super) async fn settle<W: GroupWriter>(writer: &W, unanswered: Vec<Waiting<W>>) {
+pub(super) async fn settle<W: GroupWriter>(
+    writer: &W,
+    metrics: &GroupMetrics,
+    unanswered: Vec<Waiting<W>>,
+) {
     let settling = Settling {
         writer,
+        metrics,
         unknown: None,
     };
     settling.run(unanswered).await;
@@ -55,6 +60,7 @@ pub(super) async fn settle<W: GroupWriter>(writer: &W, unanswered: Vec<Waiting<W
 /// The state of a batch until all its callers are answered.
 struct Settling<'a, W: GroupWriter> {
     writer: &'a W,
+    metrics: &'a GroupMetrics,
     unknown: Option<UnknownCommand<W::Failure>>,
 }
 
@@ -63,7 +69,9 @@ impl<W: GroupWriter> Settling<'_, W> {
         for _ in 0..TRIES {
             let began = Instant::now();
             let batch = writes_of(&unanswered);
-            let results = match self.writer.send(&batch, send_by(&unanswered)).await {
+            let sent = self.writer.send(&batch, send_by(&unanswered)).await;
+            self.metrics.note(batch.len(), began);
+            let results = match sent {
                 Ok(results) => results,
                 Err(failure) => match failure.outcome() {
                     // One write is the cause, and the others may be accepted.
@@ -107,6 +115,7 @@ impl<W: GroupWriter> Settling<'_, W> {
             if waiting.is_awaited() {
                 let alone = Self {
                     writer: self.writer,
+                    metrics: self.metrics,
                     unknown: self.unknown.clone(),
                 };
                 Box::pin(alone.run(vec![waiting])).await;

@@ -1,0 +1,262 @@
+//! All metrics. Names and labels are what dashboards and alerts rest on: they stay as they are.
+
+use crate::metric::{Kind, Label, Metric, Program, Values};
+
+/// From half a millisecond, for what a receiver answers from memory, to the longest wait for a turn
+/// and for the database.
+const REQUEST_SECONDS: &[f64] = &[
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+];
+
+/// From a fast disk alone to a replica set in distress.
+const COMMAND_SECONDS: &[f64] = &[
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+];
+
+/// From an Abacus nearby to the longest time limit of a post.
+const POST_BOUNDS: &[f64] = &[
+    0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
+];
+
+/// Up to the most writes in one command.
+const BATCH_WRITES: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
+
+/// Which program this is.
+pub static BUILD_INFO: Metric = Metric {
+    name: "sampler_build_info",
+    program: Program::Both,
+    kind: Kind::Info,
+    labels: &[
+        Label {
+            name: "program",
+            values: Values::Words(&["sampler-receiver", "sampler-worker"]),
+        },
+        Label {
+            name: "version",
+            values: Values::Bounded("the version of the program"),
+        },
+    ],
+    help: "Which program this is",
+};
+
+/// Requests that were answered.
+pub static HTTP_REQUESTS: Metric = Metric {
+    name: "sampler_http_requests_total",
+    program: Program::Both,
+    kind: Kind::Counter,
+    labels: &[
+        Label {
+            name: "route",
+            values: Values::Bounded(
+                "the path as the API documents it, such as `/v1/spans/{id}`; `unknown` for any \
+                 other path, `none` for a request that no route has seen",
+            ),
+        },
+        Label {
+            name: "method",
+            values: Values::Bounded("the methods of HTTP; `other` for any other word"),
+        },
+        Label {
+            name: "status",
+            values: Values::Bounded("the statuses that the program answers"),
+        },
+    ],
+    help: "Requests that were answered",
+};
+
+/// How long requests take.
+pub static HTTP_REQUEST_DURATION_SECONDS: Metric = Metric {
+    name: "sampler_http_request_duration_seconds",
+    program: Program::Both,
+    kind: Kind::Histogram(REQUEST_SECONDS),
+    labels: &[Label {
+        name: "route",
+        values: Values::Bounded("as above"),
+    }],
+    help: "The time from the head of a request to the head of its answer",
+};
+
+/// Events, by what became of them.
+pub static EVENTS: Metric = Metric {
+    name: "sampler_events_total",
+    program: Program::Receiver,
+    kind: Kind::Counter,
+    labels: &[
+        Label {
+            name: "event",
+            values: Values::Words(&["start", "stop", "update", "unknown"]),
+        },
+        Label {
+            name: "outcome",
+            values: Values::Words(&["accepted", "replayed", "refused", "turned_away", "failed"]),
+        },
+    ],
+    help: "Events by their answer: accepted and new; replayed, which were kept before; refused with \
+           4xx; turned_away with 503, because there were too many; failed with any other 5xx",
+};
+
+/// Events that wait.
+pub static QUEUE_EVENTS: Metric = Metric {
+    name: "sampler_queue_events",
+    program: Program::Receiver,
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "Events that wait for their turn",
+};
+
+/// How many writes share a command.
+pub static COMMIT_BATCH_EVENTS: Metric = Metric {
+    name: "sampler_commit_batch_events",
+    program: Program::Both,
+    kind: Kind::Histogram(BATCH_WRITES),
+    labels: &[],
+    help: "Writes that share a command to the database: starts and stops in a receiver; changes of \
+           spans and entries of the ledger in a worker",
+};
+
+/// How long a command takes.
+pub static COMMIT_SECONDS: Metric = Metric {
+    name: "sampler_commit_seconds",
+    program: Program::Both,
+    kind: Kind::Histogram(COMMAND_SECONDS),
+    labels: &[],
+    help: "The time of such a command, until a majority of the replica set has it in its journals",
+};
+
+/// Usages, by what Abacus answers.
+pub static USAGES: Metric = Metric {
+    name: "sampler_usages_total",
+    program: Program::Worker,
+    kind: Kind::Counter,
+    labels: &[Label {
+        name: "outcome",
+        values: Values::Words(&["accepted", "refused", "throttled", "failed"]),
+    }],
+    help: "Posts of usages by their answer: accepted; refused, which an operator must look at; \
+           throttled with 429; failed, which are repeated",
+};
+
+/// How long posts take.
+pub static POST_SECONDS: Metric = Metric {
+    name: "sampler_post_seconds",
+    program: Program::Worker,
+    kind: Kind::Histogram(POST_BOUNDS),
+    labels: &[],
+    help: "The time from posting a usage to Abacus's answer",
+};
+
+/// How many posts are allowed at once.
+pub static POST_CONCURRENCY: Metric = Metric {
+    name: "sampler_post_concurrency",
+    program: Program::Worker,
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "How many posts may be in flight at once, as Abacus can take them now",
+};
+
+/// Spans that are due.
+pub static BACKLOG_SPANS: Metric = Metric {
+    name: "sampler_backlog_spans",
+    program: Program::Both,
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "Spans that are due",
+};
+
+/// How long the first of them waits.
+pub static BACKLOG_OLDEST_SECONDS: Metric = Metric {
+    name: "sampler_backlog_oldest_seconds",
+    program: Program::Both,
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "How long the span has been due that waits longest; 0 where none is due",
+};
+
+/// What is not sampled yet.
+pub static BACKLOG_SPAN_SECONDS: Metric = Metric {
+    name: "sampler_backlog_span_seconds",
+    program: Program::Both,
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "The time of due spans that is not sampled yet, over all of them",
+};
+
+/// Until the month closes.
+pub static MONTH_CLOSE_SECONDS: Metric = Metric {
+    name: "sampler_month_close_seconds",
+    program: Program::Both,
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "The time until Abacus closes the previous month; absent while no month closes",
+};
+
+/// What is left of that month.
+pub static MONTH_LEFT_SPANS: Metric = Metric {
+    name: "sampler_month_left_spans",
+    program: Program::Both,
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "Spans with intervals of the previous month that are not sampled yet; absent while no month \
+           closes",
+};
+
+/// Suspended spans.
+pub static SUSPENDED_SPANS: Metric = Metric {
+    name: "sampler_suspended_spans",
+    program: Program::Both,
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "Spans that are suspended, because Abacus refuses their usages",
+};
+
+/// The part of starts that is let in.
+pub static ADMISSION_RATE: Metric = Metric {
+    name: "sampler_admission_rate",
+    program: Program::Both,
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "The percentage of new starts that is let in, for resources without a rate of their own",
+};
+
+/// Sums that do not add up.
+pub static CONSERVATION_VIOLATIONS: Metric = Metric {
+    name: "sampler_conservation_violations_total",
+    program: Program::Worker,
+    kind: Kind::Counter,
+    labels: &[],
+    help: "Spans whose durations were found not to add up to what was used",
+};
+
+/// The clock of the machine against Abacus's.
+pub static CLOCK_OFFSET_SECONDS: Metric = Metric {
+    name: "sampler_clock_offset_seconds",
+    program: Program::Worker,
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "How far the clock of this machine is ahead of Abacus's; negative where it is behind. \
+           Accurate to about a second, because `Date` has whole seconds. Absent while it is unknown, \
+           and with `SAMPLER_SHADOW=true`",
+};
+
+/// All of them, in the order of the document.
+pub static ALL: &[&Metric] = &[
+    &HTTP_REQUESTS,
+    &HTTP_REQUEST_DURATION_SECONDS,
+    &EVENTS,
+    &QUEUE_EVENTS,
+    &COMMIT_BATCH_EVENTS,
+    &COMMIT_SECONDS,
+    &USAGES,
+    &POST_SECONDS,
+    &POST_CONCURRENCY,
+    &BACKLOG_SPANS,
+    &BACKLOG_OLDEST_SECONDS,
+    &BACKLOG_SPAN_SECONDS,
+    &MONTH_CLOSE_SECONDS,
+    &MONTH_LEFT_SPANS,
+    &SUSPENDED_SPANS,
+    &ADMISSION_RATE,
+    &CONSERVATION_VIOLATIONS,
+    &CLOCK_OFFSET_SECONDS,
+    &BUILD_INFO,
+];

@@ -1,0 +1,138 @@
+//! Counters with labels whose values are known.
+
+use std::sync::Arc;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+
+use crate::metric::{Metric, Values};
+
+/// The labels of one counter.
+pub(crate) type Labels = Vec<(&'static str, &'static str)>;
+
+/// A counter for each combination of the words of a metric's labels; one where it has no labels.
+/// All are made at once, so that counting takes no memory, and that no series appears only with its
+/// first event. Clones count into the same counters.
+#[derive(Clone, Debug)]
+pub struct Counters {
+    metric: &'static Metric,
+    family: Family<Labels, Counter>,
+    /// Row by row: the last label changes first.
+    counters: Arc<[Counter]>,
+}
+
+impl Counters {
+    /// Counters that are all 0.
+    pub fn new(metric: &'static Metric) -> Self {
+        let family = Family::<Labels, Counter>::default();
+        let counters = combinations(metric);
+        let counters = counters.iter().map(|it| family.get_or_create_owned(it));
+        let counters = counters.collect();
+        Self {
+            metric,
+            family,
+            counters,
+        }
+    }
+
+    /// Counts one. `words` are the values of the labels, in their order.
+    pub fn inc(&self, words: &[&'static str]) {
+        self.add(words, 1);
+    }
+
+    /// Counts so many.
+    pub fn add(&self, words: &[&'static str], count: u64) {
+        let counter = self.find(words).and_then(|index| self.counters.get(index));
+        debug_assert!(counter.is_some(), "{}: {words:?}", self.metric.name);
+        if let Some(counter) = counter {
+            counter.inc_by(count);
+        }
+    }
+
+    /// How many were counted.
+    pub fn get(&self, words: &[&'static str]) -> u64 {
+        let counter = self.find(words).and_then(|index| self.counters.get(index));
+        counter.map_or(0, Counter::get)
+    }
+
+    pub(crate) fn metric(&self) -> &'static Metric {
+        self.metric
+    }
+
+    pub(crate) fn family(&self) -> Family<Labels, Counter> {
+        self.family.clone()
+    }
+
+    fn find(&self, words: &[&str]) -> Option<usize> {
+        let labels = self.metric.labels;
+        if labels.len() != words.len() {
+            return None;
+        }
+        labels
+            .iter()
+            .zip(words)
+            .try_fold(0, |index, (label, word)| {
+                let values = words_of(label.values);
+                let position = values.iter().position(|value| value == word)?;
+                Some(index * values.len() + position)
+            })
+    }
+}
+
+fn words_of(values: Values) -> &'static [&'static str] {
+    match values {
+        Values::Words(words) => words,
+        Values::Bounded(_) => &[],
+    }
+}
+
+fn combinations(metric: &'static Metric) -> Vec<Labels> {
+    metric
+        .labels
+        .iter()
+        .fold(vec![Labels::new()], |all, label| {
+            let extended = |labels: &Labels, word| {
+                let mut labels = labels.clone();
+                labels.push((label.name, word));
+                labels
+            };
+            let of_one = |labels| {
+                let words = words_of(label.values).iter();
+                words.map(move |word| extended(&labels, *word))
+            };
+            all.into_iter().flat_map(of_one).collect()
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue;
+
+    #[test]
+    fn each_combination_has_a_counter_of_its_own() {
+        let counters = Counters::new(&catalogue::EVENTS);
+        counters.inc(&["stop", "accepted"]);
+        counters.add(&["start", "failed"], 7);
+        counters.clone().inc(&["stop", "accepted"]);
+        assert_eq!(counters.get(&["stop", "accepted"]), 2);
+        assert_eq!(counters.get(&["start", "failed"]), 7);
+        let all = combinations(&catalogue::EVENTS);
+        let words = all.iter().map(|labels| [labels[0].1, labels[1].1]);
+        let sum: u64 = words.map(|words| counters.get(&words)).sum();
+        assert_eq!(sum, 9);
+    }
+
+    #[test]
+    fn one_without_labels_is_a_counter() {
+        let counters = Counters::new(&catalogue::CONSERVATION_VIOLATIONS);
+        counters.inc(&[]);
+        assert_eq!(counters.get(&[]), 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "sampler_events_total")]
+    fn a_word_that_is_not_declared_is_a_mistake() {
+        Counters::new(&catalogue::EVENTS).inc(&["start", "lost"]);
+    }
+}

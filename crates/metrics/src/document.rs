@@ -1,0 +1,123 @@
+//! The document for operators.
+
+use std::fmt::Write;
+
+use crate::catalogue::ALL;
+use crate::metric::{Kind, Label, Metric, Program, Values};
+
+const HEAD: &str = "\
+# Metrics
+
+Both programs serve `GET /metrics` as OpenMetrics: see [operations.md](operations.md#metrics) for who \
+may read them. Each instance tells its own numbers; sums are made where they are collected. Prometheus \
+stores a histogram as `…_bucket`, `…_sum` and `…_count`.
+
+No label has a value that a client chose: there are as many series as the tables say, whatever is sent.
+
+| Metric | Program | Type | Labels | What it is |
+| --- | --- | --- | --- | --- |
+";
+
+const BUCKETS: &str = "
+## Buckets
+
+| Histogram | Upper bounds |
+| --- | --- |
+";
+
+/// All metrics in Markdown.
+pub fn document() -> String {
+    let mut text = HEAD.to_owned();
+    for metric in ALL {
+        row(&mut text, metric);
+    }
+    text.push_str(BUCKETS);
+    for metric in ALL {
+        if let Kind::Histogram(bounds) = metric.kind {
+            let bounds: Vec<_> = bounds.iter().map(ToString::to_string).collect();
+            let (name, bounds) = (metric.name, bounds.join(", "));
+            writeln!(text, "| `{name}` | {bounds} |").expect("a text grows");
+        }
+    }
+    text
+}
+
+fn row(text: &mut String, metric: &Metric) {
+    let program = match metric.program {
+        Program::Receiver => "receiver",
+        Program::Worker => "worker",
+        Program::Both => "both",
+    };
+    let kind = match metric.kind {
+        Kind::Counter => "counter",
+        Kind::Gauge => "gauge",
+        Kind::Histogram(_) => "histogram",
+        Kind::Info => "info",
+    };
+    let labels: Vec<_> = metric.labels.iter().map(label).collect();
+    let (name, labels, help) = (metric.name, labels.join("; "), metric.help);
+    writeln!(
+        text,
+        "| `{name}` | {program} | {kind} | {labels} | {help} |"
+    )
+    .expect("a text grows");
+}
+
+fn label(label: &Label) -> String {
+    let values = match label.values {
+        Values::Words(words) => {
+            let words: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
+            words.join(", ")
+        }
+        Values::Bounded(what) => what.to_owned(),
+    };
+    format!("`{}`: {values}", label.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn each_name_is_there_once_and_says_its_kind() {
+        let mut seen = HashSet::new();
+        for metric in ALL {
+            let name = metric.name;
+            assert!(seen.insert(name), "{name} is there twice");
+            assert!(name.starts_with("sampler_"), "{name}");
+            let is_word = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
+            assert!(name.bytes().all(is_word), "{name}");
+            assert_eq!(
+                metric.kind == Kind::Counter,
+                name.ends_with("_total"),
+                "{name}"
+            );
+            assert_eq!(metric.kind == Kind::Info, name.ends_with("_info"), "{name}");
+            assert!(!metric.help.ends_with('.'), "{name}");
+        }
+    }
+
+    #[test]
+    fn bounds_rise() {
+        for metric in ALL {
+            if let Kind::Histogram(bounds) = metric.kind {
+                let name = metric.name;
+                assert!(bounds.is_sorted_by(|a, b| a < b), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_document_has_a_row_for_each() {
+        let text = document();
+        for metric in ALL {
+            let row = format!("| `{}` | ", metric.name);
+            assert!(text.contains(&row), "{row}");
+        }
+        assert!(
+            text.contains("| `sampler_commit_batch_events` | 1, 2, 4, 8, 16, 32, 64, 128, 256 |")
+        );
+    }
+}

@@ -1,0 +1,19 @@
+//! What the programs measure.
+//!
+//! [`catalogue`] declares every metric: its name, its labels with all their values, its buckets, and
+//! the text for operators. `docs/metrics.md` is made from it. A part that measures holds
+//! [`Counters`] or a [`Histogram`] made from a declaration, and counts into them: that is a lock or an
+//! atomic, and takes no memory. A program hands clones of them to its [`Registry`], which writes all as
+//! `OpenMetrics` when somebody asks. Nothing here knows HTTP.
+
+pub mod catalogue;
+mod counters;
+mod document;
+mod metric;
+mod registry;
+
+pub use counters::Counters;
+pub use document::document;
+pub use metric::{Kind, Label, Metric, Program, Values};
+pub use prometheus_client::metrics::histogram::Histogram;
+pub use registry::Registry;

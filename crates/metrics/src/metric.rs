@@ -1,0 +1,93 @@
+//! How a metric is declared.
+
+use prometheus_client::metrics::histogram::Histogram;
+
+/// A metric, as operators see it.
+#[derive(Debug)]
+pub struct Metric {
+    /// Its name, as Prometheus knows it: that of a counter ends in `_total`, that of an info in `_info`.
+    pub name: &'static str,
+    /// Which programs have it.
+    pub program: Program,
+    /// What it counts or measures.
+    pub kind: Kind,
+    /// Its labels. No value of a label is a text of a client.
+    pub labels: &'static [Label],
+    /// What it says, without a full stop at the end.
+    pub help: &'static str,
+}
+
+/// Which programs have a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// The receiver.
+    Receiver,
+    /// The worker.
+    Worker,
+    /// Both.
+    Both,
+}
+
+/// What a metric counts or measures.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// How often something has happened since the program was started.
+    Counter,
+    /// How much there is of something now.
+    Gauge,
+    /// How large something is each time, by these upper bounds; a last bucket has no bound.
+    Histogram(&'static [f64]),
+    /// Always 1; the labels say it.
+    Info,
+}
+
+/// A label.
+#[derive(Debug)]
+pub struct Label {
+    /// Its name.
+    pub name: &'static str,
+    /// Its values.
+    pub values: Values,
+}
+
+/// The values of a label.
+#[derive(Clone, Copy, Debug)]
+pub enum Values {
+    /// These words. The series of each are there from the start.
+    Words(&'static [&'static str]),
+    /// Others, whose number is bounded: what they are.
+    Bounded(&'static str),
+}
+
+impl Program {
+    /// Whether the program with this name has it.
+    pub fn includes(self, program: &str) -> bool {
+        match self {
+            Self::Receiver => program == "sampler-receiver",
+            Self::Worker => program == "sampler-worker",
+            Self::Both => true,
+        }
+    }
+}
+
+impl Metric {
+    /// An empty histogram with the buckets of this metric; without any where it is none.
+    pub fn histogram(&self) -> Histogram {
+        let bounds = match self.kind {
+            Kind::Histogram(bounds) => bounds,
+            Kind::Counter | Kind::Gauge | Kind::Info => &[],
+        };
+        debug_assert!(!bounds.is_empty(), "{} is no histogram", self.name);
+        Histogram::new(bounds.iter().copied())
+    }
+
+    /// The name of the family: without what `OpenMetrics` adds to it for each sample.
+    pub(crate) fn family(&self) -> &'static str {
+        let suffix = match self.kind {
+            Kind::Counter => "_total",
+            Kind::Info => "_info",
+            Kind::Gauge | Kind::Histogram(_) => "",
+        };
+        self.name.strip_suffix(suffix).unwrap_or(self.name)
+    }
+}

@@ -1,0 +1,206 @@
+//! All metrics of a program, and their text.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry;
+
+use crate::Histogram;
+use crate::catalogue;
+use crate::counters::Counters;
+use crate::metric::{Kind, Metric};
+
+/// The metrics of a program.
+#[derive(Debug)]
+pub struct Registry {
+    program: &'static str,
+    registry: registry::Registry,
+    registered: Vec<&'static str>,
+}
+
+impl Registry {
+    /// A registry with what every program says.
+    pub fn new(program: &'static str, version: &'static str) -> Self {
+        let mut all = Self {
+            program,
+            registry: registry::Registry::default(),
+            registered: Vec::new(),
+        };
+        let build = Info::new(vec![("program", program), ("version", version)]);
+        all.register(&catalogue::BUILD_INFO, build);
+        all
+    }
+
+    /// Adds counters. They stay those of the part that counts.
+    pub fn counters(&mut self, counters: &Counters) {
+        self.register(counters.metric(), counters.family());
+    }
+
+    /// Adds a histogram. It stays that of the part that measures.
+    pub fn histogram(&mut self, metric: &'static Metric, histogram: &Histogram) {
+        debug_assert!(matches!(metric.kind, Kind::Histogram(_)), "{}", metric.name);
+        self.register(metric, histogram.clone());
+    }
+
+    /// Adds a gauge that is read when somebody asks. It is left out while it has no value.
+    pub fn gauge(
+        &mut self,
+        metric: &'static Metric,
+        read: impl Fn() -> Option<f64> + Send + Sync + 'static,
+    ) {
+        debug_assert_eq!(metric.kind, Kind::Gauge, "{}", metric.name);
+        self.read(metric, Read::Gauge(Box::new(read)));
+    }
+
+    /// Adds a counter that is read when somebody asks. What it counts must never become less.
+    pub fn counter(
+        &mut self,
+        metric: &'static Metric,
+        read: impl Fn() -> u64 + Send + Sync + 'static,
+    ) {
+        debug_assert_eq!(metric.kind, Kind::Counter, "{}", metric.name);
+        self.read(metric, Read::Counter(Box::new(read)));
+    }
+
+    /// Adds a metric of the library, such as a family with labels whose values become known in time.
+    pub fn register(&mut self, metric: &'static Metric, of_library: impl registry::Metric) {
+        self.note(metric);
+        let (name, help) = (metric.family(), metric.help);
+        self.registry.register(name, help, of_library);
+    }
+
+    /// The names of what was added, in that order.
+    pub fn registered(&self) -> &[&'static str] {
+        &self.registered
+    }
+
+    /// All of them in the text format of `OpenMetrics` 1.0.
+    ///
+    /// # Errors
+    /// Never, as far as we know: the library passes on that writing to a text can fail.
+    pub fn encode(&self) -> Result<String, fmt::Error> {
+        let mut text = String::new();
+        text::encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+
+    fn read(&mut self, metric: &'static Metric, read: Read) {
+        self.note(metric);
+        let collected = Collected { metric, read };
+        self.registry.register_collector(Box::new(collected));
+    }
+
+    fn note(&mut self, metric: &'static Metric) {
+        let (name, program) = (metric.name, self.program);
+        debug_assert!(!self.registered.contains(&name), "{name} is there twice");
+        debug_assert!(metric.program.includes(program), "{name} in {program}");
+        self.registered.push(name);
+    }
+}
+
+/// A metric that is read when somebody asks.
+struct Collected {
+    metric: &'static Metric,
+    read: Read,
+}
+
+enum Read {
+    Gauge(Box<dyn Fn() -> Option<f64> + Send + Sync>),
+    Counter(Box<dyn Fn() -> u64 + Send + Sync>),
+}
+
+impl fmt::Debug for Collected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Collected").field(&self.metric.name).finish()
+    }
+}
+
+impl Collector for Collected {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let (name, help) = (self.metric.family(), self.metric.help);
+        match &self.read {
+            Read::Gauge(read) => {
+                // What is no number would spoil what is computed from it.
+                let Some(value) = read().filter(|value| value.is_finite()) else {
+                    return Ok(());
+                };
+                let gauge = ConstGauge::new(value);
+                gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
+            }
+            Read::Counter(read) => {
+                let counter = ConstCounter::new(read());
+                counter.encode(encoder.encode_descriptor(
+                    name,
+                    help,
+                    None,
+                    counter.metric_type(),
+                )?)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tells_what_there_is_and_leaves_out_what_has_no_value() {
+        let mut metrics = Registry::new("sampler-worker", "1.2.3");
+        metrics.gauge(&catalogue::CLOCK_OFFSET_SECONDS, || Some(-1.5));
+        metrics.gauge(&catalogue::BACKLOG_SPANS, || None);
+        metrics.gauge(&catalogue::BACKLOG_SPAN_SECONDS, || Some(f64::NAN));
+        metrics.counter(&catalogue::CONSERVATION_VIOLATIONS, || 3);
+        let text = metrics.encode().unwrap();
+        let samples: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        let expected = [
+            "sampler_build_info{program=\"sampler-worker\",version=\"1.2.3\"} 1",
+            "sampler_clock_offset_seconds -1.5",
+            "sampler_conservation_violations_total 3",
+        ];
+        assert_eq!(samples, expected);
+        assert!(text.ends_with("# EOF\n"), "{text}");
+    }
+
+    #[test]
+    fn counters_are_there_from_the_start_and_histograms_with_their_buckets() {
+        let mut metrics = Registry::new("sampler-receiver", "1.2.3");
+        let (events, seconds) = (
+            Counters::new(&catalogue::EVENTS),
+            catalogue::COMMIT_SECONDS.histogram(),
+        );
+        metrics.counters(&events);
+        metrics.histogram(&catalogue::COMMIT_SECONDS, &seconds);
+        events.inc(&["start", "refused"]);
+        seconds.observe(0.003);
+        let text = metrics.encode().unwrap();
+        for sample in [
+            "sampler_events_total{event=\"start\",outcome=\"refused\"} 1\n",
+            "sampler_events_total{event=\"stop\",outcome=\"failed\"} 0\n",
+            "sampler_commit_seconds_bucket{le=\"0.0025\"} 0\n",
+            "sampler_commit_seconds_bucket{le=\"0.005\"} 1\n",
+            "sampler_commit_seconds_count 1\n",
+        ] {
+            assert!(text.contains(sample), "{sample}{text}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "there twice")]
+    fn a_metric_is_added_once() {
+        let mut metrics = Registry::new("sampler-worker", "1");
+        metrics.counter(&catalogue::CONSERVATION_VIOLATIONS, || 0);
+        metrics.counter(&catalogue::CONSERVATION_VIOLATIONS, || 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "in sampler-receiver")]
+    fn a_metric_is_that_of_its_program() {
+        let mut metrics = Registry::new("sampler-receiver", "1");
+        metrics.gauge(&catalogue::POST_CONCURRENCY, || None);
+    }
+}

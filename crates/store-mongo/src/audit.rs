@@ -1,0 +1,160 @@
+//! The audit trail: a document for each act, which nothing removes.
+
+use bson::raw::RawDocument;
+use bson::{Document, doc};
+use mongodb::options::FindOptions;
+use sampler_domain::ClientId;
+use sampler_store::{AuditPage, AuditPosition, AuditQuery, AuditRecord, Outcome, StoreError};
+use serde_json::Value;
+use tracing::error;
+use uuid::Uuid;
+
+use crate::MongoStore;
+use crate::call::hint;
+use crate::document::{Unreadable, moment, read_moment, unreadable};
+use crate::index;
+use crate::unreadable::{decoded, name_of};
+
+impl MongoStore {
+    pub(crate) async fn keep_act(&self, record: &AuditRecord) -> Result<(), StoreError> {
+        let (audit, filter) = (self.audit.collection.clone(), named(record.id));
+        // A repeat after a lost answer changes nothing.
+        let update = doc! { "$setOnInsert": written(record) };
+        let call = async move { audit.update_one(filter, update).upsert(true).await };
+        self.audit.run(call).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn note_outcome(&self, id: Uuid, outcome: Outcome) -> Result<(), StoreError> {
+        let (audit, filter) = (self.audit.collection.clone(), named(id));
+        let update = doc! { "$set": { "outcome": outcome.name() } };
+        let call = async move { audit.update_one(filter, update).await };
+        self.audit.run(call).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn acts(&self, query: &AuditQuery) -> Result<AuditPage, StoreError> {
+        let index = match (&query.span, &query.who) {
+            (Some(_), _) => index::AUDIT_SPAN,
+            (None, Some(_)) => index::AUDIT_WHO,
+            (None, None) => index::AUDIT,
+        };
+        let options = FindOptions::builder()
+            .sort(doc! { "at": -1, "_id": -1 })
+            .hint(hint(index))
+            .build();
+        let found = self
+            .audit
+            .found(filter(query), options, query.limit)
+            .await?;
+        let mut page = AuditPage::default();
+        for raw in &found.documents {
+            match record_in(raw) {
+                Ok(record) => page.records.push(record),
+                Err(problem) => {
+                    if self.is_news("audit", raw) {
+                        let name = name_of(raw);
+                        error!(code = "audit.unreadable", record = %name, error = %problem,
+                            "a record of the audit trail cannot be read and is not listed");
+                    }
+                }
+            }
+        }
+        if found.has_more {
+            page.next = found.documents.iter().rev().find_map(|raw| position(raw));
+        }
+        Ok(page)
+    }
+}
+
+fn named(id: Uuid) -> Document {
+    doc! { "_id": id.to_string() }
+}
+
+/// The document of a record, but for its id. What there is none of is left out, not null. The two
+/// values are kept as texts: a document of the database can hold neither all names nor all numbers.
+fn written(record: &AuditRecord) -> Document {
+    let mut document = doc! {
+        "at": moment(record.at),
+        "act": &record.act,
+        "subject": &record.subject,
+        "reason": &record.reason,
+        "before": record.before.to_string(),
+        "after": record.after.to_string(),
+        "outcome": record.outcome.name(),
+    };
+    if let Some(who) = &record.who {
+        document.insert("who", who.as_str());
+    }
+    if let Some(span) = &record.span {
+        document.insert("span", span);
+    }
+    document
+}
+
+fn filter(query: &AuditQuery) -> Document {
+    let mut filter = Document::new();
+    if let Some(span) = &query.span {
+        filter.insert("span", span);
+    }
+    if let Some(who) = &query.who {
+        filter.insert("who", who.as_str());
+    }
+    let mut at = Document::new();
+    if let Some(from) = query.from {
+        at.insert("$gte", moment(from));
+    }
+    if let Some(to) = query.to {
+        at.insert("$lt", moment(to));
+    }
+    if let Some(after) = &query.after {
+        // Bounds of the index; which of those at this moment come behind is compared one by one.
+        at.insert("$lte", moment(after.at));
+        filter.insert(
+            "$or",
+            [
+                doc! { "at": { "$lt": moment(after.at) } },
+                doc! { "_id": { "$lt": after.id.to_string() } },
+            ],
+        );
+    }
+    if !at.is_empty() {
+        filter.insert("at", at);
+    }
+    filter
+}
+
+fn record_in(raw: &RawDocument) -> Result<AuditRecord, Unreadable> {
+    let document = decoded(raw)?;
+    let text = |name: &str| {
+        let text = document.get_str(name).map(str::to_owned);
+        text.map_err(|_| unreadable(name, "is not a string"))
+    };
+    let value = |name: &str| -> Result<Value, Unreadable> {
+        let value = serde_json::from_str(&text(name)?);
+        value.map_err(|_| unreadable(name, "is not JSON"))
+    };
+    let outcome = Outcome::from_name(&text("outcome")?);
+    let AuditPosition { at, id } = position(raw).ok_or_else(|| unreadable("at", "is no moment"))?;
+    Ok(AuditRecord {
+        id,
+        at,
+        who: document.get_str("who").ok().and_then(ClientId::new),
+        act: text("act")?,
+        subject: text("subject")?,
+        span: text("span").ok(),
+        reason: text("reason")?,
+        before: value("before")?,
+        after: value("after")?,
+        outcome: outcome.ok_or_else(|| unreadable("outcome", "is no outcome of an act"))?,
+    })
+}
+
+/// Where a record stands in the trail, whatever else it holds.
+fn position(raw: &RawDocument) -> Option<AuditPosition> {
+    let document = decoded(raw).ok()?;
+    Some(AuditPosition {
+        at: read_moment(&document, "at").ok()?,
+        id: document.get_str("_id").ok()?.parse().ok()?,
+    })
+}

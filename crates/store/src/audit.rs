@@ -1,0 +1,133 @@
+//! The audit trail: each act of an operator, written down before it is carried out.
+//!
+//! A record is written first, with what the act is to bring about; then the act is carried out, as one
+//! atomic change; then the record says how it ended. A program that dies in between leaves a record
+//! whose outcome is [`Outcome::Asked`]: the act was asked for, and its subject tells whether it was
+//! done. So nothing is ever done that is not in the trail.
+
+use async_trait::async_trait;
+use sampler_domain::{ClientId, Timestamp};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::StoreError;
+
+/// An act of an operator.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AuditRecord {
+    /// What identifies the record, and the act in what it changes.
+    pub id: Uuid,
+    /// When it was asked for, by the clock of the receiver.
+    pub at: Timestamp,
+    /// The client or the user that asked for it; none where no tokens are needed.
+    pub who: Option<ClientId>,
+    /// What was asked for, in a word or two, such as `span.skip`.
+    pub act: String,
+    /// The address of what it was asked for, such as `/v1/spans/6b00`.
+    pub subject: String,
+    /// The span that it is about, as its id is written, if it is about one.
+    pub span: Option<String>,
+    /// Why, in the operator's words.
+    pub reason: String,
+    /// What the subject was like before; null where nothing was there.
+    pub before: Value,
+    /// What the act makes of it.
+    pub after: Value,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// How an act ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// It was asked for. The program did not learn how it ended, or does not know yet.
+    Asked,
+    /// It was done.
+    Done,
+    /// It was not done: the subject had changed meanwhile, or the store refused.
+    Refused,
+}
+
+impl Outcome {
+    /// All outcomes.
+    pub const ALL: [Self; 3] = [Self::Asked, Self::Done, Self::Refused];
+
+    /// What it is called where it is kept and shown.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Asked => "asked",
+            Self::Done => "done",
+            Self::Refused => "refused",
+        }
+    }
+
+    /// The outcome that is called so.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.name() == name)
+    }
+}
+
+/// Where a record stands in the trail: by its moment, then by its id. Neither ever changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AuditPosition {
+    /// When the act was asked for.
+    pub at: Timestamp,
+    /// The record.
+    pub id: Uuid,
+}
+
+/// Which records a list holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuditQuery {
+    /// Only acts at this moment or later.
+    pub from: Option<Timestamp>,
+    /// Only acts before this moment.
+    pub to: Option<Timestamp>,
+    /// Only acts of this client or user.
+    pub who: Option<ClientId>,
+    /// Only acts about this span.
+    pub span: Option<String>,
+    /// Only records behind this one.
+    pub after: Option<AuditPosition>,
+    /// So many at the most.
+    pub limit: usize,
+}
+
+/// Some records of a list.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AuditPage {
+    /// The records, the newest first.
+    pub records: Vec<AuditRecord>,
+    /// The last of them, if there may be more behind it.
+    pub next: Option<AuditPosition>,
+}
+
+impl AuditRecord {
+    /// Where the record stands in the trail.
+    pub fn position(&self) -> AuditPosition {
+        AuditPosition {
+            at: self.at,
+            id: self.id,
+        }
+    }
+}
+
+impl AuditQuery {
+    /// Whether a record belongs in the list, wherever the list begins.
+    pub fn matches(&self, record: &AuditRecord) -> bool {
+        self.from.is_none_or(|from| record.at >= from)
+            && self.to.is_none_or(|to| record.at < to)
+            && (self.who.is_none() || self.who == record.who)
+            && (self.span.is_none() || self.span == record.span)
+    }
+}
+
+/// Keeps the audit trail. [`crate::Queries::audit`] shows it.
+#[async_trait]
+pub trait Audit: Send + Sync + 'static {
+    /// Keeps a record, before its act is carried out. One that is kept already stays as it is.
+    async fn record_act(&self, record: &AuditRecord) -> Result<(), StoreError>;
+
+    /// Notes how the act of a record ended.
+    async fn settle_act(&self, id: Uuid, outcome: Outcome) -> Result<(), StoreError>;
+}

@@ -1,0 +1,134 @@
+//! What all acts of operators share: the scope, the state that the operator has seen, the reason, and
+//! the audit trail.
+//!
+//! An act is written into the audit trail before it is carried out
+//! ([`Receiver::ask`](crate::Receiver::ask)), and the record says how it ended after that
+//! ([`Receiver::settle`](crate::Receiver::settle)). So nothing is done that is not in the trail.
+
+mod body;
+mod precondition;
+
+use axum::body::Body;
+use axum::http::Request;
+use sampler_domain::ClientId;
+use sampler_service::problem::Problem;
+use sampler_service::security::Grant;
+use sampler_store::{AuditRecord, Outcome, StoreError};
+use serde_json::Value;
+use tracing::{info, warn};
+use uuid::Uuid;
+
+use crate::admission::{self, ServingPermit};
+use crate::{Receiver, json, problems};
+
+pub(crate) use body::ActBody;
+#[allow(unused_imports, reason = "the first acts come next")]
+pub(crate) use precondition::{IfMatch, stale};
+
+/// Bytes of the body of an act. A reason takes up to 12 KB, if each character is escaped.
+const BODY_MAX: usize = 64 << 10;
+
+/// What an act says that is the same for all of them, and the permission to go on with it.
+pub(crate) struct Admitted<T> {
+    /// Why the operator wants it.
+    pub(crate) reason: String,
+    /// What else its body says.
+    pub(crate) fields: T,
+    _permit: ServingPermit,
+}
+
+/// An act, as it is to stand in the audit trail.
+pub(crate) struct Act<'a> {
+    /// What is asked for, such as `span.skip`.
+    pub(crate) act: &'a str,
+    /// The address of what it is asked for.
+    pub(crate) subject: String,
+    /// The span that it is about, if it is about one.
+    pub(crate) span: Option<String>,
+    /// Why.
+    pub(crate) reason: String,
+    /// What the subject is like, and what the act makes of it.
+    pub(crate) before: Value,
+    pub(crate) after: Value,
+}
+
+impl Receiver {
+    /// Lets an operator act: reads the body, its reason, and what `read` takes of the rest of it.
+    ///
+    /// # Errors
+    /// 403 without the scope, before the body is read; 400 that names each field that is wrong; 413
+    /// and others for a body that cannot be read; 503 where too many act.
+    pub(crate) async fn admit_act<T>(
+        &self,
+        grant: &Grant,
+        request: Request<Body>,
+        read: impl FnOnce(&mut ActBody<'_>) -> Option<T>,
+    ) -> Result<Admitted<T>, Problem> {
+        grant.require_admin()?;
+        self.require_prepared()?;
+        let sender = self.sender(grant);
+        let body = crate::body::read(request, self, sender).await?;
+        if body.as_ref().len() > BODY_MAX {
+            let detail = format!("The body is larger than {BODY_MAX} bytes.");
+            return Err(Problem::new(&problems::PAYLOAD_TOO_LARGE, detail));
+        }
+        let weight = admission::weight(body.as_ref());
+        let permit = self.admission.act(sender, weight).await;
+        let permit = permit.map_err(|reason| self.turned_away(reason))?;
+        let mut act = ActBody::of(json::parse(body.as_ref())?)?;
+        let reason = act.reason();
+        let fields = read(&mut act);
+        act.finish()?;
+        Ok(Admitted {
+            reason: reason.expect("what could not be read was named"),
+            fields: fields.expect("what could not be read was named"),
+            _permit: permit,
+        })
+    }
+
+    /// Writes an act into the audit trail, before it is carried out; answers with the id of the act.
+    ///
+    /// # Errors
+    /// 503 where that is not known to be done: the act must not be carried out then.
+    pub(crate) async fn ask(&self, grant: &Grant, act: Act<'_>) -> Result<Uuid, Problem> {
+        let mut bytes = [0; 16];
+        self.parts.random.fill(&mut bytes);
+        let id = uuid::Builder::from_random_bytes(bytes).into_uuid();
+        let record = AuditRecord {
+            id,
+            at: self.parts.clock.now(),
+            who: grant.who().cloned(),
+            act: act.act.to_owned(),
+            subject: act.subject,
+            span: act.span,
+            reason: act.reason,
+            before: act.before,
+            after: act.after,
+            outcome: Outcome::Asked,
+        };
+        let recorded = self.parts.audit.record_act(&record).await;
+        recorded.map_err(|failure| self.not_asked(&failure))?;
+        let who = record.who.as_ref().map(ClientId::as_str);
+        info!(act = record.act, record = %id, who, subject = record.subject, "an operator acts");
+        Ok(id)
+    }
+
+    /// Notes how an act ended. Where that fails, the record says what was asked for, and the subject
+    /// whether it was done.
+    pub(crate) async fn settle(&self, id: Uuid, outcome: Outcome) {
+        if let Err(failure) = self.parts.audit.settle_act(id, outcome).await {
+            warn!(code = "audit.not_settled", record = %id, outcome = outcome.name(),
+                error = %failure, "the outcome of an act is not in the audit trail");
+        }
+    }
+
+    /// The same, from what the store answered: an answer that was lost leaves the record as it is.
+    pub(crate) async fn settle_by<T>(&self, id: Uuid, answer: &Result<Option<T>, StoreError>) {
+        let outcome = match answer {
+            Ok(Some(_)) => Outcome::Done,
+            Err(StoreError::Unknown(_)) => return,
+            Ok(None) | Err(_) => Outcome::Refused,
+        };
+        self.settle(id, outcome).await;
+    }
+}

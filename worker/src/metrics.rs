@@ -1,0 +1,55 @@
+//! What the worker measures of its posts.
+
+use std::sync::Arc;
+
+use sampler_abacus::Answer;
+use sampler_metrics::catalogue::{POST_CONCURRENCY, POST_SECONDS, USAGES};
+use sampler_metrics::{Counters, Histogram, Registry};
+use tokio::time::Instant;
+
+use crate::Worker;
+
+/// Counts and times posts.
+#[derive(Debug)]
+pub(crate) struct PostMetrics {
+    usages: Counters,
+    seconds: Histogram,
+}
+
+impl Default for PostMetrics {
+    fn default() -> Self {
+        Self {
+            usages: Counters::new(&USAGES),
+            seconds: POST_SECONDS.histogram(),
+        }
+    }
+}
+
+impl PostMetrics {
+    /// Notes the answer to a usage that was posted then.
+    pub(crate) fn note(&self, posted: Instant, answer: &Answer) {
+        self.seconds.observe(posted.elapsed().as_secs_f64());
+        self.usages.inc(&[outcome(answer)]);
+    }
+}
+
+fn outcome(answer: &Answer) -> &'static str {
+    match answer {
+        Answer::Accepted => "accepted",
+        Answer::Refused { .. } => "refused",
+        Answer::Wait { .. } => "throttled",
+        Answer::TryAgain { .. } => "failed",
+    }
+}
+
+impl Worker {
+    /// Adds what is measured here to the metrics of the program.
+    pub fn register_metrics(self: &Arc<Self>, registry: &mut Registry) {
+        registry.counters(&self.metrics.usages);
+        registry.histogram(&POST_SECONDS, &self.metrics.seconds);
+        let worker = Arc::clone(self);
+        registry.gauge(&POST_CONCURRENCY, move || {
+            Some(worker.post_limit.concurrency() as f64)
+        });
+    }
+}
