@@ -14,7 +14,6 @@ use askama::filters::HtmlSafe;
 use sampler_domain::Timestamp;
 
 use crate::documents::{Span, Usage};
-use crate::show;
 
 pub(crate) use bars::words_of;
 use bars::{Bar, Bars};

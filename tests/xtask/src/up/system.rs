@@ -131,7 +131,7 @@ impl System {
         let receiver = self.receiver.base_url();
         let workers: Vec<String> = self.workers.iter().map(Program::base_url).collect();
         format!(
-            "receiver  {receiver}\nworkers   {}\nabacus    {} (a stand-in)\nmongodb   {}\n\
+            "console   {receiver}/console\nreceiver  {receiver}\nworkers   {}\nabacus    {} (a stand-in)\nmongodb   {}\n\
              logs      target/up/*.log\n\n{}\n\
              curl -i {receiver}/healthcheck\n\n\
              Ctrl-C stops everything.",
