@@ -52,7 +52,7 @@ use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_store::{Audit, Events, Queries};
 
 use admission::Admission;
-use controllers::{audit, batches, events, mappings, spans, usages};
+use controllers::{audit, batches, events, mappings, spans, sums, usages};
 use metrics::EventMetrics;
 use refusals::Refusals;
 
@@ -151,6 +151,7 @@ impl Receiver {
             .route("/v1/spans", get(spans::list))
             .route("/v1/spans/{id}", get(spans::get))
             .route("/v1/spans/{id}/usages", get(usages::list))
+            .route("/v1/usages", get(sums::list))
             .route("/v1/audit", get(audit::list));
         let receiver = self;
         Authenticator::protect(routes).with_state(Api {

@@ -47,9 +47,9 @@ sampler_service::problem_types! {
         slug: "query-too-wide",
         status: BAD_REQUEST,
         title: "The query asks for too much",
-        when: "Too much would have to be read for the answer. `detail` says which parameters make the \
-            query narrow enough.",
-        provider: "Adds one of the parameters that `detail` names.",
+        when: "Too much would have to be read for the answer, or there are more than 366 windows. \
+            `detail` says which parameters make the query narrow enough.",
+        provider: "Adds one of the parameters that `detail` names, or asks for less time.",
         operator: NOTHING,
     }
     NO_SUCH_SPAN {

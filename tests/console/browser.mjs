@@ -30,12 +30,14 @@ async function open(browser, base, { others = [], ...options } = {}) {
   const page = await context.newPage();
   const faults = [];
   const known = [base, ...others].map((address) => new URL(address).origin);
+  // What pages of others do is theirs.
+  const isOurs = () => page.url().startsWith(base);
   page.on('console', (message) => {
-    if (['error', 'warning'].includes(message.type())) faults.push(message.text());
+    if (isOurs() && ['error', 'warning'].includes(message.type())) faults.push(message.text());
   });
-  page.on('pageerror', (error) => faults.push(String(error)));
+  page.on('pageerror', (error) => isOurs() && faults.push(String(error)));
   page.on('request', (request) => {
-    if (!known.includes(new URL(request.url()).origin)) faults.push(`asks ${request.url()}`);
+    if (isOurs() && !known.includes(new URL(request.url()).origin)) faults.push(`asks ${request.url()}`);
   });
   return { context, page, faults };
 }

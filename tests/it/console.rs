@@ -18,7 +18,7 @@ const SECRET: &str = "hush: 100% +secret/of&ours";
 const SCOPE: &str = "openid abacus.sampler.read abacus.sampler.admin";
 
 /// An id that is text in a page and nothing else.
-const HOSTILE: &str = "<script>alert(1)</script>\"'\u{202e}";
+const HOSTILE: &str = "<script>alert(1)</script>\"'\u{202e}\u{2066}";
 
 async fn start(world: &Landscape, receiver: &Program, event: &Value) -> String {
     let event = with(event.clone(), "organization_id", ORGANIZATION);
@@ -69,10 +69,14 @@ async fn pages_show_what_the_api_answers_to_everybody() {
         "base": receiver.base_url(),
         "organization": ORGANIZATION,
         "spans": [late, open],
+        "hostile": open,
         "pages": {
             "overview": "/console",
             "search": "/console/spans",
             "spans": format!("/console/spans?organization_id={ORGANIZATION}"),
+            "audit": "/console/audit",
+            "usage": "/console/usage",
+            "sums": format!("/console/usage?organization_id={ORGANIZATION}&window=day&group_by=plan_id"),
             "wrong": "/console/spans?plan_id=x",
             "nothing": "/console/nothing",
         },

@@ -110,6 +110,22 @@ impl Refusal {
     }
 }
 
+impl Refusal {
+    /// What the console itself does not do.
+    pub(crate) fn too_much(detail: &str) -> Self {
+        let problem = Problem {
+            title: "Too much at once".to_owned(),
+            detail: detail.to_owned(),
+            errors: Vec::new(),
+        };
+        Self {
+            status: StatusCode::BAD_REQUEST,
+            problem,
+            retry_after: None,
+        }
+    }
+}
+
 /// A path with a query.
 pub(crate) fn address(path: &str, query: &[(String, String)]) -> String {
     if query.is_empty() {

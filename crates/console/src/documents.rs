@@ -2,7 +2,7 @@
 
 use sampler_domain::Timestamp;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Number, Value};
 
 /// A page of a list.
 #[derive(Debug, Deserialize)]
@@ -141,4 +141,51 @@ pub(crate) struct ActRecord {
     pub(crate) after: Value,
     #[serde(default)]
     pub(crate) outcome: String,
+}
+
+/// What usages add up to in a window.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Sum {
+    pub(crate) window: Interval,
+    /// The fields that were grouped by, in their order.
+    pub(crate) group: Map<String, Value>,
+    pub(crate) usages: i64,
+    pub(crate) duration: Option<Number>,
+    pub(crate) measures: Vec<Amount>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Amount {
+    pub(crate) measure: String,
+    pub(crate) amount: Option<Number>,
+}
+
+impl Sum {
+    /// The value of a field that was grouped by.
+    pub(crate) fn field(&self, name: &str) -> &str {
+        self.group
+            .get(name)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    }
+
+    /// The duration in ms, where it is a whole number.
+    pub(crate) fn millis(&self) -> Option<i64> {
+        self.duration.as_ref()?.as_i64()
+    }
+
+    /// The duration in ms, as the API writes it.
+    pub(crate) fn duration(&self) -> String {
+        self.duration
+            .as_ref()
+            .map(Number::to_string)
+            .unwrap_or_default()
+    }
+
+    /// The amount of a measure, as the API writes it; empty where it has none.
+    pub(crate) fn amount(&self, measure: &str) -> String {
+        let found = self.measures.iter().find(|it| it.measure == measure);
+        let amount = found.and_then(|it| it.amount.as_ref());
+        amount.map(Number::to_string).unwrap_or_default()
+    }
 }

@@ -7,6 +7,7 @@
 mod address;
 mod api;
 mod assets;
+mod chart;
 mod documents;
 mod form;
 mod page;
@@ -86,6 +87,7 @@ impl Console {
             .route("/console/", get(pages::overview::show))
             .route("/console/spans", get(pages::spans::list))
             .route("/console/spans/{id}", get(pages::span::show))
+            .route("/console/usage", get(pages::usage::show))
             .route("/console/audit", get(pages::audit::show))
             .route("/console/sign-out", post(sign_in::end))
             .route("/console/{*rest}", get(pages::nothing))

@@ -57,7 +57,7 @@ pub(crate) struct Place {
     is_for_admins: bool,
 }
 
-const PLACES: [Place; 3] = [
+const PLACES: [Place; 4] = [
     Place {
         path: "/console",
         name: "Overview",
@@ -66,6 +66,11 @@ const PLACES: [Place; 3] = [
     Place {
         path: "/console/spans",
         name: "Spans",
+        is_for_admins: false,
+    },
+    Place {
+        path: "/console/usage",
+        name: "Usage",
         is_for_admins: false,
     },
     Place {

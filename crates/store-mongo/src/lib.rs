@@ -31,6 +31,7 @@ mod sharding;
 mod slack;
 mod starts;
 mod stops;
+mod sums;
 mod suspension_document;
 mod totals;
 mod unreadable;

@@ -19,7 +19,7 @@ use crate::{
     Adopted, Audit, AuditPage, AuditPosition, AuditQuery, AuditRecord, Causes, DuePages, DueQuery,
     Entries, Events, Finished, KeptCause, Ledger, Membership, NewSpan, NewStop, Outcome, Page,
     Probe, Queries, Reading, Resumption, SLACK_LIFETIME, SpanPage, SpanQuery, SpanRecord,
-    StartOutcome, StopOutcome, StoreError, Upkeep, Work,
+    StartOutcome, StopOutcome, StoreError, SumPage, SumQuery, Upkeep, Work,
 };
 
 /// How long a worker counts as alive after a heartbeat, ms.
@@ -320,6 +320,10 @@ impl Queries for MemoryStore {
         limit: usize,
     ) -> Result<Entries, StoreError> {
         self.entries(span, target, after, limit).await
+    }
+
+    async fn sums(&self, query: &SumQuery) -> Result<SumPage, StoreError> {
+        Ok(self.lock().table.sums(query))
     }
 
     async fn audit(&self, query: &AuditQuery) -> Result<AuditPage, StoreError> {

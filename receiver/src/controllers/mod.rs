@@ -6,6 +6,7 @@ pub mod events;
 mod failures;
 pub mod mappings;
 pub mod spans;
+pub mod sums;
 pub mod usages;
 
 use axum::response::{IntoResponse, Response};

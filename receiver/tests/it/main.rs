@@ -30,6 +30,7 @@ mod routes;
 mod schema;
 mod smuggling;
 mod store;
+mod sums;
 mod token_floods;
 mod updates;
 mod valid_bodies;

@@ -11,7 +11,7 @@ use sampler_domain::{EventId, Span, SpanId, Target, Timestamp};
 use sampler_store::memory::MemoryStore;
 use sampler_store::{
     Audit, AuditPage, AuditQuery, AuditRecord, Entries, Events, NewSpan, NewStop, Outcome, Queries,
-    SpanPage, SpanQuery, SpanRecord, StartOutcome, StopOutcome, StoreError,
+    SpanPage, SpanQuery, SpanRecord, StartOutcome, StopOutcome, StoreError, SumPage, SumQuery,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio::time::interval;
@@ -184,6 +184,10 @@ impl Queries for Store {
     ) -> Result<Entries, StoreError> {
         self.met(self.memory.usages(span, target, after, limit))
             .await
+    }
+
+    async fn sums(&self, query: &SumQuery) -> Result<SumPage, StoreError> {
+        self.met(self.memory.sums(query)).await
     }
 
     async fn audit(&self, query: &AuditQuery) -> Result<AuditPage, StoreError> {

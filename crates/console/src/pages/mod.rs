@@ -4,6 +4,7 @@ pub(crate) mod audit;
 pub(crate) mod overview;
 pub(crate) mod span;
 pub(crate) mod spans;
+pub(crate) mod usage;
 
 use std::sync::Arc;
 

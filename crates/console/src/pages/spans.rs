@@ -16,7 +16,7 @@ use crate::session::Session;
 use crate::{Console, parameters, show};
 
 /// The fields of a target, as people call them.
-const FIELDS: [(&str, &str); 6] = [
+pub(crate) const FIELDS: [(&str, &str); 6] = [
     ("organization_id", "Organization"),
     ("space_id", "Space"),
     ("consumer_id", "Consumer"),

@@ -126,11 +126,15 @@ fn days(scale: Scale) -> Vec<Day> {
     {
         let x = scale.width(next.since(scale.from));
         let before = days.last().map_or(0.0, |day| day.x.0);
-        if x.0 - before >= 9.0 && x.0 <= 92.0 {
+        if days.len() == 1 && x.0 < 9.0 {
+            // The day before is hardly seen.
+            days.clear();
+        }
+        if days.is_empty() || (x.0 - before >= 9.0 && x.0 <= 92.0) {
             days.push(Day {
                 x,
                 label: show::date(next),
-                is_minor: x.0 - before < 28.0 || x.0 > 75.0,
+                is_minor: before > 0.0 && (x.0 - before < 28.0 || x.0 > 75.0),
             });
         }
         at = next;

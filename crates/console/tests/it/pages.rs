@@ -1,6 +1,6 @@
 //! Search, and pages that are not there.
 
-use crate::stub::{HOUR, Ledger, MIDNIGHT, span};
+use crate::stub::{DAY, HOUR, Ledger, MIDNIGHT, span};
 
 fn two() -> Ledger {
     let mut ledger = Ledger::default();
@@ -81,4 +81,38 @@ async fn the_audit_trail_says_who_did_what_and_why() {
     assert_eq!(shown.count("The &#60;i&#62;plan&#60;/i&#62; has gone."), 1);
     assert_eq!(shown.count("aria-current=\"page\">Audit</a>"), 1);
     assert!(!shown.text.contains("<i>plan"));
+}
+
+#[tokio::test]
+async fn usage_is_a_chart_a_table_and_a_file() {
+    let console = two().console();
+    let empty = console.page("/console/usage", "usage-empty").await;
+    assert_eq!(empty.count("data-test=\"usage-row\""), 0);
+    let path = "/console/usage?organization_id=acme&window=day&group_by=resource_id,plan_id";
+    let shown = console.page(path, "usage").await;
+    assert_eq!(shown.count("data-test=\"usage-chart\""), 1);
+    assert_eq!(shown.count("data-test=\"usage-row\""), 3);
+    assert_eq!(
+        (
+            shown.count("<g class=\"forward\">"),
+            shown.count("<g class=\"backward\">")
+        ),
+        (2, 1)
+    );
+    assert_eq!(shown.count("<option selected>day</option>"), 1);
+    assert_eq!(shown.count(&(DAY * 512).to_string()), 1);
+    assert!(!shown.text.contains("<small>"));
+    let file = console.get(&format!("{path}&format=csv")).await;
+    assert_eq!(file.header("content-type"), "text/csv; charset=utf-8");
+    let lines: Vec<&str> = file.text.lines().collect();
+    let head = "\"window_start\",\"window_end\",\"resource_id\",\"plan_id\",\"usages\",\"duration_ms\",\"amount memory\",\"amount odd\"";
+    assert_eq!((lines.len(), lines[0]), (4, head));
+    assert!(
+        lines[3].ends_with(
+            ",\"'=HYPERLINK(\"\"x\"\")\",\"<small>\",\"24\",\"-10800000\",\"-5529600000\",\"\""
+        ),
+        "{}",
+        lines[3]
+    );
+    assert_eq!(console.get("/console/usage?window=day").await.status, 400);
 }
