@@ -155,7 +155,7 @@ impl Console {
         let tokens = match flow.redeem(code, &pending.attempt()).await {
             Ok(tokens) => tokens,
             Err(FetchError::Status {
-                status: 400..=499, ..
+                status: 400 | 403, ..
             }) => {
                 let detail = "The token server did not take the code of this attempt.";
                 return failed(self, StatusCode::FORBIDDEN, detail);
