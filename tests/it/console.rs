@@ -74,6 +74,7 @@ async fn pages_show_what_the_api_answers_to_everybody() {
             "overview": "/console",
             "search": "/console/spans",
             "spans": format!("/console/spans?organization_id={ORGANIZATION}"),
+            "control": "/console/control",
             "audit": "/console/audit",
             "usage": "/console/usage",
             "sums": format!("/console/usage?organization_id={ORGANIZATION}&window=day&group_by=plan_id"),

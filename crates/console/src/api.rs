@@ -6,11 +6,12 @@
 
 use axum::Router;
 use axum::body::Body;
-use http::header::{LINK, RETRY_AFTER};
-use http::{HeaderMap, Method, Request, StatusCode};
+use http::header::{CONTENT_TYPE, ETAG, IF_MATCH, LINK, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use sampler_service::security::Grant;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tower::ServiceExt;
 use url::form_urlencoded::{self, Serializer};
 
@@ -33,6 +34,8 @@ pub(crate) struct Answer<T> {
     pub(crate) body: T,
     /// Where the list goes on, if it does.
     pub(crate) cursor: Option<String>,
+    /// What an act on it must name, so that it is for what was seen.
+    pub(crate) tag: Option<String>,
 }
 
 /// Why the API does not serve a request.
@@ -65,6 +68,33 @@ impl Api {
         self.send(request).await
     }
 
+    /// Changes something that was seen with this tag.
+    ///
+    /// # Errors
+    /// What the API answers instead.
+    pub(crate) async fn put<T: DeserializeOwned>(
+        &self,
+        grant: &Grant,
+        path: &str,
+        tag: &str,
+        body: &Value,
+    ) -> Result<Answer<T>, Refusal> {
+        let mut request = Request::new(Body::from(body.to_string()));
+        *request.method_mut() = Method::PUT;
+        *request.uri_mut() = path.parse().map_err(|_| Refusal::internal())?;
+        let json = HeaderValue::from_static("application/json");
+        request.headers_mut().insert(CONTENT_TYPE, json);
+        // A form without a tag is refused by the API.
+        if let Some(tag) = HeaderValue::try_from(tag)
+            .ok()
+            .filter(|tag| !tag.is_empty())
+        {
+            request.headers_mut().insert(IF_MATCH, tag);
+        }
+        request.extensions_mut().insert(grant.clone());
+        self.send(request).await
+    }
+
     async fn send<T: DeserializeOwned>(
         &self,
         request: Request<Body>,
@@ -90,7 +120,8 @@ impl Api {
             Refusal::internal()
         })?;
         let cursor = text(&head.headers, LINK.as_str()).and_then(|link| cursor(&link));
-        Ok(Answer { body, cursor })
+        let tag = text(&head.headers, ETAG.as_str());
+        Ok(Answer { body, cursor, tag })
     }
 }
 

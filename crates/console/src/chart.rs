@@ -91,3 +91,52 @@ fn label(start: Timestamp, end: Timestamp) -> String {
 }
 
 impl HtmlSafe for Chart {}
+
+/// Pixels of a trend.
+const TREND_HEIGHT: f64 = 48.0;
+
+/// How many spans were due, over the time in which somebody looked.
+#[derive(Template)]
+#[template(path = "trend.html")]
+pub(crate) struct Trend {
+    bars: Vec<Bar>,
+    height: f64,
+    description: String,
+}
+
+impl Trend {
+    /// Draws what is remembered; none where that is one moment.
+    pub(crate) fn of(backlogs: &[(Timestamp, i64)]) -> Option<Self> {
+        let [(first, begun), .., (last, due)] = backlogs else {
+            return None;
+        };
+        let most = backlogs.iter().map(|(_, due)| *due).max()?.max(1);
+        let width = 100.0 / backlogs.len() as f64;
+        let bar = |(index, (at, due)): (usize, &(Timestamp, i64))| {
+            let height = *due as f64 * TREND_HEIGHT / most as f64;
+            let x = index as f64 * width;
+            Bar {
+                x,
+                width,
+                middle: x + width / 2.0,
+                y: TREND_HEIGHT - height,
+                height,
+                is_negative: false,
+                title: format!("{at}: {due}"),
+                label: None,
+            }
+        };
+        Some(Self {
+            bars: backlogs.iter().enumerate().map(bar).collect(),
+            height: TREND_HEIGHT,
+            description: format!(
+                "{} spans due {} ago, {} now",
+                show::grouped(*begun),
+                in_words(last.since(*first) / 1_000 * 1_000),
+                show::grouped(*due)
+            ),
+        })
+    }
+}
+
+impl HtmlSafe for Trend {}

@@ -1,5 +1,7 @@
 //! What the API answers, as far as pages show it.
 
+use std::collections::BTreeMap;
+
 use sampler_domain::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Number, Value};
@@ -111,6 +113,22 @@ pub(crate) struct Problem {
     pub(crate) errors: Vec<FieldError>,
 }
 
+impl Problem {
+    /// One field of a form is wrong.
+    pub(crate) fn of_field(name: &str, detail: &str) -> Self {
+        let error = FieldError {
+            pointer: None,
+            parameter: Some(name.to_owned()),
+            detail: detail.to_owned(),
+        };
+        Self {
+            title: "Nothing was done".to_owned(),
+            detail: String::new(),
+            errors: vec![error],
+        }
+    }
+}
+
 #[derive(Debug, Deserialize)]
 pub(crate) struct FieldError {
     pub(crate) pointer: Option<String>,
@@ -188,4 +206,64 @@ impl Sum {
         let amount = found.and_then(|it| it.amount.as_ref());
         amount.map(Number::to_string).unwrap_or_default()
     }
+}
+
+/// Why spans are suspended.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Cause {
+    pub(crate) cause: String,
+    pub(crate) status: Option<u16>,
+    pub(crate) error: String,
+    pub(crate) resource_id: String,
+    pub(crate) plan_id: String,
+    pub(crate) spans: i64,
+    pub(crate) since: Timestamp,
+}
+
+/// How operators steer.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Control {
+    pub(crate) starts: StartRates,
+    pub(crate) sampling: SamplingControl,
+    pub(crate) controller: Controller,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct StartRates {
+    pub(crate) rate: Number,
+    pub(crate) resources: BTreeMap<String, Value>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct SamplingControl {
+    pub(crate) paused: bool,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Controller {
+    pub(crate) enabled: bool,
+    pub(crate) target_seconds: Number,
+    pub(crate) kp: Number,
+    pub(crate) ki: Number,
+    pub(crate) kd: Number,
+}
+
+/// What waits for the workers.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Backlog {
+    pub(crate) due: i64,
+    pub(crate) oldest: Option<Timestamp>,
+    pub(crate) span_seconds: f64,
+    pub(crate) suspended: i64,
+    pub(crate) rate: f64,
+    pub(crate) closing: Option<Closing>,
+}
+
+/// What is left of the month that closes.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Closing {
+    pub(crate) month: String,
+    pub(crate) left: i64,
+    pub(crate) closes_at: Timestamp,
+    pub(crate) done_at: Option<Timestamp>,
 }

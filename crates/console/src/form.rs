@@ -20,7 +20,9 @@ const BYTES_MAX: usize = 32 << 10;
 
 /// A form that a page of this session has made.
 pub(crate) struct Form {
+    pub(crate) session: Session,
     pub(crate) headers: HeaderMap,
+    fields: Query,
 }
 
 impl Form {
@@ -41,7 +43,7 @@ impl Form {
         };
         let fields = form_urlencoded::parse(&body.to_bytes())
             .into_owned()
-            .collect::<Query>();
+            .collect();
         if !session.is_own_form(parameters::value(&fields, "csrf")) {
             let detail = "The form does not come from a page of this session. Nothing was done.";
             let link = Some((PATH, "Open the console"));
@@ -55,7 +57,14 @@ impl Form {
             ));
         }
         Ok(Self {
+            session: session.clone(),
             headers: head.headers,
+            fields,
         })
+    }
+
+    /// The value of a field; empty where it is not there.
+    pub(crate) fn value(&self, name: &str) -> &str {
+        parameters::value(&self.fields, name)
     }
 }

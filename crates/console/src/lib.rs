@@ -62,6 +62,7 @@ pub struct Console {
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     assets: Assets,
+    memory: pages::overview::Memory,
 }
 
 impl Console {
@@ -76,6 +77,7 @@ impl Console {
             clock: parts.clock,
             random: parts.random,
             assets: Assets::embedded(),
+            memory: pages::overview::Memory::default(),
         }
     }
 
@@ -88,6 +90,10 @@ impl Console {
             .route("/console/spans", get(pages::spans::list))
             .route("/console/spans/{id}", get(pages::span::show))
             .route("/console/usage", get(pages::usage::show))
+            .route(
+                "/console/control",
+                get(pages::control::show).post(pages::control::set),
+            )
             .route("/console/audit", get(pages::audit::show))
             .route("/console/sign-out", post(sign_in::end))
             .route("/console/{*rest}", get(pages::nothing))

@@ -57,7 +57,7 @@ pub(crate) struct Place {
     is_for_admins: bool,
 }
 
-const PLACES: [Place; 4] = [
+const PLACES: [Place; 5] = [
     Place {
         path: "/console",
         name: "Overview",
@@ -72,6 +72,11 @@ const PLACES: [Place; 4] = [
         path: "/console/usage",
         name: "Usage",
         is_for_admins: false,
+    },
+    Place {
+        path: "/console/control",
+        name: "Control",
+        is_for_admins: true,
     },
     Place {
         path: "/console/audit",

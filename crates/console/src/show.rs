@@ -68,6 +68,22 @@ pub(crate) fn number(value: &i64) -> Number {
     Number { value: *value }
 }
 
+/// A number of seconds in words; the exact number is at hand.
+pub(crate) fn seconds(seconds: &f64) -> Length {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a cast of a double to an integer is held at the limits of the integer"
+    )]
+    let millis = (seconds * 1_000.0).round() as i64;
+    Length { millis }
+}
+
+/// A number with two decimals at the most.
+pub(crate) fn decimal(value: &f64) -> String {
+    let text = format!("{value:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 /// An id, as templates write it.
 pub(crate) fn name(text: &str) -> Name<'_> {
     Name { text }

@@ -8,6 +8,9 @@
 //! | [`Causes`] | keep why spans are suspended, and let them go on | the worker |
 //! | [`Upkeep`] | adopt spans of an original, remove complete ones | the worker |
 //! | [`Membership`] | know which workers are alive | the worker |
+//! | [`Backlogs`] | count what waits, and tell all instances | both programs |
+//! | [`Controls`] | keep how operators and the controller steer | both programs |
+//! | [`Replication`] | know how far a majority is behind | both programs |
 //! | [`Queries`] | show spans, their usages and the audit trail | the receiver |
 //! | [`Audit`] | keep the audit trail | the receiver |
 //! | [`Reading`] | read all spans | the worker in shadow mode |
@@ -19,8 +22,10 @@
 //! for tests and the simulation. Both pass the same contract suite.
 
 mod audit;
+mod backlog;
 #[cfg(feature = "testing")]
 pub mod contract;
+mod control;
 mod error;
 mod events;
 pub mod group;
@@ -28,8 +33,11 @@ mod ledger;
 mod membership;
 #[cfg(feature = "testing")]
 pub mod memory;
+#[cfg(feature = "testing")]
+mod memory_control;
 mod queries;
 mod reading;
+mod replication;
 mod sums;
 mod suspension;
 #[cfg(feature = "testing")]
@@ -40,12 +48,15 @@ mod upkeep;
 mod work;
 
 pub use audit::{Audit, AuditPage, AuditPosition, AuditQuery, AuditRecord, Outcome};
+pub use backlog::{Backlog, BacklogQuery, Backlogs, ClosingBacklog, Published, Remaining};
+pub use control::{ControllerState, Controls, KeptControl};
 pub use error::StoreError;
 pub use events::{Events, NewSpan, NewStop, StartOutcome, StopOutcome};
 pub use ledger::{Entries, Ledger, lifetime_from};
 pub use membership::Membership;
 pub use queries::{Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord, TargetFilter};
 pub use reading::{Page, Reading};
+pub use replication::Replication;
 pub use sums::{SumPage, SumPosition, SumQuery, SumRow};
 pub use suspension::{Causes, KeptCause, Probe, Resumption};
 pub use upkeep::{Adopted, Finished, SLACK_LIFETIME, Upkeep};

@@ -22,7 +22,6 @@ use crate::admission::{self, ServingPermit};
 use crate::{Receiver, json, problems};
 
 pub(crate) use body::ActBody;
-#[allow(unused_imports, reason = "the first acts come next")]
 pub(crate) use precondition::{IfMatch, stale};
 
 /// Bytes of the body of an act. A reason takes up to 12 KB, if each character is escaped.

@@ -1,6 +1,7 @@
 //! The pages: a module for each, with its template.
 
 pub(crate) mod audit;
+pub(crate) mod control;
 pub(crate) mod overview;
 pub(crate) mod span;
 pub(crate) mod spans;

@@ -1,5 +1,8 @@
 //! Search, and pages that are not there.
 
+use axum::body::Body;
+use axum::http::Request;
+
 use crate::stub::{DAY, HOUR, Ledger, MIDNIGHT, span};
 
 fn two() -> Ledger {
@@ -115,4 +118,73 @@ async fn usage_is_a_chart_a_table_and_a_file() {
         lines[3]
     );
     assert_eq!(console.get("/console/usage?window=day").await.status, 400);
+}
+
+#[tokio::test]
+async fn the_overview_says_how_things_stand() {
+    let shown = two().console().page("/console", "overview").await;
+    for hook in ["backlog", "month-close", "causes", "rates", "instances"] {
+        assert_eq!(shown.count(&format!("data-test=\"{hook}\"")), 1, "{hook}");
+    }
+    for text in [
+        "<data value=\"1200\">1,200</data>",
+        "value=\"86400500\"",
+        "5012.3",
+        "Too late",
+        "&#60;plan&#62;",
+        "2026-10",
+    ] {
+        assert!(shown.text.contains(text), "{text}: {}", shown.text);
+    }
+    assert!(shown.text.len() < 100_000);
+}
+
+#[tokio::test]
+async fn control_is_confirmed_in_numbers_and_then_set() {
+    let console = two().console();
+    let shown = console.page("/console/control", "control").await;
+    assert_eq!(shown.count("data-test=\"control-form\""), 1);
+    assert!(shown.text.contains("redis = 50"), "{}", shown.text);
+    let csrf = shown.text.split("name=\"csrf\" value=\"").nth(1).unwrap();
+    let csrf = csrf.split('"').next().unwrap();
+    let cookie = shown
+        .header("set-cookie")
+        .split(';')
+        .next()
+        .unwrap()
+        .to_owned();
+    let send = async |tag: &str, csrf: &str, more: &str| {
+        let form = format!(
+            "csrf={csrf}&tag={tag}&rate=12.5&resources=redis+%3D+50%0D%0Aa+%3D+b+%3D+0&paused=true\
+             &target_seconds=600&kp=8&ki=0&kd=0&reason=Abacus+is+slow.{more}"
+        );
+        let request = Request::post("/console/control").header("host", "127.0.0.1:7070");
+        console
+            .send(
+                request
+                    .header("cookie", &cookie)
+                    .body(Body::from(form))
+                    .unwrap(),
+            )
+            .await
+    };
+    let tag = "%227%22";
+    assert_eq!(send(tag, "x", "&confirmed=true").await.status, 403);
+    let asked = send(tag, csrf, "").await;
+    assert_eq!(asked.status, 200);
+    for change in [
+        "100 \u{2192} 12.5",
+        "Sampling is paused",
+        "redis = 50 a = b = 0",
+    ] {
+        assert!(asked.text.contains(change), "{change}: {}", asked.text);
+    }
+    assert_eq!(asked.count("name=\"confirmed\" value=\"true\""), 1);
+    let stale = send("%226%22", csrf, "&confirmed=true").await;
+    assert_eq!((stale.status, stale.count("It has changed")), (412, 1));
+    let done = send(tag, csrf, "&confirmed=true").await;
+    assert_eq!(
+        (done.status, done.header("location")),
+        (303, "/console/control")
+    );
 }

@@ -99,6 +99,12 @@ impl Ledger {
         };
         Router::new()
             .route("/v1/usages", get(sums))
+            .route("/v1/backlog", get(async || Json(backlog())))
+            .route(
+                "/v1/suspended",
+                get(async || Json(json!({ "items": [cause()] }))),
+            )
+            .route("/v1/control", get(control).put(set_control))
             .route("/v1/audit", get(audit))
             .route("/v1/spans", get(list))
             .route("/v1/spans/{id}", get(span))
@@ -148,6 +154,46 @@ fn page(id: &str, usages: &[Value], query: &BTreeMap<String, String>) -> Respons
         response.headers_mut().insert("link", link.parse().unwrap());
     }
     response
+}
+
+fn backlog() -> Value {
+    json!({
+        "due": 1_200, "oldest": MIDNIGHT, "span_seconds": 86_400.5, "suspended": 812, "rate": 5_012.3,
+        "closing": { "month": "2026-10", "left": 1_100, "closes_at": NOW, "done_at": NOW + 1 },
+    })
+}
+
+fn cause() -> Value {
+    json!({
+        "cause": "c0", "status": 422, "error": "unprocessable <plan>", "resource_id": "postgres",
+        "plan_id": "small", "spans": 812, "since": MIDNIGHT, "probe_at": NOW,
+    })
+}
+
+async fn control() -> Response {
+    let control = json!({
+        "starts": { "rate": 100, "resources": { "redis": 50 } }, "sampling": { "paused": false },
+        "controller": { "enabled": false, "target_seconds": 600, "kp": 8, "ki": 0, "kd": 0 },
+    });
+    ([("etag", "\"7\"")], Json(control)).into_response()
+}
+
+/// Takes what was seen, and says what it was asked to set.
+async fn set_control(headers: HeaderMap, body: String) -> Response {
+    let tag = headers.get("if-match").and_then(|tag| tag.to_str().ok());
+    if tag != Some("\"7\"") {
+        let problem = json!({ "title": "It has changed", "detail": "Look again.", "status": 412 });
+        return (StatusCode::PRECONDITION_FAILED, Json(problem)).into_response();
+    }
+    let body: Value = serde_json::from_str(&body).unwrap();
+    let expected = json!({
+        "starts": { "rate": 12.5, "resources": { "redis": 50, "a = b": 0 } },
+        "sampling": { "paused": true },
+        "controller": { "enabled": false, "target_seconds": 600, "kp": 8, "ki": 0, "kd": 0 },
+        "reason": "Abacus is slow.",
+    });
+    assert_eq!(body, expected);
+    Json(body).into_response()
 }
 
 fn not_there() -> Response {
