@@ -79,6 +79,9 @@ pub struct Options {
     /// How long the server may still execute a write whose outcome is unknown. `Retry-After` is at
     /// least as long.
     pub unknown_for: Duration,
+    /// Whether `policy` has the granularity that the workers have. Otherwise it is not known what they
+    /// will post.
+    pub knows_granularity: bool,
     /// Whether mappings need the scope for all resources.
     pub mappings_full_scope: bool,
 }

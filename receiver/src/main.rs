@@ -83,6 +83,7 @@ async fn run(settings: Settings, counts: LogCounts, shutdown: Shutdown) -> anyho
             month_slack: settings.month.month_slack,
             distress: settings.distress.clone(),
             unknown_for,
+            knows_granularity: settings.knows_granularity,
             mappings_full_scope: settings.provisioning.full_scope,
         },
     );

@@ -64,6 +64,8 @@ pub struct Settings {
     pub slack: Slack,
     /// How spans are sampled. It only decides when a worker first reads a new span.
     pub policy: Policy,
+    /// Whether the granularity was set.
+    pub knows_granularity: bool,
 }
 
 impl Settings {
@@ -101,6 +103,7 @@ impl Settings {
             month: MonthSettings::read(reader),
             distress,
             slack: SlackSettings::read(reader).slack(),
+            knows_granularity: sampling.dimension.is_some(),
             policy: sampling.policy(Granularity::Minute),
         })
     }

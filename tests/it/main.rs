@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may end with a panic")]
 
 mod abuse;
+mod auditor;
 mod cli;
 mod clocks;
 mod console;
