@@ -25,6 +25,7 @@ mod announce;
 mod batch;
 mod body;
 mod cloud_event;
+pub mod console;
 mod control;
 pub mod controllers;
 mod event;
@@ -79,6 +80,9 @@ pub struct Options {
     /// How long the server may still execute a write whose outcome is unknown. `Retry-After` is at
     /// least as long.
     pub unknown_for: Duration,
+    /// Whether `policy` has the granularity that the workers have. Otherwise it is not known what they
+    /// will post.
+    pub knows_granularity: bool,
     /// Whether mappings need the scope for all resources.
     pub mappings_full_scope: bool,
 }

@@ -184,6 +184,16 @@ sampler_service::problem_types! {
         operator: "Compares the clocks. Widens `SAMPLER_SLACK_PAST_INTERVAL` or \
             `SAMPLER_SLACK_FUTURE_INTERVAL`, if such events are intended.",
     }
+    DRY_RUN_UNAVAILABLE {
+        slug: "dry-run-unavailable",
+        status: NOT_IMPLEMENTED,
+        title: "Dry runs are not available",
+        when: "A dry run, at a receiver that was not told the granularity of the workers. So it cannot \
+            know what would be posted.",
+        provider: "Asks the operator.",
+        operator: "Sets `SAMPLER_DIMENSION` and `SAMPLER_DIMENSION_OVERRIDES` for the receiver, as for \
+            the worker.",
+    }
     PROVISIONING_FAILED {
         slug: "provisioning-failed",
         status: BAD_GATEWAY,

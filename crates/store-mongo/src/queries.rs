@@ -11,9 +11,9 @@ use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::{Bson, Document, doc};
 use mongodb::options::FindOptions;
 use sampler_domain::partition::PARTITIONS;
-use sampler_domain::{Id, SpanId, SpanState, Target, Timestamp};
+use sampler_domain::{Id, Span, SpanId, SpanState, Target, Timestamp};
 use sampler_store::{
-    AuditPage, AuditQuery, Entries, Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord,
+    AuditPage, AuditQuery, Entries, Lookup, Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord,
     StoreError, SumPage, SumQuery,
 };
 use tracing::error;
@@ -428,6 +428,10 @@ impl Queries for MongoStore {
         self.one(id).await
     }
 
+    async fn look_up(&self, target: &Target, by: &Lookup) -> Result<Vec<Span>, StoreError> {
+        self.looked_up(target, by).await
+    }
+
     async fn usages(
         &self,
         span: &SpanId,
@@ -455,6 +459,10 @@ impl Queries for MongoReader {
 
     async fn span(&self, id: &str) -> Result<Option<SpanRecord>, StoreError> {
         self.0.span(id).await
+    }
+
+    async fn look_up(&self, target: &Target, by: &Lookup) -> Result<Vec<Span>, StoreError> {
+        self.0.look_up(target, by).await
     }
 
     async fn usages(

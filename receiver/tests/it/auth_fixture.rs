@@ -68,6 +68,7 @@ pub(crate) fn options() -> Options {
             stop_grace: 0,
         },
         unknown_for: Duration::from_secs(16),
+        knows_granularity: true,
         month_slack: Duration::from_mins(10),
         distress: DistressSettings::default(),
         mappings_full_scope: false,

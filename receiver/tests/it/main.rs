@@ -14,6 +14,7 @@ mod bodies;
 mod cloud_events;
 mod control;
 mod database;
+mod dry_runs;
 mod event;
 mod events;
 mod fairness;

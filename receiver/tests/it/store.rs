@@ -11,7 +11,7 @@ use sampler_domain::{Control, EventId, Span, SpanId, Target, Timestamp};
 use sampler_store::memory::MemoryStore;
 use sampler_store::{
     Audit, AuditPage, AuditQuery, AuditRecord, Backlog, BacklogQuery, Backlogs, ControllerState,
-    Controls, Entries, Events, KeptControl, NewSpan, NewStop, Outcome, Published, Queries,
+    Controls, Entries, Events, KeptControl, Lookup, NewSpan, NewStop, Outcome, Published, Queries,
     Replication, SpanPage, SpanQuery, SpanRecord, StartOutcome, StopOutcome, StoreError, SumPage,
     SumQuery,
 };
@@ -43,6 +43,8 @@ pub(crate) enum Fate {
     Refused,
     /// An index of an original has the id, for another target.
     TakenElsewhere,
+    /// Only reads are served.
+    ReadOnly,
     /// The call panics.
     Panics,
 }
@@ -141,6 +143,13 @@ impl Store {
         *self.fate.lock().unwrap() == Fate::TakenElsewhere
     }
 
+    fn refuse_write(&self) -> Result<(), StoreError> {
+        if *self.fate.lock().unwrap() == Fate::ReadOnly {
+            return Err(StoreError::Refused(SECRET.into()));
+        }
+        Ok(())
+    }
+
     async fn met<T>(
         &self,
         call: impl Future<Output = Result<T, StoreError>> + Send,
@@ -148,7 +157,7 @@ impl Store {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let fate = *self.fate.lock().unwrap();
         match fate {
-            Fate::Served | Fate::TakenElsewhere | Fate::Paced => call.await,
+            Fate::Served | Fate::TakenElsewhere | Fate::Paced | Fate::ReadOnly => call.await,
             Fate::Held => {
                 self.held.send_modify(|held| *held += 1);
                 let _ = self.gate.acquire().await;
@@ -175,6 +184,10 @@ impl Queries for Store {
 
     async fn span(&self, id: &str) -> Result<Option<SpanRecord>, StoreError> {
         self.met(self.memory.span(id)).await
+    }
+
+    async fn look_up(&self, target: &Target, by: &Lookup) -> Result<Vec<Span>, StoreError> {
+        self.met(self.memory.look_up(target, by)).await
     }
 
     async fn usages(
@@ -259,6 +272,7 @@ impl Events for Store {
         if self.is_taken_elsewhere() {
             return Ok(StartOutcome::IdTakenElsewhere);
         }
+        self.refuse_write()?;
         if self.is_paced(&new.span.target).await {
             return Ok(StartOutcome::Opened);
         }
@@ -269,6 +283,7 @@ impl Events for Store {
         if self.is_taken_elsewhere() {
             return Ok(StopOutcome::IdTakenElsewhere);
         }
+        self.refuse_write()?;
         if self.is_paced(&new.event.target).await {
             return Ok(StopOutcome::Ended);
         }
