@@ -6,6 +6,7 @@ mod abuse;
 mod auditor;
 mod cli;
 mod clocks;
+mod console;
 mod landscape;
 mod lifecycle;
 mod main_job;
