@@ -17,7 +17,6 @@
 //! [`controllers`] carry this out and choose the answer. Requests that only read share [`reading`],
 //! those of operators [`acts`].
 
-#[allow(dead_code, reason = "the first acts come next")]
 mod acts;
 pub mod admission;
 mod announce;
@@ -43,10 +42,10 @@ use sampler_domain::{Policy, Slack};
 use sampler_service::environment::{Clock, Random};
 use sampler_service::security::Authenticator;
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
-use sampler_store::{Audit, Events, Queries};
+use sampler_store::{Acts, Audit, Events, Queries};
 
 use admission::Admission;
-use controllers::{audit, events, mappings, spans, usages};
+use controllers::{audit, events, mappings, span_acts, spans, suspended, usages};
 use metrics::EventMetrics;
 use refusals::Refusals;
 
@@ -77,6 +76,8 @@ pub struct Parts {
     pub queries: Arc<dyn Queries>,
     /// The audit trail.
     pub audit: Arc<dyn Audit>,
+    /// Carries out what operators ask for.
+    pub acts: Arc<dyn Acts>,
     /// Takes mappings, if anything does.
     pub provisioning: Option<Provisioning>,
     /// The clock of this machine.
@@ -141,6 +142,10 @@ impl Receiver {
             .route("/v1/spans", get(spans::list))
             .route("/v1/spans/{id}", get(spans::get))
             .route("/v1/spans/{id}/usages", get(usages::list))
+            .route("/v1/spans/{id}/resume", post(span_acts::resume))
+            .route("/v1/spans/{id}/skip", post(span_acts::skip))
+            .route("/v1/suspended", get(suspended::list))
+            .route("/v1/suspended/{cause}/resume", post(suspended::resume))
             .route("/v1/audit", get(audit::list));
         let receiver = self;
         Authenticator::protect(routes).with_state(Api {

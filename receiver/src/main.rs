@@ -58,6 +58,7 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
         events: store.clone(),
         queries,
         audit: store.clone(),
+        acts: store.clone(),
         provisioning: provisioning(&settings)?,
         clock: Arc::clone(&clock),
         random: Arc::new(SystemRandom),

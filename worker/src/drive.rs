@@ -141,10 +141,14 @@ impl Worker {
         turn: &mut Turn,
         now: Timestamp,
     ) -> Option<Yield> {
-        let Change::Executed {
+        let (Change::Executed {
             next: Next::Planned(_),
             due_at,
-        } = change
+        }
+        | Change::Skipped {
+            next: Next::Planned(_),
+            due_at,
+        }) = change
         else {
             return None;
         };

@@ -10,6 +10,7 @@
 //! | [`Membership`] | know which workers are alive | the worker |
 //! | [`Queries`] | show spans, their usages and the audit trail | the receiver |
 //! | [`Audit`] | keep the audit trail | the receiver |
+//! | [`Acts`] | carry out acts of operators | the receiver |
 //! | [`Reading`] | read all spans | the worker in shadow mode |
 //!
 //! Each change is one atomic change of one span; nothing needs a transaction. Writes that are in
@@ -18,6 +19,7 @@
 //! There are two implementations, the MongoDB store and, with the feature `testing`, one in memory
 //! for tests and the simulation. Both pass the same contract suite.
 
+mod acts;
 mod audit;
 #[cfg(feature = "testing")]
 pub mod contract;
@@ -38,12 +40,15 @@ mod table_causes;
 mod upkeep;
 mod work;
 
+pub use acts::Acts;
 pub use audit::{Audit, AuditPage, AuditPosition, AuditQuery, AuditRecord, Outcome};
 pub use error::StoreError;
 pub use events::{Events, NewSpan, NewStop, StartOutcome, StopOutcome};
 pub use ledger::{Entries, Ledger, lifetime_from};
 pub use membership::Membership;
-pub use queries::{Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord, TargetFilter};
+pub use queries::{
+    Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord, SuspendedCause, TargetFilter,
+};
 pub use reading::{Page, Reading};
 pub use suspension::{Causes, KeptCause, Probe, Resumption};
 pub use upkeep::{Adopted, Finished, SLACK_LIFETIME, Upkeep};

@@ -304,10 +304,7 @@ impl Admission {
 
     /// How many requests wait for their turn.
     pub fn waiting(&self) -> usize {
-        self.waiting_events()
-            + self.mappings.waiting()
-            + self.reads.waiting()
-            + self.acts.waiting()
+        self.waiting_events() + self.mappings.waiting() + self.reads.waiting() + self.acts.waiting()
     }
 
     /// How many events wait for their turn. A large body counts, too, whatever it is.

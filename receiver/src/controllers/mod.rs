@@ -4,7 +4,9 @@ pub mod audit;
 pub mod events;
 mod failures;
 pub mod mappings;
+pub mod span_acts;
 pub mod spans;
+pub mod suspended;
 pub mod usages;
 
 use axum::response::{IntoResponse, Response};

@@ -73,7 +73,8 @@ fn router_of(store: Arc<MemoryStore>, authenticator: Authenticator, options: Opt
     let parts = Parts {
         events: store.clone(),
         queries: store.clone(),
-        audit: store,
+        audit: store.clone(),
+        acts: store,
         provisioning: None,
         clock: Arc::new(SystemClock),
         random: Arc::new(SystemRandom),

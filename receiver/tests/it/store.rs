@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sampler_domain::partition::{partition_of, range_of};
-use sampler_domain::{EventId, Span, SpanId, Target};
+use sampler_domain::{CauseId, Change, Changed, EventId, Id, Span, SpanId, Target, Timestamp};
 use sampler_store::memory::MemoryStore;
 use sampler_store::{
-    Audit, AuditPage, AuditQuery, AuditRecord, Entries, Events, NewSpan, NewStop, Outcome, Queries,
-    SpanPage, SpanQuery, SpanRecord, StartOutcome, StopOutcome, StoreError,
+    Acts, Audit, AuditPage, AuditQuery, AuditRecord, Entries, Events, NewSpan, NewStop, Outcome,
+    Queries, SpanPage, SpanQuery, SpanRecord, StartOutcome, StopOutcome, StoreError,
+    SuspendedCause,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio::time::interval;
@@ -49,6 +50,9 @@ pub(crate) enum Fate {
 pub(crate) struct Store {
     pub(crate) memory: MemoryStore,
     fate: Mutex<Fate>,
+    /// What becomes of records of acts, and of the acts themselves.
+    fate_of_records: Mutex<Fate>,
+    fate_of_changes: Mutex<Fate>,
     calls: AtomicUsize,
     held: watch::Sender<usize>,
     gate: Semaphore,
@@ -64,6 +68,8 @@ impl Store {
         Self {
             memory,
             fate: Mutex::new(Fate::Served),
+            fate_of_records: Mutex::new(Fate::Served),
+            fate_of_changes: Mutex::new(Fate::Served),
             calls: AtomicUsize::new(0),
             held: watch::Sender::new(0),
             gate: Semaphore::new(0),
@@ -75,6 +81,16 @@ impl Store {
     /// Decides what becomes of calls from now on.
     pub(crate) fn meets(&self, fate: Fate) {
         *self.fate.lock().unwrap() = fate;
+    }
+
+    /// Decides what becomes of records of acts from now on.
+    pub(crate) fn meets_acts(&self, fate: Fate) {
+        *self.fate_of_records.lock().unwrap() = fate;
+    }
+
+    /// Loses the answers to acts from now on.
+    pub(crate) fn loses_changes(&self) {
+        *self.fate_of_changes.lock().unwrap() = Fate::Lost;
     }
 
     /// How often the store was asked.
@@ -135,8 +151,16 @@ impl Store {
         &self,
         call: impl Future<Output = Result<T, StoreError>> + Send,
     ) -> Result<T, StoreError> {
-        self.calls.fetch_add(1, Ordering::Relaxed);
         let fate = *self.fate.lock().unwrap();
+        self.met_as(fate, call).await
+    }
+
+    async fn met_as<T>(
+        &self,
+        fate: Fate,
+        call: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
         match fate {
             Fate::Served | Fate::TakenElsewhere | Fate::Paced => call.await,
             Fate::Held => {
@@ -163,8 +187,20 @@ impl Queries for Store {
         self.met(self.memory.spans(query)).await
     }
 
-    async fn span(&self, id: &str) -> Result<Option<SpanRecord>, StoreError> {
-        self.met(self.memory.span(id)).await
+    async fn span(
+        &self,
+        id: &str,
+        resources: Option<&[Id]>,
+    ) -> Result<Option<SpanRecord>, StoreError> {
+        self.met(self.memory.span(id, resources)).await
+    }
+
+    async fn suspended(&self, resources: Option<&[Id]>) -> Result<Vec<SuspendedCause>, StoreError> {
+        self.met(self.memory.suspended(resources)).await
+    }
+
+    async fn cause(&self, id: CauseId) -> Result<Option<SuspendedCause>, StoreError> {
+        self.met(self.memory.cause(id)).await
     }
 
     async fn usages(
@@ -184,9 +220,28 @@ impl Queries for Store {
 }
 
 #[async_trait]
+impl Acts for Store {
+    async fn change_by_operator(
+        &self,
+        span: &Span,
+        change: &Change,
+        now: Timestamp,
+    ) -> Result<Changed, StoreError> {
+        let fate = *self.fate_of_changes.lock().unwrap();
+        let call = self.memory.change_by_operator(span, change, now);
+        self.met_as(fate, call).await
+    }
+
+    async fn resume_by_operator(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
+        self.met(self.memory.resume_by_operator(cause, now)).await
+    }
+}
+
+#[async_trait]
 impl Audit for Store {
     async fn record_act(&self, record: &AuditRecord) -> Result<(), StoreError> {
-        self.met(self.memory.record_act(record)).await
+        let fate = *self.fate_of_records.lock().unwrap();
+        self.met_as(fate, self.memory.record_act(record)).await
     }
 
     async fn settle_act(&self, id: Uuid, outcome: Outcome) -> Result<(), StoreError> {

@@ -141,6 +141,7 @@ impl World {
             events: store.clone(),
             queries: store.clone(),
             audit: store.clone(),
+            acts: store.clone(),
             provisioning: provisioning.map(|options| Provisioning::new(options).unwrap()),
             clock: clock.clone(),
             random: Arc::new(Counting(AtomicU64::new(0))),

@@ -150,6 +150,7 @@ impl Node {
                 let parts = ReceiverParts {
                     events: link,
                     audit: queries.clone(),
+                    acts: queries.clone(),
                     queries,
                     provisioning: None,
                     clock,
