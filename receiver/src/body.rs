@@ -22,23 +22,38 @@ pub(crate) struct Received {
     charge: Charge,
 }
 
-/// Reads the body of a request, and unpacks it.
+/// The media type of what is one event, or one mapping.
+pub(crate) const JSON: &str = "application/json";
+
+/// Reads the body of a request that is one event or one mapping in JSON.
 ///
 /// # Errors
-/// 415 for another media type or coding, 413 for too much, 408 for too slow, 400 for what cannot be
-/// decompressed, 503 where the client's bodies take all the memory that it may have.
+/// 415 for another media type, and those of [`read_up_to`].
 pub(crate) async fn read(
     request: Request<Body>,
     receiver: &Receiver,
     client: Client,
 ) -> Result<Received, Problem> {
-    let max = receiver.options.limits.payload;
-    check_media_type(request.headers())?;
+    media_type(request.headers(), &[JSON])?;
+    read_up_to(request, receiver, client, receiver.options.limits.payload).await
+}
+
+/// Reads the body of a request, up to `max` bytes, and unpacks it.
+///
+/// # Errors
+/// 415 for another coding than gzip, 413 for too much, 408 for too slow, 400 for what cannot be
+/// decompressed, 503 where the client's bodies take all the memory that it may have.
+pub(crate) async fn read_up_to(
+    request: Request<Body>,
+    receiver: &Receiver,
+    client: Client,
+    max: usize,
+) -> Result<Received, Problem> {
     let compressed = is_gzip(request.headers())?;
     check_length(request.headers(), max)?;
-    let arrived = collect(request.into_body(), receiver, client).await?;
+    let arrived = collect(request.into_body(), receiver, client, max).await?;
     if compressed {
-        decompress(&arrived.bytes, receiver, client)
+        decompress(&arrived.bytes, receiver, client, max)
     } else {
         Ok(arrived)
     }
@@ -74,31 +89,39 @@ impl Received {
     }
 }
 
-/// Only `application/json` is taken; its one parameter that means anything is a charset.
-fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
+/// Which of the media types that are accepted the body has. The one parameter of theirs that means
+/// anything is a charset.
+///
+/// # Errors
+/// 415 for any other, with a list of those that are accepted.
+pub(crate) fn media_type(
+    headers: &HeaderMap,
+    accepted: &[&'static str],
+) -> Result<&'static str, Problem> {
     let refused = || {
-        let detail = "The body must be application/json, in UTF-8, and say so in Content-Type.";
-        Problem::new(&problems::UNSUPPORTED_MEDIA_TYPE, detail)
-            .header(header::ACCEPT, HeaderValue::from_static("application/json"))
+        let list = accepted.join(", ");
+        let (any, list_of) = match accepted {
+            [only] => ("", *only),
+            _ => ("one of ", list.as_str()),
+        };
+        let detail =
+            format!("The body must be {any}{list_of}, in UTF-8, and say so in Content-Type.");
+        let accept = HeaderValue::from_str(&list).expect("media types are plain words");
+        Problem::new(&problems::UNSUPPORTED_MEDIA_TYPE, detail).header(header::ACCEPT, accept)
     };
     let mut values = headers.get_all(header::CONTENT_TYPE).iter();
     let (Some(value), None) = (values.next(), values.next()) else {
         return Err(refused());
     };
-    if value == mime::APPLICATION_JSON.as_ref() {
-        return Ok(());
+    if let Some(exact) = accepted.iter().find(|accepted| value == **accepted) {
+        return Ok(exact);
     }
-    let media_type = media_type_of(value).ok_or_else(refused)?;
+    let given = media_type_of(value).ok_or_else(refused)?;
     let is_utf8 = |charset: mime::Name<'_>| charset == mime::UTF_8;
-    if media_type
-        .essence_str()
-        .eq_ignore_ascii_case("application/json")
-        && media_type.get_param(mime::CHARSET).is_none_or(is_utf8)
-    {
-        Ok(())
-    } else {
-        Err(refused())
-    }
+    let is_given = |accepted: &&&str| given.essence_str().eq_ignore_ascii_case(accepted);
+    let found = accepted.iter().find(is_given);
+    let found = found.filter(|_| given.get_param(mime::CHARSET).is_none_or(is_utf8));
+    found.copied().ok_or_else(refused)
 }
 
 /// Spaces may stand before the semicolon (RFC 9110, section 5.6.6), which the parser does not know.
@@ -137,15 +160,19 @@ fn check_length(headers: &HeaderMap, max: usize) -> Result<(), Problem> {
     }
 }
 
-async fn collect(body: Body, receiver: &Receiver, client: Client) -> Result<Received, Problem> {
-    let limits = &receiver.options.limits;
+async fn collect(
+    body: Body,
+    receiver: &Receiver,
+    client: Client,
+    max: usize,
+) -> Result<Received, Problem> {
     let reading = async {
         let mut arrived = Received::new(receiver, client);
-        let mut body = Limited::new(body, limits.payload);
+        let mut body = Limited::new(body, max);
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| {
                 if error.is::<LengthLimitError>() {
-                    return too_large(limits.payload);
+                    return too_large(max);
                 }
                 // The connection broke off, or its chunks are not valid. JSON that ends early would
                 // be answered in the same way.
@@ -154,21 +181,25 @@ async fn collect(body: Body, receiver: &Receiver, client: Client) -> Result<Rece
             })?;
             // Trailers say nothing that counts.
             if let Ok(data) = frame.into_data() {
-                let extended = arrived.extend(&data, limits.payload);
+                let extended = arrived.extend(&data, max);
                 extended.map_err(|OverBudget| receiver.turned_away(TurnedAway::Memory))?;
             }
         }
         Ok(arrived)
     };
-    let read = tokio::time::timeout(limits.body_timeout, reading).await;
+    let read = tokio::time::timeout(receiver.options.limits.body_timeout, reading).await;
     read.unwrap_or_else(|_| {
         let detail = "The body did not arrive within the time allowed for it.";
         Err(Problem::new(&problems::REQUEST_TIMEOUT, detail))
     })
 }
 
-fn decompress(compressed: &[u8], receiver: &Receiver, client: Client) -> Result<Received, Problem> {
-    let max = receiver.options.limits.payload;
+fn decompress(
+    compressed: &[u8],
+    receiver: &Receiver,
+    client: Client,
+    max: usize,
+) -> Result<Received, Problem> {
     let mut decompressed = Received::new(receiver, client);
     let mut reader = MultiGzDecoder::new(compressed);
     let mut buffer = [0; DECOMPRESSED_AT_A_TIME];
@@ -191,7 +222,7 @@ fn decompress(compressed: &[u8], receiver: &Receiver, client: Client) -> Result<
     }
 }
 
-fn too_large(max: usize) -> Problem {
+pub(crate) fn too_large(max: usize) -> Problem {
     let detail = format!("The body is larger than {max} bytes, compressed or decompressed.");
     Problem::new(&problems::PAYLOAD_TOO_LARGE, detail)
 }

@@ -6,7 +6,7 @@ use percent_encoding::percent_decode_str;
 use sampler_abacus::Mapping;
 use sampler_domain::{
     EventId, Id, Measure, Measures, MeasuresError, Quantity, QuantityError, StartEvent, StopEvent,
-    Target, Timestamp,
+    Target, Timestamp, UpdateEvent,
 };
 use sampler_service::problem::{FieldError, Pointer, Problem};
 use serde_json::Value;
@@ -21,6 +21,8 @@ pub(crate) enum Event {
     Start(StartEvent),
     /// A usage stops.
     Stop(StopEvent),
+    /// A usage goes on as another.
+    Update(UpdateEvent),
 }
 
 impl Event {
@@ -29,44 +31,102 @@ impl Event {
         match self {
             Self::Start(event) => event.timestamp,
             Self::Stop(event) => event.timestamp,
+            Self::Update(event) => event.timestamp,
         }
     }
 }
 
-/// Reads a start event.
-pub(crate) fn start(body: Json<'_>) -> Result<StartEvent, Problem> {
-    let mut fields = Fields::of(body)?;
-    let id = fields.event_id();
-    let timestamp = fields.timestamp();
-    let target = fields.target();
-    let measures = fields.measures();
-    fields.finish()?;
-    let all = (|| {
-        Some(StartEvent {
-            id,
-            timestamp: timestamp?,
-            target: target?,
-            measures: measures?,
-        })
-    })();
-    Ok(all.expect("what could not be read was named"))
+/// What an event reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EventKind {
+    Start,
+    Stop,
+    Update,
 }
 
-/// Reads a stop event.
-pub(crate) fn stop(body: Json<'_>) -> Result<StopEvent, Problem> {
+impl EventKind {
+    const ALL: [Self; 3] = [Self::Start, Self::Stop, Self::Update];
+
+    /// What it is called.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Stop => "stop",
+            Self::Update => "update",
+        }
+    }
+
+    /// The kind that is called so.
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// What tells an event from others, as far as it could be read.
+pub(crate) struct Head {
+    pub(crate) id: Option<EventId>,
+    pub(crate) timestamp: Option<Timestamp>,
+}
+
+/// Reads an event of this kind.
+pub(crate) fn read(kind: EventKind, body: Json<'_>) -> Result<Event, Problem> {
     let mut fields = Fields::of(body)?;
-    let id = fields.event_id();
-    let timestamp = fields.timestamp();
+    let head = fields.head(kind);
+    finish(kind, fields, head)
+}
+
+/// Reads an event whose member `type` is its kind.
+pub(crate) fn typed(mut body: Json<'_>) -> Result<Event, Problem> {
+    let Json::Object(members) = &mut body else {
+        return Err(no_object());
+    };
+    let named = members.iter().position(|member| member.0 == "type");
+    let named = named.map(|position| members.remove(position).1);
+    let wrong = |detail: &str| {
+        let pointer = Pointer::root().field("type");
+        invalid([FieldError::new(pointer, detail)])
+    };
+    let named = named.ok_or_else(|| wrong("It is missing."))?;
+    let kind = named.as_str().and_then(EventKind::of_name);
+    let kind = kind.ok_or_else(|| wrong("It must be \"start\", \"stop\" or \"update\"."))?;
+    read(kind, body)
+}
+
+/// Reads what is left of an event whose head is known. All that is wrong is named together.
+pub(crate) fn finish(
+    kind: EventKind,
+    mut fields: Fields<'_>,
+    head: Head,
+) -> Result<Event, Problem> {
+    let Head { id, timestamp } = head;
     let target = fields.target();
+    let previous = (kind == EventKind::Update).then(|| fields.previous(target.as_ref()));
+    let measures = (kind != EventKind::Stop).then(|| fields.measures());
     fields.finish()?;
-    let all = (|| {
-        Some(StopEvent {
-            id,
-            timestamp: timestamp?,
-            target: target?,
+    let event = || {
+        let (timestamp, target) = (timestamp?, target?);
+        Some(match kind {
+            EventKind::Start => Event::Start(StartEvent {
+                id,
+                timestamp,
+                target,
+                measures: measures??,
+            }),
+            EventKind::Stop => Event::Stop(StopEvent {
+                id,
+                timestamp,
+                target,
+            }),
+            EventKind::Update => Event::Update(UpdateEvent {
+                id: id?,
+                timestamp,
+                previous: previous??,
+                target,
+                measures: measures??,
+            }),
         })
-    })();
-    Ok(all.expect("what could not be read was named"))
+    };
+    Ok(event().expect("what could not be read was named"))
 }
 
 /// Decoded as often as it takes to leave nothing encoded.
@@ -108,26 +168,67 @@ pub(crate) fn mapping(body: Json<'_>) -> Result<Mapping, Problem> {
 
 /// The members of a body, as long as they have not been read, and what is wrong with those that
 /// have.
-struct Fields<'b> {
+pub(crate) struct Fields<'b> {
     members: Vec<(Cow<'b, str>, Option<Json<'b>>)>,
     errors: Vec<FieldError>,
+    root: Root,
+}
+
+/// Where in a body the members are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Root {
+    /// The body consists of them.
+    Body,
+    /// In the data of a CloudEvent.
+    Data,
+}
+
+impl Root {
+    fn field(self, name: &str) -> Pointer {
+        self.pointer().field(name)
+    }
+
+    fn pointer(self) -> Pointer {
+        match self {
+            Self::Body => Pointer::root(),
+            Self::Data => Pointer::root().field("data"),
+        }
+    }
 }
 
 impl<'b> Fields<'b> {
     fn of(body: Json<'b>) -> Result<Self, Problem> {
-        match body {
-            Json::Object(members) => Ok(Self {
-                members: members
-                    .into_iter()
-                    .map(|(name, value)| (name, Some(value)))
-                    .collect(),
-                errors: Vec::new(),
-            }),
-            _ => Err(invalid([FieldError::new(
-                Pointer::root(),
-                "It must be an object.",
-            )])),
-        }
+        Self::within(Root::Body, Some(body), Vec::new())
+    }
+
+    /// The members of the object at a place, behind what is wrong already.
+    ///
+    /// # Errors
+    /// 400 where there is no object.
+    pub(crate) fn within(
+        root: Root,
+        body: Option<Json<'b>>,
+        mut errors: Vec<FieldError>,
+    ) -> Result<Self, Problem> {
+        let wrong = match body {
+            Some(Json::Object(members)) => {
+                let members = members.into_iter();
+                return Ok(Self {
+                    members: members.map(|(name, value)| (name, Some(value))).collect(),
+                    errors,
+                    root,
+                });
+            }
+            Some(_) => "It must be an object.",
+            None => "It is missing.",
+        };
+        errors.push(FieldError::new(root.pointer(), wrong));
+        Err(invalid(errors))
+    }
+
+    /// What is wrong so far.
+    pub(crate) fn into_errors(self) -> Vec<FieldError> {
+        self.errors
     }
 
     /// The value of a member. Its name stays, so that none of those behind it has to move up.
@@ -140,7 +241,7 @@ impl<'b> Fields<'b> {
     fn finish(mut self) -> Result<(), Problem> {
         for (name, value) in &self.members {
             if value.is_some() {
-                let pointer = Pointer::root().field(name);
+                let pointer = self.root.field(name);
                 self.errors
                     .push(FieldError::new(pointer, "There is no field of this name."));
             }
@@ -158,8 +259,8 @@ impl<'b> Fields<'b> {
     }
 
     fn required(&mut self, name: &'static str) -> Option<Json<'b>> {
-        let value = self.take(name);
-        self.present(|| Pointer::root().field(name), value)
+        let (root, value) = (self.root, self.take(name));
+        self.present(|| root.field(name), value)
     }
 
     /// `pointer` is made where something is wrong, and nowhere else: most fields are right.
@@ -178,8 +279,8 @@ impl<'b> Fields<'b> {
     }
 
     fn id(&mut self, name: &'static str) -> Option<Id> {
-        let value = self.required(name)?;
-        self.id_of(|| Pointer::root().field(name), value)
+        let (root, value) = (self.root, self.required(name)?);
+        self.id_of(|| root.field(name), value)
     }
 
     /// An id that becomes a segment of a path. Whatever could lead elsewhere is refused, also where
@@ -188,7 +289,7 @@ impl<'b> Fields<'b> {
         let id = self.id(name)?;
         if leads_elsewhere(id.as_str()) {
             self.wrong(
-                Pointer::root().field(name),
+                self.root.field(name),
                 "must not be \".\", nor contain \"/\", \"\\\" or \"..\"",
             );
             return None;
@@ -196,13 +297,25 @@ impl<'b> Fields<'b> {
         Some(id)
     }
 
-    /// The `id` of an event may be left out; an empty one counts as none.
-    fn event_id(&mut self) -> Option<EventId> {
-        let value = self.take("id")?;
-        if value.as_str() == Some("") {
-            return None;
+    fn head(&mut self, kind: EventKind) -> Head {
+        Head {
+            id: self.event_id(kind),
+            timestamp: self.timestamp(),
         }
-        self.id_of(|| Pointer::root().field("id"), value)
+    }
+
+    /// The `id` of a start or stop may be left out; an empty one counts as none. Only by its id can a
+    /// repeat complete an update of which one half was kept.
+    fn event_id(&mut self, kind: EventKind) -> Option<EventId> {
+        let value = self.take("id");
+        let value = value.filter(|value| value.as_str() != Some(""));
+        let pointer = || Pointer::root().field("id");
+        let value = if kind == EventKind::Update {
+            self.present(pointer, value)
+        } else {
+            value
+        };
+        self.id_of(pointer, value?)
     }
 
     fn timestamp(&mut self) -> Option<Timestamp> {
@@ -242,8 +355,37 @@ impl<'b> Fields<'b> {
         })
     }
 
+    /// The target of an update before it: the fields in `previous` are those that were different.
+    fn previous(&mut self, target: Option<&Target>) -> Option<Target> {
+        let root = self.root;
+        let Some(value) = self.take("previous") else {
+            return target.cloned();
+        };
+        let Json::Object(members) = value else {
+            self.wrong(root.field("previous"), "must be an object");
+            return None;
+        };
+        let wrong_before = self.errors.len();
+        let mut previous = target.cloned();
+        for (name, value) in members {
+            let pointer = || root.field("previous").field(&name);
+            let Some(name) = Target::FIELDS.into_iter().find(|field| *field == name) else {
+                let error = FieldError::new(pointer(), "There is no field of this name.");
+                self.errors.push(error);
+                continue;
+            };
+            if let Some(id) = self.id_of(pointer, value)
+                && let Some(previous) = &mut previous
+            {
+                previous.set(name, id);
+            }
+        }
+        previous.filter(|_| self.errors.len() == wrong_before)
+    }
+
     fn measures(&mut self) -> Option<Measures> {
-        let pointer = || Pointer::root().field("measured_usage");
+        let root = self.root;
+        let pointer = || root.field("measured_usage");
         let value = self.required("measured_usage")?;
         let Json::List(items) = value else {
             self.wrong(pointer(), "must be a list");
@@ -328,7 +470,11 @@ fn whole_number(value: &Json<'_>) -> Option<i64> {
     Some(double as i64)
 }
 
-fn invalid(errors: impl IntoIterator<Item = FieldError>) -> Problem {
+pub(crate) fn no_object() -> Problem {
+    invalid([FieldError::new(Pointer::root(), "It must be an object.")])
+}
+
+pub(crate) fn invalid(errors: impl IntoIterator<Item = FieldError>) -> Problem {
     let detail = "The body is JSON, but not what is expected here. Nothing was kept.";
     Problem::new(&problems::INVALID_EVENT, detail).errors(errors)
 }

@@ -103,10 +103,7 @@ impl Json<'_> {
 /// 400 where it is not JSON. What the body holds is never repeated: errors end up in logs.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Json<'_>, Problem> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
-        return Err(Problem::new(
-            &problems::MALFORMED_JSON,
-            "The body is empty.",
-        ));
+        return Err(empty());
     }
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let reading = Reading::of(bytes);
@@ -116,10 +113,25 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Json<'_>, Problem> {
     }
     .deserialize(&mut deserializer)
     .and_then(|value| deserializer.end().map(|()| value))
-    .map_err(|error| malformed(&error))
+    .map_err(|error| malformed(&error, &[]))
 }
 
-fn malformed(error: &serde_json::Error) -> Problem {
+pub(crate) fn empty() -> Problem {
+    Problem::new(&problems::MALFORMED_JSON, "The body is empty.")
+}
+
+/// What is at this place of a body is not what JSON has there.
+pub(crate) fn unexpected(body: &[u8], at: usize) -> Problem {
+    let what = if at == body.len() {
+        "The body ends in the middle of its JSON"
+    } else {
+        "The body is not JSON"
+    };
+    malformed_at(what, position(&body[..at], 1, 1))
+}
+
+/// What was wrong with JSON that stands behind `before` in its body.
+pub(crate) fn malformed(error: &serde_json::Error, before: &[u8]) -> Problem {
     let what = match error.classify() {
         Category::Eof => "The body ends in the middle of its JSON",
         Category::Data if error.to_string().starts_with(TOO_MANY) => {
@@ -138,11 +150,19 @@ fn malformed(error: &serde_json::Error) -> Problem {
             }
         }
     };
-    let detail = format!(
-        "{what}, at line {}, column {}.",
-        error.line(),
-        error.column()
-    );
+    malformed_at(what, position(before, error.line(), error.column()))
+}
+
+/// The line and the column in a body of what is at this line and column behind `before`.
+fn position(before: &[u8], line: usize, column: usize) -> (usize, usize) {
+    let breaks = before.split(|byte| *byte == b'\n').count() - 1;
+    let last = before.iter().rev().take_while(|byte| **byte != b'\n');
+    let in_last = if line == 1 { last.count() } else { 0 };
+    (breaks + line, in_last + column)
+}
+
+fn malformed_at(what: &str, (line, column): (usize, usize)) -> Problem {
+    let detail = format!("{what}, at line {line}, column {column}.");
     Problem::new(&problems::MALFORMED_JSON, detail)
 }
 

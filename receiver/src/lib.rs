@@ -14,15 +14,20 @@
 //! 9. the slack,
 //! 10. the store.
 //!
+//! The events of a batch ([`batch`]) pass 4 to 10 one by one, each as if it came alone.
+//!
 //! [`controllers`] carry this out and choose the answer. Requests that only read share [`reading`],
 //! those of operators [`acts`].
 
 mod acts;
 pub mod admission;
 mod announce;
+mod batch;
 mod body;
+mod cloud_event;
 pub mod controllers;
 mod event;
+mod form;
 mod json;
 mod metrics;
 pub mod problems;
@@ -45,7 +50,7 @@ use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_store::{Acts, Audit, Events, Queries};
 
 use admission::Admission;
-use controllers::{audit, events, mappings, span_acts, spans, suspended, usages};
+use controllers::{audit, batches, events, mappings, span_acts, spans, sums, suspended, usages};
 use metrics::EventMetrics;
 use refusals::Refusals;
 
@@ -133,10 +138,14 @@ impl Receiver {
         // An original also accepts a slash at the end of each path. The paths with a slash are routes
         // of their own and not rewritten, so that a router in front sees the path that is served.
         let routes = Router::new()
+            .route("/v1/events", post(batches::post))
+            .route("/v1/events/", post(batches::post))
             .route("/v1/events/start", post(events::start))
             .route("/v1/events/start/", post(events::start))
             .route("/v1/events/stop", post(events::stop))
             .route("/v1/events/stop/", post(events::stop))
+            .route("/v1/events/update", post(events::update))
+            .route("/v1/events/update/", post(events::update))
             .route("/v1/mappings", post(mappings::map))
             .route("/v1/mappings/", post(mappings::map))
             .route("/v1/spans", get(spans::list))
@@ -146,6 +155,7 @@ impl Receiver {
             .route("/v1/spans/{id}/skip", post(span_acts::skip))
             .route("/v1/suspended", get(suspended::list))
             .route("/v1/suspended/{cause}/resume", post(suspended::resume))
+            .route("/v1/usages", get(sums::list))
             .route("/v1/audit", get(audit::list));
         let receiver = self;
         Authenticator::protect(routes).with_state(Api {

@@ -47,9 +47,9 @@ sampler_service::problem_types! {
         slug: "query-too-wide",
         status: BAD_REQUEST,
         title: "The query asks for too much",
-        when: "Too much would have to be read for the answer. `detail` says which parameters make the \
-            query narrow enough.",
-        provider: "Adds one of the parameters that `detail` names.",
+        when: "Too much would have to be read for the answer, or there are more than 366 windows. \
+            `detail` says which parameters make the query narrow enough.",
+        provider: "Adds one of the parameters that `detail` names, or asks for less time.",
         operator: NOTHING,
     }
     NO_SUCH_SPAN {
@@ -118,6 +118,18 @@ sampler_service::problem_types! {
         provider: NOTHING,
         operator: "Sends the `usage_id` of what is `planned`, if that is to be given up.",
     }
+    UPDATE_INCOMPLETE {
+        slug: "update-incomplete",
+        status: CONFLICT,
+        title: "Half of the update was kept",
+        when: "An update has stopped the previous span, and the new one could not be started, because \
+            another event came in between. `detail` names the problem of the start. Before an update \
+            keeps anything, it looks for all that would refuse it, so this happens only where events \
+            of the same targets are in flight at the same time, or after a crash.",
+        provider: "Repeats the update with the same `id` once nothing stands in the way of the start. \
+            Or starts the usage with an event of its own.",
+        operator: NOTHING,
+    }
     MAPPING_EXISTS {
         slug: "mapping-exists",
         status: CONFLICT,
@@ -140,17 +152,18 @@ sampler_service::problem_types! {
         slug: "payload-too-large",
         status: PAYLOAD_TOO_LARGE,
         title: "The body is too large",
-        when: "The body is larger than `MAX_PAYLOAD`, compressed or decompressed.",
-        provider: "Sends less in one event.",
+        when: "The body is larger than `MAX_PAYLOAD`, compressed or decompressed. Or a batch has more \
+            than 1,000 events, or is larger than `SAMPLER_MAX_BATCH_PAYLOAD`. Nothing was kept.",
+        provider: "Sends less in one event, or fewer events in one batch.",
         operator: "Raises `MAX_PAYLOAD`, if events of this size are intended.",
     }
     UNSUPPORTED_MEDIA_TYPE {
         slug: "unsupported-media-type",
         status: UNSUPPORTED_MEDIA_TYPE,
         title: "The type of the body is not supported",
-        when: "The body is not `application/json` in UTF-8, or is compressed with something other \
-            than gzip.",
-        provider: "Sends `Content-Type: application/json`, as it is or as gzip.",
+        when: "The body is of another media type than those in `Accept`, or is not in UTF-8, or is \
+            compressed with something other than gzip.",
+        provider: "Sends one of the media types in `Accept`, as it is or as gzip.",
         operator: NOTHING,
     }
     NO_OPEN_SPAN {

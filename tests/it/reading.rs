@@ -131,5 +131,25 @@ async fn what_is_billed_can_be_read_and_adds_up() {
         let (_, page) = reader.get(&format!("/v1/spans?{query}")).await;
         assert_eq!(page["items"], Value::Array(vec![span.clone()]), "{query}");
     }
+    for narrowing in ["organization_id", "resource_id", "resource_instance_id"] {
+        let mine = format!("resource_instance_id={}", of("resource_instance_id"));
+        let query = match narrowing {
+            "resource_instance_id" => mine,
+            _ => format!("{narrowing}={}&{mine}", of(narrowing)),
+        };
+        let range = format!("from={}&to={}", start - HOUR, end + 7 * HOUR);
+        let by_hour = format!("/v1/usages?{query}&window=hour&{range}&limit=2");
+        let sums = reader.list(&by_hour).await;
+        let count = sums.iter().map(|row| row["usages"].as_u64().unwrap());
+        assert_eq!(count.sum::<u64>(), usages.len() as u64, "{narrowing}");
+        assert_eq!(sum(&sums), 2 * HOUR + 1, "{narrowing}");
+        let all = reader.list(&format!("/v1/usages?{query}")).await;
+        assert_eq!(sum(&all), 2 * HOUR + 1, "{narrowing}");
+        let quantity = event["measured_usage"][0]["quantity"].as_i64().unwrap();
+        let amount = &all[0]["measures"][0]["amount"];
+        assert_eq!(*amount, quantity * (2 * HOUR + 1), "{narrowing}");
+        let then = format!("/v1/usages?{query}&as_of={open_at}");
+        assert!(sum(&reader.list(&then).await) > 2 * HOUR + 1, "{narrowing}");
+    }
     drop(worker);
 }

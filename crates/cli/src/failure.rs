@@ -15,13 +15,18 @@ pub(crate) enum Failure {
     /// The API cannot be read.
     #[error("{0}")]
     Api(#[from] ApiError),
+    /// The API does not say what it has done.
+    #[error("{0}")]
+    Unsettled(String),
 }
 
 impl Failure {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Input(_) => EXIT_INPUT,
-            Self::Api(_) => EXIT_API,
+            // A wrong parameter, or an option that is missing.
+            Self::Api(error) if error.status() == Some(400) => EXIT_INPUT,
+            Self::Api(_) | Self::Unsettled(_) => EXIT_API,
         }
     }
 }

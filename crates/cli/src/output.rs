@@ -2,9 +2,6 @@
 
 use std::io::{self, Write};
 
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, Table};
-
 use crate::failure::Failure;
 
 /// Prints a text. A reader that has seen enough, like `head`, is no failure.
@@ -31,23 +28,6 @@ pub(crate) fn printable(text: &str) -> String {
         }
     };
     text.chars().map(shown).collect()
-}
-
-/// Cells in columns; those of the given numbers to the left, the others to the right.
-pub(crate) fn table<const N: usize>(
-    header: [&str; N],
-    rows: impl Iterator<Item = [String; N]>,
-    left: &[usize],
-) -> String {
-    let mut table = Table::new();
-    table.load_style(NOTHING).set_header(header).add_rows(rows);
-    for (number, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
-        if !left.contains(&number) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table.trim_fmt()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What providers report: a usage starts, a usage stops (section 3 of the paper).
+//! What providers report: a usage starts, stops (section 3 of the paper) or goes on as another.
 
 use std::fmt;
 
@@ -26,6 +26,22 @@ pub struct StopEvent {
     pub timestamp: Timestamp,
     /// What is used, and by whom.
     pub target: Target,
+}
+
+/// At one moment the usage of one target stops and the usage of another one starts, or that of the
+/// same one in another quantity. Both halves have the id of the update.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UpdateEvent {
+    /// By which a repeat is recognised, and completed where one half is missing.
+    pub id: EventId,
+    /// When both happens.
+    pub timestamp: Timestamp,
+    /// What was used until then.
+    pub previous: Target,
+    /// What is used from then on.
+    pub target: Target,
+    /// How much of it.
+    pub measures: Measures,
 }
 
 /// A field of an event, named as in its JSON.
@@ -80,6 +96,27 @@ impl StopEvent {
             fields.push(Field::Timestamp);
         }
         fields
+    }
+}
+
+impl UpdateEvent {
+    /// The half that ends the previous span.
+    pub fn stop(&self) -> StopEvent {
+        StopEvent {
+            id: Some(self.id.clone()),
+            timestamp: self.timestamp,
+            target: self.previous.clone(),
+        }
+    }
+
+    /// The half that starts the new span.
+    pub fn start(&self) -> StartEvent {
+        StartEvent {
+            id: Some(self.id.clone()),
+            timestamp: self.timestamp,
+            target: self.target.clone(),
+            measures: self.measures.clone(),
+        }
     }
 }
 

@@ -26,6 +26,9 @@ pub enum IdError {
     ControlCharacter,
 }
 
+/// Stands between `source` and `id` of a CloudEvent: the separator of units of ASCII.
+const JOINT: char = '\u{1f}';
+
 impl Id {
     /// The greatest length, in bytes.
     pub const LEN_MAX: usize = 1024;
@@ -40,6 +43,19 @@ impl Id {
             0 => Err(IdError::Empty),
             length if length > Self::LEN_MAX => Err(IdError::TooLong(length)),
             _ if text.chars().any(char::is_control) => Err(IdError::ControlCharacter),
+            _ => Ok(Self(text)),
+        }
+    }
+
+    /// The id of an event that its `source` tells from the events of other sources. No id that a
+    /// provider writes can be the same: it has no control character.
+    ///
+    /// # Errors
+    /// Where both together are too long.
+    pub fn joined(source: &Self, id: &Self) -> Result<Self, IdError> {
+        let text = format!("{source}{JOINT}{id}");
+        match text.len() {
+            length if length > Self::LEN_MAX => Err(IdError::TooLong(length)),
             _ => Ok(Self(text)),
         }
     }
@@ -101,6 +117,18 @@ mod tests {
             assert_eq!(Id::new(text), Err(IdError::ControlCharacter), "{text:?}");
         }
         assert!(Id::new("space and ünïcode 🎈").is_ok());
+    }
+
+    #[test]
+    fn a_joined_id_is_no_id_that_a_provider_can_write() {
+        let id = |text: &str| Id::new(text).unwrap();
+        let joined = Id::joined(&id("/a"), &id("b")).unwrap();
+        assert_eq!(joined.as_str(), "/a\u{1f}b");
+        assert!(Id::new(joined.as_str()).is_err());
+        let long = id(&"x".repeat(1_000));
+        assert!(Id::joined(&long, &id(&"y".repeat(23))).is_ok());
+        let too_long = Id::joined(&long, &id(&"y".repeat(24)));
+        assert_eq!(too_long, Err(IdError::TooLong(1_025)));
     }
 
     #[test]

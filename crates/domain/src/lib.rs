@@ -9,6 +9,7 @@
 //! All moments are milliseconds since the Unix epoch, UTC ([`Timestamp`]); all durations are
 //! signed milliseconds (`i64`).
 
+mod amount;
 mod backoff;
 pub mod change;
 pub mod client;
@@ -31,14 +32,16 @@ pub mod suspension;
 pub mod target;
 pub mod timestamp;
 pub mod usage;
+mod window;
 
+pub use amount::Amount;
 pub use backoff::Backoff;
 pub use change::{Change, Changed, Failure, LastError, Next};
 pub use client::ClientId;
 pub use closing_month::ClosingMonth;
 pub use driver::{Action, Driver};
 pub use entry::{Delivered, Entry, EntryState};
-pub use event::{Field, StartEvent, StopEvent};
+pub use event::{Field, StartEvent, StopEvent, UpdateEvent};
 pub use granularity::{Granularities, Granularity};
 pub use id::{EventId, Id, IdError};
 pub use interval::Interval;
@@ -52,3 +55,4 @@ pub use suspension::{Cause, CauseId, CauseIdError, SUSPENDED_DUE_AT, Suspension}
 pub use target::Target;
 pub use timestamp::{Timestamp, TimestampError};
 pub use usage::{Usage, usage_guid};
+pub use window::{Window, WindowLength};

@@ -66,6 +66,21 @@ impl Target {
         std::array::from_fn(|field| (Self::FIELDS[field], ids[field]))
     }
 
+    /// Sets a field by its name; says whether there is one of that name.
+    pub fn set(&mut self, name: &str, id: Id) -> bool {
+        let field = match name {
+            "organization_id" => &mut self.organization_id,
+            "space_id" => &mut self.space_id,
+            "consumer_id" => &mut self.consumer_id,
+            "resource_id" => &mut self.resource_id,
+            "plan_id" => &mut self.plan_id,
+            "resource_instance_id" => &mut self.resource_instance_id,
+            _ => return false,
+        };
+        *field = id;
+        true
+    }
+
     /// Bytes that differ for any two different targets: each field behind its length.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(256);

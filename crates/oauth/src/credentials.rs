@@ -52,7 +52,7 @@ pub struct Client {
     pub id: String,
     /// Its secret.
     pub secret: SecretString,
-    /// The requested scope.
+    /// The requested scope; empty for all that the client has.
     pub scope: &'static str,
 }
 
@@ -283,9 +283,10 @@ async fn request(discoverer: &Discoverer, client: &Client) -> Result<Granted, Fe
             text.to_owned()
         }
     };
+    let scope = (!client.scope.is_empty()).then_some(("scope", client.scope));
     let body = form_urlencoded::Serializer::new(String::new())
         .append_pair("grant_type", "client_credentials")
-        .append_pair("scope", client.scope)
+        .extend_pairs(scope)
         .finish();
     let request = discoverer
         .client()

@@ -18,6 +18,8 @@ sampler_service::settings! {
         inflight: Option<usize> = "MAX_INFLIGHT", Kind::integer(1, 100_000);
         /// The largest body, before and after decompression.
         payload: usize = "MAX_PAYLOAD", Kind::size(1 << 10, 8 << 20), or("500kb");
+        /// The largest body of a batch of events, before and after decompression.
+        batch_payload: usize = "SAMPLER_MAX_BATCH_PAYLOAD", Kind::size(1 << 10, 4 << 20), or("4mb");
         /// How long a client may take to send a body.
         body_timeout: Duration = "SAMPLER_BODY_TIMEOUT", Kind::time(TENTH_OF_A_SECOND, TEN_MINUTES), or("30s");
     }

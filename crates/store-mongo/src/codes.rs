@@ -23,6 +23,16 @@ pub(crate) fn is_of_the_moment(code: i32) -> bool {
         || is_lost_behind_router(code)
 }
 
+/// Whether the code says that a search took more time or memory than it may.
+pub(crate) fn is_beyond_limits(code: i32) -> bool {
+    matches!(
+        code,
+        50 // MaxTimeMSExpired
+            | 146 // ExceededMemoryLimit
+            | 292 // QueryExceededMemoryLimitNoDiskUseAllowed
+    )
+}
+
 /// A time limit that ran out, or something that ended the operation early.
 fn is_interruption(code: i32) -> bool {
     matches!(

@@ -221,7 +221,7 @@ fn to_bson(value: &Value) -> Bson {
 }
 
 /// BSON as JSON; a double that JSON cannot hold becomes null, which Abacus refuses.
-fn to_json(bson: &Bson) -> Value {
+pub(crate) fn to_json(bson: &Bson) -> Value {
     match bson {
         Bson::Boolean(value) => Value::Bool(*value),
         Bson::Int32(integer) => Value::from(*integer),

@@ -32,6 +32,11 @@ pub(crate) const LIST_RESOURCE: &str = "list_resource";
 
 /// The entries of a span, in the order in which they were planned.
 pub(crate) const OF_SPAN: &str = "of_span";
+/// The usages of an organization, of a resource and of an instance, by their timestamps.
+pub(crate) const SUM_ORGANIZATION: &str = "sum_organization";
+pub(crate) const SUM_RESOURCE: &str = "sum_resource";
+pub(crate) const SUM_INSTANCE: &str = "sum_instance";
+
 /// What has expired.
 pub(crate) const EXPIRY: &str = "expiry";
 
@@ -163,15 +168,24 @@ pub(crate) fn ledger_shard_key() -> Document {
 }
 
 /// The indexes of the ledger, beside `_id`, which is the id of the usage. Each costs every usage, so
-/// there is one to read by, and one that holds only what is about to go.
-pub(crate) fn ledger_indexes() -> [Index; 2] {
+/// there is one to read by, one for each field by which sums are narrowed, and one that holds only
+/// what is about to go.
+pub(crate) fn ledger_indexes() -> [Index; 5] {
     let expiry = IndexOptions::builder()
         .expire_after(Duration::ZERO)
         .partial_filter_expression(doc! { "expires_at": { "$exists": true } })
         .build();
     let mut of_span = ledger_shard_key();
     of_span.insert("version", 1);
+    let sum = |name, field: &str| Index {
+        name,
+        keys: doc! { field: 1, "timestamp": 1 },
+        options: IndexOptions::default(),
+    };
     [
+        sum(SUM_ORGANIZATION, "target.organization_id"),
+        sum(SUM_RESOURCE, "target.resource_id"),
+        sum(SUM_INSTANCE, "target.resource_instance_id"),
         Index {
             name: OF_SPAN,
             keys: of_span,

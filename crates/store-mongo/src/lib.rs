@@ -31,6 +31,7 @@ mod sharding;
 mod slack;
 mod starts;
 mod stops;
+mod sums;
 mod suspended;
 mod suspension_document;
 mod totals;
@@ -65,7 +66,7 @@ use uuid::Uuid;
 use call::Link;
 use changes::ChangeWriter;
 use ledger::{EntryWriter, ExpiryWriter};
-use resolve::{by_event_id, readable};
+use resolve::{by_event_id, not_ended, readable};
 use starts::{StartWrite, StartWriter};
 use stops::{StopWrite, StopWriter};
 
@@ -255,6 +256,17 @@ impl Events for MongoStore {
         id: &EventId,
     ) -> Result<Option<Span>, StoreError> {
         self.span_with("end_dedup_id", target, id).await
+    }
+
+    async fn find_not_ended(
+        &self,
+        target: &Target,
+        moment: Timestamp,
+    ) -> Result<Vec<Span>, StoreError> {
+        let (link, target) = (self.link.clone(), target.clone());
+        let read = async move { not_ended(&link, &target, moment).await };
+        let found = self.link.run(read).await?;
+        found.iter().map(readable).collect()
     }
 
     fn ranges(&self) -> usize {

@@ -14,7 +14,7 @@ use sampler_domain::partition::PARTITIONS;
 use sampler_domain::{CauseId, Id, SpanId, SpanState, Target, Timestamp};
 use sampler_store::{
     AuditPage, AuditQuery, Entries, Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord,
-    StoreError, SuspendedCause,
+    StoreError, SumPage, SumQuery, SuspendedCause,
 };
 use tracing::error;
 
@@ -476,6 +476,10 @@ impl Queries for MongoStore {
         self.entries_of(span, target, after, limit).await
     }
 
+    async fn sums(&self, query: &SumQuery) -> Result<SumPage, StoreError> {
+        self.sums_of(query).await
+    }
+
     async fn audit(&self, query: &AuditQuery) -> Result<AuditPage, StoreError> {
         self.acts(query).await
     }
@@ -511,6 +515,10 @@ impl Queries for MongoReader {
         limit: usize,
     ) -> Result<Entries, StoreError> {
         self.0.usages(span, target, after, limit).await
+    }
+
+    async fn sums(&self, query: &SumQuery) -> Result<SumPage, StoreError> {
+        self.0.sums(query).await
     }
 
     async fn audit(&self, query: &AuditQuery) -> Result<AuditPage, StoreError> {

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::{Bson, Document, doc};
-use sampler_domain::{EventId, Span, SpanId, Target};
+use sampler_domain::{EventId, Span, SpanId, Target, Timestamp};
 use sampler_store::StoreError;
 use tracing::error;
 
@@ -14,8 +14,8 @@ use crate::call::{CallError, Link};
 use crate::document::{
     OPEN, as_uuid, id_from_bson, id_to_bson, read_event_id, read_target, target_fields,
 };
-use crate::index;
 use crate::unreadable::{Identity, decoded, name_of, span_in};
+use crate::{document, index};
 
 /// Documents by the target and the `correlation_id` of their spans.
 pub(crate) type ByTarget = HashMap<(Target, String), RawDocumentBuf>;
@@ -78,6 +78,22 @@ pub(crate) async fn by_target<'a>(
         Some((read_target(&target).ok()?, correlation_id))
     };
     Ok(by_key(link, found.await?, key))
+}
+
+/// The open span of a target, and the one that ends next after a moment.
+///
+/// The read of the second need not be linearizable: a span that has ended does not change its end.
+pub(crate) async fn not_ended(
+    link: &Link,
+    target: &Target,
+    moment: Timestamp,
+) -> Result<Vec<RawDocumentBuf>, CallError> {
+    let mut later = link.of_target(target);
+    later.insert("end", doc! { "$gt": document::moment(moment) });
+    let options = link.find_options(1, doc! { "end": 1 }, index::SPAN);
+    let later = link.find(later, options).await?;
+    let open = by_target(link, std::iter::once(SpanOf::open(target))).await?;
+    Ok(open.into_values().chain(later).collect())
 }
 
 /// Documents by the key of the lookup. An unreadable document affects only the events that look for

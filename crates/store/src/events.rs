@@ -101,6 +101,14 @@ pub trait Events: Send + Sync + 'static {
         id: &EventId,
     ) -> Result<Option<Span>, StoreError>;
 
+    /// The spans of the target that have not ended by `moment`: the open one, and the one that ends
+    /// next after it. As current as what a start is decided by.
+    async fn find_not_ended(
+        &self,
+        target: &Target,
+        moment: Timestamp,
+    ) -> Result<Vec<Span>, StoreError>;
+
     /// How many ranges the targets are divided into. Events of different ranges share no command,
     /// so that a part of the store that is slow holds up its own range alone.
     fn ranges(&self) -> usize {

@@ -32,6 +32,7 @@ mod membership;
 pub mod memory;
 mod queries;
 mod reading;
+mod sums;
 mod suspension;
 #[cfg(feature = "testing")]
 pub mod table;
@@ -50,6 +51,7 @@ pub use queries::{
     Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord, SuspendedCause, TargetFilter,
 };
 pub use reading::{Page, Reading};
+pub use sums::{SumPage, SumPosition, SumQuery, SumRow};
 pub use suspension::{Causes, KeptCause, Probe, Resumption};
 pub use upkeep::{Adopted, Finished, SLACK_LIFETIME, Upkeep};
 pub use work::{DuePages, DueQuery, SearchClass, Work};

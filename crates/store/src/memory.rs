@@ -19,7 +19,7 @@ use crate::{
     Acts, Adopted, Audit, AuditPage, AuditPosition, AuditQuery, AuditRecord, Causes, DuePages,
     DueQuery, Entries, Events, Finished, KeptCause, Ledger, Membership, NewSpan, NewStop, Outcome,
     Page, Probe, Queries, Reading, Resumption, SLACK_LIFETIME, SpanPage, SpanQuery, SpanRecord,
-    StartOutcome, StopOutcome, StoreError, SuspendedCause, Upkeep, Work,
+    StartOutcome, StopOutcome, StoreError, SumPage, SumQuery, SuspendedCause, Upkeep, Work,
 };
 
 /// How long a worker counts as alive after a heartbeat, ms.
@@ -97,6 +97,16 @@ impl Events for MemoryStore {
         id: &EventId,
     ) -> Result<Option<Span>, StoreError> {
         Ok(self.lock().table.find_by_stop_id(target, id).cloned())
+    }
+
+    async fn find_not_ended(
+        &self,
+        target: &Target,
+        moment: Timestamp,
+    ) -> Result<Vec<Span>, StoreError> {
+        let state = self.lock();
+        let spans = state.table.find_not_ended(target, moment).into_iter();
+        Ok(spans.cloned().collect())
     }
 
     async fn announce_slack(&self, past: i64) -> Result<(), StoreError> {
@@ -342,6 +352,10 @@ impl Queries for MemoryStore {
         limit: usize,
     ) -> Result<Entries, StoreError> {
         self.entries(span, target, after, limit).await
+    }
+
+    async fn sums(&self, query: &SumQuery) -> Result<SumPage, StoreError> {
+        Ok(self.lock().table.sums(query))
     }
 
     async fn audit(&self, query: &AuditQuery) -> Result<AuditPage, StoreError> {

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use sampler_domain::{CauseId, Id, Span, SpanId, SpanState, Target, Timestamp};
 
-use crate::{AuditPage, AuditQuery, Entries, KeptCause, StoreError};
+use crate::{AuditPage, AuditQuery, Entries, KeptCause, StoreError, SumPage, SumQuery};
 
 /// Conditions on the fields of a target: each that is given must be the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -185,6 +185,11 @@ pub trait Queries: Send + Sync + 'static {
         after: Option<i64>,
         limit: usize,
     ) -> Result<Entries, StoreError>;
+
+    /// What usages of the ledger add up to. A page may hold fewer rows than its limit, or none, and
+    /// still have a next one. [`StoreError::Overloaded`] where even one window has too many usages
+    /// to be added up in time.
+    async fn sums(&self, query: &SumQuery) -> Result<SumPage, StoreError>;
 
     /// Records of the audit trail, the newest first.
     async fn audit(&self, query: &AuditQuery) -> Result<AuditPage, StoreError>;

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::{
     Adopted, DueQuery, KeptCause, NewSpan, NewStop, SearchClass, SpanPage, SpanPosition, SpanQuery,
-    SpanRecord, StartOutcome, StopOutcome, lifetime_from,
+    SpanRecord, StartOutcome, StopOutcome, SumPage, SumPosition, SumQuery, SumRow, lifetime_from,
 };
 
 /// A span with what only the store knows of it.
@@ -237,6 +237,19 @@ impl Table {
         self.first(|span| span.end_id.as_ref() == Some(id) && span.target == *target)
     }
 
+    /// The spans of the target that have not ended by a moment: the open one, and the one that ends
+    /// next after it.
+    pub fn find_not_ended(&self, target: &Target, moment: Timestamp) -> Vec<&Span> {
+        let spans = self.spans.values().map(|kept| &kept.span);
+        let is_there =
+            |span: &&Span| span.target == *target && span.end.is_none_or(|end| end > moment);
+        let mut spans: Vec<&Span> = spans.filter(is_there).collect();
+        spans.sort_by_key(|span| span.end);
+        let next = spans.iter().position(|span| span.end.is_some());
+        spans.truncate(next.map_or(spans.len(), |next| next + 1));
+        spans
+    }
+
     /// Due spans with their sort keys, in the order of a search.
     pub fn due(&self, query: &DueQuery) -> Vec<(DueKey, &Span)> {
         let mut due = Vec::new();
@@ -334,6 +347,29 @@ impl Table {
         let mut entries: Vec<&Entry> = of_span.filter(is_behind).collect();
         entries.sort_by_key(|entry| entry.version);
         entries
+    }
+
+    /// What entries add up to.
+    pub fn sums(&self, query: &SumQuery) -> SumPage {
+        let mut rows: BTreeMap<SumPosition, SumRow> = BTreeMap::new();
+        let entries = self.entries.values().map(|kept| &kept.entry);
+        for entry in entries.filter(|entry| query.counts(entry)) {
+            let Some(window) = query.window_of(entry.interval.midpoint()) else {
+                continue;
+            };
+            let row = SumRow::new(window, query.group_of(&entry.target));
+            let row = rows.entry(row.position()).or_insert(row);
+            row.add(&entry.measures, entry.interval.duration());
+        }
+        let is_behind = |at: &SumPosition| query.after.as_ref().is_none_or(|after| after < at);
+        let rows = rows.into_iter().filter(|(at, _)| is_behind(at));
+        let mut rows: Vec<SumRow> = rows.map(|(_, row)| row).collect();
+        let has_more = rows.len() > query.limit;
+        rows.truncate(query.limit);
+        SumPage {
+            next: rows.last().filter(|_| has_more).map(SumRow::position),
+            rows,
+        }
     }
 
     /// Lets the entries of these spans expire.

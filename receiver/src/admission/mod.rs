@@ -57,8 +57,9 @@ const WAIT_INTERVAL: Duration = Duration::from_secs(2);
 /// What all events that wait for one kind of permit may weigh together.
 const QUEUE_WEIGHT: usize = 12 << 20;
 
-/// Bytes of bodies that are in memory at a time, but for small ones.
-const BODY_BYTES: usize = 8 << 20;
+/// Bytes of bodies that are in memory at a time, but for small ones. A client alone may have half of
+/// that: a batch of the largest size, and what it was decompressed from.
+const BODY_BYTES: usize = 12 << 20;
 
 /// A body up to this size is not charged to the budget: what connections take bounds those.
 pub(crate) const SMALL_BODY: usize = 2 << 10;
@@ -108,6 +109,7 @@ pub struct Admission {
     mappings: Arc<FairPermits>,
     large: Arc<FairPermits>,
     reads: Arc<FairPermits>,
+    sums: Arc<FairPermits>,
     acts: Arc<FairPermits>,
     bodies: Arc<Budget>,
 }
@@ -154,6 +156,19 @@ impl Admission {
                 },
             })
         };
+        let reads = |permits| {
+            FairPermits::new(PermitLimits {
+                permits,
+                weight: usize::MAX,
+                wait: READ_WAIT_MAX,
+                queue: QueueLimits {
+                    weight: READ_QUEUE_WEIGHT,
+                    target: READ_WAIT_TARGET,
+                    interval: READ_WAIT_MAX,
+                    ..light
+                },
+            })
+        };
         let events = || EventPermits {
             stops: permits(STORE_PERMITS),
             starts: permits(STORE_PERMITS),
@@ -175,17 +190,8 @@ impl Admission {
                     ..light
                 },
             }),
-            reads: FairPermits::new(PermitLimits {
-                permits: reading::AT_ONCE as usize,
-                weight: usize::MAX,
-                wait: READ_WAIT_MAX,
-                queue: QueueLimits {
-                    weight: READ_QUEUE_WEIGHT,
-                    target: READ_WAIT_TARGET,
-                    interval: READ_WAIT_MAX,
-                    ..light
-                },
-            }),
+            reads: reads(reading::AT_ONCE as usize),
+            sums: reads(reading::SUMS_AT_ONCE),
             acts: permits(ACT_PERMITS),
             bodies: Budget::new(BODY_BYTES),
         }
@@ -262,6 +268,15 @@ impl Admission {
         acquire(&self.reads, client, REQUEST_WEIGHT).await
     }
 
+    /// The same for one that adds up usages, which needs both.
+    ///
+    /// # Errors
+    /// Where too many do.
+    pub(crate) async fn sum(&self, client: Option<&str>) -> Result<ServingPermit, TurnedAway> {
+        let client = client.map_or_else(|| self.client_of_resource(""), |id| self.client(id));
+        acquire(&self.sums, client, REQUEST_WEIGHT).await
+    }
+
     /// Waits until an act of an operator may be parsed and served.
     ///
     /// # Errors
@@ -304,7 +319,11 @@ impl Admission {
 
     /// How many requests wait for their turn.
     pub fn waiting(&self) -> usize {
-        self.waiting_events() + self.mappings.waiting() + self.reads.waiting() + self.acts.waiting()
+        self.waiting_events()
+            + self.mappings.waiting()
+            + self.reads.waiting()
+            + self.sums.waiting()
+            + self.acts.waiting()
     }
 
     /// How many events wait for their turn. A large body counts, too, whatever it is.

@@ -2,6 +2,7 @@
 
 mod decision;
 mod refusals;
+mod update;
 
 use std::sync::Arc;
 
@@ -16,9 +17,9 @@ use sampler_service::security::Grant;
 pub(super) use decision::Accepted;
 
 use super::{Admitted, answer, spans};
-use crate::admission::RequestKind;
-use crate::event::{self, Event};
-use crate::json::Json;
+use crate::admission::{RequestKind, ShardRange};
+use crate::event::{Event, EventKind};
+use crate::form::Form;
 use crate::{Receiver, body};
 
 /// Says that an event was kept before, and nothing was done this time.
@@ -44,10 +45,8 @@ pub async fn start(
     grant: Grant,
     request: Request<Body>,
 ) -> Response {
-    let read = |body: Json<'_>| event::start(body).map(Event::Start);
-    let outcome = receiver.receive(RequestKind::Start, &grant, request, read);
-    let outcome = outcome.await;
-    receiver.count("start", &outcome);
+    let outcome = receiver.receive(EventKind::Start, &grant, request).await;
+    receiver.count(Some(EventKind::Start), &outcome);
     answer(&receiver, "start", &grant, outcome)
 }
 
@@ -57,33 +56,44 @@ pub async fn stop(
     grant: Grant,
     request: Request<Body>,
 ) -> Response {
-    let read = |body: Json<'_>| event::stop(body).map(Event::Stop);
-    let outcome = receiver.receive(RequestKind::Stop, &grant, request, read);
-    let outcome = outcome.await;
-    receiver.count("stop", &outcome);
+    let outcome = receiver.receive(EventKind::Stop, &grant, request).await;
+    receiver.count(Some(EventKind::Stop), &outcome);
     answer(&receiver, "stop", &grant, outcome)
 }
 
+/// `POST /v1/events/update`.
+pub async fn update(
+    State(receiver): State<Arc<Receiver>>,
+    grant: Grant,
+    request: Request<Body>,
+) -> Response {
+    let outcome = receiver.receive(EventKind::Update, &grant, request).await;
+    receiver.count(Some(EventKind::Update), &outcome);
+    answer(&receiver, "update", &grant, outcome)
+}
+
 impl Receiver {
-    /// Counts an event by its answer: a `start`, `stop` or `update`, or an `unknown` one, which does
-    /// not say what it is.
-    pub(super) fn count(&self, event: &'static str, outcome: &Result<Accepted, Problem>) {
+    /// Counts an event by its answer; one of no kind does not say what it is.
+    pub(super) fn count(&self, kind: Option<EventKind>, outcome: &Result<Accepted, Problem>) {
         let is_replayed = outcome.as_ref().map(|accepted| accepted.is_replayed);
+        let event = kind.map_or("unknown", EventKind::name);
         self.metrics.note(event, is_replayed);
     }
 
-    /// Receives a request that is one event.
+    /// Receives a request that is one event, of the kind that its address says.
     async fn receive(
         &self,
-        kind: RequestKind,
+        kind: EventKind,
         grant: &Grant,
         request: Request<Body>,
-        read: impl FnOnce(Json<'_>) -> Result<Event, Problem>,
     ) -> Result<Accepted, Problem> {
         grant.require_write()?;
-        let _counted = self.acquire_in_flight(kind)?;
+        let _counted = self.acquire_in_flight(match kind {
+            EventKind::Stop => RequestKind::Stop,
+            EventKind::Start | EventKind::Update => RequestKind::Start,
+        })?;
         let body = body::read(request, self, self.sender(grant)).await?;
-        self.take(grant, body, read).await
+        self.take(grant, body, Form::Of(kind)).await
     }
 
     /// Takes one event that has arrived: reads it, waits for its client's turn, and keeps it. It
@@ -92,13 +102,21 @@ impl Receiver {
         &self,
         grant: &Grant,
         body: impl AsRef<[u8]>,
-        read: impl FnOnce(Json<'_>) -> Result<Event, Problem>,
+        form: Form,
     ) -> Result<Accepted, Problem> {
-        let turn = |event: &Event| match event {
-            Event::Start(event) => (RequestKind::Start, self.range(&event.target)),
-            Event::Stop(event) => (RequestKind::Stop, self.range(&event.target)),
-        };
-        let Admitted { event, _permit } = self.admit(grant, body, read, turn).await?;
+        let admitted = self.admit(grant, body, form, |event| self.turns(event));
+        let Admitted { event, _permits } = admitted.await?;
         self.keep(event, grant).await
+    }
+
+    fn turns(&self, event: &Event) -> Vec<(RequestKind, ShardRange)> {
+        match event {
+            Event::Start(event) => vec![(RequestKind::Start, self.range(&event.target))],
+            Event::Stop(event) => vec![(RequestKind::Stop, self.range(&event.target))],
+            Event::Update(event) => vec![
+                (RequestKind::Start, self.range(&event.target)),
+                (RequestKind::Stop, self.range(&event.previous)),
+            ],
+        }
     }
 }

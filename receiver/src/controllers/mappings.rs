@@ -14,6 +14,8 @@ use tracing::warn;
 use super::failures::whole_seconds;
 use super::{Admitted, answer};
 use crate::admission::{RequestKind, ShardRange};
+use crate::form::Readable;
+use crate::json::Json;
 use crate::{Receiver, body, event, problems};
 
 /// Seconds after which it makes sense to come again when provisioning does not say.
@@ -29,6 +31,21 @@ pub async fn map(
     answer(&receiver, "mapping", &grant, outcome)
 }
 
+/// Reads a mapping.
+struct MappingForm;
+
+impl Readable for MappingForm {
+    type Read = Mapping;
+
+    fn resources<'j>(&self, body: &'j Json<'_>) -> Vec<Option<&'j str>> {
+        vec![body.get("resource_id").and_then(Json::as_str)]
+    }
+
+    fn read(self, body: Json<'_>) -> Result<Mapping, Problem> {
+        event::mapping(body)
+    }
+}
+
 impl Receiver {
     async fn map(&self, grant: &Grant, request: Request<Body>) -> Result<StatusCode, Problem> {
         grant.require_write()?;
@@ -37,8 +54,8 @@ impl Receiver {
         }
         let _counted = self.acquire_in_flight(RequestKind::Mapping)?;
         let body = body::read(request, self, self.sender(grant)).await?;
-        let turn = |_: &Mapping| (RequestKind::Mapping, ShardRange::default());
-        let Admitted { event, _permit } = self.admit(grant, body, event::mapping, turn).await?;
+        let turns = |_: &Mapping| vec![(RequestKind::Mapping, ShardRange::default())];
+        let Admitted { event, _permits } = self.admit(grant, body, MappingForm, turns).await?;
         let Some(provisioning) = &self.parts.provisioning else {
             let detail = "This receiver was not told where the provisioning service is.";
             return Err(Problem::new(&problems::PROVISIONING_FAILED, detail));

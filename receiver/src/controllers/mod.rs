@@ -1,11 +1,13 @@
 //! What each request comes to, and what it is answered: a module for each noun.
 
 pub mod audit;
+pub mod batches;
 pub mod events;
 mod failures;
 pub mod mappings;
 pub mod span_acts;
 pub mod spans;
+pub mod sums;
 pub mod suspended;
 pub mod usages;
 
@@ -17,10 +19,11 @@ use tracing::info;
 
 use crate::Receiver;
 use crate::admission::fair_queue::Client;
-use crate::admission::{self, InFlightPermit, RequestKind, ServingPermit, ShardRange};
-use crate::json::{self, Json};
+use crate::admission::{self, InFlightPermit, RequestKind, ServingPermit, ShardRange, TurnedAway};
+use crate::form::Readable;
+use crate::json;
 
-/// Answers, with a line in the log for what was refused, unless there were too many of them.
+/// Answers, with a line in the log for what was refused.
 fn answer(
     receiver: &Receiver,
     request: &'static str,
@@ -30,27 +33,32 @@ fn answer(
     match outcome {
         Ok(kept) => kept.into_response(),
         Err(problem) => {
-            let (kind, status) = (problem.kind().slug, problem.status().as_u16());
-            if let Some(suppressed) = receiver.refusals.admit(grant.client(), kind) {
-                info!(
-                    request,
-                    client = grant.client().map(ClientId::as_str),
-                    problem = kind,
-                    status,
-                    detail = problem.detail(),
-                    suppressed,
-                    "refused"
-                );
-            }
+            log_refusal(receiver, request, grant, &problem);
             problem.into_response()
         }
+    }
+}
+
+/// A line in the log for a request or an event that was refused, unless there were too many of them.
+fn log_refusal(receiver: &Receiver, request: &'static str, grant: &Grant, problem: &Problem) {
+    let (kind, status) = (problem.kind().slug, problem.status().as_u16());
+    if let Some(suppressed) = receiver.refusals.admit(grant.client(), kind) {
+        info!(
+            request,
+            client = grant.client().map(ClientId::as_str),
+            problem = kind,
+            status,
+            detail = problem.detail(),
+            suppressed,
+            "refused"
+        );
     }
 }
 
 /// An event that was read, and the permission to go on with it.
 struct Admitted<T> {
     event: T,
-    _permit: ServingPermit,
+    _permits: Vec<ServingPermit>,
 }
 
 impl Receiver {
@@ -60,44 +68,62 @@ impl Receiver {
         with_token.unwrap_or_else(|| self.admission.client_of_resource(""))
     }
 
-    /// Reads a body as what `read` makes of it, and waits for the client's turn.
+    /// Reads a body as what `form` makes of it, and waits for the client's turn.
     ///
-    /// Whether the token is for the body's resource is checked before all else in it: a client that
-    /// may not write to the resource is told nothing more. A body that takes much memory once it is
+    /// Whether the token is for the body's resources is checked before all else in it: a client that
+    /// may not write to a resource is told nothing more. A body that takes much memory once it is
     /// parsed waits before that; any other is parsed and checked first, so that a permit is held by
     /// valid events alone.
-    async fn admit<T>(
+    async fn admit<F: Readable>(
         &self,
         grant: &Grant,
         body: impl AsRef<[u8]>,
-        read: impl FnOnce(Json<'_>) -> Result<T, Problem>,
-        turn: impl FnOnce(&T) -> (RequestKind, ShardRange),
-    ) -> Result<Admitted<T>, Problem> {
-        let sender = self.sender(grant);
+        form: F,
+        turns: impl FnOnce(&F::Read) -> Vec<(RequestKind, ShardRange)>,
+    ) -> Result<Admitted<F::Read>, Problem> {
+        let mut client = self.sender(grant);
         let weight = admission::weight(body.as_ref());
-        let large = self.admission.acquire_large(sender, weight).await;
+        let large = self.admission.acquire_large(client, weight).await;
         let large = large.map_err(|reason| self.turned_away(reason))?;
         let json = json::parse(body.as_ref())?;
-        let resource = json.get("resource_id").and_then(Json::as_str);
-        grant.require(resource)?;
-        let client = match (grant.client(), resource) {
-            (None, Some(resource)) => self.admission.client_of_resource(resource),
-            _ => sender,
-        };
-        let event = read(json)?;
+        let resources = form.resources(&json);
+        for resource in &resources {
+            grant.require(*resource)?;
+        }
+        if let (None, Some(Some(resource))) = (grant.client(), resources.first()) {
+            client = self.admission.client_of_resource(resource);
+        }
+        let event = form.read(json)?;
         drop(body);
-        let (admission, (kind, range)) = (&self.admission, turn(&event));
-        let permit = match large {
-            Some(parsed) => {
-                let serving = admission.acquire_large_turn(parsed, kind, range, client, weight);
-                serving.await
-            }
-            None => admission.acquire_turn(kind, range, client, weight).await,
-        };
+        let turns = turns(&event);
+        let permits = self.acquire_turns(client, weight, large, &turns).await;
         Ok(Admitted {
             event,
-            _permit: permit.map_err(|reason| self.turned_away(reason))?,
+            _permits: permits.map_err(|reason| self.turned_away(reason))?,
         })
+    }
+
+    /// Waits for all turns that one event needs, one after the other: those for stops come last, and
+    /// who has one waits for nothing else.
+    async fn acquire_turns(
+        &self,
+        client: Client,
+        weight: usize,
+        large: Option<ServingPermit>,
+        turns: &[(RequestKind, ShardRange)],
+    ) -> Result<Vec<ServingPermit>, TurnedAway> {
+        let admission = &self.admission;
+        let mut permits = Vec::with_capacity(turns.len());
+        if let (Some(parsed), Some((kind, range))) = (large, turns.first()) {
+            let serving = admission.acquire_large_turn(parsed, *kind, *range, client, weight);
+            permits.push(serving.await?);
+            return Ok(permits);
+        }
+        for (kind, range) in turns {
+            let turn = admission.acquire_turn(*kind, *range, client, weight);
+            permits.push(turn.await?);
+        }
+        Ok(permits)
     }
 
     /// The range of the collection that the target is in.

@@ -6,14 +6,20 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use sampler_domain::{SpanId, Timestamp};
-use sampler_store::{AuditPosition, SpanPosition};
+use sampler_domain::{Id, SpanId, Timestamp};
+use sampler_store::{AuditPosition, SpanPosition, SumPosition};
 use uuid::Uuid;
 
 /// What the cursor of each kind of list begins with.
 const SPANS: u8 = b's';
 const USAGES: u8 = b'u';
+const SUMS: u8 = b'g';
 const ACTS: u8 = b'a';
+
+/// What stands before the window of a cursor of sums that is not behind a row of it, and of one that
+/// is, before the row's group.
+const WINDOW: u8 = 0;
+const GROUP: u8 = 1;
 
 /// What stands before the bytes of each kind of span id.
 const OBJECT_ID: u8 = 0;
@@ -62,6 +68,49 @@ pub(crate) fn read_version(cursor: &str) -> Option<i64> {
     rest.is_empty().then_some(version)
 }
 
+/// The cursor behind a row of sums.
+pub(crate) fn write_sum(position: &SumPosition) -> String {
+    let mut bytes = vec![SUMS];
+    bytes.extend(position.window.as_millis().to_be_bytes());
+    bytes.push(if position.group.is_some() {
+        GROUP
+    } else {
+        WINDOW
+    });
+    for id in position.group.iter().flatten() {
+        let id = id.as_str().as_bytes();
+        bytes.extend((id.len() as u64).to_be_bytes());
+        bytes.extend(id);
+    }
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// The row of sums that a cursor is behind.
+pub(crate) fn read_sum(cursor: &str) -> Option<SumPosition> {
+    let (window, rest) = read_number(cursor, SUMS)?;
+    let (kind, rest) = rest.split_first()?;
+    let group = match *kind {
+        WINDOW if rest.is_empty() => None,
+        GROUP => Some(read_group(rest)?),
+        _ => return None,
+    };
+    let window = Timestamp::new(window).ok()?;
+    Some(SumPosition { window, group })
+}
+
+/// Ids, each behind its length.
+fn read_group(mut bytes: &[u8]) -> Option<Vec<Id>> {
+    let mut group = Vec::new();
+    while !bytes.is_empty() {
+        let (length, rest) = bytes.split_first_chunk::<8>()?;
+        let length = usize::try_from(u64::from_be_bytes(*length)).ok()?;
+        let (id, rest) = rest.split_at_checked(length)?;
+        group.push(Id::from_store(str::from_utf8(id).ok()?));
+        bytes = rest;
+    }
+    Some(group)
+}
+
 /// The cursor behind an act.
 pub(crate) fn write_act(position: &AuditPosition) -> String {
     let mut bytes = vec![ACTS];
@@ -103,6 +152,13 @@ mod tests {
             assert_eq!(read_position(&write_position(&position)), Some(position));
         }
         assert_eq!(read_version(&write_version(i64::MAX)), Some(i64::MAX));
+        let groups: [&[&str]; 4] = [&[], &[""], &["a", "ä"], &["", "", "x"]];
+        let groups = groups.map(|ids| Some(ids.iter().map(|id| Id::from_store(*id)).collect()));
+        for group in groups.into_iter().chain([None]) {
+            let window = Timestamp::clamped(1_533_254_400_000);
+            let position = SumPosition { window, group };
+            assert_eq!(read_sum(&write_sum(&position)), Some(position));
+        }
         let act = AuditPosition {
             at: Timestamp::MAX,
             id: Uuid::from_u128(7),
@@ -121,6 +177,21 @@ mod tests {
             assert_eq!(read_position(text), None, "{text}");
         }
         assert_eq!(read_version(&spans), None);
+        assert_eq!(read_sum(&spans), None);
+        let sum = |rest: &[u8]| {
+            let bytes = [&[SUMS][..], &[0; 8], rest].concat();
+            read_sum(&URL_SAFE_NO_PAD.encode(bytes))
+        };
+        assert!(sum(&[WINDOW]).is_some() && sum(&[GROUP]).is_some());
+        for rest in [
+            &[][..],
+            &[2],
+            &[WINDOW, 0],
+            &[GROUP, 0],
+            &[GROUP, 255, 255, 255, 255, 255, 255, 255, 255],
+        ] {
+            assert_eq!(sum(rest), None, "{rest:?}");
+        }
         assert_eq!(read_position(&write_version(1)), None);
         let negative = URL_SAFE_NO_PAD.encode([&b"s"[..], &[0xff; 8], &[1]].concat());
         assert_eq!(read_position(&negative), None);

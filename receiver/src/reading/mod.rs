@@ -20,12 +20,17 @@ use crate::admission::ServingPermit;
 
 pub(crate) use answer::{List, Single};
 pub(crate) use cursor::{
-    read_act, read_position, read_version, write_act, write_position, write_version,
+    read_act, read_position, read_sum, read_version, write_act, write_position, write_sum,
+    write_version,
 };
 pub(crate) use parameters::Parameters;
 
 /// Requests that read that are with the store at a time. A connection is held for each.
 pub const AT_ONCE: u32 = 2;
+
+/// Those of them that add up usages: each keeps a processor of the database busy for as long as it
+/// takes.
+pub const SUMS_AT_ONCE: usize = 1;
 
 /// How long the server may work on one of them.
 pub const TIME_LIMIT: Duration = Duration::from_secs(5);
@@ -40,6 +45,19 @@ impl Receiver {
         let client = grant.client().map(ClientId::as_str);
         let permit = self.admission.read(client).await;
         permit.map_err(|_| self.overloaded("Too many requests read at the same time."))
+    }
+
+    /// Waits until a request may add up usages.
+    ///
+    /// # Errors
+    /// As for [`admit_reading`](Self::admit_reading).
+    pub(crate) async fn admit_sums(&self, grant: &Grant) -> Result<[ServingPermit; 2], Problem> {
+        self.require_readable()?;
+        let client = grant.client().map(ClientId::as_str);
+        let permit = self.admission.sum(client).await;
+        let permit = permit
+            .map_err(|_| self.overloaded("Too many requests add up usages at the same time."))?;
+        Ok([permit, self.admit_reading(grant).await?])
     }
 }
 

@@ -120,7 +120,8 @@ fn pointers_of(document: &Value) -> Vec<&str> {
 
 /// The JSON Pointer of a field, or the name of a parameter.
 fn place_of(error: &Value) -> &str {
-    let place = error.get("pointer").or_else(|| error.get("parameter"));
+    let mut places = ["pointer", "parameter", "header"].into_iter();
+    let place = places.find_map(|name| error.get(name));
     place.and_then(Value::as_str).unwrap()
 }
 

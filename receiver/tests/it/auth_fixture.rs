@@ -52,6 +52,7 @@ pub(crate) fn options() -> Options {
     Options {
         limits: LimitsSettings {
             payload: 100_000,
+            batch_payload: 1_000_000,
             body_timeout: Duration::from_secs(5),
             inflight: Some(50),
         },

@@ -219,8 +219,8 @@ async fn bodies_that_fill_the_memory_are_turned_away_and_small_ones_are_not() {
         answer.may_come_again_after(1);
         turned_away += 1;
     }
-    // A client may have half of the 8 MB.
-    assert_eq!(turned_away, 200 - (4 << 20) / 400_000);
+    // A client may have half of the 12 MB.
+    assert_eq!(turned_away, 200 - (6 << 20) / 400_000);
     world
         .start(&of(&start(NOW), "honest", 1))
         .await

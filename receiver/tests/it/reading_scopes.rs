@@ -6,8 +6,10 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
 use http_body_util::BodyExt;
+use sampler_domain::{Change, Delivered, Entry, Interval, Planned, Span};
 use sampler_oauth::Algorithm;
 use sampler_service::environment::{Clock, SystemClock};
+use sampler_store::Ledger;
 use sampler_store::memory::MemoryStore;
 use sampler_testkit::build::with;
 use sampler_testkit::uaa::SigningKey;
@@ -15,6 +17,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use crate::auth_fixture::{WRITE, ask, claims, configured, router_to, start, token};
+use crate::world::{DAY, HOUR};
 
 const WRITERS: [&str; 3] = ["/v1/events/start", "/v1/events/stop", "/v1/mappings"];
 
@@ -45,7 +48,9 @@ impl Two {
             assert_eq!(answer.status, 201);
             let span = store.all().into_iter().map(|kept| kept.span);
             let mut span = span.filter(|span| span.target.resource_id.as_str() == resource);
-            two.spans[index] = format!("/v1/spans/{}", span.next().unwrap().id);
+            let span = span.next().unwrap();
+            two.spans[index] = format!("/v1/spans/{}", span.id);
+            store.record(billed(&span), DAY).await.unwrap();
         }
         two
     }
@@ -64,6 +69,16 @@ impl Two {
         (status, serde_json::from_slice(&bytes).unwrap_or_default())
     }
 
+    /// The resources whose usages are in a sum.
+    async fn summed(&self, query: &str, scopes: &[&str]) -> Vec<String> {
+        let path = format!("/v1/usages?{query}&group_by=resource_id");
+        let (status, page) = self.get(&path, scopes).await;
+        assert_eq!(status, 200, "{query} {scopes:?}: {page}");
+        let items = page["items"].as_array().unwrap().iter();
+        let resource = |item: &Value| item["group"]["resource_id"].as_str().unwrap().to_owned();
+        items.map(resource).collect()
+    }
+
     /// The resources of the spans of a list.
     async fn listed(&self, query: &str, scopes: &[&str]) -> Vec<String> {
         let (status, page) = self.get(&format!("/v1/spans?{query}"), scopes).await;
@@ -74,6 +89,25 @@ impl Two {
         resources.sort();
         resources
     }
+}
+
+/// A usage of an hour of the span that Abacus has accepted.
+fn billed(span: &Span) -> Entry {
+    let end = span.start.plus(HOUR);
+    let interval = Interval {
+        start: span.start,
+        end,
+    };
+    let plan = Change::Plan {
+        planned: Planned::new(span, interval, end),
+        due_at: end,
+    };
+    let delivered = Delivered {
+        at: end,
+        status: Some(202),
+        location: None,
+    };
+    Entry::of_delivered(&span.after(&plan), delivered).unwrap()
 }
 
 #[tokio::test]
@@ -106,7 +140,13 @@ async fn spans_of_other_resources_do_not_exist_for_a_scope_of_one() {
             let own = two.listed(&format!("resource_id={resource}"), scopes).await;
             let expected = if may_read { &[*resource][..] } else { &[] };
             assert_eq!(own, expected, "{scopes:?}");
+            let own = two.summed(&format!("resource_id={resource}"), scopes).await;
+            assert_eq!(own, expected, "{scopes:?}");
         }
+        assert_eq!(two.summed(&of_all, scopes).await, readable, "{scopes:?}");
+        let (_, page) = two.get(&format!("/v1/usages?{of_all}"), scopes).await;
+        let usages = page["items"][0]["usages"].as_u64().unwrap_or(0);
+        assert_eq!(usages, readable.len() as u64, "{scopes:?}");
     }
 }
 
@@ -144,7 +184,12 @@ async fn a_scope_to_read_writes_nothing_and_its_body_is_not_read() {
 #[tokio::test]
 async fn nothing_is_read_without_a_scope_of_ours() {
     let two = Two::new().await;
-    for path in ["/v1/spans", &two.spans[0], "/v1/spans/a/usages"] {
+    for path in [
+        "/v1/spans",
+        &two.spans[0],
+        "/v1/spans/a/usages",
+        "/v1/usages",
+    ] {
         for scopes in [
             &[][..],
             &["openid"],

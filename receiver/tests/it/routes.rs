@@ -30,7 +30,7 @@ async fn an_unknown_path_is_not_found() {
     let odd = [
         "/",
         "/v1",
-        "/v1/events",
+        "/v1/event",
         "/v1/events/start//",
         "/v1//events/start",
         "/v1/events/./start",

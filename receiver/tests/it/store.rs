@@ -11,8 +11,8 @@ use sampler_domain::{CauseId, Change, Changed, EventId, Id, Span, SpanId, Target
 use sampler_store::memory::MemoryStore;
 use sampler_store::{
     Acts, Audit, AuditPage, AuditQuery, AuditRecord, Entries, Events, NewSpan, NewStop, Outcome,
-    Queries, SpanPage, SpanQuery, SpanRecord, StartOutcome, StopOutcome, StoreError,
-    SuspendedCause,
+    Queries, SpanPage, SpanQuery, SpanRecord, StartOutcome, StopOutcome, StoreError, SumPage,
+    SumQuery, SuspendedCause,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio::time::interval;
@@ -53,6 +53,8 @@ pub(crate) struct Store {
     /// What becomes of records of acts, and of the acts themselves.
     fate_of_records: Mutex<Fate>,
     fate_of_changes: Mutex<Fate>,
+    /// What becomes of calls once a stop has been answered.
+    fate_after_stop: Mutex<Option<Fate>>,
     calls: AtomicUsize,
     held: watch::Sender<usize>,
     gate: Semaphore,
@@ -70,6 +72,7 @@ impl Store {
             fate: Mutex::new(Fate::Served),
             fate_of_records: Mutex::new(Fate::Served),
             fate_of_changes: Mutex::new(Fate::Served),
+            fate_after_stop: Mutex::new(None),
             calls: AtomicUsize::new(0),
             held: watch::Sender::new(0),
             gate: Semaphore::new(0),
@@ -91,6 +94,11 @@ impl Store {
     /// Loses the answers to acts from now on.
     pub(crate) fn loses_changes(&self) {
         *self.fate_of_changes.lock().unwrap() = Fate::Lost;
+    }
+
+    /// Decides what becomes of calls after the next stop.
+    pub(crate) fn meets_after_next_stop(&self, fate: Fate) {
+        *self.fate_after_stop.lock().unwrap() = Some(fate);
     }
 
     /// How often the store was asked.
@@ -214,6 +222,10 @@ impl Queries for Store {
             .await
     }
 
+    async fn sums(&self, query: &SumQuery) -> Result<SumPage, StoreError> {
+        self.met(self.memory.sums(query)).await
+    }
+
     async fn audit(&self, query: &AuditQuery) -> Result<AuditPage, StoreError> {
         self.met(self.memory.audit(query)).await
     }
@@ -268,7 +280,11 @@ impl Events for Store {
         if self.is_paced(&new.event.target).await {
             return Ok(StopOutcome::Ended);
         }
-        self.met(self.memory.stop(new)).await
+        let stopped = self.met(self.memory.stop(new)).await;
+        if let Some(fate) = self.fate_after_stop.lock().unwrap().take() {
+            self.meets(fate);
+        }
+        stopped
     }
 
     async fn find_by_start_id(
@@ -285,6 +301,14 @@ impl Events for Store {
         id: &EventId,
     ) -> Result<Option<Span>, StoreError> {
         self.met(self.memory.find_by_stop_id(target, id)).await
+    }
+
+    async fn find_not_ended(
+        &self,
+        target: &Target,
+        moment: Timestamp,
+    ) -> Result<Vec<Span>, StoreError> {
+        self.met(self.memory.find_not_ended(target, moment)).await
     }
 
     fn ranges(&self) -> usize {

@@ -23,6 +23,8 @@ use crate::store::Store;
 
 pub(crate) const START: &str = "/v1/events/start";
 pub(crate) const STOP: &str = "/v1/events/stop";
+pub(crate) const UPDATE: &str = "/v1/events/update";
+pub(crate) const EVENTS: &str = "/v1/events";
 pub(crate) const MAPPINGS: &str = "/v1/mappings";
 pub(crate) const ALL: [&str; 3] = [START, STOP, MAPPINGS];
 
@@ -206,8 +208,13 @@ impl World {
 
 /// A request with this body, which says that it is JSON.
 pub(crate) fn request(path: &str, body: impl Into<Body>) -> Request<Body> {
+    request_as("application/json", path, body)
+}
+
+/// A request with this body, of this media type.
+pub(crate) fn request_as(media_type: &str, path: &str, body: impl Into<Body>) -> Request<Body> {
     Request::post(path)
-        .header("content-type", "application/json")
+        .header("content-type", media_type)
         .body(body.into())
         .unwrap()
 }

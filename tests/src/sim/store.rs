@@ -359,6 +359,18 @@ impl Events for SimStore {
         .await
     }
 
+    async fn find_not_ended(
+        &self,
+        target: &Target,
+        moment: Timestamp,
+    ) -> Result<Vec<Span>, StoreError> {
+        let target = target.clone();
+        self.call("find_not_ended", |world| async move {
+            world.store.find_not_ended(&target, moment).await
+        })
+        .await
+    }
+
     async fn announce_slack(&self, past: i64) -> Result<(), StoreError> {
         let world = Arc::clone(&self.connection.world);
         let what = move || format!(" {past}");
@@ -555,6 +567,13 @@ impl Brief for Option<Span> {
     fn brief(&self) -> String {
         self.as_ref()
             .map_or_else(|| "none".to_owned(), |span| span.id.to_string())
+    }
+}
+
+impl Brief for Vec<Span> {
+    fn brief(&self) -> String {
+        let ids: Vec<&SpanId> = self.iter().map(|span| &span.id).collect();
+        format!("{ids:?}")
     }
 }
 

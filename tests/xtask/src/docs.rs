@@ -2,22 +2,20 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
-use sampler_testkit::program::{CLI, RECEIVER, WORKER, build, build_cli};
+use clap::Command;
+use sampler_testkit::program::{RECEIVER, WORKER, build, build_cli};
 use sampler_testkit::workspace_dir;
 use similar::TextDiff;
 
 /// Documents: the path of each, and the program and arguments whose output it is.
-const GENERATED: [(&str, &str, &str); 9] = [
+const GENERATED: [(&str, &str, &str); 7] = [
     ("docs/settings-receiver.md", RECEIVER, "--help-settings"),
     ("docs/settings-worker.md", WORKER, "--help-settings"),
     ("docs/errors.md", RECEIVER, "--help-errors"),
     ("docs/help/sampler-receiver.txt", RECEIVER, "--help"),
     ("docs/help/sampler-worker.txt", WORKER, "--help"),
-    ("docs/help/sampler.txt", CLI, "--help"),
-    ("docs/help/sampler-verify.txt", CLI, "verify --help"),
     ("docs/config/receiver.toml", RECEIVER, "--print-defaults"),
     ("docs/config/worker.toml", WORKER, "--print-defaults"),
 ];
@@ -27,19 +25,23 @@ pub(crate) fn run(check: bool) -> Result<()> {
     eprintln!("==> generated documents");
     let (programs, cli) = (build()?, build_cli()?);
     let mut stale = Vec::new();
-    let of_programs = GENERATED.iter().map(|(document, program, arguments)| {
-        let path = match *program {
-            CLI => cli.clone(),
-            program => programs.join(program),
-        };
-        let text = generate(&path, arguments);
-        let text = text.with_context(|| format!("making {document}"))?;
-        anyhow::Ok((*document, text))
+    let mut commands = Vec::new();
+    add_commands(&mut commands, &sampler_cli::command(), "sampler", "");
+    let of_cli = commands.into_iter().map(|(document, arguments)| {
+        let text = generate(&cli, &arguments);
+        (document, text)
     });
-    let metrics = ("docs/metrics.md", sampler_metrics::document());
-    for made in of_programs.chain([Ok(metrics)]) {
-        let (document, text) = made?;
-        let path = workspace_dir().join(document);
+    let of_programs = GENERATED.iter().map(|(document, program, arguments)| {
+        let text = generate(&programs.join(program), arguments);
+        ((*document).to_owned(), text)
+    });
+    let metrics = (
+        "docs/metrics.md".to_owned(),
+        Ok(sampler_metrics::document()),
+    );
+    for (document, text) in of_programs.chain(of_cli).chain([metrics]) {
+        let text = text.with_context(|| format!("making {document}"))?;
+        let path = workspace_dir().join(&document);
         if !check {
             write(&path, &text)?;
             continue;
@@ -47,7 +49,10 @@ pub(crate) fn run(check: bool) -> Result<()> {
         let present = fs::read_to_string(&path).unwrap_or_default();
         if present != text {
             let diff = TextDiff::from_lines(&present, &text);
-            eprintln!("{}", diff.unified_diff().header(document, "as it is to be"));
+            eprintln!(
+                "{}",
+                diff.unified_diff().header(&document, "as it is to be")
+            );
             stale.push(document);
         }
     }
@@ -60,9 +65,23 @@ pub(crate) fn run(check: bool) -> Result<()> {
     Ok(())
 }
 
+/// The help of a command of the command line, and of all below it: documents and arguments.
+fn add_commands(all: &mut Vec<(String, String)>, command: &Command, name: &str, words: &str) {
+    all.push((format!("docs/help/{name}.txt"), format!("{words}--help")));
+    for command in command.get_subcommands() {
+        let last = command.get_name();
+        add_commands(
+            all,
+            command,
+            &format!("{name}-{last}"),
+            &format!("{words}{last} "),
+        );
+    }
+}
+
 fn generate(program: &Path, arguments: &str) -> Result<String> {
     // Nothing of this machine's environment is to show in a document.
-    let mut command = Command::new(program);
+    let mut command = std::process::Command::new(program);
     command.args(arguments.split(' ')).env_clear();
     let output = command.output();
     let output = output.with_context(|| format!("starting {}", program.display()))?;

@@ -27,6 +27,8 @@ const SBOM: &str = "sbom.cdx.json";
 /// The crate of the command line, and the folder that it is laid out in.
 const CLI_CRATE: &str = "sampler-cli";
 const CLI_FOLDER: &str = "cli";
+/// Where its manual lies.
+const MANUAL: &str = "man/man1";
 
 /// One program to lay out.
 struct Packed<'a> {
@@ -72,6 +74,14 @@ pub(crate) fn run(unchecked: bool) -> Result<()> {
     lay_out(&packed, &built.folder, &crates, Path::new(CLI_FOLDER))
 }
 
+/// A page of the manual for each command of the command line, as packagers take it.
+fn add_manual(package: &Path) -> Result<()> {
+    let folder = package.join(MANUAL);
+    fs::create_dir_all(&folder)?;
+    clap_mangen::generate_to(sampler_cli::command(), &folder)?;
+    Ok(())
+}
+
 fn lay_out(packed: &Packed<'_>, built: &Path, crates: &Crates, folder: &Path) -> Result<()> {
     let package = target_dir().join(FOLDER).join(folder);
     fill(packed, &built.join(packed.program), crates, &package)
@@ -92,6 +102,9 @@ fn fill(packed: &Packed<'_>, program: &Path, crates: &Crates, package: &Path) ->
     if let Some(command) = packed.command {
         let procfile = format!("web: {command}\n");
         fs::write(package.join(PROCFILE), procfile).context("the Procfile")?;
+    }
+    if packed.program == CLI {
+        add_manual(package).context("the manual")?;
     }
     fs::write(package.join(SBOM), crates.sbom(packed.name)?).context("the SBOM")?;
     sums::write(package)?;

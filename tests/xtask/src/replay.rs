@@ -99,17 +99,20 @@ fn by_target(events: Vec<Event>) -> Vec<Queue> {
     queues
 }
 
-/// Moves all events by the same length, so that the last lies `ago` ms before `now`.
-pub(crate) fn shift(queues: &mut [Queue], now: i64, ago: i64) {
+/// Moves all events by the same length, so that the last lies `ago` ms before `now`. Returns the
+/// length in ms.
+pub(crate) fn shift(queues: &mut [Queue], now: i64, ago: i64) -> i64 {
     let last = queues
         .iter()
         .flatten()
         .map(|event| event.timestamp)
         .max()
         .unwrap_or_default();
+    let length = now - ago - last;
     for event in queues.iter_mut().flatten() {
-        event.timestamp += now - ago - last;
+        event.timestamp += length;
     }
+    length
 }
 
 /// The first moment of all.
@@ -148,7 +151,7 @@ mod tests {
     #[test]
     fn shifts_so_that_the_last_lies_a_while_ago() {
         let mut queues = vec![vec![event("a", 10), event("a", 50)], vec![event("b", 30)]];
-        shift(&mut queues, 1000, 100);
+        assert_eq!(shift(&mut queues, 1000, 100), 850);
         let moments: Vec<i64> = queues
             .iter()
             .flatten()

@@ -6,6 +6,7 @@ mod report;
 mod send;
 mod spans;
 mod system;
+mod verification;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -19,6 +20,7 @@ use progress::Progress;
 use report::Report;
 use send::{Sent, send_all};
 use system::{ExtendedLimits, System};
+use verification::Verification;
 
 /// What the repository brings to replay.
 const EXAMPLE: &str = "examples/events.ndjson";
@@ -30,7 +32,7 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(10);
 /// The arguments of `up`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Ends after the table, and fails if what was billed differs from what was used.
+    /// Ends after the table and `sampler verify`, and fails if what was billed differs from what was used.
     #[arg(long)]
     once: bool,
     /// How many workers share the work.
@@ -79,11 +81,11 @@ impl Granularity {
 pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     ensure!(arguments.workers > 0, "without a worker nothing is sampled");
     let now = now_millis();
-    let queues = read_events(&arguments, now)?;
-    let limits = ExtendedLimits::for_events(replay::earliest(&queues), now);
+    let events = read_events(&arguments, now)?;
+    let limits = ExtendedLimits::for_events(replay::earliest(&events.queues), now);
     let system = System::start(&arguments, &limits).await?;
     let result = tokio::select! {
-        result = show(&arguments, &system, queues) => result,
+        result = show(&arguments, &system, events) => result,
         _ = tokio::signal::ctrl_c() => Ok(()),
     };
     eprintln!("stopping");
@@ -91,36 +93,71 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     result
 }
 
-fn read_events(arguments: &Arguments, now: i64) -> Result<Vec<Queue>> {
+/// What is replayed, and what a verifier must know of it.
+struct Events {
+    path: PathBuf,
+    queues: Vec<Queue>,
+    /// What relative moments count from.
+    now: i64,
+    /// By how much all moments are moved, in ms.
+    offset: i64,
+}
+
+fn read_events(arguments: &Arguments, now: i64) -> Result<Events> {
     let example = || workspace_dir().join(EXAMPLE);
-    let path = match (&arguments.replay, arguments.keep) {
-        (Some(path), _) => path.clone(),
-        (None, false) => example(),
-        // The example is there already, from the run that is gone on with.
-        (None, true) => return Ok(Vec::new()),
+    let path = arguments.replay.clone().unwrap_or_else(example);
+    let mut events = Events {
+        path,
+        queues: Vec::new(),
+        now,
+        offset: 0,
     };
-    let mut queues = replay::read(&path, now)?;
-    if let Some(ago) = &arguments.shift {
-        replay::shift(&mut queues, now, parse_duration(ago)?);
+    if arguments.replay.is_none() && arguments.keep {
+        // The example is there already, from the run that is gone on with.
+        return Ok(events);
     }
-    Ok(queues)
+    events.queues = replay::read(&events.path, now)?;
+    if let Some(ago) = &arguments.shift {
+        events.offset = replay::shift(&mut events.queues, now, parse_duration(ago)?);
+    }
+    Ok(events)
 }
 
 /// Replays, shows what came of it, and then stays unless it is not to.
-async fn show(arguments: &Arguments, system: &System, queues: Vec<Queue>) -> Result<()> {
-    if !queues.is_empty() {
-        let report = replay_events(system, queues).await?;
+async fn show(arguments: &Arguments, system: &System, events: Events) -> Result<()> {
+    let mut verification = None;
+    if !events.queues.is_empty() {
+        verification = verification_of(arguments, system, &events).await?;
+        let report = replay_events(system, events.queues).await?;
         println!("{report}");
         if arguments.once && !report.is_right() {
             bail!("what was billed is not what was used");
         }
     }
     if arguments.once {
-        return Ok(());
+        return match verification {
+            Some(verification) => verification.run().await,
+            None => Ok(()),
+        };
     }
-    println!("{}", system.addresses());
+    println!("{}", system.addresses(verification.as_ref()));
     // Until Ctrl-C, which the caller waits for.
     std::future::pending().await
+}
+
+/// The verifier must know all events behind the spans: not those of an earlier run.
+async fn verification_of(
+    arguments: &Arguments,
+    system: &System,
+    events: &Events,
+) -> Result<Option<Verification>> {
+    if arguments.keep {
+        return Ok(None);
+    }
+    let (path, receiver) = (&events.path, system.receiver.base_url());
+    let (now, offset) = (events.now, events.offset);
+    let verification = Verification::new(path, &receiver, now, offset, arguments.granularity);
+    verification.await.map(Some)
 }
 
 async fn replay_events(system: &System, queues: Vec<Queue>) -> Result<Report> {

@@ -59,20 +59,30 @@ async fn what_is_given_up_is_not_posted_and_the_span_goes_on() {
     let worker = world.run("w");
     world.stop("a", 30 * HOUR).await;
     world.pass(31 * HOUR).await;
-    world.until("it is complete", || world.is_complete("a")).await;
+    world
+        .until("it is complete", || world.is_complete("a"))
+        .await;
     worker.stop().await;
-    let entry = world.store.with(|table| table.entry(&planned.usage_guid).cloned());
+    let entry = world
+        .store
+        .with(|table| table.entry(&planned.usage_guid).cloned());
     let entry = entry.unwrap().entry;
     assert_eq!(entry.state, EntryState::Skipped);
     assert_eq!(entry.interval, planned.interval);
-    assert_eq!(entry.error.as_deref(), Some("Abacus answered 400: it is malformed"));
+    assert_eq!(
+        entry.error.as_deref(),
+        Some("Abacus answered 400: it is malformed")
+    );
     let log = world.abacus.posts.lock().unwrap().clone();
     assert!(log.len() > posts, "it went on");
     let after = world.kept("a").span;
     let totals = &after.processing.totals;
     assert_eq!(totals.skipped, planned.interval.duration());
     assert_eq!(totals.billed, world.abacus.sum("a"));
-    assert_eq!(totals.billed + totals.skipped, after.end.unwrap().since(after.start));
+    assert_eq!(
+        totals.billed + totals.skipped,
+        after.end.unwrap().since(after.start)
+    );
     assert_eq!((after.difference(), after.processing.skip), (0, None));
 }
 
@@ -87,7 +97,9 @@ async fn what_abacus_has_accepted_is_not_skipped() {
         location: None,
     };
     let entry = sampler_domain::Entry::of_delivered(&span, delivered).unwrap();
-    sampler_store::Ledger::record(&*world.store, entry, HOUR).await.unwrap();
+    sampler_store::Ledger::record(&*world.store, entry, HOUR)
+        .await
+        .unwrap();
     assert_eq!(skip(&world, &span).await, Changed::Made);
     let posts = world.abacus.post_count();
     let worker = world.run("w");
@@ -98,7 +110,10 @@ async fn what_abacus_has_accepted_is_not_skipped() {
     let after = world.kept("a").span;
     let interval = planned.unwrap().interval;
     assert_eq!(after.processing.totals.billed, interval.duration());
-    assert_eq!((after.processing.totals.skipped, after.difference()), (0, 0));
+    assert_eq!(
+        (after.processing.totals.skipped, after.difference()),
+        (0, 0)
+    );
     assert_eq!(world.abacus.post_count(), posts);
 }
 

@@ -5,7 +5,8 @@ use sampler_verify::finding::Finding;
 use sampler_verify::moment::InWords;
 use sampler_verify::report::{Row, Total};
 
-use crate::output::{printable, table};
+use crate::output::printable;
+use crate::table::table;
 
 /// How many rows that fit are shown.
 const ROWS_SHOWN: usize = 30;

@@ -3,7 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "a test may end with a panic")]
 
 mod api;
+mod commands;
+mod events;
 mod help;
+mod login;
+mod stub;
 mod verify;
 
 use std::io::Write;

@@ -131,7 +131,7 @@ problem_types! {
         title: "The server is overloaded",
         when: "Too many events of the client wait, or one has waited for too long; `MAX_INFLIGHT` is \
             set and reached; or all connections are in use. Nothing was kept. Or too many requests \
-            read at the same time.",
+            read at the same time, or a window has too many usages to be added up.",
         provider: RETRY,
         operator: "Checks the rate of that client, and the database. Adds an instance.",
     }

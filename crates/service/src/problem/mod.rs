@@ -8,7 +8,7 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::Method;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 pub use catalogue::catalogue;
@@ -38,6 +38,8 @@ pub struct FieldError {
 enum Place {
     /// In the body.
     Pointer(Pointer),
+    /// In the headers.
+    Header(String),
     /// In the query.
     Parameter(String),
 }
@@ -47,6 +49,14 @@ impl FieldError {
     pub fn new(pointer: Pointer, detail: impl Into<String>) -> Self {
         Self {
             place: Place::Pointer(pointer),
+            detail: detail.into(),
+        }
+    }
+
+    /// What is wrong with the header that is called so.
+    pub fn of_header(name: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self {
+            place: Place::Header(name.into()),
             detail: detail.into(),
         }
     }
@@ -155,6 +165,33 @@ impl Problem {
         self
     }
 
+    /// Leaves off all but so many of the errors in fields.
+    pub fn cut_errors(&mut self, most: usize) {
+        self.rest.errors.truncate(most);
+    }
+
+    /// How many errors in fields it names.
+    pub fn error_count(&self) -> usize {
+        self.rest.errors.len()
+    }
+
+    /// After how many seconds it makes sense to try again, where it says so.
+    pub fn seconds_to_wait(&self) -> Option<u64> {
+        let seconds = self.rest.headers.get(header::RETRY_AFTER)?;
+        seconds.to_str().ok()?.parse().ok()
+    }
+
+    fn document(&self) -> Document<'_> {
+        Document {
+            r#type: self.kind.uri(),
+            title: self.kind.title,
+            status: self.status().as_u16(),
+            detail: &self.rest.detail,
+            errors: &self.rest.errors,
+            members: &self.rest.members,
+        }
+    }
+
     /// What kind of problem it is.
     pub fn kind(&self) -> &'static ProblemType {
         self.kind
@@ -176,17 +213,16 @@ fn list(methods: &[Method]) -> HeaderValue {
     HeaderValue::from_str(&names.join(",")).expect("methods are plain words")
 }
 
+/// The document, for an answer that has it inside.
+impl Serialize for Problem {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.document().serialize(serializer)
+    }
+}
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let document = Document {
-            r#type: self.kind.uri(),
-            title: self.kind.title,
-            status: self.status().as_u16(),
-            detail: &self.rest.detail,
-            errors: &self.rest.errors,
-            members: &self.rest.members,
-        };
-        let mut response = (self.status(), Json(document)).into_response();
+        let mut response = (self.status(), Json(self.document())).into_response();
         response.headers_mut().extend(self.rest.headers);
         response
             .headers_mut()

@@ -17,6 +17,7 @@ mod original;
 mod outage;
 mod primary;
 mod proxy;
+mod sums;
 mod support;
 mod suspension;
 mod unreadable;

@@ -66,6 +66,38 @@ async fn started_anonymously(store: &dyn Store) -> [Option<ClientId>; 2] {
     [span.start_client, span.stop_client]
 }
 
+pub async fn spans_that_have_not_ended_are_the_open_one_and_the_next_to_end(store: &Shared) {
+    let store = &**store;
+    let ids = async |instance: &str, moment: i64| {
+        let found = store.find_not_ended(&target(instance), at(moment)).await;
+        let found = found.expect("the store answers").into_iter();
+        let mut ids: Vec<_> = found.filter_map(|span| span.start_id).collect();
+        ids.sort();
+        ids
+    };
+    assert_eq!(ids("i", 0).await, []);
+    for (name, from, to) in [("a", 0, 10), ("b", 20, 30), ("c", 40, 50)] {
+        assert_eq!(
+            start(store, Some(name), "i", from).await,
+            StartOutcome::Opened
+        );
+        assert_eq!(stop(store, Some(name), "i", to).await, StopOutcome::Ended);
+    }
+    assert_eq!(
+        start(store, Some("other"), "j", 0).await,
+        StartOutcome::Opened
+    );
+    assert_eq!(ids("i", 0).await, [id("a")]);
+    assert_eq!(ids("i", 9).await, [id("a")]);
+    // A span that ends at the moment has ended.
+    assert_eq!(ids("i", 10).await, [id("b")]);
+    assert_eq!(ids("i", 50).await, []);
+    assert_eq!(start(store, Some("d"), "i", 60).await, StartOutcome::Opened);
+    assert_eq!(ids("i", 30).await, [id("c"), id("d")]);
+    assert_eq!(ids("i", 100).await, [id("d")]);
+    assert_eq!(ids("j", 100).await, [id("other")]);
+}
+
 pub async fn a_repeated_start_is_recognised_at_any_later_time(store: &Shared) {
     let store = &**store;
     let again = || start(store, Some("a"), "i", 0);

@@ -15,6 +15,8 @@ mod ledger;
 mod queries;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod sampling;
+#[allow(missing_docs, reason = "the name of a case says what it shows")]
+mod sums;
 pub mod support;
 
 pub use audit::*;
@@ -24,6 +26,7 @@ pub use events::*;
 pub use ledger::*;
 pub use queries::*;
 pub use sampling::*;
+pub use sums::*;
 
 /// Makes a test of each case of the contract. `$store` is an expression that awaits to a value
 /// which dereferences to an empty store.
@@ -40,6 +43,7 @@ macro_rules! store_contract_tests {
             fault_12_a_start_inside_the_previous_span_is_refused
             a_span_of_another_plan_of_the_instance_is_no_previous_one
             an_update_is_a_stop_and_a_start_at_one_moment
+            spans_that_have_not_ended_are_the_open_one_and_the_next_to_end
             a_stop_ends_the_open_span_alone
             a_repeated_stop_is_recognised_at_any_later_time
             fault_4_a_stop_id_seen_before_never_ends_another_span
@@ -83,6 +87,10 @@ macro_rules! store_contract_tests {
             a_list_holds_what_its_query_asks_for
             a_list_goes_on_while_spans_come_change_and_go
             a_span_is_found_by_how_its_id_is_written
+            sums_are_by_windows_and_groups
+            sums_go_on_behind_any_row
+            sums_are_exact
+            sums_count_what_abacus_has_now_or_had_then
             a_suspended_span_is_never_due
             an_execution_ends_a_suspension
             a_stop_of_a_suspended_span_resumes_nothing

@@ -58,10 +58,11 @@ impl Receiver {
             Event::Stop(event) if is_outside_slack => self.stop_outside_slack(&event, now).await,
             Event::Start(event) => self.start(event, grant, now).await,
             Event::Stop(event) => self.stop(event, grant).await,
+            Event::Update(event) => self.update(event, grant, now).await,
         }
     }
 
-    async fn start(
+    pub(super) async fn start(
         &self,
         event: StartEvent,
         grant: &Grant,
@@ -98,7 +99,7 @@ impl Receiver {
         }
     }
 
-    async fn stop(&self, event: StopEvent, grant: &Grant) -> Result<Accepted, Problem> {
+    pub(super) async fn stop(&self, event: StopEvent, grant: &Grant) -> Result<Accepted, Problem> {
         let new = NewStop {
             event,
             client: grant.client().cloned(),
@@ -165,7 +166,7 @@ impl Receiver {
 
     /// An id was seen before in an event that is not the same. An original answers 201 where only
     /// timestamp or measures differ, and keeps the first; a setting does the same here.
-    fn id_taken(&self, fields: &[Field]) -> Result<Accepted, Problem> {
+    pub(super) fn id_taken(&self, fields: &[Field]) -> Result<Accepted, Problem> {
         let same_target = fields
             .iter()
             .all(|field| !matches!(field, Field::Target(_)));
@@ -176,7 +177,7 @@ impl Receiver {
     }
 
     /// The span of the target that was started by the event with this id.
-    async fn find_by_start_id(
+    pub(super) async fn find_by_start_id(
         &self,
         target: &Target,
         id: &EventId,
@@ -186,7 +187,7 @@ impl Receiver {
     }
 
     /// The span of the target that was stopped by the event with this id.
-    async fn find_by_stop_id(
+    pub(super) async fn find_by_stop_id(
         &self,
         target: &Target,
         id: &EventId,

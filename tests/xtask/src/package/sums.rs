@@ -1,8 +1,8 @@
 //! Checksums of what is in a package, in the form of `sha256sum --check`.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use anyhow::{Context, Result};
 use aws_lc_rs::digest::{SHA256, digest};
@@ -10,12 +10,10 @@ use aws_lc_rs::digest::{SHA256, digest};
 /// The file that they are in.
 const FILE: &str = "SHA256SUMS";
 
-/// Writes the checksums of all files of a folder into it.
+/// Writes the checksums of all files of a folder, and of the folders in it, into it.
 pub(super) fn write(folder: &Path) -> Result<()> {
     let mut names = Vec::new();
-    for entry in fs::read_dir(folder).context("reading the package")? {
-        names.push(entry.context("reading the package")?.file_name());
-    }
+    add_names(&mut names, folder, Path::new("")).context("reading the package")?;
     names.sort();
     let mut sums = String::new();
     for name in names {
@@ -23,6 +21,19 @@ pub(super) fn write(folder: &Path) -> Result<()> {
         writeln!(sums, "{}  {}", sha256(&bytes), name.display()).context("a line of text")?;
     }
     fs::write(folder.join(FILE), sums).context("writing the checksums")
+}
+
+fn add_names(names: &mut Vec<PathBuf>, folder: &Path, within: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder.join(within))? {
+        let entry = entry?;
+        let name = within.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            add_names(names, folder, &name)?;
+        } else {
+            names.push(name);
+        }
+    }
+    Ok(())
 }
 
 /// A checksum as hexadecimal digits.
@@ -42,11 +53,12 @@ mod tests {
     fn sums_are_those_of_sha256sum() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("b"), "abc").unwrap();
-        fs::write(folder.path().join("a"), "").unwrap();
+        fs::create_dir(folder.path().join("man")).unwrap();
+        fs::write(folder.path().join("man/a"), "").unwrap();
         write(folder.path()).unwrap();
         let sums = fs::read_to_string(folder.path().join(FILE)).unwrap();
-        let expected = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  a\n\
-                        ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  b\n";
+        let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  b\n\
+                        e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  man/a\n";
         assert_eq!(sums, expected);
     }
 }

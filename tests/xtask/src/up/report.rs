@@ -5,8 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use chrono::DateTime;
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, Table};
+use sampler_cli::table::table;
 use sampler_testkit::abacus::StandInAbacus;
 
 use super::attribution::{Bill, Row, attribute};
@@ -237,23 +236,6 @@ impl Report {
         }
         Ok(())
     }
-}
-
-/// Cells in columns; those of the given numbers to the left, the others to the right.
-fn table<const N: usize>(
-    header: [&str; N],
-    rows: impl Iterator<Item = [String; N]>,
-    left: &[usize],
-) -> String {
-    let mut table = Table::new();
-    table.load_style(NOTHING).set_header(header).add_rows(rows);
-    for (number, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
-        if !left.contains(&number) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table.trim_fmt()
 }
 
 #[cfg(test)]

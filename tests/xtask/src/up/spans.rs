@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use anyhow::{Context, Result};
 use futures_util::TryStreamExt;
 use mongodb::bson::{Bson, Document, doc};
+use mongodb::options::{CollectionOptions, ReadConcern};
 use mongodb::{Collection, Database};
 use sampler_testkit::build::Target;
 
@@ -18,8 +19,10 @@ pub(super) struct State {
     pub(super) sampled_to: i64,
 }
 
+/// Read as the receiver reads it: what a majority has.
 pub(super) fn collection(database: &Database) -> Collection<Document> {
-    database.collection("spans")
+    let options = CollectionOptions::builder().read_concern(ReadConcern::majority());
+    database.collection_with_options("spans", options.build())
 }
 
 /// How many spans were stopped and are not complete.

@@ -13,6 +13,7 @@ use sampler_testkit::program::{Launch, RECEIVER, WORKER};
 use sampler_testkit::{Program, now_millis, target_dir};
 
 use super::report::in_words;
+use super::verification::Verification;
 use super::{Arguments, spans};
 
 /// The database on a server of our own.
@@ -127,18 +128,29 @@ impl System {
     }
 
     /// The addresses of everything that runs, and requests to try.
-    pub(super) fn addresses(&self) -> String {
+    pub(super) fn addresses(&self, verification: Option<&Verification>) -> String {
         let receiver = self.receiver.base_url();
+        let verification = verification.map(|verification| {
+            let line = verification.command_line();
+            format!(
+                "Whether all of this is billed to the millisecond, worked out anew:\n{line}\n\n"
+            )
+        });
         let workers: Vec<String> = self.workers.iter().map(Program::base_url).collect();
         format!(
             "receiver  {receiver}\nworkers   {}\nabacus    {} (a stand-in)\nmongodb   {}\n\
-             logs      target/up/*.log\n\n{}\n\
+             logs      target/up/*.log\n\n{}\n{}\
              curl -i {receiver}/healthcheck\n\n\
+             The same with the command line (docs/cli.md), and what was billed:\n\
+             export SAMPLER_URL={receiver}\n\
+             cargo run -q -p sampler-cli -- spans --resource-id postgres\n\
+             cargo run -q -p sampler-cli -- span SPAN\n\n\
              Ctrl-C stops everything.",
             workers.join(" "),
             self.abacus.base_url(),
             self.uri,
             example(&receiver, now_millis()),
+            verification.unwrap_or_default(),
         )
     }
 

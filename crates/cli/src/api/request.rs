@@ -1,0 +1,96 @@
+//! What is asked of the API.
+
+use std::time::Duration;
+
+use reqwest::{Method, StatusCode};
+use serde_json::Value;
+
+/// How long one answer may take, unless it is known to take longer.
+const ANSWER_LIMIT: Duration = Duration::from_mins(1);
+
+/// Query parameters.
+pub(crate) type Query = Vec<(&'static str, String)>;
+
+/// When a request may be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    /// Whenever there is no final answer: doing it twice is doing it once.
+    Always,
+    /// Only where the server has said that it has done nothing.
+    WhenTurnedAway,
+}
+
+impl Repeat {
+    /// Whether an answer of this status may mean that the request is sent again.
+    pub(super) fn may_be_later(self, status: StatusCode) -> bool {
+        match self {
+            Self::Always => matches!(status.as_u16(), 429 | 502..=504),
+            Self::WhenTurnedAway => matches!(status.as_u16(), 429 | 503),
+        }
+    }
+}
+
+/// A request.
+#[derive(Clone, Debug)]
+pub(crate) struct Request<'a> {
+    pub(super) method: Method,
+    pub(super) path: &'a [&'a str],
+    pub(super) query: Query,
+    /// The media type, and the bytes.
+    pub(super) body: Option<(&'static str, Vec<u8>)>,
+    pub(super) if_match: Option<String>,
+    pub(super) repeat: Repeat,
+    pub(super) limit: Duration,
+}
+
+impl<'a> Request<'a> {
+    /// Reads something.
+    pub(crate) fn get(path: &'a [&'a str]) -> Self {
+        Self::new(Method::GET, path, Repeat::Always)
+    }
+
+    /// Does something that may be done twice only where the server says so.
+    pub(crate) fn act(method: Method, path: &'a [&'a str], body: &Value) -> Self {
+        let body = body.to_string().into_bytes();
+        Self::new(method, path, Repeat::WhenTurnedAway).body("application/json", body)
+    }
+
+    /// Posts something whose repeats change nothing.
+    pub(crate) fn post(path: &'a [&'a str]) -> Self {
+        Self::new(Method::POST, path, Repeat::Always)
+    }
+
+    fn new(method: Method, path: &'a [&'a str], repeat: Repeat) -> Self {
+        Self {
+            method,
+            path,
+            query: Query::new(),
+            body: None,
+            if_match: None,
+            repeat,
+            limit: ANSWER_LIMIT,
+        }
+    }
+
+    pub(crate) fn query(self, query: Query) -> Self {
+        Self { query, ..self }
+    }
+
+    pub(crate) fn body(self, media_type: &'static str, body: Vec<u8>) -> Self {
+        let body = Some((media_type, body));
+        Self { body, ..self }
+    }
+
+    /// Only while the thing is as it was read.
+    pub(crate) fn if_match(self, etag: Option<String>) -> Self {
+        Self {
+            if_match: etag,
+            ..self
+        }
+    }
+
+    /// How long the answer may take.
+    pub(crate) fn limit(self, limit: Duration) -> Self {
+        Self { limit, ..self }
+    }
+}

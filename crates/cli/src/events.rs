@@ -1,0 +1,124 @@
+//! `events`: sends a file of events, or asks what would come of it.
+
+mod dry_run;
+mod input;
+mod journal;
+mod record;
+mod report;
+mod send;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand, ValueEnum};
+use sampler_verify::moment::{Millis, parse_length, parse_moment};
+
+use crate::api::Api;
+use crate::clock;
+use crate::failure::Failure;
+use crate::listing::Common;
+use crate::output::print;
+use crate::show::print_json;
+use input::Input;
+use journal::{Begun, Journal};
+pub(crate) use record::Record;
+pub(crate) use send::Sender;
+
+/// Sends events, or asks what would come of them
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: EventsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum EventsCommand {
+    Send(SendArguments),
+    DryRun(dry_run::Arguments),
+}
+
+/// Sends all events of a file, in batches, and says which were refused
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Events of one target are sent in the order of the file. An event without an id gets one that follows from
+what it says, so sending a file twice is safe: a repeat changes nothing.
+
+While it is sent, FILE.sampler-journal says how far. If sending is interrupted, or the receiver cannot be
+reached, the same command goes on from there. The file is removed at the end.
+
+Exit codes: 0 all events are kept, 1 some were refused, 2 the command line or the file is wrong, 3 the API
+gives no answer.")]
+struct SendArguments {
+    #[command(flatten)]
+    file: FileArguments,
+    /// How many events are sent at once
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    batch: u16,
+    /// Begins anew, whatever an interrupted command has left
+    #[arg(long)]
+    restart: bool,
+    /// Writes no journal: an interrupted command begins anew
+    #[arg(long)]
+    no_journal: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// A file of events.
+#[derive(Debug, Args)]
+struct FileArguments {
+    /// NDJSON or CSV as in examples/README.md, or `CloudEvents` as NDJSON or a list. `-` is standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The format, if the name of the file does not tell it
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// The present moment, for `day` and `at` in the file, in ms or RFC 3339
+    #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
+    now: Option<Millis>,
+    /// Added to all timestamps of the file, but not to those of `CloudEvents`
+    #[arg(long, value_name = "LENGTH", default_value = "0s", value_parser = parse_length)]
+    #[arg(allow_hyphen_values = true)]
+    offset: Millis,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    /// An event on each line
+    Ndjson,
+    /// A span in each row
+    Csv,
+    /// A list of events, or one
+    Json,
+}
+
+/// Runs the command.
+pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    match arguments.command {
+        EventsCommand::Send(arguments) => run_send(arguments).await,
+        EventsCommand::DryRun(arguments) => dry_run::run(arguments).await,
+    }
+}
+
+async fn run_send(arguments: SendArguments) -> Result<ExitCode, Failure> {
+    let api = Api::new(&arguments.common.connection)?;
+    let file = &arguments.file;
+    let now = file.now.unwrap_or_else(clock::now);
+    let journal = if arguments.no_journal || file.is_stdin() {
+        Journal::none(now)
+    } else {
+        let begun = Begun::new(file, now, api.base())?;
+        Journal::open(&file.file, begun, arguments.restart)?
+    };
+    // A day counts from the moment at which the command was given first.
+    let input = Input::open(file, journal.now())?;
+    let mut sender = Sender::new(&api, journal, usize::from(arguments.batch));
+    sender.send(input).await?;
+    let report = sender.finish()?;
+    if arguments.common.json {
+        print_json(&report.document())?;
+    } else {
+        print(&report.words())?;
+    }
+    Ok(ExitCode::from(u8::from(!report.is_good())))
+}

@@ -1,0 +1,199 @@
+//! A file of events, read one after the other.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+use sampler_verify::events::{self, Reading};
+use sampler_verify::moment::Millis;
+use serde_json::value::RawValue;
+
+use super::record::{Record, Recorder};
+use super::{FileArguments, Format};
+use crate::failure::Failure;
+
+/// The longest line, in bytes; the receiver takes no larger event either.
+const LINE_LEN_MAX: u64 = 1 << 20;
+/// The longest list that is read as a whole, in bytes. NDJSON has no such limit.
+const LIST_LEN_MAX: u64 = 256 << 20;
+
+/// One event of the file, or why it is none.
+#[derive(Debug)]
+pub(crate) struct Item {
+    pub(crate) line: u64,
+    pub(crate) record: Result<Record, String>,
+}
+
+/// The events of a file, in its order.
+pub(super) struct Input {
+    source: Source,
+    recorder: Recorder,
+    name: String,
+}
+
+enum Source {
+    Lines(Box<dyn BufRead>, u64),
+    Rows(std::vec::IntoIter<events::Event>),
+    List(std::vec::IntoIter<(u64, String)>),
+}
+
+impl FileArguments {
+    pub(super) fn is_stdin(&self) -> bool {
+        self.file == Path::new("-")
+    }
+
+    fn format(&self) -> Result<Format, Failure> {
+        let name = self.file.display();
+        let extension = self.file.extension().and_then(|it| it.to_str());
+        let by_name = || match extension?.to_ascii_lowercase().as_str() {
+            "ndjson" | "jsonl" => Some(Format::Ndjson),
+            "csv" => Some(Format::Csv),
+            "json" => Some(Format::Json),
+            _ => None,
+        };
+        self.format.or_else(by_name).ok_or_else(|| {
+            Failure::Input(format!(
+                "{name}: the name does not tell the format; use --format ndjson, csv or json"
+            ))
+        })
+    }
+}
+
+impl Input {
+    /// Opens a file. Tables and lists are read as a whole.
+    pub(super) fn open(file: &FileArguments, now: Millis) -> Result<Self, Failure> {
+        let name = file.file.display().to_string();
+        let wrong = |error: &dyn std::fmt::Display| Failure::Input(format!("{name}: {error}"));
+        let format = file.format()?;
+        let mut reader: Box<dyn BufRead> = if file.is_stdin() {
+            Box::new(BufReader::new(io::stdin()))
+        } else {
+            let opened = File::open(&file.file).map_err(|error| wrong(&error))?;
+            Box::new(BufReader::new(opened))
+        };
+        let source = match format {
+            Format::Ndjson => Source::Lines(reader, 0),
+            Format::Csv => {
+                let reading = Reading { now, offset: 0 };
+                let rows = events::read(reader, events::Format::Csv, reading);
+                Source::Rows(rows.map_err(|error| wrong(&error))?.into_iter())
+            }
+            Format::Json => {
+                let mut text = String::new();
+                let limited = &mut Read::take(&mut reader, LIST_LEN_MAX + 1);
+                let length = limited.read_to_string(&mut text);
+                if length.map_err(|error| wrong(&error))? as u64 > LIST_LEN_MAX {
+                    return Err(wrong(&"the list is too long; NDJSON has no limit"));
+                }
+                Source::List(list(&text).map_err(|error| wrong(&error))?.into_iter())
+            }
+        };
+        let recorder = Recorder::new(now, file.offset);
+        Ok(Self {
+            source,
+            recorder,
+            name,
+        })
+    }
+
+    /// The next event.
+    pub(super) fn next(&mut self) -> Result<Option<Item>, Failure> {
+        let recorder = &mut self.recorder;
+        let (line, record) = match &mut self.source {
+            Source::Lines(reader, number) => {
+                let next = next_line(reader, number);
+                let next = next.map_err(|error| {
+                    let (name, line) = (&self.name, *number);
+                    Failure::Input(format!("{name}: line {line}: {error}"))
+                })?;
+                let Some(text) = next else { return Ok(None) };
+                (*number, recorder.of_json(*number, &text))
+            }
+            Source::Rows(rows) => {
+                let Some(event) = rows.next() else {
+                    return Ok(None);
+                };
+                (event.line, recorder.of_row(&event))
+            }
+            Source::List(items) => {
+                let Some((line, text)) = items.next() else {
+                    return Ok(None);
+                };
+                (line, recorder.of_json(line, &text))
+            }
+        };
+        Ok(Some(Item { line, record }))
+    }
+}
+
+/// The next line that is neither empty nor a comment.
+fn next_line(reader: &mut dyn BufRead, number: &mut u64) -> io::Result<Option<String>> {
+    loop {
+        let mut line = Vec::new();
+        *number += 1;
+        let length = Read::take(&mut *reader, LINE_LEN_MAX + 1).read_until(b'\n', &mut line)?;
+        if length == 0 {
+            return Ok(None);
+        }
+        if length as u64 > LINE_LEN_MAX {
+            return Err(io::Error::other("the line is too long"));
+        }
+        let text = String::from_utf8(line).map_err(|_| io::Error::other("it is no UTF-8"))?;
+        let text = text.trim_start_matches('\u{feff}').trim();
+        if !text.is_empty() && !text.starts_with('#') {
+            return Ok(Some(text.to_owned()));
+        }
+    }
+}
+
+/// The items of a list, or one alone, with their lines.
+fn list(text: &str) -> Result<Vec<(u64, String)>, serde_json::Error> {
+    let text = text.trim_start_matches('\u{feff}');
+    let items: Vec<&RawValue> = if text.trim_start().starts_with('[') {
+        serde_json::from_str(text)?
+    } else {
+        let items = serde_json::Deserializer::from_str(text).into_iter();
+        items.collect::<Result<_, _>>()?
+    };
+    let (mut line, mut at) = (1, 0);
+    let mut placed = Vec::with_capacity(items.len());
+    for item in items {
+        let place = item.get().as_ptr() as usize - text.as_ptr() as usize;
+        line += text[at..place].matches('\n').count() as u64;
+        at = place;
+        placed.push((line, item.get().to_owned()));
+    }
+    Ok(placed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_says_where_its_items_stand() {
+        let text = "[\n {\"a\": 1},\n {\"b\":\n 2}, {\"c\": 3}]";
+        let items = list(text).unwrap();
+        let lines: Vec<u64> = items.iter().map(|(line, _)| *line).collect();
+        assert_eq!(lines, [2, 3, 4]);
+        assert_eq!(items[1].1, "{\"b\":\n 2}");
+        assert_eq!(list("{\"a\":1}\n{\"b\":2}").unwrap()[1].0, 2);
+        assert!(list("[1,").is_err());
+    }
+
+    #[test]
+    fn comments_are_passed_over_and_lines_have_a_limit() {
+        let mut number = 0;
+        let mut text = &b"# x\n\n {} \n{}"[..];
+        assert_eq!(
+            next_line(&mut text, &mut number).unwrap().as_deref(),
+            Some("{}")
+        );
+        assert_eq!(number, 3);
+        assert!(next_line(&mut text, &mut number).unwrap().is_some());
+        assert_eq!(next_line(&mut text, &mut number).unwrap(), None);
+        let mut endless = BufReader::new(io::repeat(b'x'));
+        assert!(next_line(&mut endless, &mut number).is_err());
+        assert!(next_line(&mut &b"\xff\n"[..], &mut number).is_err());
+    }
+}

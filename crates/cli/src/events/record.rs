@@ -1,0 +1,288 @@
+//! One event of a file, as it is posted.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use sampler_verify::Target;
+use sampler_verify::events::{self, Kind};
+use sampler_verify::moment::{Millis, parse_length, time_of_day};
+use sampler_verify::quantity::Quantity;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+/// Ids that follow from what events say are named in here.
+const NAMESPACE: Uuid = Uuid::from_u128(0x9c3e_61f0_7d0b_4c55_8f0a_2f6b_1d94_e7a3);
+/// What such ids begin with.
+const PREFIX: &str = "sampler-";
+/// What is only for `cargo xtask up`.
+const AFTER: &str = "after";
+
+/// An event, ready to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    /// Where it stands in the file, from 1.
+    pub(crate) line: u64,
+    pub(crate) is_cloud_event: bool,
+    /// A JSON object.
+    pub(crate) body: String,
+}
+
+/// The members of an object, as they are written: no number is read, and no repeated name lost.
+struct Members(Vec<(String, Box<RawValue>)>);
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Members;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an event, which is an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(InOrder)
+    }
+}
+
+impl Members {
+    fn get(&self, name: &str) -> Option<&RawValue> {
+        let mut members = self.0.iter();
+        let (_, value) = members.find(|(member, _)| member == name)?;
+        Some(value)
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        serde_json::from_str(self.get(name)?.get()).ok()
+    }
+
+    fn remove(&mut self, names: &[&str]) {
+        self.0.retain(|(name, _)| !names.contains(&name.as_str()));
+    }
+
+    fn add(&mut self, name: &str, value: &Value) {
+        if let Ok(raw) = to_raw_value(value) {
+            self.0.push((name.to_owned(), raw));
+        }
+    }
+
+    fn body(&self) -> String {
+        let members = self.0.iter().map(|(name, value)| {
+            let name = Value::from(name.as_str());
+            format!("{name}:{}", value.get())
+        });
+        let members: Vec<String> = members.collect();
+        format!("{{{}}}", members.join(","))
+    }
+}
+
+/// Makes records of what stands in a file.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    /// What `day` and `at` count from.
+    now: Millis,
+    offset: Millis,
+    /// How often an event without an id has said the same: a target may start, stop and start again
+    /// at one moment.
+    repeats: HashMap<Uuid, u32>,
+}
+
+impl Recorder {
+    pub(super) fn new(now: Millis, offset: Millis) -> Self {
+        Self {
+            now,
+            offset,
+            repeats: HashMap::new(),
+        }
+    }
+
+    /// The record of an object; what is wrong with it is told here only where the receiver could not.
+    pub(super) fn of_json(&mut self, line: u64, text: &str) -> Result<Record, String> {
+        let mut members: Members =
+            serde_json::from_str(text).map_err(|error| format!("no JSON object: {error}"))?;
+        let is_cloud_event = members.get("specversion").is_some();
+        let record = |body: String| Record {
+            line,
+            is_cloud_event,
+            body,
+        };
+        if is_cloud_event {
+            return Ok(record(one_line(text)));
+        }
+        let is_relative = ["at", "day", "time"]
+            .iter()
+            .any(|name| members.get(name).is_some());
+        if is_relative || self.offset != 0 {
+            let moment = self.moment(&members)?;
+            members.remove(&["timestamp", "at", "day", "time"]);
+            members.add("timestamp", &json!(moment));
+        }
+        members.remove(&[AFTER]);
+        // An empty id counts as none.
+        if members.get("id").is_none_or(|id| id.get() == "\"\"") {
+            members.remove(&["id"]);
+            let id = self.id_of(&members);
+            members.add("id", &json!(id));
+        }
+        Ok(record(members.body()))
+    }
+
+    /// The record of an event of a table.
+    pub(super) fn of_row(&mut self, event: &events::Event) -> Result<Record, String> {
+        let mut body = json!({ "type": "stop", "timestamp": event.moment });
+        if let Kind::Start(measures) = &event.kind {
+            body["type"] = json!("start");
+            let measure = |measure: &sampler_verify::quantity::Measure| match measure.quantity {
+                Quantity::Integer(quantity) => {
+                    let quantity = i64::try_from(quantity).map_err(|error| error.to_string())?;
+                    Ok(json!({ "measure": measure.measure, "quantity": quantity }))
+                }
+                _ => Err(format!("{} is no integer", measure.measure)),
+            };
+            body["measured_usage"] = measures
+                .iter()
+                .map(measure)
+                .collect::<Result<_, String>>()?;
+        }
+        for (name, id) in Target::FIELDS.into_iter().zip(event.target.ids()) {
+            body[name] = json!(id);
+        }
+        self.of_json(event.line, &body.to_string())
+    }
+
+    fn moment(&self, members: &Members) -> Result<Millis, String> {
+        let words = |error: sampler_verify::moment::MomentError| error.to_string();
+        let day = members.get("day").map(|day| day.get().parse::<i64>());
+        let moment = match (
+            members.get("timestamp"),
+            members.text("at"),
+            day,
+            members.text("time"),
+        ) {
+            (Some(timestamp), None, None, None) => {
+                let number = timestamp.get().parse::<Millis>();
+                number.map_err(|_| "\"timestamp\" is no whole number".to_owned())?
+            }
+            (None, Some(at), None, None) => {
+                let length = parse_length(&at).map_err(words)?;
+                self.now
+                    .checked_add(length)
+                    .ok_or("\"at\" is too far away")?
+            }
+            (None, None, Some(Ok(day)), Some(time)) => {
+                return time_of_day(self.now, day, &time)
+                    .map_err(words)
+                    .and_then(|moment| self.moved(moment));
+            }
+            _ => {
+                let what = "an event has either \"timestamp\", or \"at\", or \"day\" and \"time\"";
+                return Err(what.to_owned());
+            }
+        };
+        self.moved(moment)
+    }
+
+    fn moved(&self, moment: Millis) -> Result<Millis, String> {
+        let moved = moment.checked_add(self.offset);
+        moved.ok_or_else(|| "its moment is too far away".to_owned())
+    }
+
+    /// The same for the same event of the same file, and another for each that only looks the same.
+    fn id_of(&mut self, members: &Members) -> String {
+        let mut said: Vec<String> = members
+            .0
+            .iter()
+            .map(|(name, value)| format!("{name}\u{1f}{}", value.get()))
+            .collect();
+        said.sort_unstable();
+        let name = Uuid::new_v5(&NAMESPACE, said.join("\u{1e}").as_bytes());
+        let count = self.repeats.entry(name).or_default();
+        *count += 1;
+        match count {
+            1 => format!("{PREFIX}{name}"),
+            count => format!("{PREFIX}{name}-{count}"),
+        }
+    }
+}
+
+/// JSON without line breaks, which stand between its parts only.
+fn one_line(text: &str) -> String {
+    text.replace(['\n', '\r'], " ").trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TARGET: &str = r#""resource_id":"r","plan_id":"p""#;
+
+    fn body(recorder: &mut Recorder, more: &str) -> Value {
+        let record = recorder
+            .of_json(1, &format!("{{{more},{TARGET}}}"))
+            .unwrap();
+        serde_json::from_str(&record.body).unwrap()
+    }
+
+    #[test]
+    fn what_is_whole_is_sent_as_it_is_written() {
+        let mut recorder = Recorder::new(0, 0);
+        let text = r#"{"type":"start","id":"a","timestamp":5,"quantity":1e2,"x":123456789012345678901234567890,"x":1}"#;
+        assert_eq!(recorder.of_json(7, text).unwrap().body, text);
+        let event = "{\"specversion\":\"1.0\",\n\"time\":\"now\"}";
+        let record = recorder.of_json(7, event).unwrap();
+        assert!(record.is_cloud_event);
+        assert_eq!(record.body, "{\"specversion\":\"1.0\", \"time\":\"now\"}");
+    }
+
+    #[test]
+    fn an_event_without_an_id_gets_one_that_follows_from_it() {
+        let (mut one, mut other) = (Recorder::new(0, 0), Recorder::new(0, 0));
+        let stop = r#""type":"stop","timestamp":5"#;
+        let first = body(&mut one, stop)["id"].clone();
+        assert!(first.as_str().unwrap().starts_with("sampler-"));
+        assert_eq!(
+            first,
+            body(&mut other, r#""timestamp":5,"id":"","type":"stop""#)["id"]
+        );
+        assert_ne!(
+            first,
+            body(&mut one, r#""type":"stop","timestamp":6"#)["id"]
+        );
+        let second = body(&mut one, stop)["id"].clone();
+        assert_ne!(first, second, "it is another event of the file");
+        assert_eq!(second, body(&mut other, stop)["id"]);
+    }
+
+    #[test]
+    fn moments_are_moved_and_worked_out() {
+        let mut recorder = Recorder::new(1_700_000_000_000, 1_000);
+        let at = |recorder: &mut Recorder, more: &str| body(recorder, more)["timestamp"].clone();
+        assert_eq!(at(&mut recorder, r#""id":"a","timestamp":5"#), 1_005);
+        assert_eq!(
+            at(&mut recorder, r#""id":"a","at":"-1s""#),
+            1_700_000_000_000_i64
+        );
+        let midnight = r#""id":"a","day":0,"time":"00:00:00","after":"sampled""#;
+        assert_eq!(at(&mut recorder, midnight), 1_699_920_001_000_i64);
+        for wrong in [
+            r#""day":1"#,
+            r#""timestamp":1.5"#,
+            r#""timestamp":1,"at":"1h""#,
+        ] {
+            assert!(
+                recorder.of_json(1, &format!("{{{wrong}}}")).is_err(),
+                "{wrong}"
+            );
+        }
+        assert!(recorder.of_json(1, "[1]").is_err());
+    }
+}

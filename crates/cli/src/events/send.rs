@@ -1,0 +1,235 @@
+//! Sends events in batches, and hears what became of each.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::input::{Input, Item};
+use super::journal::Journal;
+use super::record::Record;
+use super::report::Report;
+use crate::api::{Api, ApiError, Request};
+use crate::failure::Failure;
+
+pub(super) const PATH: [&str; 2] = ["v1", "events"];
+/// The longest body of a batch, in bytes: half of what a receiver takes by default.
+const BATCH_LEN_MAX: usize = 2 << 20;
+/// How often events whose fate is unknown are sent again without any of them getting on.
+const ATTEMPTS: u32 = 12;
+const PAUSE_FIRST: Duration = Duration::from_millis(250);
+const PAUSE_MAX: Duration = Duration::from_secs(15);
+
+/// What became of the events of a batch.
+#[derive(Deserialize)]
+struct Answered {
+    results: Vec<Outcome>,
+}
+
+#[derive(Deserialize)]
+struct Outcome {
+    index: usize,
+    status: u16,
+    #[serde(default)]
+    replayed: bool,
+    #[serde(default)]
+    problem: Value,
+}
+
+/// Sends events.
+pub(crate) struct Sender<'a> {
+    api: &'a Api,
+    journal: Journal,
+    size: usize,
+    /// Events that are sent next: all of one kind.
+    batch: Vec<Record>,
+    bytes: usize,
+    /// Events that no batch was needed for, since the last note.
+    local: u64,
+    is_shown: bool,
+}
+
+impl<'a> Sender<'a> {
+    pub(super) fn new(api: &'a Api, journal: Journal, size: usize) -> Self {
+        Self {
+            api,
+            journal,
+            size,
+            batch: Vec::new(),
+            bytes: 0,
+            local: 0,
+            is_shown: std::io::stderr().is_terminal(),
+        }
+    }
+
+    /// Sends what follows from something else than a file.
+    pub(crate) fn unjournaled(api: &'a Api, size: usize) -> Self {
+        Self::new(api, Journal::none(0), size)
+    }
+
+    /// Sends what is left of a file.
+    pub(super) async fn send(&mut self, mut input: Input) -> Result<(), Failure> {
+        let mut done_before = self.journal.done;
+        while let Some(item) = input.next()? {
+            if done_before > 0 {
+                done_before -= 1;
+                continue;
+            }
+            self.item(item).await?;
+        }
+        self.flush().await
+    }
+
+    /// Sends records that follow each other.
+    pub(crate) async fn send_records(&mut self, records: Vec<Record>) -> Result<(), Failure> {
+        for record in records {
+            let line = record.line;
+            let record = Ok(record);
+            self.item(Item { line, record }).await?;
+        }
+        self.flush().await
+    }
+
+    /// What came of all.
+    pub(crate) fn finish(self) -> Result<Report, Failure> {
+        if self.is_shown {
+            eprintln!();
+        }
+        self.journal.end()
+    }
+
+    async fn item(&mut self, item: Item) -> Result<(), Failure> {
+        match item.record {
+            Ok(record) => {
+                let is_other = self.batch.first().map(|first| first.is_cloud_event);
+                let is_other = is_other.is_some_and(|is_it| is_it != record.is_cloud_event);
+                let is_full = self.bytes + record.body.len() > BATCH_LEN_MAX;
+                if is_other || is_full {
+                    self.flush().await?;
+                }
+                self.bytes += record.body.len() + 1;
+                self.batch.push(record);
+            }
+            Err(reason) => {
+                self.local += 1;
+                self.journal.report.refuse(item.line, None, &json!(reason));
+            }
+        }
+        if self.batch.len() >= self.size {
+            self.flush().await?;
+        }
+        Ok(())
+    }
+
+    /// Sends the batch until all of its events are kept or refused.
+    async fn flush(&mut self) -> Result<(), Failure> {
+        let batch = std::mem::take(&mut self.batch);
+        let count = batch.len() as u64 + std::mem::take(&mut self.local);
+        self.bytes = 0;
+        if count == 0 {
+            return Ok(());
+        }
+        // Halves of a batch that is too large, in their order: the next one last.
+        let mut parts = vec![batch];
+        while let Some(part) = parts.pop() {
+            if let Some(halves) = self.settle(part).await? {
+                parts.extend(halves);
+            }
+        }
+        self.journal.note(count)?;
+        if self.is_shown {
+            let report = &self.journal.report;
+            eprint!("\r{} events, {} refused", report.events(), report.refused);
+        }
+        Ok(())
+    }
+
+    /// Sends events until each is kept or refused. Returns the halves of a batch that the receiver
+    /// finds too large.
+    async fn settle(&mut self, mut part: Vec<Record>) -> Result<Option<[Vec<Record>; 2]>, Failure> {
+        let (mut attempt, mut pause) = (1, PAUSE_FIRST);
+        while !part.is_empty() {
+            let outcomes = match self.post(&part).await {
+                Ok(outcomes) => outcomes,
+                Err(error) if error.status() == Some(413) => {
+                    if part.len() > 1 {
+                        let second = part.split_off(part.len() / 2);
+                        return Ok(Some([second, part]));
+                    }
+                    let reason = json!(error.to_string());
+                    self.journal.report.refuse(part[0].line, Some(413), &reason);
+                    return Ok(None);
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let before = part.len();
+            let unknown = self.judge(part, outcomes);
+            if unknown.len() == before {
+                if attempt == ATTEMPTS {
+                    return Err(self.given_up(&unknown));
+                }
+                attempt += 1;
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(PAUSE_MAX);
+            } else {
+                (attempt, pause) = (1, PAUSE_FIRST);
+            }
+            part = unknown;
+        }
+        Ok(None)
+    }
+
+    async fn post(&self, part: &[Record]) -> Result<Vec<Outcome>, ApiError> {
+        let bodies: Vec<&str> = part.iter().map(|record| record.body.as_str()).collect();
+        let body = format!("[{}]", bodies.join(",\n")).into_bytes();
+        let request = Request::post(&PATH).body(media_type(part), body);
+        let answer = self.api.call(&request).await?;
+        let Answered { mut results } = answer.read(&PATH)?;
+        results.sort_by_key(|outcome| outcome.index);
+        let is_each = results
+            .iter()
+            .map(|outcome| outcome.index)
+            .eq(0..part.len());
+        if !is_each {
+            let (path, reason) = (
+                "/v1/events".to_owned(),
+                "not each event has a result".to_owned(),
+            );
+            return Err(ApiError::Unreadable { path, reason });
+        }
+        Ok(results)
+    }
+
+    /// Counts what was kept or refused; the others, whose fate is unknown, are left.
+    fn judge(&mut self, part: Vec<Record>, outcomes: Vec<Outcome>) -> Vec<Record> {
+        let report = &mut self.journal.report;
+        let mut unknown = Vec::new();
+        for (record, outcome) in part.into_iter().zip(outcomes) {
+            match outcome.status {
+                200..=299 if outcome.replayed => report.replayed += 1,
+                200..=299 => report.accepted += 1,
+                408 | 429 | 500.. => unknown.push(record),
+                status => report.refuse(record.line, Some(status), &outcome.problem),
+            }
+        }
+        unknown
+    }
+
+    fn given_up(&self, unknown: &[Record]) -> Failure {
+        let (count, line) = (unknown.len(), unknown[0].line);
+        let done = self.journal.done;
+        Failure::Unsettled(format!(
+            "the receiver does not say what became of {count} events, the first in line {line}; {done} \
+             events before are done; the same command goes on from there"
+        ))
+    }
+}
+
+/// How a batch is written.
+pub(super) fn media_type(part: &[Record]) -> &'static str {
+    match part.first() {
+        Some(record) if record.is_cloud_event => "application/cloudevents-batch+json",
+        _ => "application/json",
+    }
+}

@@ -1,0 +1,117 @@
+//! The program `sampler`, for people at a terminal and for their scripts.
+
+mod api;
+mod clock;
+mod config;
+mod connection;
+mod control;
+mod events;
+mod failure;
+mod listing;
+mod login;
+mod output;
+mod show;
+mod snapshot;
+mod span;
+mod spans;
+mod suspended;
+pub mod table;
+mod token;
+mod usages;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap_complete::{Shell, generate};
+use tokio::runtime::Builder;
+
+use failure::Failure;
+
+/// Works with Sampler from a terminal.
+#[derive(Debug, Parser)]
+#[command(name = "sampler", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Spans(spans::Arguments),
+    Span(span::Arguments),
+    Usages(usages::Arguments),
+    Suspended(suspended::SuspendedArguments),
+    Resume(suspended::ResumeArguments),
+    Skip(suspended::SkipArguments),
+    Resend(suspended::ResendArguments),
+    Audit(suspended::AuditArguments),
+    Backlog(control::BacklogArguments),
+    Control(Box<control::ControlArguments>),
+    Events(events::Arguments),
+    Snapshot(snapshot::Arguments),
+    Verify(verify::Arguments),
+    Target(login::TargetArguments),
+    Login(login::LoginArguments),
+    Logout(login::LogoutArguments),
+    Completions(CompletionsArguments),
+}
+
+/// Prints what makes a shell complete commands and options
+#[derive(Debug, Args)]
+#[command(after_help = "\
+For bash: source <(sampler completions bash)")]
+struct CompletionsArguments {
+    /// The shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+fn completions(arguments: &CompletionsArguments) -> Result<ExitCode, Failure> {
+    let mut text = Vec::new();
+    generate(arguments.shell, &mut command(), "sampler", &mut text);
+    output::print(&String::from_utf8_lossy(&text))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The command line as clap describes it, for documents that are made from it.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// Runs the program, and says how it ends.
+pub fn main() -> ExitCode {
+    // A wrong command line ends here, with the exit code 2.
+    let cli = Cli::parse();
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let result = match runtime {
+        Ok(runtime) => runtime.block_on(run(cli.command)),
+        Err(error) => Err(Failure::Input(error.to_string())),
+    };
+    result.unwrap_or_else(|failure| {
+        eprintln!("error: {failure}");
+        ExitCode::from(failure.exit_code())
+    })
+}
+
+async fn run(command: Command) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Spans(arguments) => spans::run(arguments).await,
+        Command::Span(arguments) => span::run(arguments).await,
+        Command::Usages(arguments) => usages::run(arguments).await,
+        Command::Suspended(arguments) => suspended::suspended(arguments).await,
+        Command::Resume(arguments) => suspended::resume(arguments).await,
+        Command::Skip(arguments) => suspended::skip(arguments).await,
+        Command::Resend(arguments) => suspended::resend(arguments).await,
+        Command::Audit(arguments) => suspended::audit(arguments).await,
+        Command::Backlog(arguments) => control::backlog(arguments).await,
+        Command::Control(arguments) => control::control(*arguments).await,
+        Command::Events(arguments) => events::run(arguments).await,
+        Command::Snapshot(arguments) => snapshot::run(arguments).await,
+        Command::Verify(arguments) => verify::run(arguments).await,
+        Command::Target(arguments) => login::target(arguments).await,
+        Command::Login(arguments) => login::login(arguments).await,
+        Command::Logout(arguments) => login::logout(arguments),
+        Command::Completions(arguments) => completions(&arguments),
+    }
+}

@@ -1,0 +1,133 @@
+//! What all lists have in common: how much of them is wanted, and how they are printed.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use sampler_verify::moment::{Millis, parse_moment};
+use serde_json::{Value, json};
+
+use crate::api::{Api, Query};
+use crate::connection::Connection;
+use crate::failure::Failure;
+use crate::output::print;
+use crate::show::print_json;
+use crate::table::table;
+
+/// How the answer is printed, and where it comes from.
+#[derive(Debug, Args)]
+pub(crate) struct Common {
+    /// Prints one JSON document instead of tables
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+}
+
+/// How much of a list is wanted.
+#[derive(Debug, Args)]
+pub(crate) struct Length {
+    /// How many at most
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
+    /// All of them, however many there are
+    #[arg(long, conflicts_with = "limit")]
+    all: bool,
+}
+
+/// A length of time in which something lies.
+#[derive(Debug, Args)]
+pub(crate) struct Period {
+    /// From this moment on, in ms or RFC 3339
+    #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
+    from: Option<Millis>,
+    /// Until this moment, without it
+    #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
+    to: Option<Millis>,
+}
+
+/// The six ids of targets.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Target")]
+#[expect(clippy::struct_field_names, reason = "so the API calls them")]
+pub(crate) struct TargetFilter {
+    /// Of this organization
+    #[arg(long, value_name = "ID")]
+    organization_id: Option<String>,
+    /// Of this space
+    #[arg(long, value_name = "ID")]
+    space_id: Option<String>,
+    /// Of this consumer
+    #[arg(long, value_name = "ID")]
+    consumer_id: Option<String>,
+    /// Of this resource
+    #[arg(long, value_name = "ID")]
+    resource_id: Option<String>,
+    /// Of this plan
+    #[arg(long, value_name = "ID")]
+    plan_id: Option<String>,
+    /// Of this instance
+    #[arg(long, value_name = "ID")]
+    resource_instance_id: Option<String>,
+}
+
+impl Length {
+    fn most(&self) -> usize {
+        if self.all {
+            return usize::MAX;
+        }
+        usize::try_from(self.limit).unwrap_or(usize::MAX)
+    }
+}
+
+impl Period {
+    pub(crate) fn add_to(&self, query: &mut Query) {
+        add(query, "from", self.from);
+        add(query, "to", self.to);
+    }
+}
+
+impl TargetFilter {
+    pub(crate) fn add_to(&self, query: &mut Query) {
+        add(query, "organization_id", self.organization_id.as_ref());
+        add(query, "space_id", self.space_id.as_ref());
+        add(query, "consumer_id", self.consumer_id.as_ref());
+        add(query, "resource_id", self.resource_id.as_ref());
+        add(query, "plan_id", self.plan_id.as_ref());
+        add(
+            query,
+            "resource_instance_id",
+            self.resource_instance_id.as_ref(),
+        );
+    }
+}
+
+/// Adds a parameter, if it has a value.
+pub(crate) fn add(query: &mut Query, name: &'static str, value: Option<impl ToString>) {
+    query.extend(value.map(|value| (name, value.to_string())));
+}
+
+/// Reads a list and prints it: a row for each item, `left` being the columns that stand to the left.
+pub(crate) async fn print_list<const N: usize>(
+    common: &Common,
+    path: &[&str],
+    query: &Query,
+    length: &Length,
+    columns: ([&str; N], &[usize]),
+    row: impl Fn(&Value) -> [String; N],
+) -> Result<ExitCode, Failure> {
+    let api = Api::new(&common.connection)?;
+    let (items, is_more) = api.items(path, query, length.most()).await?;
+    if common.json {
+        print_json(&json!({ "items": items }))?;
+    } else {
+        let (header, left) = columns;
+        print(&format!("{}\n", table(header, items.iter().map(row), left)))?;
+    }
+    if is_more {
+        eprintln!(
+            "these are the first {}; --limit or --all shows more",
+            items.len()
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,138 @@
+//! `target`, `login` and `logout`: what later commands go by.
+
+use std::io::{self, BufRead, IsTerminal};
+use std::process::ExitCode;
+
+use clap::Args;
+use sampler_oauth::ClientCredentials;
+use secrecy::SecretString;
+use url::Url;
+
+use crate::api::{Api, Request};
+use crate::config::{Config, Login};
+use crate::connection::{
+    ClientArguments, Connection, SECRET_VARIABLE, client_of, is_web, variable,
+};
+use crate::failure::Failure;
+use crate::output::print;
+
+/// The longest secret that is read, in bytes.
+const SECRET_LEN_MAX: u64 = 16 << 10;
+
+/// Shows or sets the receiver that commands talk to
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The address is remembered in $XDG_CONFIG_HOME/sampler/config.json. A new address ends the login at
+the one before. --url and SAMPLER_URL come before it.")]
+pub(crate) struct TargetArguments {
+    /// The address of the receiver
+    #[arg(value_name = "URL")]
+    url: Option<Url>,
+    /// Does not ask the receiver whether it is there
+    #[arg(long)]
+    unchecked: bool,
+}
+
+/// Gets a token by client credentials, for later commands
+#[derive(Debug, Args)]
+#[command(after_help = "\
+SAMPLER_CLIENT_SECRET holds the secret of the client, or it is read from standard input. The secret is
+not remembered. The token is, in a file that only you may read, until `sampler logout`; it is sent to no
+other address. When it has ended, log in again. Scripts set SAMPLER_CLIENT_ID and SAMPLER_CLIENT_SECRET
+instead, and need no login.")]
+pub(crate) struct LoginArguments {
+    #[command(flatten)]
+    client: ClientArguments,
+    /// The address of the receiver [default: that of `sampler target`]
+    #[arg(long, env = "SAMPLER_URL", hide_env_values = true)]
+    url: Option<Url>,
+}
+
+/// Forgets the token of `sampler login`
+#[derive(Debug, Args)]
+pub(crate) struct LogoutArguments {}
+
+pub(crate) async fn target(arguments: TargetArguments) -> Result<ExitCode, Failure> {
+    let mut config = Config::read()?;
+    let Some(url) = arguments.url else {
+        return show(&config);
+    };
+    if !is_web(&url) {
+        return Err(Failure::Input(format!("{url} is no http or https address")));
+    }
+    if !arguments.unchecked {
+        let api = Api::new(&Connection::to(url.clone()))?;
+        api.call(&Request::get(&["healthz", "live"])).await?;
+    }
+    config.login = config.login.filter(|login| login.target == url);
+    config.target = Some(url);
+    config.write()?;
+    show(&config)
+}
+
+fn show(config: &Config) -> Result<ExitCode, Failure> {
+    let Some(url) = &config.target else {
+        let what = "there is no target: sampler target URL";
+        return Err(Failure::Input(what.to_owned()));
+    };
+    let client = config.login.as_ref().map(|login| &login.client_id);
+    let login = client.map_or_else(String::new, |id| format!(", logged in as {id}"));
+    print(&format!("{url}{login}\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) async fn login(arguments: LoginArguments) -> Result<ExitCode, Failure> {
+    let mut config = Config::read()?;
+    let missing = |what: &str| Failure::Input(format!("{what} is missing"));
+    let target = arguments.url.or_else(|| config.target.clone());
+    let target = target.ok_or_else(|| missing("the address: --url, or `sampler target` before"))?;
+    let id = arguments.client.client_id.as_ref();
+    let id = id.ok_or_else(|| missing("--client-id"))?;
+    let discoverer = arguments.client.discoverer()?;
+    let secret = match variable(SECRET_VARIABLE) {
+        Some(secret) => secret,
+        None => read_secret(id)?,
+    };
+    let token = ClientCredentials::new(client_of(id, secret), discoverer)
+        .token()
+        .await;
+    let token = token.map_err(|error| Failure::Input(error.to_string()))?;
+    let header = token.header();
+    let value = header.to_str().unwrap_or_default();
+    let value = value.strip_prefix("Bearer ").unwrap_or_default();
+    config.login = Some(Login {
+        target: target.clone(),
+        client_id: id.clone(),
+        token: value.into(),
+    });
+    config.target = Some(target);
+    config.write()?;
+    show(&config)
+}
+
+/// Reads a secret, which a terminal does not show.
+fn read_secret(id: &str) -> Result<SecretString, Failure> {
+    let input = io::stdin();
+    let secret = if input.is_terminal() {
+        rpassword::prompt_password(format!("Secret of {id}: "))
+    } else {
+        let mut line = String::new();
+        let mut limited = io::Read::take(input.lock(), SECRET_LEN_MAX);
+        limited.read_line(&mut line).map(|_| line)
+    };
+    let secret = secret.map_err(|error| Failure::Input(format!("the secret: {error}")))?;
+    let secret = secret.trim_end_matches(['\r', '\n']);
+    if secret.is_empty() {
+        let what = format!("{SECRET_VARIABLE} or standard input must hold the secret of {id}");
+        return Err(Failure::Input(what));
+    }
+    Ok(secret.into())
+}
+
+pub(crate) fn logout(_: LogoutArguments) -> Result<ExitCode, Failure> {
+    let mut config = Config::read()?;
+    if config.login.take().is_some() {
+        config.write()?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,96 @@
+//! `spans`: a list of spans.
+
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use serde_json::Value;
+
+use crate::api::Query;
+use crate::failure::Failure;
+use crate::listing::{Common, Length, Period, TargetFilter, add, print_list};
+use crate::show::{length, moment, target, text};
+
+/// Lists spans, the newest start first
+#[derive(Debug, Args)]
+#[command(after_help = "\
+One of --organization-id, --resource-id, --resource-instance-id and --state suspended must be given.
+BILLED is hours:minutes:seconds. --from and --to keep spans that overlap the time between them.")]
+pub(crate) struct Arguments {
+    /// Only spans in this state
+    #[arg(long, value_enum)]
+    state: Option<State>,
+    /// Only spans that are suspended for this cause, of `sampler suspended`
+    #[arg(long, value_name = "CAUSE")]
+    cause: Option<String>,
+    #[command(flatten)]
+    period: Period,
+    #[command(flatten)]
+    length: Length,
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    target: TargetFilter,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum State {
+    Open,
+    Stopped,
+    Complete,
+    Suspended,
+}
+
+impl State {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Stopped => "stopped",
+            Self::Complete => "complete",
+            Self::Suspended => "suspended",
+        }
+    }
+}
+
+/// Runs the command.
+pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let mut query = Query::new();
+    arguments.target.add_to(&mut query);
+    // A cause is one of suspended spans.
+    let state = arguments
+        .state
+        .or(arguments.cause.as_ref().map(|_| State::Suspended));
+    add(&mut query, "state", state.map(State::name));
+    add(&mut query, "cause", arguments.cause.as_ref());
+    arguments.period.add_to(&mut query);
+    let header = [
+        "span",
+        "target",
+        "start",
+        "end",
+        "state",
+        "sampled to",
+        "billed",
+    ];
+    let columns = (header, &[0, 1, 2, 3, 4, 5][..]);
+    print_list(
+        &arguments.common,
+        &["v1", "spans"],
+        &query,
+        &arguments.length,
+        columns,
+        row,
+    )
+    .await
+}
+
+fn row(span: &Value) -> [String; 7] {
+    [
+        text(span, "/id"),
+        target(span, "/target"),
+        moment(span, "/start"),
+        moment(span, "/end"),
+        text(span, "/state"),
+        moment(span, "/sampled_to"),
+        length(span, "/proof/billed"),
+    ]
+}

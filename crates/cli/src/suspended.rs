@@ -1,0 +1,202 @@
+//! `suspended`, and the acts that end it: `resume`, `skip`, `resend`; and `audit`, which tells of them.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::api::{Answer, Api, ApiError, Query, Request};
+use crate::failure::Failure;
+use crate::listing::{Common, Length, Period, add, print_list};
+use crate::output::print;
+use crate::show::{moment, print_json, text};
+
+/// Lists why spans are suspended, the cause of the most spans first
+#[derive(Debug, Args)]
+#[command(after_help = "sampler spans --cause CAUSE lists the spans of a cause.")]
+pub(crate) struct SuspendedArguments {
+    #[command(flatten)]
+    length: Length,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Lets suspended spans go on: those of a cause, or one
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("what").required(true))]
+pub(crate) struct ResumeArguments {
+    /// All spans of this cause, of `sampler suspended`
+    #[arg(long, value_name = "CAUSE", group = "what")]
+    cause: Option<String>,
+    /// One span
+    #[arg(long, value_name = "SPAN", group = "what")]
+    span: Option<String>,
+    #[command(flatten)]
+    act: Act,
+}
+
+/// Gives up the usage that Abacus refuses: it is never billed
+#[derive(Debug, Args)]
+pub(crate) struct SkipArguments {
+    /// The span
+    #[arg(value_name = "SPAN")]
+    span: String,
+    /// Its usage that is given up, as `sampler span` shows it
+    #[arg(value_name = "USAGE")]
+    usage: String,
+    #[command(flatten)]
+    act: Act,
+}
+
+/// Sends a usage again that was skipped or put aside
+#[derive(Debug, Args)]
+pub(crate) struct ResendArguments {
+    /// The usage, as `sampler span` shows it
+    #[arg(value_name = "USAGE")]
+    usage: String,
+    #[command(flatten)]
+    act: Act,
+}
+
+/// Lists who did what, and why, the newest first
+#[derive(Debug, Args)]
+pub(crate) struct AuditArguments {
+    /// Only what this user or client did
+    #[arg(long, value_name = "NAME")]
+    who: Option<String>,
+    /// Only what was done to this span
+    #[arg(long, value_name = "SPAN")]
+    span: Option<String>,
+    #[command(flatten)]
+    period: Period,
+    #[command(flatten)]
+    length: Length,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What all acts need.
+#[derive(Debug, Args)]
+pub(crate) struct Act {
+    /// Why, for the audit trail: 1 to 1,000 characters
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: String,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+pub(crate) async fn suspended(arguments: SuspendedArguments) -> Result<ExitCode, Failure> {
+    let header = [
+        "cause", "status", "error", "resource", "plan", "spans", "since", "probe at",
+    ];
+    let columns = (header, &[0, 1, 2, 3, 4, 6, 7][..]);
+    let (common, length) = (&arguments.common, &arguments.length);
+    let path = ["v1", "suspended"];
+    print_list(common, &path, &Query::new(), length, columns, |cause| {
+        let words = [
+            "/cause",
+            "/status",
+            "/error",
+            "/resource_id",
+            "/plan_id",
+            "/spans",
+        ];
+        let [id, status, error, resource, plan, spans] = words.map(|place| text(cause, place));
+        let (since, probe) = (moment(cause, "/since"), moment(cause, "/probe_at"));
+        [id, status, error, resource, plan, spans, since, probe]
+    })
+    .await
+}
+
+pub(crate) async fn resume(arguments: ResumeArguments) -> Result<ExitCode, Failure> {
+    let act = &arguments.act;
+    let api = Api::new(&act.common.connection)?;
+    let body = json!({ "reason": act.reason });
+    if let Some(cause) = &arguments.cause {
+        let path = ["v1", "suspended", cause, "resume"];
+        let answer = api.call(&Request::act(Method::POST, &path, &body)).await?;
+        return done(&act.common, &answer, &path, |answer| {
+            format!("{} spans go on", text(answer, "/resumed"))
+        });
+    }
+    let span = arguments.span.as_deref().unwrap_or_default();
+    let path = ["v1", "spans", span, "resume"];
+    let answer = on_span(&api, span, &path, &body).await?;
+    done(&act.common, &answer, &path, state)
+}
+
+pub(crate) async fn skip(arguments: SkipArguments) -> Result<ExitCode, Failure> {
+    let act = &arguments.act;
+    let api = Api::new(&act.common.connection)?;
+    let body = json!({ "reason": act.reason, "usage_id": arguments.usage });
+    let path = ["v1", "spans", &arguments.span, "skip"];
+    let answer = on_span(&api, &arguments.span, &path, &body).await?;
+    done(&act.common, &answer, &path, state)
+}
+
+pub(crate) async fn resend(arguments: ResendArguments) -> Result<ExitCode, Failure> {
+    let act = &arguments.act;
+    let api = Api::new(&act.common.connection)?;
+    let body = json!({ "reason": act.reason });
+    let path = ["v1", "usages", &arguments.usage, "resend"];
+    let answer = api.call(&Request::act(Method::POST, &path, &body)).await?;
+    if answer.body.is_empty() {
+        return said("The usage is sent again.\n");
+    }
+    done(&act.common, &answer, &path, |_| {
+        "The usage is sent again.".to_owned()
+    })
+}
+
+pub(crate) async fn audit(arguments: AuditArguments) -> Result<ExitCode, Failure> {
+    let mut query = Query::new();
+    arguments.period.add_to(&mut query);
+    add(&mut query, "who", arguments.who.as_ref());
+    add(&mut query, "span", arguments.span.as_ref());
+    let columns = (
+        ["at", "who", "act", "subject", "reason"],
+        &[0, 1, 2, 3, 4][..],
+    );
+    let (common, length) = (&arguments.common, &arguments.length);
+    print_list(common, &["v1", "audit"], &query, length, columns, |entry| {
+        let words = ["/who", "/act", "/subject", "/reason"];
+        let [who, act, subject, reason] = words.map(|place| text(entry, place));
+        [moment(entry, "/at"), who, act, subject, reason]
+    })
+    .await
+}
+
+/// Does something to a span as it is now: nobody else's act in between is overlooked.
+async fn on_span(api: &Api, span: &str, path: &[&str], body: &Value) -> Result<Answer, ApiError> {
+    let (_, etag) = api.single(&["v1", "spans", span]).await?;
+    let request = Request::act(Method::POST, path, body).if_match(etag);
+    api.call(&request).await
+}
+
+fn state(span: &Value) -> String {
+    let (id, state) = (text(span, "/id"), text(span, "/state"));
+    format!(
+        "The span {id} is {state}, sampled to {}.",
+        moment(span, "/sampled_to")
+    )
+}
+
+fn done(
+    common: &Common,
+    answer: &Answer,
+    path: &[&str],
+    words: impl Fn(&Value) -> String,
+) -> Result<ExitCode, Failure> {
+    let answer = answer.read(path)?;
+    if common.json {
+        print_json(&answer)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    said(&format!("{}\n", words(&answer)))
+}
+
+fn said(text: &str) -> Result<ExitCode, Failure> {
+    print(text)?;
+    Ok(ExitCode::SUCCESS)
+}

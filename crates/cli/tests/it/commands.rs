@@ -1,0 +1,350 @@
+//! Commands that show and change what the API has.
+
+use serde_json::{Value, json};
+
+use crate::api::{Api, HOUR, World};
+use crate::stub::{Reply, Stub};
+use crate::{Ended, run};
+
+const NOW: i64 = 1_795_352_400_000;
+
+fn with(url: &str, arguments: &[&str]) -> Ended {
+    run(&[arguments, &["--url", url]].concat())
+}
+
+fn done(url: &str, arguments: &[&str]) -> String {
+    let ended = with(url, arguments);
+    assert_eq!(
+        (ended.code, ended.errors.as_str()),
+        (Some(0), ""),
+        "{ended:?}"
+    );
+    ended.output
+}
+
+fn json_of(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// Two spans: one of 20 hours that stopped, one that goes on.
+fn world() -> World {
+    let mut world = World::new();
+    world.add("orders", NOW - 50 * HOUR, 20, false);
+    world.add("shop", NOW - 7 * HOUR, 7, true);
+    world
+}
+
+#[test]
+fn spans_are_listed() {
+    let api = Api::start(world());
+    let text = done(
+        &api.url(),
+        &["spans", "--resource-id", "postgres", "--from", "5"],
+    );
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("span "), "{text}");
+    assert!(
+        lines[1].starts_with("span-shop    postgres/large/shop "),
+        "{text}"
+    );
+    assert!(
+        lines[2].contains("complete") && lines[2].ends_with("20:00:00.000"),
+        "{text}"
+    );
+    assert_eq!(lines.len(), 3);
+    assert_eq!(
+        api.requests(),
+        ["/v1/spans?from=5&limit=100&resource_id=postgres"]
+    );
+    let ended = with(
+        &api.url(),
+        &[
+            "spans",
+            "--resource-id",
+            "postgres",
+            "--limit",
+            "1",
+            "--json",
+        ],
+    );
+    let document = json_of(&ended.output);
+    assert_eq!(document["items"].as_array().unwrap().len(), 1);
+    assert_eq!(document["items"][0]["id"], "span-shop");
+    assert!(ended.errors.contains("the first 1"), "{ended:?}");
+    let query = ["spans", "--cause", "c", "--resource-id", "x", "--all"];
+    assert!(done(&api.url(), &query).starts_with("span"));
+    let asked = api.requests().pop().unwrap();
+    assert!(
+        asked.contains("cause=c") && asked.contains("state=suspended"),
+        "{asked}"
+    );
+}
+
+#[test]
+fn a_span_is_drawn_with_its_proof_and_its_usages() {
+    let mut world = world();
+    world.page = 7;
+    let api = Api::start(world);
+    let text = done(&api.url(), &["span", "span-orders", "--usages", "2"]);
+    for part in [
+        "resource_instance_id  orders\n",
+        "\nmeasures              memory 512\n",
+        "(event orders-1)\n",
+        "\nwindows    |",
+        "\nforwards   ====",
+        "\nproof: used 20:00:00.000 = billed 20:00:00.000 + skipped 0:00:00.000; difference 0 ms, 20 usages\n",
+        " 1:00:00.000  accepted ",
+        "... and 18 earlier usages: --usages 20\n",
+    ] {
+        assert!(text.contains(part), "{part:?} in {text}");
+    }
+    assert!(!text.contains("backwards"), "{text}");
+    let document = json_of(&done(&api.url(), &["span", "span-orders", "--json"]));
+    assert_eq!(document["usages"].as_array().unwrap().len(), 20);
+    assert_eq!(document["span"]["id"], "span-orders");
+}
+
+#[test]
+fn a_proof_that_does_not_add_up_is_a_failure() {
+    let mut world = world();
+    world.spans[0]["proof"]["difference"] = json!(5);
+    let api = Api::start(world);
+    let ended = with(&api.url(), &["span", "span-orders"]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.output.contains(" IS NOT billed "), "{ended:?}");
+}
+
+#[test]
+fn what_the_api_refuses_is_told() {
+    let stub = Stub::start(|seen, _| {
+        if seen.what.contains("/v1/spans?") {
+            let errors = json!([{ "parameter": "state", "detail": "It is wrong." }]);
+            return Reply(400, json!({ "detail": "No.", "errors": errors }), None);
+        }
+        Reply(
+            404,
+            json!({ "detail": "There is no span\u{1b} of this id." }),
+            None,
+        )
+    });
+    let ended = with(&stub.url(), &["span", "a/b"]);
+    assert_eq!((ended.code, ended.output.as_str()), (Some(3), ""));
+    assert!(
+        ended
+            .errors
+            .contains("There is no span\u{fffd} of this id."),
+        "{ended:?}"
+    );
+    assert_eq!(stub.whats(), ["GET /v1/spans/a%2Fb"]);
+    let ended = with(&stub.url(), &["spans"]);
+    assert_eq!(ended.code, Some(2));
+    assert!(
+        ended.errors.contains("No. [state: It is wrong.]"),
+        "{ended:?}"
+    );
+}
+
+#[test]
+fn sums_are_asked_for_and_shown() {
+    let stub = Stub::start(|_, _| {
+        let window = json!({ "start": NOW, "end": NOW + HOUR });
+        let group = json!({ "resource_id": "postgres", "plan_id": "large" });
+        let measures = json!([{ "measure": "memory", "amount": 44_236_800_000_i64 }]);
+        json!({ "items": [{ "window": window, "group": group, "usages": 24,
+                            "duration": 86_400_000, "measures": measures }] })
+        .into()
+    });
+    let query = ["usages", "--organization-id", "o", "--window", "hour"];
+    let more = ["--group-by", "resource_id,plan_id", "--as-of", "7"];
+    let text = done(&stub.url(), &[&query[..], &more[..]].concat());
+    let line = text.lines().nth(1).unwrap();
+    assert!(line.contains("postgres/large"), "{text}");
+    assert!(line.ends_with("24:00:00.000  memory 44236800000"), "{text}");
+    let asked = "GET /v1/usages?organization_id=o&window=hour&group_by=resource_id%2Cplan_id&as_of=7&limit=100";
+    assert_eq!(stub.whats(), [asked]);
+}
+
+#[test]
+fn acts_give_a_reason_and_what_they_are_based_on() {
+    let stub = Stub::start(|seen, _| {
+        if seen.what.ends_with("/v1/spans/s1") {
+            return Reply(200, json!({ "id": "s1" }), Some("\"7\""));
+        }
+        if seen.what.contains("suspended/") {
+            return Reply(202, json!({ "resumed": 12 }), None);
+        }
+        json!({ "id": "s1", "state": "open", "sampled_to": NOW }).into()
+    });
+    let url = stub.url();
+    let text = done(&url, &["resume", "--cause", "c1", "--reason", "mapped"]);
+    assert_eq!(text, "12 spans go on\n");
+    let text = done(&url, &["resume", "--span", "s1", "--reason", "mapped"]);
+    assert!(
+        text.starts_with("The span s1 is open, sampled to 2026-11-22T"),
+        "{text}"
+    );
+    done(&url, &["skip", "s1", "u1", "--reason", "agreed"]);
+    done(&url, &["resend", "u2", "--reason", "mended", "--json"]);
+    let seen = stub.seen();
+    let whats: Vec<&str> = seen.iter().map(|seen| seen.what.as_str()).collect();
+    let expected = [
+        "POST /v1/suspended/c1/resume",
+        "GET /v1/spans/s1",
+        "POST /v1/spans/s1/resume",
+        "GET /v1/spans/s1",
+        "POST /v1/spans/s1/skip",
+        "POST /v1/usages/u2/resend",
+    ];
+    assert_eq!(whats, expected);
+    assert_eq!(seen[0].json(), json!({ "reason": "mapped" }));
+    assert_eq!(seen[0].header("if-match"), None);
+    assert_eq!(seen[2].header("if-match"), Some("\"7\""));
+    assert_eq!(
+        seen[4].json(),
+        json!({ "reason": "agreed", "usage_id": "u1" })
+    );
+    assert_eq!(seen[4].header("if-match"), Some("\"7\""));
+    let ended = with(&url, &["resume", "--span", "s1"]);
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.errors.contains("--reason"), "{ended:?}");
+}
+
+/// An act whose answer is lost may have been done: it is sent once. One that was turned away was not.
+#[test]
+fn an_act_is_repeated_only_where_it_was_not_done() {
+    let stub = Stub::start(|_, number| match number {
+        0 => Reply(
+            503,
+            json!({ "type": "urn:sampler:problem:overloaded" }),
+            None,
+        ),
+        _ => Reply(
+            503,
+            json!({ "type": "urn:sampler:problem:database-unavailable" }),
+            None,
+        ),
+    });
+    let ended = with(&stub.url(), &["resend", "u", "--reason", "r"]);
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    assert_eq!(stub.whats().len(), 2);
+}
+
+#[test]
+fn causes_and_the_audit_trail_are_listed() {
+    let stub = Stub::start(|seen, _| {
+        if seen.what.contains("audit") {
+            return json!({ "items": [{ "at": NOW, "who": "ann", "act": "skip", "subject": "s1",
+                                       "reason": "agreed\u{7}" }] })
+            .into();
+        }
+        json!({ "items": [{ "cause": "c1", "status": 422, "error": "noplan", "resource_id": "r",
+                            "plan_id": "p", "spans": 10_000, "since": NOW, "probe_at": null }] })
+        .into()
+    });
+    let text = done(&stub.url(), &["suspended"]);
+    let words: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
+    let since = "2026-11-22T13:00:00.000Z";
+    assert_eq!(
+        words,
+        ["c1", "422", "noplan", "r", "p", "10000", since, "-"]
+    );
+    let text = done(
+        &stub.url(),
+        &["audit", "--who", "ann", "--from", "2026-11-22T13:00:00Z"],
+    );
+    assert!(
+        text.lines().nth(1).unwrap().ends_with("agreed\u{fffd}"),
+        "{text}"
+    );
+    let expected = format!("GET /v1/audit?from={NOW}&who=ann&limit=100");
+    assert_eq!(stub.whats()[1], expected);
+}
+
+#[test]
+fn the_backlog_is_shown() {
+    let stub = Stub::start(|_, _| {
+        let closing =
+            json!({ "month": "2026-10", "left": 1200, "closes_at": NOW, "done_at": null });
+        json!({ "due": 1200, "oldest": NOW, "span_seconds": 86400.5, "suspended": 3,
+                "rate": 5012.3, "closing": closing })
+        .into()
+    });
+    let text = done(&stub.url(), &["backlog"]);
+    for line in [
+        "spans due      1200",
+        "span-seconds   86400.5",
+        "  done at      -",
+    ] {
+        assert!(text.lines().any(|it| it == line), "{line} in {text}");
+    }
+    let document = json_of(&done(&stub.url(), &["backlog", "--json"]));
+    assert_eq!(document["closing"]["month"], "2026-10");
+}
+
+#[test]
+fn control_changes_what_is_named_and_nothing_else() {
+    let now = || {
+        json!({ "starts": { "rate": 100, "resources": { "postgres": 50, "redis": 5 } },
+                "sampling": { "paused": false },
+                "controller": { "enabled": false, "target_seconds": 600, "kp": 8, "ki": 0, "kd": 0 } })
+    };
+    let stub = Stub::start(move |seen, _| {
+        if seen.what.starts_with("PUT") {
+            let mut control = seen.json();
+            control.as_object_mut().unwrap().shift_remove("reason");
+            return control.into();
+        }
+        Reply(200, now(), Some("\"3\""))
+    });
+    let url = stub.url();
+    let text = done(&url, &["control"]);
+    assert!(text.contains("postgres 50 %, redis 5 %"), "{text}");
+    assert!(text.contains("sampling       runs"), "{text}");
+    let set = [
+        "control",
+        "set",
+        "--rate",
+        "12.5",
+        "--resource",
+        "postgres=0",
+        "--resource",
+        "redis",
+    ];
+    let text = done(
+        &url,
+        &[&set[..], &["--paused", "true", "--reason", "drain"]].concat(),
+    );
+    assert!(
+        text.contains("12.5 %") && text.contains("sampling       paused"),
+        "{text}"
+    );
+    let seen = stub.seen();
+    let put = &seen[2];
+    assert_eq!(
+        (put.what.as_str(), put.header("if-match")),
+        ("PUT /v1/control", Some("\"3\""))
+    );
+    let expected = json!({
+        "starts": { "rate": 12.5, "resources": { "postgres": 0 } },
+        "sampling": { "paused": true },
+        "controller": { "enabled": false, "target_seconds": 600, "kp": 8, "ki": 0, "kd": 0 },
+        "reason": "drain",
+    });
+    assert_eq!(put.json(), expected);
+    for wrong in [
+        &["control", "set", "--reason", "r"][..],
+        &["control", "set", "--rate", "101", "--reason", "r"],
+        &["control", "set", "--resource", "a=b", "--reason", "r"],
+    ] {
+        assert_eq!(with(&url, wrong).code, Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
+fn shells_complete_commands() {
+    for shell in ["bash", "zsh", "fish"] {
+        let ended = run(&["completions", shell]);
+        assert_eq!(ended.code, Some(0));
+        assert!(ended.output.contains("suspended"), "{shell}");
+    }
+}

@@ -1,0 +1,320 @@
+//! `sampler events` and `sampler snapshot`.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::{Value, json};
+
+use crate::stub::{Reply, Seen, Stub};
+use crate::{Ended, file, run};
+
+fn send(url: &str, path: &str, more: &[&str]) -> Ended {
+    run(&[&["events", "send", path, "--url", url], more].concat())
+}
+
+fn event(id: &str, more: &str) -> String {
+    format!(r#"{{"type":"start","id":"{id}","timestamp":5,"resource_id":"r"{more}}}"#)
+}
+
+/// As many events as that, each on a line of its own, with a comment in front.
+fn events(count: usize) -> String {
+    let lines: Vec<String> = (0..count)
+        .map(|number| event(&number.to_string(), ""))
+        .collect();
+    format!("# {count}\n{}\n", lines.join("\n"))
+}
+
+fn outcome(index: usize, status: u16) -> Value {
+    match status {
+        201 => json!({ "index": index, "status": 201, "replayed": false, "span": "s" }),
+        status => {
+            let problem =
+                json!({ "type": "urn:sampler:problem:open-span", "detail": "It is open." });
+            json!({ "index": index, "status": status, "problem": problem })
+        }
+    }
+}
+
+/// Answers a batch, each event by its id.
+fn answer(seen: &Seen, status: impl Fn(&str) -> u16) -> Reply {
+    let events = seen.json();
+    let events = events.as_array().unwrap();
+    let results = events.iter().enumerate();
+    let results =
+        results.map(|(index, event)| outcome(index, status(event["id"].as_str().unwrap())));
+    json!({ "results": results.collect::<Vec<_>>() }).into()
+}
+
+fn ids(seen: &Seen) -> Vec<String> {
+    let events = seen.json();
+    let id = |event: &Value| event["id"].as_str().unwrap().to_owned();
+    events.as_array().unwrap().iter().map(id).collect()
+}
+
+fn journal(path: &str) -> String {
+    format!("{path}.sampler-journal")
+}
+
+#[test]
+fn a_file_is_sent_in_batches_and_what_is_refused_is_told_with_its_line() {
+    let stub = Stub::start(|seen, _| answer(seen, |id| if id == "3" { 409 } else { 201 }));
+    let (_folder, path) = file("events.ndjson", &(events(5) + "{broken\n"));
+    let ended = send(&stub.url(), &path, &["--batch", "2"]);
+    assert_eq!(
+        (ended.code, ended.errors.as_str()),
+        (Some(1), ""),
+        "{ended:?}"
+    );
+    let lines: Vec<&str> = ended.output.lines().collect();
+    assert_eq!(lines[0], "line 5: 409 open-span: It is open.");
+    assert!(
+        lines[1].starts_with("line 7: - no JSON object: "),
+        "{ended:?}"
+    );
+    assert_eq!(lines[2], "6 events: 4 accepted, 0 replayed, 2 refused.");
+    let seen = stub.seen();
+    let sent: Vec<Vec<String>> = seen.iter().map(ids).collect();
+    assert_eq!(sent, [vec!["0", "1"], vec!["2", "3"], vec!["4"]]);
+    assert_eq!(seen[0].header("content-type"), Some("application/json"));
+    assert!(!Path::new(&journal(&path)).exists());
+    let ended = send(&stub.url(), &path, &["--json"]);
+    let document: Value = serde_json::from_str(&ended.output).unwrap();
+    assert_eq!(document["refusals"][0]["line"], 5);
+    assert_eq!(document["refusals"][0]["problem"]["detail"], "It is open.");
+    assert_eq!(
+        (&document["events"], &document["accepted"]),
+        (&json!(6), &json!(4))
+    );
+}
+
+/// Events whose fate is unknown are sent again, in their order and before any later ones.
+#[test]
+fn what_failed_is_sent_again_before_anything_else() {
+    let stub = Stub::start(|seen, number| {
+        answer(
+            seen,
+            move |id| if number == 0 && id != "1" { 503 } else { 201 },
+        )
+    });
+    let (_folder, path) = file("events.ndjson", &events(5));
+    let ended = send(&stub.url(), &path, &["--batch", "4"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let sent: Vec<Vec<String>> = stub.seen().iter().map(ids).collect();
+    assert_eq!(
+        sent,
+        [vec!["0", "1", "2", "3"], vec!["0", "2", "3"], vec!["4"]]
+    );
+    assert_eq!(
+        ended.output,
+        "5 events: 5 accepted, 0 replayed, 0 refused.\n"
+    );
+}
+
+#[test]
+fn an_interrupted_command_goes_on_where_it_stopped() {
+    let is_up = Arc::new(AtomicBool::new(false));
+    let up = is_up.clone();
+    let stub = Stub::start(move |seen, number| {
+        if number == 2 && !up.load(Ordering::SeqCst) {
+            return Reply(401, json!({ "detail": "The token has ended." }), None);
+        }
+        answer(seen, |id| if id == "1" { 422 } else { 201 })
+    });
+    let (_folder, path) = file("events.ndjson", &events(7));
+    let ended = send(&stub.url(), &path, &["--batch", "2"]);
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    assert!(ended.errors.contains("The token has ended."), "{ended:?}");
+    // The last line of the journal may be cut short by a crash.
+    let mut text = std::fs::read_to_string(journal(&path)).unwrap();
+    text.push_str("{\"done\":6,\"rep");
+    std::fs::write(journal(&path), text).unwrap();
+    is_up.store(true, Ordering::SeqCst);
+
+    let other = send("http://127.0.0.1:9", &path, &["--batch", "2"]);
+    assert_eq!(other.code, Some(2));
+    assert!(other.errors.contains("--restart"), "{other:?}");
+
+    let ended = send(&stub.url(), &path, &["--batch", "2"]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(
+        ended
+            .output
+            .ends_with("7 events: 6 accepted, 0 replayed, 1 refused.\n"),
+        "{ended:?}"
+    );
+    assert!(ended.output.starts_with("line 3: 422 "), "{ended:?}");
+    let sent: Vec<Vec<String>> = stub.seen().iter().map(ids).collect();
+    assert_eq!(sent[2..], [vec!["4", "5"], vec!["4", "5"], vec!["6"]]);
+    assert!(!Path::new(&journal(&path)).exists());
+}
+
+#[test]
+fn a_batch_that_is_too_large_is_sent_in_halves() {
+    let stub = Stub::start(|seen, _| {
+        if ids(seen).len() > 2 {
+            return Reply(413, json!({ "detail": "Too much." }), None);
+        }
+        answer(seen, |_| 201)
+    });
+    let (_folder, path) = file("events.ndjson", &events(5));
+    let ended = send(&stub.url(), &path, &[]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let sent: Vec<Vec<String>> = stub.seen().iter().map(ids).collect();
+    let kept: Vec<String> = sent
+        .into_iter()
+        .filter(|ids| ids.len() <= 2)
+        .flatten()
+        .collect();
+    assert_eq!(kept, ["0", "1", "2", "3", "4"]);
+}
+
+/// A repeat of a whole file sends the same bytes, whatever the formats and the moment.
+#[test]
+fn each_event_has_an_id_that_follows_from_it() {
+    let columns = "organization_id,space_id,consumer_id,resource_id,plan_id,resource_instance_id,start,end,memory\n";
+    let csv = format!("{columns}o,s,c,r,p,1,100,200,5\no,s,c,r,p,2,300,,6\n");
+    let relative = r#"{"type":"stop","day":-1,"time":"10:00:00","resource_id":"r"}"#;
+    for (name, text, count) in [
+        ("spans.csv", csv.as_str(), 3),
+        ("events.ndjson", relative, 1),
+    ] {
+        let stub = Stub::start(|seen, _| answer(seen, |_| 201));
+        let (_folder, path) = file(name, text);
+        for _ in 0..2 {
+            let ended = send(&stub.url(), &path, &["--now", "1795352400000"]);
+            assert_eq!(ended.code, Some(0), "{ended:?}");
+        }
+        let seen = stub.seen();
+        assert_eq!(seen[0].body, seen[1].body);
+        assert_eq!(ids(&seen[0]).len(), count);
+        assert!(ids(&seen[0])[0].starts_with("sampler-"));
+    }
+}
+
+#[test]
+fn cloud_events_are_sent_as_they_are() {
+    let stub = Stub::start(|seen, _| answer(seen, |_| 201));
+    let event = |id: &str| {
+        format!(
+            "{{\"specversion\": \"1.0\",\n \"id\": \"{id}\", \"source\": \"/x\", \"type\": \"a.start\"}}"
+        )
+    };
+    let text = format!(
+        "[{},\n{}, {{\"type\": \"stop\", \"id\": \"3\", \"timestamp\": 1}}]",
+        event("1"),
+        event("2")
+    );
+    let (_folder, path) = file("events.json", &text);
+    let ended = send(&stub.url(), &path, &["--offset", "5ms"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let seen = stub.seen();
+    assert_eq!(seen.len(), 2);
+    assert_eq!(
+        seen[0].header("content-type"),
+        Some("application/cloudevents-batch+json")
+    );
+    assert_eq!(ids(&seen[0]), ["1", "2"]);
+    assert_eq!(seen[1].json()[0]["timestamp"], 6);
+}
+
+#[test]
+fn an_answer_that_leaves_out_an_event_is_not_believed() {
+    let stub = Stub::start(|_, _| json!({ "results": [outcome(0, 201)] }).into());
+    let (_folder, path) = file("events.ndjson", &events(2));
+    let ended = send(&stub.url(), &path, &[]);
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    assert!(
+        ended.errors.contains("not each event has a result"),
+        "{ended:?}"
+    );
+}
+
+#[test]
+fn a_dry_run_says_what_would_be() {
+    let usage =
+        json!({ "dedup_id": "u", "end": 7, "measured_usage": [{ "measure": "m", "quantity": 2 }] });
+    let stub = Stub::start(move |_, _| {
+        let problem = json!({ "type": "urn:sampler:problem:open-span", "detail": "It is open." });
+        json!([{ "would": 201, "usages": [usage] }, { "would": 409, "problem": problem }]).into()
+    });
+    let (_folder, path) = file("events.ndjson", &events(2));
+    let ended = run(&[
+        "events",
+        "dry-run",
+        &path,
+        "--url",
+        &stub.url(),
+        "--until",
+        "9",
+    ]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.output.starts_with("line 2: 201\n"), "{ended:?}");
+    assert!(
+        ended.output.contains("1970-01-01T00:00:00.007Z  m 2"),
+        "{ended:?}"
+    );
+    assert!(
+        ended
+            .output
+            .ends_with("line 3: 409 open-span: It is open.\n"),
+        "{ended:?}"
+    );
+    assert_eq!(stub.whats(), ["POST /v1/events?dry_run=true&until=9"]);
+    let (_folder, path) = file("events.ndjson", &events(1_001));
+    assert_eq!(
+        run(&["events", "dry-run", &path, "--url", &stub.url()]).code,
+        Some(2)
+    );
+}
+
+fn snapshots(is_different: bool) -> Stub {
+    Stub::start(move |seen, _| {
+        if seen.what.ends_with("/v1/events") {
+            return answer(seen, |_| 201);
+        }
+        let proposal = json!({ "type": "stop", "id": "snapshot-1", "timestamp": 5, "resource_id": "r",
+                               "plan_id": "p", "resource_instance_id": "i" });
+        let stops = if is_different {
+            json!([{ "span": "s1", "proposal": proposal }])
+        } else {
+            json!([])
+        };
+        json!({ "at": 5, "checked": 812, "open_without_instance": stops,
+                "instance_without_span": [], "differs": [] })
+        .into()
+    })
+}
+
+#[test]
+fn a_snapshot_shows_and_mends_what_differs() {
+    let stub = snapshots(true);
+    let (_folder, path) = file("now.ndjson", "{\"resource_id\":\"r\",\"at\":5}\n{}\n");
+    let command = |act: &str, more: &[&str]| {
+        run(&[&["snapshot", act, &path, "--url", &stub.url()], more].concat())
+    };
+    let ended = command("diff", &[]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(
+        ended
+            .output
+            .contains("r/p/i   runs no more  stop at 1970-01-01T00:00:00.005Z  s1"),
+        "{ended:?}"
+    );
+    assert_eq!(
+        stub.seen()[0].header("content-type"),
+        Some("application/x-ndjson")
+    );
+    let ended = command("apply", &["--most", "0"]);
+    assert_eq!((ended.code, stub.whats().len()), (Some(1), 2), "{ended:?}");
+    let ended = command("apply", &[]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(ids(&stub.seen()[3]), ["snapshot-1"]);
+    let nothing = snapshots(false);
+    let ended = run(&["snapshot", "diff", &path, "--url", &nothing.url()]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(
+        ended.output.starts_with("Nothing differs: 812 instances"),
+        "{ended:?}"
+    );
+}

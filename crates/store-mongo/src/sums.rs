@@ -1,0 +1,373 @@
+//! What usages of the ledger add up to.
+//!
+//! The server groups entries by window, group and measures, and adds up their durations: integers
+//! that stay exact. Quantities are multiplied here, in 128 bits ([`Amount`](sampler_domain::Amount)).
+//! As the measures of a span do not change, there are few such parts for each row.
+//!
+//! A page asks for some windows at a time, in their order, so that a list of many windows goes on
+//! where its time ran out, and none is added up twice. The parts of a window come sorted by group: what
+//! is behind the page is never sent.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use bson::raw::RawDocument;
+use bson::{Bson, Document, doc};
+use mongodb::error::{Error, ErrorKind};
+use mongodb::options::AggregateOptions;
+use sampler_domain::{Id, Timestamp, Window, WindowLength};
+use sampler_store::{StoreError, SumPage, SumPosition, SumQuery, SumRow};
+use serde_json::{Number, Value};
+use tokio::time::Instant;
+
+use crate::call::{CallError, hint};
+use crate::document::{moment, to_json};
+use crate::unreadable::decoded;
+use crate::{MongoStore, codes, index};
+
+/// How long a page goes on to ask for more windows.
+const PAGE_TIME: Duration = Duration::from_secs(1);
+
+/// Where windows took less than this, the next command asks for so many times as many.
+const QUICK: Duration = Duration::from_millis(50);
+const GROWTH: usize = 4;
+
+/// About how many bytes the rows of a page take, and a single row at the most.
+const PAGE_BYTES: usize = 4 << 20;
+const ROW_BYTES_MAX: usize = 16 << 20;
+
+/// What a row, and each measure of it, takes beside its texts.
+const ITEM_BYTES: usize = 128;
+
+/// Parts that the server sends at once.
+const BATCH_SIZE: u32 = 101;
+
+/// When an entry changed its state, in the order in which changes at one moment follow each other
+/// ([`Entry::as_of`](sampler_domain::Entry::as_of)); and where it counts since.
+const CHANGES: [&str; 6] = [
+    "$planned_at",
+    "$refused_at",
+    "$skipped_at",
+    "$accepted_at",
+    "$set_aside_at",
+    "$counted_at",
+];
+const COUNTS: [i64; 2] = [3, 5];
+
+/// The rows of some windows.
+struct Collected {
+    windows: Vec<Window>,
+    fields: usize,
+    /// So many rows at the most.
+    limit: usize,
+    rows: Vec<SumRow>,
+    /// About what the rows take of memory, and the last of them.
+    bytes: usize,
+    last_bytes: usize,
+    has_more: bool,
+    /// Whether a row has more measures than an answer may hold.
+    is_too_large: bool,
+}
+
+impl MongoStore {
+    pub(crate) async fn sums_of(&self, query: &SumQuery) -> Result<SumPage, StoreError> {
+        let Some((field, _)) = query.narrowed_by() else {
+            return Err(StoreError::Refused("the query is too wide".into()));
+        };
+        let (mut page, mut bytes) = (SumPage::default(), 0);
+        let (began, start) = (Instant::now(), query.first_window());
+        let (mut first, mut count) = (start, 1);
+        while let Some(next) = query.windows.get(first) {
+            let is_late = first > start && began.elapsed() > PAGE_TIME;
+            if is_late || page.rows.len() >= query.limit || bytes > PAGE_BYTES {
+                page.next = Some(start_of(*next));
+                break;
+            }
+            let (asked, behind) = (Instant::now(), query.windows.len().min(first + count));
+            let limit = query.limit - page.rows.len();
+            match self.sums_in(query, field, first..behind, limit).await {
+                Ok(rows) if rows.is_too_large => return Err(StoreError::Overloaded),
+                Ok(rows) => {
+                    bytes += rows.bytes;
+                    page.rows.extend(rows.rows);
+                    if rows.has_more {
+                        page.next = page.rows.last().map(SumRow::position);
+                        break;
+                    }
+                }
+                Err(error) if !is_beyond_limits(&error) => return Err(error.into()),
+                // The next page begins with this window alone.
+                Err(_) if first > start => {
+                    page.next = Some(start_of(*next));
+                    break;
+                }
+                Err(_) => return Err(StoreError::Overloaded),
+            }
+            if asked.elapsed() < QUICK {
+                count *= GROWTH;
+            }
+            first = behind;
+        }
+        Ok(page)
+    }
+
+    /// The rows of some windows, up to a limit.
+    async fn sums_in(
+        &self,
+        query: &SumQuery,
+        field: &str,
+        windows: Range<usize>,
+        limit: usize,
+    ) -> Result<Collected, CallError> {
+        let is_first = windows.start == query.first_window();
+        let windows = query.windows.get(windows).unwrap_or_default().to_vec();
+        let group = query.after.as_ref().and_then(|after| after.group.as_ref());
+        // The first window is asked for alone.
+        let after = group.filter(|group| is_first && !group.is_empty());
+        let pipeline = pipeline(query, &windows, after.map(Vec::as_slice));
+        let options = AggregateOptions::builder()
+            .hint(hint(index_on(field)))
+            .max_time(self.usages.time_limit)
+            .batch_size(BATCH_SIZE)
+            .allow_disk_use(false)
+            .build();
+        let usages = self.usages.collection.clone();
+        let mut rows = Collected::new(windows, query.group_by.len(), limit);
+        let read = async move {
+            let mut parts = usages.aggregate(pipeline).with_options(options).await?;
+            while parts.advance().await? {
+                if !rows.add(parts.current()) {
+                    break;
+                }
+            }
+            Ok::<_, Error>(rows)
+        };
+        self.usages.run(read).await
+    }
+}
+
+/// Where a window begins.
+fn start_of(window: Window) -> SumPosition {
+    SumPosition {
+        window: window.start,
+        group: None,
+    }
+}
+
+fn is_beyond_limits(error: &CallError) -> bool {
+    match error {
+        CallError::Driver(error) => match error.kind.as_ref() {
+            ErrorKind::Command(error) => codes::is_beyond_limits(error.code),
+            _ => false,
+        },
+        CallError::TimedOut(_) => true,
+        _ => false,
+    }
+}
+
+/// The index that has the usages with this field in the order of their timestamps.
+fn index_on(field: &str) -> &'static str {
+    match field {
+        "organization_id" => index::SUM_ORGANIZATION,
+        "resource_id" => index::SUM_RESOURCE,
+        _ => index::SUM_INSTANCE,
+    }
+}
+
+/// The stages that add up what is in these windows, behind a group where there is one.
+fn pipeline(query: &SumQuery, windows: &[Window], after: Option<&[Id]>) -> Vec<Document> {
+    let fields = query.group_by.iter().map(|name| format!("$target.{name}"));
+    let group = doc! {
+        "_id": {
+            "key": { "window": window_of(query.length), "group": group(fields) },
+            "measures": measures(),
+        },
+        "usages": { "$sum": 1 },
+        "duration": { "$sum": "$duration" },
+    };
+    let mut stages = vec![
+        doc! { "$match": condition(query, windows) },
+        doc! { "$group": group },
+    ];
+    if let Some(after) = after {
+        let after = group_of(after);
+        stages.push(doc! { "$match": { "_id.key.group": { "$gt": after } } });
+    }
+    stages.push(doc! { "$sort": { "_id.key": 1 } });
+    stages
+}
+
+/// What entries meet that count.
+fn condition(query: &SumQuery, windows: &[Window]) -> Document {
+    let from = windows.first().map_or(Timestamp::MIN, |first| first.start);
+    let to = windows.last().map_or(Timestamp::MIN, |last| last.end);
+    let mut condition = doc! { "timestamp": { "$gte": moment(from), "$lt": moment(to) } };
+    for (name, id) in query.target.conditions() {
+        condition.insert(format!("target.{name}"), id.as_str());
+    }
+    if let Some(resources) = &query.resources {
+        let ids: Vec<&str> = resources.iter().map(Id::as_str).collect();
+        condition.insert("$and", [doc! { "target.resource_id": { "$in": ids } }]);
+    }
+    match query.as_of {
+        Some(at) => condition.insert("$expr", counted_at(at)),
+        None => condition.insert("state", doc! { "$in": ["accepted", "counted"] }),
+    };
+    condition
+}
+
+/// The condition, as an expression, that an entry counted at a moment: the last of its changes up to
+/// then says so. What is no moment is no change.
+fn counted_at(at: Timestamp) -> Document {
+    let kinds = i64::try_from(CHANGES.len()).unwrap_or(i64::MAX);
+    let change = |(order, name): (i64, &str)| {
+        let is_past = doc! { "$and": [{ "$isNumber": name }, { "$lte": [name, moment(at)] }] };
+        let ranked = doc! { "$add": [{ "$multiply": [name, kinds] }, order] };
+        doc! { "$cond": [is_past, ranked, Bson::Null] }
+    };
+    let changes: Vec<Document> = (0..).zip(CHANGES).map(change).collect();
+    let last = doc! { "$mod": [{ "$max": changes }, kinds] };
+    doc! { "$in": [last, COUNTS.to_vec()] }
+}
+
+/// The boundary of the calendar before a timestamp.
+fn window_of(length: WindowLength) -> Bson {
+    let every = |millis: i64| {
+        let behind = doc! { "$mod": ["$timestamp", millis] };
+        doc! { "$subtract": ["$timestamp", behind] }.into()
+    };
+    match length {
+        WindowLength::Hour => every(3_600_000),
+        WindowLength::Day => every(86_400_000),
+        WindowLength::Month => {
+            let date = doc! { "$toDate": "$timestamp" };
+            let month = doc! { "$dateTrunc": { "date": date, "unit": "month" } };
+            doc! { "$toLong": month }.into()
+        }
+        WindowLength::All => doc! { "$literal": 0_i64 }.into(),
+    }
+}
+
+/// A document with these values, which are compared one after the other.
+fn group(values: impl IntoIterator<Item = String>) -> Document {
+    let named = |(number, value)| (number_name(number), Bson::String(value));
+    values.into_iter().enumerate().map(named).collect()
+}
+
+/// The group of these ids, whatever they begin with.
+fn group_of(ids: &[Id]) -> Document {
+    group(ids.iter().map(|id| id.as_str().to_owned()))
+}
+
+fn number_name(number: usize) -> String {
+    format!("value{number}")
+}
+
+/// The measures as far as they can be added up: large texts and lists are nobody's to send.
+fn measures() -> Document {
+    let is_number = doc! { "$isNumber": "$$it.quantity" };
+    let measure = doc! {
+        "measure": "$$it.measure",
+        "quantity": { "$cond": [is_number, "$$it.quantity", Bson::Null] },
+    };
+    let all = doc! { "$map": { "input": "$measured_usage", "as": "it", "in": measure } };
+    doc! { "$cond": [{ "$isArray": "$measured_usage" }, all, Bson::Null] }
+}
+
+/// Usages of one row that have the same measures.
+struct Part {
+    window: i64,
+    group: Vec<Id>,
+    measures: Vec<(Id, Value)>,
+    usages: u64,
+    duration: Number,
+}
+
+impl Part {
+    /// The part that a document holds; none where entries have no readable target.
+    fn read(raw: &RawDocument, fields: usize) -> Option<Self> {
+        let document = decoded(raw).ok()?;
+        let id = document.get_document("_id").ok()?;
+        let key = id.get_document("key").ok()?;
+        let values = key.get_document("group").ok()?;
+        let value = |number| values.get_str(number_name(number)).ok();
+        let group = (0..fields).map(|number| value(number).map(Id::from_store));
+        let measure = |measure: &Bson| {
+            let measure = measure.as_document()?;
+            let name = Id::from_store(measure.get_str("measure").ok()?);
+            Some((name, measure.get("quantity").map_or(Value::Null, to_json)))
+        };
+        let measures = id.get_array("measures").map(Vec::as_slice);
+        let integer = |bson: Option<&Bson>| to_json(bson.unwrap_or(&Bson::Null));
+        Some(Self {
+            window: integer(key.get("window")).as_f64().map(whole)?,
+            group: group.collect::<Option<_>>()?,
+            measures: measures
+                .unwrap_or_default()
+                .iter()
+                .filter_map(measure)
+                .collect(),
+            usages: integer(document.get("usages")).as_u64()?,
+            duration: integer(document.get("duration")).as_number()?.clone(),
+        })
+    }
+}
+
+/// Moments are exact as doubles.
+#[expect(clippy::cast_possible_truncation, reason = "it is whole")]
+fn whole(moment: f64) -> i64 {
+    moment as i64
+}
+
+impl Collected {
+    fn new(windows: Vec<Window>, fields: usize, limit: usize) -> Self {
+        Self {
+            windows,
+            fields,
+            limit,
+            rows: Vec::new(),
+            bytes: 0,
+            last_bytes: 0,
+            has_more: false,
+            is_too_large: false,
+        }
+    }
+
+    /// Adds a part, which belongs to the last row or to one behind it; says whether there was room.
+    fn add(&mut self, raw: &RawDocument) -> bool {
+        let Some(part) = Part::read(raw, self.fields) else {
+            return true;
+        };
+        let behind = |window: &Window| window.end.as_millis() <= part.window;
+        let window = self.windows.partition_point(behind);
+        let Some(window) = self.windows.get(window).copied() else {
+            return true;
+        };
+        let is_of = |row: &SumRow| row.window == window && row.group == part.group;
+        if !self.rows.last().is_some_and(is_of) {
+            let is_full = self.rows.len() == self.limit || self.bytes > PAGE_BYTES;
+            if is_full {
+                self.has_more = true;
+                return false;
+            }
+            let ids = part.group.iter().map(|id| id.as_str().len());
+            self.bytes += ITEM_BYTES + ids.sum::<usize>();
+            self.last_bytes = 0;
+            self.rows.push(SumRow::new(window, part.group));
+        }
+        let Some(row) = self.rows.last_mut() else {
+            return true;
+        };
+        row.add_usages(part.usages, &part.duration);
+        for (measure, quantity) in part.measures {
+            if !row.amounts.contains_key(&measure) {
+                let bytes = ITEM_BYTES + measure.as_str().len();
+                self.bytes += bytes;
+                self.last_bytes += bytes;
+            }
+            row.add_measure(measure, &quantity, &part.duration);
+        }
+        self.is_too_large = self.last_bytes > ROW_BYTES_MAX;
+        !self.is_too_large
+    }
+}

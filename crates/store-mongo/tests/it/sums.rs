@@ -1,0 +1,292 @@
+//! What sums cost: the usages that they are of, out of an index; and what has no end is cut off.
+
+use std::time::Duration;
+
+use bson::{Bson, Document, doc};
+use mongodb::Collection;
+use sampler_domain::{Id, WindowLength};
+use sampler_store::contract::support::at;
+use sampler_store::{Queries, StoreError, SumQuery, TargetFilter};
+use sampler_store_mongo::MongoStore;
+use sampler_testkit::TestDatabase;
+
+use crate::support::{options, store_and_spans};
+
+const HOUR: i64 = 3_600_000;
+
+/// Usages of each hour, and how many hours there are.
+const EACH: i32 = 1_000;
+const HOURS: i32 = 200;
+
+/// Instances; organizations and resources are fewer.
+const INSTANCES: i32 = 500;
+
+/// Makes accepted usages within the server, `each` in each of some hours: usage `n` of an hour is of
+/// instance `n` mod [`INSTANCES`], organization `n` mod 10 and resource `n` mod 2.
+async fn fill(spans: &Collection<Document>, hours: std::ops::Range<i32>, each: i32) {
+    let of = |prefix: &str, count: i32| {
+        let number = doc! { "$toString": { "$mod": ["$n", count] } };
+        doc! { "$concat": [prefix, number] }
+    };
+    let hour_start = doc! { "$add": [at(0).as_millis(), { "$multiply": ["$hour", HOUR] }] };
+    let pipeline = vec![
+        doc! { "$documents": [{ "_": 0 }] },
+        doc! { "$project": { "hour": { "$range": [hours.start, hours.end] }, "n": { "$range": [0, each] } } },
+        doc! { "$unwind": "$hour" },
+        doc! { "$unwind": "$n" },
+        doc! { "$project": {
+            "_id": { "$concat": [{ "$toString": "$hour" }, " ", { "$toString": "$n" }] },
+            "span": { "$toString": "$n" },
+            "partition": { "$mod": ["$n", 64] },
+            "version": { "$toLong": "$hour" },
+            "target": {
+                "organization_id": of("o-", 10), "space_id": "s", "consumer_id": "c",
+                "resource_id": of("r-", 2), "plan_id": "p", "resource_instance_id": of("i-", INSTANCES),
+            },
+            "measured_usage": { "$literal": [{ "measure": "memory", "quantity": 512_i64 }] },
+            "timestamp": { "$add": [hour_start, HOUR / 2] },
+            "duration": { "$literal": HOUR },
+            "state": "accepted",
+        } },
+        doc! { "$merge": { "into": "spans_usages" } },
+    ];
+    let database = spans.client().database(&spans.namespace().db);
+    database.aggregate(pipeline).await.unwrap();
+}
+
+fn query(field: &str, value: &str, length: WindowLength, hours: i64) -> SumQuery {
+    let mut target = TargetFilter::default();
+    assert!(target.set(field, Id::from_store(value)));
+    SumQuery {
+        target,
+        resources: None,
+        length,
+        windows: length.windows(at(0), at(hours * HOUR), 366).unwrap(),
+        group_by: Vec::new(),
+        as_of: None,
+        after: None,
+        limit: 1_000,
+    }
+}
+
+/// All usages that are counted on all pages.
+async fn counted(store: &MongoStore, query: &SumQuery) -> u64 {
+    let (mut query, mut usages) = (query.clone(), 0);
+    loop {
+        let page = store.sums(&query).await.unwrap();
+        usages += page.rows.iter().map(|row| row.usages).sum::<u64>();
+        query.after = page.next;
+        if query.after.is_none() {
+            return usages;
+        }
+    }
+}
+
+/// Keys and documents that the commands since the last call examined, each with its plan.
+async fn examined(spans: &Collection<Document>) -> Vec<(String, i64, i64)> {
+    let database = spans.client().database(&spans.namespace().db);
+    database.run_command(doc! { "profile": 0 }).await.unwrap();
+    let profile = database.collection::<Document>("system.profile");
+    let ns = format!("{}.spans_usages", spans.namespace().db);
+    let mut cursor = profile.find(doc! { "ns": ns }).await.unwrap();
+    let mut seen = Vec::new();
+    while cursor.advance().await.unwrap() {
+        let entry = cursor.deserialize_current().unwrap();
+        let number = |name: &str| match entry.get(name) {
+            Some(Bson::Int32(number)) => i64::from(*number),
+            Some(Bson::Int64(number)) => *number,
+            _ => 0,
+        };
+        let plan = entry.get_str("planSummary").unwrap_or_default().to_owned();
+        seen.push((plan, number("keysExamined"), number("docsExamined")));
+    }
+    profile.drop().await.unwrap();
+    database.run_command(doc! { "profile": 2 }).await.unwrap();
+    seen
+}
+
+/// Each kind of sums reads the usages that it is of, from an index, and nothing is scanned.
+#[tokio::test(flavor = "multi_thread")]
+async fn sums_read_the_usages_that_they_are_of() {
+    let (store, spans) = store_and_spans("sums_explain").await;
+    fill(&spans, 0..HOURS, EACH).await;
+    examined(&spans).await;
+    let (hours, each) = (i64::from(HOURS), i64::from(EACH));
+    let by_instance = |mut query: SumQuery| {
+        query.group_by = vec!["resource_instance_id"];
+        query
+    };
+    let cases = [
+        (
+            "target.organization_id",
+            query("organization_id", "o-3", WindowLength::All, hours),
+            hours * each / 10,
+        ),
+        (
+            "target.organization_id",
+            query("organization_id", "o-3", WindowLength::Hour, hours),
+            hours * each / 10,
+        ),
+        (
+            "target.organization_id",
+            query("organization_id", "o-3", WindowLength::Day, 30),
+            30 * each / 10,
+        ),
+        (
+            "target.resource_id",
+            query("resource_id", "r-1", WindowLength::Day, hours),
+            hours * each / 2,
+        ),
+        (
+            "target.resource_id",
+            query("resource_id", "r-1", WindowLength::Month, hours),
+            hours * each / 2,
+        ),
+        (
+            "target.resource_instance_id",
+            query("resource_instance_id", "i-7", WindowLength::Hour, hours),
+            hours * 2,
+        ),
+        (
+            "target.resource_id",
+            by_instance(query("resource_id", "r-0", WindowLength::All, 10)),
+            10 * each / 2,
+        ),
+    ];
+    for (field, query, expected) in cases {
+        let label = format!("{field}, {:?}", query.length);
+        assert_eq!(
+            counted(&store, &query).await,
+            expected.unsigned_abs(),
+            "{label}"
+        );
+        let commands = examined(&spans).await;
+        let (mut keys, mut documents) = (0, 0);
+        for (plan, some_keys, some_documents) in &commands {
+            assert!(
+                plan.is_empty()
+                    || plan.starts_with(&format!("IXSCAN {{ {field}: 1, timestamp: 1 }}")),
+                "{label}: {plan}"
+            );
+            keys += some_keys;
+            documents += some_documents;
+        }
+        // One key more for each command, where its range ends.
+        let most = expected + i64::try_from(commands.len()).unwrap();
+        assert!(
+            keys <= most && documents <= expected,
+            "{label}: {keys} keys, {documents} documents"
+        );
+        assert!(keys >= expected, "{label}: {keys} keys");
+    }
+}
+
+/// What takes too long is cut off by the server: of a list, the windows before are shown.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_window_that_takes_too_long_is_refused_and_those_before_it_are_shown() {
+    let (store, spans) = store_and_spans("sums_late").await;
+    fill(&spans, 0..5, 10).await;
+    fill(&spans, 5..6, 300_000).await;
+    let server = TestDatabase::new("sums_late_reader").await;
+    let impatient = |millis| sampler_store_mongo::MongoOptions {
+        database: spans.namespace().db,
+        operation_timeout: Duration::from_millis(millis),
+        ..options(&server)
+    };
+    let reader = store.reader(impatient(200)).await.unwrap();
+    let mut hours = query("resource_id", "r-1", WindowLength::Hour, 24);
+    hours.group_by = vec!["resource_instance_id"];
+    let (mut rows, mut pages) = (0, 0);
+    let error = loop {
+        match reader.sums(&hours).await {
+            Ok(page) => {
+                (rows, pages) = (rows + page.rows.len(), pages + 1);
+                hours.after = page.next;
+                assert!(hours.after.is_some(), "the long window is still to come");
+            }
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, StoreError::Overloaded), "{error}");
+    assert_eq!((rows, pages > 0), (5 * 5, true));
+    let next = hours.after.unwrap();
+    assert_eq!((next.window, next.group), (at(5 * HOUR), None));
+    let all = query("resource_id", "r-1", WindowLength::All, 24);
+    assert!(matches!(
+        reader.sums(&all).await,
+        Err(StoreError::Overloaded)
+    ));
+    // One that has the time adds it up.
+    assert_eq!(counted(&store, &all).await, 150_000 + 25);
+}
+
+/// More groups than the server may keep in memory: it neither writes to its disk nor goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_without_end_are_refused() {
+    let (store, spans) = store_and_spans("sums_groups").await;
+    fill(&spans, 0..1, 40_000).await;
+    let usages: Collection<Document> = spans
+        .client()
+        .database(&spans.namespace().db)
+        .collection("spans_usages");
+    let long = doc! { "$concat": ["$_id", "x".repeat(7_000)] };
+    let change = vec![doc! { "$set": { "target.space_id": long } }];
+    usages.update_many(doc! {}, change).await.unwrap();
+    let mut query = query("resource_id", "r-1", WindowLength::All, 24);
+    query.group_by = vec!["space_id"];
+    assert!(matches!(
+        store.sums(&query).await,
+        Err(StoreError::Overloaded)
+    ));
+    query.group_by = vec!["plan_id"];
+    assert_eq!(counted(&store, &query).await, 20_000);
+}
+
+/// What somebody put in by hand stands in nobody's way.
+#[tokio::test(flavor = "multi_thread")]
+async fn odd_documents_do_not_spoil_sums() {
+    let (store, spans) = store_and_spans("sums_odd").await;
+    fill(&spans, 0..1, 1_000).await;
+    let usages: Collection<Document> = spans
+        .client()
+        .database(&spans.namespace().db)
+        .collection("spans_usages");
+    let good = usages
+        .find_one(doc! { "target.resource_id": "r-1" })
+        .await
+        .unwrap()
+        .unwrap();
+    let odd = [
+        doc! { "measured_usage": "much" },
+        doc! { "measured_usage": ["much", { "quantity": 1 }, { "measure": 7, "quantity": 1 }] },
+        doc! { "measured_usage": [{ "measure": "memory", "quantity": Bson::Double(f64::NAN) }] },
+        doc! { "duration": "long", "measured_usage": [] },
+        doc! { "timestamp": "yesterday" },
+        doc! { "target": { "resource_id": "r-1" } },
+        doc! { "state": 7 },
+        doc! { "accepted_at": "then", "planned_at": Bson::Null, "counted_at": f64::NAN },
+    ];
+    for (number, change) in (0..).zip(odd) {
+        let mut document = good.clone();
+        document.insert("_id", format!("odd {number}"));
+        document.extend(change);
+        usages.insert_one(document).await.unwrap();
+    }
+    let mut sums = query("resource_id", "r-1", WindowLength::All, 24);
+    sums.group_by = vec!["resource_id", "plan_id"];
+    let page = store.sums(&sums).await.unwrap();
+    assert_eq!(page.rows.len(), 1);
+    assert_eq!(page.rows[0].usages, 500 + 5);
+    sums.as_of = Some(at(24 * HOUR));
+    assert_eq!(
+        counted(&store, &sums).await,
+        0,
+        "none says when it was accepted"
+    );
+    let all = doc! { "$set": { "accepted_at": at(HOUR).as_millis() } };
+    usages
+        .update_many(doc! { "state": "accepted" }, all)
+        .await
+        .unwrap();
+    assert_eq!(counted(&store, &sums).await, 500 + 5);
+}

@@ -1,0 +1,157 @@
+//! What the ledger adds up to, by windows and groups.
+
+use std::collections::BTreeMap;
+
+use sampler_domain::{
+    Amount, Entry, EntryState, Id, Measures, Target, Timestamp, Window, WindowLength,
+};
+use serde_json::{Number, Value};
+
+use crate::{SpanQuery, TargetFilter};
+
+/// What is to be added up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SumQuery {
+    /// Usages of which targets. The organization, the resource or the instance must be among the
+    /// conditions: by these usages are found.
+    pub target: TargetFilter,
+    /// Only usages of these resources; none where all are meant.
+    pub resources: Option<Vec<Id>>,
+    /// How long the windows are.
+    pub length: WindowLength,
+    /// The windows, each beginning where the one before ends. A usage is in the one that its
+    /// timestamp is in.
+    pub windows: Vec<Window>,
+    /// By which fields of the target, out of [`Target::FIELDS`], usages are told apart within a
+    /// window, each at most once.
+    pub group_by: Vec<&'static str>,
+    /// As the ledger was at this moment; as it is where there is none.
+    pub as_of: Option<Timestamp>,
+    /// Only rows behind this.
+    pub after: Option<SumPosition>,
+    /// So many rows at the most.
+    pub limit: usize,
+}
+
+/// Where in a list of sums to go on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SumPosition {
+    /// The start of a window of the query.
+    pub window: Timestamp,
+    /// Behind the row of this group there; with the first one of the window where there is none.
+    pub group: Option<Vec<Id>>,
+}
+
+/// The usages of one group in one window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SumRow {
+    /// The window.
+    pub window: Window,
+    /// The values of the fields that were grouped by, in their order.
+    pub group: Vec<Id>,
+    /// How many usages there are.
+    pub usages: u64,
+    /// Their signed durations together, ms.
+    pub duration: Amount,
+    /// Quantity × duration in ms, by measure.
+    pub amounts: BTreeMap<Id, Amount>,
+}
+
+/// Some rows, in the order of their windows, and of their groups within each.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SumPage {
+    /// The rows. There is none where nothing was used.
+    pub rows: Vec<SumRow>,
+    /// Where the list goes on, if there may be more.
+    pub next: Option<SumPosition>,
+}
+
+impl SumQuery {
+    /// The field by which the usages are to be found, and the condition on it.
+    pub fn narrowed_by(&self) -> Option<(&'static str, &Id)> {
+        let mut narrowing = SpanQuery::NARROWING.into_iter();
+        narrowing.find_map(|name| Some((name, self.target.get(name)?)))
+    }
+
+    /// The index of the window that the page begins in: one behind the last where there is none.
+    pub fn first_window(&self) -> usize {
+        let Some(after) = &self.after else { return 0 };
+        let first = self
+            .windows
+            .partition_point(|window| window.end <= after.window);
+        // Without groups, a window has one row.
+        let is_done = self.group_by.is_empty() && after.group.is_some();
+        (first + usize::from(is_done)).min(self.windows.len())
+    }
+
+    /// The window that a moment is in.
+    pub fn window_of(&self, moment: Timestamp) -> Option<Window> {
+        let behind = self.windows.partition_point(|it| it.end <= moment);
+        let window = self.windows.get(behind).copied();
+        window.filter(|window| window.start <= moment)
+    }
+
+    /// Whether an entry is counted, in whatever window.
+    pub fn counts(&self, entry: &Entry) -> bool {
+        let resources = self.resources.as_ref();
+        let state = match self.as_of {
+            Some(at) => entry.as_of(at),
+            None => Some(entry.state),
+        };
+        matches!(state, Some(EntryState::Accepted | EntryState::Counted))
+            && self.target.matches(&entry.target)
+            && resources.is_none_or(|ids| ids.contains(&entry.target.resource_id))
+    }
+
+    /// The values by which a target is grouped.
+    pub fn group_of(&self, target: &Target) -> Vec<Id> {
+        let fields = target.fields();
+        let value = |name: &&str| fields.iter().find(|(field, _)| field == name);
+        let values = self.group_by.iter().filter_map(value);
+        values.map(|(_, id)| (*id).clone()).collect()
+    }
+}
+
+impl SumRow {
+    /// A row of nothing yet.
+    pub fn new(window: Window, group: Vec<Id>) -> Self {
+        Self {
+            window,
+            group,
+            usages: 0,
+            duration: Amount::default(),
+            amounts: BTreeMap::new(),
+        }
+    }
+
+    /// Adds so many usages, which last so long together, in ms.
+    pub fn add_usages(&mut self, usages: u64, duration: &Number) {
+        self.usages = self.usages.saturating_add(usages);
+        self.duration.add(&Value::from(1), duration);
+    }
+
+    /// Adds a quantity of a measure for so long, in ms.
+    pub fn add_measure(&mut self, measure: Id, quantity: &Value, duration: &Number) {
+        self.amounts
+            .entry(measure)
+            .or_default()
+            .add(quantity, duration);
+    }
+
+    /// Adds one usage with its measures.
+    pub fn add(&mut self, measures: &Measures, duration: i64) {
+        let duration = Number::from(duration);
+        self.add_usages(1, &duration);
+        for it in measures.as_slice() {
+            self.add_measure(it.measure.clone(), it.quantity.as_json(), &duration);
+        }
+    }
+
+    /// Where the row stands in the list.
+    pub fn position(&self) -> SumPosition {
+        SumPosition {
+            window: self.window.start,
+            group: Some(self.group.clone()),
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! A batch: from a body to its events as they stand in it. Each is parsed when its turn comes, so a
+//! batch takes no more memory than its events would alone.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+
+use sampler_service::problem::{FieldError, Pointer, Problem};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use crate::event::EventKind;
+use crate::{cloud_event, json, problems};
+
+/// The most events of one batch.
+pub(crate) const EVENTS_MAX: usize = 1_000;
+
+/// How the events of a batch follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// A list in JSON.
+    List,
+    /// One a line.
+    Lines,
+    /// A list of CloudEvents in JSON.
+    CloudEvents,
+}
+
+/// An event of a batch.
+#[derive(Debug)]
+pub(crate) struct Item<'b> {
+    /// Its JSON.
+    pub(crate) bytes: &'b [u8],
+    /// What it reports, as far as it says so.
+    pub(crate) kind: Option<EventKind>,
+    /// The targets that it is about, by numbers of this batch. It has none where it is not valid.
+    pub(crate) targets: Vec<usize>,
+}
+
+/// Finds the events of a body.
+///
+/// # Errors
+/// 400 where a list is no JSON or no list, 413 where there are too many events.
+pub(crate) fn read(layout: Layout, body: &[u8]) -> Result<Vec<Item<'_>>, Problem> {
+    let events = match layout {
+        Layout::List | Layout::CloudEvents => split_list(body)?,
+        Layout::Lines => split_lines(body)?,
+    };
+    let mut numbers = HashMap::new();
+    let mut number = |target| {
+        let next = numbers.len();
+        *numbers.entry(target).or_insert(next)
+    };
+    let item = |bytes| {
+        let (kind, targets) = look(layout, bytes);
+        Item {
+            bytes,
+            kind,
+            targets: targets.into_iter().map(&mut number).collect(),
+        }
+    };
+    Ok(events.into_iter().map(item).collect())
+}
+
+/// The events that have to follow each other: all that are about one target, or about targets that an
+/// update joins. By their places in the batch.
+pub(crate) fn chains(items: &[Item<'_>]) -> Vec<Vec<usize>> {
+    let mut joined = Joined((0..items.len()).collect());
+    let mut last_of = HashMap::new();
+    for (index, item) in items.iter().enumerate() {
+        for target in &item.targets {
+            if let Some(before) = last_of.insert(*target, index) {
+                joined.join(before, index);
+            }
+        }
+    }
+    let mut chains: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for index in 0..items.len() {
+        chains.entry(joined.first(index)).or_default().push(index);
+    }
+    chains.into_values().collect()
+}
+
+/// Sets of numbers that are joined one after another, each known by the least of them (union-find).
+struct Joined(Vec<usize>);
+
+impl Joined {
+    fn first(&mut self, of: usize) -> usize {
+        let mut at = of;
+        while self.0[at] != at {
+            self.0[at] = self.0[self.0[at]];
+            at = self.0[at];
+        }
+        at
+    }
+
+    fn join(&mut self, one: usize, other: usize) {
+        let (one, other) = (self.first(one), self.first(other));
+        self.0[one.max(other)] = one.min(other);
+    }
+}
+
+/// The elements of a list, as they are written. The list is checked to be JSON; what JSON does not
+/// forbid, such as a member twice, is for the events.
+fn split_list(body: &[u8]) -> Result<Vec<&[u8]>, Problem> {
+    let mut reader = ListReader { body, at: 0 };
+    if reader.peek().is_none() {
+        return Err(json::empty());
+    }
+    if !reader.passes(b'[') {
+        reader.value()?;
+        return Err(no_list());
+    }
+    let mut elements = Vec::new();
+    if !reader.passes(b']') {
+        loop {
+            let element = reader.value()?;
+            if elements.len() == EVENTS_MAX {
+                return Err(too_many());
+            }
+            elements.push(element);
+            if reader.passes(b']') {
+                break;
+            }
+            if !reader.passes(b',') {
+                return Err(reader.malformed());
+            }
+        }
+    }
+    match reader.peek() {
+        None => Ok(elements),
+        Some(_) => Err(reader.malformed()),
+    }
+}
+
+/// Reads a list from its beginning to its end.
+struct ListReader<'b> {
+    body: &'b [u8],
+    at: usize,
+}
+
+impl<'b> ListReader<'b> {
+    /// The next byte that is no white space.
+    fn peek(&mut self) -> Option<u8> {
+        let rest = &self.body[self.at..];
+        let is_space = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
+        self.at += rest.iter().take_while(|byte| is_space(byte)).count();
+        self.body.get(self.at).copied()
+    }
+
+    /// Passes over this byte, if it is next.
+    fn passes(&mut self, byte: u8) -> bool {
+        let is_next = self.peek() == Some(byte);
+        self.at += usize::from(is_next);
+        is_next
+    }
+
+    /// Passes over a value.
+    fn value(&mut self) -> Result<&'b [u8], Problem> {
+        self.peek();
+        let rest = &self.body[self.at..];
+        let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<IgnoredAny>();
+        match values.next() {
+            Some(Ok(IgnoredAny)) => {
+                let length = values.byte_offset();
+                self.at += length;
+                Ok(&rest[..length])
+            }
+            Some(Err(error)) => Err(json::malformed(&error, &self.body[..self.at])),
+            None => Err(self.malformed()),
+        }
+    }
+
+    /// What is next does not belong there.
+    fn malformed(&self) -> Problem {
+        json::unexpected(self.body, self.at)
+    }
+}
+
+/// The lines that are not blank. Whether they are JSON is for the events.
+fn split_lines(body: &[u8]) -> Result<Vec<&[u8]>, Problem> {
+    let lines = body.split(|byte| *byte == b'\n');
+    let lines = lines.filter(|line| !line.iter().all(u8::is_ascii_whitespace));
+    let lines: Vec<_> = lines.take(EVENTS_MAX + 1).collect();
+    if lines.len() > EVENTS_MAX {
+        return Err(too_many());
+    }
+    Ok(lines)
+}
+
+fn no_list() -> Problem {
+    let detail = "The body is JSON, but not what is expected here. Nothing was kept.";
+    let error = FieldError::new(Pointer::root(), "It must be a list of events.");
+    Problem::new(&problems::INVALID_EVENT, detail).errors([error])
+}
+
+fn too_many() -> Problem {
+    let detail = "The batch has more than 1,000 events. Nothing was kept.";
+    Problem::new(&problems::PAYLOAD_TOO_LARGE, detail)
+}
+
+/// The fields by which events follow each other, as far as they are there. Each valid event has those
+/// of a target.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Seen<'b> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<Text<'b>>,
+    #[serde(borrow)]
+    organization_id: Option<Text<'b>>,
+    #[serde(borrow)]
+    space_id: Option<Text<'b>>,
+    #[serde(borrow)]
+    consumer_id: Option<Text<'b>>,
+    #[serde(borrow)]
+    resource_id: Option<Text<'b>>,
+    #[serde(borrow)]
+    plan_id: Option<Text<'b>>,
+    #[serde(borrow)]
+    resource_instance_id: Option<Text<'b>>,
+    #[serde(borrow)]
+    previous: Option<Box<Seen<'b>>>,
+}
+
+/// A CloudEvent, as far as that.
+#[derive(Deserialize)]
+struct SeenCloudEvent<'b> {
+    #[serde(borrow, rename = "type", default)]
+    kind: Option<Text<'b>>,
+    #[serde(borrow, default)]
+    data: Seen<'b>,
+}
+
+/// A text that is left where it stands, if it stands there as it is.
+#[derive(Clone, Deserialize, PartialEq, Eq, Hash)]
+#[serde(transparent)]
+struct Text<'b>(#[serde(borrow)] Cow<'b, str>);
+
+type TargetFields<'b> = [Text<'b>; 6];
+
+impl<'b> Seen<'b> {
+    fn fields(&self) -> [Option<&Text<'b>>; 6] {
+        [
+            self.organization_id.as_ref(),
+            self.space_id.as_ref(),
+            self.consumer_id.as_ref(),
+            self.resource_id.as_ref(),
+            self.plan_id.as_ref(),
+            self.resource_instance_id.as_ref(),
+        ]
+    }
+
+    /// The target, and the one before it that an update names.
+    fn targets(&self) -> Vec<TargetFields<'b>> {
+        let own = self.fields();
+        let previous = self.previous.as_deref().map(|previous| {
+            let of_previous = previous.fields();
+            std::array::from_fn(|field| of_previous[field].or(own[field]))
+        });
+        let all = [Some(own), previous].into_iter().flatten();
+        all.filter_map(|fields| {
+            let texts: Vec<Text<'b>> = fields.into_iter().flatten().cloned().collect();
+            texts.try_into().ok()
+        })
+        .collect()
+    }
+}
+
+/// What a `CloudEvent` reports, as far as it says so.
+pub(crate) fn kind_of_cloud_event(event: &[u8]) -> Option<EventKind> {
+    look(Layout::CloudEvents, event).0
+}
+
+/// What an event reports, and what it is about. One that cannot be read says nothing.
+fn look(layout: Layout, event: &[u8]) -> (Option<EventKind>, Vec<TargetFields<'_>>) {
+    if layout == Layout::CloudEvents {
+        let seen = serde_json::from_slice::<SeenCloudEvent<'_>>(event).ok();
+        let kind = seen.as_ref().and_then(|seen| seen.kind.as_ref());
+        let kind = kind.and_then(|text| cloud_event::kind_of(&text.0));
+        return (kind, seen.map_or_else(Vec::new, |seen| seen.data.targets()));
+    }
+    let seen = serde_json::from_slice::<Seen<'_>>(event).ok();
+    let kind = seen.as_ref().and_then(|seen| seen.kind.as_ref());
+    let kind = kind.and_then(|text| EventKind::of_name(&text.0));
+    (kind, seen.map_or_else(Vec::new, |seen| seen.targets()))
+}

@@ -1,0 +1,244 @@
+//! CloudEvents 1.0 as events: the attributes are in the body (structured mode) or in headers (binary
+//! mode), the fields of the event are its data.
+
+use axum::http::HeaderMap;
+use percent_encoding::percent_decode_str;
+use sampler_domain::{EventId, Id, Timestamp};
+use sampler_service::problem::{FieldError, Pointer, Problem};
+use serde_json::Value;
+
+use crate::event::{self, Event, EventKind, Fields, Head, Root, invalid};
+use crate::json::Json;
+
+/// What the headers of attributes begin with.
+const PREFIX: &str = "ce-";
+
+/// The attributes that are read. Any others may be there, and mean nothing here.
+const READ: [&str; 5] = ["specversion", "type", "source", "id", "time"];
+
+/// Where attributes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Structured,
+    Binary,
+}
+
+impl Mode {
+    fn wrong(self, name: &str, detail: &str) -> FieldError {
+        match self {
+            Self::Structured => FieldError::new(Pointer::root().field(name), detail),
+            Self::Binary => FieldError::of_header(format!("{PREFIX}{name}"), detail),
+        }
+    }
+}
+
+/// The attributes of a CloudEvent as they were sent, in the order of [`READ`].
+#[derive(Debug)]
+pub(crate) struct Attributes {
+    mode: Mode,
+    values: [Result<Option<String>, &'static str>; READ.len()],
+}
+
+/// What the attributes say of the event.
+struct Told {
+    kind: Option<EventKind>,
+    head: Head,
+    errors: Vec<FieldError>,
+}
+
+/// The attributes in the headers of a request, if it is in binary mode.
+pub(crate) fn binary(headers: &HeaderMap) -> Option<Attributes> {
+    let mut names = headers.keys().map(axum::http::HeaderName::as_str);
+    let is_binary = names.any(|name| name.starts_with(PREFIX));
+    is_binary.then(|| Attributes {
+        mode: Mode::Binary,
+        values: READ.map(|name| from_header(headers, name)),
+    })
+}
+
+/// The text of a header, which may be quoted and percent-encoded.
+fn from_header(headers: &HeaderMap, name: &str) -> Result<Option<String>, &'static str> {
+    let mut values = headers.get_all(format!("{PREFIX}{name}")).iter();
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
+    if values.next().is_some() {
+        return Err("It must be given once.");
+    }
+    let text = std::str::from_utf8(value.as_bytes()).map_err(|_| "It must be UTF-8.")?;
+    let text = unquoted(text.trim());
+    let decoded = percent_decode_str(&text).decode_utf8();
+    let decoded = decoded.map_err(|_| "It must be UTF-8 once it is percent-decoded.")?;
+    Ok(Some(decoded.into_owned()))
+}
+
+/// Without the quotes of a quoted string (RFC 9110, section 5.6.4), if it is one.
+fn unquoted(text: &str) -> String {
+    let inner = text
+        .strip_prefix('"')
+        .and_then(|rest| rest.strip_suffix('"'));
+    let Some(inner) = inner else {
+        return text.to_owned();
+    };
+    let mut plain = String::with_capacity(inner.len());
+    let mut chars = inner.chars();
+    while let Some(char) = chars.next() {
+        plain.extend(if char == '\\' {
+            chars.next()
+        } else {
+            Some(char)
+        });
+    }
+    plain
+}
+
+/// Reads a CloudEvent in structured mode.
+pub(crate) fn read_structured(body: Json<'_>) -> Result<Event, Problem> {
+    let Json::Object(members) = body else {
+        return Err(event::no_object());
+    };
+    let mut attributes = Attributes {
+        mode: Mode::Structured,
+        values: READ.map(|_| Ok(None)),
+    };
+    let (mut data, mut errors) = (None, Vec::new());
+    for (name, value) in members {
+        // An attribute that is null counts as none.
+        let is_null = matches!(value, Json::Plain(Value::Null));
+        match &*name {
+            "data" => data = Some(value),
+            _ if is_null => {}
+            "data_base64" => {
+                let detail = "It is not supported: the fields must be JSON, in data.";
+                errors.push(Mode::Structured.wrong("data_base64", detail));
+            }
+            "datacontenttype" if !is_json(&value) => {
+                let detail = "It must be application/json.";
+                errors.push(Mode::Structured.wrong("datacontenttype", detail));
+            }
+            name => {
+                if let Some(index) = READ.iter().position(|read| *read == name) {
+                    let text = value.as_str().map(str::to_owned);
+                    attributes.values[index] = text.map(Some).ok_or("It must be a string.");
+                }
+            }
+        }
+    }
+    read(attributes, Root::Data, data, errors)
+}
+
+/// Reads a CloudEvent in binary mode.
+pub(crate) fn read_binary(attributes: Attributes, body: Json<'_>) -> Result<Event, Problem> {
+    read(attributes, Root::Body, Some(body), Vec::new())
+}
+
+fn is_json(value: &Json<'_>) -> bool {
+    let essence = value
+        .as_str()
+        .map(|text| text.split(';').next().unwrap_or(text));
+    essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json"))
+}
+
+fn read(
+    attributes: Attributes,
+    root: Root,
+    data: Option<Json<'_>>,
+    mut errors: Vec<FieldError>,
+) -> Result<Event, Problem> {
+    let told = attributes.tell();
+    errors.extend(told.errors);
+    let fields = Fields::within(root, data, errors)?;
+    match told.kind {
+        Some(kind) => event::finish(kind, fields, told.head),
+        // Which fields there should be is not known.
+        None => Err(invalid(fields.into_errors())),
+    }
+}
+
+/// The kind of event that a `type` stands for.
+pub(crate) fn kind_of(text: &str) -> Option<EventKind> {
+    let (_, name) = text.rsplit_once('.')?;
+    EventKind::of_name(name)
+}
+
+impl Attributes {
+    /// The kind of the event, if its `type` stands for one.
+    pub(crate) fn kind(&self) -> Option<EventKind> {
+        let [_, named, ..] = &self.values;
+        kind_of(named.as_ref().ok()?.as_deref()?)
+    }
+
+    fn tell(self) -> Told {
+        let Self { mode, values } = self;
+        let mut errors = Vec::new();
+        let mut wrong = |name: &str, detail: &str| errors.push(mode.wrong(name, detail));
+        let [version, kind, source, id, time] = values;
+        if let Some(version) = required("specversion", version, &mut wrong)
+            && version != "1.0"
+        {
+            wrong("specversion", "It must be \"1.0\".");
+        }
+        let kind = required("type", kind, &mut wrong).and_then(|text| {
+            let kind = kind_of(&text);
+            if kind.is_none() {
+                wrong(
+                    "type",
+                    "It must end in \".start\", \".stop\" or \".update\".",
+                );
+            }
+            kind
+        });
+        let source = required("source", source, &mut wrong);
+        let source = source.and_then(|text| id_of("source", text, &mut wrong));
+        let id = required("id", id, &mut wrong);
+        let id = id.and_then(|text| id_of("id", text, &mut wrong));
+        let id = source
+            .zip(id)
+            .and_then(|(source, id)| join(&source, &id, &mut wrong));
+        let timestamp = required("time", time, &mut wrong).and_then(|text| {
+            let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+            let moment = Timestamp::from_text(&text).filter(|_| !is_number);
+            if moment.is_none() {
+                wrong(
+                    "time",
+                    "It must be a moment as in RFC 3339, from 1970 to 9999.",
+                );
+            }
+            moment
+        });
+        let head = Head { id, timestamp };
+        Told { kind, head, errors }
+    }
+}
+
+fn required(
+    name: &str,
+    value: Result<Option<String>, &'static str>,
+    wrong: &mut impl FnMut(&str, &str),
+) -> Option<String> {
+    match value {
+        Ok(Some(text)) => return Some(text),
+        Ok(None) => wrong(name, "It is missing."),
+        Err(detail) => wrong(name, detail),
+    }
+    None
+}
+
+fn id_of(name: &str, text: String, wrong: &mut impl FnMut(&str, &str)) -> Option<Id> {
+    let id = Id::new(text);
+    id.map_err(|error| wrong(name, &format!("It {error}.")))
+        .ok()
+}
+
+/// Two sources may give the same id to different events.
+fn join(source: &Id, id: &Id, wrong: &mut impl FnMut(&str, &str)) -> Option<EventId> {
+    let joined = Id::joined(source, id);
+    let too_long = |_| {
+        let detail = format!(
+            "Together with source it must be at most {} bytes long.",
+            Id::LEN_MAX - 1
+        );
+        wrong("id", &detail);
+    };
+    joined.map_err(too_long).ok()
+}

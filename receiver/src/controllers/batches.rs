@@ -1,0 +1,269 @@
+//! Batches of events, and CloudEvents.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{Request, StatusCode};
+use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt;
+use futures_util::stream;
+use sampler_service::problem::Problem;
+use sampler_service::security::Grant;
+use serde::Serialize;
+
+use super::events::Accepted;
+use super::{answer, log_refusal};
+use crate::admission::RequestKind;
+use crate::batch::{self, Item, Layout};
+use crate::form::Form;
+use crate::{Receiver, body, cloud_event};
+
+/// What a batch may be, and a CloudEvent.
+const NDJSON: &str = "application/x-ndjson";
+const CLOUD_EVENTS: &str = "application/cloudevents-batch+json";
+const CLOUD_EVENT: &str = "application/cloudevents+json";
+const ACCEPTED: [&str; 4] = [body::JSON, NDJSON, CLOUD_EVENTS, CLOUD_EVENT];
+
+/// Events of a batch that are under way at a time, each of another target. They keep the commands of
+/// the store busy; more would only stand in the queue of their client.
+const AT_ONCE: usize = 256;
+
+/// The wrong fields that the answer to a batch names in all. Beyond it each event names one.
+const ERRORS_MAX: usize = 10_000;
+
+/// `POST /v1/events`.
+pub async fn post(
+    State(receiver): State<Arc<Receiver>>,
+    grant: Grant,
+    request: Request<Body>,
+) -> Response {
+    let outcome = receiver.receive_any(&grant, request).await;
+    answer(&receiver, "events", &grant, outcome)
+}
+
+/// What became of a batch.
+#[derive(Default, Serialize)]
+struct BatchAnswer {
+    accepted: usize,
+    replayed: usize,
+    refused: usize,
+    failed: usize,
+    results: Vec<ItemAnswer>,
+}
+
+/// What became of one of its events.
+#[derive(Serialize)]
+struct ItemAnswer {
+    index: usize,
+    status: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replayed: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    span: Option<String>,
+    /// Seconds, as in `Retry-After`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<Problem>,
+}
+
+impl ItemAnswer {
+    fn new(index: usize, outcome: Result<Accepted, Problem>) -> Self {
+        match outcome {
+            Ok(accepted) => Self {
+                index,
+                status: StatusCode::CREATED.as_u16(),
+                replayed: Some(accepted.is_replayed),
+                span: accepted
+                    .started
+                    .or(accepted.ended)
+                    .map(|span| span.to_string()),
+                retry_after: None,
+                problem: None,
+            },
+            Err(problem) => Self {
+                index,
+                status: problem.status().as_u16(),
+                replayed: None,
+                span: None,
+                retry_after: problem.seconds_to_wait(),
+                problem: Some(problem),
+            },
+        }
+    }
+}
+
+impl BatchAnswer {
+    /// The results in the order of the events, counted.
+    fn of(mut results: Vec<ItemAnswer>) -> Self {
+        results.sort_unstable_by_key(|result| result.index);
+        let count =
+            |is: &dyn Fn(&ItemAnswer) -> bool| results.iter().filter(|result| is(result)).count();
+        Self {
+            accepted: count(&|result| result.replayed == Some(false)),
+            replayed: count(&|result| result.replayed == Some(true)),
+            refused: count(&|result| (400..500).contains(&result.status)),
+            failed: count(&|result| result.status >= 500),
+            results,
+        }
+    }
+}
+
+/// A batch whose events are being taken.
+struct Taking<'b> {
+    receiver: &'b Receiver,
+    grant: &'b Grant,
+    layout: Layout,
+    items: &'b [Item<'b>],
+    /// How many wrong fields may still be named.
+    errors: AtomicUsize,
+}
+
+impl Receiver {
+    /// Receives whatever may be posted: a batch, or a CloudEvent.
+    async fn receive_any(
+        &self,
+        grant: &Grant,
+        request: Request<Body>,
+    ) -> Result<Response, Problem> {
+        grant.require_write()?;
+        let _counted = self.acquire_in_flight(RequestKind::Start)?;
+        let headers = request.headers();
+        let layout = match body::media_type(headers, &ACCEPTED)? {
+            CLOUD_EVENT => {
+                return self.receive_alone(grant, request, Form::CloudEvent).await;
+            }
+            CLOUD_EVENTS => Layout::CloudEvents,
+            NDJSON => Layout::Lines,
+            _ => match cloud_event::binary(headers) {
+                Some(attributes) => {
+                    let form = Form::Binary(Box::new(attributes));
+                    return self.receive_alone(grant, request, form).await;
+                }
+                None => Layout::List,
+            },
+        };
+        let max = self.options.limits.batch_payload;
+        let body = body::read_up_to(request, self, self.sender(grant), max).await?;
+        let items = batch::read(layout, body.as_ref())?;
+        let taking = Taking {
+            receiver: self,
+            grant,
+            layout,
+            items: &items,
+            errors: AtomicUsize::new(ERRORS_MAX),
+        };
+        let results = taking.take_all().await;
+        Ok(Json(BatchAnswer::of(results)).into_response())
+    }
+
+    /// Receives a CloudEvent that is sent alone: it is answered as at the address of its kind.
+    async fn receive_alone(
+        &self,
+        grant: &Grant,
+        request: Request<Body>,
+        form: Form,
+    ) -> Result<Response, Problem> {
+        let max = self.options.limits.payload;
+        let body = body::read_up_to(request, self, self.sender(grant), max).await?;
+        let kind = match &form {
+            Form::Binary(attributes) => attributes.kind(),
+            _ => batch::kind_of_cloud_event(body.as_ref()),
+        };
+        let outcome = self.take(grant, body, form).await;
+        self.count(kind, &outcome);
+        Ok(outcome?.into_response())
+    }
+}
+
+impl Taking<'_> {
+    /// Events of different targets do not wait for each other, so they share commands.
+    async fn take_all(&self) -> Vec<ItemAnswer> {
+        let chains = batch::chains(self.items);
+        let chains = chains.into_iter().map(|chain| self.take_chain(chain));
+        let taken = stream::iter(chains).buffer_unordered(AT_ONCE);
+        let taken: Vec<Vec<ItemAnswer>> = taken.collect().await;
+        taken.into_iter().flatten().collect()
+    }
+
+    /// Takes events that have to follow each other.
+    async fn take_chain(&self, chain: Vec<usize>) -> Vec<ItemAnswer> {
+        let mut stalled = Stalled::default();
+        let mut results = Vec::with_capacity(chain.len());
+        for index in chain {
+            let item = &self.items[index];
+            let outcome = match stalled.behind(item) {
+                Some(problem) => Err(problem),
+                None => self.take(item).await,
+            };
+            self.receiver.count(item.kind, &outcome);
+            let outcome = outcome.map_err(|problem| {
+                log_refusal(self.receiver, "batch", self.grant, &problem);
+                stalled.note(item, &problem);
+                self.cut(problem)
+            });
+            results.push(ItemAnswer::new(index, outcome));
+        }
+        results
+    }
+
+    async fn take(&self, item: &Item<'_>) -> Result<Accepted, Problem> {
+        let max = self.receiver.options.limits.payload;
+        if item.bytes.len() > max {
+            return Err(body::too_large(max));
+        }
+        let form = match self.layout {
+            Layout::List | Layout::Lines => Form::Typed,
+            Layout::CloudEvents => Form::CloudEvent,
+        };
+        self.receiver.take(self.grant, item.bytes, form).await
+    }
+
+    /// Bounds what the answer takes of memory.
+    fn cut(&self, mut problem: Problem) -> Problem {
+        let wanted = problem.error_count();
+        let left = self.errors.load(Ordering::Relaxed);
+        self.errors
+            .store(left.saturating_sub(wanted), Ordering::Relaxed);
+        problem.cut_errors(left.max(1));
+        problem
+    }
+}
+
+/// The targets of which an event was not answered for good: until it is, no later one of theirs is
+/// taken, because its answer could be another one.
+#[derive(Default)]
+struct Stalled {
+    targets: BTreeSet<usize>,
+    /// The problem of the event that was not answered.
+    problem: Option<Problem>,
+}
+
+impl Stalled {
+    /// Why an event is not taken, if it is not.
+    fn behind(&self, item: &Item<'_>) -> Option<Problem> {
+        let is_behind = item
+            .targets
+            .iter()
+            .any(|target| self.targets.contains(target));
+        let first = self.problem.as_ref().filter(|_| is_behind)?;
+        let detail = "An earlier event of the same target in this batch has no final answer. This \
+                      one was not kept: send both again.";
+        let problem = Problem::new(first.kind(), detail);
+        Some(match first.seconds_to_wait() {
+            Some(seconds) => problem.retry_after(seconds),
+            None => problem,
+        })
+    }
+
+    fn note(&mut self, item: &Item<'_>, problem: &Problem) {
+        if problem.status() == StatusCode::SERVICE_UNAVAILABLE {
+            self.targets.extend(&item.targets);
+            self.problem.get_or_insert_with(|| problem.clone());
+        }
+    }
+}

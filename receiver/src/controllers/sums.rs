@@ -1,0 +1,206 @@
+//! What usages add up to, by windows and groups.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::Uri;
+use axum::response::{IntoResponse, Response};
+use sampler_domain::{Id, Target, Timestamp, Window, WindowLength};
+use sampler_service::problem::Problem;
+use sampler_service::security::Grant;
+use sampler_store::{StoreError, SumPage, SumPosition, SumQuery, SumRow, TargetFilter};
+use serde::{Serialize, Serializer};
+use serde_json::Number;
+
+use super::answer;
+use crate::reading::{List, Parameters, read_sum, readable_resources, write_sum};
+use crate::{Receiver, problems};
+
+/// Windows of one query.
+const WINDOWS_MAX: usize = 366;
+
+/// `GET /v1/usages`.
+pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri) -> Response {
+    let outcome = receiver.sums(&grant, &uri).await;
+    answer(&receiver, "sums", &grant, outcome)
+}
+
+impl Receiver {
+    async fn sums(&self, grant: &Grant, uri: &Uri) -> Result<impl IntoResponse, Problem> {
+        let mut parameters = Parameters::of(uri);
+        let asked = Asked::read(&mut parameters);
+        let next = parameters.finish()?;
+        let mut query = asked.query()?;
+        let group_by = query.group_by.clone();
+        let page = if restrict(&mut query, grant) {
+            self.add_up(grant, query).await?
+        } else {
+            SumPage::default()
+        };
+        let next = page.next.map(|last| next.page(&write_sum(&last)));
+        let items = page.rows.iter().map(|row| ShownSum::new(row, &group_by));
+        Ok(List::new(items.collect(), next).into_response())
+    }
+
+    /// The database goes on with what it adds up, also where the client goes away. So this runs to
+    /// its end, and keeps its permits so long.
+    async fn add_up(&self, grant: &Grant, query: SumQuery) -> Result<SumPage, Problem> {
+        let permits = self.admit_sums(grant).await?;
+        let queries = Arc::clone(&self.parts.queries);
+        let added = tokio::spawn(async move {
+            let page = queries.sums(&query).await;
+            drop(permits);
+            page
+        });
+        let page = added
+            .await
+            .unwrap_or_else(|ended| Err(StoreError::Unknown(Box::new(ended))));
+        page.map_err(|failure| match failure {
+            StoreError::Overloaded => self.overloaded(
+                "The usages of one window are too many to be added up in time. Ask for shorter \
+                 windows, or for fewer usages.",
+            ),
+            failure => self.not_read(&failure),
+        })
+    }
+}
+
+/// What the parameters of a request ask for.
+struct Asked {
+    query: SumQuery,
+    /// None where there are too many.
+    windows: Option<Vec<Window>>,
+}
+
+impl Asked {
+    fn read(parameters: &mut Parameters) -> Self {
+        let mut target = TargetFilter::default();
+        for name in Target::FIELDS {
+            if let Some(id) = parameters.id(name) {
+                target.set(name, id);
+            }
+        }
+        let names = WindowLength::ALL.map(WindowLength::name).join(", ");
+        let expected = format!("It must be one of {names}.");
+        let length = parameters.parsed("window", &expected, WindowLength::from_name);
+        let length = length.unwrap_or_default();
+        let (from, to) = parameters.time();
+        let (from, to) = (from.unwrap_or(Timestamp::MIN), to.unwrap_or(Timestamp::MAX));
+        let windows = length.windows(from, to, WINDOWS_MAX);
+        let names = Target::FIELDS.join(", ");
+        let expected = format!("It must name one or more of {names}, each once.");
+        let group_by = parameters.parsed("group_by", &expected, read_group_by);
+        let group_by = group_by.unwrap_or_default();
+        let after = parameters.cursor(|text| {
+            let is_of_list = |after: &SumPosition| {
+                let fits = |group: &Vec<_>| group.len() == group_by.len();
+                let starts = |windows: &Vec<Window>| {
+                    windows.iter().any(|window| window.start == after.window)
+                };
+                after.group.as_ref().is_none_or(fits) && windows.as_ref().is_none_or(starts)
+            };
+            read_sum(text).filter(is_of_list)
+        });
+        let query = SumQuery {
+            target,
+            resources: None,
+            length,
+            windows: Vec::new(),
+            group_by,
+            as_of: parameters.moment("as_of"),
+            after,
+            limit: parameters.limit(),
+        };
+        Self { query, windows }
+    }
+
+    /// The query, unless too much would have to be read for it.
+    fn query(self) -> Result<SumQuery, Problem> {
+        let too_wide = |detail: &str| Problem::new(&problems::QUERY_TOO_WIDE, detail);
+        if self.query.narrowed_by().is_none() {
+            return Err(too_wide(
+                "Too many usages would have to be read. Add organization_id, resource_id or \
+                 resource_instance_id.",
+            ));
+        }
+        let windows = self.windows.ok_or_else(|| {
+            too_wide(
+                "There are more than 366 windows. Give from and to, less time between them, or a \
+                 longer window.",
+            )
+        })?;
+        Ok(SumQuery {
+            windows,
+            ..self.query
+        })
+    }
+}
+
+fn read_group_by(text: &str) -> Option<Vec<&'static str>> {
+    let mut names = Vec::new();
+    for part in text.split(',') {
+        let name = Target::FIELDS.into_iter().find(|name| *name == part)?;
+        if names.contains(&name) {
+            return None;
+        }
+        names.push(name);
+    }
+    Some(names)
+}
+
+/// Leaves out usages of resources that the grant does not let read; says whether any can be left.
+fn restrict(query: &mut SumQuery, grant: &Grant) -> bool {
+    let Some(resources) = readable_resources(grant) else {
+        return true;
+    };
+    if let Some(resource) = query.target.get("resource_id") {
+        return resources.contains(resource);
+    }
+    query.resources = Some(resources);
+    true
+}
+
+/// A row as it is shown.
+#[derive(Serialize)]
+struct ShownSum<'a> {
+    window: Window,
+    group: Group<'a>,
+    usages: u64,
+    duration: Option<Number>,
+    measures: Vec<ShownMeasure<'a>>,
+}
+
+#[derive(Serialize)]
+struct ShownMeasure<'a> {
+    measure: &'a str,
+    amount: Option<Number>,
+}
+
+/// The fields that were grouped by, in the order in which they were asked for.
+struct Group<'a> {
+    names: &'a [&'static str],
+    row: &'a SumRow,
+}
+
+impl Serialize for Group<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let values = self.row.group.iter().map(Id::as_str);
+        serializer.collect_map(self.names.iter().zip(values))
+    }
+}
+
+impl<'a> ShownSum<'a> {
+    fn new(row: &'a SumRow, names: &'a [&'static str]) -> Self {
+        let amounts = row.amounts.iter().map(|(measure, amount)| ShownMeasure {
+            measure: measure.as_str(),
+            amount: amount.number(),
+        });
+        Self {
+            window: row.window,
+            group: Group { names, row },
+            usages: row.usages,
+            duration: row.duration.number(),
+            measures: amounts.collect(),
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! In which form an event is written, and how it is read from that.
+
+use sampler_service::problem::Problem;
+
+use crate::cloud_event::{self, Attributes};
+use crate::event::{self, Event, EventKind};
+use crate::json::Json;
+
+/// How to read what a request, or a part of it, holds.
+pub(crate) trait Readable {
+    /// What it is read as.
+    type Read;
+
+    /// The resources that it is about. A token must be for all of them.
+    fn resources<'j>(&self, body: &'j Json<'_>) -> Vec<Option<&'j str>>;
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// 400 that names each wrong field.
+    fn read(self, body: Json<'_>) -> Result<Self::Read, Problem>;
+}
+
+/// The forms of an event.
+#[derive(Debug)]
+pub(crate) enum Form {
+    /// The address says of which kind it is.
+    Of(EventKind),
+    /// A member `type` says so.
+    Typed,
+    /// A CloudEvent in structured mode.
+    CloudEvent,
+    /// The data of a CloudEvent in binary mode.
+    Binary(Box<Attributes>),
+}
+
+impl Readable for Form {
+    type Read = Event;
+
+    fn resources<'j>(&self, body: &'j Json<'_>) -> Vec<Option<&'j str>> {
+        let fields = match self {
+            Self::CloudEvent => body.get("data"),
+            Self::Of(_) | Self::Typed | Self::Binary(_) => Some(body),
+        };
+        let resource = |fields: Option<&'j Json<'_>>| {
+            let resource = fields.and_then(|fields| fields.get("resource_id"));
+            resource.and_then(Json::as_str)
+        };
+        let previous = fields.and_then(|fields| fields.get("previous"));
+        let previous = previous.filter(|_| self.is_update(body));
+        let previous = resource(previous).map(Some);
+        [resource(fields)].into_iter().chain(previous).collect()
+    }
+
+    fn read(self, body: Json<'_>) -> Result<Event, Problem> {
+        match self {
+            Self::Of(kind) => event::read(kind, body),
+            Self::Typed => event::typed(body),
+            Self::CloudEvent => cloud_event::read_structured(body),
+            Self::Binary(attributes) => cloud_event::read_binary(*attributes, body),
+        }
+    }
+}
+
+impl Form {
+    fn is_update(&self, body: &Json<'_>) -> bool {
+        let named = body.get("type").and_then(Json::as_str);
+        let kind = match self {
+            Self::Of(kind) => Some(*kind),
+            Self::Typed => named.and_then(EventKind::of_name),
+            Self::CloudEvent => named.and_then(cloud_event::kind_of),
+            Self::Binary(attributes) => attributes.kind(),
+        };
+        kind == Some(EventKind::Update)
+    }
+}

@@ -1,0 +1,505 @@
+//! Batches: each event is answered as it would be alone, and events of one target keep their order.
+
+use std::sync::Arc;
+
+use axum::http::Request;
+use serde_json::{Value, json};
+
+use crate::answer::Answer;
+use crate::bodies::gzip;
+use crate::event::{by, start, stop, with, without};
+use crate::store::Fate;
+use crate::world::{EVENTS, HOUR, NOW, PAST, START, STOP, UPDATE, World, request, request_as};
+
+const NDJSON: &str = "application/x-ndjson";
+const CLOUD_EVENTS: &str = "application/cloudevents-batch+json";
+
+/// An event of a kind.
+type Typed = (&'static str, Value);
+
+fn path(kind: &str) -> &'static str {
+    match kind {
+        "start" => START,
+        "stop" => STOP,
+        _ => UPDATE,
+    }
+}
+
+/// As it is in a batch.
+fn typed((kind, event): &Typed) -> Value {
+    let mut item = event.clone();
+    if let Some(members) = item.as_object_mut() {
+        members.insert("type".to_owned(), json!(kind));
+    }
+    item
+}
+
+fn list(events: &[Typed]) -> String {
+    events.iter().map(typed).collect::<Value>().to_string()
+}
+
+fn lines(events: &[Typed]) -> String {
+    let lines = events.iter().map(|event| typed(event).to_string() + "\n");
+    lines.collect()
+}
+
+fn instance(event: &Value, name: &str) -> Value {
+    with(event, "resource_instance_id", name)
+}
+
+/// What each event of a batch was answered with.
+fn results(answer: &Answer) -> Vec<Value> {
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    let document: Value = serde_json::from_slice(&answer.body).unwrap();
+    let results = document["results"].as_array().unwrap().clone();
+    let count = |is: &dyn Fn(&Value) -> bool| results.iter().filter(|one| is(one)).count();
+    let counts = json!({
+        "accepted": count(&|one| one["replayed"] == false),
+        "replayed": count(&|one| one["replayed"] == true),
+        "refused": count(&|one| (400..500).contains(&one["status"].as_u64().unwrap())),
+        "failed": count(&|one| one["status"].as_u64().unwrap() >= 500),
+    });
+    for (name, count) in counts.as_object().unwrap() {
+        assert_eq!(document[name], *count, "{name} of {document:#}");
+    }
+    for (index, result) in results.iter().enumerate() {
+        assert_eq!(result["index"], index, "{document:#}");
+        assert_eq!(result["status"] == 201, result.get("problem").is_none());
+    }
+    results
+}
+
+fn statuses(answer: &Answer) -> Vec<u64> {
+    let results = results(answer).into_iter();
+    results.map(|one| one["status"].as_u64().unwrap()).collect()
+}
+
+/// Events with every kind of answer that is about the event.
+fn table() -> Vec<Typed> {
+    let old = by("old", &start(NOW - PAST - 1));
+    let mut wrong = start(NOW);
+    wrong["measured_usage"][0]["quantity"] = Value::Null;
+    wrong["plan_id"] = json!("");
+    let resized = |id: &str, at: i64| {
+        let event = by(id, &start(at));
+        with(
+            &event,
+            "measured_usage",
+            json!([{"measure": "memory", "quantity": 4}]),
+        )
+    };
+    let larger = with(&by("plan", &start(NOW + 5 * HOUR)), "plan_id", "larger");
+    vec![
+        ("stop", by("early", &stop(NOW))),
+        ("start", by("a", &start(NOW))),
+        ("start", by("a", &start(NOW))),
+        ("start", by("b", &start(NOW))),
+        ("start", by("a", &start(NOW + 1))),
+        ("stop", by("before", &stop(NOW - 1))),
+        ("stop", by("z", &stop(NOW + HOUR))),
+        ("stop", by("z", &stop(NOW + HOUR))),
+        ("stop", by("z", &stop(NOW + HOUR + 1))),
+        ("stop", by("y", &stop(NOW + HOUR))),
+        ("start", by("inside", &start(NOW + 1))),
+        ("start", old),
+        ("stop", stop(NOW + 1_000 * HOUR)),
+        ("start", start(NOW + HOUR)),
+        ("update", resized("u", NOW + 2 * HOUR)),
+        ("update", resized("u", NOW + 2 * HOUR)),
+        ("update", resized("u", NOW + 3 * HOUR)),
+        ("update", resized("back", NOW + HOUR)),
+        (
+            "update",
+            with(&larger, "previous", json!({"plan_id": "large"})),
+        ),
+        ("stop", with(&stop(NOW + 6 * HOUR), "plan_id", "larger")),
+        ("stop", stop(NOW + 6 * HOUR)),
+        ("start", wrong),
+        ("stop", without(&stop(NOW), "space_id")),
+        ("stop", start(NOW)),
+        ("update", start(NOW)),
+        (
+            "update",
+            with(
+                &by("p", &start(NOW)),
+                "previous",
+                json!({"plan": 1, "space_id": 2}),
+            ),
+        ),
+        ("start", json!({})),
+        ("start", instance(&start(NOW), "another")),
+        ("stop", instance(&stop(NOW + HOUR), "another")),
+        ("stop", instance(&stop(NOW + HOUR), "a third")),
+        ("start", with(&start(NOW), "id", "control \u{1f}")),
+        ("start", with(&start(NOW), "space_id", "x".repeat(600_000))),
+    ]
+}
+
+/// What the events are answered with one by one.
+async fn alone(world: &World, events: &[Typed]) -> Vec<Value> {
+    let mut answers = Vec::new();
+    for (kind, event) in events {
+        let answer = world.post(path(kind), event).await;
+        answers.push(if answer.status == 201 {
+            json!({"status": 201, "replayed": answer.header("idempotency-replayed").is_some()})
+        } else {
+            json!({"status": answer.status, "problem": answer.any_problem()})
+        });
+    }
+    answers
+}
+
+/// A result without what only a batch has.
+fn comparable(mut result: Value) -> Value {
+    let members = result.as_object_mut().unwrap();
+    members.shift_remove("index");
+    members.shift_remove("span");
+    result
+}
+
+#[tokio::test]
+async fn each_event_is_answered_exactly_as_it_would_be_alone() {
+    for lenient in [false, true] {
+        let world = || {
+            World::with(|options| {
+                options.events.lenient_repeats = lenient;
+                options.limits.batch_payload = 4 << 20;
+            })
+        };
+        let (one_by_one, events) = (world(), table());
+        let expected = alone(&one_by_one, &events).await;
+        for (media_type, body) in [
+            ("application/json", list(&events)),
+            (NDJSON, lines(&events)),
+        ] {
+            let together = world();
+            let answer = together.send(request_as(media_type, EVENTS, body)).await;
+            let results: Vec<_> = results(&answer).into_iter().map(comparable).collect();
+            for (index, (result, expected)) in results.iter().zip(&expected).enumerate() {
+                assert_eq!(
+                    result, expected,
+                    "{index} of {media_type}: {:?}",
+                    events[index].0
+                );
+            }
+            assert_eq!(results.len(), expected.len());
+            assert_eq!(together.kept().len(), one_by_one.kept().len());
+            for span in one_by_one.kept() {
+                assert!(together.kept().contains(&span), "{span:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_result_names_the_span_that_was_started() {
+    let world = World::new();
+    let events = [
+        ("start", by("a", &start(NOW))),
+        ("start", by("a", &start(NOW))),
+        ("stop", by("z", &stop(NOW))),
+        ("stop", by("z", &stop(NOW))),
+    ];
+    let answer = world.send(request(EVENTS, list(&events))).await;
+    let results = results(&answer);
+    let span = json!(world.spans()[0].id.to_string());
+    assert_eq!(
+        results[0],
+        json!({"index": 0, "status": 201, "replayed": false, "span": span})
+    );
+    assert_eq!(
+        results[1],
+        json!({"index": 1, "status": 201, "replayed": true, "span": span})
+    );
+    assert_eq!(results[3]["replayed"], true);
+    let again = world.send(request(EVENTS, list(&events))).await;
+    assert_eq!(statuses(&again), [201; 4]);
+    assert!(
+        again
+            .body
+            .starts_with(br#"{"accepted":0,"replayed":4,"refused":0,"failed":0,"#)
+    );
+    world.holds(&[(&events[0].1, Some(&events[2].1))]);
+}
+
+#[tokio::test]
+async fn an_event_of_no_kind_is_refused_alone() {
+    let world = World::new();
+    let body = json!([
+        start(NOW),
+        with(&start(NOW), "type", "begin"),
+        with(&start(NOW), "type", 1),
+        7,
+        with(&start(NOW), "type", "start"),
+    ]);
+    let answer = world.post(EVENTS, &body).await;
+    assert_eq!(statuses(&answer), [400, 400, 400, 400, 201]);
+    let results = results(&answer);
+    for (index, pointer) in [(0, "#/type"), (1, "#/type"), (2, "#/type"), (3, "#")] {
+        let problem = &results[index]["problem"];
+        assert_eq!(problem["type"], "urn:sampler:problem:invalid-event");
+        assert_eq!(problem["errors"][0]["pointer"], pointer);
+    }
+}
+
+#[tokio::test]
+async fn lines_that_are_no_json_are_refused_alone_and_blank_ones_are_passed_over() {
+    let world = World::new();
+    let event = lines(&[("start", start(NOW))]);
+    let end = typed(&("stop", stop(NOW))).to_string();
+    let body = [
+        b"\r\n".as_slice(),
+        event.as_bytes(),
+        b" \t\n{\"type\": \"start\",\nnope\n\"\xff\"\n{\"a\":1,\"a\":2}\r\n",
+        end.as_bytes(),
+    ];
+    let answer = world.send(request_as(NDJSON, EVENTS, body.concat())).await;
+    assert_eq!(statuses(&answer), [201, 400, 400, 400, 400, 201]);
+    for result in &results(&answer)[1..5] {
+        let kind = &result["problem"]["type"];
+        assert_eq!(kind, "urn:sampler:problem:malformed-json", "{result}");
+    }
+    world.holds(&[(&start(NOW), Some(&stop(NOW)))]);
+    for empty in ["", "\n\n"] {
+        let answer = world.send(request_as(NDJSON, EVENTS, empty)).await;
+        assert_eq!(statuses(&answer), [0_u64; 0]);
+    }
+}
+
+#[tokio::test]
+async fn a_list_that_is_no_json_is_refused_as_a_whole() {
+    let event = typed(&("start", start(NOW)));
+    let malformed = [
+        String::new(),
+        " \n".to_owned(),
+        "[".to_owned(),
+        format!("[{event}"),
+        format!("[{event},"),
+        format!("[{event},]"),
+        format!("[{event} {event}]"),
+        format!("[{event}]]"),
+        format!("[{event}] x"),
+        format!("[,{event}]"),
+        "nope".to_owned(),
+        "{\"a\":".to_owned(),
+        format!("\u{feff}[{event}]"),
+    ];
+    let world = World::new();
+    for body in malformed {
+        let answer = world.send(request(EVENTS, body.clone())).await;
+        let text = answer.problem(400, "malformed-json")["detail"].to_string();
+        assert!(
+            text.contains("empty") || text.contains("line"),
+            "{body}: {text}"
+        );
+    }
+    let text = format!("[{event},\n {event},\n  nope]");
+    let answer = world.send(request(EVENTS, text)).await;
+    let detail = answer.problem(400, "malformed-json")["detail"].clone();
+    assert_eq!(detail, "The body is not JSON, at line 3, column 4.");
+    for body in [json!({}), event, json!("x"), json!(null), json!(1.5)] {
+        let answer = world.post(EVENTS, &body).await;
+        answer.names(400, "invalid-event", &["#"]);
+    }
+    assert_eq!(world.store.calls(), 0);
+    let answer = world.post(EVENTS, &json!([])).await;
+    assert_eq!(statuses(&answer), [0_u64; 0]);
+}
+
+#[tokio::test]
+async fn another_media_type_is_refused_with_those_that_are_accepted() {
+    let world = World::new();
+    for media_type in [
+        "text/plain",
+        "application/ndjson",
+        "application/json; charset=utf-16",
+        "",
+    ] {
+        let answer = world.send(request_as(media_type, EVENTS, "[]")).await;
+        answer.names(415, "unsupported-media-type", &[]);
+        assert_eq!(
+            answer.header("accept"),
+            Some(
+                "application/json, application/x-ndjson, \
+                 application/cloudevents-batch+json, application/cloudevents+json"
+            )
+        );
+    }
+    for media_type in ["Application/X-NDJSON; charset=UTF-8", CLOUD_EVENTS] {
+        let body = if media_type == CLOUD_EVENTS { "[]" } else { "" };
+        let answer = world.send(request_as(media_type, EVENTS, body)).await;
+        assert_eq!(statuses(&answer), [0_u64; 0]);
+    }
+}
+
+fn many(count: usize) -> Vec<Typed> {
+    let name = |number: usize| format!("instance {number}");
+    let start = |number| ("start", by("a", &instance(&start(NOW), &name(number))));
+    (0..count).map(start).collect()
+}
+
+#[tokio::test]
+async fn a_thousand_events_are_taken_and_of_more_none_is() {
+    for media_type in ["application/json", NDJSON, CLOUD_EVENTS] {
+        let write = |events: &[Typed]| {
+            if media_type == NDJSON {
+                lines(events)
+            } else {
+                list(events)
+            }
+        };
+        let world = World::new();
+        let answer = world
+            .send(request_as(media_type, EVENTS, write(&many(1_001))))
+            .await;
+        answer.names(413, "payload-too-large", &[]);
+        assert_eq!(world.store.calls(), 0);
+        let answer = world
+            .send(request_as(media_type, EVENTS, write(&many(1_000))))
+            .await;
+        let expected = if media_type == CLOUD_EVENTS { 400 } else { 201 };
+        assert_eq!(statuses(&answer), [expected; 1_000]);
+    }
+}
+
+#[tokio::test]
+async fn a_batch_of_too_many_bytes_is_refused_and_one_at_the_limit_is_taken() {
+    let world = World::with(|options| options.limits.batch_payload = 4_096);
+    let body = list(&many(5));
+    let padded = |length: usize| format!("{body}{}", " ".repeat(length - body.len()));
+    let answer = world.send(request(EVENTS, padded(4_097))).await;
+    answer.names(413, "payload-too-large", &[]);
+    let zipped = |body: String| {
+        let (mut parts, body) = request(EVENTS, gzip(body.as_bytes())).into_parts();
+        parts
+            .headers
+            .insert("content-encoding", "gzip".parse().unwrap());
+        Request::from_parts(parts, body)
+    };
+    let answer = world.send(zipped(padded(4_097))).await;
+    answer.names(413, "payload-too-large", &[]);
+    assert_eq!(world.store.calls(), 0);
+    assert_eq!(statuses(&world.send(zipped(padded(4_096))).await), [201; 5]);
+    // The largest batch that may be sent at all, and what it was decompressed from, fit together.
+    let world = World::new();
+    let answer = world
+        .send(zipped(format!(
+            "{body}{}",
+            " ".repeat((4 << 20) - body.len())
+        )))
+        .await;
+    assert_eq!(statuses(&answer), [201; 5]);
+}
+
+#[tokio::test]
+async fn events_of_one_target_follow_each_other_and_those_of_others_do_not_wait() {
+    let world = Arc::new(World::new());
+    world.store.meets(Fate::Held);
+    let mut events = many(300);
+    let ends = many(300).into_iter().map(|(_, event)| {
+        (
+            "stop",
+            by(
+                "z",
+                &without(&with(&event, "timestamp", NOW + HOUR), "measured_usage"),
+            ),
+        )
+    });
+    events.extend(ends);
+    let (sending, body) = (Arc::clone(&world), list(&events));
+    let sending = tokio::spawn(async move { sending.send(request(EVENTS, body)).await });
+    // A start of each target is under way, and no stop; and no more than so many at a time.
+    world.store.holds(256).await;
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(world.store.calls(), 256);
+    world.store.release();
+    assert_eq!(statuses(&sending.await.unwrap()), [201; 600]);
+    assert_eq!(
+        world.kept().iter().filter(|span| span.1.is_some()).count(),
+        300
+    );
+}
+
+#[tokio::test]
+async fn what_has_no_final_answer_fails_with_all_that_follows_it_on_its_target() {
+    let world = World::new();
+    let other = instance(&start(NOW), "another");
+    let events = [
+        ("start", by("a", &start(NOW))),
+        ("stop", without(&stop(NOW), "plan_id")),
+        ("stop", by("a", &stop(NOW + HOUR))),
+        ("start", by("b", &start(NOW + HOUR))),
+        ("start", by("c", &other)),
+    ];
+    for (fate, slug, calls, kept) in [
+        (Fate::Lost, "database-unavailable", 2, 2),
+        (Fate::Unknown, "database-unavailable", 4, 2),
+        (Fate::Unavailable, "database-unavailable", 6, 2),
+        (Fate::Overloaded, "overloaded", 8, 2),
+    ] {
+        world.store.meets(fate);
+        let answer = world.send(request(EVENTS, list(&events))).await;
+        assert_eq!(statuses(&answer), [503, 400, 503, 503, 503], "{fate:?}");
+        assert_eq!(
+            (world.store.calls(), world.kept().len()),
+            (calls, kept),
+            "{fate:?}"
+        );
+        let results = results(&answer);
+        for result in [&results[0], &results[2], &results[3], &results[4]] {
+            let uri = format!("urn:sampler:problem:{slug}");
+            assert_eq!(result["problem"]["type"], uri, "{result}");
+            assert!(result["retry_after"].as_u64() >= Some(1), "{result}");
+        }
+        let detail = results[3]["problem"]["detail"].as_str().unwrap();
+        assert!(detail.contains("This one was not kept"), "{detail}");
+    }
+    world.store.meets(Fate::Served);
+    let answer = world.send(request(EVENTS, list(&events))).await;
+    assert_eq!(statuses(&answer), [201, 400, 201, 201, 201]);
+    let replayed = results(&answer)
+        .into_iter()
+        .map(|one| one["replayed"] == true);
+    assert!(replayed.eq([true, false, false, false, true]));
+}
+
+#[tokio::test]
+async fn a_batch_whose_client_goes_away_is_completed_by_its_repeat() {
+    let world = Arc::new(World::new());
+    world.store.meets(Fate::Held);
+    let mut events = many(400);
+    events.push(("stop", by("z", &instance(&stop(NOW), "instance 0"))));
+    let (sending, body) = (Arc::clone(&world), list(&events));
+    let sending = tokio::spawn(async move { sending.send(request(EVENTS, body)).await });
+    world.store.holds(256).await;
+    sending.abort();
+    assert!(sending.await.unwrap_err().is_cancelled());
+    world.store.release();
+    for replayed in [false, true] {
+        let answer = world.send(request(EVENTS, list(&events))).await;
+        assert_eq!(statuses(&answer), [201; 401]);
+        assert_eq!(results(&answer)[400]["replayed"], replayed);
+    }
+    assert_eq!(world.kept().len(), 400);
+}
+
+#[tokio::test]
+async fn the_answer_is_bounded_however_much_is_wrong() {
+    let world = World::new();
+    let mut event = typed(&("start", json!({})));
+    for number in 0..200 {
+        event[format!("field {number}")] = json!(0);
+    }
+    let answer = world
+        .post(EVENTS, &Value::from_iter(vec![event; 1_000]))
+        .await;
+    let named = |result: &Value| result["problem"]["errors"].as_array().unwrap().len();
+    let results = results(&answer);
+    assert_eq!(named(&results[0]), 100);
+    assert!(results.iter().all(|result| named(result) >= 1));
+    let all: usize = results.iter().map(named).sum();
+    assert!(all < 11_100, "{all}");
+}

@@ -1,0 +1,207 @@
+//! CloudEvents: in batches, in structured and in binary mode.
+
+use axum::http::Request;
+use serde_json::{Value, json};
+
+use crate::answer::Answer;
+use crate::event::{by, start, stop, with, without};
+use crate::world::{EVENTS, HOUR, NOW, START, World, request_as};
+
+const STRUCTURED: &str = "application/cloudevents+json";
+const BATCH: &str = "application/cloudevents-batch+json";
+
+/// 2018-08-03T00:00:00 UTC is [`NOW`].
+const TIME: &str = "2018-08-03T02:00:00.000999+02:00";
+
+/// An event as a CloudEvent; `id` and `timestamp` of the event itself are left off.
+fn cloud_event(kind: &str, event: &Value) -> Value {
+    json!({
+        "specversion": "1.0",
+        "type": format!("com.example.usage.{kind}"),
+        "source": "/brokers/a",
+        "id": "1",
+        "time": TIME,
+        "data": without(event, "timestamp"),
+    })
+}
+
+async fn structured(world: &World, event: &Value) -> Answer {
+    let request = request_as(STRUCTURED, EVENTS, event.to_string());
+    world.send(request).await
+}
+
+/// As it is kept.
+fn kept(event: &Value) -> Value {
+    by("/brokers/a\u{1f}1", event)
+}
+
+#[tokio::test]
+async fn a_cloud_event_is_answered_as_the_event_that_it_is() {
+    let world = World::new();
+    let event = cloud_event("start", &start(NOW));
+    let answer = structured(&world, &event).await;
+    answer.is_created();
+    assert!(answer.header("location").is_some());
+    structured(&world, &event).await.is_replayed();
+    let of_another_source = with(&event, "source", "/brokers/b");
+    structured(&world, &of_another_source)
+        .await
+        .names(409, "open-span", &[]);
+    let mut end = cloud_event("stop", &stop(NOW));
+    end["time"] = json!("2018-08-03T01:00:00Z");
+    // Other attributes mean nothing, and those that are null are not there.
+    end["subject"] = json!("x");
+    end["traceparent"] = json!("00-x");
+    end["dataschema"] = Value::Null;
+    end["datacontenttype"] = json!("application/json; charset=utf-8");
+    structured(&world, &end).await.is_created();
+    world.holds(&[(&kept(&start(NOW)), Some(&kept(&stop(NOW + HOUR))))]);
+    // No id that a provider writes can be that of a CloudEvent.
+    let forged = kept(&start(NOW));
+    world
+        .post(START, &forged)
+        .await
+        .names(400, "invalid-event", &["#/id"]);
+}
+
+#[tokio::test]
+async fn attributes_may_be_headers() {
+    let world = World::new();
+    let binary = |kind: &str, event: &Value| {
+        let (mut parts, body) = request_as(
+            "application/json",
+            EVENTS,
+            without(event, "timestamp").to_string(),
+        )
+        .into_parts();
+        let headers = [
+            ("ce-specversion", "1.0".to_owned()),
+            ("ce-type", format!("usage.{kind}")),
+            ("ce-source", "%2Fbrokers/a".to_owned()),
+            ("ce-id", "\"\\1\"".to_owned()),
+            ("ce-time", TIME.to_owned()),
+            ("ce-subject", "x".to_owned()),
+        ];
+        for (name, value) in headers {
+            parts.headers.insert(name, value.parse().unwrap());
+        }
+        Request::from_parts(parts, body)
+    };
+    world.send(binary("start", &start(NOW))).await.is_created();
+    world.send(binary("start", &start(NOW))).await.is_replayed();
+    structured(&world, &cloud_event("start", &start(NOW)))
+        .await
+        .is_replayed();
+    world.send(binary("stop", &stop(NOW))).await.is_created();
+    world.holds(&[(&kept(&start(NOW)), Some(&kept(&stop(NOW))))]);
+    let mut wrong = binary("begin", &start(NOW));
+    let headers = wrong.headers_mut();
+    headers.remove("ce-id");
+    headers.append("ce-source", "again".parse().unwrap());
+    headers.insert("ce-time", "1533254400000".parse().unwrap());
+    headers.insert("ce-specversion", "0.3".parse().unwrap());
+    let pointers = ["ce-specversion", "ce-type", "ce-source", "ce-id", "ce-time"];
+    world
+        .send(wrong)
+        .await
+        .names(400, "invalid-event", &pointers);
+    let mut wrong = binary("stop", &start(NOW));
+    wrong
+        .headers_mut()
+        .insert("ce-source", "%ff".parse().unwrap());
+    let pointers = ["ce-source", "#/measured_usage"];
+    world
+        .send(wrong)
+        .await
+        .names(400, "invalid-event", &pointers);
+}
+
+#[tokio::test]
+async fn wrong_attributes_and_wrong_data_are_named_together() {
+    let world = World::new();
+    let mut event = cloud_event("start", &without(&start(NOW), "plan_id"));
+    event["source"] = json!("a\u{1f}b");
+    event["id"] = json!(1);
+    event["time"] = json!("yesterday");
+    event["datacontenttype"] = json!("text/xml");
+    event["data"]["timestamp"] = json!(NOW);
+    let pointers = [
+        "#/datacontenttype",
+        "#/source",
+        "#/id",
+        "#/time",
+        "#/data/plan_id",
+        "#/data/timestamp",
+    ];
+    structured(&world, &event)
+        .await
+        .names(400, "invalid-event", &pointers);
+    let none = [
+        "#/specversion",
+        "#/type",
+        "#/source",
+        "#/id",
+        "#/time",
+        "#/data",
+    ];
+    structured(&world, &json!({}))
+        .await
+        .names(400, "invalid-event", &none);
+    let nulls = json!({"specversion": null, "type": null, "source": null, "id": null,
+        "time": null, "data": null, "data_base64": null});
+    structured(&world, &nulls)
+        .await
+        .names(400, "invalid-event", &none);
+    let mut binary = without(&cloud_event("start", &start(NOW)), "data");
+    binary["data_base64"] = json!("e30=");
+    let pointers = ["#/data_base64", "#/data"];
+    structured(&world, &binary)
+        .await
+        .names(400, "invalid-event", &pointers);
+    structured(&world, &json!([event]))
+        .await
+        .names(400, "invalid-event", &["#"]);
+    let long = with(
+        &cloud_event("start", &start(NOW)),
+        "source",
+        "x".repeat(1_023),
+    );
+    structured(&world, &long)
+        .await
+        .names(400, "invalid-event", &["#/id"]);
+    assert_eq!(world.store.calls(), 0);
+    let fits = with(&long, "source", "x".repeat(1_022));
+    structured(&world, &fits).await.is_created();
+}
+
+#[tokio::test]
+async fn a_batch_of_cloud_events_is_answered_as_a_batch() {
+    let world = World::new();
+    let mut update = cloud_event("update", &with(&start(NOW), "plan_id", "larger"));
+    update["data"]["previous"] = json!({"plan_id": "large"});
+    update["id"] = json!("2");
+    let wrong = with(&cloud_event("start", &start(NOW)), "data", json!({}));
+    let mut end = cloud_event("stop", &with(&stop(NOW), "plan_id", "larger"));
+    end["id"] = json!("3");
+    let events = json!([cloud_event("start", &start(NOW)), wrong, 7, update, end]);
+    let send = async || {
+        let answer = world
+            .send(request_as(BATCH, EVENTS, events.to_string()))
+            .await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let document: Value = serde_json::from_slice(&answer.body).unwrap();
+        let results = document["results"].as_array().unwrap().clone();
+        let status = |result: &Value| result["status"].as_u64().unwrap();
+        let replayed = results.iter().filter(|result| result["replayed"] == true);
+        (
+            results.iter().map(status).collect::<Vec<_>>(),
+            replayed.count(),
+        )
+    };
+    assert_eq!(send().await, (vec![201, 400, 400, 201, 201], 0));
+    assert_eq!(send().await, (vec![201, 400, 400, 201, 201], 3));
+    assert_eq!(
+        world.kept().iter().filter(|span| span.1.is_some()).count(),
+        2
+    );
+}

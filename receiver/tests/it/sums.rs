@@ -1,0 +1,263 @@
+//! What usages add up to, as those see it who ask.
+
+use axum::body::Body;
+use axum::http::Request;
+use sampler_domain::{
+    Entry, EntryState, Id, Interval, Measure, Measures, Quantity, SpanId, Target, Timestamp,
+};
+use sampler_store::Ledger;
+use serde_json::{Value, json};
+
+use crate::answer::Answer;
+use crate::store::Fate;
+use crate::world::{DAY, HOUR, NOW, World};
+
+const SUMS: &str = "/v1/usages?organization_id=o";
+
+impl World {
+    async fn ask(&self, path: &str) -> Answer {
+        self.send(Request::get(path).body(Body::empty()).unwrap())
+            .await
+    }
+
+    /// The items of a list and its pages behind, and how many pages these are.
+    async fn all_sums(&self, path: &str) -> (Vec<Value>, usize) {
+        let (mut items, mut pages, mut next) = (Vec::new(), 0, Some(path.to_owned()));
+        while let Some(path) = next {
+            let answer = self.ask(&path).await;
+            assert_eq!(answer.status, 200, "{path}: {answer:?}");
+            let page: Value = serde_json::from_slice(&answer.body).unwrap();
+            items.extend(page["items"].as_array().unwrap().iter().cloned());
+            pages += 1;
+            next = answer.header("link").map(|link| {
+                let address = link.strip_suffix(">; rel=\"next\"").unwrap();
+                address.strip_prefix('<').unwrap().to_owned()
+            });
+        }
+        (items, pages)
+    }
+
+    /// Keeps an accepted usage of a resource and plan, of an hour that begins so late after [`NOW`].
+    async fn billed(&self, resource: &str, plan: &str, hour: i64, quantity: Value) {
+        let at = |millis| Timestamp::clamped(NOW + millis);
+        let measure = Measure {
+            measure: Id::from_store("memory"),
+            quantity: Quantity::from_store(quantity),
+        };
+        let entry = Entry {
+            usage_guid: format!("{resource} {plan} {hour} {:?}", measure.quantity),
+            span: SpanId::Text("span".to_owned()),
+            target: Target::from_store(["o", "s", "c", resource, plan, "i"]),
+            measures: Measures::from_store(vec![measure]),
+            interval: Interval {
+                start: at(hour * HOUR),
+                end: at(hour * HOUR + HOUR),
+            },
+            version: 2,
+            planned_at: at(hour * HOUR + HOUR),
+            attempts: 1,
+            refused_at: None,
+            accepted_at: Some(at(hour * HOUR + HOUR + 7)),
+            counted_at: None,
+            set_aside_at: None,
+            skipped_at: None,
+            state: EntryState::Accepted,
+            status: Some(202),
+            location: None,
+            error: None,
+        };
+        self.store.memory.record(entry, DAY).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn sums_are_shown_by_window_and_group() {
+    let world = World::new();
+    for hour in 20..28 {
+        world.billed("postgres", "large", hour, json!(512)).await;
+    }
+    world.billed("redis", "small", 20, json!(0.5)).await;
+    world.billed("redis", "small", 20, json!("much")).await;
+    let row = |(start, end): (i64, i64), group: Value, usages: i64, amount: Value| {
+        json!({
+            "window": { "start": start, "end": end }, "group": group,
+            "usages": usages, "duration": usages * HOUR,
+            "measures": [{ "measure": "memory", "amount": amount }],
+        })
+    };
+    let (first, second) = ((NOW, NOW + DAY), (NOW + DAY, NOW + 2 * DAY));
+    let postgres = json!({ "plan_id": "large", "resource_id": "postgres" });
+    let redis = json!({ "plan_id": "small", "resource_id": "redis" });
+    let expected = [
+        row(first, postgres.clone(), 4, json!(4 * 512 * HOUR)),
+        row(first, redis, 2, Value::Null),
+        row(second, postgres, 4, json!(4 * 512 * HOUR)),
+    ];
+    let path = format!(
+        "{SUMS}&window=day&group_by=plan_id,resource_id&from={NOW}&to={}",
+        NOW + 2 * DAY
+    );
+    for (limit, pages) in [(1, 3), (2, 2), (3, 1), (1_000, 1)] {
+        let (items, count) = world.all_sums(&format!("{path}&limit={limit}")).await;
+        assert_eq!((items, count), (expected.to_vec(), pages), "{limit}");
+    }
+    let text = String::from_utf8(world.ask(&path).await.body.to_vec()).unwrap();
+    let start = format!(
+        "{{\"items\":[{{\"window\":{{\"start\":{NOW},\"end\":{}}},\"group\":{{\"plan_id\":\"large\",\
+         \"resource_id\":\"postgres\"}},\"usages\":4,\"duration\":14400000,\"measures\":[{{\
+         \"measure\":\"memory\",\"amount\":7372800000}}]}},",
+        NOW + DAY
+    );
+    assert!(text.starts_with(&start), "{text}");
+    // All at once, for which no moments need be given.
+    let (all, _) = world
+        .all_sums(&format!("{SUMS}&resource_id=postgres"))
+        .await;
+    let ever = (0, Timestamp::MAX.as_millis());
+    assert_eq!(all, [row(ever, json!({}), 8, json!(8 * 512 * HOUR))]);
+    // What was accepted by then.
+    let then = NOW + 22 * HOUR + 7;
+    let (all, _) = world
+        .all_sums(&format!("{SUMS}&resource_id=postgres&as_of={then}"))
+        .await;
+    assert_eq!(all[0]["usages"], 2);
+    assert_eq!(
+        world.all_sums("/v1/usages?organization_id=p").await,
+        (Vec::new(), 1)
+    );
+}
+
+#[tokio::test]
+async fn all_parameters_of_sums_that_are_wrong_are_named() {
+    let world = World::new();
+    let wrong = "space_id=&plan_id=a&plan_id=b&window=year&group_by=plan&from=soon&to=-1&as_of=x\
+                 &cursor=AAAA&limit=0&state=open";
+    let answer = world.ask(&format!("{SUMS}&{wrong}")).await;
+    let names = [
+        "space_id", "plan_id", "window", "from", "to", "group_by", "cursor", "as_of", "limit",
+        "state",
+    ];
+    answer.names(400, "invalid-query", &names);
+    for group_by in [
+        "",
+        ",",
+        "plan_id,",
+        "plan_id,plan_id",
+        "plan_id, space_id",
+        "$plan_id",
+    ] {
+        let group_by = group_by.replace(' ', "%20");
+        let answer = world.ask(&format!("{SUMS}&group_by={group_by}")).await;
+        answer.names(400, "invalid-query", &["group_by"]);
+    }
+    let answer = world.ask(&format!("{SUMS}&from={NOW}&to={NOW}")).await;
+    answer.names(400, "invalid-query", &["to"]);
+}
+
+#[tokio::test]
+async fn a_cursor_is_one_of_the_same_sums() {
+    let world = World::new();
+    world.billed("a", "x", 1, json!(1)).await;
+    world.billed("b", "x", 1, json!(1)).await;
+    let range = format!("window=day&from={NOW}&to={}", NOW + DAY);
+    let page = world
+        .ask(&format!("{SUMS}&{range}&group_by=resource_id&limit=1"))
+        .await;
+    let link = page.header("link").unwrap();
+    let cursor = link.split("cursor=").nth(1).unwrap();
+    let cursor = cursor.strip_suffix(">; rel=\"next\"").unwrap();
+    let (rest, _) = world
+        .all_sums(&format!(
+            "{SUMS}&{range}&group_by=resource_id&cursor={cursor}"
+        ))
+        .await;
+    assert_eq!(rest.len(), 1);
+    let others = [
+        format!("{SUMS}&{range}&cursor={cursor}"),
+        format!("{SUMS}&{range}&group_by=resource_id,plan_id&cursor={cursor}"),
+        format!("{SUMS}&group_by=resource_id&cursor={cursor}"),
+        format!("/v1/spans?organization_id=o&cursor={cursor}"),
+    ];
+    for other in others {
+        world
+            .ask(&other)
+            .await
+            .names(400, "invalid-query", &["cursor"]);
+    }
+}
+
+#[tokio::test]
+async fn sums_that_are_too_wide_are_told_what_to_add() {
+    let world = World::new();
+    for query in ["", "?space_id=a&plan_id=b&consumer_id=c&window=all"] {
+        let answer = world.ask(&format!("/v1/usages{query}")).await;
+        let problem = answer.problem(400, "query-too-wide");
+        let detail = problem["detail"].as_str().unwrap();
+        for name in ["organization_id", "resource_id", "resource_instance_id"] {
+            assert!(detail.contains(name), "{detail}");
+        }
+    }
+    let range = |days: i64, more: i64| format!("from={NOW}&to={}", NOW + days * DAY + more);
+    for (query, is_fit) in [
+        (format!("window=day&{}", range(366, 0)), true),
+        (format!("window=day&{}", range(366, 1)), false),
+        (format!("window=hour&{}", range(16, 0)), false),
+        (format!("window=month&from={NOW}"), false),
+        ("window=month".to_owned(), false),
+        ("window=all".to_owned(), true),
+    ] {
+        let answer = world.ask(&format!("{SUMS}&{query}")).await;
+        if is_fit {
+            assert_eq!(answer.status, 200, "{query}");
+        } else {
+            let problem = answer.problem(400, "query-too-wide");
+            assert!(
+                problem["detail"].as_str().unwrap().contains("366"),
+                "{query}"
+            );
+        }
+    }
+    assert_eq!(world.store.calls(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_request_adds_up_at_a_time_and_a_client_that_goes_away_changes_nothing() {
+    let world = World::new();
+    world.billed("postgres", "large", 1, json!(1)).await;
+    world.store.meets(Fate::Held);
+    let gone = tokio::time::timeout(std::time::Duration::from_millis(10), world.ask(SUMS)).await;
+    assert!(gone.is_err());
+    world.store.holds(1).await;
+    world.store.meets(Fate::Served);
+    // The store still works on what nobody waits for.
+    let beyond = world.ask(SUMS).await;
+    beyond.names(503, "overloaded", &[]);
+    beyond.may_come_again_after(1);
+    // Others read all the while.
+    assert_eq!(world.ask("/v1/spans?organization_id=o").await.status, 200);
+    world.store.release();
+    assert_eq!(world.all_sums(SUMS).await.0.len(), 1);
+}
+
+#[tokio::test]
+async fn what_cannot_be_added_up_is_told() {
+    let world = World::new();
+    for (fate, status, slug) in [
+        (Fate::Overloaded, 503, "overloaded"),
+        (Fate::Unavailable, 503, "database-unavailable"),
+        (Fate::Unknown, 503, "database-unavailable"),
+        (Fate::Refused, 500, "internal"),
+        (Fate::Panics, 503, "database-unavailable"),
+    ] {
+        world.store.meets(fate);
+        let answer = world.ask(SUMS).await;
+        answer.names(status, slug, &[]);
+        let text = String::from_utf8(answer.body.to_vec()).unwrap();
+        assert!(!text.contains(crate::store::SECRET), "{text}");
+    }
+    let unprepared = World::unprepared(None, |_| {});
+    unprepared
+        .ask(SUMS)
+        .await
+        .names(503, "database-unavailable", &[]);
+}

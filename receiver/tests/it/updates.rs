@@ -1,0 +1,287 @@
+//! Updates: the previous span stops and the new one starts, both or neither.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::event::{by, start, stop, with, without};
+use crate::store::Fate;
+use crate::world::{HOUR, NOW, PAST, START, UPDATE, World};
+
+/// A change of the quantities.
+fn resize(at: i64) -> Value {
+    let measures = json!([{"measure": "memory", "quantity": 4}]);
+    by("u", &with(&start(at), "measured_usage", measures))
+}
+
+/// A change of the plan.
+fn change(at: i64) -> Value {
+    let event = by("u", &with(&start(at), "plan_id", "larger"));
+    with(&event, "previous", json!({"plan_id": "large"}))
+}
+
+/// The halves of an update.
+fn halves(update: &Value) -> (Value, Value) {
+    let mut end = without(update, "measured_usage");
+    let mut begin = update.clone();
+    if let Some(previous) = update.get("previous") {
+        begin = without(update, "previous");
+        end = without(&end, "previous");
+        for (name, value) in previous.as_object().unwrap() {
+            end[name] = value.clone();
+        }
+    }
+    (end, begin)
+}
+
+/// A world in which the target is used since an hour ago.
+async fn used() -> (World, Value) {
+    let (world, first) = (World::new(), by("first", &start(NOW - HOUR)));
+    world.start(&first).await.is_created();
+    (world, first)
+}
+
+#[tokio::test]
+async fn an_update_ends_the_previous_span_and_starts_the_new_one() {
+    for update in [resize(NOW), change(NOW)] {
+        let (world, first) = used().await;
+        let (end, begin) = halves(&update);
+        let answer = world.post(UPDATE, &update).await;
+        answer.is_created();
+        let spans = world.spans();
+        let location = format!("/v1/spans/{}", spans[1].id);
+        assert_eq!(answer.header("location"), Some(location.as_str()));
+        world.holds(&[(&first, Some(&end)), (&begin, None)]);
+        for now in [NOW, NOW + 2 * PAST] {
+            world.clock.set(now);
+            let answer = world.post(UPDATE, &update).await;
+            answer.is_replayed();
+            assert_eq!(answer.header("location"), Some(location.as_str()));
+        }
+        world.clock.set(NOW);
+        world.holds(&[(&first, Some(&end)), (&begin, None)]);
+        // Also once the new span has ended, and the next one has begun.
+        let later = without(&with(&begin, "timestamp", NOW + HOUR), "measured_usage");
+        world.stop(&by("z", &later)).await.is_created();
+        world.post(UPDATE, &update).await.is_replayed();
+    }
+}
+
+/// Each of these is refused before anything is kept.
+#[tokio::test]
+async fn an_update_of_which_a_half_would_be_refused_keeps_nothing() {
+    let not_started = with(&change(NOW), "previous", json!({"plan_id": "a third"}));
+    let cases = [
+        (
+            resize(NOW - HOUR - 1),
+            422,
+            "stop-before-start",
+            vec!["#/timestamp"],
+        ),
+        (
+            resize(NOW - PAST - 1),
+            422,
+            "outside-slack",
+            vec!["#/timestamp"],
+        ),
+        (not_started, 422, "no-open-span", vec![]),
+    ];
+    for (update, status, slug, pointers) in cases {
+        let (world, first) = used().await;
+        world
+            .post(UPDATE, &update)
+            .await
+            .names(status, slug, &pointers);
+        world.holds(&[(&first, None)]);
+    }
+    // What stands in the way of the start alone.
+    let (other, update) = (with(&start(NOW - HOUR), "plan_id", "larger"), change(NOW));
+    let (world, first) = used().await;
+    world.start(&other).await.is_created();
+    world
+        .post(UPDATE, &update)
+        .await
+        .names(409, "open-span", &[]);
+    world.holds(&[(&first, None), (&other, None)]);
+    let end = with(&stop(NOW + 1), "plan_id", "larger");
+    world.stop(&end).await.is_created();
+    let answer = world.post(UPDATE, &update).await;
+    answer.names(422, "overlapping-start", &["#/timestamp"]);
+    world.holds(&[(&first, None), (&other, Some(&end))]);
+    world.post(UPDATE, &change(NOW + 1)).await.is_created();
+    // The id of a half that says something else.
+    for (event, pointer) in [
+        (by("u", &with(&other, "plan_id", "larger")), "#/timestamp"),
+        (
+            with(&halves(&change(NOW)).1, "measured_usage", json!([])),
+            "#/measured_usage",
+        ),
+    ] {
+        let (world, first) = used().await;
+        world.start(&event).await.is_created();
+        world
+            .post(UPDATE, &update)
+            .await
+            .names(409, "id-taken", &[pointer]);
+        world.holds(&[(&first, None), (&event, None)]);
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_the_span_that_the_update_ends_is_not_in_its_own_way() {
+    let (world, first) = used().await;
+    let update = resize(NOW - HOUR);
+    world.post(UPDATE, &update).await.is_created();
+    let (end, begin) = halves(&update);
+    world.holds(&[(&first, Some(&end)), (&begin, None)]);
+}
+
+#[tokio::test]
+async fn a_half_that_stands_alone_under_the_id_counts_as_that_half() {
+    for update in [resize(NOW), change(NOW)] {
+        let (end, begin) = halves(&update);
+        let (world, first) = used().await;
+        world.stop(&end).await.is_created();
+        world.post(UPDATE, &update).await.is_created();
+        world.post(UPDATE, &update).await.is_replayed();
+        world.holds(&[(&first, Some(&end)), (&begin, None)]);
+    }
+    let (end, begin) = halves(&change(NOW));
+    let (world, first) = used().await;
+    world.start(&begin).await.is_created();
+    world.post(UPDATE, &change(NOW)).await.is_created();
+    world.post(UPDATE, &change(NOW)).await.is_replayed();
+    world.holds(&[(&first, Some(&end)), (&begin, None)]);
+    // Both halves, each by itself.
+    let (world, _) = used().await;
+    world.stop(&end).await.is_created();
+    world.start(&begin).await.is_created();
+    world.post(UPDATE, &change(NOW)).await.is_replayed();
+}
+
+/// Its start stands alone under the id, and no other span is open: what it started is not ended.
+#[tokio::test]
+async fn an_update_does_not_end_the_span_that_it_has_started() {
+    let (world, first) = used().await;
+    let (end, begin) = halves(&resize(NOW));
+    let end = by("by hand", &end);
+    world.stop(&end).await.is_created();
+    world.start(&begin).await.is_created();
+    world
+        .post(UPDATE, &resize(NOW))
+        .await
+        .names(422, "no-open-span", &[]);
+    world.holds(&[(&first, Some(&end)), (&begin, None)]);
+}
+
+/// The second half meets a store that fails. The answer does not deny the first, and a repeat makes
+/// the second.
+#[tokio::test]
+async fn an_update_that_is_cut_between_its_halves_is_completed_by_its_repeat() {
+    for update in [resize(NOW), change(NOW)] {
+        for fate in [
+            Fate::Unavailable,
+            Fate::Overloaded,
+            Fate::Unknown,
+            Fate::Lost,
+        ] {
+            let (world, first) = used().await;
+            let (end, begin) = halves(&update);
+            world.store.meets_after_next_stop(fate);
+            let answer = world.post(UPDATE, &update).await;
+            assert_eq!(answer.status, 503, "{answer:?}");
+            let detail = answer.any_problem()["detail"].to_string();
+            assert!(detail.contains("was stopped by this update"), "{detail}");
+            assert!(!detail.contains("Nothing was kept"), "{detail}");
+            world.store.meets(Fate::Served);
+            let answer = world.post(UPDATE, &update).await;
+            assert_eq!(
+                answer.header("idempotency-replayed").is_some(),
+                fate == Fate::Lost
+            );
+            world.holds(&[(&first, Some(&end)), (&begin, None)]);
+        }
+    }
+}
+
+/// Somebody starts the new target between the halves, so the update cannot be completed now.
+#[tokio::test]
+async fn a_start_between_the_halves_is_told_without_denying_the_stop() {
+    let world = Arc::new(World::new());
+    let first = by("first", &start(NOW - HOUR));
+    world.start(&first).await.is_created();
+    let (end, begin) = halves(&change(NOW));
+    let other = by("other", &with(&begin, "timestamp", NOW - 1));
+    world.store.meets_after_next_stop(Fate::Held);
+    let updating = Arc::clone(&world);
+    let updating = tokio::spawn(async move { updating.post(UPDATE, &change(NOW)).await });
+    world.store.holds(1).await;
+    // What the store holds back is not this start.
+    world.store.meets(Fate::Served);
+    world.start(&other).await.is_created();
+    world.store.release();
+    let answer = updating.await.unwrap();
+    let problem = answer.problem(409, "update-incomplete");
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains("open-span"), "{detail}");
+    world
+        .post(UPDATE, &change(NOW))
+        .await
+        .names(409, "update-incomplete", &[]);
+    // Once the way is free the repeat completes it.
+    let other_end = without(&with(&other, "timestamp", NOW), "measured_usage");
+    world.stop(&other_end).await.is_created();
+    world.post(UPDATE, &change(NOW)).await.is_created();
+    world.post(UPDATE, &change(NOW)).await.is_replayed();
+    let kept = world.kept();
+    assert!(
+        kept.contains(&(first, Some(end))) && kept.contains(&(begin, None)),
+        "{kept:?}"
+    );
+    // It is too late for a half that is missing once the update has left the slack.
+    let (world, _) = used().await;
+    world.stop(&halves(&resize(NOW)).0).await.is_created();
+    world.clock.set(NOW + PAST + 1);
+    world
+        .post(UPDATE, &resize(NOW))
+        .await
+        .names(409, "update-incomplete", &[]);
+}
+
+#[tokio::test]
+async fn wrong_fields_of_an_update_are_all_named() {
+    let world = World::new();
+    let mut update = with(&without(&change(NOW), "id"), "timestamp", "now");
+    update["previous"] = json!({"plan_id": "", "plan": "x", "space_id": 7});
+    update["consumer_id"] = Value::Null;
+    let pointers = [
+        "#/id",
+        "#/timestamp",
+        "#/consumer_id",
+        "#/previous/plan_id",
+        "#/previous/plan",
+        "#/previous/space_id",
+    ];
+    world
+        .post(UPDATE, &update)
+        .await
+        .names(400, "invalid-event", &pointers);
+    for previous in [json!(null), json!([]), json!("x")] {
+        let update = with(&change(NOW), "previous", previous);
+        world
+            .post(UPDATE, &update)
+            .await
+            .names(400, "invalid-event", &["#/previous"]);
+    }
+    let empty = by("", &change(NOW));
+    world
+        .post(UPDATE, &empty)
+        .await
+        .names(400, "invalid-event", &["#/id"]);
+    let start = with(&start(NOW), "previous", json!({}));
+    world
+        .post(START, &start)
+        .await
+        .names(400, "invalid-event", &["#/previous"]);
+    assert_eq!(world.store.calls(), 0);
+}
