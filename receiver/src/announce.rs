@@ -28,6 +28,16 @@ impl Receiver {
                 () = tokio::time::sleep(RETRY_PAUSE) => {}
             }
         }
+        // A receiver that starts while starts are held back holds them back from the first one on.
+        while !self.steering.is_known() {
+            self.steering.look().await;
+            if !self.steering.is_known() {
+                tokio::select! {
+                    () = &mut given_up => return false,
+                    () = tokio::time::sleep(RETRY_PAUSE) => {}
+                }
+            }
+        }
         self.set_prepared();
         true
     }

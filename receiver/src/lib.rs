@@ -25,6 +25,7 @@ mod announce;
 mod batch;
 mod body;
 mod cloud_event;
+mod control;
 pub mod controllers;
 mod event;
 mod form;
@@ -34,6 +35,7 @@ pub mod problems;
 pub mod reading;
 mod refusals;
 pub mod settings;
+mod throttle;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,11 +48,16 @@ use sampler_abacus::Provisioning;
 use sampler_domain::{Policy, Slack};
 use sampler_service::environment::{Clock, Random};
 use sampler_service::security::Authenticator;
+use sampler_settings::DistressSettings;
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
-use sampler_store::{Acts, Audit, Events, Queries};
+use sampler_steering::Steering;
+use sampler_store::{Acts, Audit, Backlogs, Controls, Events, Queries, Replication};
 
 use admission::Admission;
-use controllers::{audit, batches, events, mappings, span_acts, spans, sums, suspended, usages};
+use controllers::{
+    audit, backlog, batches, control as steering, events, mappings, span_acts, spans, sums,
+    suspended, usages,
+};
 use metrics::EventMetrics;
 use refusals::Refusals;
 
@@ -65,6 +72,10 @@ pub struct Options {
     pub slack: Slack,
     /// The granularity and the grace, for the first `due_at` of a span.
     pub policy: Policy,
+    /// When fewer starts are let in because the database cannot keep up.
+    pub distress: DistressSettings,
+    /// How long into a month Abacus accepts usages of the previous one.
+    pub month_slack: Duration,
     /// How long the server may still execute a write whose outcome is unknown. `Retry-After` is at
     /// least as long.
     pub unknown_for: Duration,
@@ -83,6 +94,12 @@ pub struct Parts {
     pub audit: Arc<dyn Audit>,
     /// Carries out what operators ask for.
     pub acts: Arc<dyn Acts>,
+    /// The store of what waits for the workers.
+    pub backlogs: Arc<dyn Backlogs>,
+    /// The store of how operators and the controller steer.
+    pub controls: Arc<dyn Controls>,
+    /// Says how far a majority of the database is behind.
+    pub replication: Arc<dyn Replication>,
     /// Takes mappings, if anything does.
     pub provisioning: Option<Provisioning>,
     /// The clock of this machine.
@@ -99,6 +116,8 @@ pub struct Receiver {
     pub options: Options,
     /// Limits requests, and gives clients their turns.
     pub admission: Admission,
+    /// How operators steer, and what waits for the workers.
+    pub steering: Arc<Steering>,
     /// Limits the lines in the log about refused requests.
     refusals: Refusals,
     /// Counts events by their answers.
@@ -111,11 +130,14 @@ impl Receiver {
     /// A receiver. It accepts no events before [`set_prepared`](Self::set_prepared).
     pub fn new(parts: Parts, options: Options) -> Arc<Self> {
         let admission = Admission::new(options.limits.inflight, parts.events.ranges());
+        let backlogs = Arc::clone(&parts.backlogs);
+        let steering = Steering::new(backlogs, Arc::clone(&parts.controls));
         let prepared = AtomicBool::new(false);
         Arc::new(Self {
             parts,
             options,
             admission,
+            steering,
             refusals: Refusals::default(),
             metrics: EventMetrics::default(),
             prepared,
@@ -156,7 +178,9 @@ impl Receiver {
             .route("/v1/suspended", get(suspended::list))
             .route("/v1/suspended/{cause}/resume", post(suspended::resume))
             .route("/v1/usages", get(sums::list))
-            .route("/v1/audit", get(audit::list));
+            .route("/v1/audit", get(audit::list))
+            .route("/v1/backlog", get(backlog::get))
+            .route("/v1/control", get(steering::get).put(steering::put));
         let receiver = self;
         Authenticator::protect(routes).with_state(Api {
             receiver,

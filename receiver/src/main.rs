@@ -11,13 +11,13 @@ use sampler_receiver::settings::{PROGRAM, Settings};
 use sampler_receiver::{Options, Parts, Receiver, reading};
 use sampler_service::environment::{Clock, SystemClock, SystemRandom};
 use sampler_service::health::{Health, Progress};
-use sampler_service::http::{HttpMetrics, Port, bind, serve};
+use sampler_service::http::{HttpMetrics, Port, bind, bind_metrics, serve};
 use sampler_service::lifecycle::{Shutdown, UnusableSettings, run_until_stopped};
 use sampler_service::metrics;
 use sampler_service::platform::Identity;
 use sampler_service::security::Authenticator;
 use sampler_service::settings::{Variables, load_from_process};
-use sampler_service::telemetry;
+use sampler_service::telemetry::{self, LogCounts};
 use sampler_store_mongo::{MongoOptions, MongoStore};
 
 /// What the provisioning service wants to see in a token that comes with mappings.
@@ -29,21 +29,29 @@ fn main() -> ExitCode {
         Err(exit) => return exit.report(),
     };
     let identity = Identity::of_this_process();
-    if let Err(error) = telemetry::init(&settings.log, &identity) {
-        eprintln!("sampler-receiver: {error:#}");
-        return ExitCode::FAILURE;
-    }
+    let traces = &settings.traces;
+    let traces = traces.options(PROGRAM.name, PROGRAM.version, &settings.security);
+    let telemetry = match telemetry::init(&settings.log, &identity, traces.as_ref()) {
+        Ok(telemetry) => telemetry,
+        Err(error) => {
+            eprintln!("sampler-receiver: {error:#}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let counts = telemetry.counts();
     identity.announce(PROGRAM.name, PROGRAM.version);
     settings.database.announce();
     let provisioning = settings.provisioning.url.iter();
     let remote: Vec<_> = provisioning.map(|url| ("PROVISIONING_URL", url)).collect();
     let variables = Variables::of_this_process();
     settings.security.announce(&remote, &variables);
-    run_until_stopped(|shutdown| run(settings, shutdown)).into()
+    let end = run_until_stopped(|shutdown| run(settings, counts, shutdown));
+    drop(telemetry);
+    end.into()
 }
 
 /// Sets everything up, then serves until told to stop, while the database is looked after.
-async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
+async fn run(settings: Settings, counts: LogCounts, shutdown: Shutdown) -> anyhow::Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let database = settings.database.options(PROGRAM.name);
     let unknown_for = database.unknown_for();
@@ -56,9 +64,12 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
     let queries = Arc::new(store.reader(of_readers).await?);
     let parts = Parts {
         events: store.clone(),
-        queries,
+        queries: queries.clone(),
         audit: store.clone(),
         acts: store.clone(),
+        backlogs: queries.clone(),
+        controls: store.clone(),
+        replication: store.clone(),
         provisioning: provisioning(&settings)?,
         clock: Arc::clone(&clock),
         random: Arc::new(SystemRandom),
@@ -70,6 +81,8 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
             events: settings.events.clone(),
             slack: settings.slack,
             policy: settings.policy.clone(),
+            month_slack: settings.month.month_slack,
+            distress: settings.distress.clone(),
             unknown_for,
             mappings_full_scope: settings.provisioning.full_scope,
         },
@@ -82,8 +95,13 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
     let of_http = HttpMetrics::default();
     let mut registry = Registry::new(PROGRAM.name, PROGRAM.version);
     of_http.register(&mut registry);
+    counts.register(&mut registry);
     store.register_metrics(&mut registry);
     receiver.register_metrics(&mut registry);
+    let month = receiver.month();
+    receiver
+        .steering
+        .register_metrics(&mut registry, &receiver.parts.clock, month);
     let registry = Arc::new(registry);
     let reachable = health.progress("database", settings.health.threshold);
     health.check("indexes", {
@@ -94,6 +112,7 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
         let authenticator = authenticator.clone();
         move || std::future::ready(authenticator.is_ready())
     });
+    let readers = settings.security.metrics(Some(authenticator.clone()))?;
     // Health is told from the beginning; a large collection takes its time to be indexed.
     let port = Port {
         listener: bind(&settings.http).await?,
@@ -103,8 +122,13 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
     let router = Arc::clone(&receiver)
         .routes(authenticator.clone())
         .merge(health.routes())
-        .merge(metrics::routes(&registry, settings.security.metrics()?));
-    let serving = serve(port, router, &shutdown);
+        .merge(metrics::routes(&registry, readers));
+    let apart = bind_metrics(&settings.http).await?;
+    let serving = async {
+        let apart = metrics::serve_apart(apart, &registry, &shutdown);
+        let (served, apart) = tokio::join!(serve(port, router, &shutdown), apart);
+        served.and(apart)
+    };
     let preparing = async {
         match store
             .migrate_when_possible(shutdown.soft().cancelled())
@@ -124,11 +148,12 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
             }
         }
         if receiver.prepare(shutdown.soft().cancelled()).await {
+            let steering = receiver.stay_steered(shutdown.soft());
             let announcing = shutdown
                 .soft()
                 .run_until_cancelled(receiver.stay_announced());
             let watching = watch(&store, &reachable, settings.health.threshold, &shutdown);
-            tokio::join!(announcing, watching);
+            tokio::join!(announcing, watching, steering);
         }
         Ok(())
     };

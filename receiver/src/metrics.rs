@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use sampler_metrics::catalogue::{EVENTS, QUEUE_EVENTS};
+use sampler_metrics::catalogue::{COMMIT_LAG_SECONDS, EVENTS, QUEUE_EVENTS};
 use sampler_metrics::{Counters, Registry};
 use sampler_service::problem::Problem;
 use sampler_service::problem::kinds::OVERLOADED;
@@ -47,6 +47,8 @@ impl Receiver {
     /// Adds what is measured here to the metrics of the program.
     pub fn register_metrics(self: &Arc<Self>, registry: &mut Registry) {
         registry.counters(&self.metrics.0);
+        let receiver = Arc::clone(self);
+        registry.gauge(&COMMIT_LAG_SECONDS, move || receiver.steering.lag());
         let receiver = Arc::clone(self);
         registry.gauge(&QUEUE_EVENTS, move || {
             Some(receiver.admission.waiting_events() as f64)

@@ -221,13 +221,15 @@ sampler_service::problem_types! {
     THROTTLED {
         slug: "throttled",
         status: SERVICE_UNAVAILABLE,
-        title: "The client has its share already",
-        when: "Bodies of the client take as much memory as it may have beside the others. Other \
-            clients are not affected. Nothing was kept.",
-        provider: "Sends fewer large events at a time; the same event again, with the same `id`, \
-            after the seconds in `Retry-After`.",
-        operator: "Asks the client for smaller events. Adds an instance, if events of this size and \
-            number are intended.",
+        title: "Not now",
+        when: "New starts are let in at a lower rate at the moment, which an operator, the controller \
+            or a database in distress has set; or bodies of the client take as much memory as it may \
+            have beside the others. `detail` says which. Nothing was kept.",
+        provider: "Sends the same event again, with the same `id` and the same `timestamp`, after the \
+            seconds in `Retry-After`. The timestamp keeps the bill right. If bodies take too much \
+            memory, it sends fewer large events at a time.",
+        operator: "For starts, looks at `GET /v1/control` and at the backlog. For bodies, asks the \
+            client for smaller events, or adds an instance.",
     }
     DATABASE_UNAVAILABLE {
         slug: "database-unavailable",

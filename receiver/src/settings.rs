@@ -5,9 +5,14 @@ use sampler_service::http::Tls;
 use sampler_service::security::SecuritySettings;
 use sampler_service::settings::{
     HealthSettings, HttpSettings, LogSettings, Printout, Program, Reader, TlsSettings,
+    TraceSettings,
 };
-use sampler_settings::receiver::{EventsSettings, LimitsSettings, ProvisioningSettings, TABLE};
-use sampler_settings::{DatabaseSettings, SamplingSettings, SlackSettings, worker};
+use sampler_settings::receiver::{
+    EventsSettings, LimitsSettings, MonthSettings, ProvisioningSettings, TABLE,
+};
+use sampler_settings::{
+    DatabaseSettings, DistressSettings, SamplingSettings, SlackSettings, worker,
+};
 
 use crate::problems::catalogue;
 
@@ -38,6 +43,8 @@ pub struct Settings {
     pub health: HealthSettings,
     /// The level and the format of the log.
     pub log: LogSettings,
+    /// Where traces go.
+    pub traces: TraceSettings,
     /// The checks of tokens, and the receiver's own credentials.
     pub security: SecuritySettings,
     /// The provisioning service.
@@ -46,6 +53,10 @@ pub struct Settings {
     pub limits: LimitsSettings,
     /// Rules for events.
     pub events: EventsSettings,
+    /// When a month closes.
+    pub month: MonthSettings,
+    /// When fewer starts are let in because the database cannot keep up.
+    pub distress: DistressSettings,
     /// How far events may be dated from now.
     pub slack: Slack,
     /// How spans are sampled. It only decides when a worker first reads a new span.
@@ -68,16 +79,21 @@ impl Settings {
         if provisioning.url.is_some() {
             security.require_client(reader);
         }
+        let distress = DistressSettings::read(reader);
+        distress.check(reader);
         Some(Self {
             http: HttpSettings::read(reader),
             tls: TlsSettings::read(reader).tls(reader),
             database: DatabaseSettings::read(reader),
             health: HealthSettings::read(reader),
             log: LogSettings::read(reader),
+            traces: TraceSettings::read(reader),
             security,
             provisioning,
             limits: LimitsSettings::read(reader),
             events: EventsSettings::read(reader),
+            month: MonthSettings::read(reader),
+            distress,
             slack: SlackSettings::read(reader).slack(),
             policy: sampling.policy(Granularity::Minute),
         })

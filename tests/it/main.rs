@@ -3,13 +3,16 @@
 #![allow(clippy::unwrap_used, reason = "a test may end with a panic")]
 
 mod abuse;
+mod cli;
 mod clocks;
 mod landscape;
 mod lifecycle;
 mod main_job;
 mod memory;
+mod metrics;
 mod oidc;
 mod original;
+mod otlp;
 mod outages;
 mod own_tls;
 mod platform;

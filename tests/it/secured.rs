@@ -24,7 +24,7 @@ async fn uaa() -> StandInUaa {
     uaa
 }
 
-fn secured(launch: Launch, uaa: &StandInUaa) -> Launch {
+pub(crate) fn secured(launch: Launch, uaa: &StandInUaa) -> Launch {
     launch
         .env("SECURED", "true")
         .env("HEALTHCHECK_SECURED", "true")

@@ -14,7 +14,7 @@ use crate::landscape::{DAY, HOUR, Landscape, PATIENCE, until_ready};
 const EXCEPTIONS: [(&str, &str); 5] = [
     (
         "suspended spans",
-        "A cause has spans in all partitions; one worker asks for them, a few times in a probe interval.",
+        "A cause has spans in all partitions; one worker asks for them, a few times in a probe interval, and counts them. A receiver counts them when an operator asks.",
     ),
     (
         "pages of all spans",
@@ -53,11 +53,21 @@ fn complaint(command: &Document) -> Option<String> {
             let filter = command.get_document("filter").ok()?;
             is_placed(filter) || is_search(filter) || is_exception(command, filter)
         }
+        "aggregate" => {
+            let filter = first_match(command);
+            filter.is_some_and(|filter| is_search(filter) || is_exception(command, filter))
+        }
         // A cursor goes on where it was opened; the others are about the collection.
         "getMore" | "killCursors" | "listIndexes" | "createIndexes" => true,
         _ => false,
     };
     (!are_placed).then(|| command.to_string())
+}
+
+/// What the first stage of a pipeline looks for.
+fn first_match(command: &Document) -> Option<&Document> {
+    let first = command.get_array("pipeline").ok()?.first()?;
+    first.as_document()?.get_document("$match").ok()
 }
 
 /// What is wrong with a command on the ledger. Two exceptions: sums, and where a usage's entry is not
@@ -124,13 +134,18 @@ fn is_search(filter: &Document) -> bool {
     }
 }
 
+/// Whether a condition is the id of a span, perhaps with the resources that the client may read.
+fn of_one_span(filter: &Document) -> bool {
+    filter.keys().all(|name| name == "_id" || name == "target.resource_id")
+}
+
 /// Whether a search is one of the [`EXCEPTIONS`].
 fn is_exception(command: &Document, filter: &Document) -> bool {
     let id = filter.get_document("_id").ok();
     let is_by_id = |operator: &str| id.is_some_and(|id| id.contains_key(operator));
     let name = match command.get_str("hint").unwrap_or_default() {
         "_id_" if is_by_id("$type") => "pages of all spans",
-        "_id_" if is_by_id("$in") && filter.len() == 1 => "one span by its id",
+        "_id_" if is_by_id("$in") && of_one_span(filter) => "one span by its id",
         "list_organization" | "list_resource" | "list_suspended" => {
             "lists of an organization or a resource"
         }

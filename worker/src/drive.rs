@@ -10,10 +10,10 @@ use sampler_domain::{
 use sampler_settings::millis;
 use sampler_store::{Finished, StoreError};
 use tokio::time::Instant;
-use tracing::{error, warn};
+use tracing::{Instrument, error, warn};
 
 use crate::turn::{Turn, Yield};
-use crate::{Worker, error_chain};
+use crate::{Worker, error_chain, trace};
 
 /// The outcome of an attempt to deliver a usage.
 enum Delivery {
@@ -37,7 +37,9 @@ impl Worker {
     /// drives it. Each failure is logged here, and nowhere else.
     pub(crate) async fn drive(&self, span: Span) {
         let id = span.id.clone();
-        if let Err(error) = self.carry_out(Driver::new(span)).await {
+        let turn = trace::of_turn(&id);
+        let carried_out = self.carry_out(Driver::new(span)).instrument(turn);
+        if let Err(error) = carried_out.await {
             // The span stays as it is, due, and is found again.
             warn!(code = "span.store_failed", span.id = %id, error = error_chain(error),
                 "the store failed on a span");
@@ -48,10 +50,12 @@ impl Worker {
     async fn carry_out(&self, mut driver: Driver) -> Result<(), StoreError> {
         let mut turn = self.turn();
         // After a shutdown, the loop still notes the last answer of Abacus.
-        while driver.has_unnoted_outcome() || (!self.stop.is_cancelled() && self.time.is_known()) {
+        while driver.has_unnoted_outcome() || self.may_begin() {
             match driver.next(self.now(), &self.options.policy) {
                 Action::Change(change) => {
-                    if self.change(&mut driver, change, &mut turn).await? == TurnState::Yielded {
+                    let step = trace::of_change(&change);
+                    let changing = self.change(&mut driver, change, &mut turn);
+                    if changing.instrument(step).await? == TurnState::Yielded {
                         break;
                     }
                 }
@@ -68,7 +72,10 @@ impl Worker {
                     self.resume_cause(cause).await?;
                     driver.on_resumed();
                 }
-                Action::Record(entry) => driver.on_recorded(self.record(*entry).await?),
+                Action::Record(entry) => {
+                    let step = trace::of_record();
+                    driver.on_recorded(self.record(*entry).instrument(step).await?);
+                }
                 Action::Reread => {
                     let span = driver.span();
                     let found = self.parts.work.find(&span.id, &span.target).await?;
@@ -78,6 +85,11 @@ impl Worker {
             }
         }
         Ok(())
+    }
+
+    /// Whether something new may be begun.
+    fn may_begin(&self) -> bool {
+        !self.stop.is_cancelled() && self.time.is_known() && !self.is_paused()
     }
 
     /// Writes the entry of a usage that Abacus has into the ledger. Only then its execution is noted:
@@ -123,7 +135,12 @@ impl Worker {
         let changed = self.parts.work.change(driver.span(), &change, now).await?;
         self.parts.processing_progress.report();
         match changed {
-            Changed::Made => driver.on_change_made(&change),
+            Changed::Made => {
+                if matches!(change, Change::Executed { .. }) {
+                    self.rate.note_done();
+                }
+                driver.on_change_made(&change);
+            }
             Changed::Rejected => driver.on_change_rejected(),
         }
         if changed == Changed::Made && driver.span().processing.complete {
@@ -171,9 +188,15 @@ impl Worker {
             .acquire(&*self.parts.processing_progress, &self.stop)
             .await
         {
+            if self.is_paused() {
+                self.post_limit.give_back(permit);
+                break;
+            }
             let asked = self.time.request_sent();
             let began = Instant::now();
-            let posted = self.parts.collector.post(&usage, self.now()).await;
+            let post = trace::of_post(&usage);
+            let posting = self.parts.collector.post(&usage, self.now());
+            let posted = posting.instrument(post.clone()).await;
             let Posted {
                 answer,
                 dated,
@@ -181,6 +204,7 @@ impl Worker {
             } = posted;
             self.time.note_answer(asked, dated);
             self.metrics.note(began, &answer);
+            post.record("http.response.status_code", details.status);
             self.parts.processing_progress.report();
             self.post_limit.release(permit, load(&answer));
             match answer {

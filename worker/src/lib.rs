@@ -6,14 +6,19 @@
 //! `docs/architecture.md`.
 
 mod abacus_time;
+mod backlog;
+mod control;
+mod distress;
 mod drive;
 mod metrics;
 mod ownership;
 mod post_limit;
 mod process;
 mod progress;
+mod rate;
 mod search;
 mod suspension;
+mod trace;
 mod turn;
 mod upkeep;
 
@@ -26,16 +31,22 @@ use std::time::Duration;
 use sampler_abacus::{Collector, Pace};
 use sampler_domain::{Policy, Timestamp};
 use sampler_service::environment::{Clock, Random};
+use sampler_settings::DistressSettings;
 use sampler_settings::worker::{
     AbacusSettings, CleanupSettings, LedgerSettings, ProcessingSettings, SuspensionSettings,
 };
-use sampler_store::{Causes, Ledger, Membership, StoreError, Upkeep, Work};
+use sampler_steering::Steering;
+use sampler_store::{
+    Backlogs, Causes, Controls, Ledger, Membership, Replication, StoreError, Upkeep, Work,
+};
 
 pub use abacus_time::AbacusTime;
+use distress::Distress;
 use metrics::PostMetrics;
 use ownership::OwnedPartitions;
 use post_limit::PostLimit;
 pub use progress::{IgnoreProgress, ReportProgress};
+use rate::RateMeter;
 use suspension::RegisteredCauses;
 use tokio_util::sync::CancellationToken;
 use turn::WaitingCounts;
@@ -57,6 +68,8 @@ pub struct Options {
     pub ledger: LedgerSettings,
     /// When spans are suspended, and how they go on.
     pub suspension: SuspensionSettings,
+    /// When sampling pauses because the database cannot keep up.
+    pub distress: DistressSettings,
     /// How often clocks are compared with Abacus while nothing is posted.
     pub clock_interval: Duration,
     /// How often the causes of suspended spans are looked after.
@@ -76,6 +89,12 @@ pub struct Parts {
     pub upkeep: Arc<dyn Upkeep>,
     /// The store of the workers that are alive.
     pub membership: Arc<dyn Membership>,
+    /// The store of what waits for the workers.
+    pub backlogs: Arc<dyn Backlogs>,
+    /// The store of how operators and the controller steer.
+    pub controls: Arc<dyn Controls>,
+    /// Says how far a majority of the database is behind.
+    pub replication: Arc<dyn Replication>,
     /// Takes the usages.
     pub collector: Arc<dyn Collector>,
     /// The clock of this machine.
@@ -102,6 +121,12 @@ pub struct Worker {
     time: Arc<AbacusTime>,
     /// Counts of the due spans that wait for a permit.
     waiting: WaitingCounts,
+    /// How operators steer, and what waits for all workers.
+    steering: Arc<Steering>,
+    /// Whether the database keeps up.
+    distress: Distress,
+    /// How fast this worker is.
+    rate: RateMeter,
     /// The causes that were registered lately.
     registered: RegisteredCauses,
     /// Cancelled when the worker should take on nothing new.
@@ -116,6 +141,8 @@ impl Worker {
             usual: options.clock_interval,
         };
         let time = AbacusTime::new(Arc::clone(&parts.clock), pace);
+        let backlogs = Arc::clone(&parts.backlogs);
+        let steering = Steering::new(backlogs, Arc::clone(&parts.controls));
         Arc::new(Self {
             parts,
             options,
@@ -124,6 +151,9 @@ impl Worker {
             ownership: OwnedPartitions::default(),
             time,
             waiting: WaitingCounts::default(),
+            steering,
+            distress: Distress::default(),
+            rate: RateMeter::default(),
             registered: RegisteredCauses::default(),
             stop,
         })
@@ -138,8 +168,17 @@ impl Worker {
             self.clean_up(),
             self.adopt(),
             self.keep_causes(),
+            self.steering.follow(&self.stop),
+            self.keep_backlog_counted(),
+            self.keep_controller(),
+            self.watch_lag(),
         );
         self.deregister().await;
+    }
+
+    /// What this worker knows of the backlog, and of how operators steer.
+    pub fn steering(&self) -> Arc<Steering> {
+        Arc::clone(&self.steering)
     }
 
     /// The time by which this worker decides.

@@ -10,12 +10,14 @@ use sampler_metrics::Registry;
 use sampler_metrics::catalogue::CLOCK_OFFSET_SECONDS;
 use sampler_service::environment::{Clock, Random, SystemClock, SystemRandom};
 use sampler_service::health::Health;
-use sampler_service::http::{HttpMetrics, Port, bind, serve};
+use sampler_service::http::{HttpMetrics, Port, bind, bind_metrics, serve};
 use sampler_service::lifecycle::{Shutdown, UnusableSettings, run_until_stopped};
 use sampler_service::metrics;
 use sampler_service::platform::Identity;
 use sampler_service::settings::{Variables, load_from_process};
-use sampler_service::telemetry;
+use sampler_service::telemetry::{self, LogCounts};
+use sampler_settings::millis;
+use sampler_steering::MonthClose;
 use sampler_store_mongo::{MigrationError, MongoStore, Retired};
 use sampler_worker::settings::{PROGRAM, Settings};
 use sampler_worker::shadow::Shadow;
@@ -42,16 +44,24 @@ fn main() -> ExitCode {
         Err(exit) => return exit.report(),
     };
     let identity = Identity::of_this_process();
-    if let Err(error) = telemetry::init(&settings.log, &identity) {
-        eprintln!("sampler-worker: {error:#}");
-        return ExitCode::FAILURE;
-    }
+    let traces = &settings.traces;
+    let traces = traces.options(PROGRAM.name, PROGRAM.version, &settings.security);
+    let telemetry = match telemetry::init(&settings.log, &identity, traces.as_ref()) {
+        Ok(telemetry) => telemetry,
+        Err(error) => {
+            eprintln!("sampler-worker: {error:#}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let counts = telemetry.counts();
     identity.announce(PROGRAM.name, PROGRAM.version);
     settings.database.announce();
     let remote = [("COLLECTOR_URL", &settings.abacus.collector_url)];
     let variables = Variables::of_this_process();
     settings.security.announce(&remote, &variables);
-    run_until_stopped(|shutdown| run(settings, shutdown)).into()
+    let end = run_until_stopped(|shutdown| run(settings, counts, shutdown));
+    drop(telemetry);
+    end.into()
 }
 
 /// What this worker does.
@@ -63,7 +73,7 @@ enum Mode {
 }
 
 /// Sets everything up, then serves HTTP and works until the shutdown.
-async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
+async fn run(settings: Settings, counts: LogCounts, shutdown: Shutdown) -> anyhow::Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let store = Arc::new(MongoStore::connect(settings.database.options(PROGRAM.name)).await?);
     let original_gone = settings.processing.original_gone;
@@ -74,13 +84,29 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
     let of_http = HttpMetrics::default();
     let mut registry = Registry::new(PROGRAM.name, PROGRAM.version);
     of_http.register(&mut registry);
+    counts.register(&mut registry);
     store.register_metrics(&mut registry);
+    let tokens = settings.security.reader_tokens(Arc::clone(&clock));
+    let readers = settings.security.metrics(tokens)?;
     let mode = if settings.shadow.enabled {
         Mode::Shadow(shadow(&settings, &store, clock, &mut health))
     } else {
-        let worker = worker(&settings, &store, clock, &mut health, &shutdown)?;
+        let worker = worker(
+            &settings,
+            &store,
+            Arc::clone(&clock),
+            &mut health,
+            &shutdown,
+        )?;
         report_clocks(&worker.time(), &mut health, &mut registry);
         worker.register_metrics(&mut registry);
+        let month = MonthClose {
+            slack: millis(settings.abacus.month_slack),
+            grace: settings.policy.stop_grace,
+        };
+        worker
+            .steering()
+            .register_metrics(&mut registry, &clock, month);
         Mode::Sample(worker)
     };
     health.check("database", {
@@ -96,9 +122,14 @@ async fn run(settings: Settings, shutdown: Shutdown) -> anyhow::Result<()> {
         tls: None,
         metrics: of_http,
     };
-    let readers = settings.security.metrics()?;
-    let metrics = metrics::routes(&Arc::new(registry), readers);
-    let serving = serve(port, health.routes().merge(metrics), &shutdown);
+    let apart = bind_metrics(&settings.http).await?;
+    let registry = Arc::new(registry);
+    let router = health.routes().merge(metrics::routes(&registry, readers));
+    let serving = async {
+        let apart = metrics::serve_apart(apart, &registry, &shutdown);
+        let (served, apart) = tokio::join!(serve(port, router, &shutdown), apart);
+        served.and(apart)
+    };
     let working = async {
         let ended = work(mode, original_gone, &store, &shutdown).await;
         shutdown.begin();
@@ -189,6 +220,7 @@ fn worker(
         cleanup: settings.cleanup.clone(),
         ledger: settings.ledger.clone(),
         suspension: settings.suspension.clone(),
+        distress: settings.distress.clone(),
         clock_interval: CLOCK_INTERVAL,
         cause_interval: CAUSE_INTERVAL,
     };
@@ -206,6 +238,9 @@ fn worker(
         causes: store.clone(),
         upkeep: store.clone(),
         membership: store.clone(),
+        backlogs: store.clone(),
+        controls: store.clone(),
+        replication: store.clone(),
         collector: Arc::new(collector),
         processing_progress: Arc::new(health.progress("processing", settings.processing.threshold)),
         cleanup_progress: Arc::new(health.progress("cleanup", settings.cleanup.threshold)),

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use sampler_abacus::Answer;
-use sampler_metrics::catalogue::{POST_CONCURRENCY, POST_SECONDS, USAGES};
+use sampler_metrics::catalogue::{
+    COMMIT_LAG_SECONDS, DISTRESS, POST_CONCURRENCY, POST_SECONDS, USAGES,
+};
 use sampler_metrics::{Counters, Histogram, Registry};
 use tokio::time::Instant;
 
@@ -47,6 +49,12 @@ impl Worker {
     pub fn register_metrics(self: &Arc<Self>, registry: &mut Registry) {
         registry.counters(&self.metrics.usages);
         registry.histogram(&POST_SECONDS, &self.metrics.seconds);
+        let worker = Arc::clone(self);
+        registry.gauge(&COMMIT_LAG_SECONDS, move || worker.distress.lag());
+        let worker = Arc::clone(self);
+        registry.gauge(&DISTRESS, move || {
+            Some(f64::from(u8::from(worker.distress.pauses())))
+        });
         let worker = Arc::clone(self);
         registry.gauge(&POST_CONCURRENCY, move || {
             Some(worker.post_limit.concurrency() as f64)

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use sampler_domain::partition::partitions_of;
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::{Worker, error_chain};
@@ -40,6 +41,7 @@ impl Worker {
     pub(crate) async fn keep_registered(&self) {
         while !self.stop.is_cancelled() {
             self.register().await;
+            self.report_rate().await;
             self.pause(self.options.processing.heartbeat_interval).await;
         }
     }
@@ -47,7 +49,10 @@ impl Worker {
     /// One heartbeat. If it fails the worker keeps its partitions: two workers on the same span do
     /// no harm.
     async fn register(&self) {
-        match self.parts.membership.heartbeat(&self.options.name).await {
+        let began = Instant::now();
+        let alive = self.parts.membership.heartbeat(&self.options.name).await;
+        self.note_commit(began.elapsed(), alive.is_err());
+        match alive {
             Ok(workers) => {
                 let partitions = partitions_of(&self.options.name, &workers);
                 let count = partitions.len();

@@ -105,6 +105,12 @@ impl PostLimit {
         })
     }
 
+    /// Takes a permit back with which nothing was posted.
+    pub(crate) fn give_back(&self, permit: PostPermit) {
+        self.state().in_flight -= 1;
+        drop(permit);
+    }
+
     /// Takes a permit back, with what its post showed about the load.
     pub(crate) fn release(&self, permit: PostPermit, load: Load) {
         let PostPermit { permit, began } = permit;

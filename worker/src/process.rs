@@ -1,6 +1,7 @@
 //! The processing loop: finds due spans and drives each.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sampler_domain::Span;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -12,6 +13,9 @@ use crate::search::DueQueue;
 /// What large spans may take of memory while they are driven, all together. Each of them is there
 /// several times for a moment: as a span, as a usage, and as what is sent to Abacus or to the ledger.
 const DRIVEN_BYTES: usize = 4 << 20;
+
+/// How often it is looked whether a pause of sampling is over.
+const PAUSED_LOOK: Duration = Duration::from_millis(250);
 
 /// A span up to this size is not charged to a budget: the numbers of spans bound those.
 const SMALL_SPAN: usize = 4 << 10;
@@ -34,6 +38,10 @@ impl Worker {
             .wait_until_time_known(&*self.parts.processing_progress)
             .await
         {
+            if self.is_paused() {
+                self.wait_while_paused(&mut due).await;
+                continue;
+            }
             self.drop_less_urgent(&mut due);
             // With all permits in use, a new search would only find spans that cannot be driven yet.
             // So the loop waits for a permit or the schedule interval. With a free permit the search
@@ -58,13 +66,26 @@ impl Worker {
                 break;
             };
             let worker = Arc::clone(self);
+            self.rate.begin();
             tasks.spawn(async move {
                 worker.drive(span).await;
+                worker.rate.end();
                 drop((claim, permit, charge));
             });
         }
         tasks.close();
         tasks.wait().await;
+    }
+
+    /// Waits a moment while sampling is paused. That is no lack of progress, unless nobody knows
+    /// whether it is.
+    async fn wait_while_paused(&self, due: &mut DueQueue) {
+        // What waited may be long out of date when sampling goes on.
+        self.clear_queue(due);
+        if self.steering.is_known() {
+            self.parts.processing_progress.report();
+        }
+        self.pause(PAUSED_LOOK).await;
     }
 
     /// Pauses for the schedule interval; ends early when a permit is free.

@@ -135,7 +135,7 @@ impl Worker {
     }
 
     /// Drops all spans that wait, and the search, so that a new one begins with the most urgent spans.
-    fn clear_queue(&self, due: &mut DueQueue) {
+    pub(crate) fn clear_queue(&self, due: &mut DueQueue) {
         due.queue.clear();
         due.search = None;
         due.began = None;

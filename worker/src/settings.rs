@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use sampler_domain::{Granularity, Policy};
 use sampler_service::security::SecuritySettings;
-use sampler_service::settings::{HttpSettings, LogSettings, Program, Reader};
+use sampler_service::settings::{HttpSettings, LogSettings, Program, Reader, TraceSettings};
 use sampler_settings::worker::{
     AbacusSettings, CleanupSettings, LedgerSettings, ProcessingSettings, ShadowSettings,
     SuspensionSettings, TABLE,
 };
-use sampler_settings::{DatabaseSettings, SamplingSettings, SlackSettings, millis, receiver};
+use sampler_settings::{
+    DatabaseSettings, DistressSettings, SamplingSettings, SlackSettings, millis, receiver,
+};
 
 /// By how much the retention must be longer than the slack. A receiver reads the clock before it calls
 /// the store, so a repeat that was in time may reach the store a little later, and by a clock that is
@@ -35,6 +37,8 @@ pub struct Settings {
     pub database: DatabaseSettings,
     /// The level and the format of the log.
     pub log: LogSettings,
+    /// Where traces go.
+    pub traces: TraceSettings,
     /// The credentials, and the checks of callers.
     pub security: SecuritySettings,
     /// How usages are delivered.
@@ -49,6 +53,8 @@ pub struct Settings {
     pub ledger: LedgerSettings,
     /// When spans are suspended, and how they go on.
     pub suspension: SuspensionSettings,
+    /// When sampling pauses because the database cannot keep up.
+    pub distress: DistressSettings,
     /// The shadow mode.
     pub shadow: ShadowSettings,
 }
@@ -60,6 +66,7 @@ impl Settings {
             http: HttpSettings::read(reader),
             database: DatabaseSettings::read(reader),
             log: LogSettings::read(reader),
+            traces: TraceSettings::read(reader),
             security: SecuritySettings::read(reader),
             abacus: AbacusSettings::read(reader),
             policy: SamplingSettings::read(reader).policy(Granularity::Day),
@@ -67,6 +74,7 @@ impl Settings {
             cleanup: CleanupSettings::read(reader),
             ledger: LedgerSettings::read(reader),
             suspension: SuspensionSettings::read(reader),
+            distress: DistressSettings::read(reader),
             shadow: ShadowSettings::read(reader),
         };
         settings.check(reader);
@@ -79,6 +87,7 @@ impl Settings {
         self.check_retention(reader);
         self.check_waits(reader);
         self.check_thresholds(reader);
+        self.distress.check(reader);
     }
 
     fn check_retention(&self, reader: &mut Reader<'_>) {

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use opentelemetry::global;
+use opentelemetry::propagation::Injector;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use reqwest::header::AUTHORIZATION;
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use sampler_oauth::http::describe;
 use sampler_oauth::{CaBundle, ClientCredentials, HttpOptions, TlsError};
@@ -69,6 +71,7 @@ impl AbacusClient {
     /// Sends a request. If its token is refused, the request is sent once more with a new one: tokens
     /// can be revoked, and keys changed, before a token expires. The error is for the log.
     pub(crate) async fn send(&self, request: RequestBuilder) -> Result<Response, String> {
+        let request = request.headers(trace_context());
         let Some(tokens) = &self.tokens else {
             return request.send().await.map_err(describe);
         };
@@ -86,6 +89,25 @@ impl AbacusClient {
                 again.send().await.map_err(describe)
             }
             Some(_) | None => Ok(response),
+        }
+    }
+}
+
+/// The trace that this is a part of, for the next in it: `traceparent`. Nothing where traces are not
+/// exported.
+fn trace_context() -> HeaderMap {
+    let mut headers = Headers(HeaderMap::new());
+    global::get_text_map_propagator(|propagator| propagator.inject(&mut headers));
+    headers.0
+}
+
+struct Headers(HeaderMap);
+
+impl Injector for Headers {
+    fn set(&mut self, name: &str, value: String) {
+        let name = HeaderName::from_bytes(name.as_bytes());
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::try_from(value)) {
+            self.0.insert(name, value);
         }
     }
 }

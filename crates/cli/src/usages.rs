@@ -15,11 +15,12 @@ use crate::show::{length, measures, moment, text};
 /// Sums up what was billed, by window and group
 #[derive(Debug, Args)]
 #[command(after_help = "\
-One of --organization-id, --resource-id and --resource-instance-id must be given. DURATION is
+One of --organization-id, --resource-id and --resource-instance-id must be given, and --from and --to
+for windows other than all. DURATION is
 hours:minutes:seconds. An amount is quantity times duration in ms.")]
 pub(crate) struct Arguments {
     /// A sum for each of these windows
-    #[arg(long, value_enum, default_value = "day")]
+    #[arg(long, value_enum, default_value = "all")]
     window: Window,
     /// A sum for each value of these ids, as in `resource_id,plan_id`
     #[arg(long, value_name = "IDS", value_delimiter = ',')]

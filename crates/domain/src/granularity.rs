@@ -53,6 +53,20 @@ impl Granularity {
         Some(self.window_of(moment.plus(-1)))
     }
 
+    /// The name of the month of a moment, such as 2026-10.
+    pub fn month_name(moment: Timestamp) -> String {
+        moment.to_utc().format("%Y-%m").to_string()
+    }
+
+    /// How long a window is, ms; of a month, how long one is on average.
+    pub const fn usual_length(self) -> i64 {
+        match self.fixed_length() {
+            Some(length) => length,
+            // A twelfth of a year of the Gregorian calendar.
+            None => 2_629_746_000,
+        }
+    }
+
     /// Where the window that holds `moment` starts: the boundary at or before it.
     pub fn window_of(self, moment: Timestamp) -> Timestamp {
         let start = match self.fixed_length() {
@@ -169,6 +183,20 @@ impl Granularities {
             }
         }
         Ok(granularities)
+    }
+
+    /// What applies to all targets without an override.
+    pub fn default_of_all(&self) -> Granularity {
+        self.default
+    }
+
+    /// The overrides: a resource, a plan of it where it is for that alone, and what applies.
+    pub fn overrides(&self) -> impl Iterator<Item = (&str, Option<&str>, Granularity)> {
+        self.by_resource.iter().flat_map(|(resource, plans)| {
+            plans
+                .iter()
+                .map(move |(plan, granularity)| (resource.as_str(), plan.as_deref(), *granularity))
+        })
     }
 
     /// What applies to `target`.

@@ -9,11 +9,15 @@
 //! All moments are milliseconds since the Unix epoch, UTC ([`Timestamp`]); all durations are
 //! signed milliseconds (`i64`).
 
+mod admission;
 mod amount;
 mod backoff;
 pub mod change;
 pub mod client;
 mod closing_month;
+mod control;
+mod controller;
+mod distress;
 pub mod driver;
 pub mod entry;
 pub mod event;
@@ -23,6 +27,7 @@ pub mod interval;
 pub mod measure;
 pub mod number;
 pub mod partition;
+mod percent;
 pub mod policy;
 mod slack;
 pub mod span;
@@ -34,11 +39,15 @@ pub mod timestamp;
 pub mod usage;
 mod window;
 
+pub use admission::Place;
 pub use amount::Amount;
 pub use backoff::Backoff;
 pub use change::{Change, Changed, Failure, LastError, Next};
 pub use client::ClientId;
 pub use closing_month::ClosingMonth;
+pub use control::{Control, ControllerSettings, SamplingControl, StartRates};
+pub use controller::{ControllerMemory, ControllerStep, ControllerTerms, Load};
+pub use distress::Bounds;
 pub use driver::{Action, Driver};
 pub use entry::{Delivered, Entry, EntryState};
 pub use event::{Field, StartEvent, StopEvent, UpdateEvent};
@@ -46,6 +55,7 @@ pub use granularity::{Granularities, Granularity};
 pub use id::{EventId, Id, IdError};
 pub use interval::Interval;
 pub use measure::{Measure, Measures, MeasuresError, Quantity, QuantityError};
+pub use percent::{Percent, PercentError, plain};
 pub use policy::Policy;
 pub use slack::Slack;
 pub use span::{Planned, Processing, Skip, Span, SpanId, Totals};

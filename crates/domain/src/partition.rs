@@ -45,7 +45,7 @@ fn weight(worker: &str, partition: u32) -> (u128, &str) {
 /// A hash that is the same on every machine and in every release: that of a UUID version 5 in the
 /// empty namespace, without the bits that say so. Each start needs one, so it is not left to
 /// `uuid`, whose SHA-1 knows nothing of what processors have for it.
-fn hash(bytes: &[u8]) -> u128 {
+pub(crate) fn hash(bytes: &[u8]) -> u128 {
     let digest = Sha1::new()
         .chain_update(Uuid::nil())
         .chain_update(bytes)

@@ -218,6 +218,78 @@ pub static ADMISSION_RATE: Metric = Metric {
     help: "The percentage of new starts that is let in, for resources without a rate of their own",
 };
 
+/// Whether operators have paused sampling.
+pub static SAMPLING_PAUSED: Metric = Metric {
+    name: "sampler_sampling_paused",
+    program: Program::Both,
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "1 while operators have paused sampling; 0 otherwise",
+};
+
+/// Whether the controller runs.
+pub static CONTROLLER_RUNNING: Metric = Metric {
+    name: "sampler_controller_running",
+    program: Program::Both,
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "1 while the controller of starts is on and its parameters are right; 0 otherwise",
+};
+
+/// What the controller measures.
+pub static CONTROLLER_NEEDED_SECONDS: Metric = Metric {
+    name: "sampler_controller_needed_seconds",
+    program: Program::Both,
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "How long the backlog needs, as the controller measured last; absent while it does not run",
+};
+
+/// A term of the controller: of the error.
+pub static CONTROLLER_PROPORTIONAL: Metric = Metric {
+    name: "sampler_controller_proportional",
+    program: Program::Both,
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "The term of the error, as a share of all starts; absent while the controller does not run",
+};
+
+/// A term of the controller: of the sum of all errors.
+pub static CONTROLLER_INTEGRAL: Metric = Metric {
+    name: "sampler_controller_integral",
+    program: Program::Both,
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "The term of the sum of all errors, as a share of all starts; absent while the controller does not run",
+};
+
+/// A term of the controller: of the change of the error.
+pub static CONTROLLER_DERIVATIVE: Metric = Metric {
+    name: "sampler_controller_derivative",
+    program: Program::Both,
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "The term of the change of the error, as a share of all starts; absent while the controller does not run",
+};
+
+/// How far a majority is behind.
+pub static COMMIT_LAG_SECONDS: Metric = Metric {
+    name: "sampler_commit_lag_seconds",
+    program: Program::Both,
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "How far a majority of the replica set is behind its primary; absent while it is unknown",
+};
+
+/// Whether sampling pauses for the database.
+pub static DISTRESS: Metric = Metric {
+    name: "sampler_distress",
+    program: Program::Worker,
+    kind: Kind::Gauge,
+    labels: &[],
+    help: "1 while this worker pauses sampling because the database cannot keep up; 0 otherwise",
+};
+
 /// Sums that do not add up.
 pub static CONSERVATION_VIOLATIONS: Metric = Metric {
     name: "sampler_conservation_violations_total",
@@ -238,6 +310,27 @@ pub static CLOCK_OFFSET_SECONDS: Metric = Metric {
            and with `SAMPLER_SHADOW=true`",
 };
 
+/// Warnings and errors.
+pub static LOG_EVENTS: Metric = Metric {
+    name: "sampler_log_events_total",
+    program: Program::Both,
+    kind: Kind::Counter,
+    labels: &[
+        Label {
+            name: "level",
+            values: Values::Words(&["warn", "error"]),
+        },
+        Label {
+            name: "code",
+            values: Values::Bounded(
+                "the codes that [operations.md](operations.md#what-the-log-says) explains; `none` for \
+                 a line of a library",
+            ),
+        },
+    ],
+    help: "Warnings and errors in the log, as far as `LOG_LEVEL` lets them through",
+};
+
 /// All of them, in the order of the document.
 pub static ALL: &[&Metric] = &[
     &HTTP_REQUESTS,
@@ -256,7 +349,16 @@ pub static ALL: &[&Metric] = &[
     &MONTH_LEFT_SPANS,
     &SUSPENDED_SPANS,
     &ADMISSION_RATE,
+    &SAMPLING_PAUSED,
+    &CONTROLLER_RUNNING,
+    &CONTROLLER_NEEDED_SECONDS,
+    &CONTROLLER_PROPORTIONAL,
+    &CONTROLLER_INTEGRAL,
+    &CONTROLLER_DERIVATIVE,
+    &COMMIT_LAG_SECONDS,
+    &DISTRESS,
     &CONSERVATION_VIOLATIONS,
     &CLOCK_OFFSET_SECONDS,
+    &LOG_EVENTS,
     &BUILD_INFO,
 ];

@@ -17,3 +17,7 @@ pub use document::document;
 pub use metric::{Kind, Label, Metric, Program, Values};
 pub use prometheus_client::metrics::histogram::Histogram;
 pub use registry::Registry;
+
+/// The target of the spans that become spans of a trace, where traces are exported. At the level
+/// `trace`, so that nobody else takes them up: `trace_span!(target: TRACE, "…")`.
+pub const TRACE: &str = "sampler_trace";

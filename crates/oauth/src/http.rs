@@ -62,21 +62,37 @@ pub struct HttpOptions {
     pub authorities: CaBundle,
 }
 
+/// The options, on the builder of either kind of client.
+macro_rules! configured {
+    ($builder:expr, $options:expr) => {
+        $builder
+            .user_agent(concat!("sampler/", env!("CARGO_PKG_VERSION")))
+            .timeout($options.timeout)
+            .connect_timeout($options.timeout.min(Duration::from_secs(10)))
+            .pool_idle_timeout(Duration::from_mins(1))
+            .tcp_nodelay(true)
+            .redirect(Policy::none())
+            .tls_certs_merge($options.authorities.0.iter().cloned())
+            .tls_danger_accept_invalid_certs($options.skip_ssl_validation)
+    };
+}
+
 /// Creates a client that keeps its connections, follows no redirects, and has time limits.
 ///
 /// # Errors
 /// If the client cannot be created.
 pub fn client(options: &HttpOptions) -> Result<reqwest::Client, TlsError> {
-    Ok(reqwest::Client::builder()
-        .user_agent(concat!("sampler/", env!("CARGO_PKG_VERSION")))
-        .timeout(options.timeout)
-        .connect_timeout(options.timeout.min(Duration::from_secs(10)))
-        .pool_idle_timeout(Duration::from_mins(1))
-        .tcp_nodelay(true)
-        .redirect(Policy::none())
-        .tls_certs_merge(options.authorities.0.iter().cloned())
-        .tls_danger_accept_invalid_certs(options.skip_ssl_validation)
-        .build()?)
+    let builder = reqwest::Client::builder();
+    Ok(configured!(builder, options).build()?)
+}
+
+/// The same for a thread that waits. It must be made and dropped outside of a runtime.
+///
+/// # Errors
+/// If the client cannot be created.
+pub fn blocking_client(options: &HttpOptions) -> Result<reqwest::blocking::Client, TlsError> {
+    let builder = reqwest::blocking::Client::builder();
+    Ok(configured!(builder, options).build()?)
 }
 
 /// A document could not be fetched. The error contains no secret and no address.

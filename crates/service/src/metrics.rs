@@ -1,21 +1,27 @@
 //! `GET /metrics`: what a program measures, as `OpenMetrics`.
 //!
 //! Metrics are read when somebody asks. Where tokens are needed ([`Readers`]), they are for those
-//! who may read the health.
+//! who may read everything of Sampler, or the health. A port of their own ([`serve_apart`]) needs
+//! none.
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use http::header::CONTENT_TYPE;
-use http::{HeaderMap, StatusCode};
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue};
 use sampler_metrics::Registry;
 use sampler_oauth::BasicCheck;
+use tokio::net::TcpListener;
 
-use crate::security::credentials;
+use crate::http::serve;
+use crate::lifecycle::Shutdown;
+use crate::problem::Problem;
+use crate::security::{Authenticator, credentials};
 
 /// The media type of `OpenMetrics`.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -25,49 +31,98 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 pub enum Readers {
     /// Anybody who reaches the program.
     Anybody,
-    /// Those who show credentials that pass.
-    Checked(Arc<BasicCheck>),
+    /// Those who show a token or credentials that pass.
+    Checked(Checks),
     /// Nobody: credentials are needed, and nobody could check them.
     Nobody,
 }
 
+/// What tokens and credentials are checked with; at least one of them is there.
+#[derive(Clone)]
+pub struct Checks {
+    /// Checks bearer tokens.
+    pub tokens: Option<Authenticator>,
+    /// Checks the credentials that the health check takes.
+    pub credentials: Option<Arc<BasicCheck>>,
+}
+
 /// The route that tells the metrics to those who may read them.
 pub fn routes(registry: &Arc<Registry>, readers: Readers) -> Router {
-    let basic = match readers {
+    let checks = match readers {
         Readers::Anybody => None,
-        Readers::Checked(check) => Some(check),
+        Readers::Checked(checks) => Some(checks),
         Readers::Nobody => return Router::new(),
     };
     let registry = Arc::clone(registry);
-    let told = Told { registry, basic };
+    let told = Told { registry, checks };
     Router::new()
         .route("/metrics", get(metrics))
         .with_state(told)
+}
+
+/// Serves the metrics on a port of their own to anybody who reaches it; nothing where there is none.
+///
+/// # Errors
+/// Where the listener has no address.
+pub async fn serve_apart(
+    listener: Option<TcpListener>,
+    registry: &Arc<Registry>,
+    shutdown: &Shutdown,
+) -> io::Result<()> {
+    match listener {
+        Some(listener) => serve(listener, routes(registry, Readers::Anybody), shutdown).await,
+        None => Ok(()),
+    }
 }
 
 /// What the route needs.
 #[derive(Clone)]
 struct Told {
     registry: Arc<Registry>,
-    basic: Option<Arc<BasicCheck>>,
+    checks: Option<Checks>,
 }
 
 async fn metrics(State(told): State<Told>, headers: HeaderMap) -> Response {
-    if let Some(basic) = &told.basic
-        && let Err(problem) = credentials(&headers, basic).await
+    if let Some(checks) = &told.checks
+        && let Err(problem) = checks.admit(&headers).await
     {
         return problem.into_response();
     }
     match told.registry.encode() {
         Ok(text) => ([(CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
-        Err(fmt::Error) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        Err(fmt::Error) => Problem::internal().into_response(),
     }
+}
+
+impl Checks {
+    /// Lets in who shows a token that may read everything, or the credentials.
+    async fn admit(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        match (&self.tokens, &self.credentials) {
+            (Some(tokens), None) => read_by_token(tokens, headers).await,
+            (Some(tokens), Some(_)) if shows_token(headers) => read_by_token(tokens, headers).await,
+            (_, Some(check)) => credentials(headers, check).await,
+            (None, None) => Err(Problem::internal()),
+        }
+    }
+}
+
+async fn read_by_token(tokens: &Authenticator, headers: &HeaderMap) -> Result<(), Problem> {
+    tokens.refresh_if_old().await;
+    tokens.grant(headers).await?.require_read_everything()
+}
+
+fn shows_token(headers: &HeaderMap) -> bool {
+    let scheme = |value: &HeaderValue| {
+        let scheme = value.as_bytes().get(..7);
+        scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"bearer "))
+    };
+    headers.get(AUTHORIZATION).is_some_and(scheme)
 }
 
 #[cfg(test)]
 mod tests {
     use axum::body::Body;
-    use http::Request;
+    use http::{Request, StatusCode};
     use http_body_util::BodyExt;
     use tower::ServiceExt;
 

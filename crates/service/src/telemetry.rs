@@ -1,6 +1,9 @@
-//! What a program logs: one line per event, on standard output.
+//! What a program logs: one line per event, on standard output. Warnings and errors are counted
+//! ([`LogCounts`]), and spans of traces are exported where an endpoint is set ([`TraceOptions`]).
 
+mod counts;
 mod line;
+mod traces;
 
 use std::any::Any;
 use std::io::IsTerminal;
@@ -11,23 +14,65 @@ use tracing::Subscriber;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::JsonFields;
 use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Registry, fmt};
+use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
 
 use crate::platform::Identity;
 use crate::settings::{LogFormat, LogSettings};
 use line::Line;
+use traces::Traces;
 
-/// Logs to standard output from now on, panics included. Once per process.
+pub(crate) use traces::EXPORT_TIMEOUT;
+
+pub use counts::LogCounts;
+pub use traces::TraceOptions;
+
+/// What a program has installed. It is held until the end, so that the last spans are exported.
+#[derive(Debug)]
+#[must_use = "spans are exported as long as it is there"]
+pub struct Telemetry {
+    counts: LogCounts,
+    _traces: Option<Traces>,
+}
+
+impl Telemetry {
+    /// How often warnings and errors were logged.
+    pub fn counts(&self) -> LogCounts {
+        self.counts.clone()
+    }
+}
+
+/// Logs to standard output from now on, panics included; exports traces, if that is wanted. Once per
+/// process, before there is a runtime.
 ///
 /// # Errors
-/// Where the process logs already.
-pub fn init(settings: &LogSettings, identity: &Identity) -> anyhow::Result<()> {
-    let terminal = std::io::stdout().is_terminal();
-    let subscriber = subscriber(settings, identity, terminal, std::io::stdout)?;
-    subscriber.try_init().context("the log is there already")?;
+/// Where the process logs already, or traces cannot be set up.
+pub fn init(
+    settings: &LogSettings,
+    identity: &Identity,
+    traces: Option<&TraceOptions>,
+) -> anyhow::Result<Telemetry> {
+    let counts = LogCounts::default();
+    let traces = traces.map(|options| Traces::new(options, identity));
+    let traces = traces.transpose()?;
+    let filter = filter(settings)?;
+    let installed = match &traces {
+        None => Registry::default()
+            .with(filter)
+            .with(log(settings, identity, &counts))
+            .try_init(),
+        Some(traces) => Registry::default()
+            .with(log(settings, identity, &counts).with_filter(filter))
+            .with(traces.layer())
+            .try_init(),
+    };
+    installed.context("the log is there already")?;
     std::panic::set_hook(Box::new(log_panic));
-    Ok(())
+    Ok(Telemetry {
+        counts,
+        _traces: traces,
+    })
 }
 
 /// What turns events into lines: one JSON object per line, with the fields of the event beside
@@ -45,21 +90,53 @@ pub fn subscriber<W>(
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
-    let filter = EnvFilter::try_new(&settings.level).context("reading the level of the log")?;
+    let lines = lines(settings, identity, terminal, writer);
+    let filter = filter(settings)?;
+    Ok(Box::new(Registry::default().with(filter).with(lines)))
+}
+
+/// Writes and counts what is logged.
+fn log<S>(
+    settings: &LogSettings,
+    identity: &Identity,
+    counts: &LogCounts,
+) -> impl Layer<S> + Send + Sync
+where
+    S: Subscriber + for<'span> LookupSpan<'span>,
+{
+    let terminal = std::io::stdout().is_terminal();
+    let lines = lines(settings, identity, terminal, std::io::stdout);
+    counts.clone().and_then(lines)
+}
+
+fn filter(settings: &LogSettings) -> anyhow::Result<EnvFilter> {
+    EnvFilter::try_new(&settings.level).context("reading the level of the log")
+}
+
+fn lines<S, W>(
+    settings: &LogSettings,
+    identity: &Identity,
+    terminal: bool,
+    writer: W,
+) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: Subscriber + for<'span> LookupSpan<'span>,
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
     let text = match settings.format {
         LogFormat::Auto => terminal,
         LogFormat::Json => false,
         LogFormat::Text => true,
     };
     let layer = fmt::layer().with_writer(writer).with_ansi(terminal && text);
-    let registry = Registry::default().with(filter);
-    Ok(if text {
-        Box::new(registry.with(layer))
-    } else {
-        let line = Line::new(&identity.marks());
-        let layer = layer.fmt_fields(JsonFields::new()).event_format(line);
-        Box::new(registry.with(layer))
-    })
+    if text {
+        return layer.boxed();
+    }
+    let line = Line::new(&identity.marks());
+    layer
+        .fmt_fields(JsonFields::new())
+        .event_format(line)
+        .boxed()
 }
 
 /// A panic is one line like any other error, not the several that would tear a log apart.

@@ -5,6 +5,7 @@
 //! read, checked and printed is `sampler_service::settings`, which knows no span.
 
 mod database;
+mod distress;
 pub mod receiver;
 mod sampling;
 mod uri_options;
@@ -13,6 +14,7 @@ pub mod worker;
 use std::time::Duration;
 
 pub use database::{DatabaseSettings, DatabaseUri};
+pub use distress::DistressSettings;
 pub use sampling::{SamplingSettings, SlackSettings};
 pub use uri_options::ReplacedOption;
 

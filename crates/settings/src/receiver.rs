@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use sampler_service::security::SecuritySettings;
 use sampler_service::settings::{
-    HealthSettings, HttpSettings, Kind, LogSettings, Table, TlsSettings,
+    HealthSettings, HttpSettings, Kind, LogSettings, Table, TlsSettings, TraceSettings,
 };
 use url::Url;
 
-use crate::{DatabaseSettings, SamplingSettings, SlackSettings, TEN_MINUTES, TENTH_OF_A_SECOND};
+use crate::{
+    DatabaseSettings, DistressSettings, SamplingSettings, SlackSettings, TEN_MINUTES,
+    TENTH_OF_A_SECOND,
+};
 
 sampler_service::settings! {
     /// How much a receiver takes in.
@@ -35,6 +38,14 @@ sampler_service::settings! {
         full_scope: bool = "SAMPLER_MAPPINGS_FULL_SCOPE", Kind::Boolean, or("false");
     }
 
+    /// When a month closes.
+    pub struct MonthSettings("abacus") {
+        /// How long into a month Abacus accepts usages of the previous month (its own SLACK), as for
+        /// the worker. It only decides what is told of the month that closes.
+        month_slack: Duration = "SAMPLER_MONTH_SLACK",
+            Kind::time(Duration::ZERO, Duration::from_hours(24 * 27)), or("10m");
+    }
+
     /// What events may be like.
     pub struct EventsSettings("events") {
         /// Whether an event with a known id, the same target, and another timestamp or other
@@ -54,9 +65,12 @@ pub const TABLE: Table = &[
     &DatabaseSettings::TABLE,
     &ProvisioningSettings::TABLE,
     &EventsSettings::TABLE,
+    &MonthSettings::TABLE,
     &SlackSettings::TABLE,
     &SamplingSettings::RECEIVER_TABLE,
+    &DistressSettings::TABLE,
     &HealthSettings::TABLE,
     &SecuritySettings::TABLE,
     &LogSettings::TABLE,
+    &TraceSettings::TABLE,
 ];

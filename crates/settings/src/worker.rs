@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use sampler_domain::{Backoff, Granularity};
 use sampler_service::security::SecuritySettings;
-use sampler_service::settings::{HttpSettings, Kind, LogSettings, Table};
+use sampler_service::settings::{HttpSettings, Kind, LogSettings, Table, TraceSettings};
 use url::Url;
 
 use crate::{
-    DAY, DatabaseSettings, HOUR, SECOND, SamplingSettings, SlackSettings, TEN_MILLIS,
-    TENTH_OF_A_SECOND, millis,
+    DAY, DatabaseSettings, DistressSettings, HOUR, SECOND, SamplingSettings, SlackSettings,
+    TEN_MILLIS, TENTH_OF_A_SECOND, millis,
 };
 
 sampler_service::settings! {
@@ -147,7 +147,9 @@ pub const TABLE: Table = &[
     &CleanupSettings::TABLE,
     &LedgerSettings::TABLE,
     &SuspensionSettings::TABLE,
+    &DistressSettings::TABLE,
     &ShadowSettings::TABLE,
     &SecuritySettings::TABLE,
     &LogSettings::TABLE,
+    &TraceSettings::TABLE,
 ];

@@ -11,12 +11,14 @@
 mod address;
 mod adopt;
 mod audit;
+mod backlog;
 mod beside;
 mod call;
 mod causes;
 mod changes;
 mod cleanup;
 mod codes;
+mod control;
 mod document;
 mod due;
 mod entry_document;
@@ -25,6 +27,7 @@ mod ledger;
 mod migrate;
 mod queries;
 mod reading;
+mod replication;
 mod resolve;
 mod retire;
 mod sharding;
@@ -121,6 +124,8 @@ pub struct MongoStore {
     /// The same as the link, for the collection of the audit trail.
     audit: Link,
     workers: Collection<Document>,
+    /// How operators steer, and what is told to all instances.
+    control: Collection<Document>,
     receivers: Collection<Document>,
     starts: GroupPerRange<StartWriter>,
     stops: GroupPerRange<StopWriter>,
@@ -201,6 +206,7 @@ impl MongoStore {
         let metrics = GroupMetrics::default();
         Ok(Self {
             causes: database.collection(&format!("{}_causes", options.collection)),
+            control: database.collection(&format!("{}_control", options.collection)),
             workers: database.collection(&format!("{}_workers", options.collection)),
             receivers: database.collection(&receivers),
             starts: GroupPerRange::measured(links().map(StartWriter::new), call_limit, &metrics),

@@ -49,6 +49,12 @@ pub(crate) struct Found {
 #[derive(Clone, Debug)]
 pub struct MongoReader(MongoStore);
 
+impl MongoReader {
+    pub(crate) fn store(&self) -> &MongoStore {
+        &self.0
+    }
+}
+
 impl MongoStore {
     /// A reader of the same spans, with these options.
     ///

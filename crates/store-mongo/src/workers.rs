@@ -11,6 +11,13 @@ use crate::MongoStore;
 /// How long a worker counts as alive after a heartbeat.
 const LIFETIME: Duration = Duration::from_secs(20);
 
+/// The condition that a worker is alive.
+pub(crate) fn is_alive() -> Document {
+    let millis = i64::try_from(LIFETIME.as_millis()).expect("20 s fit");
+    let since = doc! { "$subtract": ["$$NOW", Bson::Int64(millis)] };
+    doc! { "$expr": { "$gt": ["$seen_at", since] } }
+}
+
 impl MongoStore {
     pub(crate) async fn worker_alive(&self, worker: &str) -> Result<Vec<String>, StoreError> {
         let (workers, id) = (self.workers.clone(), worker.to_owned());
@@ -20,11 +27,8 @@ impl MongoStore {
                 .update_one(doc! { "_id": id }, seen)
                 .upsert(true)
                 .await?;
-            let millis = i64::try_from(LIFETIME.as_millis()).expect("20 s fit");
-            let since = doc! { "$subtract": ["$$NOW", Bson::Int64(millis)] };
-            let alive = doc! { "$expr": { "$gt": ["$seen_at", since] } };
             workers
-                .find(alive)
+                .find(is_alive())
                 .await?
                 .try_collect::<Vec<Document>>()
                 .await

@@ -23,8 +23,10 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use sampler_metrics::TRACE;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
+use tracing::{Instrument, Span, trace_span};
 
 use crate::StoreError;
 
@@ -90,6 +92,8 @@ struct Waiting<W: GroupWriter> {
     /// Until when its caller waits. It is not sent later, even if the caller has not given up yet: a
     /// program that was frozen must not send old writes when it resumes.
     until: Instant,
+    /// The time that it waits, in the trace of its caller.
+    span: Span,
 }
 
 impl<W: GroupWriter> Waiting<W> {
@@ -149,15 +153,18 @@ impl<W: GroupWriter> Group<W> {
     /// If the outcome of the write is unknown, or the store refused it.
     pub async fn submit(&self, write: W::Write) -> Result<W::Answer, StoreError> {
         let (caller, answer) = oneshot::channel();
+        let span = trace_span!(target: TRACE, "write");
         let waiting = Waiting {
             write: Arc::new(write),
             caller,
             until: Instant::now() + self.time_limit,
+            span: span.clone(),
         };
         if !self.join(waiting) {
             return Err(StoreError::Overloaded);
         }
-        match timeout(self.time_limit, answer).await {
+        let answered = timeout(self.time_limit, answer).instrument(span);
+        match answered.await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(NoAnswer::Ended.unknown()),
             Err(_) => Err(NoAnswer::TimedOut(self.time_limit).unknown()),

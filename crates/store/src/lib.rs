@@ -8,6 +8,9 @@
 //! | [`Causes`] | keep why spans are suspended, and let them go on | the worker |
 //! | [`Upkeep`] | adopt spans of an original, remove complete ones | the worker |
 //! | [`Membership`] | know which workers are alive | the worker |
+//! | [`Backlogs`] | count what waits, and tell all instances | both programs |
+//! | [`Controls`] | keep how operators and the controller steer | both programs |
+//! | [`Replication`] | know how far a majority is behind | both programs |
 //! | [`Queries`] | show spans, their usages and the audit trail | the receiver |
 //! | [`Audit`] | keep the audit trail | the receiver |
 //! | [`Acts`] | carry out acts of operators | the receiver |
@@ -21,8 +24,10 @@
 
 mod acts;
 mod audit;
+mod backlog;
 #[cfg(feature = "testing")]
 pub mod contract;
+mod control;
 mod error;
 mod events;
 pub mod group;
@@ -30,8 +35,11 @@ mod ledger;
 mod membership;
 #[cfg(feature = "testing")]
 pub mod memory;
+#[cfg(feature = "testing")]
+mod memory_control;
 mod queries;
 mod reading;
+mod replication;
 mod sums;
 mod suspension;
 #[cfg(feature = "testing")]
@@ -43,6 +51,8 @@ mod work;
 
 pub use acts::Acts;
 pub use audit::{Audit, AuditPage, AuditPosition, AuditQuery, AuditRecord, Outcome};
+pub use backlog::{Backlog, BacklogQuery, Backlogs, ClosingBacklog, Published, Remaining};
+pub use control::{ControllerState, Controls, KeptControl};
 pub use error::StoreError;
 pub use events::{Events, NewSpan, NewStop, StartOutcome, StopOutcome};
 pub use ledger::{Entries, Ledger, lifetime_from};
@@ -51,6 +61,7 @@ pub use queries::{
     Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord, SuspendedCause, TargetFilter,
 };
 pub use reading::{Page, Reading};
+pub use replication::Replication;
 pub use sums::{SumPage, SumPosition, SumQuery, SumRow};
 pub use suspension::{Causes, KeptCause, Probe, Resumption};
 pub use upkeep::{Adopted, Finished, SLACK_LIFETIME, Upkeep};

@@ -13,6 +13,7 @@ use sampler_domain::{
 };
 use uuid::Uuid;
 
+use crate::memory_control;
 use crate::table::Table;
 pub use crate::table::{StoredEntry, StoredSpan};
 use crate::{
@@ -23,21 +24,22 @@ use crate::{
 };
 
 /// How long a worker counts as alive after a heartbeat, ms.
-const WORKER_LIFETIME: i64 = 20_000;
+pub(crate) const WORKER_LIFETIME: i64 = 20_000;
 
 #[derive(Debug, Default)]
-struct State {
-    table: Table,
-    workers: BTreeMap<String, Timestamp>,
+pub(crate) struct State {
+    pub(crate) table: Table,
+    pub(crate) workers: BTreeMap<String, Timestamp>,
     /// When each slack was announced last.
     slacks: BTreeMap<i64, Timestamp>,
+    pub(crate) steering: memory_control::Steering,
     audit: BTreeMap<AuditPosition, AuditRecord>,
 }
 
 /// A store in memory.
 pub struct MemoryStore {
     state: Arc<Mutex<State>>,
-    clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    pub(crate) clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
 }
 
 impl MemoryStore {
@@ -64,7 +66,7 @@ impl MemoryStore {
         work(&mut self.lock().table)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         locked(&self.state)
     }
 }

@@ -13,8 +13,9 @@ use sampler_domain::{
 use uuid::Uuid;
 
 use crate::{
-    Adopted, DueQuery, KeptCause, NewSpan, NewStop, SearchClass, SpanPage, SpanPosition, SpanQuery,
-    SpanRecord, StartOutcome, StopOutcome, SumPage, SumPosition, SumQuery, SumRow, lifetime_from,
+    Adopted, Backlog, BacklogQuery, DueQuery, KeptCause, NewSpan, NewStop, SearchClass, SpanPage,
+    SpanPosition, SpanQuery, SpanRecord, StartOutcome, StopOutcome, SumPage, SumPosition, SumQuery,
+    SumRow, lifetime_from,
 };
 
 /// A span with what only the store knows of it.
@@ -235,6 +236,21 @@ impl Table {
     /// The span of the target that was stopped by the event with this id.
     pub fn find_by_stop_id(&self, target: &Target, id: &EventId) -> Option<&Span> {
         self.first(|span| span.end_id.as_ref() == Some(id) && span.target == *target)
+    }
+
+    /// What waits for the workers; at no rate.
+    pub fn backlog(&self, query: &BacklogQuery) -> Backlog {
+        let mut backlog = Backlog::nothing(query);
+        let is_left = |kept: &&StoredSpan| !kept.span.processing.complete;
+        for StoredSpan { span, due_at, .. } in self.spans.values().filter(is_left) {
+            if span.processing.suspended.is_some() {
+                backlog.suspended += 1;
+            }
+            if let Some(due_at) = due_at {
+                backlog.add(span, *due_at, query);
+            }
+        }
+        backlog
     }
 
     /// The spans of the target that have not ended by a moment: the open one, and the one that ends

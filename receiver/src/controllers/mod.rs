@@ -1,7 +1,9 @@
 //! What each request comes to, and what it is answered: a module for each noun.
 
 pub mod audit;
+pub mod backlog;
 pub mod batches;
+pub mod control;
 pub mod events;
 mod failures;
 pub mod mappings;

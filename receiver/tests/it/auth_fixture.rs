@@ -20,6 +20,7 @@ use sampler_receiver::{Options, Parts, Receiver};
 use sampler_service::environment::{Clock, SystemClock, SystemRandom};
 use sampler_service::http::with_fallbacks;
 use sampler_service::security::Authenticator;
+use sampler_settings::DistressSettings;
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_store::memory::MemoryStore;
 use sampler_testkit::build::start_event;
@@ -66,6 +67,8 @@ pub(crate) fn options() -> Options {
             stop_grace: 0,
         },
         unknown_for: Duration::from_secs(16),
+        month_slack: Duration::from_mins(10),
+        distress: DistressSettings::default(),
         mappings_full_scope: false,
     }
 }
@@ -75,7 +78,10 @@ fn router_of(store: Arc<MemoryStore>, authenticator: Authenticator, options: Opt
         events: store.clone(),
         queries: store.clone(),
         audit: store.clone(),
-        acts: store,
+        acts: store.clone(),
+        backlogs: store.clone(),
+        controls: store.clone(),
+        replication: store,
         provisioning: None,
         clock: Arc::new(SystemClock),
         random: Arc::new(SystemRandom),

@@ -236,3 +236,34 @@ async fn acts_and_their_trail_are_for_operators_alone() {
     let (status, body) = two.get("/v1/audit", &["abacus.sampler.admin"]).await;
     assert_eq!((status, body), (200, json!({ "items": [] })));
 }
+
+#[tokio::test]
+async fn the_backlog_needs_a_scope_for_all_resources_and_control_that_of_operators() {
+    let two = Two::new().await;
+    let of_all = [
+        "abacus.sampler.read",
+        "abacus.sampler.write",
+        "abacus.sampler.admin",
+    ];
+    for scope in of_all {
+        let (status, body) = two.get("/v1/backlog", &[scope]).await;
+        assert_eq!((status, &body["due"]), (200, &json!(0)), "{scope}");
+        let (status, _) = two.get("/v1/control", &[scope]).await;
+        let expected = if scope == "abacus.sampler.admin" {
+            200
+        } else {
+            403
+        };
+        assert_eq!(status, expected, "{scope}");
+    }
+    for scope in [
+        "abacus.sampler.postgres.read",
+        "abacus.sampler.postgres.write",
+    ] {
+        for path in ["/v1/backlog", "/v1/control"] {
+            let (status, body) = two.get(path, &[scope]).await;
+            assert_eq!(status, 403, "{scope} {path}");
+            assert_eq!(body["type"], "urn:sampler:problem:forbidden");
+        }
+    }
+}

@@ -7,12 +7,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sampler_domain::partition::{partition_of, range_of};
-use sampler_domain::{CauseId, Change, Changed, EventId, Id, Span, SpanId, Target, Timestamp};
+use sampler_domain::{
+    CauseId, Change, Changed, Control, EventId, Id, Span, SpanId, Target, Timestamp,
+};
 use sampler_store::memory::MemoryStore;
 use sampler_store::{
-    Acts, Audit, AuditPage, AuditQuery, AuditRecord, Entries, Events, NewSpan, NewStop, Outcome,
-    Queries, SpanPage, SpanQuery, SpanRecord, StartOutcome, StopOutcome, StoreError, SumPage,
-    SumQuery, SuspendedCause,
+    Acts, Audit, AuditPage, AuditQuery, AuditRecord, Backlog, BacklogQuery, Backlogs,
+    ControllerState, Controls, Entries, Events, KeptControl, NewSpan, NewStop, Outcome, Published,
+    Queries, Replication, SpanPage, SpanQuery, SpanRecord, StartOutcome, StopOutcome, StoreError,
+    SumPage, SumQuery, SuspendedCause,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio::time::interval;
@@ -258,6 +261,51 @@ impl Audit for Store {
 
     async fn settle_act(&self, id: Uuid, outcome: Outcome) -> Result<(), StoreError> {
         self.met(self.memory.settle_act(id, outcome)).await
+    }
+}
+
+#[async_trait]
+impl Backlogs for Store {
+    async fn count(&self, query: &BacklogQuery) -> Result<Backlog, StoreError> {
+        self.met(self.memory.count(query)).await
+    }
+
+    async fn publish(&self, backlog: &Backlog) -> Result<(), StoreError> {
+        self.met(self.memory.publish(backlog)).await
+    }
+
+    async fn published(&self) -> Result<Option<Published<Backlog>>, StoreError> {
+        self.met(self.memory.published()).await
+    }
+
+    async fn report_rate(&self, worker: &str, rate: f64) -> Result<(), StoreError> {
+        self.met(self.memory.report_rate(worker, rate)).await
+    }
+}
+
+#[async_trait]
+impl Replication for Store {
+    async fn commit_lag(&self) -> Result<Option<i64>, StoreError> {
+        self.met(self.memory.commit_lag()).await
+    }
+}
+
+#[async_trait]
+impl Controls for Store {
+    async fn control(&self) -> Result<KeptControl, StoreError> {
+        self.met(self.memory.control()).await
+    }
+
+    async fn set_control(&self, control: &Control, version: i64) -> Result<bool, StoreError> {
+        self.met(self.memory.set_control(control, version)).await
+    }
+
+    async fn controller(&self) -> Result<Option<Published<ControllerState>>, StoreError> {
+        self.met(self.memory.controller()).await
+    }
+
+    async fn set_controller(&self, state: &ControllerState) -> Result<bool, StoreError> {
+        self.met(self.memory.set_controller(state)).await
     }
 }
 

@@ -13,6 +13,7 @@ use sampler_receiver::{Options, Parts, Receiver};
 use sampler_service::environment::{Clock, Random};
 use sampler_service::http::{answer, with_fallbacks};
 use sampler_service::security::Authenticator;
+use sampler_settings::DistressSettings;
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_store::memory::{MemoryStore, StoredSpan};
 use serde_json::{Map, Value, json};
@@ -89,6 +90,8 @@ fn options() -> Options {
             stop_grace: 0,
         },
         unknown_for: Duration::from_millis(15_500),
+        month_slack: Duration::from_mins(10),
+        distress: DistressSettings::default(),
         mappings_full_scope: false,
     }
 }
@@ -144,6 +147,9 @@ impl World {
             queries: store.clone(),
             audit: store.clone(),
             acts: store.clone(),
+            backlogs: store.clone(),
+            controls: store.clone(),
+            replication: store.clone(),
             provisioning: provisioning.map(|options| Provisioning::new(options).unwrap()),
             clock: clock.clone(),
             random: Arc::new(Counting(AtomicU64::new(0))),

@@ -3,3 +3,4 @@
 pub(crate) mod ceiling;
 pub(crate) mod one_write;
 pub(crate) mod server;
+pub(crate) mod worker;

@@ -19,6 +19,9 @@ pub(crate) struct Data {
     pub(crate) midnight: Option<Part<Midnight>>,
     /// Many spans.
     pub(crate) growth: Option<Part<Vec<Growth>>>,
+    /// What the ledger costs.
+    #[serde(default)]
+    pub(crate) ledger: Option<Part<Ledger>>,
     /// Many events.
     pub(crate) memory: Option<Part<Memory>>,
 }
@@ -210,6 +213,25 @@ pub(crate) struct Growth {
     pub(crate) sampled: Sampled,
     /// Bytes of each span: as it is sent, on the disk, and in the indexes.
     pub(crate) bytes: [f64; 3],
+}
+
+/// What the ledger costs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Ledger {
+    /// Workers as they are.
+    pub(crate) with: Sampled,
+    /// The same that write no entries.
+    pub(crate) without: Sampled,
+    /// How many entries there are.
+    pub(crate) entries: u64,
+    /// How many were written a second.
+    pub(crate) written_per_second: f64,
+    /// Bytes of each entry: as it is sent, on the disk, and in the indexes.
+    pub(crate) bytes: [f64; 3],
+    /// How many entries the span has that is read.
+    pub(crate) of_span: u64,
+    /// A page of a thousand of them.
+    pub(crate) page: Poll,
 }
 
 /// The memory of both programs after each tenth of the events, MB.

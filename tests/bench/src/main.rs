@@ -55,6 +55,12 @@ enum Hidden {
     /// Takes events, and does nothing with them.
     #[command(name = programs::HTTP_ALONE, hide = true)]
     HttpAlone,
+    /// A worker as it is.
+    #[command(name = programs::WITH_LEDGER, hide = true)]
+    WithLedger,
+    /// A worker that writes no entries.
+    #[command(name = programs::WITHOUT_LEDGER, hide = true)]
+    WithoutLedger,
 }
 
 #[tokio::main]
@@ -63,6 +69,8 @@ async fn main() -> ExitCode {
     let result = match (&cli.command, cli.render) {
         (Some(Hidden::OneWrite), _) => baseline::server::one_write().await,
         (Some(Hidden::HttpAlone), _) => baseline::server::http_alone().await,
+        (Some(Hidden::WithLedger), _) => baseline::worker::work(true).await,
+        (Some(Hidden::WithoutLedger), _) => baseline::worker::work(false).await,
         (None, true) => output::render_published(),
         (None, false) => tokio::select! {
             result = measure(&cli) => result,
@@ -100,7 +108,7 @@ async fn measure(cli: &Cli) -> Result<()> {
 }
 
 async fn run(server: &Server, scale: &Scale) -> Result<Data> {
-    use scenario::{fairness, growth, memory, midnight, receiver, worker};
+    use scenario::{fairness, growth, ledger, memory, midnight, receiver, worker};
     Ok(Data {
         receiver: part(
             Part::Receiver,
@@ -135,6 +143,13 @@ async fn run(server: &Server, scale: &Scale) -> Result<Data> {
             server,
             scale,
             Box::pin(growth::run(server, scale)),
+        )
+        .await?,
+        ledger: part(
+            Part::Ledger,
+            server,
+            scale,
+            Box::pin(ledger::run(server, scale)),
         )
         .await?,
         memory: part(

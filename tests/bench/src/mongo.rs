@@ -21,6 +21,8 @@ use crate::template::{Template, Values};
 
 /// The collection of spans, as both programs have it unless told otherwise.
 const SPANS: &str = "spans";
+/// The ledger beside it.
+const USAGES: &str = "spans_usages";
 /// A collection that no program reads.
 const HIDDEN: &str = "held_back";
 /// The server's cache in GB: more than all that is written here.
@@ -341,7 +343,16 @@ impl Spans {
 
     /// The sizes of the collection.
     pub(crate) async fn sizes(&self) -> Result<Sizes> {
-        let command = doc! { "collStats": SPANS };
+        self.sizes_of(SPANS).await
+    }
+
+    /// The sizes of the ledger.
+    pub(crate) async fn ledger_sizes(&self) -> Result<Sizes> {
+        self.sizes_of(USAGES).await
+    }
+
+    async fn sizes_of(&self, collection: &str) -> Result<Sizes> {
+        let command = doc! { "collStats": collection };
         let stats = self.database.run_command(command).await;
         let stats = stats.context("asking for the size of the collection")?;
         let number = |name: &str| match stats.get(name) {

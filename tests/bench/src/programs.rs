@@ -13,6 +13,9 @@ use crate::load::http::Connection;
 pub(crate) const ONE_WRITE: &str = "one-write";
 /// The argument that makes it the server that writes nothing.
 pub(crate) const HTTP_ALONE: &str = "http-alone";
+/// The arguments that make it a worker, as it is or without what that writes to the ledger.
+pub(crate) const WITH_LEDGER: &str = "worker-with-ledger";
+pub(crate) const WITHOUT_LEDGER: &str = "worker-without-ledger";
 /// How long a program may take until it takes events.
 const READY_LIMIT: Duration = Duration::from_secs(30);
 /// Only what is wrong, and where a program listens: that is how it is found.
@@ -52,6 +55,17 @@ pub(crate) async fn http_alone() -> Result<Program> {
     ready(own(HTTP_ALONE)?).await
 }
 
+/// Which program the workers are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WorkerProgram {
+    /// That of a release.
+    Released,
+    /// The same code in our own program.
+    WithLedger,
+    /// That code, but no entry of the ledger is written.
+    WithoutLedger,
+}
+
 /// Our own program with one of these arguments.
 fn own(name: &str) -> Result<Launch> {
     let own = std::env::current_exe().context("our own program")?;
@@ -60,21 +74,30 @@ fn own(name: &str) -> Result<Launch> {
 
 /// Starts workers on that database, which post to that Abacus.
 pub(crate) async fn workers(
-    count: usize,
+    (program, count): (WorkerProgram, usize),
     uri: &str,
     abacus: &str,
     settings: &[(&str, &str)],
 ) -> Result<Vec<Program>> {
     let mut workers = Vec::new();
     for _ in 0..count {
-        let mut launch = common(WORKER, uri)?
+        let launch = match program {
+            WorkerProgram::Released => common(WORKER, uri)?,
+            WorkerProgram::WithLedger => own(WITH_LEDGER)?.env("DB_URI", uri),
+            WorkerProgram::WithoutLedger => own(WITHOUT_LEDGER)?.env("DB_URI", uri),
+        };
+        let mut launch = launch
             .env("COLLECTOR_URL", abacus)
             // Workers that start together find each other sooner; otherwise all as it comes.
             .env("SAMPLER_HEARTBEAT_INTERVAL", "1s");
         for (name, value) in settings {
             launch = launch.env(name, *value);
         }
-        workers.push(launch.start().await?);
+        // Our own serves nothing: what it does shows in what is posted.
+        workers.push(match program {
+            WorkerProgram::Released => launch.start().await?,
+            _ => launch.spawn().await?,
+        });
     }
     Ok(workers)
 }

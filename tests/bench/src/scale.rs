@@ -20,6 +20,8 @@ pub(crate) enum Part {
     Midnight,
     /// What it costs when there are many spans.
     Growth,
+    /// What the ledger costs: the worker with and without it, and reading it.
+    Ledger,
     /// How much memory both programs take, over many events.
     Memory,
 }
@@ -96,6 +98,8 @@ pub(crate) struct Scale {
     pub(crate) flood: Vec<u64>,
     /// Events over which memory is measured.
     pub(crate) memory: u64,
+    /// Entries in the ledger.
+    pub(crate) ledger: u64,
 }
 
 impl ScaleArguments {
@@ -109,6 +113,7 @@ impl ScaleArguments {
                 midnight: 1_000_000,
                 growth: vec![10_000, 100_000, 1_000_000],
                 memory: 1_000_000,
+                ledger: 1_000_000,
                 ..usual()
             },
             _ => usual(),
@@ -167,6 +172,7 @@ fn usual() -> Scale {
         growth: vec![10_000, 100_000],
         flood: vec![30, 100, 300, 1_000, 3_000],
         memory: 100_000,
+        ledger: 100_000,
     }
 }
 
@@ -184,6 +190,7 @@ fn quick() -> Scale {
         midnight: 20_000,
         flood: vec![30, 300, 3_000],
         memory: 20_000,
+        ledger: 20_000,
         ..usual()
     }
 }
@@ -204,6 +211,7 @@ fn smoke() -> Scale {
         growth: vec![500],
         flood: vec![5],
         memory: 200,
+        ledger: 300,
         ..usual()
     }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod events;
 pub(crate) mod fairness;
 pub(crate) mod growth;
+pub(crate) mod ledger;
 pub(crate) mod memory;
 pub(crate) mod midnight;
 pub(crate) mod receiver;

@@ -29,6 +29,7 @@ fn measures_a_little_of_everything() {
         "## Worker",
         "## Midnight",
         "## With many spans",
+        "## The ledger",
         "## Memory over many events",
     ] {
         assert!(report.contains(title), "{title} is missing in\n{report}");

@@ -142,6 +142,8 @@ impl Node {
         });
         let random: Arc<dyn Random> = Arc::new(SeededRandom::new(row(1)));
         let options = &mut row(2);
+        // Nobody steers here.
+        let unsteered = Arc::new(MemoryStore::new(|| Timestamp::MIN));
         let body = match self.process {
             Process::Receiver(_) => {
                 let options = self.world.setup.receiver(options);
@@ -152,6 +154,9 @@ impl Node {
                     audit: queries.clone(),
                     acts: queries.clone(),
                     queries,
+                    backlogs: unsteered.clone(),
+                    controls: unsteered.clone(),
+                    replication: unsteered,
                     provisioning: None,
                     clock,
                     random,
@@ -178,6 +183,9 @@ impl Node {
                     causes: link.clone(),
                     upkeep: link.clone(),
                     membership: link,
+                    backlogs: unsteered.clone(),
+                    controls: unsteered.clone(),
+                    replication: unsteered,
                     collector: Arc::new(collector),
                     clock,
                     random,

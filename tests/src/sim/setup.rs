@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sampler_domain::granularity::GranularityOverride;
 use sampler_domain::{Granularities, Granularity, Policy, Slack, Timestamp};
+use sampler_settings::DistressSettings;
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_settings::worker::{
     AbacusSettings, CleanupSettings, LedgerSettings, ProcessingSettings, SuspensionSettings,
@@ -334,6 +335,7 @@ impl Setup {
                 ..LedgerSettings::default()
             },
             // While a month closes a span must not wait for long because of chance refusals.
+            distress: DistressSettings::default(),
             suspension: SuspensionSettings {
                 after: 2 + rng.below(2) - usize::from(self.closing.is_none()),
                 probe_interval: millis(2 * tick),
@@ -359,6 +361,8 @@ impl Setup {
             slack: self.slack,
             policy: self.policy(rng),
             unknown_for: Duration::from_secs(16),
+            month_slack: Duration::from_mins(10),
+            distress: DistressSettings::default(),
             mappings_full_scope: false,
         }
     }

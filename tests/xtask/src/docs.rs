@@ -39,7 +39,10 @@ pub(crate) fn run(check: bool) -> Result<()> {
         "docs/metrics.md".to_owned(),
         Ok(sampler_metrics::document()),
     );
-    for (document, text) in of_programs.chain(of_cli).chain([metrics]) {
+    let drawings = crate::control::drawings();
+    let drawings = drawings.map(|(path, text)| (path.to_owned(), Ok(text)));
+    let declared = [metrics].into_iter().chain(drawings);
+    for (document, text) in of_programs.chain(of_cli).chain(declared) {
         let text = text.with_context(|| format!("making {document}"))?;
         let path = workspace_dir().join(&document);
         if !check {
@@ -105,11 +108,12 @@ mod tests {
     use super::*;
 
     /// All folders with lines that operators may see.
-    const FOLDERS: [&str; 7] = [
+    const FOLDERS: [&str; 8] = [
         "crates/abacus/src",
         "crates/oauth/src",
         "crates/service/src",
         "crates/settings/src",
+        "crates/steering/src",
         "crates/store-mongo/src",
         "receiver/src",
         "worker/src",

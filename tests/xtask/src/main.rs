@@ -4,6 +4,7 @@ mod audit;
 mod bench;
 mod chaos;
 mod checks;
+mod control;
 mod docs;
 mod package;
 mod replay;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may end with a panic")]
 
 mod clocks;
+mod control;
 mod delivery;
 mod faults;
 mod ledger;

@@ -12,6 +12,7 @@ use sampler_domain::{
     Timestamp, Usage,
 };
 use sampler_service::environment::{Clock, Random};
+use sampler_settings::DistressSettings;
 use sampler_settings::worker::{
     AbacusSettings, CleanupSettings, LedgerSettings, ProcessingSettings, SuspensionSettings,
 };
@@ -285,6 +286,7 @@ pub(crate) fn options(name: &str) -> Options {
         },
         ledger: LedgerSettings::default(),
         suspension: SuspensionSettings::default(),
+        distress: DistressSettings::default(),
         clock_interval: Duration::from_secs(20),
         cause_interval: Duration::from_secs(5),
     }
@@ -323,6 +325,9 @@ impl World {
             causes: self.store.clone(),
             upkeep: self.store.clone(),
             membership: self.store.clone(),
+            backlogs: self.store.clone(),
+            controls: self.store.clone(),
+            replication: self.store.clone(),
             collector: self.abacus.clone(),
             clock: self.clock.clone(),
             random: self.random.clone(),

@@ -20,6 +20,8 @@ const BATCH_LEN_MAX: usize = 2 << 20;
 const ATTEMPTS: u32 = 12;
 const PAUSE_FIRST: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(15);
+/// The longest pause that the receiver can ask for.
+const PAUSE_ASKED_MAX: Duration = Duration::from_mins(1);
 
 /// What became of the events of a batch.
 #[derive(Deserialize)]
@@ -35,6 +37,8 @@ struct Outcome {
     replayed: bool,
     #[serde(default)]
     problem: Value,
+    /// In seconds: until then, what has no final answer may still be done.
+    retry_after: Option<u64>,
 }
 
 /// Sends events.
@@ -164,18 +168,19 @@ impl<'a> Sender<'a> {
                 Err(error) => return Err(error.into()),
             };
             let before = part.len();
-            let unknown = self.judge(part, outcomes);
-            if unknown.len() == before {
-                if attempt == ATTEMPTS {
-                    return Err(self.given_up(&unknown));
-                }
-                attempt += 1;
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(PAUSE_MAX);
-            } else {
-                (attempt, pause) = (1, PAUSE_FIRST);
+            let asked = outcomes.iter().filter_map(|outcome| outcome.retry_after);
+            let asked = asked.max().map(Duration::from_secs);
+            part = self.judge(part, outcomes);
+            if part.is_empty() {
+                break;
             }
-            part = unknown;
+            if part.len() < before {
+                (attempt, pause) = (1, PAUSE_FIRST);
+            } else if attempt == ATTEMPTS {
+                return Err(self.given_up(&part));
+            }
+            tokio::time::sleep(asked.unwrap_or(pause).min(PAUSE_ASKED_MAX)).await;
+            (attempt, pause) = (attempt + 1, (pause * 2).min(PAUSE_MAX));
         }
         Ok(None)
     }

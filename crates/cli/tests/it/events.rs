@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -109,6 +110,23 @@ fn what_failed_is_sent_again_before_anything_else() {
         ended.output,
         "5 events: 5 accepted, 0 replayed, 0 refused.\n"
     );
+}
+
+/// What has no final answer may still be done until then.
+#[test]
+fn the_receiver_says_when_to_send_again() {
+    let stub = Stub::start(|_, number| {
+        let mut outcome = outcome(0, if number == 0 { 503 } else { 201 });
+        if number == 0 {
+            outcome["retry_after"] = json!(1);
+        }
+        json!({ "results": [outcome] }).into()
+    });
+    let (_folder, path) = file("events.ndjson", &events(1));
+    let begin = Instant::now();
+    assert_eq!(send(&stub.url(), &path, &[]).code, Some(0));
+    assert!(begin.elapsed() >= Duration::from_secs(1));
+    assert_eq!(stub.whats().len(), 2);
 }
 
 #[test]

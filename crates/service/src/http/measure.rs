@@ -1,4 +1,4 @@
-//! What requests there are, and how long they take.
+//! What requests there are, and how long they take; and the span of each in a trace.
 //!
 //! The labels of a metric are the route, as the router knows it, the method, if it is one of HTTP's,
 //! and the status. So whatever clients send, there are no more series than routes, methods and
@@ -18,6 +18,10 @@ use sampler_metrics::catalogue::{HTTP_REQUEST_DURATION_SECONDS, HTTP_REQUESTS};
 use sampler_metrics::{Histogram, Registry};
 use tokio::time::Instant;
 use tower::{Layer, Service};
+use tracing::instrument::Instrumented;
+use tracing::{Instrument, Span};
+
+use super::trace;
 
 /// The route of a path that the program does not serve.
 const UNKNOWN: &str = "unknown";
@@ -155,21 +159,24 @@ where
 {
     type Response = Response;
     type Error = S::Error;
-    type Future = Measuring<S::Future>;
+    type Future = Measuring<Instrumented<S::Future>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(context)
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
+        let (route, method) = (Route::of(&request), method_name(request.method()));
+        let span = trace::request_span(&request, method, route.as_str());
         let measurement = Measurement {
             metrics: self.metrics.clone(),
-            route: Route::of(&request),
-            method: method_name(request.method()),
+            route,
+            method,
+            span: span.clone(),
             began: Instant::now(),
             is_answering: false,
         };
-        let inner = self.inner.call(request);
+        let inner = self.inner.call(request).instrument(span);
         Measuring { inner, measurement }
     }
 }
@@ -208,6 +215,7 @@ struct Measurement {
     metrics: HttpMetrics,
     route: Route,
     method: &'static str,
+    span: Span,
     began: Instant,
     /// Whether the handler has control. It still has where it has panicked.
     is_answering: bool,
@@ -220,6 +228,7 @@ impl Measurement {
         let of_route = OfRoute { route };
         metrics.seconds.get_or_create(&of_route).observe(seconds);
         metrics.count(of_route.route, self.method, status);
+        trace::note_answer(&self.span, status);
     }
 }
 

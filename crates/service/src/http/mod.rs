@@ -122,8 +122,22 @@ impl From<TcpListener> for Port {
 /// # Errors
 /// Where the port is taken, or the host is none of this machine.
 pub async fn bind(settings: &HttpSettings) -> anyhow::Result<TcpListener> {
-    let HttpSettings { host, port } = settings;
-    let listener = TcpListener::bind((host.as_str(), *port)).await;
+    bind_port(&settings.host, settings.port).await
+}
+
+/// Listens where the settings say for those who collect metrics, if there is such a port.
+///
+/// # Errors
+/// As [`bind`].
+pub async fn bind_metrics(settings: &HttpSettings) -> anyhow::Result<Option<TcpListener>> {
+    match settings.metrics_port {
+        Some(port) => bind_port(&settings.host, port).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+async fn bind_port(host: &str, port: u16) -> anyhow::Result<TcpListener> {
+    let listener = TcpListener::bind((host, port)).await;
     listener.with_context(|| format!("listening on {host}:{port}"))
 }
 

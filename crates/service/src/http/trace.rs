@@ -1,7 +1,13 @@
-//! Which request of the platform a line of the log was written for.
+//! Which request of the platform a line of the log was written for, and the span of a request in a
+//! trace.
 
-use http::{HeaderMap, HeaderName};
-use tracing::{Span, error_span};
+use http::{HeaderMap, HeaderName, Request, StatusCode};
+use opentelemetry::global;
+use opentelemetry::propagation::Extractor;
+use sampler_metrics::TRACE;
+use tracing::field::Empty;
+use tracing::{Span, error_span, trace_span};
+use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 /// W3C Trace Context.
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -21,6 +27,52 @@ pub(super) fn ids(headers: &HeaderMap) -> Span {
         return Span::none();
     }
     error_span!("http", trace_id, request_id)
+}
+
+/// The span of a request, in the trace that its `traceparent` names; none where traces are not
+/// exported. Its names are those of OpenTelemetry's conventions.
+pub(super) fn request_span<B>(request: &Request<B>, method: &'static str, route: &str) -> Span {
+    let span = trace_span!(
+        target: TRACE,
+        "request",
+        otel.name = Empty,
+        otel.kind = "server",
+        otel.status_code = Empty,
+        http.request.method = method,
+        http.route = route,
+        http.response.status_code = Empty,
+    );
+    if !span.is_disabled() {
+        span.record("otel.name", format!("{method} {route}"));
+        let headers = Headers(request.headers());
+        let parent = global::get_text_map_propagator(|propagator| propagator.extract(&headers));
+        // It fails where the span has begun already, and a span that has just been made has not.
+        let _ = span.set_parent(parent);
+    }
+    span
+}
+
+/// Notes the answer on the span of its request.
+pub(super) fn note_answer(span: &Span, status: StatusCode) {
+    if span.is_disabled() {
+        return;
+    }
+    span.record("http.response.status_code", status.as_u16());
+    if status.is_server_error() {
+        span.record("otel.status_code", "ERROR");
+    }
+}
+
+struct Headers<'a>(&'a HeaderMap);
+
+impl Extractor for Headers<'_> {
+    fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name)?.to_str().ok()
+    }
+
+    fn keys(&self) -> Vec<&str> {
+        self.0.keys().map(HeaderName::as_str).collect()
+    }
 }
 
 /// The trace that the request is a part of. Whatever is not in the form of one is somebody's text,

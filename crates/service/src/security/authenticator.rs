@@ -11,7 +11,7 @@ use http::header::{self, HeaderValue};
 use http::request::Parts;
 use sampler_domain::ClientId;
 use sampler_oauth::verify::claimed_issue;
-use sampler_oauth::{Claims, Keyring, Policy, Refreshed, TokenError, verify};
+use sampler_oauth::{Claims, Keyring, Pace, Policy, Refreshed, TokenError, verify};
 use tracing::info;
 
 use super::grant::Grant;
@@ -82,6 +82,28 @@ impl Authenticator {
         kept.map_err(|error| UnusableSettings::new(&error))
     }
 
+    /// What the token of a request allows.
+    ///
+    /// # Errors
+    /// 401 or 403 without a token that is believed and good for anything; 503 where that cannot be
+    /// said.
+    pub(crate) async fn grant(&self, headers: &HeaderMap) -> Result<Grant, Problem> {
+        match &self.0 {
+            None => Ok(Grant::without_token()),
+            Some(check) => check.admit(headers).await,
+        }
+    }
+
+    /// Fetches keys again that are older than those of [`keep_fresh`](Self::keep_fresh) ever are: for
+    /// a program that does not keep them fresh.
+    pub(crate) async fn refresh_if_old(&self) {
+        let Some(check) = &self.0 else { return };
+        let age = check.keyring.age();
+        if age.is_none_or(|age| age > Pace::AT_MOST) {
+            check.keyring.refresh().await;
+        }
+    }
+
     /// Needs a token for each other path below `/v1/` as well: without one, nobody learns which paths
     /// exist. A route of `routes` needs one already, because it asks for a [`Grant`].
     pub fn protect<S>(routes: Router<S>) -> Router<S>
@@ -104,10 +126,7 @@ where
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        match Authenticator::from_ref(state).0 {
-            None => Ok(Self::without_token()),
-            Some(check) => check.admit(&parts.headers).await,
-        }
+        Authenticator::from_ref(state).grant(&parts.headers).await
     }
 }
 

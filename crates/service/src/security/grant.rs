@@ -131,6 +131,19 @@ impl Grant {
         }
     }
 
+    /// Requires a scope to read everything, whatever resource it is about.
+    ///
+    /// # Errors
+    /// 403 where the grant is for single resources.
+    pub fn require_read_everything(&self) -> Result<(), Problem> {
+        match &self.read {
+            Reach::Everything => Ok(()),
+            Reach::Resources(_) => Err(forbidden(
+                "This needs the scope abacus.sampler.read. A scope for one resource is not enough.",
+            )),
+        }
+    }
+
     /// Requires the scope for what operators do, and for what they alone may read.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ use url::Url;
 
 use super::authenticator::Authenticator;
 use crate::environment::Clock;
-use crate::metrics::Readers;
+use crate::metrics::{Checks, Readers};
 use crate::settings::{Kind, Reader};
 
 /// The scope that somebody needs who wants to know how the program is.
@@ -258,6 +258,11 @@ impl SecuritySettings {
             );
             return Ok(Authenticator::none());
         }
+        self.bearer(clock)
+    }
+
+    /// What checks bearer tokens.
+    fn bearer(&self, clock: Arc<dyn Clock>) -> anyhow::Result<Authenticator> {
         let algorithm = self.algorithm();
         let keyring = match &self.jwt_key {
             Some(key) => Keyring::configured(Keys::configured(key.expose_secret(), algorithm)?),
@@ -307,23 +312,51 @@ impl SecuritySettings {
         Ok(Some(BasicCheck::new(self.discoverer()?, HEALTH_SCOPE)))
     }
 
-    /// Who may read the metrics: those who may read the health, where either `SECURED` or
-    /// `HEALTHCHECK_SECURED` is true.
+    /// What checks the tokens of those who read metrics, in a program that has no other use for it;
+    /// none where `SECURED` is false, or no token could be checked.
+    pub fn reader_tokens(&self, clock: Arc<dyn Clock>) -> Option<Authenticator> {
+        if !self.secured {
+            return None;
+        }
+        let checked = self.bearer(clock);
+        let told = |error: &anyhow::Error| {
+            tracing::warn!(
+                code = "security.no_metrics_tokens",
+                error = format!("{error:#}"),
+                "no token can be checked: GET /metrics takes the credentials of the health check alone"
+            );
+        };
+        checked.inspect_err(told).ok()
+    }
+
+    /// Who may read the metrics: those who show a token for `tokens` or may read the health, where
+    /// either `SECURED` or `HEALTHCHECK_SECURED` is true.
     ///
     /// # Errors
     /// Where a client cannot be set up.
-    pub fn metrics(&self) -> anyhow::Result<Readers> {
+    pub fn metrics(&self, tokens: Option<Authenticator>) -> anyhow::Result<Readers> {
         if !self.secured && !self.is_healthcheck_secured() {
             return Ok(Readers::Anybody);
         }
-        if self.token_server().is_none() {
+        let tokens = tokens.filter(|_| self.secured);
+        let credentials = match self.token_server() {
+            Some(_) => {
+                let check = BasicCheck::new(self.discoverer()?, HEALTH_SCOPE);
+                Some(Arc::new(check))
+            }
+            None => None,
+        };
+        if tokens.is_none() && credentials.is_none() {
             tracing::warn!(
                 code = "security.no_metrics",
                 "no token server is known that could check credentials: there is no /metrics"
             );
             return Ok(Readers::Nobody);
         }
-        let check = BasicCheck::new(self.discoverer()?, HEALTH_SCOPE);
-        Ok(Readers::Checked(Arc::new(check)))
+        let checks = Checks {
+            tokens,
+            credentials,
+        };
+        Ok(Readers::Checked(checks))
     }
 }

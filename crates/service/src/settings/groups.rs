@@ -4,21 +4,35 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tracing_subscriber::EnvFilter;
+use url::Url;
 
 use super::reader::Reader;
 use super::setting::{Kind, Setting};
 use crate::http::{Tls, TlsError, TlsFiles};
+use crate::security::SecuritySettings;
+use crate::telemetry::{EXPORT_TIMEOUT, TraceOptions};
 
 const BRIEF: Duration = Duration::from_millis(100);
 const DAY: Duration = Duration::from_hours(24);
 
 crate::settings! {
     /// Where a program listens.
-    pub struct HttpSettings("http") {
+    pub struct HttpSettings("http", checked by HttpSettings::check) {
         /// The port to listen on. With 0 the system chooses one.
         port: u16 = "PORT", Kind::integer(0, 65_535), or("0");
         /// The name or address of the interface to listen on; 0.0.0.0 is all of them.
         host: String = "HOST", Kind::Text, or("0.0.0.0");
+        /// A second port, which serves GET /metrics alone, without credentials and without TLS. Only
+        /// those who collect metrics should reach it.
+        metrics_port: Option<u16> = "SAMPLER_METRICS_PORT", Kind::integer(1, 65_535);
+    }
+
+    /// Where traces go.
+    pub struct TraceSettings("traces") {
+        /// The address of an OTLP collector (http/protobuf), without /v1/traces. Without it there are
+        /// no traces. OTEL_EXPORTER_OTLP_HEADERS, OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES,
+        /// OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG mean what OpenTelemetry says.
+        endpoint: Option<Url> = "OTEL_EXPORTER_OTLP_ENDPOINT", Kind::Url;
     }
 
     /// TLS on the port of a program.
@@ -52,10 +66,35 @@ crate::settings! {
 
 impl HttpSettings {
     /// The table of a program with another default port.
-    pub const fn table(port: &'static str) -> [Setting; 2] {
+    pub const fn table(port: &'static str) -> [Setting; 3] {
         let mut table = Self::TABLE;
         table[Setting::position(&table, "PORT")].default = Some(port);
         table
+    }
+
+    /// Refuses one port for two purposes.
+    fn check(&self, reader: &mut Reader<'_>) {
+        if self.metrics_port == Some(self.port) {
+            reader.reject("http.metrics_port", "a port other than PORT");
+        }
+    }
+}
+
+impl TraceSettings {
+    /// How traces are exported, if they are: by a program with this name and version, with the
+    /// certificates that `security` trusts.
+    pub fn options(
+        &self,
+        service: &'static str,
+        version: &'static str,
+        security: &SecuritySettings,
+    ) -> Option<TraceOptions> {
+        Some(TraceOptions {
+            endpoint: self.endpoint.clone()?,
+            service,
+            version,
+            http: security.http_options(EXPORT_TIMEOUT),
+        })
     }
 }
 

@@ -32,7 +32,9 @@ mod reader;
 mod setting;
 
 pub use declare::{FromParsed, FromValue};
-pub use groups::{HealthSettings, HttpSettings, LogFormat, LogSettings, TlsSettings};
+pub use groups::{
+    HealthSettings, HttpSettings, LogFormat, LogSettings, TlsSettings, TraceSettings,
+};
 pub use layers::Variables;
 pub use mistake::Mistake;
 pub use program::{EXIT_SETTINGS, EarlyExit, Printout, Program, Table, load, load_from_process};

@@ -42,6 +42,7 @@ async fn listener() -> TcpListener {
     bind(&HttpSettings {
         host: "127.0.0.1".to_owned(),
         port: 0,
+        metrics_port: None,
     })
     .await
     .unwrap()
@@ -581,6 +582,7 @@ async fn a_port_that_is_taken_is_told() {
     let settings = HttpSettings {
         host: "127.0.0.1".to_owned(),
         port: taken.port(),
+        metrics_port: None,
     };
     let error = bind(&settings).await.unwrap_err().to_string();
     assert_eq!(error, format!("listening on {taken}"));

@@ -23,7 +23,7 @@ fn program() {
         format: LogFormat::Json,
         level: "info".to_owned(),
     };
-    telemetry::init(&settings, &Identity::default()).unwrap();
+    let telemetry = telemetry::init(&settings, &Identity::default(), None).unwrap();
     let end = run_until_stopped(|stop| async move {
         if sort == "stuck" {
             stop.spawn("stuck task", std::future::pending::<()>());
@@ -35,6 +35,7 @@ fn program() {
         tracing::info!("draining");
         Ok(())
     });
+    drop(telemetry);
     std::process::exit(end.code().into());
 }
 

@@ -16,7 +16,7 @@ use crate::support::store_and_spans;
 const SPANS: i32 = 1_000_000;
 
 /// Makes them within the server: open ones due next year, stopped ones complete.
-async fn fill(spans: &Collection<Document>) {
+pub(crate) async fn fill(spans: &Collection<Document>) {
     let now = at(0).as_millis();
     let open = doc! { "$eq": [{ "$mod": ["$number", 2] }, 0] };
     let either =

@@ -4,9 +4,13 @@
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod audit;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
+mod backlog;
+#[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod causes;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod changes;
+#[allow(missing_docs, reason = "the name of a case says what it shows")]
+mod control;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod events;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
@@ -20,8 +24,10 @@ mod sums;
 pub mod support;
 
 pub use audit::*;
+pub use backlog::*;
 pub use causes::*;
 pub use changes::*;
+pub use control::*;
 pub use events::*;
 pub use ledger::*;
 pub use queries::*;
@@ -99,6 +105,15 @@ macro_rules! store_contract_tests {
             a_cause_goes_when_nothing_is_suspended_under_it
             a_cause_that_is_missing_is_found_by_its_spans
             spans_of_a_cause_go_on_in_batches
+            the_backlog_is_what_is_due_and_what_waits_after_a_failure
+            the_backlog_counts_each_granularity_by_its_intervals
+            a_closing_month_has_left_what_is_not_sampled_of_it
+            what_was_counted_is_told_to_all
+            the_rates_of_live_workers_add_up
+            nothing_is_held_back_before_anybody_says_so
+            control_is_changed_by_whom_has_seen_its_version
+            of_32_changes_of_control_one_wins
+            the_controller_decides_once_for_each_version
             an_act_is_kept_as_it_was_asked_for_and_how_it_ended
             the_trail_holds_what_its_query_asks_for
             the_trail_goes_on_while_acts_come

@@ -13,18 +13,38 @@ use sampler_domain::{
 use uuid::Uuid;
 
 use crate::{
-    Audit, Causes, DuePages, DueQuery, Events, Finished, Ledger, Membership, NewSpan, NewStop,
-    Queries, Reading, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
+    Audit, Backlogs, Causes, Controls, DuePages, DueQuery, Events, Finished, Ledger, Membership,
+    NewSpan, NewStop, Queries, Reading, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
 };
 
 /// All ports of one store.
 pub trait Store:
-    Events + Work + Ledger + Causes + Upkeep + Membership + Queries + Audit + Reading
+    Events
+    + Work
+    + Ledger
+    + Causes
+    + Upkeep
+    + Membership
+    + Backlogs
+    + Controls
+    + Queries
+    + Audit
+    + Reading
 {
 }
 
 impl<S> Store for S where
-    S: Events + Work + Ledger + Causes + Upkeep + Membership + Queries + Audit + Reading
+    S: Events
+        + Work
+        + Ledger
+        + Causes
+        + Upkeep
+        + Membership
+        + Backlogs
+        + Controls
+        + Queries
+        + Audit
+        + Reading
 {
 }
 

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use sampler_metrics::TRACE;
 use tokio::time::Instant;
+use tracing::{Instrument, Span, trace_span};
 
 use super::writes::{CommandFailure, GroupWriter, Outcome, WriteResult, store_error};
 use super::{GroupMetrics, NoAnswer, Waiting};
@@ -69,7 +71,8 @@ impl<W: GroupWriter> Settling<'_, W> {
         for _ in 0..TRIES {
             let began = Instant::now();
             let batch = writes_of(&unanswered);
-            let sent = self.writer.send(&batch, send_by(&unanswered)).await;
+            let sending = self.writer.send(&batch, send_by(&unanswered));
+            let sent = sending.instrument(command_span(&unanswered)).await;
             self.metrics.note(batch.len(), began);
             let results = match sent {
                 Ok(results) => results,
@@ -192,6 +195,27 @@ impl<W: GroupWriter> Settling<'_, W> {
         }
         Ok(again)
     }
+}
+
+/// The span of a command. It belongs to the trace of its first write. It and the spans of all its
+/// writes are linked both ways, so that each of their traces leads to it.
+fn command_span<W: GroupWriter>(waiting: &[Waiting<W>]) -> Span {
+    let first = waiting.first().and_then(|waiting| waiting.span.id());
+    let command = trace_span!(
+        target: TRACE,
+        parent: first,
+        "commit",
+        otel.kind = "client",
+        db.system.name = "mongodb",
+        db.operation.batch.size = waiting.len(),
+    );
+    if !command.is_disabled() {
+        for Waiting { span, .. } in waiting {
+            command.follows_from(span);
+            span.follows_from(&command);
+        }
+    }
+    command
 }
 
 /// The earliest moment at which a caller stops waiting.

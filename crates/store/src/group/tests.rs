@@ -442,6 +442,7 @@ async fn what_waited_while_the_program_was_frozen_does_not_go_out() {
         write: Arc::new(Numbered(0, 1)),
         caller,
         until: Instant::now(),
+        span: Span::none(),
     };
     assert!(company.group.join(frozen));
     assert!(answer.await.is_err(), "nobody says what became of it");

@@ -56,7 +56,10 @@ impl Receiver {
         match event {
             Event::Start(event) if is_outside_slack => self.start_outside_slack(&event, now).await,
             Event::Stop(event) if is_outside_slack => self.stop_outside_slack(&event, now).await,
-            Event::Start(event) => self.start(event, grant, now).await,
+            Event::Start(event) => match self.throttled(&event, now) {
+                Some(throttled) => self.start_throttled(&event, throttled).await,
+                None => self.start(event, grant, now).await,
+            },
             Event::Stop(event) => self.stop(event, grant).await,
             Event::Update(event) => self.update(event, grant, now).await,
         }
@@ -131,6 +134,21 @@ impl Receiver {
         Ok(accepted.started(Some(span)))
     }
 
+    /// A start that is turned away now is taken only where it is the repeat of one that was kept.
+    async fn start_throttled(
+        &self,
+        event: &StartEvent,
+        throttled: Problem,
+    ) -> Result<Accepted, Problem> {
+        let earlier = match &event.id {
+            Some(id) => self.find_by_start_id(&event.target, id).await?,
+            None => None,
+        };
+        let differences = |earlier: &Span| event.differences(earlier);
+        let (accepted, span) = self.repeat_or(earlier, differences, || throttled)?;
+        Ok(accepted.started(Some(span)))
+    }
+
     /// The same for a stop.
     async fn stop_outside_slack(
         &self,
@@ -154,7 +172,18 @@ impl Receiver {
         now: Timestamp,
     ) -> Result<(Accepted, SpanId), Problem> {
         let outside = || refusals::outside_slack(self.options.slack, now);
-        let earlier = earlier.ok_or_else(outside)?;
+        self.repeat_or(earlier, differences, outside)
+    }
+
+    /// What becomes of an event that is taken only as a repeat, by the span of an earlier event with
+    /// its id.
+    fn repeat_or(
+        &self,
+        earlier: Option<Span>,
+        differences: impl FnOnce(&Span) -> Vec<Field>,
+        otherwise: impl FnOnce() -> Problem,
+    ) -> Result<(Accepted, SpanId), Problem> {
+        let earlier = earlier.ok_or_else(otherwise)?;
         let differences = differences(&earlier);
         let accepted = if differences.is_empty() {
             Accepted::replayed()

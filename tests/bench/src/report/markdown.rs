@@ -4,7 +4,7 @@ mod receiver;
 
 use std::fmt::Write as _;
 
-use crate::data::{Data, Growth, Memory, Midnight, Part, Poll, Sampled, Taken, Worker};
+use crate::data::{Data, Growth, Ledger, Memory, Midnight, Part, Poll, Sampled, Taken, Worker};
 
 use super::fairness::of_fairness;
 use super::targets::targets;
@@ -32,6 +32,7 @@ pub(crate) fn markdown(data: &Data, level: usize) -> String {
             data.growth.as_ref(),
             |rows| of_growth(rows),
         ),
+        section("The ledger", data.ledger.as_ref(), of_ledger),
         section("Memory over many events", data.memory.as_ref(), of_memory),
     ];
     let mut text = String::new();
@@ -168,6 +169,23 @@ fn of_growth(rows: &[Growth]) -> String {
         "of indexes",
     ];
     table(&header, 0, &rows)
+}
+
+/// The first row is that of workers as they are.
+fn of_ledger(figures: &Ledger) -> String {
+    let [document, storage, indexes] = figures.bytes.map(grouped);
+    format!(
+        "Workers that have more work than they can do, day by day: as they are, and in the second row \
+         without what they write to the ledger.\n\n{}{} entries, {} of them of one span: an entry takes \
+         {document} bytes as it is sent, {storage} on the disk and {indexes} of indexes. {} were written a \
+         second. A page of 1,000 entries of that span takes {} ms (median; 99 of 100 pages: {} ms).\n\n",
+        sampled([&figures.with, &figures.without]),
+        grouped(figures.entries as f64),
+        grouped(figures.of_span as f64),
+        grouped(figures.written_per_second),
+        rounded(figures.page.p50_ms),
+        rounded(figures.page.p99_ms),
+    )
 }
 
 fn of_memory(figures: &Memory) -> String {

@@ -33,6 +33,7 @@ pub(crate) fn publish(data: Data) -> Result<()> {
     all.worker = data.worker.or(all.worker);
     all.midnight = data.midnight.or(all.midnight);
     all.growth = data.growth.or(all.growth);
+    all.ledger = data.ledger.or(all.ledger);
     all.memory = data.memory.or(all.memory);
     write(&workspace_dir().join(DATA), &json(&all)?)?;
     render(&all)

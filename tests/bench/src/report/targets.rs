@@ -1,6 +1,6 @@
 //! The targets, each a ratio against what was measured in the same run, or a figure.
 
-use crate::data::{Data, FairnessRun, Receiver, Run, Sampled, System, find};
+use crate::data::{Data, FairnessRun, Ledger, Receiver, Run, Sampled, System, find};
 use crate::event::Mix;
 
 use super::{grouped, rounded, workers};
@@ -35,6 +35,9 @@ pub(crate) fn targets(data: &Data) -> Vec<Target> {
     }
     if let Some(part) = &data.worker {
         targets.extend(of_worker(&part.figures.rates));
+    }
+    if let Some(part) = &data.ledger {
+        targets.extend(of_ledger(&part.figures));
     }
     targets.extend(memory(data));
     targets
@@ -195,6 +198,37 @@ fn of_worker(rates: &[Sampled]) -> Vec<Target> {
             wanted: "under load, at most one command to the database for 20 intervals".to_owned(),
             found: format!("{} for 20 {with}", rounded(best.commands_each * 20.0)),
             reached: best.commands_each * 20.0 <= 1.0,
+        },
+    ]
+}
+
+fn of_ledger(figures: &Ledger) -> Vec<Target> {
+    let (with, without) = (&figures.with, &figures.without);
+    let share = 100.0 * with.per_second / without.per_second;
+    vec![
+        Target {
+            wanted: "intervals a second at least 80 % of those without the ledger".to_owned(),
+            found: format!(
+                "{} of {}: {} %",
+                rounded(with.per_second),
+                rounded(without.per_second),
+                rounded(share)
+            ),
+            reached: share >= 80.0,
+        },
+        Target {
+            wanted: "with the ledger, at most one command to the database for 10 intervals"
+                .to_owned(),
+            found: format!("{} for 10", rounded(with.commands_each * 10.0)),
+            reached: with.commands_each * 10.0 <= 1.0,
+        },
+        Target {
+            wanted: format!(
+                "99 of 100 pages of a span with {} entries read within 50 ms",
+                grouped(figures.of_span as f64)
+            ),
+            found: format!("{} ms", rounded(figures.page.p99_ms)),
+            reached: figures.page.p99_ms <= 50.0,
         },
     ]
 }

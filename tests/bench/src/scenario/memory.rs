@@ -15,7 +15,7 @@ use crate::load::http::HttpSender;
 use crate::load::{Timing, closed, on_own_thread};
 use crate::mongo::Server;
 use crate::process::{WatchedProcesses, memory_mb};
-use crate::programs;
+use crate::programs::{self, WorkerProgram};
 use crate::scale::Scale;
 
 /// How often memory is measured during a run.
@@ -69,6 +69,7 @@ async fn workers(server: &Server, scale: &Scale) -> Result<Vec<f64>> {
     let count = scale.memory.div_ceil(BACKLOG_DAYS.unsigned_abs());
     load_days(&spans, count).await?;
     let job = Job {
+        program: WorkerProgram::Released,
         workers: USUAL_WORKERS,
         answer: Duration::ZERO,
         settings: vec![("SAMPLER_DIMENSION", "day")],

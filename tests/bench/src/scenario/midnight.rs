@@ -11,6 +11,7 @@ use super::workers::Job;
 use crate::data::Midnight;
 use crate::event::DAY;
 use crate::mongo::Server;
+use crate::programs::WorkerProgram;
 use crate::scale::Scale;
 use crate::template::Values;
 
@@ -35,6 +36,7 @@ pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Midnight> {
     };
     spans.load_open(0..scale.midnight, values).await?;
     let job = Job {
+        program: WorkerProgram::Released,
         workers: USUAL_WORKERS,
         answer: Duration::ZERO,
         // With months, one interval of each span is due, whatever day it is today.

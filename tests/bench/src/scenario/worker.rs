@@ -11,6 +11,7 @@ use crate::data::{Sampled, Worker};
 use crate::event::DAY;
 use crate::load::Timing;
 use crate::mongo::{Server, Spans};
+use crate::programs::WorkerProgram;
 use crate::scale::Scale;
 use crate::template::Values;
 
@@ -57,9 +58,22 @@ pub(crate) async fn rate(
     answer: Duration,
     timing: Timing,
 ) -> Result<Sampled> {
+    let released = WorkerProgram::Released;
+    rate_of(server, spans, released, (workers, answer), timing).await
+}
+
+/// The same of any program, with so many workers and an Abacus that takes so long to answer.
+pub(crate) async fn rate_of(
+    server: &Server,
+    spans: &Spans,
+    program: WorkerProgram,
+    (workers, answer): (usize, Duration),
+    timing: Timing,
+) -> Result<Sampled> {
     let count = BACKLOG_SPANS;
     load_days(spans, count).await?;
     let job = Job {
+        program,
         workers,
         answer,
         settings: vec![("SAMPLER_DIMENSION", "day")],
@@ -88,6 +102,7 @@ async fn catch_up(server: &Server, scale: &Scale) -> Result<Sampled> {
     let mut spans = server.hidden().await?;
     load_backlog(&spans, count, this_hour - hours * HOUR, HOUR).await?;
     let job = Job {
+        program: WorkerProgram::Released,
         workers: USUAL_WORKERS,
         answer: Duration::ZERO,
         settings: vec![("SAMPLER_DIMENSION", "hour")],

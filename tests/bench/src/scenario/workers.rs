@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::data::{Sampled, tenths, thousandths};
 use crate::mongo::{Commands, Server, Spans};
 use crate::process::{Reading, WatchedProcesses, memory_mb, peak_memory_mb};
-use crate::programs;
+use crate::programs::{self, WorkerProgram};
 use crate::report::workers;
 
 /// How often the count is read.
@@ -21,6 +21,8 @@ const STALL: Duration = Duration::from_mins(1);
 /// The job of the workers.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
+    /// Which program they are.
+    pub(crate) program: WorkerProgram,
     /// How many workers.
     pub(crate) workers: usize,
     /// How long Abacus takes to answer.
@@ -73,10 +75,14 @@ impl<'a> RunningWorkers<'a> {
     /// Starts the workers.
     pub(crate) async fn start(&mut self, spans: &Spans) -> Result<()> {
         let Job {
-            workers, settings, ..
+            program,
+            workers,
+            settings,
+            ..
         } = &self.job;
         let abacus = self.abacus.base_url();
-        self.workers = programs::workers(*workers, &spans.uri, &abacus, settings).await?;
+        self.workers =
+            programs::workers((*program, *workers), &spans.uri, &abacus, settings).await?;
         self.watch = WatchedProcesses {
             server: Some(self.server.pid),
             programs: self.workers.iter().map(Program::pid).collect(),

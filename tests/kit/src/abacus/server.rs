@@ -111,6 +111,11 @@ async fn answer(shared: Arc<Shared>, request: Request<IncomingBody>) -> Answer {
     Ok(empty(StatusCode::NOT_FOUND))
 }
 
+fn traceparent(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get("traceparent")?.to_str().ok()?;
+    Some(value.to_owned())
+}
+
 async fn usage(shared: &Shared, headers: &HeaderMap, body: Bytes) -> Answer {
     let at = (shared.clock)();
     let authorization = bearer(headers);
@@ -121,6 +126,7 @@ async fn usage(shared: &Shared, headers: &HeaderMap, body: Bytes) -> Answer {
         at,
         body: body.clone(),
         authorization: authorization.map(str::to_owned),
+        traceparent: traceparent(headers),
     };
     let answer = judge(shared, incoming, faults.failure);
     if !faults.delay.is_zero() {

@@ -40,6 +40,8 @@ pub struct Post {
     pub body: Bytes,
     /// The `Authorization` header.
     pub authorization: Option<String>,
+    /// The `traceparent` header.
+    pub traceparent: Option<String>,
     /// The answer; `None` if none was given.
     pub status: Option<u16>,
     /// What became of it.
@@ -136,6 +138,7 @@ pub(super) struct Incoming {
     pub(super) at: i64,
     pub(super) body: Bytes,
     pub(super) authorization: Option<String>,
+    pub(super) traceparent: Option<String>,
 }
 
 impl State {
@@ -256,11 +259,13 @@ impl State {
             at,
             body,
             authorization,
+            traceparent,
         } = incoming;
         self.posts.push(Post {
             at,
             body,
             authorization,
+            traceparent,
             status,
             outcome,
         });

@@ -144,7 +144,9 @@ impl System {
              The same with the command line (docs/cli.md), and what was billed:\n\
              export SAMPLER_URL={receiver}\n\
              cargo run -q -p sampler-cli -- spans --resource-id postgres\n\
-             cargo run -q -p sampler-cli -- span SPAN\n\n\
+             cargo run -q -p sampler-cli -- span SPAN\n\
+             cargo run -q -p sampler-cli -- usages --resource-id postgres --group-by plan_id\n\
+             cargo run -q -p sampler-cli -- events send examples/events.ndjson\n\n\
              Ctrl-C stops everything.",
             workers.join(" "),
             self.abacus.base_url(),

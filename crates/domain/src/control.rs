@@ -1,0 +1,167 @@
+//! How an operator steers: how many new starts are let in, whether sampling is paused, and what the
+//! controller is to aim at.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::percent::plain;
+use crate::{Id, Percent};
+
+/// What an operator has set. By default nothing is held back.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Control {
+    /// How many new starts are let in.
+    pub starts: StartRates,
+    /// Whether sampling goes on.
+    pub sampling: SamplingControl,
+    /// What sets a further rate of starts by itself.
+    pub controller: ControllerSettings,
+}
+
+/// How many new starts are let in. All rates that apply to a start multiply.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StartRates {
+    /// Of all starts.
+    #[serde(serialize_with = "plain")]
+    pub rate: Percent,
+    /// Of those of single resources.
+    #[serde(serialize_with = "plain_each")]
+    pub resources: BTreeMap<String, Percent>,
+}
+
+/// Whether sampling goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SamplingControl {
+    /// Workers plan and post nothing new.
+    pub paused: bool,
+}
+
+/// The parameters of the controller, which keeps the time that the backlog needs near a target.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ControllerSettings {
+    /// Whether it runs.
+    pub enabled: bool,
+    /// How long the backlog may need at the rate of the moment, s.
+    #[serde(serialize_with = "plain")]
+    pub target_seconds: f64,
+    /// The proportional gain.
+    #[serde(serialize_with = "plain")]
+    pub kp: f64,
+    /// The integral gain, per second.
+    #[serde(serialize_with = "plain")]
+    pub ki: f64,
+    /// The derivative gain, s.
+    #[serde(serialize_with = "plain")]
+    pub kd: f64,
+}
+
+impl Default for StartRates {
+    fn default() -> Self {
+        Self {
+            rate: Percent::ALL,
+            resources: BTreeMap::new(),
+        }
+    }
+}
+
+impl Default for ControllerSettings {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            target_seconds: 600.0,
+            kp: 8.0,
+            ki: 0.0,
+            kd: 0.0,
+        }
+    }
+}
+
+impl StartRates {
+    /// Resources at the most that can have rates of their own.
+    pub const RESOURCES_MAX: usize = 1_000;
+
+    /// The rate that is set for starts of a resource: the global one times its own.
+    pub fn of(&self, resource: &Id) -> Percent {
+        let own = self.resources.get(resource.as_str());
+        own.map_or(self.rate, |own| self.rate.times(*own))
+    }
+}
+
+impl ControllerSettings {
+    /// The longest target, s: 31 days.
+    pub const TARGET_MAX: f64 = 2_678_400.0;
+
+    /// The largest gain.
+    pub const GAIN_MAX: f64 = 1_000_000.0;
+
+    /// The names of the parameters that are wrong, and what each of them must be. A controller with a
+    /// wrong parameter does not run.
+    pub fn errors(&self) -> Vec<(&'static str, &'static str)> {
+        let mut errors = Vec::new();
+        if !(1.0..=Self::TARGET_MAX).contains(&self.target_seconds) {
+            let expected = "must be a number of seconds from 1 to 2678400";
+            errors.push(("target_seconds", expected));
+        }
+        for (name, gain) in [("kp", self.kp), ("ki", self.ki), ("kd", self.kd)] {
+            if !(0.0..=Self::GAIN_MAX).contains(&gain) {
+                errors.push((name, "must be a number from 0 to 1000000"));
+            }
+        }
+        if self.kp == 0.0 && self.ki == 0.0 {
+            // Without both nothing would let a start in.
+            errors.push(("kp", "must be more than 0 where ki is 0"));
+        }
+        errors
+    }
+}
+
+fn plain_each<S: serde::Serializer>(
+    rates: &BTreeMap<String, Percent>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Plain(#[serde(serialize_with = "plain")] Percent);
+    serializer.collect_map(rates.iter().map(|(name, rate)| (name, Plain(*rate))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_held_back_by_default() {
+        let text = serde_json::to_string(&Control::default()).unwrap();
+        let expected = r#"{"starts":{"rate":100,"resources":{}},"sampling":{"paused":false},"controller":{"enabled":false,"target_seconds":600,"kp":8,"ki":0,"kd":0}}"#;
+        assert_eq!(text, expected);
+        assert_eq!(Control::default().controller.errors(), []);
+    }
+
+    #[test]
+    fn the_global_rate_and_that_of_the_resource_multiply() {
+        let mut starts = StartRates::default();
+        starts.rate = Percent::of_share(0.5);
+        let own = Percent::of_share(0.5);
+        starts.resources.insert("postgres".to_owned(), own);
+        assert_eq!(starts.of(&Id::from_store("postgres")).get(), 25.0);
+        assert_eq!(starts.of(&Id::from_store("redis")).get(), 50.0);
+    }
+
+    #[test]
+    fn each_wrong_parameter_is_named() {
+        let wrong = ControllerSettings {
+            enabled: true,
+            target_seconds: 0.0,
+            kp: f64::NAN,
+            ki: -1.0,
+            kd: 1e9,
+        };
+        let names: Vec<_> = wrong.errors().iter().map(|error| error.0).collect();
+        assert_eq!(names, ["target_seconds", "kp", "ki", "kd"]);
+        let nothing = ControllerSettings {
+            kp: 0.0,
+            ..ControllerSettings::default()
+        };
+        assert_eq!(nothing.errors().len(), 1);
+    }
+}

@@ -1,0 +1,294 @@
+//! What sets the rate of new starts by itself: a PID controller that keeps the time which the backlog
+//! needs near a target.
+//!
+//! The error is how far the time lies below the target, as a share of the target: 1 with nothing due,
+//! 0 at the target, negative above. The rate is the sum of three terms, held between 0 and 100 %: the
+//! error times `kp`, the sum of all errors times `ki`, and the change of the error times `kd`. So with
+//! `kp` alone the rate is 100 % while the time is below `1 - 1 / kp` of the target, and falls to 0 %
+//! at the target.
+//!
+//! The rate falls at once and rises slowly. Those who were turned away come again each minute, so a
+//! rate that rises meets far more starts than there are new ones, and what it lets in is due only later:
+//! a rate that rose at once would swing between the limits.
+
+use crate::{ControllerSettings, Percent};
+
+/// How much of its speed the backlog is taken to keep for each minute in which less was seen.
+const CAPACITY_KEPT: f64 = 0.9;
+
+/// The least speed that is assumed, intervals a second. Few intervals are no reason to turn starts
+/// away, even where nothing is done at all: one usage may be what Abacus cannot take.
+const CAPACITY_MIN: f64 = 1.0;
+
+/// How far above the target a time counts: nothing is gained by more.
+const ERROR_MIN: f64 = -10.0;
+
+/// How much the rate may rise in a minute: by a tenth of itself and a hundredth of all starts. From
+/// nothing to everything that takes 25 minutes.
+const RISE: f64 = 1.1;
+const RISE_LEAST: f64 = 0.01;
+
+/// The longest time between two steps that counts, s. After a longer one the error of now does not
+/// tell what was in between.
+const STEP_MAX: f64 = 300.0;
+
+/// What is measured each minute.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Load {
+    /// Intervals that are due.
+    pub intervals: f64,
+    /// Intervals that are done in a second, by all workers, while they have something to do.
+    pub rate: f64,
+}
+
+/// What the controller remembers from one step to the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ControllerMemory {
+    /// The sum of all errors, each times its seconds.
+    pub integral: f64,
+    /// The last error; none before the first step.
+    pub last_error: Option<f64>,
+    /// Intervals a second that can be done, as far as was seen.
+    pub capacity: f64,
+    /// The last rate; none before the first step.
+    pub rate: Option<Percent>,
+}
+
+/// The terms of a step, each as a share of all starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ControllerTerms {
+    /// How long the backlog needs, s.
+    pub needed_seconds: f64,
+    /// Of the error.
+    pub proportional: f64,
+    /// Of all errors.
+    pub integral: f64,
+    /// Of the change of the error.
+    pub derivative: f64,
+}
+
+/// What a step of the controller decides.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ControllerStep {
+    /// How many of the new starts are let in.
+    pub rate: Percent,
+    /// Why.
+    pub terms: ControllerTerms,
+    /// What to remember.
+    pub memory: ControllerMemory,
+}
+
+impl ControllerSettings {
+    /// A step, so many seconds after the last one. The parameters have no
+    /// [`errors`](ControllerSettings::errors).
+    pub fn step(&self, before: ControllerMemory, load: Load, seconds: f64) -> ControllerStep {
+        let seconds = seconds.clamp(0.0, STEP_MAX);
+        let capacity = capacity(before.capacity, load.rate, seconds);
+        let needed_seconds = load.intervals.max(0.0) / capacity;
+        let error = (1.0 - needed_seconds / self.target_seconds).max(ERROR_MIN);
+        let proportional = self.kp * error;
+        let change = before.last_error.map_or(0.0, |last| error - last);
+        let derivative = if seconds > 0.0 {
+            self.kd * change / seconds
+        } else {
+            0.0
+        };
+        let integral = self.integrated(before.integral, error, seconds, proportional + derivative);
+        let terms = ControllerTerms {
+            needed_seconds,
+            proportional,
+            integral: self.ki * integral,
+            derivative,
+        };
+        let wanted = terms.proportional + terms.integral + terms.derivative;
+        let rate = Percent::of_share(wanted.min(highest(before.rate, seconds)));
+        ControllerStep {
+            rate,
+            terms,
+            memory: ControllerMemory {
+                integral,
+                last_error: Some(error),
+                capacity,
+                rate: Some(rate),
+            },
+        }
+    }
+
+    /// The sum of all errors. It stays while the rate is at a limit already and the error would only
+    /// push it further, and its term is never more than the whole range: otherwise it would take as
+    /// long to come back as it took to get there.
+    fn integrated(&self, sum: f64, error: f64, seconds: f64, others: f64) -> f64 {
+        let next = sum + error * seconds;
+        let rate = others + self.ki * next;
+        let pushes_further = (rate > 1.0 && error > 0.0) || (rate < 0.0 && error < 0.0);
+        let most = 1.0 / self.ki.max(f64::MIN_POSITIVE);
+        if pushes_further {
+            sum
+        } else {
+            next.clamp(-most, most)
+        }
+    }
+}
+
+/// The highest share after so many seconds.
+fn highest(before: Option<Percent>, seconds: f64) -> f64 {
+    let minutes = seconds / 60.0;
+    before.map_or(1.0, |before| {
+        before.share() * RISE.powf(minutes) + RISE_LEAST * minutes
+    })
+}
+
+/// Intervals a second that can be done: as many as are, or a little fewer than lately, as the rate
+/// also falls while there is little to do.
+fn capacity(before: f64, rate: f64, seconds: f64) -> f64 {
+    let kept = before * CAPACITY_KEPT.powf(seconds / 60.0);
+    rate.max(kept).max(CAPACITY_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const P: ControllerSettings = ControllerSettings {
+        enabled: true,
+        target_seconds: 600.0,
+        kp: 8.0,
+        ki: 0.0,
+        kd: 0.0,
+    };
+
+    /// The backlog needs so many seconds.
+    fn needs(seconds: f64) -> Load {
+        Load {
+            intervals: seconds * 100.0,
+            rate: 100.0,
+        }
+    }
+
+    fn rate(settings: &ControllerSettings, seconds: f64) -> f64 {
+        let step = settings.step(ControllerMemory::default(), needs(seconds), 60.0);
+        step.rate.get()
+    }
+
+    #[test]
+    fn the_rate_falls_towards_the_target() {
+        assert_eq!(rate(&P, 0.0), 100.0);
+        assert_eq!(rate(&P, 525.0), 100.0);
+        assert!((rate(&P, 562.5) - 50.0).abs() < 1e-9);
+        assert_eq!(rate(&P, 600.0), 0.0);
+        assert_eq!(rate(&P, 1e12), 0.0);
+    }
+
+    #[test]
+    fn the_rate_falls_at_once_and_rises_slowly() {
+        let mut memory = P.step(ControllerMemory::default(), needs(0.0), 60.0).memory;
+        let mut step = |seconds: f64| {
+            let step = P.step(memory, needs(seconds), 60.0);
+            memory = step.memory;
+            step.rate.get()
+        };
+        assert_eq!(step(0.0), 100.0);
+        assert_eq!(step(600.0), 0.0);
+        assert!((step(0.0) - 1.0).abs() < 1e-9);
+        let minutes = (2..).find(|_| step(0.0) == 100.0).unwrap();
+        assert!((20..=30).contains(&minutes), "{minutes}");
+    }
+
+    #[test]
+    fn an_integral_moves_the_rate_while_the_error_stays_and_does_not_wind_up() {
+        let settings = ControllerSettings {
+            kp: 1.0,
+            ki: 0.001,
+            ..P
+        };
+        let mut memory = ControllerMemory::default();
+        let mut step = |seconds: f64| {
+            let step = settings.step(memory, needs(seconds), 60.0);
+            memory = step.memory;
+            step.rate.get()
+        };
+        let first = step(300.0);
+        assert!(step(300.0) > first, "it rises");
+        for _ in 0..10_000 {
+            step(0.0);
+        }
+        assert_eq!(step(0.0), 100.0);
+        // However long the idle time was, the rate falls within minutes.
+        let minutes = (1..).find(|_| step(1_800.0) == 0.0).unwrap();
+        assert!(minutes <= 20, "{minutes}");
+    }
+
+    #[test]
+    fn a_derivative_brakes_a_backlog_that_grows_fast() {
+        let settings = ControllerSettings {
+            kp: 2.0,
+            kd: 60.0,
+            ..P
+        };
+        let before = settings.step(ControllerMemory::default(), needs(300.0), 60.0);
+        let growing = settings.step(before.memory, needs(420.0), 60.0);
+        let at_once = settings.step(ControllerMemory::default(), needs(420.0), 60.0);
+        assert!(growing.rate < at_once.rate);
+        assert!(growing.terms.derivative < 0.0);
+    }
+
+    #[test]
+    fn few_intervals_that_nobody_can_do_turn_nothing_away() {
+        let mut memory = ControllerMemory::default();
+        for _ in 0..10_000 {
+            let stuck = Load {
+                intervals: 10.0,
+                rate: 0.0,
+            };
+            let step = P.step(memory, stuck, 60.0);
+            assert_eq!(step.rate, Percent::ALL);
+            memory = step.memory;
+        }
+        let outage = Load {
+            intervals: 10_000.0,
+            rate: 0.0,
+        };
+        assert_eq!(P.step(memory, outage, 60.0).rate, Percent::NONE);
+    }
+
+    #[test]
+    fn the_first_minute_after_an_idle_time_is_not_taken_for_a_standstill() {
+        let mut memory = P.step(ControllerMemory::default(), needs(1.0), 60.0).memory;
+        for _ in 0..10 {
+            memory = P
+                .step(
+                    memory,
+                    Load {
+                        intervals: 0.0,
+                        rate: 0.0,
+                    },
+                    60.0,
+                )
+                .memory;
+        }
+        let burst = Load {
+            intervals: 5_000.0,
+            rate: 0.0,
+        };
+        assert_eq!(P.step(memory, burst, 60.0).rate, Percent::ALL);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_measured_the_rate_is_a_percentage_and_memory_stays_finite(
+            kp in 0.0..1e6, ki in 0.0..1e6, kd in 0.0..1e6, target in 1.0..2_678_400.0,
+            loads in prop::collection::vec((0.0..1e15, 0.0..1e9, 0.0..1e6), 1..50),
+        ) {
+            let settings = ControllerSettings { enabled: true, target_seconds: target, kp, ki, kd };
+            let mut memory = ControllerMemory::default();
+            for (intervals, rate, seconds) in loads {
+                let step = settings.step(memory, Load { intervals, rate }, seconds);
+                prop_assert!((0.0..=100.0).contains(&step.rate.get()));
+                prop_assert!(step.memory.integral.is_finite() && step.memory.capacity.is_finite());
+                memory = step.memory;
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! When the database cannot keep up: sampling pauses, which can wait, and goes on when it is over.
+
+/// Where a pause begins and where it ends. What lies between changes nothing, so that a value which
+/// moves around one bound does not turn the pause on and off.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bounds {
+    /// Above it the pause begins.
+    pub upper: f64,
+    /// Below it the pause ends.
+    pub lower: f64,
+}
+
+impl Bounds {
+    /// Whether there is a pause, given whether there was one and the value now. A value that nobody
+    /// knows changes nothing.
+    pub fn pauses(self, was_paused: bool, value: Option<f64>) -> bool {
+        match value {
+            Some(value) if value > self.upper => true,
+            Some(value) if value < self.lower => false,
+            _ => was_paused,
+        }
+    }
+
+    /// The share of new starts that is let in: all of them up to twice the upper bound, fewer the
+    /// further the value lies beyond it. The pause of sampling comes long before that.
+    pub fn admitted_share(self, value: Option<f64>) -> f64 {
+        let begins = 2.0 * self.upper;
+        match value {
+            Some(value) if value > begins && value > 0.0 => (begins / value).clamp(0.0, 1.0),
+            _ => 1.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds {
+        upper: 20.0,
+        lower: 5.0,
+    };
+
+    #[test]
+    fn a_pause_begins_above_the_upper_bound_and_ends_below_the_lower_one() {
+        let mut is_paused = false;
+        let mut see = |value| {
+            is_paused = BOUNDS.pauses(is_paused, value);
+            is_paused
+        };
+        let values = [
+            Some(0.0),
+            Some(20.0),
+            Some(21.0),
+            Some(6.0),
+            None,
+            Some(5.0),
+            Some(4.0),
+            Some(6.0),
+        ];
+        let expected = [false, false, true, true, true, true, false, false];
+        assert_eq!(values.map(&mut see), expected);
+    }
+
+    #[test]
+    fn intake_slows_later_than_sampling() {
+        assert_eq!(BOUNDS.admitted_share(None), 1.0);
+        assert_eq!(BOUNDS.admitted_share(Some(40.0)), 1.0);
+        assert_eq!(BOUNDS.admitted_share(Some(80.0)), 0.5);
+    }
+}

@@ -1,0 +1,68 @@
+//! When the database counts as being in distress.
+
+use std::time::Duration;
+
+use sampler_domain::Bounds;
+use sampler_service::settings::{Kind, Reader};
+
+use crate::{HOUR, SECOND, TEN_MILLIS};
+
+sampler_service::settings! {
+    /// When sampling pauses because the database cannot keep up.
+    pub struct DistressSettings("distress") {
+        /// Sampling pauses while a majority of the replica set is further behind its primary than
+        /// this. At twice as much, the receiver lets in fewer new starts.
+        lag_upper: Duration = "SAMPLER_LAG_UPPER", Kind::time(SECOND, HOUR), or("20s");
+        /// Sampling goes on once a majority is less far behind than this. It must be less than
+        /// SAMPLER_LAG_UPPER.
+        lag_lower: Duration = "SAMPLER_LAG_LOWER", Kind::time(SECOND, HOUR), or("5s");
+        /// Sampling pauses while a write of the worker takes longer than this to reach the journals
+        /// of a majority.
+        commit_upper: Duration = "SAMPLER_COMMIT_UPPER", Kind::time(TEN_MILLIS, HOUR), or("5s");
+        /// Sampling goes on once it takes less than this. It must be less than SAMPLER_COMMIT_UPPER.
+        commit_lower: Duration = "SAMPLER_COMMIT_LOWER", Kind::time(TEN_MILLIS, HOUR), or("1s");
+    }
+}
+
+impl DistressSettings {
+    /// The bounds of the lag, s.
+    pub fn lag(&self) -> Bounds {
+        bounds(self.lag_upper, self.lag_lower)
+    }
+
+    /// The bounds of the time of a commit, s.
+    pub fn commit(&self) -> Bounds {
+        bounds(self.commit_upper, self.commit_lower)
+    }
+
+    /// Checks that each pause can end.
+    pub fn check(&self, reader: &mut Reader<'_>) {
+        for (lower, upper, is_wrong) in [
+            (
+                "distress.lag_lower",
+                "distress.lag_upper",
+                self.lag_lower >= self.lag_upper,
+            ),
+            (
+                "distress.commit_lower",
+                "distress.commit_upper",
+                self.commit_lower >= self.commit_upper,
+            ),
+        ] {
+            if is_wrong {
+                reader.complain(format!(
+                    "{} must be less than {}: otherwise sampling would pause and go on without end",
+                    reader.described(lower),
+                    reader.described(upper),
+                ));
+            }
+        }
+    }
+}
+
+fn bounds(upper: Duration, lower: Duration) -> Bounds {
+    Bounds {
+        upper: upper.as_secs_f64(),
+        lower: lower.as_secs_f64(),
+    }
+}

@@ -1,0 +1,260 @@
+//! What every instance of both programs knows of the backlog, and of how operators and the controller
+//! steer. It is read every 2 s, so a change is followed within 5 s.
+//!
+//! What cannot be read stays what was known last. Before anything was read, nothing is held back; but
+//! workers begin nothing before they know whether sampling is paused.
+
+mod metrics;
+
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use sampler_domain::{Bounds, ClosingMonth, Control, Id, Percent};
+use sampler_store::{
+    Backlog, Backlogs, ControllerState, Controls, KeptControl, Published, StoreError,
+};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{error, warn};
+
+pub use metrics::MonthClose;
+
+/// How often everything is read.
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// How long the rate of the controller holds that nobody keeps up, ms. Then no worker runs it, and it
+/// knows nothing of the backlog.
+const CONTROLLER_LIFETIME: i64 = 300_000;
+
+/// How often the log says that what operators have set cannot be read.
+const REPORT_INTERVAL: Duration = Duration::from_mins(1);
+
+/// The shortest time between two counts of the backlog. The longer one takes, the longer it is until
+/// the next, so that counting takes a twentieth of one processor of the database at the most.
+pub const COUNT_INTERVAL: Duration = Duration::from_secs(2);
+const COUNT_SHARE: u32 = 20;
+
+/// How long after a count took so long the next one begins.
+pub fn count_pause(cost: Duration) -> Duration {
+    COUNT_INTERVAL.max(cost.saturating_mul(COUNT_SHARE))
+}
+
+/// Follows what is told to all instances.
+pub struct Steering {
+    backlogs: Arc<dyn Backlogs>,
+    controls: Arc<dyn Controls>,
+    known: RwLock<Known>,
+}
+
+/// What was read last.
+#[derive(Default)]
+struct Known {
+    control: Option<KeptControl>,
+    controller: Option<Seen<ControllerState>>,
+    backlog: Option<Seen<Backlog>>,
+    /// The share of new starts that is let in while the database is in distress.
+    distress_share: Option<f64>,
+    /// How far a majority of the database is behind, s.
+    lag: Option<f64>,
+    /// When the log said last that the control document cannot be read.
+    reported: Option<Instant>,
+}
+
+/// Something that was read, and when.
+#[derive(Clone)]
+struct Seen<T> {
+    published: Published<T>,
+    at: Instant,
+}
+
+impl<T: Clone> Seen<T> {
+    fn at(at: Instant, published: Published<T>) -> Self {
+        Self { published, at }
+    }
+
+    /// As it is now: older than when it was read.
+    fn now(&self) -> Published<T> {
+        let since = i64::try_from(self.at.elapsed().as_millis()).unwrap_or(i64::MAX);
+        Published {
+            value: self.published.value.clone(),
+            age: self.published.age.saturating_add(since),
+        }
+    }
+}
+
+impl Steering {
+    /// Nothing is known yet.
+    pub fn new(backlogs: Arc<dyn Backlogs>, controls: Arc<dyn Controls>) -> Arc<Self> {
+        Arc::new(Self {
+            backlogs,
+            controls,
+            known: RwLock::default(),
+        })
+    }
+
+    fn known(&self) -> RwLockReadGuard<'_, Known> {
+        self.known.read().expect("nobody panics with it")
+    }
+
+    fn known_mut(&self) -> RwLockWriteGuard<'_, Known> {
+        self.known.write().expect("nobody panics with it")
+    }
+
+    /// Reads everything again and again until `stop`.
+    pub async fn follow(&self, stop: &CancellationToken) {
+        while !stop.is_cancelled() {
+            self.look().await;
+            let pause = tokio::time::sleep(INTERVAL);
+            stop.run_until_cancelled(pause).await;
+        }
+    }
+
+    /// Reads everything once.
+    pub async fn look(&self) {
+        let asked = Instant::now();
+        let control = self.controls.control().await;
+        let controller = self.controls.controller().await;
+        let backlog = self.backlogs.published().await;
+        self.note_control(control);
+        match (controller, backlog) {
+            (Ok(controller), Ok(backlog)) => {
+                let mut known = self.known_mut();
+                known.controller = controller.map(|state| Seen::at(asked, state));
+                known.backlog = backlog.map(|backlog| Seen::at(asked, backlog));
+            }
+            (Err(error), _) | (_, Err(error)) => warn!(
+                code = "steering.not_read",
+                error = causes(error),
+                "the backlog and the controller could not be read"
+            ),
+        }
+    }
+
+    fn note_control(&self, control: Result<KeptControl, StoreError>) {
+        let mut known = self.known_mut();
+        match control {
+            Ok(control) => known.control = Some(control),
+            Err(StoreError::Refused(problem)) => {
+                // Nobody but an operator can mend it, and until then everything goes on.
+                known.control.get_or_insert_with(KeptControl::default);
+                let is_old = |at: Instant| at.elapsed() >= REPORT_INTERVAL;
+                if known.reported.is_none_or(is_old) {
+                    known.reported = Some(Instant::now());
+                    error!(code = "control.unreadable", error = %problem,
+                        "what operators have set cannot be read; what was known last holds");
+                }
+            }
+            Err(error) => warn!(
+                code = "control.not_read",
+                error = causes(error),
+                "what operators have set could not be read; what was known last holds"
+            ),
+        }
+    }
+
+    /// Whether it was read at least once what operators have set.
+    pub fn is_known(&self) -> bool {
+        self.known().control.is_some()
+    }
+
+    /// What operators have set, as far as that is known.
+    pub fn control(&self) -> Control {
+        let known = self.known();
+        let kept = known.control.as_ref();
+        kept.map(|kept| kept.control.clone()).unwrap_or_default()
+    }
+
+    /// The version of that.
+    pub fn control_version(&self) -> i64 {
+        self.known().control.as_ref().map_or(0, |kept| kept.version)
+    }
+
+    /// Whether operators have paused sampling.
+    pub fn is_sampling_paused(&self) -> bool {
+        let known = self.known();
+        let kept = known.control.as_ref();
+        kept.is_some_and(|kept| kept.control.sampling.paused)
+    }
+
+    /// How many of the new starts of a resource are let in: all rates that apply multiply.
+    pub fn admission_rate_of(&self, resource: &Id) -> Percent {
+        let known = self.known();
+        let rates = known.control.as_ref().map(|kept| &kept.control.starts);
+        let set = rates.map_or(Percent::ALL, |starts| starts.of(resource));
+        set.times(known.automatic_rate())
+    }
+
+    /// The same of a resource without a rate of its own.
+    pub fn admission_rate(&self) -> Percent {
+        let known = self.known();
+        let rates = known.control.as_ref().map(|kept| &kept.control.starts);
+        let set = rates.map_or(Percent::ALL, |starts| starts.rate);
+        set.times(known.automatic_rate())
+    }
+
+    /// Notes how far a majority of the database is behind, s.
+    pub fn note_lag(&self, lag: Option<f64>, bounds: Bounds) {
+        let mut known = self.known_mut();
+        let share = bounds.admitted_share(lag);
+        let was_slowed = known.distress_share.is_some_and(|share| share < 1.0);
+        known.lag = lag;
+        known.distress_share = Some(share);
+        if share < 1.0 && !was_slowed {
+            warn!(
+                code = "distress.starts_slowed",
+                lag_seconds = lag,
+                "fewer new starts are let in, because the database cannot keep up"
+            );
+        }
+    }
+
+    /// How far a majority of the database is behind, s.
+    pub fn lag(&self) -> Option<f64> {
+        self.known().lag
+    }
+
+    /// What the controller has decided, if it runs.
+    pub fn controller(&self) -> Option<ControllerState> {
+        let known = self.known();
+        let running = known.running_controller()?;
+        Some(running.value)
+    }
+
+    /// What was counted last of the backlog, and how long ago.
+    pub fn backlog(&self) -> Option<Published<Backlog>> {
+        self.known().backlog.as_ref().map(Seen::now)
+    }
+}
+
+impl Known {
+    fn running_controller(&self) -> Option<Published<ControllerState>> {
+        let settings = self.control.as_ref()?.control.controller;
+        if !settings.enabled || !settings.errors().is_empty() {
+            return None;
+        }
+        let controller = self.controller.as_ref().map(Seen::now)?;
+        (controller.age <= CONTROLLER_LIFETIME).then_some(controller)
+    }
+
+    /// The rate that no operator has set.
+    fn automatic_rate(&self) -> Percent {
+        let controller = self.running_controller();
+        let controller = controller.map_or(Percent::ALL, |state| state.value.rate);
+        let distress = self.distress_share.map_or(Percent::ALL, Percent::of_share);
+        controller.times(distress)
+    }
+}
+
+/// An error with all its causes, for a line of the log.
+fn causes(error: StoreError) -> String {
+    format!("{:#}", anyhow::Error::from(error))
+}
+
+/// Whether the backlog was counted while this month was closing.
+fn is_of(month: Option<ClosingMonth>, backlog: &Backlog) -> bool {
+    let counted = backlog.closing.map(|closing| closing.end);
+    counted == month.map(|month| month.end)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+//! Metrics of the backlog, and of how many starts are let in.
+
+use std::sync::Arc;
+
+use sampler_domain::{ClosingMonth, Timestamp};
+use sampler_metrics::Registry;
+use sampler_metrics::catalogue::{
+    ADMISSION_RATE, BACKLOG_OLDEST_SECONDS, BACKLOG_SPAN_SECONDS, BACKLOG_SPANS,
+    CONTROLLER_DERIVATIVE, CONTROLLER_INTEGRAL, CONTROLLER_NEEDED_SECONDS, CONTROLLER_PROPORTIONAL,
+    CONTROLLER_RUNNING, MONTH_CLOSE_SECONDS, MONTH_LEFT_SPANS, SAMPLING_PAUSED, SUSPENDED_SPANS,
+};
+use sampler_service::environment::Clock;
+use sampler_store::{Backlog, ControllerState};
+
+use crate::{Steering, is_of};
+
+/// When months close.
+#[derive(Clone, Copy, Debug)]
+pub struct MonthClose {
+    /// How long into a month Abacus takes usages of the one before, ms.
+    pub slack: i64,
+    /// How long an interval of an open span waits for a late stop, ms.
+    pub grace: i64,
+}
+
+impl MonthClose {
+    /// The month that is closing.
+    pub fn closing(self, now: Timestamp) -> Option<ClosingMonth> {
+        ClosingMonth::at(now, self.slack, self.grace)
+    }
+
+    /// When a month with this end is closed.
+    pub fn closes_at(self, end: Timestamp) -> Timestamp {
+        end.plus(self.slack)
+    }
+}
+
+impl Steering {
+    /// Adds what is known of the backlog and of rates to the metrics of a program.
+    pub fn register_metrics(
+        self: &Arc<Self>,
+        registry: &mut Registry,
+        clock: &Arc<dyn Clock>,
+        month: MonthClose,
+    ) {
+        let of_backlog = |read: fn(&Backlog, Timestamp) -> f64| {
+            let (steering, clock) = (Arc::clone(self), Arc::clone(clock));
+            move || {
+                let backlog = steering.backlog()?;
+                Some(read(&backlog.value, clock.now()))
+            }
+        };
+        registry.gauge(&BACKLOG_SPANS, of_backlog(|it, _| it.due as f64));
+        registry.gauge(&BACKLOG_OLDEST_SECONDS, of_backlog(oldest_seconds));
+        let span_seconds = |it: &Backlog, _| it.span_millis as f64 / 1_000.0;
+        registry.gauge(&BACKLOG_SPAN_SECONDS, of_backlog(span_seconds));
+        registry.gauge(&SUSPENDED_SPANS, of_backlog(|it, _| it.suspended as f64));
+        let of_clock = Arc::clone(clock);
+        registry.gauge(&MONTH_CLOSE_SECONDS, move || {
+            let now = of_clock.now();
+            let closing = month.closing(now)?;
+            Some(month.closes_at(closing.end).since(now) as f64 / 1_000.0)
+        });
+        let (steering, of_clock) = (Arc::clone(self), Arc::clone(clock));
+        registry.gauge(&MONTH_LEFT_SPANS, move || {
+            let closing = month.closing(of_clock.now());
+            let backlog = steering.backlog()?.value;
+            let left = backlog.closing.filter(|_| is_of(closing, &backlog))?;
+            Some(left.spans as f64)
+        });
+        let steering = Arc::clone(self);
+        registry.gauge(&ADMISSION_RATE, move || {
+            Some(steering.admission_rate().get())
+        });
+        let steering = Arc::clone(self);
+        registry.gauge(&SAMPLING_PAUSED, move || {
+            Some(f64::from(u8::from(steering.is_sampling_paused())))
+        });
+        self.register_controller(registry);
+    }
+
+    fn register_controller(self: &Arc<Self>, registry: &mut Registry) {
+        let steering = Arc::clone(self);
+        registry.gauge(&CONTROLLER_RUNNING, move || {
+            let settings = steering.control().controller;
+            let is_running = settings.enabled && settings.errors().is_empty();
+            Some(f64::from(u8::from(is_running)))
+        });
+        let of_terms = |read: fn(&ControllerState) -> f64| {
+            let steering = Arc::clone(self);
+            move || steering.controller().as_ref().map(read)
+        };
+        registry.gauge(
+            &CONTROLLER_NEEDED_SECONDS,
+            of_terms(|state| state.terms.needed_seconds),
+        );
+        registry.gauge(
+            &CONTROLLER_PROPORTIONAL,
+            of_terms(|state| state.terms.proportional),
+        );
+        registry.gauge(&CONTROLLER_INTEGRAL, of_terms(|state| state.terms.integral));
+        registry.gauge(
+            &CONTROLLER_DERIVATIVE,
+            of_terms(|state| state.terms.derivative),
+        );
+    }
+}
+
+fn oldest_seconds(backlog: &Backlog, now: Timestamp) -> f64 {
+    let since = backlog.oldest.map_or(0, |oldest| now.since(oldest).max(0));
+    since as f64 / 1_000.0
+}

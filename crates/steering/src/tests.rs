@@ -1,0 +1,134 @@
+use async_trait::async_trait;
+use sampler_domain::{
+    ControllerMemory, ControllerSettings, ControllerTerms, SamplingControl, StartRates, Timestamp,
+};
+use sampler_store::memory::MemoryStore;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
+
+/// A store whose control document cannot be read while it is `broken`.
+struct Store {
+    memory: MemoryStore,
+    broken: AtomicBool,
+}
+
+#[async_trait]
+impl Controls for Store {
+    async fn control(&self) -> Result<KeptControl, StoreError> {
+        if self.broken.load(Ordering::Relaxed) {
+            return Err(StoreError::Refused("it is no document".into()));
+        }
+        self.memory.control().await
+    }
+
+    async fn set_control(&self, control: &Control, version: i64) -> Result<bool, StoreError> {
+        self.memory.set_control(control, version).await
+    }
+
+    async fn controller(&self) -> Result<Option<Published<ControllerState>>, StoreError> {
+        self.memory.controller().await
+    }
+
+    async fn set_controller(&self, state: &ControllerState) -> Result<bool, StoreError> {
+        self.memory.set_controller(state).await
+    }
+}
+
+fn world() -> (Arc<Store>, Arc<Steering>) {
+    let began = Instant::now();
+    let now = move || {
+        let millis = i64::try_from(began.elapsed().as_millis()).unwrap();
+        Timestamp::clamped(1_773_144_000_000 + millis)
+    };
+    let store = Arc::new(Store {
+        memory: MemoryStore::new(now),
+        broken: AtomicBool::new(false),
+    });
+    let backlogs = Arc::new(MemoryStore::new(now));
+    let steering = Steering::new(backlogs, store.clone());
+    (store, steering)
+}
+
+fn percent(number: f64) -> Percent {
+    Percent::new(number).unwrap()
+}
+
+fn control() -> Control {
+    Control {
+        starts: StartRates {
+            rate: percent(50.0),
+            resources: [("postgres".to_owned(), percent(10.0))].into(),
+        },
+        sampling: SamplingControl { paused: true },
+        controller: ControllerSettings {
+            enabled: true,
+            ..ControllerSettings::default()
+        },
+    }
+}
+
+fn state(rate: f64, version: i64) -> ControllerState {
+    ControllerState {
+        rate: percent(rate),
+        terms: ControllerTerms::default(),
+        memory: ControllerMemory::default(),
+        version,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_is_followed_within_five_seconds_and_stays_while_it_cannot_be_read() {
+    let (store, steering) = world();
+    let stop = CancellationToken::new();
+    let following = {
+        let (steering, stop) = (Arc::clone(&steering), stop.clone());
+        tokio::spawn(async move { steering.follow(&stop).await })
+    };
+    assert_eq!(steering.admission_rate(), Percent::ALL);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(store.set_control(&control(), 0).await.unwrap());
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(steering.is_sampling_paused());
+    let postgres = Id::from_store("postgres");
+    assert_eq!(steering.admission_rate_of(&postgres).get(), 5.0);
+    assert_eq!(steering.admission_rate().get(), 50.0);
+    store.broken.store(true, Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    assert!(steering.is_sampling_paused());
+    stop.cancel();
+    following.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_never_readable_holds_nothing_back() {
+    let (store, steering) = world();
+    store.broken.store(true, Ordering::Relaxed);
+    assert!(!steering.is_known());
+    steering.look().await;
+    assert!(steering.is_known() && !steering.is_sampling_paused());
+    assert_eq!(steering.admission_rate(), Percent::ALL);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_rate_of_the_controller_multiplies_while_it_runs() {
+    let (store, steering) = world();
+    assert!(store.set_controller(&state(20.0, 1)).await.unwrap());
+    steering.look().await;
+    assert_eq!(steering.admission_rate(), Percent::ALL, "it is off");
+    assert!(store.set_control(&control(), 0).await.unwrap());
+    steering.look().await;
+    assert_eq!(steering.admission_rate().get(), 10.0);
+    // No worker keeps it up any more.
+    tokio::time::sleep(Duration::from_secs(301)).await;
+    steering.look().await;
+    assert_eq!(steering.admission_rate().get(), 50.0);
+    assert!(store.set_controller(&state(0.0, 2)).await.unwrap());
+    steering.look().await;
+    assert_eq!(steering.admission_rate(), Percent::NONE);
+    let mut wrong = control();
+    wrong.controller.target_seconds = 0.0;
+    assert!(store.set_control(&wrong, 1).await.unwrap());
+    steering.look().await;
+    assert_eq!(steering.admission_rate().get(), 50.0, "it turns itself off");
+}

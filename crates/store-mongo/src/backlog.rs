@@ -1,0 +1,460 @@
+//! What waits for the workers.
+//!
+//! How many spans are due is counted from the index alone. What they have to sample is on their
+//! documents, and reading a million of these would cost too much each time. So documents are read of
+//! as many whole partitions as have few enough spans, and where these are not all, the rest is
+//! estimated from them: spans are in partitions by a hash.
+
+use async_trait::async_trait;
+use bson::{Bson, Document, doc};
+use futures_util::TryStreamExt;
+use mongodb::Collection;
+use mongodb::options::AggregateOptions;
+use sampler_domain::partition::PARTITIONS;
+use sampler_domain::{ClosingMonth, Granularities, SUSPENDED_DUE_AT, Timestamp};
+use sampler_store::{Backlog, BacklogQuery, Backlogs, ClosingBacklog, Published, StoreError};
+use tracing::error;
+
+use crate::call::{CallError, hint};
+use crate::document::{
+    Unreadable, has_failed, member, moment, read_integer, read_moment, read_optional_moment,
+    unreadable,
+};
+use crate::queries::MongoReader;
+use crate::workers::is_alive;
+use crate::{MongoStore, index};
+
+/// Documents that are read for one count, unless a single partition has more.
+const DOCUMENTS: u64 = 20_000;
+
+/// The document that holds what was counted last.
+const BACKLOG: &str = "backlog";
+
+/// The spans of a partition that are due, or will be while a month closes.
+struct PartitionCount {
+    partition: i64,
+    spans: u64,
+    due: u64,
+    oldest: Option<Timestamp>,
+}
+
+/// Sums over documents.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    spans: f64,
+    millis: f64,
+    intervals: f64,
+    left: f64,
+    left_intervals: f64,
+    oldest: Option<Timestamp>,
+}
+
+impl MongoStore {
+    async fn count_backlog(&self, query: &BacklogQuery) -> Result<Backlog, StoreError> {
+        let counts = self.count_partitions(query).await?;
+        let all: u64 = counts.iter().map(|count| count.spans).sum();
+        let (chosen, read) = chosen(&counts);
+        let of_due = self.sum_due(query, &chosen).await?;
+        let failed = self.sum_failed(query).await?;
+        let scale = if read > 0 { ratio(all, read) } else { 1.0 };
+        let scaled = |due: f64, failed: f64| whole(due * scale + failed);
+        let oldest = counts.iter().filter(|count| count.due > 0);
+        let oldest = oldest.filter_map(|count| count.oldest).min();
+        let closing = query.closing.map(|month| ClosingBacklog {
+            start: month.start,
+            end: month.end,
+            spans: scaled(of_due.left, failed.left),
+            intervals: scaled(of_due.left_intervals, failed.left_intervals),
+        });
+        Ok(Backlog {
+            due: counts.iter().map(|count| count.due).sum::<u64>() + whole(failed.spans),
+            oldest: oldest.into_iter().chain(failed.oldest).min(),
+            span_millis: i64::try_from(scaled(of_due.millis, failed.millis)).unwrap_or(i64::MAX),
+            intervals: scaled(of_due.intervals, failed.intervals),
+            suspended: self.count_suspended().await?,
+            rate: self.rate_of_all().await?,
+            closing,
+            cost: 0,
+        })
+    }
+
+    /// What the index says of each partition.
+    async fn count_partitions(
+        &self,
+        query: &BacklogQuery,
+    ) -> Result<Vec<PartitionCount>, CallError> {
+        let is_due = doc! { "$lte": ["$processing.due_at", moment(query.now)] };
+        let group = doc! { "$group": {
+            "_id": "$processing.partition",
+            "spans": { "$sum": 1 },
+            "due": { "$sum": { "$cond": [is_due, 1, 0] } },
+            "oldest": { "$min": "$processing.due_at" },
+        } };
+        let partitions = (0..i64::from(PARTITIONS)).collect::<Vec<_>>();
+        let found = self
+            .aggregate_spans(vec![due_by(horizon(query), &partitions), group], index::DUE)
+            .await?;
+        let count = |found: &Document| {
+            Some(PartitionCount {
+                partition: read_integer(found, "_id").ok()?,
+                spans: whole(number(found, "spans")),
+                due: whole(number(found, "due")),
+                oldest: read_moment(found, "oldest").ok(),
+            })
+        };
+        Ok(found.iter().filter_map(count).collect())
+    }
+
+    /// Sums over the spans of these partitions.
+    async fn sum_due(&self, query: &BacklogQuery, partitions: &[i64]) -> Result<Sums, CallError> {
+        if partitions.is_empty() {
+            return Ok(Sums::default());
+        }
+        let is_due = doc! { "$lte": ["$processing.due_at", moment(query.now)] };
+        let group = sums(query, &is_due.into(), &Bson::Boolean(true));
+        let pipeline = vec![due_by(horizon(query), partitions), group];
+        let found = self.aggregate_spans(pipeline, index::DUE).await?;
+        Ok(found.first().map(read_sums).unwrap_or_default())
+    }
+
+    /// Sums over the spans that wait after a failure: as a rule, none. The oldest may be one that is
+    /// due again.
+    async fn sum_failed(&self, query: &BacklogQuery) -> Result<Sums, CallError> {
+        let partitions = (0..i64::from(PARTITIONS)).collect::<Vec<_>>();
+        let failed = doc! { "$match": {
+            "processing.complete": false,
+            "processing.partition": { "$in": &partitions },
+            "processing.attempts": { "$gt": 0 },
+            "processing.due_at": { "$lt": moment(SUSPENDED_DUE_AT) },
+            "$expr": has_failed(),
+        } };
+        let limit = doc! { "$limit": i64::try_from(DOCUMENTS).unwrap_or(i64::MAX) };
+        let waits = doc! { "$gt": ["$processing.due_at", moment(query.now)] };
+        let is_behind = doc! { "$gt": ["$processing.due_at", moment(horizon(query))] };
+        let group = sums(query, &waits.into(), &is_behind.into());
+        let found = self.aggregate_spans(vec![failed, limit, group], index::FAILED);
+        Ok(found.await?.first().map(read_sums).unwrap_or_default())
+    }
+
+    async fn count_suspended(&self) -> Result<u64, CallError> {
+        let suspended = doc! { "$match": { "processing.suspended.cause": { "$gt": "" } } };
+        let count = doc! { "$count": "spans" };
+        let found = self.aggregate_spans(vec![suspended, count], index::SUSPENDED);
+        let found = found.await?;
+        Ok(found
+            .first()
+            .map_or(0, |found| whole(number(found, "spans"))))
+    }
+
+    /// Intervals that all workers that are alive do in a second.
+    async fn rate_of_all(&self) -> Result<f64, CallError> {
+        let pipeline = vec![
+            doc! { "$match": is_alive() },
+            doc! { "$group": { "_id": Bson::Null, "rate": { "$sum": "$rate" } } },
+        ];
+        let found = self.aggregate(self.workers.clone(), pipeline, None).await?;
+        let rate = found.first().map_or(0.0, |found| number(found, "rate"));
+        Ok(if rate.is_finite() { rate.max(0.0) } else { 0.0 })
+    }
+
+    async fn aggregate_spans(
+        &self,
+        pipeline: Vec<Document>,
+        index: &str,
+    ) -> Result<Vec<Document>, CallError> {
+        let spans = self.link.collection.clone();
+        self.aggregate(spans, pipeline, Some(index)).await
+    }
+
+    /// The few documents that a pipeline gives.
+    pub(crate) async fn aggregate(
+        &self,
+        of: Collection<Document>,
+        pipeline: Vec<Document>,
+        index: Option<&str>,
+    ) -> Result<Vec<Document>, CallError> {
+        let options = AggregateOptions::builder()
+            .hint(index.map(hint))
+            .max_time(self.link.time_limit)
+            .build();
+        let call = async move {
+            let found = of.aggregate(pipeline).with_options(options).await?;
+            found.try_collect::<Vec<_>>().await
+        };
+        self.link.run(call).await
+    }
+
+    async fn publish_backlog(&self, backlog: &Backlog) -> Result<(), StoreError> {
+        let (control, published) = (self.control.clone(), backlog_document(backlog));
+        let call = async move {
+            let update = vec![doc! { "$replaceWith": { "$mergeObjects": [
+                { "$literal": published }, { "_id": BACKLOG, "at": "$$NOW" },
+            ] } }];
+            let update = control.update_one(doc! { "_id": BACKLOG }, update);
+            update.upsert(true).await
+        };
+        self.link.run(call).await?;
+        Ok(())
+    }
+
+    /// A document that was written for all instances, and how old it is, ms.
+    pub(crate) async fn published_as(
+        &self,
+        id: &'static str,
+    ) -> Result<Option<(Document, i64)>, CallError> {
+        let age = doc! { "$subtract": ["$$NOW", "$at"] };
+        let pipeline = vec![
+            doc! { "$match": { "_id": id } },
+            doc! { "$project": { "document": "$$ROOT", "age": age } },
+        ];
+        let mut found = self.aggregate(self.control.clone(), pipeline, None).await?;
+        let Some(mut found) = found.pop() else {
+            return Ok(None);
+        };
+        let age = read_integer(&found, "age").unwrap_or(i64::MAX);
+        Ok(match found.remove("document") {
+            Some(Bson::Document(document)) => Some((document, age)),
+            _ => None,
+        })
+    }
+
+    async fn published_backlog(&self) -> Result<Option<Published<Backlog>>, StoreError> {
+        let Some((document, age)) = self.published_as(BACKLOG).await? else {
+            return Ok(None);
+        };
+        match read_backlog(&document) {
+            Ok(value) => Ok(Some(Published { value, age })),
+            Err(problem) => {
+                // The next count replaces it.
+                if self.link.told.is_news("control", BACKLOG) {
+                    error!(code = "backlog.unreadable", error = %problem,
+                        "what was counted of the backlog cannot be read");
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    async fn keep_rate(&self, worker: &str, rate: f64) -> Result<(), StoreError> {
+        let (workers, filter) = (self.workers.clone(), doc! { "_id": worker });
+        let update = doc! { "$set": { "rate": rate } };
+        let call = async move { workers.update_one(filter, update).await };
+        self.link.run(call).await?;
+        Ok(())
+    }
+}
+
+/// As many whole partitions as have few enough documents, and one at least; and how many these are.
+fn chosen(counts: &[PartitionCount]) -> (Vec<i64>, u64) {
+    let (mut chosen, mut documents) = (Vec::new(), 0);
+    for count in counts {
+        if chosen.is_empty() || documents + count.spans <= DOCUMENTS {
+            chosen.push(count.partition);
+            documents += count.spans;
+        }
+    }
+    (chosen, documents)
+}
+
+/// Up to when spans are looked at: until now, or until the last ones fall due that belong to the
+/// month that closes.
+fn horizon(query: &BacklogQuery) -> Timestamp {
+    let last = query.closing.map(ClosingMonth::last_due_at);
+    last.map_or(query.now, |last| last.max(query.now))
+}
+
+fn due_by(moment_of: Timestamp, partitions: &[i64]) -> Document {
+    doc! { "$match": {
+        "processing.complete": false,
+        "processing.partition": { "$in": partitions },
+        "processing.due_at": { "$lte": moment(moment_of) },
+    } }
+}
+
+/// The sums over all documents: of those that meet the first condition how much is to be sampled, and
+/// of those that meet the second what is left of the month that closes.
+fn sums(query: &BacklogQuery, is_counted: &Bson, may_be_left: &Bson) -> Document {
+    let now = moment(query.now);
+    let number_or_now = |field: &str| doc! { "$cond": [{ "$isNumber": field }, field, &now] };
+    let sampled_to = number_or_now("$processing.last_interval.end");
+    let reached = doc! { "$min": [number_or_now("$end"), &now] };
+    let from = doc! { "$min": [&sampled_to, &reached] };
+    let to = doc! { "$max": [&sampled_to, &reached] };
+    let millis = doc! { "$subtract": [&to, &from] };
+    let length = length(&query.granularities);
+    let intervals = |millis: &Document| doc! { "$ceil": { "$divide": [millis, &length] } };
+    let sum_if =
+        |condition: &Bson, value: Bson| doc! { "$sum": { "$cond": [condition, value, 0] } };
+    let at_least_one = doc! { "$max": [1, intervals(&millis)] };
+    let mut group = doc! {
+        "_id": Bson::Null,
+        "spans": sum_if(is_counted, 1.into()),
+        "millis": sum_if(is_counted, millis.into()),
+        "intervals": sum_if(is_counted, at_least_one.into()),
+        "oldest": { "$min": fell_due() },
+    };
+    if let Some(month) = query.closing {
+        let end = doc! { "$max": [&from, { "$min": [&to, moment(month.end)] }] };
+        let of_month = doc! { "$subtract": [end, &from] };
+        let is_left = doc! { "$and": [may_be_left, { "$gt": [&of_month, 0] }] }.into();
+        group.insert("left", sum_if(&is_left, 1.into()));
+        group.insert(
+            "left_intervals",
+            sum_if(&is_left, intervals(&of_month).into()),
+        );
+    }
+    doc! { "$group": group }
+}
+
+/// When a span fell due whose usage failed.
+fn fell_due() -> Document {
+    let planned = |field: &str| format!("$processing.planned_interval.{field}");
+    let is_forward = doc! { "$gt": [planned("end"), planned("start")] };
+    doc! { "$cond": [is_forward, planned("end"), planned("planned_at")] }
+}
+
+/// How long an interval of a span is, ms.
+fn length(granularities: &Granularities) -> Bson {
+    let is = |field: &str, text: &str| doc! { "$eq": [field, { "$literal": text }] };
+    let mut overrides: Vec<_> = granularities.overrides().collect();
+    // That of a plan comes before that of its resource.
+    overrides.sort_by_key(|(_, plan, _)| plan.is_none());
+    let branch = |(resource, plan, granularity): (&str, Option<&str>, _)| {
+        let mut conditions = vec![is("$target.resource_id", resource)];
+        conditions.extend(plan.map(|plan| is("$target.plan_id", plan)));
+        let granularity: sampler_domain::Granularity = granularity;
+        doc! { "case": { "$and": conditions }, "then": granularity.usual_length() }
+    };
+    let branches: Vec<Document> = overrides.into_iter().map(branch).collect();
+    let default = Bson::Int64(granularities.default_of_all().usual_length());
+    if branches.is_empty() {
+        return default;
+    }
+    doc! { "$switch": { "branches": branches, "default": default } }.into()
+}
+
+fn read_sums(found: &Document) -> Sums {
+    Sums {
+        spans: number(found, "spans"),
+        millis: number(found, "millis"),
+        intervals: number(found, "intervals"),
+        left: number(found, "left"),
+        left_intervals: number(found, "left_intervals"),
+        oldest: read_moment(found, "oldest").ok(),
+    }
+}
+
+fn backlog_document(backlog: &Backlog) -> Document {
+    let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    let mut document = doc! {
+        "due": count(backlog.due),
+        "oldest": crate::document::moment_or_null(backlog.oldest),
+        "span_millis": backlog.span_millis,
+        "intervals": count(backlog.intervals),
+        "suspended": count(backlog.suspended),
+        "rate": backlog.rate,
+        "cost": backlog.cost,
+    };
+    if let Some(closing) = backlog.closing {
+        document.insert(
+            "closing",
+            doc! {
+                "start": moment(closing.start),
+                "end": moment(closing.end),
+                "spans": count(closing.spans),
+                "intervals": count(closing.intervals),
+            },
+        );
+    }
+    document
+}
+
+fn read_backlog(document: &Document) -> Result<Backlog, Unreadable> {
+    let count = |document: &Document, name: &str| {
+        let number = read_integer(document, name)?;
+        u64::try_from(number).map_err(|_| unreadable(name, "is negative"))
+    };
+    let closing = match document.get("closing") {
+        Some(_) => {
+            let closing = member(document, "closing")?;
+            Some(ClosingBacklog {
+                start: read_moment(closing, "start")?,
+                end: read_moment(closing, "end")?,
+                spans: count(closing, "spans")?,
+                intervals: count(closing, "intervals")?,
+            })
+        }
+        None => None,
+    };
+    Ok(Backlog {
+        due: count(document, "due")?,
+        oldest: read_optional_moment(document, "oldest")?,
+        span_millis: read_integer(document, "span_millis")?,
+        intervals: count(document, "intervals")?,
+        suspended: count(document, "suspended")?,
+        rate: number(document, "rate"),
+        closing,
+        cost: read_integer(document, "cost").unwrap_or(0),
+    })
+}
+
+/// A number of any type; 0 where there is none.
+pub(crate) fn number(document: &Document, name: &str) -> f64 {
+    match document.get(name) {
+        Some(Bson::Int32(number)) => f64::from(*number),
+        Some(Bson::Int64(number)) => *number as f64,
+        Some(Bson::Double(number)) => *number,
+        _ => 0.0,
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "held at the limits of the type"
+)]
+fn whole(number: f64) -> u64 {
+    number.round() as u64
+}
+
+fn ratio(all: u64, read: u64) -> f64 {
+    all as f64 / read as f64
+}
+
+#[async_trait]
+impl Backlogs for MongoStore {
+    async fn count(&self, query: &BacklogQuery) -> Result<Backlog, StoreError> {
+        self.count_backlog(query).await
+    }
+
+    async fn publish(&self, backlog: &Backlog) -> Result<(), StoreError> {
+        self.publish_backlog(backlog).await
+    }
+
+    async fn published(&self) -> Result<Option<Published<Backlog>>, StoreError> {
+        self.published_backlog().await
+    }
+
+    async fn report_rate(&self, worker: &str, rate: f64) -> Result<(), StoreError> {
+        self.keep_rate(worker, rate).await
+    }
+}
+
+#[async_trait]
+impl Backlogs for MongoReader {
+    async fn count(&self, query: &BacklogQuery) -> Result<Backlog, StoreError> {
+        self.store().count_backlog(query).await
+    }
+
+    async fn publish(&self, backlog: &Backlog) -> Result<(), StoreError> {
+        self.store().publish_backlog(backlog).await
+    }
+
+    async fn published(&self) -> Result<Option<Published<Backlog>>, StoreError> {
+        self.store().published_backlog().await
+    }
+
+    async fn report_rate(&self, worker: &str, rate: f64) -> Result<(), StoreError> {
+        self.store().keep_rate(worker, rate).await
+    }
+}

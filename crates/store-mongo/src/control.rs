@@ -1,0 +1,218 @@
+//! How operators and the controller steer: a document of each.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use bson::{Bson, Document, doc};
+use mongodb::options::FindOneOptions;
+use sampler_domain::{
+    Control, ControllerMemory, ControllerSettings, ControllerTerms, Percent, SamplingControl,
+    StartRates,
+};
+use sampler_store::{ControllerState, Controls, KeptControl, Published, StoreError};
+use tracing::error;
+
+use crate::MongoStore;
+use crate::backlog::number;
+use crate::call::CallError;
+use crate::codes::DUPLICATE_KEY;
+use crate::document::{Unreadable, member, read_integer, unreadable};
+
+/// What operators have set.
+const CONTROL: &str = "control";
+
+/// What the controller has decided.
+const CONTROLLER: &str = "controller";
+
+#[async_trait]
+impl Controls for MongoStore {
+    async fn control(&self) -> Result<KeptControl, StoreError> {
+        let (control, time_limit) = (self.control.clone(), self.link.time_limit);
+        let call = async move {
+            let options = FindOneOptions::builder().max_time(time_limit).build();
+            let found = control.find_one(doc! { "_id": CONTROL });
+            found.with_options(options).await
+        };
+        let Some(found) = self.link.run(call).await? else {
+            return Ok(KeptControl::default());
+        };
+        read_control(&found).map_err(|problem| StoreError::Refused(Box::new(problem)))
+    }
+
+    async fn set_control(&self, control: &Control, version: i64) -> Result<bool, StoreError> {
+        let mut document = control_document(control);
+        document.insert("version", version.saturating_add(1));
+        self.replace(CONTROL, version, document).await
+    }
+
+    async fn controller(&self) -> Result<Option<Published<ControllerState>>, StoreError> {
+        let Some((document, age)) = self.published_as(CONTROLLER).await? else {
+            return Ok(None);
+        };
+        match read_controller(&document) {
+            Ok(value) => Ok(Some(Published { value, age })),
+            Err(problem) => {
+                if self.link.told.is_news("control", CONTROLLER) {
+                    error!(code = "controller.unreadable", error = %problem,
+                        "what the controller decided cannot be read");
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    async fn set_controller(&self, state: &ControllerState) -> Result<bool, StoreError> {
+        let document = controller_document(state);
+        let before = state.version.saturating_sub(1);
+        self.replace(CONTROLLER, before, document).await
+    }
+}
+
+impl MongoStore {
+    /// Writes a document where it has this version, or where there is none at version 0; dates it by
+    /// the clock of the server.
+    async fn replace(
+        &self,
+        id: &'static str,
+        version: i64,
+        document: Document,
+    ) -> Result<bool, StoreError> {
+        let control = self.control.clone();
+        let update = vec![doc! { "$replaceWith": { "$mergeObjects": [
+            { "$literal": document }, { "_id": id, "at": "$$NOW" },
+        ] } }];
+        let call = async move {
+            let update = control.update_one(doc! { "_id": id, "version": version }, update);
+            update.upsert(version == 0).await
+        };
+        match self.link.run(call).await {
+            Ok(written) => Ok(written.matched_count > 0 || written.upserted_id.is_some()),
+            // Somebody has written the first one meanwhile.
+            Err(error) if is_duplicate(&error) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn is_duplicate(error: &CallError) -> bool {
+    use mongodb::error::{ErrorKind, WriteFailure};
+    let CallError::Driver(error) = error else {
+        return false;
+    };
+    matches!(&*error.kind, ErrorKind::Write(WriteFailure::WriteError(error)) if error.code == DUPLICATE_KEY)
+}
+
+/// Names of resources may hold dots, so they are no names of fields.
+fn control_document(control: &Control) -> Document {
+    let resources = control.starts.resources.iter();
+    let resources = resources
+        .map(|(resource, rate)| doc! { "resource_id": resource, "rate": rate.get() })
+        .collect::<Vec<_>>();
+    let controller = &control.controller;
+    doc! {
+        "starts": { "rate": control.starts.rate.get(), "resources": resources },
+        "sampling": { "paused": control.sampling.paused },
+        "controller": {
+            "enabled": controller.enabled,
+            "target_seconds": controller.target_seconds,
+            "kp": controller.kp,
+            "ki": controller.ki,
+            "kd": controller.kd,
+        },
+    }
+}
+
+fn read_control(document: &Document) -> Result<KeptControl, Unreadable> {
+    let starts = member(document, "starts")?;
+    let mut resources = BTreeMap::new();
+    let list = starts.get_array("resources");
+    for item in list.map_err(|_| unreadable("resources", "is not a list"))? {
+        let item = item.as_document();
+        let item = item.ok_or_else(|| unreadable("resources", "holds what is not a document"))?;
+        let resource = item.get_str("resource_id");
+        let resource = resource.map_err(|_| unreadable("resource_id", "is not a string"))?;
+        resources.insert(resource.to_owned(), percent(item, "rate")?);
+    }
+    let flag = |document: &Document, name: &str| {
+        let flag = document.get_bool(name);
+        flag.map_err(|_| unreadable(name, "is not a boolean"))
+    };
+    let controller = member(document, "controller")?;
+    // Whether a parameter is right is said where it is used: a wrong one turns the controller off.
+    let parameter = |name: &str| match controller.get(name) {
+        Some(Bson::Int32(_) | Bson::Int64(_) | Bson::Double(_)) => number(controller, name),
+        _ => f64::NAN,
+    };
+    let control = Control {
+        starts: StartRates {
+            rate: percent(starts, "rate")?,
+            resources,
+        },
+        sampling: SamplingControl {
+            paused: flag(member(document, "sampling")?, "paused")?,
+        },
+        controller: ControllerSettings {
+            enabled: flag(controller, "enabled")?,
+            target_seconds: parameter("target_seconds"),
+            kp: parameter("kp"),
+            ki: parameter("ki"),
+            kd: parameter("kd"),
+        },
+    };
+    Ok(KeptControl {
+        control,
+        version: read_integer(document, "version")?,
+    })
+}
+
+fn percent(document: &Document, name: &str) -> Result<Percent, Unreadable> {
+    let wrong = || unreadable(name, "is not a number from 0 to 100");
+    match document.get(name) {
+        Some(Bson::Int32(_) | Bson::Int64(_) | Bson::Double(_)) => {
+            Percent::new(number(document, name)).map_err(|_| wrong())
+        }
+        _ => Err(wrong()),
+    }
+}
+
+fn controller_document(state: &ControllerState) -> Document {
+    let (terms, memory) = (&state.terms, &state.memory);
+    doc! {
+        "rate": state.rate.get(),
+        "needed_seconds": terms.needed_seconds,
+        "proportional": terms.proportional,
+        "integral": terms.integral,
+        "derivative": terms.derivative,
+        "error_sum": memory.integral,
+        "last_error": memory.last_error,
+        "capacity": memory.capacity,
+        "version": state.version,
+    }
+}
+
+fn read_controller(document: &Document) -> Result<ControllerState, Unreadable> {
+    let finite = |name: &str| {
+        let number = number(document, name);
+        if number.is_finite() {
+            return Ok(number);
+        }
+        Err(unreadable(name, "is not finite"))
+    };
+    let has_last = matches!(document.get("last_error"), Some(Bson::Double(_)));
+    Ok(ControllerState {
+        rate: percent(document, "rate")?,
+        terms: ControllerTerms {
+            needed_seconds: finite("needed_seconds")?,
+            proportional: finite("proportional")?,
+            integral: finite("integral")?,
+            derivative: finite("derivative")?,
+        },
+        memory: ControllerMemory {
+            integral: finite("error_sum")?,
+            last_error: has_last.then(|| finite("last_error")).transpose()?,
+            capacity: finite("capacity")?,
+            rate: Some(percent(document, "rate")?),
+        },
+        version: read_integer(document, "version")?,
+    })
+}

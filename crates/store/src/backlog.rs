@@ -1,0 +1,172 @@
+//! What waits for the workers, and how fast it is done.
+
+use async_trait::async_trait;
+use sampler_domain::{ClosingMonth, Granularities, SUSPENDED_DUE_AT, Span, Timestamp};
+
+use crate::StoreError;
+
+/// What to count.
+#[derive(Clone, Debug)]
+pub struct BacklogQuery {
+    /// What is due by this moment.
+    pub now: Timestamp,
+    /// The month that closes next.
+    pub closing: Option<ClosingMonth>,
+    /// How spans are cut into intervals.
+    pub granularities: Granularities,
+}
+
+/// What waits for the workers.
+///
+/// A span waits that is due, or whose usage failed and is to be tried again later. Suspended spans
+/// are counted apart. With very many spans everything but `due` and `suspended` is estimated from a
+/// part of the partitions: spans are in partitions by a hash, so each is a fair sample of all.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Backlog {
+    /// Spans that wait.
+    pub due: u64,
+    /// When the one that waits longest fell due.
+    pub oldest: Option<Timestamp>,
+    /// What they have to sample, ms: the sum of |min(end, now) − sampled to|.
+    pub span_millis: i64,
+    /// In about how many intervals.
+    pub intervals: u64,
+    /// Spans that are suspended.
+    pub suspended: u64,
+    /// Intervals that all workers do in a second, while they have something to do.
+    pub rate: f64,
+    /// What is left of the month that closes next.
+    pub closing: Option<ClosingBacklog>,
+    /// How long counting it took, ms: the longer, the longer it is until the next count.
+    pub cost: i64,
+}
+
+/// What is left to sample of the month that closes next, without suspended spans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClosingBacklog {
+    /// The first moment of the month.
+    pub start: Timestamp,
+    /// Its end.
+    pub end: Timestamp,
+    /// Spans with something left.
+    pub spans: u64,
+    /// In about how many intervals.
+    pub intervals: u64,
+}
+
+/// Something that one instance writes for all.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Published<T> {
+    /// What it is.
+    pub value: T,
+    /// How long ago it was written, ms, by the store's own clock.
+    pub age: i64,
+}
+
+/// Counts what waits, and tells all instances.
+#[async_trait]
+pub trait Backlogs: Send + Sync + 'static {
+    /// Counts what waits. The cost grows with what is due, far less than with reading that, and not
+    /// with what is idle or complete.
+    async fn count(&self, query: &BacklogQuery) -> Result<Backlog, StoreError>;
+
+    /// Tells all instances what was counted.
+    async fn publish(&self, backlog: &Backlog) -> Result<(), StoreError>;
+
+    /// What was counted last; `None` if nothing was, or nobody can read it.
+    async fn published(&self) -> Result<Option<Published<Backlog>>, StoreError>;
+
+    /// Says how many intervals a worker does in a second. It counts as long as the worker is alive
+    /// ([`crate::Membership`]); of a worker that is not known nothing is kept.
+    async fn report_rate(&self, worker: &str, rate: f64) -> Result<(), StoreError>;
+}
+
+/// What a span has left to sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remaining {
+    /// From here on, whichever way sampling goes.
+    pub from: Timestamp,
+    /// Up to here.
+    pub to: Timestamp,
+}
+
+impl Remaining {
+    /// What a span has left at `now`; nothing where it is sampled far enough.
+    pub fn of(span: &Span, now: Timestamp) -> Self {
+        let sampled_to = span.sampled_to();
+        let reached = span.end.map_or(now, |end| end.min(now));
+        Self {
+            from: sampled_to.min(reached),
+            to: sampled_to.max(reached),
+        }
+    }
+
+    /// How long it is, ms.
+    pub fn millis(self) -> i64 {
+        self.to.since(self.from)
+    }
+
+    /// Its part before this moment.
+    fn before(self, moment: Timestamp) -> Self {
+        let to = self.to.min(moment).max(self.from);
+        Self { to, ..self }
+    }
+
+    /// About how many intervals of this length it takes.
+    fn intervals(self, length: i64) -> u64 {
+        let millis = self.millis().unsigned_abs();
+        millis.div_ceil(length.unsigned_abs().max(1))
+    }
+}
+
+impl Backlog {
+    /// Nothing, as far as it is known what is to be counted.
+    pub fn nothing(query: &BacklogQuery) -> Self {
+        let closing = query.closing.map(|month| ClosingBacklog {
+            start: month.start,
+            end: month.end,
+            spans: 0,
+            intervals: 0,
+        });
+        Self {
+            closing,
+            ..Self::default()
+        }
+    }
+
+    /// Counts a span that is not complete and needs a worker at `due_at`.
+    pub fn add(&mut self, span: &Span, due_at: Timestamp, query: &BacklogQuery) {
+        // A suspended span has failed, too, and waits for no worker.
+        let is_failed = span.processing.attempts > 0 && due_at < SUSPENDED_DUE_AT;
+        let length = query.granularities.of(&span.target).usual_length();
+        let remaining = Remaining::of(span, query.now);
+        if due_at <= query.now || is_failed {
+            self.due += 1;
+            self.span_millis = self.span_millis.saturating_add(remaining.millis());
+            self.intervals += remaining.intervals(length).max(1);
+            let since = if is_failed { fell_due(span) } else { None };
+            let since = since.unwrap_or(due_at);
+            self.oldest = Some(self.oldest.map_or(since, |oldest| oldest.min(since)));
+        }
+        if let (Some(left), Some(month)) = (&mut self.closing, query.closing) {
+            let of_month = remaining.before(month.end);
+            let is_in_time = due_at <= month.last_due_at().max(query.now) || is_failed;
+            if is_in_time && of_month.millis() > 0 {
+                left.spans += 1;
+                left.intervals += of_month.intervals(length);
+            }
+        }
+    }
+}
+
+/// When a span fell due whose usage failed: at the end of the planned interval, or when that was
+/// planned, where sampling goes backwards.
+fn fell_due(span: &Span) -> Option<Timestamp> {
+    let planned = span.processing.planned.as_ref()?;
+    let is_forward = planned.interval.end > planned.interval.start;
+    Some(if is_forward {
+        planned.interval.end
+    } else {
+        planned.planned_at
+    })
+}

@@ -1,0 +1,128 @@
+//! What metrics cost a start: `cargo run --release -p sampler-receiver --example cost_of_metrics`.
+//!
+//! All that is counted and timed for a start is done for a handler that does nothing else, and compared
+//! with the same handler without it. The difference is set against a whole start in the same run. That
+//! start is kept in memory: with a database and a connection it takes more, and the part of the metrics
+//! is smaller than what this prints.
+
+#![allow(clippy::unwrap_used, reason = "a measurement may end with a panic")]
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use axum::routing::post;
+use sampler_domain::{Granularities, Granularity, Policy, Slack};
+use sampler_metrics::Counters;
+use sampler_metrics::catalogue::{COMMIT_BATCH_EVENTS, COMMIT_SECONDS, EVENTS};
+use sampler_receiver::{Options, Parts, Receiver};
+use sampler_service::environment::{Clock, SystemClock, SystemRandom};
+use sampler_service::http::{HttpMetrics, answer, with_fallbacks};
+use sampler_service::security::Authenticator;
+use sampler_settings::DistressSettings;
+use sampler_settings::receiver::{EventsSettings, LimitsSettings};
+use sampler_store::memory::MemoryStore;
+use sampler_testkit::build::start_event;
+
+/// Requests in a round; rounds of each kind take turns, and the median round counts.
+const REQUESTS: u64 = 2_000;
+const ROUNDS: usize = 15;
+
+const PATH: &str = "/v1/events/start";
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    let bare = Router::new().route(PATH, post(async || StatusCode::CREATED));
+    let (events, writes, seconds) = (
+        Counters::new(&EVENTS),
+        COMMIT_BATCH_EVENTS.histogram(),
+        COMMIT_SECONDS.histogram(),
+    );
+    let counting = move || {
+        let began = tokio::time::Instant::now();
+        events.inc(&["start", "accepted"]);
+        // As if each start had a command of its own. Under load many share one.
+        writes.observe(1.0);
+        seconds.observe(began.elapsed().as_secs_f64());
+        std::future::ready(StatusCode::CREATED)
+    };
+    let measured = Router::new().route(PATH, post(counting));
+    let measured = with_fallbacks(measured).layer(HttpMetrics::default());
+    let bare = with_fallbacks(bare);
+    let receiver = with_fallbacks(receiver().routes(Authenticator::none()));
+    let mut rounds: [Vec<Duration>; 3] = Default::default();
+    for round in 0..ROUNDS {
+        for (router, times) in [&bare, &measured, &receiver].into_iter().zip(&mut rounds) {
+            times.push(time(router, round as u64 * REQUESTS).await);
+        }
+    }
+    let [without, with, start] = rounds.map(median);
+    let cost = with.saturating_sub(without);
+    let share = 100.0 * cost.as_secs_f64() / start.as_secs_f64();
+    println!("a request that does nothing  {without:>10.2?}");
+    println!("the same with metrics        {with:>10.2?}");
+    println!("a start, kept in memory      {start:>10.2?}");
+    println!("metrics                      {cost:>10.2?}, {share:.2} % of it");
+}
+
+fn receiver() -> Arc<Receiver> {
+    let store = Arc::new(MemoryStore::new(|| SystemClock.now()));
+    let parts = Parts {
+        events: store.clone(),
+        queries: store.clone(),
+        audit: store.clone(),
+        backlogs: store.clone(),
+        controls: store.clone(),
+        replication: store,
+        provisioning: None,
+        clock: Arc::new(SystemClock),
+        random: Arc::new(SystemRandom),
+    };
+    let receiver = Receiver::new(
+        parts,
+        Options {
+            limits: LimitsSettings::default(),
+            events: EventsSettings::default(),
+            slack: Slack {
+                past: 3_600_000,
+                future: 3_600_000,
+            },
+            policy: Policy {
+                granularities: Granularities::all(Granularity::Day),
+                stop_grace: 0,
+            },
+            unknown_for: Duration::from_secs(15),
+            month_slack: Duration::from_mins(10),
+            distress: DistressSettings::default(),
+            mappings_full_scope: false,
+        },
+    );
+    receiver.set_prepared();
+    receiver
+}
+
+/// The time for one request.
+async fn time(router: &Router, first: u64) -> Duration {
+    let now = SystemClock.now().as_millis();
+    let requests: Vec<_> = (first..first + REQUESTS)
+        .map(|target| {
+            let body = start_event(target, now).to_string();
+            let request = Request::post(PATH).header("content-type", "application/json");
+            request.body(Body::from(body)).unwrap()
+        })
+        .collect();
+    let began = Instant::now();
+    for request in requests {
+        let answer = black_box(answer(router.clone(), request).await);
+        assert_eq!(answer.status(), StatusCode::CREATED);
+    }
+    began.elapsed() / u32::try_from(REQUESTS).unwrap()
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
+}

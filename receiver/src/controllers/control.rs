@@ -1,0 +1,97 @@
+//! How operators steer.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, Request, Uri};
+use axum::response::Response;
+use sampler_domain::Control;
+use sampler_service::problem::Problem;
+use sampler_service::security::Grant;
+use sampler_store::KeptControl;
+use serde_json::Value;
+
+use super::answer;
+use crate::acts::{Act, IfMatch, stale};
+use crate::reading::{Parameters, Single};
+use crate::{Receiver, control};
+
+/// The address of what is set.
+const SUBJECT: &str = "/v1/control";
+
+/// `GET /v1/control`.
+pub async fn get(
+    State(receiver): State<Arc<Receiver>>,
+    grant: Grant,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    let shown = async {
+        grant.require_admin()?;
+        Parameters::of(&uri).finish()?;
+        let _permit = receiver.admit_reading(&grant).await?;
+        let kept = receiver.control().await?;
+        Ok(Single::tagged(&kept.control, tag(&kept), &headers))
+    };
+    answer(&receiver, "control", &grant, shown.await)
+}
+
+/// `PUT /v1/control`.
+pub async fn put(
+    State(receiver): State<Arc<Receiver>>,
+    grant: Grant,
+    request: Request<Body>,
+) -> Response {
+    let outcome = receiver.set_control(&grant, request).await;
+    answer(&receiver, "control", &grant, outcome)
+}
+
+impl Receiver {
+    async fn control(&self) -> Result<KeptControl, Problem> {
+        let kept = self.parts.controls.control().await;
+        kept.map_err(|failure| self.not_read(&failure))
+    }
+
+    async fn set_control(&self, grant: &Grant, request: Request<Body>) -> Result<Single, Problem> {
+        grant.require_admin()?;
+        Parameters::of(request.uri()).finish()?;
+        let seen = IfMatch::of(request.headers())?;
+        let admitted = self.admit_act(grant, request, control::read).await?;
+        let kept = self.control().await?;
+        seen.require(&tag(&kept))?;
+        let act = Act {
+            act: "control.set",
+            subject: SUBJECT.to_owned(),
+            span: None,
+            reason: admitted.reason,
+            before: shown(&kept.control),
+            after: shown(&admitted.fields),
+        };
+        let record = self.ask(grant, act).await?;
+        let set = self
+            .parts
+            .controls
+            .set_control(&admitted.fields, kept.version);
+        let set = set.await.map(|is_set| is_set.then_some(()));
+        self.settle_by(record, &set).await;
+        set.map_err(|failure| self.not_acted(&failure))?
+            .ok_or_else(stale)?;
+        // This instance follows at once.
+        self.steering.look().await;
+        let kept = KeptControl {
+            control: admitted.fields,
+            version: kept.version.saturating_add(1),
+        };
+        Ok(Single::tagged(&kept.control, tag(&kept), &HeaderMap::new()))
+    }
+}
+
+/// The version that somebody has seen: what was set back to what it had been has changed, too.
+fn tag(kept: &KeptControl) -> HeaderValue {
+    HeaderValue::try_from(format!("\"{}\"", kept.version)).expect("digits")
+}
+
+fn shown(control: &Control) -> Value {
+    serde_json::to_value(control).unwrap_or_default()
+}

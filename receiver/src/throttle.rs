@@ -1,0 +1,37 @@
+//! New starts that are turned away for now: the rate of starts is below 100 %.
+//!
+//! Whether one is let in follows from its id, the minute and the rate, so whoever repeats it each
+//! minute gets in, and nothing is remembered ([`Place`]). Repeats of starts that are kept, and stops,
+//! always pass.
+
+use sampler_domain::{Place, StartEvent, Timestamp};
+use sampler_service::problem::Problem;
+
+use crate::{Receiver, problems};
+
+/// A minute, in ms.
+const MINUTE: i64 = 60_000;
+
+/// The longest `Retry-After`, s: rates change, and a client that comes early is told again.
+const RETRY_AFTER_MAX: u64 = 300;
+
+/// Over how many seconds of their minute repeats are spread. Clocks may differ by the rest.
+const SPREAD: u64 = 45;
+
+impl Receiver {
+    /// Why a start is turned away now; `None` where it is let in.
+    pub(crate) fn throttled(&self, event: &StartEvent, now: Timestamp) -> Option<Problem> {
+        let rate = self.steering.admission_rate_of(&event.target.resource_id);
+        let place = Place::of(event.id.as_ref(), &event.target);
+        let admitted_at = place.admitted_at(now, rate);
+        if admitted_at == Some(now) {
+            return None;
+        }
+        let detail = "New starts are let in at a lower rate at the moment. Nothing was kept: send \
+                      the same event again, with the same timestamp.";
+        let wait = admitted_at.map_or(MINUTE, |at| at.since(now));
+        let seconds = wait.unsigned_abs().div_ceil(1_000);
+        let seconds = (seconds + self.parts.random.u64() % SPREAD).clamp(1, RETRY_AFTER_MAX);
+        Some(Problem::new(&problems::THROTTLED, detail).retry_after(seconds))
+    }
+}

@@ -1,0 +1,108 @@
+//! What waits for the workers, as it is shown.
+
+use axum::body::Body;
+use axum::http::Request;
+use sampler_domain::Timestamp;
+use sampler_store::{Backlog, Backlogs, ClosingBacklog};
+use serde_json::{Value, json};
+
+use crate::answer::Answer;
+use crate::event;
+use crate::store::Fate;
+use crate::world::{DAY, HOUR, NOW, World};
+
+impl World {
+    async fn backlog(&self) -> Answer {
+        let request = Request::get("/v1/backlog").body(Body::empty()).unwrap();
+        self.send(request).await
+    }
+
+    async fn shown_backlog(&self) -> Value {
+        let answer = self.backlog().await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        serde_json::from_slice(&answer.body).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn where_no_worker_counts_a_receiver_does() {
+    let world = World::new();
+    let nothing = json!({
+        "due": 0, "oldest": null, "span_seconds": 0, "suspended": 0, "rate": 0, "closing": null,
+    });
+    // The month has begun two days ago.
+    assert_eq!(world.shown_backlog().await, nothing);
+    let start = NOW - DAY - HOUR - 500;
+    world.start(&event::start(start)).await.is_created();
+    world.clock.set(NOW + 10_000);
+    let due = NOW - DAY;
+    let expected = json!({
+        "due": 1, "oldest": due, "span_seconds": 90_010.5, "suspended": 0, "rate": 0,
+        "closing": null,
+    });
+    assert_eq!(world.shown_backlog().await, expected);
+}
+
+#[tokio::test]
+async fn what_a_worker_has_counted_is_shown_as_long_as_it_is_recent() {
+    let world = World::new();
+    let counted = Backlog {
+        due: 1_200,
+        oldest: Some(Timestamp::clamped(NOW - HOUR)),
+        span_millis: 86_400_500,
+        intervals: 2_400,
+        suspended: 3,
+        rate: 5_012.3,
+        closing: None,
+        cost: 0,
+    };
+    world.store.publish(&counted).await.unwrap();
+    let expected = json!({
+        "due": 1_200, "oldest": NOW - HOUR, "span_seconds": 86_400.5, "suspended": 3,
+        "rate": 5_012.3, "closing": null,
+    });
+    assert_eq!(world.shown_backlog().await, expected);
+    world.clock.set(NOW + 60_000);
+    assert_eq!(world.shown_backlog().await["due"], 0);
+}
+
+#[tokio::test]
+async fn while_a_month_closes_it_is_told_what_is_left_and_when_it_is_done() {
+    let world = World::new();
+    // 2018-08-01T00:05 UTC.
+    let august = NOW - 2 * DAY;
+    let now = august + 300_000;
+    world.clock.set(now);
+    let end = Timestamp::clamped(august);
+    let counted = |rate| Backlog {
+        rate,
+        closing: Some(ClosingBacklog {
+            start: Timestamp::clamped(august - 31 * DAY),
+            end,
+            spans: 1_200,
+            intervals: 2_400,
+        }),
+        ..Backlog::default()
+    };
+    for (rate, done_at) in [(0.0, json!(null)), (8.0, json!(now + 300_000))] {
+        world.store.publish(&counted(rate)).await.unwrap();
+        let expected = json!({
+            "month": "2018-07", "left": 1_200, "closes_at": august + 600_000, "done_at": done_at,
+        });
+        assert_eq!(world.shown_backlog().await["closing"], expected);
+    }
+    world.clock.set(august + 601_000);
+    world.store.publish(&counted(8.0)).await.unwrap();
+    assert_eq!(world.shown_backlog().await["closing"], json!(null));
+}
+
+#[tokio::test]
+async fn parameters_are_refused_and_a_store_that_is_away_is_told() {
+    let world = World::new();
+    let request = Request::get("/v1/backlog?due=1").body(Body::empty());
+    let answer = world.send(request.unwrap()).await;
+    answer.problem(400, "invalid-query");
+    world.store.meets(Fate::Unavailable);
+    let answer = world.backlog().await;
+    answer.problem(503, "database-unavailable");
+}

@@ -1,0 +1,340 @@
+//! How operators steer, and what becomes of starts while few are let in.
+
+use axum::body::Body;
+use axum::http::Request;
+use sampler_store::{AuditQuery, Controls, Queries};
+use serde_json::{Value, json};
+
+use crate::answer::Answer;
+use crate::event::{start, stop};
+use crate::store::Fate;
+use crate::world::{HOUR, MINUTE, NOW, World};
+
+/// What is set at first.
+fn default() -> Value {
+    json!({
+        "starts": {"rate": 100, "resources": {}},
+        "sampling": {"paused": false},
+        "controller": {"enabled": false, "target_seconds": 600, "kp": 8, "ki": 0, "kd": 0},
+    })
+}
+
+/// The same, with another value somewhere, and a reason.
+fn body(pointer: &str, value: Value) -> Value {
+    let mut body = default();
+    if !pointer.is_empty() {
+        *body.pointer_mut(pointer).unwrap() = value;
+    }
+    body["reason"] = json!("The backlog is too long.");
+    body
+}
+
+/// A start of an instance, with an id.
+fn start_of(instance: &str, timestamp: i64) -> Value {
+    let mut event = start(timestamp);
+    event["resource_instance_id"] = json!(instance);
+    event["id"] = json!(format!("start {instance}"));
+    event
+}
+
+fn stop_of(instance: &str, timestamp: i64) -> Value {
+    let mut event = stop(timestamp);
+    event["resource_instance_id"] = json!(instance);
+    event
+}
+
+impl World {
+    async fn control(&self) -> Answer {
+        let request = Request::get("/v1/control").body(Body::empty());
+        self.send(request.unwrap()).await
+    }
+
+    async fn put(&self, tag: Option<&str>, body: &Value) -> Answer {
+        let mut request = Request::put("/v1/control").header("content-type", "application/json");
+        if let Some(tag) = tag {
+            request = request.header("if-match", tag);
+        }
+        let request = request.body(Body::from(body.to_string()));
+        self.send(request.unwrap()).await
+    }
+
+    /// Sets the rate of all starts.
+    async fn let_in(&self, rate: f64) {
+        let answer = self
+            .put(Some("*"), &body("/starts/rate", json!(rate)))
+            .await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+}
+
+fn shown(answer: &Answer) -> Value {
+    assert_eq!(answer.status, 200, "{answer:?}");
+    serde_json::from_slice(&answer.body).unwrap()
+}
+
+#[tokio::test]
+async fn what_is_set_is_shown_with_its_version_and_changed_by_whom_has_seen_it() {
+    let world = World::new();
+    let answer = world.control().await;
+    assert_eq!(
+        (shown(&answer), answer.header("etag")),
+        (default(), Some("\"0\""))
+    );
+    let change = body("/starts/resources", json!({"postgres": 12.5}));
+    world
+        .put(None, &change)
+        .await
+        .problem(428, "precondition-required");
+    world
+        .put(Some("\"1\""), &change)
+        .await
+        .problem(412, "precondition-failed");
+    let set = world.put(Some("\"0\""), &change).await;
+    assert_eq!(set.header("etag"), Some("\"1\""));
+    let mut expected = default();
+    expected["starts"]["resources"]["postgres"] = json!(12.5);
+    assert_eq!(shown(&set), expected);
+    let answer = world.control().await;
+    assert_eq!(
+        (shown(&answer), answer.header("etag")),
+        (expected, Some("\"1\""))
+    );
+    world
+        .put(Some("\"0\""), &body("", json!(null)))
+        .await
+        .problem(412, "precondition-failed");
+    let request = Request::get("/v1/control").header("if-none-match", "\"1\"");
+    let answer = world.send(request.body(Body::empty()).unwrap()).await;
+    assert_eq!(answer.status, 304);
+}
+
+#[tokio::test]
+async fn each_change_is_in_the_audit_trail() {
+    let world = World::new();
+    let change = body("/sampling/paused", json!(true));
+    shown(&world.put(Some("\"0\""), &change).await);
+    let query = AuditQuery {
+        limit: 10,
+        ..AuditQuery::default()
+    };
+    let records = world.store.audit(&query).await.unwrap().records;
+    assert_eq!(records.len(), 1);
+    let record = &records[0];
+    assert_eq!(
+        (&*record.act, &*record.subject),
+        ("control.set", "/v1/control")
+    );
+    assert_eq!(record.reason, "The backlog is too long.");
+    assert_eq!(record.before, default());
+    assert_eq!(record.after["sampling"]["paused"], json!(true));
+    assert_eq!(record.outcome.name(), "done");
+}
+
+#[tokio::test]
+async fn every_wrong_field_is_named() {
+    let world = World::new();
+    let wrong = json!({
+        "starts": {"rate": 101, "resources": {"a": -1, "": 5, "b": "5", "c": 100}, "x": 1},
+        "sampling": {"paused": 1},
+        "controller": {"enabled": null, "target_seconds": "600", "kp": 8, "ki": 0},
+        "more": 1,
+        "reason": " ",
+    });
+    let expected = [
+        "#/reason",
+        "#/starts/rate",
+        "#/starts/resources/a",
+        "#/starts/resources/",
+        "#/starts/resources/b",
+        "#/starts/x",
+        "#/sampling/paused",
+        "#/controller/enabled",
+        "#/controller/target_seconds",
+        "#/controller/kd",
+        "#/more",
+    ];
+    let answer = world.put(Some("*"), &wrong).await;
+    answer.names(400, "invalid-body", &expected);
+    let missing = json!({"starts": 1, "controller": []});
+    let answer = world.put(Some("*"), &missing).await;
+    let expected = ["#/reason", "#/starts", "#/sampling", "#/controller"];
+    answer.names(400, "invalid-body", &expected);
+    for (pointer, value) in [
+        ("/controller/target_seconds", json!(0)),
+        ("/controller/kp", json!(-1)),
+        ("/controller/kp", json!(0)),
+        ("/controller/ki", json!(1e9)),
+        ("/starts/rate", json!(100.0001)),
+        ("/starts/rate", json!(null)),
+    ] {
+        let answer = world.put(Some("*"), &body(pointer, value)).await;
+        answer.names(400, "invalid-body", &[&format!("#{pointer}")]);
+    }
+    let many: serde_json::Map<String, Value> = (0..1_001)
+        .map(|number| (format!("r{number}"), json!(1)))
+        .collect();
+    let answer = world
+        .put(Some("*"), &body("/starts/resources", Value::Object(many)))
+        .await;
+    answer.names(400, "invalid-body", &["#/starts/resources"]);
+    assert_eq!(shown(&world.control().await), default());
+}
+
+#[tokio::test]
+async fn nothing_is_set_where_the_trail_cannot_be_written() {
+    let world = World::new();
+    world.store.meets(Fate::Unavailable);
+    world
+        .put(Some("\"0\""), &body("/starts/rate", json!(1)))
+        .await
+        .problem(503, "database-unavailable");
+    world.store.meets(Fate::Served);
+    assert_eq!(world.store.control().await.unwrap().version, 0);
+}
+
+#[tokio::test]
+async fn at_rate_0_new_starts_wait_and_stops_and_repeats_pass() {
+    let world = World::new();
+    let kept = start_of("kept", NOW - HOUR);
+    world.start(&kept).await.is_created();
+    world.let_in(0.0).await;
+    let turned_away = world.start(&start_of("new", NOW)).await;
+    turned_away.problem(503, "throttled");
+    assert!(turned_away.header("retry-after").is_some());
+    world.start(&kept).await.is_replayed();
+    let mut other = kept.clone();
+    other["timestamp"] = json!(NOW - HOUR - 1);
+    world
+        .start(&other)
+        .await
+        .names(409, "id-taken", &["#/timestamp"]);
+    let mut without_id = start_of("new", NOW);
+    without_id.as_object_mut().unwrap().remove("id");
+    world.start(&without_id).await.problem(503, "throttled");
+    let stopped = stop_of("kept", NOW);
+    world.stop(&stopped).await.is_created();
+    world.holds(&[(&kept, Some(&stopped))]);
+    world.let_in(100.0).await;
+    world.start(&start_of("new", NOW)).await.is_created();
+}
+
+#[tokio::test]
+async fn while_the_store_is_away_nobody_is_told_that_a_start_is_new() {
+    let world = World::new();
+    let kept = start_of("kept", NOW);
+    world.start(&kept).await.is_created();
+    world.let_in(0.0).await;
+    world.store.meets(Fate::Unavailable);
+    world
+        .start(&kept)
+        .await
+        .problem(503, "database-unavailable");
+}
+
+#[tokio::test]
+async fn a_resource_has_a_rate_of_its_own() {
+    let world = World::new();
+    let resource = start(NOW)["resource_id"].as_str().unwrap().to_owned();
+    let mut change = body("", json!(null));
+    change["starts"]["resources"][&resource] = json!(0);
+    shown(&world.put(Some("*"), &change).await);
+    world
+        .start(&start_of("a", NOW))
+        .await
+        .problem(503, "throttled");
+    let mut other = start_of("a", NOW);
+    other["resource_id"] = json!("another");
+    world.start(&other).await.is_created();
+}
+
+/// Each start comes again each minute until it is let in, with its own timestamp.
+#[tokio::test]
+async fn whoever_comes_again_gets_in_in_time_and_the_bill_is_exact() {
+    for (rate, minutes) in [(50.0, 3), (30.0, 5), (8.0, 14)] {
+        let world = World::new();
+        world.let_in(rate).await;
+        let names: Vec<String> = (0..60).map(|number| format!("i{number}")).collect();
+        let mut waiting: Vec<&String> = names.iter().collect();
+        let mut refused = 0;
+        for minute in 0..minutes {
+            world.clock.set(NOW + minute * MINUTE + 20_000);
+            let mut still = Vec::new();
+            for name in waiting {
+                let answer = world.start(&start_of(name, NOW)).await;
+                if answer.status == 201 {
+                    continue;
+                }
+                answer.problem(503, "throttled");
+                refused += 1;
+                still.push(name);
+            }
+            waiting = still;
+        }
+        assert!(refused > 0 && waiting.is_empty(), "{waiting:?} at {rate} %");
+        // Later ones are let in, too, and stops never wait.
+        for name in &names {
+            world.stop(&stop_of(name, NOW + HOUR)).await.is_created();
+        }
+        let spans = world.spans();
+        assert_eq!(spans.len(), names.len());
+        for span in spans {
+            assert_eq!(span.start.as_millis(), NOW);
+            assert_eq!(span.end.map(|end| end.since(span.start)), Some(HOUR));
+        }
+    }
+}
+
+/// Whoever comes when they are told to gets in then, at a steady rate.
+#[tokio::test]
+async fn who_comes_when_told_gets_in() {
+    let world = World::new();
+    world.let_in(40.0).await;
+    for number in 0..50 {
+        let event = start_of(&format!("i{number}"), NOW);
+        world.clock.set(NOW);
+        let first = world.start(&event).await;
+        if first.status == 503 {
+            let wait: i64 = first.header("retry-after").unwrap().parse().unwrap();
+            world.clock.set(NOW + wait * 1_000);
+            world.start(&event).await.is_created();
+        }
+    }
+}
+
+#[tokio::test]
+async fn other_instances_follow() {
+    let world = World::new();
+    world.receiver.steering.look().await;
+    let mut control = world.store.control().await.unwrap();
+    control.control.starts.rate = sampler_domain::Percent::NONE;
+    assert!(world.store.set_control(&control.control, 0).await.unwrap());
+    world.start(&start_of("a", NOW)).await.is_created();
+    world.receiver.steering.look().await;
+    world
+        .start(&start_of("b", NOW))
+        .await
+        .problem(503, "throttled");
+}
+
+#[tokio::test]
+async fn while_a_majority_is_far_behind_fewer_starts_are_let_in_and_all_stops() {
+    let world = World::new();
+    let admitted = async |lag: i64| {
+        world.store.memory.set_commit_lag(Some(lag * 1_000));
+        world.receiver.watch_lag().await;
+        world.receiver.steering.admission_rate().get()
+    };
+    // Sampling pauses at 20 s.
+    assert_eq!(admitted(21).await, 100.0);
+    world.start(&start_of("a", NOW)).await.is_created();
+    assert_eq!(admitted(40).await, 100.0);
+    assert_eq!(admitted(400).await, 10.0);
+    let mut turned_away = 0;
+    for number in 0..200 {
+        let answer = world.start(&start_of(&format!("i{number}"), NOW)).await;
+        turned_away += u32::from(answer.status == 503);
+    }
+    assert!((150..200).contains(&turned_away), "{turned_away}");
+    world.stop(&stop_of("a", NOW + HOUR)).await.is_created();
+    assert_eq!(admitted(0).await, 100.0);
+}

@@ -1,0 +1,182 @@
+//! The command line against the real programs.
+
+use std::path::Path;
+use std::process::Output;
+
+use sampler_testkit::program::build_cli;
+use sampler_testkit::{Program, now_millis};
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::landscape::{HOUR, Landscape, until_ready};
+
+/// The command line, as somebody uses it who has set the address of a receiver.
+struct Cli {
+    program: std::path::PathBuf,
+    url: String,
+}
+
+impl Cli {
+    async fn of(receiver: &Program) -> Self {
+        let program = tokio::task::spawn_blocking(build_cli).await.unwrap();
+        Self {
+            program: program.unwrap(),
+            url: receiver.base_url(),
+        }
+    }
+
+    /// What it prints, if it ends like that.
+    async fn run(&self, code: i32, arguments: &[&str]) -> String {
+        let mut command = Command::new(&self.program);
+        command.args(arguments).env_clear();
+        command.env("SAMPLER_URL", &self.url);
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = command.output().await.unwrap();
+        let (text, errors) = (String::from_utf8(stdout), String::from_utf8(stderr));
+        let (text, errors) = (text.unwrap(), errors.unwrap());
+        assert_eq!(status.code(), Some(code), "{arguments:?}: {errors}{text}");
+        text
+    }
+
+    async fn json(&self, code: i32, arguments: &[&str]) -> Value {
+        let text = self.run(code, &[arguments, &["--json"]].concat()).await;
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    }
+}
+
+fn event(kind: &str, instance: &str, timestamp: i64) -> Value {
+    let mut event = json!({
+        "type": kind, "id": format!("{kind}-{instance}"), "timestamp": timestamp,
+        "organization_id": "o", "space_id": "s", "consumer_id": "c",
+        "resource_id": "postgres", "plan_id": "p", "resource_instance_id": instance,
+    });
+    if kind == "start" {
+        event["measured_usage"] = json!([{ "measure": "memory", "quantity": 512 }]);
+    }
+    event
+}
+
+fn write(path: &Path, events: &[Value]) -> String {
+    let lines: Vec<String> = events.iter().map(Value::to_string).collect();
+    std::fs::write(path, lines.join("\n")).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn counts(report: &Value) -> [u64; 3] {
+    ["accepted", "replayed", "refused"].map(|name| report[name].as_u64().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_is_sent_looked_at_and_verified() {
+    let world = Landscape::new("cli").await;
+    let receiver = world.receiver().env("SAMPLER_DIMENSION", "hour");
+    let receiver = receiver.start().await.unwrap();
+    until_ready(&world.http, &receiver).await;
+    let worker = world.worker().start().await.unwrap();
+    let cli = Cli::of(&receiver).await;
+    let folder = tempfile::tempdir().unwrap();
+    let (began, ended) = (now_millis() - 30 * HOUR, now_millis() - 4 * HOUR);
+
+    let mut events: Vec<Value> = (0..40)
+        .flat_map(|number| {
+            let instance = format!("db-{number}");
+            let began = began + number * 1_000;
+            [
+                event("start", &instance, began),
+                event("stop", &instance, ended),
+            ]
+        })
+        .collect();
+    let good = write(&folder.path().join("good.ndjson"), &events);
+    // Neither the wrong event nor an event without an id is in the way of others.
+    events.insert(5, event("stop", "nobody", ended));
+    let mut nameless = event("start", "nameless", began);
+    nameless.as_object_mut().unwrap().shift_remove("id");
+    events.push(nameless);
+    let all = write(&folder.path().join("all.ndjson"), &events);
+
+    let sent = cli
+        .json(0, &["events", "send", &good, "--batch", "7"])
+        .await;
+    assert_eq!(counts(&sent), [80, 0, 0], "{sent}");
+    for accepted in [1, 0] {
+        let report = cli
+            .json(1, &["events", "send", &all, "--batch", "30"])
+            .await;
+        assert_eq!(counts(&report), [accepted, 81 - accepted, 1], "{report:#}");
+        assert_eq!(report["refusals"][0]["line"], 6);
+        assert_eq!(report["refusals"][0]["status"], 422);
+    }
+    world.until_complete(40).await;
+
+    let query = [
+        "spans",
+        "--resource-id",
+        "postgres",
+        "--state",
+        "complete",
+        "--limit",
+        "7",
+    ];
+    let spans = cli.json(0, &query).await;
+    let spans = spans["items"].as_array().unwrap();
+    assert_eq!(spans.len(), 7);
+    let id = spans[0]["id"].as_str().unwrap();
+    let text = cli.run(0, &["span", id]).await;
+    for part in [
+        "\nforwards   ===",
+        "\nstop  ",
+        "difference 0 ms",
+        "  accepted  ",
+    ] {
+        assert!(text.contains(part), "{part:?} in {text}");
+    }
+    let verified = ["verify", &good, "--granularity", "hour", "--strict"];
+    let one = ["--resource-instance-id", "db-7"];
+    let report = cli.json(0, &[&verified[..], &one[..]].concat()).await;
+    assert_eq!(
+        report["totals"]["duration"]["billed"],
+        ended - began - 7_000
+    );
+    let sums = ["usages", "--window", "all", "--group-by", "plan_id"];
+    let sums = cli.json(0, &[&sums[..], &one[..]].concat()).await;
+    assert_eq!(
+        sums["items"][0]["duration"],
+        ended - began - 7_000,
+        "{sums:#}"
+    );
+    assert_eq!(sums["items"][0]["group"]["plan_id"], "p");
+    drop(worker);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cloud_events_of_a_list_are_taken() {
+    let world = Landscape::new("cli-cloud").await;
+    let receiver = world.receiver().start().await.unwrap();
+    until_ready(&world.http, &receiver).await;
+    let cli = Cli::of(&receiver).await;
+    let folder = tempfile::tempdir().unwrap();
+    let timestamp = now_millis() - HOUR;
+    let time = bson::DateTime::from_millis(timestamp);
+    let mut data = event("start", "db", timestamp);
+    let fields = data.as_object_mut().unwrap();
+    for name in ["type", "id", "timestamp"] {
+        fields.shift_remove(name);
+    }
+    let list = json!([{
+        "specversion": "1.0", "id": "1", "source": "/broker", "type": "com.example.start",
+        "time": time.try_to_rfc3339_string().unwrap(), "data": data,
+    }]);
+    let path = folder.path().join("events.json");
+    // On many lines: a list is no NDJSON.
+    std::fs::write(&path, format!("{list:#}")).unwrap();
+    let send = ["events", "send", path.to_str().unwrap()];
+    assert_eq!(counts(&cli.json(0, &send).await), [1, 0, 0]);
+    assert_eq!(counts(&cli.json(0, &send).await), [0, 1, 0]);
+    let query = ["spans", "--resource-instance-id", "db"];
+    let spans = cli.json(0, &query).await;
+    assert_eq!(spans["items"][0]["start"], timestamp);
+}

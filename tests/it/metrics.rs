@@ -1,0 +1,246 @@
+//! What running programs tell of themselves, and what dashboards and alerts make of it.
+
+mod queries;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sampler_metrics::catalogue::ALL;
+use sampler_metrics::{Kind, Metric, Values};
+use sampler_testkit::build::{start_event, stop_event, without};
+use sampler_testkit::uaa::{Discovery, StandInUaa};
+use sampler_testkit::{Program, now_millis, wait_until};
+
+use crate::landscape::{HOUR, Landscape, PATIENCE, status, until_ready};
+use crate::secured::secured;
+
+/// A line of an answer: a name, labels and a value.
+#[derive(Debug)]
+struct Sample {
+    name: String,
+    labels: BTreeMap<String, String>,
+    value: f64,
+}
+
+/// Reads the text format. No label of ours has a quote or a comma in its value.
+fn samples(text: &str) -> Vec<Sample> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.map(sample).collect()
+}
+
+fn sample(line: &str) -> Sample {
+    let (series, value) = line.rsplit_once(' ').expect(line);
+    let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
+    let label = |label: &str| {
+        let (name, value) = label.split_once("=\"").expect(line);
+        (name.to_owned(), value.trim_end_matches('"').to_owned())
+    };
+    let labels = labels.strip_suffix('}').expect(line).split("\",");
+    let labels = labels.filter(|text| !text.is_empty()).map(label);
+    Sample {
+        name: name.to_owned(),
+        labels: labels.collect(),
+        value: value.parse().expect(line),
+    }
+}
+
+async fn metrics(world: &Landscape, url: &str) -> Vec<Sample> {
+    let response = world.http.get(format!("{url}/metrics")).send().await;
+    samples(&response.unwrap().text().await.unwrap())
+}
+
+/// The sum of the samples with these labels.
+fn sum(samples: &[Sample], name: &str, labels: &[(&str, &str)]) -> f64 {
+    let has = |sample: &&Sample| {
+        let mut labels = labels.iter();
+        sample.name == name
+            && labels.all(|(label, value)| sample.labels.get(*label).is_some_and(|it| it == value))
+    };
+    samples.iter().filter(has).map(|sample| sample.value).sum()
+}
+
+/// The metric that a sample belongs to.
+fn declared(name: &str) -> Option<&'static Metric> {
+    let of_histogram = |metric: &Metric| {
+        let rest = name.strip_prefix(metric.name);
+        matches!(metric.kind, Kind::Histogram(_))
+            && matches!(rest, Some("_bucket" | "_sum" | "_count"))
+    };
+    let all = ALL.iter().copied();
+    let mut found = all.filter(|metric| metric.name == name || of_histogram(metric));
+    found.next()
+}
+
+/// A port that is free now.
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// Starts, repeats, refuses and stops; and asks for what there is not.
+async fn make_events(world: &Landscape, receiver: &Program) {
+    let began = now_millis() - 4 * HOUR;
+    let (start, stop) = (start_event(1, began), stop_event(1, began + HOUR));
+    for (path, event) in [
+        ("/v1/events/start", &start),
+        ("/v1/events/start", &start),
+        ("/v1/events/stop", &stop),
+    ] {
+        world.take(receiver, path, event).await;
+    }
+    let wrong = without(start, "resource_id");
+    let refused = world.post(receiver, "/v1/events/start", &wrong).await;
+    assert_eq!(refused.status(), 400);
+}
+
+/// What a client can choose: methods, paths, hosts and headers.
+async fn attack(world: &Landscape, program: &Program) {
+    for number in 0..200 {
+        for path in [
+            format!("/{number}"),
+            format!("/v1/{number}"),
+            format!("/v1/spans/{number}?{number}={number}"),
+            format!("/v1/events/start/{number}%22%7d%0a"),
+        ] {
+            let method = reqwest::Method::from_bytes(format!("M{number}").as_bytes()).unwrap();
+            let request = world
+                .http
+                .request(method, format!("{}{path}", program.base_url()));
+            let request = request.header("host", format!("host-{number}.example"));
+            request.send().await.unwrap();
+        }
+    }
+}
+
+/// Each sample is one of a metric that is declared for the program, with its labels and words.
+fn assert_declared(program: &str, samples: &[Sample]) {
+    for sample in samples {
+        let metric = declared(&sample.name).unwrap_or_else(|| panic!("{sample:?}"));
+        assert!(metric.program.includes(program), "{sample:?}");
+        let labels: BTreeSet<_> = sample.labels.keys().map(String::as_str).collect();
+        let bucket = sample.name.ends_with("_bucket").then_some("le");
+        let names = metric.labels.iter().map(|label| label.name);
+        let names: BTreeSet<_> = names.chain(bucket).collect();
+        assert_eq!(labels, names, "{sample:?}");
+        for label in metric.labels {
+            if let Values::Words(words) = label.values {
+                let value = sample.labels[label.name].as_str();
+                assert!(words.contains(&value), "{sample:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn running_programs_tell_what_is_declared_and_what_dashboards_ask_for() {
+    let world = Landscape::new("metrics").await;
+    let port = free_port().to_string();
+    let receiver = world.receiver().env("SAMPLER_METRICS_PORT", port.as_str());
+    let receiver = receiver.start().await.unwrap();
+    until_ready(&world.http, &receiver).await;
+    let worker = world.worker().start().await.unwrap();
+    make_events(&world, &receiver).await;
+    world.until_complete(1).await;
+    attack(&world, &receiver).await;
+    attack(&world, &worker).await;
+    let apart = format!("http://127.0.0.1:{port}");
+    let of_receiver = metrics(&world, &apart).await;
+    let of_worker = metrics(&world, &worker.base_url()).await;
+    assert_declared("sampler-receiver", &of_receiver);
+    assert_declared("sampler-worker", &of_worker);
+
+    let events = |event, outcome| {
+        let labels = [("event", event), ("outcome", outcome)];
+        sum(&of_receiver, "sampler_events_total", &labels)
+    };
+    let counted = [
+        events("start", "accepted"),
+        events("start", "replayed"),
+        events("start", "refused"),
+        events("stop", "accepted"),
+    ];
+    assert_eq!(counted.map(|count| count as u64), [1, 1, 1, 1]);
+    let all = sum(&of_receiver, "sampler_events_total", &[]);
+    assert_eq!(all as u64, 4, "nothing else was counted");
+    let posted = world.abacus.post_count();
+    let accepted = sum(
+        &of_worker,
+        "sampler_usages_total",
+        &[("outcome", "accepted")],
+    );
+    assert_eq!(accepted as u64, posted);
+    assert_eq!(
+        sum(&of_worker, "sampler_post_seconds_count", &[]) as u64,
+        posted
+    );
+    assert!(
+        world
+            .abacus
+            .posts()
+            .iter()
+            .all(|post| post.traceparent.is_none())
+    );
+    let writes = sum(&of_receiver, "sampler_commit_batch_events_sum", &[]);
+    assert!(writes >= 3.0, "{writes}");
+    assert!(sum(&of_worker, "sampler_commit_seconds_count", &[]) > 0.0);
+    let attacks = [("method", "other")];
+    let requests = |samples| sum(samples, "sampler_http_requests_total", &attacks) as u64;
+    assert_eq!((requests(&of_receiver), requests(&of_worker)), (800, 800));
+    let series = |samples: &[Sample]| {
+        let is_request = |sample: &&Sample| sample.name == "sampler_http_requests_total";
+        samples.iter().filter(is_request).count()
+    };
+    assert!(series(&of_receiver) < 30 && series(&of_worker) < 30);
+
+    // On a port of their own there is nothing but metrics.
+    let elsewhere = world.http.get(format!("{apart}/healthcheck")).send().await;
+    assert_eq!(elsewhere.unwrap().status(), 404);
+    let real: Vec<_> = of_receiver.iter().chain(&of_worker).collect();
+    queries::assert_answerable(&real);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_may_read_or_the_credentials_of_the_health_check_open_them() {
+    let world = Landscape::new("metrics_secured").await;
+    let uaa = StandInUaa::start(Discovery::Root).await.unwrap();
+    uaa.add_client(
+        "sampler",
+        "hush-hush-client",
+        &["abacus.usage.sampler.write"],
+    );
+    uaa.add_client("monitor", "hush-hush-health", &["abacus.system.read"]);
+    let token = |scope: &str| uaa.token(&[scope]);
+    let (read, one, stranger) = (
+        token("abacus.sampler.read"),
+        token("abacus.sampler.postgres.read"),
+        token("abacus.usage.write"),
+    );
+    for launch in [world.receiver(), world.worker()] {
+        let port = free_port().to_string();
+        let launch = secured(launch, &uaa).env("SAMPLER_METRICS_PORT", port.as_str());
+        let program = launch.start().await.unwrap();
+        let url = format!("{}/metrics", program.base_url());
+        let get = |token: &str| {
+            let request = world.http.get(&url).bearer_auth(token);
+            async move { request.send().await.unwrap().status().as_u16() }
+        };
+        wait_until("the token is taken", PATIENCE, async || {
+            get(&read).await == 200
+        })
+        .await;
+        assert_eq!(get(&one).await, 403);
+        assert_eq!(get(&stranger).await, 403);
+        assert_eq!(get(&format!("{read}x")).await, 401);
+        assert_eq!(status(&world.http, &program, "/metrics").await, 401);
+        let as_monitor = world
+            .http
+            .get(&url)
+            .basic_auth("monitor", Some("hush-hush-health"));
+        wait_until("the credentials are taken", PATIENCE, async || {
+            let sent = as_monitor.try_clone().unwrap().send().await;
+            sent.unwrap().status() == 200
+        })
+        .await;
+        let apart = metrics(&world, &format!("http://127.0.0.1:{port}")).await;
+        assert!(sum(&apart, "sampler_build_info", &[]) > 0.0);
+    }
+}

@@ -1,0 +1,52 @@
+//! Tells all instances what waits for the workers, and how fast they are.
+
+use sampler_steering::count_pause;
+use sampler_store::{BacklogQuery, StoreError};
+use tokio::time::Instant;
+use tracing::warn;
+
+use crate::{IgnoreProgress, Worker, error_chain};
+
+impl Worker {
+    /// Counts what waits, again and again. One worker does this for all.
+    pub(crate) async fn keep_backlog_counted(&self) {
+        while self.wait_until_time_known(&IgnoreProgress).await {
+            let began = Instant::now();
+            if self.ownership.owns_first()
+                && let Err(error) = self.count_backlog(began).await
+            {
+                warn!(
+                    code = "backlog.not_counted",
+                    error = error_chain(error),
+                    "the backlog could not be counted"
+                );
+            }
+            self.pause(count_pause(began.elapsed())).await;
+        }
+    }
+
+    async fn count_backlog(&self, began: Instant) -> Result<(), StoreError> {
+        let now = self.now();
+        let query = BacklogQuery {
+            now,
+            closing: self.closing(now),
+            granularities: self.options.policy.granularities.clone(),
+        };
+        let mut backlog = self.parts.backlogs.count(&query).await?;
+        backlog.cost = i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX);
+        self.parts.backlogs.publish(&backlog).await
+    }
+
+    /// Tells how fast this worker is. Where that fails, the next heartbeat tells it.
+    pub(crate) async fn report_rate(&self) {
+        let rate = self.rate.rate();
+        let reported = self.parts.backlogs.report_rate(&self.options.name, rate);
+        if let Err(error) = reported.await {
+            warn!(
+                code = "heartbeat.rate_not_told",
+                error = error_chain(error),
+                "this worker could not tell how fast it is"
+            );
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Pauses of sampling, and the controller of starts.
+
+use std::time::Duration;
+
+use sampler_domain::{ControllerMemory, ControllerSettings, Load};
+use sampler_store::{Backlog, ControllerState, Published, StoreError};
+use tracing::{error, info, warn};
+
+use crate::{IgnoreProgress, Worker, error_chain};
+
+/// How often it is looked whether a step is due.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// The time between two steps, ms. It is a minute with [`LOOK`].
+const STEP: i64 = 57_000;
+
+/// How old the backlog may be of which a step is made, ms.
+const BACKLOG_AGE_MAX: i64 = 120_000;
+
+/// After this time without a step the memory of the last one is dropped, ms.
+const MEMORY_AGE_MAX: i64 = 300_000;
+
+impl Worker {
+    /// Whether nothing new may be planned or posted: operators have paused sampling, or the database
+    /// cannot keep up, or nobody knows yet.
+    pub(crate) fn is_paused(&self) -> bool {
+        !self.steering.is_known() || self.steering.is_sampling_paused() || self.distress.pauses()
+    }
+
+    /// Makes a step of the controller each minute. One worker does this for all, and where two believe
+    /// that they are the one, the version lets one of their steps in.
+    pub(crate) async fn keep_controller(&self) {
+        // The version of the settings of which the log has said that they are wrong.
+        let mut reported = None;
+        while self.wait_until_time_known(&IgnoreProgress).await {
+            if self.ownership.owns_first()
+                && let Err(error) = self.control(&mut reported).await
+            {
+                warn!(
+                    code = "controller.failed",
+                    error = error_chain(error),
+                    "a step of the controller failed"
+                );
+            }
+            self.pause(LOOK).await;
+        }
+    }
+
+    async fn control(&self, reported: &mut Option<i64>) -> Result<(), StoreError> {
+        let version = self.steering.control_version();
+        let settings = self.steering.control().controller;
+        if !settings.enabled {
+            return Ok(());
+        }
+        let wrong = settings.errors();
+        if !wrong.is_empty() {
+            if *reported != Some(version) {
+                *reported = Some(version);
+                let wrong: Vec<String> = wrong
+                    .iter()
+                    .map(|(name, detail)| format!("{name} {detail}"))
+                    .collect();
+                error!(
+                    code = "controller.wrong_parameters",
+                    wrong = wrong.join("; "),
+                    "the controller of starts is off, because its parameters are wrong"
+                );
+            }
+            return Ok(());
+        }
+        let backlog = self.steering.backlog();
+        let Some(backlog) = backlog.filter(|backlog| backlog.age <= BACKLOG_AGE_MAX) else {
+            return Ok(());
+        };
+        let last = self.parts.controls.controller().await?;
+        if last.as_ref().is_some_and(|last| last.age < STEP) {
+            return Ok(());
+        }
+        let next = step(&settings, last.as_ref(), &backlog.value);
+        if self.parts.controls.set_controller(&next).await? {
+            info!(
+                rate = next.rate.get(),
+                needed_seconds = next.terms.needed_seconds,
+                "the controller has set the rate of starts"
+            );
+            self.steering.look().await;
+        }
+        Ok(())
+    }
+}
+
+/// The step after the last one.
+fn step(
+    settings: &ControllerSettings,
+    last: Option<&Published<ControllerState>>,
+    backlog: &Backlog,
+) -> ControllerState {
+    let recent = last.filter(|last| last.age <= MEMORY_AGE_MAX);
+    let memory = recent.map_or_else(ControllerMemory::default, |last| last.value.memory);
+    let seconds = last.map_or(0.0, |last| last.age as f64 / 1_000.0);
+    let load = Load {
+        intervals: backlog.intervals as f64,
+        rate: backlog.rate,
+    };
+    let step = settings.step(memory, load, seconds);
+    ControllerState {
+        rate: step.rate,
+        terms: step.terms,
+        memory: step.memory,
+        version: last.map_or(0, |last| last.value.version).saturating_add(1),
+    }
+}

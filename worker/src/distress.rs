@@ -1,0 +1,112 @@
+//! Pauses of sampling while the database cannot keep up. What sampling writes can wait; events cannot.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tracing::{info, warn};
+
+use crate::{Worker, error_chain};
+
+/// How often the lag is asked for.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// What was seen of the database last.
+#[derive(Debug, Default)]
+pub(crate) struct Distress(Mutex<Seen>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    /// How far a majority is behind, s.
+    lag: Option<f64>,
+    /// How long a write took, s.
+    commit: Option<f64>,
+    pauses_for_lag: bool,
+    pauses_for_commit: bool,
+}
+
+impl Seen {
+    fn pauses(self) -> bool {
+        self.pauses_for_lag || self.pauses_for_commit
+    }
+}
+
+impl Distress {
+    /// Whether sampling pauses.
+    pub(crate) fn pauses(&self) -> bool {
+        self.seen().pauses()
+    }
+
+    /// How far a majority is behind, s.
+    pub(crate) fn lag(&self) -> Option<f64> {
+        self.seen().lag
+    }
+
+    fn seen(&self) -> Seen {
+        *self.0.lock().expect("nobody panics with it")
+    }
+
+    /// Notes what is seen now, and says whether that begins or ends a pause.
+    fn note(&self, change: impl FnOnce(&mut Seen)) -> Option<Seen> {
+        let mut seen = self.0.lock().expect("nobody panics with it");
+        let before = seen.pauses();
+        change(&mut seen);
+        (seen.pauses() != before).then_some(*seen)
+    }
+}
+
+impl Worker {
+    /// Asks again and again how far a majority is behind.
+    pub(crate) async fn watch_lag(&self) {
+        let bounds = self.options.distress.lag();
+        while !self.stop.is_cancelled() {
+            match self.parts.replication.commit_lag().await {
+                Ok(lag) => {
+                    let lag = lag.map(|millis| millis as f64 / 1_000.0);
+                    let changed = self.distress.note(|seen| {
+                        seen.pauses_for_lag = bounds.pauses(seen.pauses_for_lag, lag);
+                        seen.lag = lag;
+                    });
+                    tell(changed);
+                }
+                Err(error) => warn!(
+                    code = "distress.lag_unknown",
+                    error = error_chain(error),
+                    "the database did not say how far its majority is behind"
+                ),
+            }
+            self.pause(LOOK).await;
+        }
+    }
+
+    /// Notes how long a write took until a majority had it, or until it failed. One that fails fast
+    /// says nothing of that.
+    pub(crate) fn note_commit(&self, took: Duration, has_failed: bool) {
+        let bounds = self.options.distress.commit();
+        let took = took.as_secs_f64();
+        if has_failed && took <= bounds.upper {
+            return;
+        }
+        let changed = self.distress.note(|seen| {
+            seen.pauses_for_commit = bounds.pauses(seen.pauses_for_commit, Some(took));
+            seen.commit = Some(took);
+        });
+        tell(changed);
+    }
+}
+
+fn tell(changed: Option<Seen>) {
+    match changed {
+        Some(seen) if seen.pauses() => warn!(
+            code = "distress.begun",
+            lag_seconds = seen.lag,
+            commit_seconds = seen.commit,
+            "sampling pauses, because the database cannot keep up"
+        ),
+        Some(seen) => info!(
+            lag_seconds = seen.lag,
+            commit_seconds = seen.commit,
+            "the database keeps up again: sampling goes on"
+        ),
+        None => {}
+    }
+}

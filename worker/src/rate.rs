@@ -1,0 +1,144 @@
+//! How fast this worker is: intervals in a second, over the time of the last two minutes in which it
+//! had something to do. Idle time tells nothing of that.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// What is looked back on, and the pieces in which it is forgotten.
+const WINDOW: Duration = Duration::from_mins(2);
+const SLOT: Duration = Duration::from_secs(5);
+
+/// Counts intervals and the time that they take.
+#[derive(Debug)]
+pub(crate) struct RateMeter(Mutex<Meter>);
+
+#[derive(Debug)]
+struct Meter {
+    /// Spans that are driven.
+    driven: usize,
+    /// Up to when the busy time is counted.
+    counted_to: Instant,
+    slots: VecDeque<Slot>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    began: Instant,
+    busy: Duration,
+    done: u32,
+}
+
+impl Default for RateMeter {
+    fn default() -> Self {
+        Self(Mutex::new(Meter {
+            driven: 0,
+            counted_to: Instant::now(),
+            slots: VecDeque::new(),
+        }))
+    }
+}
+
+impl RateMeter {
+    /// A span begins to be driven.
+    pub(crate) fn begin(&self) {
+        self.counted().driven += 1;
+    }
+
+    /// A span is driven no more.
+    pub(crate) fn end(&self) {
+        let mut meter = self.counted();
+        meter.driven = meter.driven.saturating_sub(1);
+    }
+
+    /// The execution of an interval is noted.
+    pub(crate) fn note_done(&self) {
+        if let Some(slot) = self.counted().slots.back_mut() {
+            slot.done = slot.done.saturating_add(1);
+        }
+    }
+
+    /// Intervals in a second; 0 where none was done.
+    pub(crate) fn rate(&self) -> f64 {
+        let meter = self.counted();
+        let done: f64 = meter.slots.iter().map(|slot| f64::from(slot.done)).sum();
+        let busy: Duration = meter.slots.iter().map(|slot| slot.busy).sum();
+        // A clock has only so many digits: what takes no time is not done at an infinite rate.
+        let seconds = busy.as_secs_f64().max(0.001);
+        if done > 0.0 { done / seconds } else { 0.0 }
+    }
+
+    /// The meter, with the busy time up to now.
+    fn counted(&self) -> MutexGuard<'_, Meter> {
+        let mut meter = self.0.lock().expect("nobody panics with it");
+        let now = Instant::now();
+        let passed = now.saturating_duration_since(meter.counted_to);
+        meter.counted_to = now;
+        let is_busy = meter.driven > 0;
+        let is_full = |slot: &Slot| now.saturating_duration_since(slot.began) >= SLOT;
+        if let Some(slot) = meter.slots.back_mut().filter(|_| is_busy) {
+            // A longer time without any sign belongs to the window, and no further back.
+            slot.busy += passed.min(WINDOW);
+        }
+        if meter.slots.back().is_none_or(is_full) {
+            meter.slots.push_back(Slot {
+                began: now,
+                busy: Duration::ZERO,
+                done: 0,
+            });
+        }
+        let is_old = |slot: &Slot| now.saturating_duration_since(slot.began) > WINDOW + SLOT;
+        while meter.slots.len() > 1 && meter.slots.front().is_some_and(is_old) {
+            meter.slots.pop_front();
+        }
+        meter
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn pass(seconds: u64) {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_rate_is_that_of_the_time_in_which_there_is_something_to_do() {
+        let meter = RateMeter::default();
+        assert!(meter.rate() == 0.0);
+        pass(60).await;
+        meter.begin();
+        for _ in 0..100 {
+            pass(1).await;
+            meter.note_done();
+            meter.note_done();
+        }
+        let rate = meter.rate();
+        assert!((1.9..2.1).contains(&rate), "{rate}");
+        meter.end();
+        pass(20).await;
+        let rate = meter.rate();
+        assert!(
+            (1.9..2.1).contains(&rate),
+            "idle time changes nothing: {rate}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_nothing_moves_the_rate_falls_to_nothing() {
+        let meter = RateMeter::default();
+        meter.begin();
+        meter.note_done();
+        for _ in 0..30 {
+            pass(5).await;
+            meter.rate();
+        }
+        assert!(meter.rate() == 0.0);
+        meter.end();
+        pass(600).await;
+        assert!(meter.rate() == 0.0);
+    }
+}

@@ -1,0 +1,42 @@
+//! The spans of a worker in a trace: a turn of a span of the collection, its steps, and posts.
+//! Without an export of traces each is a comparison.
+
+use sampler_domain::{Change, SpanId, Usage};
+use sampler_metrics::TRACE;
+use tracing::field::Empty;
+use tracing::{Span, trace_span};
+
+/// What a worker does for a span of the collection until it leaves it.
+pub(crate) fn of_turn(id: &SpanId) -> Span {
+    trace_span!(target: TRACE, "turn", span.id = %id)
+}
+
+/// A change of that span.
+pub(crate) fn of_change(change: &Change) -> Span {
+    let change = match change {
+        Change::Plan { .. } => "plan",
+        Change::Executed { .. } => "executed",
+        Change::Complete => "complete",
+        Change::Postpone { .. } => "postpone",
+        Change::Failed { .. } => "failed",
+        Change::KeepSuspended { .. } => "keep_suspended",
+    };
+    trace_span!(target: TRACE, "change", otel.name = change)
+}
+
+/// The writing of an entry of the ledger.
+pub(crate) fn of_record() -> Span {
+    trace_span!(target: TRACE, "record")
+}
+
+/// A post of a usage. Its status is recorded when it is there.
+pub(crate) fn of_post(usage: &Usage) -> Span {
+    trace_span!(
+        target: TRACE,
+        "post",
+        otel.kind = "client",
+        usage.id = usage.dedup_id.as_str(),
+        http.request.method = "POST",
+        http.response.status_code = Empty,
+    )
+}

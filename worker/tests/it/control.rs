@@ -1,0 +1,188 @@
+//! Pauses of sampling, what workers tell of the backlog, and the controller of starts.
+
+use std::time::Duration;
+
+use sampler_domain::{Control, ControllerSettings, SamplingControl};
+use sampler_store::{Backlogs, Controls};
+
+use crate::world::{HOUR, MINUTE, World};
+
+fn paused(paused: bool) -> Control {
+    Control {
+        sampling: SamplingControl { paused },
+        ..Control::default()
+    }
+}
+
+impl World {
+    async fn set(&self, control: &Control) {
+        let version = self.store.control().await.unwrap().version;
+        assert!(self.store.set_control(control, version).await.unwrap());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_sampling_is_paused_what_is_in_flight_is_finished_and_nothing_is_begun() {
+    let world = World::new();
+    *world.abacus.latency.lock().unwrap() = Duration::from_secs(1);
+    for number in 0..20 {
+        world.start(&format!("{number}"), -5 * HOUR).await;
+    }
+    let worker = world.run("w");
+    world
+        .until("it posts", || world.abacus.post_count() > 4)
+        .await;
+    world.set(&paused(true)).await;
+    world.pass(5_000).await;
+    let posts = world.abacus.post_count();
+    let entries = world.store.with(|table| table.entries().count());
+    assert_eq!(entries, posts, "what was posted is noted");
+    world.assert_ledger();
+    world.pass(30 * MINUTE).await;
+    assert_eq!(world.abacus.post_count(), posts);
+    world.set(&paused(false)).await;
+    world.pass(5_000).await;
+    assert!(
+        world.abacus.post_count() > posts,
+        "it goes on within five seconds"
+    );
+    let all = || (0..20).all(|number| world.abacus.sum(&format!("{number}")) >= 5 * HOUR);
+    world.until("all are through", all).await;
+    world.assert_ledger();
+    worker.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_starts_during_a_pause_begins_nothing() {
+    let world = World::new();
+    world.set(&paused(true)).await;
+    world.start("a", -5 * HOUR).await;
+    let worker = world.run("w");
+    world.pass(10 * MINUTE).await;
+    assert_eq!(world.abacus.post_count(), 0);
+    worker.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_worker_counts_for_all_and_another_when_that_one_dies() {
+    let world = World::new();
+    world.set(&paused(true)).await;
+    let mut workers = vec![world.run("a"), world.run("b")];
+    world.pass(10_000).await;
+    for number in 0..3 {
+        world.start(&format!("{number}"), -HOUR).await;
+    }
+    world.pass(5_000).await;
+    let published = world.store.published().await.unwrap().unwrap();
+    assert_eq!(published.value.due, 3);
+    workers.remove(0).kill();
+    world.start("3", -HOUR).await;
+    world.pass(30_000).await;
+    let published = world.store.published().await.unwrap().unwrap();
+    assert_eq!(published.value.due, 4);
+    assert!(published.age < 5_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_rate_is_how_fast_workers_are_while_they_have_something_to_do() {
+    let world = World::new();
+    *world.abacus.latency.lock().unwrap() = Duration::from_millis(500);
+    for number in 0..40 {
+        world.start(&format!("{number}"), -10 * HOUR).await;
+    }
+    let worker = world.run("w");
+    world.pass(30_000).await;
+    let rate = world.store.published().await.unwrap().unwrap().value.rate;
+    // Four posts at once, each of half a second.
+    assert!((6.0..9.0).contains(&rate), "{rate}");
+    worker.stop().await;
+}
+
+fn controlled(target_seconds: f64) -> Control {
+    Control {
+        controller: ControllerSettings {
+            enabled: true,
+            target_seconds,
+            ..ControllerSettings::default()
+        },
+        ..Control::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_controller_makes_a_step_each_minute_whoever_makes_it() {
+    let world = World::new();
+    world.set(&controlled(600.0)).await;
+    let mut workers = vec![world.run("a"), world.run("b"), world.run("c")];
+    world.pass(10 * MINUTE + 10_000).await;
+    let version = async || {
+        let state = world.store.controller().await.unwrap();
+        state.map_or(0, |state| state.value.version)
+    };
+    let steps = version().await;
+    assert!((9..=11).contains(&steps), "{steps}");
+    // Whichever of them made the steps dies, one after the other.
+    workers.remove(0).kill();
+    world.pass(5 * MINUTE).await;
+    let later = version().await;
+    assert!(later >= steps + 3, "{steps} {later}");
+    workers.remove(0).kill();
+    world.pass(5 * MINUTE).await;
+    assert!(version().await >= later + 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backlog_beyond_the_target_turns_starts_away_and_it_goes_when_that_is_gone() {
+    let world = World::new();
+    *world.abacus.latency.lock().unwrap() = Duration::from_secs(2);
+    world.set(&controlled(60.0)).await;
+    for number in 0..100 {
+        world.start(&format!("{number}"), -10 * HOUR).await;
+    }
+    let worker = world.run("w");
+    world.pass(3 * MINUTE).await;
+    let state = world.store.controller().await.unwrap().unwrap().value;
+    assert!(state.rate.get() < 1.0, "{state:?}");
+    let all = || (0..100).all(|number| world.abacus.sum(&format!("{number}")) >= 10 * HOUR);
+    world.until("all are through", all).await;
+    world.pass(40 * MINUTE).await;
+    let state = world.store.controller().await.unwrap().unwrap().value;
+    assert!(state.rate.get() >= 100.0, "{state:?}");
+    worker.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_with_wrong_parameters_is_off() {
+    let world = World::new();
+    world.set(&controlled(0.0)).await;
+    let worker = world.run("w");
+    world.pass(10 * MINUTE).await;
+    assert_eq!(world.store.controller().await.unwrap(), None);
+    worker.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn sampling_pauses_while_a_majority_is_far_behind_and_goes_on_below_the_lower_bound() {
+    let world = World::new();
+    let worker = world.run("w");
+    let lags_by = async |seconds: i64| {
+        world.store.set_commit_lag(Some(seconds * 1_000));
+        world.pass(6_000).await;
+    };
+    lags_by(20).await;
+    world.start("a", -HOUR).await;
+    world.pass(5_000).await;
+    assert_eq!(world.abacus.post_count(), 1);
+    lags_by(21).await;
+    world.start("b", -HOUR).await;
+    world.pass(MINUTE).await;
+    lags_by(6).await;
+    world.pass(MINUTE).await;
+    assert_eq!(world.abacus.post_count(), 1, "it stays below neither bound");
+    // Stops are kept all the while.
+    world.stop("b", 0).await;
+    lags_by(4).await;
+    world.until("it goes on", || world.is_complete("b")).await;
+    assert_eq!(world.abacus.sum("b"), HOUR);
+    worker.stop().await;
+}
