@@ -2,6 +2,7 @@
 
 use sampler_service::problem::Problem;
 
+use crate::batch::Layout;
 use crate::cloud_event::{self, Attributes};
 use crate::event::{self, Event, EventKind};
 use crate::json::Json;
@@ -63,6 +64,14 @@ impl Readable for Form {
 }
 
 impl Form {
+    /// The form of the events of a batch.
+    pub(crate) fn of(layout: Layout) -> Self {
+        match layout {
+            Layout::List | Layout::Lines => Self::Typed,
+            Layout::CloudEvents => Self::CloudEvent,
+        }
+    }
+
     fn is_update(&self, body: &Json<'_>) -> bool {
         let named = body.get("type").and_then(Json::as_str);
         let kind = match self {

@@ -25,6 +25,7 @@ mod announce;
 mod batch;
 mod body;
 mod cloud_event;
+pub mod console;
 mod control;
 pub mod controllers;
 mod event;
@@ -35,6 +36,7 @@ pub mod problems;
 pub mod reading;
 mod refusals;
 pub mod settings;
+mod snapshot;
 mod throttle;
 
 use std::sync::Arc;
@@ -55,8 +57,8 @@ use sampler_store::{Acts, Audit, Backlogs, Controls, Events, Queries, Replicatio
 
 use admission::Admission;
 use controllers::{
-    audit, backlog, batches, control as steering, events, mappings, span_acts, spans, sums,
-    suspended, usages,
+    audit, backlog, batches, control as steering, events, mappings, snapshots, span_acts, spans,
+    sums, suspended, usages,
 };
 use metrics::EventMetrics;
 use refusals::Refusals;
@@ -79,6 +81,9 @@ pub struct Options {
     /// How long the server may still execute a write whose outcome is unknown. `Retry-After` is at
     /// least as long.
     pub unknown_for: Duration,
+    /// Whether `policy` has the granularity that the workers have. Otherwise it is not known what they
+    /// will post.
+    pub knows_granularity: bool,
     /// Whether mappings need the scope for all resources.
     pub mappings_full_scope: bool,
 }
@@ -178,6 +183,7 @@ impl Receiver {
             .route("/v1/suspended", get(suspended::list))
             .route("/v1/suspended/{cause}/resume", post(suspended::resume))
             .route("/v1/usages", get(sums::list))
+            .route("/v1/snapshots", post(snapshots::compare))
             .route("/v1/audit", get(audit::list))
             .route("/v1/backlog", get(backlog::get))
             .route("/v1/control", get(steering::get).put(steering::put));

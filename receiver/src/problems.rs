@@ -34,6 +34,15 @@ sampler_service::problem_types! {
         provider: NOTHING,
         operator: "Corrects the fields in `errors`.",
     }
+    INVALID_SNAPSHOT {
+        slug: "invalid-snapshot",
+        status: BAD_REQUEST,
+        title: "The snapshot is not valid",
+        when: "The body is JSON, but no snapshot: fields of its head or of instances are missing, unknown \
+            or wrong, or a target is there twice. `errors` names each of them, up to 100.",
+        provider: "Corrects the fields in `errors`.",
+        operator: NOTHING,
+    }
     INVALID_QUERY {
         slug: "invalid-query",
         status: BAD_REQUEST,
@@ -153,7 +162,8 @@ sampler_service::problem_types! {
         status: PAYLOAD_TOO_LARGE,
         title: "The body is too large",
         when: "The body is larger than `MAX_PAYLOAD`, compressed or decompressed. Or a batch has more \
-            than 1,000 events, or is larger than `SAMPLER_MAX_BATCH_PAYLOAD`. Nothing was kept.",
+            than 1,000 events, or is larger than `SAMPLER_MAX_BATCH_PAYLOAD`, or a snapshot is larger \
+            than `SAMPLER_MAX_SNAPSHOT_PAYLOAD`. Nothing was kept.",
         provider: "Sends less in one event, or fewer events in one batch.",
         operator: "Raises `MAX_PAYLOAD`, if events of this size are intended.",
     }
@@ -200,6 +210,16 @@ sampler_service::problem_types! {
         provider: "Corrects the timestamp: whole milliseconds since 1970, in UTC.",
         operator: "Compares the clocks. Widens `SAMPLER_SLACK_PAST_INTERVAL` or \
             `SAMPLER_SLACK_FUTURE_INTERVAL`, if such events are intended.",
+    }
+    DRY_RUN_UNAVAILABLE {
+        slug: "dry-run-unavailable",
+        status: NOT_IMPLEMENTED,
+        title: "Dry runs are not available",
+        when: "A dry run, at a receiver that was not told the granularity of the workers. So it cannot \
+            know what would be posted.",
+        provider: "Asks the operator.",
+        operator: "Sets `SAMPLER_DIMENSION` and `SAMPLER_DIMENSION_OVERRIDES` for the receiver, as for \
+            the worker.",
     }
     PROVISIONING_FAILED {
         slug: "provisioning-failed",

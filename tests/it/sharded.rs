@@ -2,6 +2,8 @@
 //! router, which keeps every command, and a server that is no router.
 
 use bson::{Bson, Document, doc, oid::ObjectId};
+use sampler_domain::Target;
+use sampler_domain::partition::partition_of;
 use sampler_testkit::build::{start_event, stop_event, with};
 use sampler_testkit::program::Launch;
 use sampler_testkit::router::{Router, SHARDS};
@@ -136,7 +138,9 @@ fn is_search(filter: &Document) -> bool {
 
 /// Whether a condition is the id of a span, perhaps with the resources that the client may read.
 fn of_one_span(filter: &Document) -> bool {
-    filter.keys().all(|name| name == "_id" || name == "target.resource_id")
+    filter
+        .keys()
+        .all(|name| name == "_id" || name == "target.resource_id")
 }
 
 /// Whether a search is one of the [`EXCEPTIONS`].
@@ -197,6 +201,10 @@ fn is_on(command: &Document, collection_name: &str) -> bool {
     collection.is_ok_and(|collection| collection == collection_name)
 }
 
+fn target(instance: &str) -> Target {
+    Target::from_store(["o", "s", "c", "r", "p", instance])
+}
+
 /// A complete span that ended long ago, one that cannot be read, and one of an original.
 async fn odd_spans(world: &Landscape) {
     let now = now_millis();
@@ -215,17 +223,30 @@ async fn odd_spans(world: &Landscape) {
     let old = doc! { "complete": true, "partition": 3, "version": 5, "last_interval": &last };
     let unreadable = doc! { "complete": false, "partition": 4, "due_at": 0_i64 };
     let theirs = doc! { "complete": false, "version": 1, "last_interval": &last };
+    // One that an earlier release went on with while it was suspended.
+    let suspended =
+        doc! { "cause": "7d0e4b52-93c1-5f0a-8a6b-1f2c60d59e37", "version": 4, "since": now };
+    let stale = doc! {
+        "complete": false, "partition": i64::from(partition_of(&target("stale"))), "version": 5,
+        "due_at": 253_402_300_800_000_i64, "last_interval": &last, "suspended": suspended,
+    };
     let spans = world.spans().await;
     let all = [
         span("old", old),
         span("unreadable", unreadable),
         span("theirs", theirs),
+        span("stale", stale),
     ];
     spans.insert_many(all).await.unwrap();
 }
 
 /// Lists of each kind, and each span that is on them; and sums.
 async fn read_all(world: &Landscape, receiver: &Program) {
+    for path in ["/v1/suspended", "/v1/audit"] {
+        let url = format!("{}{path}", receiver.base_url());
+        let list = world.http.get(url).send().await.unwrap();
+        assert_eq!(list.status().as_u16(), 200, "{path}");
+    }
     for narrowing in [
         "organization_id=o",
         "resource_id=r",
@@ -266,6 +287,7 @@ async fn each_statement_says_where_its_span_is_kept() {
             .env("DB_URI", uri.clone())
             .env("SAMPLER_SHARDED", "true")
             .env("SAMPLER_SHARDS", "2")
+            .env("SAMPLER_DIMENSION", "hour")
     };
     let receiver = through_router(world.receiver()).start().await.unwrap();
     until_ready(&world.http, &receiver).await;
@@ -305,6 +327,16 @@ async fn each_statement_says_where_its_span_is_kept() {
         assert_eq!(refused.status().as_u16(), 409);
     });
     futures_util::future::join_all(stops).await;
+    for target in 30..33 {
+        let first = id(start_event(target, start + 1), format!("start-{target}"));
+        world.take(&receiver, "/v1/events/start", &first).await;
+        let update = id(start_event(target, start + 2), format!("update-{target}"));
+        let path = "/v1/events/update";
+        let dry = world.post(&receiver, &format!("{path}?dry_run=true"), &update);
+        assert_eq!(dry.await.status().as_u16(), 200);
+        world.take(&receiver, path, &update).await;
+        world.take(&receiver, path, &update).await;
+    }
     // The others are removed at some time: they ended long ago.
     let spans = world.spans().await;
     wait_until("the ten are complete", PATIENCE, async || {
@@ -317,6 +349,12 @@ async fn each_statement_says_where_its_span_is_kept() {
         assert_eq!(billed, i128::from(HOUR + 1), "{target}");
     }
     read_all(&world, &receiver).await;
+    // It ended long ago: once it is complete it is removed.
+    wait_until("the stale span is through", PATIENCE, async || {
+        let stale = doc! { "target.resource_instance_id": "stale" };
+        spans.count_documents(stale).await.unwrap() == 0
+    })
+    .await;
     let shadow = through_router(world.worker()).env("SAMPLER_SHADOW", "true");
     let shadow = shadow.start().await.unwrap();
     wait_until("the shadow has read all spans", PATIENCE, async || {

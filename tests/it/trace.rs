@@ -1,6 +1,6 @@
 //! The real trace: 8,152 pods through the real programs, compared with what the file alone gives.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -109,15 +109,22 @@ fn event(pod: &Pod, timestamp: i64) -> Value {
     })
 }
 
-/// Starts a pod, and stops it.
-async fn replay(world: &Landscape, receiver: &Program, pod: &Pod) {
+/// The start of a pod.
+fn start_of(pod: &Pod) -> Value {
     let measured = MEASURES.into_iter().zip(pod.held);
     let measured: Vec<Value> = measured
         .map(|(measure, held)| json!({ "measure": measure, "quantity": held }))
         .collect();
     let mut start = event(pod, pod.start);
     start["measured_usage"] = Value::from(measured);
-    world.take(receiver, "/v1/events/start", &start).await;
+    start
+}
+
+/// Starts a pod, and stops it.
+async fn replay(world: &Landscape, receiver: &Program, pod: &Pod) {
+    world
+        .take(receiver, "/v1/events/start", &start_of(pod))
+        .await;
     world
         .take(receiver, "/v1/events/stop", &event(pod, pod.end))
         .await;
@@ -186,4 +193,68 @@ async fn verify(receiver: &Program, shift: i64, count: u64) {
     let duration = &report["totals"]["duration"];
     assert_eq!(duration["used"], duration["billed"]);
     assert_ne!(duration["used"], 0);
+}
+
+/// As they are in a batch: a start and a stop of each pod.
+fn batch(pods: &[Pod]) -> Value {
+    let events = pods.iter().flat_map(|pod| {
+        let (mut start, mut stop) = (start_of(pod), event(pod, pod.end));
+        start["type"] = json!("start");
+        stop["type"] = json!("stop");
+        [start, stop]
+    });
+    events.collect()
+}
+
+/// The usages that dry runs show, as they are written.
+async fn foreseen(world: &Landscape, receiver: &Program, pods: &[Pod]) -> BTreeSet<String> {
+    let mut usages = BTreeSet::new();
+    for some in pods.chunks(50) {
+        let path = "/v1/events?dry_run=true";
+        let answer = world.post(receiver, path, &batch(some)).await;
+        assert_eq!(answer.status().as_u16(), 200);
+        let text = answer.text().await.unwrap();
+        let all: Vec<Value> = serde_json::from_str(&text).unwrap();
+        // What the start alone would come to is shown with it; with the stop, all that is posted.
+        for stopped in all.iter().skip(1).step_by(2) {
+            assert_eq!(
+                (&stopped["would"], stopped.get("more")),
+                (&json!(201), None)
+            );
+            for usage in stopped["usages"].as_array().unwrap() {
+                let written = usage.to_string();
+                assert!(text.contains(&written), "not as it is written: {written}");
+                assert!(usages.insert(written));
+            }
+        }
+    }
+    usages
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dry_runs_of_the_trace_show_byte_by_byte_what_is_posted() {
+    let Some(mut pods) = pods() else {
+        eprintln!("skipped: the trace is not at {}", file().display());
+        return;
+    };
+    pods.truncate(500);
+    let world = Landscape::new("foreseen").await;
+    let receiver = world.receiver().env("SAMPLER_SLACK_PAST_INTERVAL", "300d");
+    let receiver = receiver.env("SAMPLER_DIMENSION", "day").start().await;
+    let receiver = receiver.unwrap();
+    until_ready(&world.http, &receiver).await;
+    let foreseen = foreseen(&world, &receiver, &pods).await;
+    let spans = world.spans().await;
+    assert_eq!(spans.count_documents(bson::doc! {}).await.unwrap(), 0);
+    let answer = world.post(&receiver, "/v1/events", &batch(&pods)).await;
+    let answer: Value = answer.json().await.unwrap();
+    assert_eq!(answer["accepted"], 1_000, "{answer:#}");
+    let worker = world.worker().env("SAMPLER_DIMENSION", "day");
+    let worker = worker.env("SAMPLER_RETENTION", (400 * DAY).to_string());
+    let worker = worker.start().await.unwrap();
+    world.until_complete(500).await;
+    let posts = world.abacus.posts().into_iter();
+    let posted = posts.map(|post| String::from_utf8(post.body.to_vec()).unwrap());
+    assert_eq!(posted.collect::<BTreeSet<_>>(), foreseen);
+    drop(worker);
 }

@@ -6,6 +6,7 @@ use sampler_service::security::SecuritySettings;
 use sampler_service::settings::{
     HealthSettings, HttpSettings, Kind, LogSettings, Table, TlsSettings, TraceSettings,
 };
+use secrecy::SecretString;
 use url::Url;
 
 use crate::{
@@ -23,7 +24,10 @@ sampler_service::settings! {
         payload: usize = "MAX_PAYLOAD", Kind::size(1 << 10, 8 << 20), or("500kb");
         /// The largest body of a batch of events, before and after decompression.
         batch_payload: usize = "SAMPLER_MAX_BATCH_PAYLOAD", Kind::size(1 << 10, 4 << 20), or("4mb");
-        /// How long a client may take to send a body.
+        /// The largest body of a snapshot, before and after decompression. 500,000 instances with GUIDs
+        /// as ids have some 150 MB; a receiver needs about half as much memory for them.
+        snapshot_payload: usize = "SAMPLER_MAX_SNAPSHOT_PAYLOAD", Kind::size(1 << 10, 1 << 30), or("200mb");
+        /// How long a client may take to send a body, or each megabyte of a snapshot.
         body_timeout: Duration = "SAMPLER_BODY_TIMEOUT", Kind::time(TENTH_OF_A_SECOND, TEN_MINUTES), or("30s");
     }
 
@@ -36,6 +40,20 @@ sampler_service::settings! {
         /// Whether mappings need the scope abacus.sampler.write. Without it, a client with the scope
         /// of one resource can map the plans of that resource, and Abacus never changes a mapping.
         full_scope: bool = "SAMPLER_MAPPINGS_FULL_SCOPE", Kind::Boolean, or("false");
+    }
+
+    /// The console: pages for people.
+    pub struct ConsoleSettings("console") {
+        /// Whether the receiver has a console, at /console. Where SECURED is true it also needs
+        /// SAMPLER_CONSOLE_KEY, a client and a token server.
+        enabled: bool = "SAMPLER_CONSOLE", Kind::Boolean, or("true");
+        /// The OAuth client that people sign in with. The default is CLIENT_ID.
+        client_id: Option<String> = "SAMPLER_CONSOLE_CLIENT_ID", Kind::Text;
+        /// The secret of that client. The default is CLIENT_SECRET.
+        client_secret: Option<SecretString> = "SAMPLER_CONSOLE_CLIENT_SECRET", Kind::Text, secret();
+        /// One or more keys of at least 32 bytes, with commas between them, the same for all
+        /// receivers. The first encrypts the cookies of people who are signed in, each decrypts them.
+        key: Option<SecretString> = "SAMPLER_CONSOLE_KEY", Kind::Text, secret();
     }
 
     /// When a month closes.
@@ -68,6 +86,7 @@ pub const TABLE: Table = &[
     &MonthSettings::TABLE,
     &SlackSettings::TABLE,
     &SamplingSettings::RECEIVER_TABLE,
+    &ConsoleSettings::TABLE,
     &DistressSettings::TABLE,
     &HealthSettings::TABLE,
     &SecuritySettings::TABLE,

@@ -11,9 +11,9 @@ use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::{Bson, Document, doc};
 use mongodb::options::FindOptions;
 use sampler_domain::partition::PARTITIONS;
-use sampler_domain::{CauseId, Id, SpanId, SpanState, Target, Timestamp};
+use sampler_domain::{CauseId, Id, Span, SpanId, SpanState, Target, Timestamp};
 use sampler_store::{
-    AuditPage, AuditQuery, Entries, Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord,
+    AuditPage, AuditQuery, Entries, Lookup, Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord,
     StoreError, SumPage, SumQuery, SuspendedCause,
 };
 use tracing::error;
@@ -472,6 +472,10 @@ impl Queries for MongoStore {
         self.one_cause(id).await
     }
 
+    async fn look_up(&self, target: &Target, by: &Lookup) -> Result<Vec<Span>, StoreError> {
+        self.looked_up(target, by).await
+    }
+
     async fn usages(
         &self,
         span: &SpanId,
@@ -506,11 +510,15 @@ impl Queries for MongoReader {
     }
 
     async fn suspended(&self, resources: Option<&[Id]>) -> Result<Vec<SuspendedCause>, StoreError> {
-        self.0.suspended(resources).await
+        self.0.suspended_causes(resources).await
     }
 
     async fn cause(&self, id: CauseId) -> Result<Option<SuspendedCause>, StoreError> {
-        self.0.cause(id).await
+        self.0.one_cause(id).await
+    }
+
+    async fn look_up(&self, target: &Target, by: &Lookup) -> Result<Vec<Span>, StoreError> {
+        self.0.look_up(target, by).await
     }
 
     async fn usages(

@@ -26,7 +26,7 @@ impl MongoStore {
         let part = SuspendedCause::COUNT_MAX / kept.len().max(1);
         let mut causes = Vec::with_capacity(kept.len());
         for kept in kept {
-            let spans = self.count_suspended(kept.id, part).await?;
+            let spans = self.count_of_cause(kept.id, part).await?;
             if spans > 0 {
                 causes.push(SuspendedCause { kept, spans });
             }
@@ -43,7 +43,7 @@ impl MongoStore {
         let Some(kept) = kept.into_iter().next() else {
             return Ok(None);
         };
-        let spans = self.count_suspended(id, SuspendedCause::COUNT_MAX).await?;
+        let spans = self.count_of_cause(id, SuspendedCause::COUNT_MAX).await?;
         Ok(Some(SuspendedCause { kept, spans }))
     }
 
@@ -65,7 +65,7 @@ impl MongoStore {
 
     /// How many spans are suspended under a cause, counted up to a bound. The index alone says so;
     /// one that an original has gone on with may be among them.
-    async fn count_suspended(&self, cause: CauseId, bound: usize) -> Result<u64, CallError> {
+    async fn count_of_cause(&self, cause: CauseId, bound: usize) -> Result<u64, CallError> {
         let filter = doc! { "processing.suspended.cause": cause.to_string() };
         let spans = self.link.collection.clone();
         let limit = u64::try_from(bound.max(1)).unwrap_or(u64::MAX);

@@ -15,6 +15,7 @@
 //! | [`Audit`] | keep the audit trail | the receiver |
 //! | [`Acts`] | carry out acts of operators | the receiver |
 //! | [`Reading`] | read all spans | the worker in shadow mode |
+//! | [`SpanScan`] | go through all spans of a partition | the worker's auditor |
 //!
 //! Each change is one atomic change of one span; nothing needs a transaction. Writes that are in
 //! flight at the same moment can share a command: [`group`].
@@ -40,6 +41,7 @@ mod memory_control;
 mod queries;
 mod reading;
 mod replication;
+mod span_scan;
 mod sums;
 mod suspension;
 #[cfg(feature = "testing")]
@@ -58,10 +60,11 @@ pub use events::{Events, NewSpan, NewStop, StartOutcome, StopOutcome};
 pub use ledger::{Entries, Ledger, lifetime_from};
 pub use membership::Membership;
 pub use queries::{
-    Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord, SuspendedCause, TargetFilter,
+    Lookup, Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord, SuspendedCause, TargetFilter,
 };
 pub use reading::{Page, Reading};
 pub use replication::Replication;
+pub use span_scan::{SpanKey, SpanKeys, SpanScan};
 pub use sums::{SumPage, SumPosition, SumQuery, SumRow};
 pub use suspension::{Causes, KeptCause, Probe, Resumption};
 pub use upkeep::{Adopted, Finished, SLACK_LIFETIME, Upkeep};

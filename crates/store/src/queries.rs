@@ -1,7 +1,7 @@
 //! What the API asks of the store to show spans.
 
 use async_trait::async_trait;
-use sampler_domain::{CauseId, Id, Span, SpanId, SpanState, Target, Timestamp};
+use sampler_domain::{CauseId, EventId, Id, Span, SpanId, SpanState, Target, Timestamp};
 
 use crate::{AuditPage, AuditQuery, Entries, KeptCause, StoreError, SumPage, SumQuery};
 
@@ -108,6 +108,17 @@ impl SpanQuery {
     }
 }
 
+/// By what spans of a target are looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// The one that was started by the event with this id.
+    StartedBy(EventId),
+    /// The one that was stopped by the event with this id.
+    StoppedBy(EventId),
+    /// The open one, and the one that ends next after this moment.
+    NotEndedBy(Timestamp),
+}
+
 /// A span, and what only the store knows of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpanRecord {
@@ -175,6 +186,10 @@ pub trait Queries: Send + Sync + 'static {
 
     /// One cause, also where no span is suspended under it.
     async fn cause(&self, id: CauseId) -> Result<Option<SuspendedCause>, StoreError>;
+
+    /// The spans of a target that decide about an event. They may be less current than what
+    /// [`Events`](crate::Events) decides by.
+    async fn look_up(&self, target: &Target, by: &Lookup) -> Result<Vec<Span>, StoreError>;
 
     /// Up to `limit` entries of the ledger for a span, which were planned at a later version than
     /// `after`. What is planned and not answered is on the span.

@@ -15,15 +15,16 @@ use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use serde::Serialize;
 
+use super::dry_run::DryRun;
 use super::events::Accepted;
 use super::{answer, log_refusal};
 use crate::admission::RequestKind;
 use crate::batch::{self, Item, Layout};
+use crate::body::NDJSON;
 use crate::form::Form;
 use crate::{Receiver, body, cloud_event};
 
 /// What a batch may be, and a CloudEvent.
-const NDJSON: &str = "application/x-ndjson";
 const CLOUD_EVENTS: &str = "application/cloudevents-batch+json";
 const CLOUD_EVENT: &str = "application/cloudevents+json";
 const ACCEPTED: [&str; 4] = [body::JSON, NDJSON, CLOUD_EVENTS, CLOUD_EVENT];
@@ -131,18 +132,21 @@ impl Receiver {
         request: Request<Body>,
     ) -> Result<Response, Problem> {
         grant.require_write()?;
+        let dry_run = DryRun::of(request.uri(), false)?;
         let _counted = self.acquire_in_flight(RequestKind::Start)?;
         let headers = request.headers();
         let layout = match body::media_type(headers, &ACCEPTED)? {
             CLOUD_EVENT => {
-                return self.receive_alone(grant, request, Form::CloudEvent).await;
+                return self
+                    .receive_alone(dry_run, grant, request, Form::CloudEvent)
+                    .await;
             }
             CLOUD_EVENTS => Layout::CloudEvents,
             NDJSON => Layout::Lines,
             _ => match cloud_event::binary(headers) {
                 Some(attributes) => {
                     let form = Form::Binary(Box::new(attributes));
-                    return self.receive_alone(grant, request, form).await;
+                    return self.receive_alone(dry_run, grant, request, form).await;
                 }
                 None => Layout::List,
             },
@@ -150,6 +154,10 @@ impl Receiver {
         let max = self.options.limits.batch_payload;
         let body = body::read_up_to(request, self, self.sender(grant), max).await?;
         let items = batch::read(layout, body.as_ref())?;
+        if let Some(dry_run) = dry_run {
+            let all = self.rehearse_all(dry_run, grant, layout, &items).await?;
+            return Ok(Json(all).into_response());
+        }
         let taking = Taking {
             receiver: self,
             grant,
@@ -164,6 +172,7 @@ impl Receiver {
     /// Receives a CloudEvent that is sent alone: it is answered as at the address of its kind.
     async fn receive_alone(
         &self,
+        dry_run: Option<DryRun>,
         grant: &Grant,
         request: Request<Body>,
         form: Form,
@@ -174,6 +183,9 @@ impl Receiver {
             Form::Binary(attributes) => attributes.kind(),
             _ => batch::kind_of_cloud_event(body.as_ref()),
         };
+        if let Some(dry_run) = dry_run {
+            return self.rehearse_one(dry_run, grant, body.as_ref(), form).await;
+        }
         let outcome = self.take(grant, body, form).await;
         self.count(kind, &outcome);
         Ok(outcome?.into_response())
@@ -216,10 +228,7 @@ impl Taking<'_> {
         if item.bytes.len() > max {
             return Err(body::too_large(max));
         }
-        let form = match self.layout {
-            Layout::List | Layout::Lines => Form::Typed,
-            Layout::CloudEvents => Form::CloudEvent,
-        };
+        let form = Form::of(self.layout);
         self.receiver.take(self.grant, item.bytes, form).await
     }
 

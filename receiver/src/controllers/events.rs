@@ -3,6 +3,7 @@
 mod decision;
 mod refusals;
 mod update;
+mod view;
 
 use std::sync::Arc;
 
@@ -15,9 +16,12 @@ use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 
 pub(super) use decision::Accepted;
+pub(super) use view::View;
 
+use super::dry_run::DryRun;
 use super::{Admitted, answer, spans};
-use crate::admission::{RequestKind, ShardRange};
+use crate::admission::{InFlightPermit, RequestKind, ShardRange};
+use crate::body::Received;
 use crate::event::{Event, EventKind};
 use crate::form::Form;
 use crate::{Receiver, body};
@@ -46,7 +50,6 @@ pub async fn start(
     request: Request<Body>,
 ) -> Response {
     let outcome = receiver.receive(EventKind::Start, &grant, request).await;
-    receiver.count(Some(EventKind::Start), &outcome);
     answer(&receiver, "start", &grant, outcome)
 }
 
@@ -57,7 +60,6 @@ pub async fn stop(
     request: Request<Body>,
 ) -> Response {
     let outcome = receiver.receive(EventKind::Stop, &grant, request).await;
-    receiver.count(Some(EventKind::Stop), &outcome);
     answer(&receiver, "stop", &grant, outcome)
 }
 
@@ -68,7 +70,6 @@ pub async fn update(
     request: Request<Body>,
 ) -> Response {
     let outcome = receiver.receive(EventKind::Update, &grant, request).await;
-    receiver.count(Some(EventKind::Update), &outcome);
     answer(&receiver, "update", &grant, outcome)
 }
 
@@ -86,14 +87,41 @@ impl Receiver {
         kind: EventKind,
         grant: &Grant,
         request: Request<Body>,
+    ) -> Result<Response, Problem> {
+        // An original does not look at the query.
+        if let Some(dry_run) = DryRun::of(request.uri(), kind != EventKind::Update)? {
+            let (body, _counted) = self.read_body(kind, grant, request).await?;
+            let form = Form::Of(kind);
+            return self.rehearse_one(dry_run, grant, body.as_ref(), form).await;
+        }
+        let outcome = self.receive_event(kind, grant, request).await;
+        self.count(Some(kind), &outcome);
+        Ok(outcome?.into_response())
+    }
+
+    async fn receive_event(
+        &self,
+        kind: EventKind,
+        grant: &Grant,
+        request: Request<Body>,
     ) -> Result<Accepted, Problem> {
+        let (body, _counted) = self.read_body(kind, grant, request).await?;
+        self.take(grant, body, Form::Of(kind)).await
+    }
+
+    async fn read_body(
+        &self,
+        kind: EventKind,
+        grant: &Grant,
+        request: Request<Body>,
+    ) -> Result<(Received, Option<InFlightPermit>), Problem> {
         grant.require_write()?;
-        let _counted = self.acquire_in_flight(match kind {
+        let counted = self.acquire_in_flight(match kind {
             EventKind::Stop => RequestKind::Stop,
             EventKind::Start | EventKind::Update => RequestKind::Start,
         })?;
         let body = body::read(request, self, self.sender(grant)).await?;
-        self.take(grant, body, Form::Of(kind)).await
+        Ok((body, counted))
     }
 
     /// Takes one event that has arrived: reads it, waits for its client's turn, and keeps it. It

@@ -4,9 +4,11 @@ pub mod audit;
 pub mod backlog;
 pub mod batches;
 pub mod control;
+mod dry_run;
 pub mod events;
 mod failures;
 pub mod mappings;
+pub mod snapshots;
 pub mod span_acts;
 pub mod spans;
 pub mod sums;
@@ -83,19 +85,11 @@ impl Receiver {
         form: F,
         turns: impl FnOnce(&F::Read) -> Vec<(RequestKind, ShardRange)>,
     ) -> Result<Admitted<F::Read>, Problem> {
-        let mut client = self.sender(grant);
+        let sender = self.sender(grant);
         let weight = admission::weight(body.as_ref());
-        let large = self.admission.acquire_large(client, weight).await;
+        let large = self.admission.acquire_large(sender, weight).await;
         let large = large.map_err(|reason| self.turned_away(reason))?;
-        let json = json::parse(body.as_ref())?;
-        let resources = form.resources(&json);
-        for resource in &resources {
-            grant.require(*resource)?;
-        }
-        if let (None, Some(Some(resource))) = (grant.client(), resources.first()) {
-            client = self.admission.client_of_resource(resource);
-        }
-        let event = form.read(json)?;
+        let (event, client) = self.read(grant, body.as_ref(), form)?;
         drop(body);
         let turns = turns(&event);
         let permits = self.acquire_turns(client, weight, large, &turns).await;
@@ -103,6 +97,25 @@ impl Receiver {
             event,
             _permits: permits.map_err(|reason| self.turned_away(reason))?,
         })
+    }
+
+    /// Reads a body as what `form` makes of it; says whose turn it has to wait for.
+    fn read<F: Readable>(
+        &self,
+        grant: &Grant,
+        body: &[u8],
+        form: F,
+    ) -> Result<(F::Read, Client), Problem> {
+        let json = json::parse(body)?;
+        let resources = form.resources(&json);
+        for resource in &resources {
+            grant.require(*resource)?;
+        }
+        let client = match (grant.client(), resources.first()) {
+            (None, Some(Some(resource))) => self.admission.client_of_resource(resource),
+            _ => self.sender(grant),
+        };
+        Ok((form.read(json)?, client))
     }
 
     /// Waits for all turns that one event needs, one after the other: those for stops come last, and

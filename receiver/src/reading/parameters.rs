@@ -118,6 +118,15 @@ impl Parameters {
         self.parsed(CURSOR, expected, read)
     }
 
+    /// Refuses what is wrong, and nothing else.
+    ///
+    /// # Errors
+    /// 400 that names all of these.
+    pub(crate) fn finish_taken(mut self) -> Result<(), Problem> {
+        self.rest.clear();
+        self.finish().map(drop)
+    }
+
     /// Refuses what is wrong, and what nobody has taken.
     ///
     /// # Errors

@@ -54,6 +54,7 @@ pub(crate) fn options() -> Options {
         limits: LimitsSettings {
             payload: 100_000,
             batch_payload: 1_000_000,
+            snapshot_payload: 200 << 20,
             body_timeout: Duration::from_secs(5),
             inflight: Some(50),
         },
@@ -67,6 +68,7 @@ pub(crate) fn options() -> Options {
             stop_grace: 0,
         },
         unknown_for: Duration::from_secs(16),
+        knows_granularity: true,
         month_slack: Duration::from_mins(10),
         distress: DistressSettings::default(),
         mappings_full_scope: false,

@@ -11,13 +11,13 @@ use crate::event::{by, start, stop, with, without};
 use crate::store::Fate;
 use crate::world::{EVENTS, HOUR, NOW, PAST, START, STOP, UPDATE, World, request, request_as};
 
-const NDJSON: &str = "application/x-ndjson";
+pub(crate) const NDJSON: &str = "application/x-ndjson";
 const CLOUD_EVENTS: &str = "application/cloudevents-batch+json";
 
 /// An event of a kind.
-type Typed = (&'static str, Value);
+pub(crate) type Typed = (&'static str, Value);
 
-fn path(kind: &str) -> &'static str {
+pub(crate) fn path(kind: &str) -> &'static str {
     match kind {
         "start" => START,
         "stop" => STOP,
@@ -34,11 +34,11 @@ fn typed((kind, event): &Typed) -> Value {
     item
 }
 
-fn list(events: &[Typed]) -> String {
+pub(crate) fn list(events: &[Typed]) -> String {
     events.iter().map(typed).collect::<Value>().to_string()
 }
 
-fn lines(events: &[Typed]) -> String {
+pub(crate) fn lines(events: &[Typed]) -> String {
     let lines = events.iter().map(|event| typed(event).to_string() + "\n");
     lines.collect()
 }
@@ -48,7 +48,7 @@ fn instance(event: &Value, name: &str) -> Value {
 }
 
 /// What each event of a batch was answered with.
-fn results(answer: &Answer) -> Vec<Value> {
+pub(crate) fn results(answer: &Answer) -> Vec<Value> {
     assert_eq!(answer.status, 200, "{answer:?}");
     assert_eq!(answer.header("content-type"), Some("application/json"));
     let document: Value = serde_json::from_slice(&answer.body).unwrap();
@@ -76,7 +76,7 @@ fn statuses(answer: &Answer) -> Vec<u64> {
 }
 
 /// Events with every kind of answer that is about the event.
-fn table() -> Vec<Typed> {
+pub(crate) fn table() -> Vec<Typed> {
     let old = by("old", &start(NOW - PAST - 1));
     let mut wrong = start(NOW);
     wrong["measured_usage"][0]["quantity"] = Value::Null;

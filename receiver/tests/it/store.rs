@@ -13,9 +13,9 @@ use sampler_domain::{
 use sampler_store::memory::MemoryStore;
 use sampler_store::{
     Acts, Audit, AuditPage, AuditQuery, AuditRecord, Backlog, BacklogQuery, Backlogs,
-    ControllerState, Controls, Entries, Events, KeptControl, NewSpan, NewStop, Outcome, Published,
-    Queries, Replication, SpanPage, SpanQuery, SpanRecord, StartOutcome, StopOutcome, StoreError,
-    SumPage, SumQuery, SuspendedCause,
+    ControllerState, Controls, Entries, Events, KeptControl, Lookup, NewSpan, NewStop, Outcome,
+    Published, Queries, Replication, SpanPage, SpanQuery, SpanRecord, StartOutcome, StopOutcome,
+    StoreError, SumPage, SumQuery, SuspendedCause,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio::time::interval;
@@ -45,6 +45,8 @@ pub(crate) enum Fate {
     Refused,
     /// An index of an original has the id, for another target.
     TakenElsewhere,
+    /// Only reads are served.
+    ReadOnly,
     /// The call panics.
     Panics,
 }
@@ -158,6 +160,13 @@ impl Store {
         *self.fate.lock().unwrap() == Fate::TakenElsewhere
     }
 
+    fn refuse_write(&self) -> Result<(), StoreError> {
+        if *self.fate.lock().unwrap() == Fate::ReadOnly {
+            return Err(StoreError::Refused(SECRET.into()));
+        }
+        Ok(())
+    }
+
     async fn met<T>(
         &self,
         call: impl Future<Output = Result<T, StoreError>> + Send,
@@ -173,7 +182,7 @@ impl Store {
     ) -> Result<T, StoreError> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         match fate {
-            Fate::Served | Fate::TakenElsewhere | Fate::Paced => call.await,
+            Fate::Served | Fate::TakenElsewhere | Fate::Paced | Fate::ReadOnly => call.await,
             Fate::Held => {
                 self.held.send_modify(|held| *held += 1);
                 let _ = self.gate.acquire().await;
@@ -212,6 +221,10 @@ impl Queries for Store {
 
     async fn cause(&self, id: CauseId) -> Result<Option<SuspendedCause>, StoreError> {
         self.met(self.memory.cause(id)).await
+    }
+
+    async fn look_up(&self, target: &Target, by: &Lookup) -> Result<Vec<Span>, StoreError> {
+        self.met(self.memory.look_up(target, by)).await
     }
 
     async fn usages(
@@ -315,6 +328,7 @@ impl Events for Store {
         if self.is_taken_elsewhere() {
             return Ok(StartOutcome::IdTakenElsewhere);
         }
+        self.refuse_write()?;
         if self.is_paced(&new.span.target).await {
             return Ok(StartOutcome::Opened);
         }
@@ -325,6 +339,7 @@ impl Events for Store {
         if self.is_taken_elsewhere() {
             return Ok(StopOutcome::IdTakenElsewhere);
         }
+        self.refuse_write()?;
         if self.is_paced(&new.event.target).await {
             return Ok(StopOutcome::Ended);
         }

@@ -90,6 +90,7 @@ fn options() -> Options {
             stop_grace: 0,
         },
         unknown_for: Duration::from_millis(15_500),
+        knows_granularity: true,
         month_slack: Duration::from_mins(10),
         distress: DistressSettings::default(),
         mappings_full_scope: false,

@@ -56,6 +56,7 @@ mod protocol;
 mod receiver;
 mod scenario;
 mod state;
+mod update;
 mod worker;
 
 pub use explore::{Explored, explore, find_violations};
@@ -68,3 +69,7 @@ pub use protocol::{Action, Protocol};
 pub use receiver::Request;
 pub use scenario::{Event, Mutant, Scenario, at, start, stop};
 pub use state::{History, Message, Provider, Removed, State, Worker};
+pub use update::{
+    COMPLETED, HALVES_ONCE, INCOMPLETE, NOT_CLAIMED, NOT_DENIED, NOT_HALVED, Other, REPEATED,
+    UPDATES_MUST_HOLD, UpdateAction, UpdateHistory, UpdateRequest, UpdateState, Updates,
+};

@@ -57,7 +57,8 @@ pub(super) fn note_answer(span: &Span, status: StatusCode) {
     if span.is_disabled() {
         return;
     }
-    span.record("http.response.status_code", status.as_u16());
+    // A number of any other type becomes a text in the trace.
+    span.record("http.response.status_code", i64::from(status.as_u16()));
     if status.is_server_error() {
         span.record("otel.status_code", "ERROR");
     }

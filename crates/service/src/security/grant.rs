@@ -38,7 +38,7 @@ pub enum Reach {
 
 impl Grant {
     /// Everything, for anybody: where no tokens are needed.
-    pub(super) fn without_token() -> Self {
+    pub fn without_token() -> Self {
         Self {
             client: None,
             user: None,
@@ -115,6 +115,19 @@ impl Grant {
         }
         Err(forbidden(
             "The token is for other resources than the one that the body names. Nothing was kept.",
+        ))
+    }
+
+    /// Allows to read what is of a resource.
+    ///
+    /// # Errors
+    /// 403 where it may not be read.
+    pub fn require_read(&self, resource: &str) -> Result<(), Problem> {
+        if self.read.includes(Some(resource)) {
+            return Ok(());
+        }
+        Err(forbidden(
+            "The token does not allow to read the resource that the body names.",
         ))
     }
 

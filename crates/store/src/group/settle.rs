@@ -207,7 +207,7 @@ fn command_span<W: GroupWriter>(waiting: &[Waiting<W>]) -> Span {
         "commit",
         otel.kind = "client",
         db.system.name = "mongodb",
-        db.operation.batch.size = waiting.len(),
+        db.operation.batch.size = i64::try_from(waiting.len()).unwrap_or(i64::MAX),
     );
     if !command.is_disabled() {
         for Waiting { span, .. } in waiting {

@@ -71,8 +71,7 @@ impl Receiver {
         grant: &Grant,
         now: Timestamp,
     ) -> Result<Accepted, Problem> {
-        let mut span = Span::open(SpanId::new(now, self.parts.random.u64()), event);
-        span.start_client = grant.client().cloned();
+        let span = self.open(event, grant, now);
         let due_at = self.options.policy.open_due_at(&span.target, span.start);
         let id = span.id.clone();
         // A lenient repeat differs from the event that was kept. `Location` needs the span of that event, so it is read by its id.
@@ -100,6 +99,13 @@ impl Receiver {
             StartOutcome::AlreadyOpen => Err(refusals::already_open()),
             StartOutcome::Overlaps { until } => Err(refusals::overlaps(until)),
         }
+    }
+
+    /// The span that a start opens.
+    pub(super) fn open(&self, event: StartEvent, grant: &Grant, now: Timestamp) -> Span {
+        let mut span = Span::open(SpanId::new(now, self.parts.random.u64()), event);
+        span.start_client = grant.client().cloned();
+        span
     }
 
     pub(super) async fn stop(&self, event: StopEvent, grant: &Grant) -> Result<Accepted, Problem> {

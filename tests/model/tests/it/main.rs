@@ -2,3 +2,4 @@
 
 mod planted_bugs;
 mod protocol;
+mod updates;

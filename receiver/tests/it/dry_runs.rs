@@ -1,0 +1,221 @@
+//! Dry runs: what would become of events is what becomes of them, and nothing is kept.
+
+use sampler_domain::{Forecast, Granularities, Granularity, Policy, Timestamp};
+use serde_json::{Value, json};
+
+use crate::batches::{self, path, table};
+use crate::event::{by, start, stop, with};
+use crate::store::Fate;
+use crate::world::{DAY, EVENTS, HOUR, NOW, START, STOP, UPDATE, World, request, request_as};
+
+/// A receiver whose store refuses each write.
+fn read_only(world: World) -> World {
+    world.store.meets(Fate::ReadOnly);
+    world
+}
+
+fn dry(path: &str) -> String {
+    format!("{path}?dry_run=true")
+}
+
+/// What a request is answered with that is a dry run.
+async fn would(world: &World, path: &str, event: &Value) -> Value {
+    let answer = world.post(path, event).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    serde_json::from_slice(&answer.body).unwrap()
+}
+
+/// The durations of the usages that would be posted.
+fn durations(would: &Value) -> Vec<i64> {
+    let usages = would["usages"].as_array().unwrap().iter();
+    let duration = |usage: &Value| {
+        let measure = usage["measured_usage"].as_array()?.last()?;
+        measure["quantity"].as_i64()
+    };
+    usages.filter_map(duration).collect()
+}
+
+#[tokio::test]
+async fn what_would_become_of_an_event_is_what_becomes_of_it() {
+    for lenient in [false, true] {
+        let world = World::with(|options| options.events.lenient_repeats = lenient);
+        for (index, (kind, event)) in table().iter().enumerate() {
+            let before = world.documents();
+            world.store.meets(Fate::ReadOnly);
+            let foreseen = world.post(&dry(path(kind)), event).await;
+            world.store.meets(Fate::Served);
+            assert_eq!(world.documents(), before);
+            let answer = world.post(path(kind), event).await;
+            if answer.status == 413 {
+                foreseen.names(413, "payload-too-large", &[]);
+                continue;
+            }
+            assert_eq!(foreseen.status, 200, "{index}: {foreseen:?}");
+            let foreseen: Value = serde_json::from_slice(&foreseen.body).unwrap();
+            assert_eq!(foreseen["would"], answer.status, "{index}: {foreseen:#}");
+            if answer.status == 201 {
+                let is_replayed = answer.header("idempotency-replayed").is_some();
+                assert_eq!(foreseen["replayed"], is_replayed, "{index}: {foreseen:#}");
+                assert!(foreseen["usages"].is_array());
+            } else {
+                assert_eq!(foreseen["problem"], answer.any_problem(), "{index}");
+                assert_eq!(foreseen.get("usages"), None);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_event_of_a_batch_is_looked_at_as_if_those_before_had_taken_effect() {
+    let (real, events) = (World::new(), table());
+    let answer = real.send(request(EVENTS, batches::list(&events))).await;
+    let real = batches::results(&answer);
+    let body = batches::list(&events);
+    let world = read_only(World::new());
+    for (media_type, body) in [
+        ("application/json", body),
+        (batches::NDJSON, batches::lines(&events)),
+    ] {
+        let answer = world.send(request_as(media_type, &dry(EVENTS), body)).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let foreseen: Vec<Value> = serde_json::from_slice(&answer.body).unwrap();
+        assert_eq!(foreseen.len(), real.len());
+        for (index, (foreseen, real)) in foreseen.iter().zip(&real).enumerate() {
+            assert_eq!(
+                foreseen["would"], real["status"],
+                "{index}: {foreseen:#} {real:#}"
+            );
+            assert_eq!(foreseen.get("replayed"), real.get("replayed"), "{index}");
+            assert_eq!(foreseen.get("problem"), real.get("problem"), "{index}");
+        }
+    }
+    world.holds(&[]);
+}
+
+#[tokio::test]
+async fn the_usages_are_those_that_a_worker_posts() {
+    let world = World::new();
+    let (event, end) = (
+        by("a", &start(NOW - 2 * DAY - HOUR)),
+        by("z", &stop(NOW + HOUR)),
+    );
+    let begun = would(&world, &dry(START), &event).await;
+    assert_eq!(durations(&begun), [HOUR, DAY, DAY], "{begun:#}");
+    assert_eq!(world.documents().len(), 0);
+    world.start(&event).await.is_created();
+    let policy = Policy {
+        granularities: Granularities::all(Granularity::Day),
+        stop_grace: HOUR,
+    };
+    let span = world.spans().remove(0);
+    let usages = Forecast::new(span.clone(), Timestamp::clamped(NOW), &policy);
+    let usages: Vec<_> = usages.collect();
+    // Byte by byte, as they are in the answer.
+    let written = serde_json::to_string(&usages).unwrap();
+    let answer = world.post(&dry(START), &event).await;
+    let text = String::from_utf8(answer.body.to_vec()).unwrap();
+    assert!(text.contains(&written), "{text}");
+    assert_eq!(begun["usages"], serde_json::to_value(&usages).unwrap());
+    // A stop in the future is billed once it is over.
+    assert_eq!(
+        durations(&would(&world, &dry(STOP), &end).await),
+        [HOUR, DAY, DAY]
+    );
+    let later = format!("{STOP}?dry_run=true&until={}", NOW + DAY);
+    assert_eq!(
+        durations(&would(&world, &later, &end).await),
+        [HOUR, DAY, DAY, HOUR]
+    );
+    let earlier = format!("{STOP}?until=2018-08-01T00:00:00Z&dry_run=true");
+    assert_eq!(durations(&would(&world, &earlier, &end).await), [HOUR]);
+    world.holds(&[(&event, None)]);
+}
+
+#[tokio::test]
+async fn an_update_shows_both_spans() {
+    let world = World::new();
+    let event = by("a", &start(NOW - DAY));
+    world.start(&event).await.is_created();
+    let update = by("u", &with(&start(NOW - HOUR), "plan_id", "larger"));
+    let update = with(&update, "previous", json!({"plan_id": "large"}));
+    let shown = would(&world, &dry(UPDATE), &update).await;
+    let plans = shown["usages"].as_array().unwrap().iter();
+    let plans: Vec<_> = plans
+        .map(|usage| usage["plan_id"].as_str().unwrap())
+        .collect();
+    assert_eq!(plans, ["large", "larger"]);
+    assert_eq!(durations(&shown), [DAY - HOUR, HOUR]);
+    world.holds(&[(&event, None)]);
+}
+
+#[tokio::test]
+async fn what_is_shown_is_bounded() {
+    let world = World::with(|options| {
+        options.policy.granularities = Granularities::all(Granularity::Minute);
+    });
+    let event = by("a", &start(NOW - 10 * DAY));
+    let shown = would(&world, &dry(START), &event).await;
+    assert_eq!(
+        (durations(&shown).len(), &shown["more"]),
+        (1_000, &json!(true))
+    );
+    let mut large = event;
+    large["measured_usage"][0]["quantity"] = json!("x".repeat(400_000));
+    let shown = would(&world, &dry(START), &large).await;
+    assert_eq!(
+        (durations(&shown).len(), &shown["more"]),
+        (10, &json!(true))
+    );
+    let few = would(&world, &dry(START), &start(NOW - HOUR)).await;
+    assert_eq!((durations(&few).len(), few.get("more")), (60, None));
+}
+
+#[tokio::test]
+async fn a_query_that_is_wrong_keeps_nothing() {
+    let world = World::new();
+    for (query, names) in [
+        ("dry_run=yes", &["dry_run"][..]),
+        ("dry_run=", &["dry_run"]),
+        ("dry_run=true&dry_run=true", &["dry_run"]),
+        ("dry_run=true&until=now", &["until"]),
+        ("until=1533254400000", &["until"]),
+        ("dry_run=false&until=1533254400000", &["until"]),
+        ("dry_run=true&when=1", &["when"]),
+    ] {
+        for path in [START, UPDATE, EVENTS] {
+            let answer = world.post(&format!("{path}?{query}"), &start(NOW)).await;
+            answer.names(400, "invalid-query", names);
+        }
+    }
+    for path in [UPDATE, EVENTS] {
+        let answer = world
+            .post(&format!("{path}?dryrun=true"), &start(NOW))
+            .await;
+        answer.names(400, "invalid-query", &["dryrun"]);
+    }
+    world.holds(&[]);
+    let answer = world
+        .post(&format!("{START}?dry_run=false&other=x"), &start(NOW))
+        .await;
+    answer.is_created();
+}
+
+#[tokio::test]
+async fn what_cannot_be_foreseen_is_answered_as_ever() {
+    let world = World::new();
+    world
+        .send(request(&dry(START), "{"))
+        .await
+        .names(400, "malformed-json", &[]);
+    world.store.meets(Fate::Unavailable);
+    for (path, body) in [
+        (START, start(NOW)),
+        (EVENTS, json!([with(&start(NOW), "type", "start")])),
+    ] {
+        let answer = world.post(&dry(path), &body).await;
+        answer.names(503, "database-unavailable", &[]);
+    }
+    let unknowing = World::with(|options| options.knows_granularity = false);
+    let answer = unknowing.post(&dry(START), &start(NOW)).await;
+    answer.names(501, "dry-run-unavailable", &[]);
+}
