@@ -53,11 +53,12 @@ use sampler_service::security::Authenticator;
 use sampler_settings::DistressSettings;
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_steering::Steering;
-use sampler_store::{Audit, Backlogs, Controls, Events, Queries, Replication};
+use sampler_store::{Acts, Audit, Backlogs, Controls, Events, Queries, Replication};
 
 use admission::Admission;
 use controllers::{
-    audit, backlog, batches, control as steering, events, mappings, snapshots, spans, sums, usages,
+    audit, backlog, batches, control as steering, events, mappings, snapshots, span_acts, spans,
+    sums, suspended, usages,
 };
 use metrics::EventMetrics;
 use refusals::Refusals;
@@ -96,6 +97,8 @@ pub struct Parts {
     pub queries: Arc<dyn Queries>,
     /// The audit trail.
     pub audit: Arc<dyn Audit>,
+    /// Carries out what operators ask for.
+    pub acts: Arc<dyn Acts>,
     /// The store of what waits for the workers.
     pub backlogs: Arc<dyn Backlogs>,
     /// The store of how operators and the controller steer.
@@ -175,6 +178,10 @@ impl Receiver {
             .route("/v1/spans", get(spans::list))
             .route("/v1/spans/{id}", get(spans::get))
             .route("/v1/spans/{id}/usages", get(usages::list))
+            .route("/v1/spans/{id}/resume", post(span_acts::resume))
+            .route("/v1/spans/{id}/skip", post(span_acts::skip))
+            .route("/v1/suspended", get(suspended::list))
+            .route("/v1/suspended/{cause}/resume", post(suspended::resume))
             .route("/v1/usages", get(sums::list))
             .route("/v1/snapshots", post(snapshots::compare))
             .route("/v1/audit", get(audit::list))

@@ -66,6 +66,7 @@ async fn run(settings: Settings, counts: LogCounts, shutdown: Shutdown) -> anyho
         events: store.clone(),
         queries: queries.clone(),
         audit: store.clone(),
+        acts: store.clone(),
         backlogs: queries.clone(),
         controls: store.clone(),
         replication: store.clone(),

@@ -71,6 +71,15 @@ sampler_service::problem_types! {
             if the span is one of its own.",
         operator: NOTHING,
     }
+    NO_SUCH_CAUSE {
+        slug: "no-such-cause",
+        status: NOT_FOUND,
+        title: "There is no such cause",
+        when: "No cause of suspensions has this id. One is removed ten minutes after its last span went \
+            on.",
+        provider: NOTHING,
+        operator: "Compares the id with `GET /v1/suspended`.",
+    }
     REQUEST_TIMEOUT {
         slug: "request-timeout",
         status: REQUEST_TIMEOUT,
@@ -99,6 +108,24 @@ sampler_service::problem_types! {
         provider: "Uses a new `id` for each event, and the same one only to repeat an event \
             unchanged.",
         operator: NOTHING,
+    }
+    NOT_SUSPENDED {
+        slug: "not-suspended",
+        status: CONFLICT,
+        title: "The span is not suspended",
+        when: "An operator resumes a span that is not suspended, or skips its usage. Workers try such a \
+            span by themselves.",
+        provider: NOTHING,
+        operator: "Reads the span again. Nothing is to be done if it has gone on.",
+    }
+    NOT_PLANNED {
+        slug: "not-planned",
+        status: CONFLICT,
+        title: "The usage is not the one that is planned",
+        when: "An operator skips a usage that is not the `planned` one of the span. What Abacus has \
+            accepted cannot be skipped.",
+        provider: NOTHING,
+        operator: "Sends the `usage_id` of what is `planned`, if that is to be given up.",
     }
     UPDATE_INCOMPLETE {
         slug: "update-incomplete",

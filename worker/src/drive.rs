@@ -109,8 +109,14 @@ impl Worker {
     async fn record(&self, entry: Entry) -> Result<EntryState, StoreError> {
         let granularity = self.options.policy.granularities.of(&entry.target);
         let lifetime = millis(self.options.ledger.retention(granularity));
+        let (usage, span) = (entry.usage_guid.clone(), entry.span.clone());
+        let is_accepted = entry.state == EntryState::Accepted;
         let kept = self.parts.ledger.record(entry, lifetime).await;
         self.parts.processing_progress.report();
+        if is_accepted && matches!(kept, Ok(EntryState::Skipped)) {
+            error!(code = "delivery.after_skip", span.id = %span, usage,
+                "Abacus accepted a usage that an operator had given up");
+        }
         kept
     }
 
@@ -170,10 +176,14 @@ impl Worker {
         turn: &mut Turn,
         now: Timestamp,
     ) -> Option<Yield> {
-        let Change::Executed {
+        let (Change::Executed {
             next: Next::Planned(_),
             due_at,
-        } = change
+        }
+        | Change::Skipped {
+            next: Next::Planned(_),
+            due_at,
+        }) = change
         else {
             return None;
         };

@@ -19,7 +19,10 @@ pub(crate) fn of_change(change: &Change) -> Span {
         Change::Complete => "complete",
         Change::Postpone { .. } => "postpone",
         Change::Failed { .. } => "failed",
+        Change::Skipped { .. } => "skipped",
         Change::KeepSuspended { .. } => "keep_suspended",
+        Change::Resume { .. } => "resume",
+        Change::Skip { .. } => "skip",
     };
     trace_span!(target: TRACE, "change", otel.name = change)
 }

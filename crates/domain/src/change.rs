@@ -1,12 +1,13 @@
 //! The changes of a span while it is sampled (sections 6.5 and 6.6 of the paper).
 //!
-//! A worker decides a [`Change`], and the store makes it if the span is unchanged since it was read.
+//! A worker, or an operator, decides a [`Change`], and the store makes it if the span is unchanged since it was read.
 //! [`Span::after`] defines its effect. The store in memory uses that function, and the contract suite
 //! compares the database with it.
 
-use crate::{Cause, Planned, SUSPENDED_DUE_AT, Span, Suspension, Timestamp};
+use crate::{Cause, Planned, SUSPENDED_DUE_AT, Skip, Span, Suspension, Timestamp};
 
-/// A change of a span by a worker. Starts and stops come from providers and are not among them.
+/// A change of a span by a worker or an operator. Starts and stops come from providers and are not
+/// among them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
     /// Plans an interval for a span that has none planned (section 6.5).
@@ -18,6 +19,13 @@ pub enum Change {
     },
     /// Notes that the planned interval was executed, and decides what follows (section 6.6).
     Executed {
+        /// What follows.
+        next: Next,
+        /// When the span needs a worker next.
+        due_at: Timestamp,
+    },
+    /// Notes that the planned interval was given up, as the ledger says, and decides what follows.
+    Skipped {
         /// What follows.
         next: Next,
         /// When the span needs a worker next.
@@ -47,6 +55,23 @@ pub enum Change {
     KeepSuspended {
         /// How it is suspended. Where it is no longer, the change is lost.
         suspension: Suspension,
+    },
+    /// An operator lets a suspended span go on: it is tried again, as if it had never been refused.
+    Resume {
+        /// How it is suspended. Where it is no longer, the change is lost.
+        suspension: Suspension,
+        /// When the span needs a worker next.
+        due_at: Timestamp,
+    },
+    /// An operator gives up the planned interval of a suspended span. A worker carries that out
+    /// ([`Change::Skipped`]).
+    Skip {
+        /// What is given up.
+        skip: Skip,
+        /// How the span is suspended. Where it is no longer, the change is lost.
+        suspension: Suspension,
+        /// When the span needs a worker next.
+        due_at: Timestamp,
     },
 }
 
@@ -141,6 +166,9 @@ impl Change {
         match self {
             Self::Plan { due_at, .. }
             | Self::Executed { due_at, .. }
+            | Self::Skipped { due_at, .. }
+            | Self::Resume { due_at, .. }
+            | Self::Skip { due_at, .. }
             | Self::Postpone { due_at } => Some(*due_at),
             Self::Failed {
                 suspension: Some(_),
@@ -156,21 +184,33 @@ impl Change {
     pub fn is_last(&self) -> bool {
         match self {
             Self::Plan { .. } => false,
-            Self::Executed { next, .. } => !matches!(next, Next::Planned(_)),
+            Self::Executed { next, .. } | Self::Skipped { next, .. } => {
+                !matches!(next, Next::Planned(_))
+            }
             Self::Complete
             | Self::Postpone { .. }
             | Self::Failed { .. }
-            | Self::KeepSuspended { .. } => true,
+            | Self::KeepSuspended { .. }
+            | Self::Resume { .. }
+            | Self::Skip { .. } => true,
+        }
+    }
+
+    /// How the span must be suspended for the change to be made, if it must be.
+    pub fn required_suspension(&self) -> Option<Suspension> {
+        match self {
+            Self::KeepSuspended { suspension }
+            | Self::Resume { suspension, .. }
+            | Self::Skip { suspension, .. } => Some(*suspension),
+            _ => None,
         }
     }
 
     /// Whether what the change is about is still so: a span that was resumed meanwhile must not be
     /// put out of the way. Every other change clears a suspension, or leaves it as it is.
     pub fn suspension_holds(&self, now: &Span) -> bool {
-        match self {
-            Self::KeepSuspended { suspension } => now.processing.suspended == Some(*suspension),
-            _ => true,
-        }
+        let required = self.required_suspension();
+        required.is_none() || required == now.processing.suspended
     }
 }
 
@@ -192,11 +232,20 @@ impl Span {
                 span = self.executed();
                 span.follow(next);
             }
+            Change::Skipped { next, .. } => {
+                span = self.skipped();
+                span.follow(next);
+            }
             Change::Complete => {
                 processing.complete = true;
                 processing.version += 1;
             }
             Change::Postpone { .. } | Change::KeepSuspended { .. } => {}
+            Change::Resume { .. } => span = self.resumed(0, false),
+            Change::Skip { skip, .. } => {
+                span = self.resumed(0, false);
+                span.processing.skip = Some(skip.clone());
+            }
             Change::Failed {
                 failure,
                 attempts,
@@ -226,11 +275,13 @@ impl Span {
     }
 
     /// Whether a change that was decided for `self` may still be made to the `current` span: the
-    /// version *and* the end are unchanged, and the span is not complete. A stop does not change the
-    /// version, but the next step must be decided with knowledge of the stop.
+    /// version, the end *and* what is to be skipped are unchanged, and the span is not complete.
+    /// Neither a stop nor an operator changes the version, but the next step must be decided with
+    /// knowledge of both.
     pub fn still_allows_change(&self, current: &Self) -> bool {
         current.processing.version == self.processing.version
             && current.end == self.end
+            && current.processing.skip == self.processing.skip
             && !current.processing.complete
     }
 }

@@ -15,6 +15,8 @@
 //!        └──► Record ─ on_recorded ──► next() (notes the execution)
 //! ```
 //!
+//! What an operator gives up is not posted: `Record` comes first then.
+//!
 //! A failure that suspends the span asks for `Register` first: the cause is kept before any span is
 //! suspended under it. A span that is tried for all of its cause asks for `Resume` before `Record`, so
 //! that the success of a probe is not lost in a crash.
@@ -51,20 +53,29 @@ pub enum Action {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Driver {
     span: Span,
-    /// The plan whose usage Abacus has accepted, until its execution is noted.
-    outcome: Option<Acceptance>,
+    /// The plan whose usage Abacus has accepted, or that was given up, until that is noted.
+    outcome: Option<Outcome>,
     state: State,
 }
 
-/// The outcome of the usage of a plan.
+/// The outcome of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Acceptance {
+struct Outcome {
     planned: Planned,
-    delivered: Delivered,
-    /// Whether the other spans of the cause for which this one was tried are resumed.
-    resumed: bool,
-    /// The state of its entry in the ledger, once that is written.
-    recorded: Option<EntryState>,
+    progress: Progress,
+}
+
+/// How far it is noted.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Progress {
+    /// Abacus has accepted the usage.
+    Accepted {
+        delivered: Delivered,
+        /// Whether the other spans of the cause for which this one was tried are resumed.
+        resumed: bool,
+    },
+    /// The ledger has its entry, in this state.
+    Recorded(EntryState),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -138,30 +149,38 @@ impl Driver {
 
     /// Posts the usage, then has its entry written, then notes the execution. Only an original
     /// Sampler plans intervals of no length; there is nothing to bill, and nothing to record.
+    ///
+    /// What an operator has given up is not posted: its entry is written instead. A worker that had
+    /// posted it before, and has Abacus's answer, writes that it is accepted. The ledger keeps what is
+    /// written first, and what it keeps is noted on the span.
     fn execute(&self, planned: Planned, now: Timestamp, policy: &Policy) -> Action {
         let outcome = self.outcome.as_ref();
-        match outcome.filter(|outcome| outcome.planned == planned) {
-            _ if planned.interval.is_empty() => Action::Change(self.execution(now, policy)),
-            None => Action::Post(planned),
-            Some(Acceptance {
-                recorded: Some(_), ..
-            }) => Action::Change(self.execution(now, policy)),
-            Some(outcome) => self.tell(outcome),
+        let outcome = outcome.filter(|outcome| outcome.planned == planned);
+        match outcome.map(|outcome| &outcome.progress) {
+            _ if planned.interval.is_empty() => Action::Change(self.execution(now, policy, false)),
+            None => match self.span.to_be_skipped() {
+                Some(skip) => write(Entry::of_skipped(&self.span, skip)),
+                None => Action::Post(planned),
+            },
+            Some(Progress::Accepted { delivered, resumed }) => self.tell(delivered, *resumed),
+            Some(Progress::Recorded(kept)) => {
+                let is_skipped = *kept == EntryState::Skipped;
+                Action::Change(self.execution(now, policy, is_skipped))
+            }
         }
     }
 
     /// Tells the others of the cause that the span was tried for, then the ledger, that Abacus has
     /// the usage.
-    fn tell(&self, outcome: &Acceptance) -> Action {
-        if let Some(cause) = self.span.processing.probe.filter(|_| !outcome.resumed) {
+    fn tell(&self, delivered: &Delivered, resumed: bool) -> Action {
+        if let Some(cause) = self.span.processing.probe.filter(|_| !resumed) {
             return Action::Resume(cause);
         }
-        let entry = Entry::of_delivered(&self.span, outcome.delivered.clone());
-        Action::Record(Box::new(entry.expect("it was planned")))
+        write(Entry::of_delivered(&self.span, delivered.clone()))
     }
 
-    /// Notes that the planned interval was executed, and plans the next one if it is due.
-    fn execution(&self, now: Timestamp, policy: &Policy) -> Change {
+    /// Notes that the planned interval was executed or given up, and plans the next one if it is due.
+    fn execution(&self, now: Timestamp, policy: &Policy, is_skipped: bool) -> Change {
         let after = self.span.executed();
         let step = next_step(&after, now, policy);
         let due_at = step.due_at(now);
@@ -171,33 +190,41 @@ impl Driver {
             // Nothing is planned after an execution, so there is nothing to execute.
             Step::Wait(_) | Step::Execute(_) => Next::Wait,
         };
-        Change::Executed { next, due_at }
+        if is_skipped {
+            Change::Skipped { next, due_at }
+        } else {
+            Change::Executed { next, due_at }
+        }
     }
 
     /// Input: Abacus has accepted the usage of the planned interval.
     pub fn on_delivered(&mut self, delivered: Delivered) {
         let planned = self.span.processing.planned.clone();
-        self.outcome = planned.map(|planned| Acceptance {
+        self.outcome = planned.map(|planned| Outcome {
             planned,
-            delivered,
-            resumed: false,
-            recorded: None,
+            progress: Progress::Accepted {
+                delivered,
+                resumed: false,
+            },
         });
     }
 
     /// Input: all spans of the cause for which this one was tried are resumed.
     pub fn on_resumed(&mut self) {
-        if let Some(outcome) = &mut self.outcome {
-            outcome.resumed = true;
+        let progress = self.outcome.as_mut().map(|outcome| &mut outcome.progress);
+        if let Some(Progress::Accepted { resumed, .. }) = progress {
+            *resumed = true;
         }
     }
 
     /// Input: the ledger has an entry of the usage of the planned interval, in this state. The entry
     /// that was written first stays.
     pub fn on_recorded(&mut self, kept: EntryState) {
-        if let Some(outcome) = &mut self.outcome {
-            outcome.recorded = Some(kept);
-        }
+        let planned = self.span.processing.planned.clone();
+        self.outcome = planned.map(|planned| Outcome {
+            planned,
+            progress: Progress::Recorded(kept),
+        });
     }
 
     /// Input: the usage of the planned interval could not be delivered.
@@ -235,15 +262,16 @@ impl Driver {
         };
     }
 
-    /// Input: the span as it was read again; `None` if it was removed. If only a stop has changed it,
-    /// the driver decides again. If the version has changed, another worker drives the span, and this
+    /// Input: the span as it was read again; `None` if it was removed. If only a stop or an operator
+    /// has changed it, the driver decides again. If the version has changed, another worker drives the span, and this
     /// driver is done.
     pub fn on_reread(&mut self, fresh: Option<Span>) {
         let before = &self.span;
-        let is_stopped = |fresh: &Span| {
-            fresh.processing.version == before.processing.version && fresh.end != before.end
+        let is_theirs = |fresh: &Span| {
+            fresh.processing.version == before.processing.version
+                && (fresh.end != before.end || fresh.processing.skip != before.processing.skip)
         };
-        match fresh.filter(is_stopped) {
+        match fresh.filter(is_theirs) {
             Some(fresh) => {
                 self.set_span(fresh);
                 self.state = State::Deciding;
@@ -259,4 +287,9 @@ impl Driver {
         self.outcome
             .take_if(|outcome| Some(&outcome.planned) != planned);
     }
+}
+
+/// Has the entry of the planned interval written.
+fn write(entry: Option<Entry>) -> Action {
+    Action::Record(Box::new(entry.expect("it was planned")))
 }

@@ -1,6 +1,6 @@
 //! What became of one usage: an entry of the ledger.
 
-use crate::{Interval, Measures, Span, SpanId, Target, Timestamp};
+use crate::{Interval, Measures, Skip, Span, SpanId, Target, Timestamp};
 
 /// What became of a usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -111,6 +111,17 @@ impl Entry {
             status: delivered.status,
             location: delivered.location,
             error: None,
+            ..planned
+        })
+    }
+
+    /// The entry of what is planned for a span, once an operator has given it up. Why Abacus refused it
+    /// stays.
+    pub fn of_skipped(span: &Span, skip: &Skip) -> Option<Self> {
+        let planned = Self::of_planned(span)?;
+        Some(Self {
+            skipped_at: Some(skip.at),
+            state: EntryState::Skipped,
             ..planned
         })
     }

@@ -62,7 +62,7 @@ pub use measure::{Measure, Measures, MeasuresError, Quantity, QuantityError};
 pub use percent::{Percent, PercentError, plain};
 pub use policy::Policy;
 pub use slack::Slack;
-pub use span::{Planned, Processing, Span, SpanId, Totals};
+pub use span::{Planned, Processing, Skip, Span, SpanId, Totals};
 pub use state::SpanState;
 pub use step::{Step, next_step};
 pub use suspension::{Cause, CauseId, CauseIdError, SUSPENDED_DUE_AT, Suspension};

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use uuid::Uuid;
+
 use crate::{
     CauseId, ClientId, EventId, Interval, LastError, Measures, StartEvent, Suspension, Target,
     Timestamp,
@@ -92,8 +94,22 @@ pub struct Processing {
     pub suspended: Option<Suspension>,
     /// The cause that this span probes: if its usage is accepted, all spans of the cause go on.
     pub probe: Option<CauseId>,
+    /// What an operator gives up of what is planned, if that was asked for.
+    pub skip: Option<Skip>,
     /// What the executions come to.
     pub totals: Totals,
+}
+
+/// An operator gives up the planned interval of a span: its usage is not to be posted any more. It
+/// counts as sampled once the ledger says that it is skipped.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Skip {
+    /// The usage of the planned interval.
+    pub usage_guid: String,
+    /// When that was asked for.
+    pub at: Timestamp,
+    /// The act in the audit trail.
+    pub act: Uuid,
 }
 
 /// What the executions of a span come to, so that it proves itself, also after the entries of its
@@ -130,13 +146,17 @@ impl Totals {
     }
 
     /// Counts a usage that was planned at `version`. An interval of no length has none.
-    fn count(&mut self, interval: Interval, version: i64) {
+    fn count(&mut self, interval: Interval, version: i64, is_billed: bool) {
         if interval.is_empty() {
             return;
         }
         self.first_version.get_or_insert(version);
-        self.billed += interval.duration();
-        self.usages += 1;
+        if is_billed {
+            self.billed += interval.duration();
+            self.usages += 1;
+        } else {
+            self.skipped += interval.duration();
+        }
     }
 }
 
@@ -175,6 +195,7 @@ impl Span {
                 last_error: None,
                 suspended: None,
                 probe: None,
+                skip: None,
                 totals: Totals::from(event.timestamp),
             },
         }
@@ -203,6 +224,19 @@ impl Span {
     /// Where nothing is planned: nothing can have been executed then.
     #[must_use]
     pub fn executed(&self) -> Self {
+        self.sampled(true)
+    }
+
+    /// The same after its planned interval was given up.
+    ///
+    /// # Panics
+    /// Where nothing is planned.
+    #[must_use]
+    pub fn skipped(&self) -> Self {
+        self.sampled(false)
+    }
+
+    fn sampled(&self, is_billed: bool) -> Self {
         let mut span = self.clone();
         let planned = span
             .processing
@@ -212,7 +246,7 @@ impl Span {
         let processing = &mut span.processing;
         processing
             .totals
-            .count(planned.interval, processing.version);
+            .count(planned.interval, processing.version, is_billed);
         processing.last = planned.interval;
         processing.version += 1;
         processing.attempts = 0;
@@ -221,7 +255,15 @@ impl Span {
         processing.last_error = None;
         processing.suspended = None;
         processing.probe = None;
+        processing.skip = None;
         span
+    }
+
+    /// What is planned and to be given up, if an operator asked for that.
+    pub fn to_be_skipped(&self) -> Option<&Skip> {
+        let planned = self.processing.planned.as_ref()?;
+        let skip = self.processing.skip.as_ref();
+        skip.filter(|skip| skip.usage_guid == planned.usage_guid)
     }
 
     /// Whether one more refusal suspends the span, if `suspend_after` in a row do.

@@ -16,7 +16,7 @@ use crate::call::{CallError, Link};
 use crate::document::{executed, id_to_bson, interval, moment, moment_or_null, partition, planned};
 use crate::entry_document::ERROR_LEN_MAX;
 use crate::resolve::{by_span_id, readable};
-use crate::suspension_document::suspension;
+use crate::suspension_document::{skip_mark, suspension};
 use crate::totals::totals;
 
 /// Sends changes, which require the version and the end with which the span was read.
@@ -56,10 +56,18 @@ impl ChangeWrite {
             // Postponements and failures leave the version alone, and are to be noted once, too.
             "processing.last_change_id": { "$ne": id },
         };
-        let suspended = match change {
-            Change::KeepSuspended { suspension } => Some(*suspension),
-            _ => None,
-        };
+        match &before.processing.skip {
+            Some(skip) => {
+                let skip = skip_mark(skip, before.processing.version);
+                condition.insert("processing.skip", skip);
+            }
+            // One that an original has gone on with is left behind: the version in it tells.
+            None => {
+                let version = before.processing.version;
+                condition.insert("processing.skip.version", doc! { "$ne": version });
+            }
+        }
+        let suspended = change.required_suspension();
         if let Some(suspended) = suspended {
             for (name, value) in suspension(suspended, before.processing.version) {
                 condition.insert(format!("processing.suspended.{name}"), value);
@@ -140,13 +148,23 @@ fn update(before: &Span, change: &Change, now: Timestamp) -> Update {
         }
         Change::Executed { next, .. } => {
             update.next_version(now);
-            update.execution(before, next);
+            update.execution(before, Span::executed, next);
+        }
+        Change::Skipped { next, .. } => {
+            update.next_version(now);
+            update.execution(before, Span::skipped, next);
         }
         Change::Complete => {
             update.next_version(now);
             update.set.insert("processing.complete", true);
         }
         Change::Postpone { .. } | Change::KeepSuspended { .. } => {}
+        Change::Resume { .. } => update.resumption(),
+        Change::Skip { skip, .. } => {
+            update.resumption();
+            let skip = skip_mark(skip, before.processing.version);
+            update.set.insert("processing.skip", skip);
+        }
         Change::Failed {
             failure,
             attempts,
@@ -173,10 +191,10 @@ impl Update {
         self.inc.insert("processing.version", 1);
     }
 
-    fn execution(&mut self, before: &Span, next: &Next) {
+    fn execution(&mut self, before: &Span, sampled: fn(&Span) -> Span, next: &Next) {
         // The totals change together with the execution, so no reader sees one without the other.
         if before.processing.planned.is_some() {
-            let after = before.executed();
+            let after = sampled(before);
             self.set.insert("processing.totals", totals(&after));
         }
         let last = before.processing.planned.as_ref().map(executed);
@@ -197,6 +215,16 @@ impl Update {
             "processing.failed_version": "",
             "processing.last_error": "",
             "processing.refused_at": "",
+            "processing.refusals": "",
+            "processing.suspended": "",
+            "processing.probe": "",
+            "processing.skip": "",
+        };
+    }
+
+    /// What its last refusals were stays, but for their count.
+    fn resumption(&mut self) {
+        self.unset = doc! {
             "processing.refusals": "",
             "processing.suspended": "",
             "processing.probe": "",
@@ -267,7 +295,8 @@ impl GroupWriter for ChangeWriter {
     }
 
     /// Each answer stays true. A change is rejected because of another version, another end, a complete
-    /// span, or a span that was resumed. A version only grows, and an end or a completion never changes.
+    /// span, or a span that was resumed or is to be skipped. A version only grows, and an end, a
+    /// completion or what is to be skipped at a version never changes.
     /// So the condition can never be met again, however late the command runs.
     fn outlasts_late_commands(_: &Changed) -> bool {
         true

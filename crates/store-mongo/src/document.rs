@@ -16,7 +16,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::entry_document::status_in;
-use crate::suspension_document::{read_probe, read_refusals, read_suspension};
+use crate::suspension_document::{read_probe, read_refusals, read_skip, read_suspension};
 use crate::totals::read_totals;
 
 /// The `correlation_id` of open spans. With it, `unique_span` allows one open span of a target.
@@ -273,6 +273,7 @@ pub(crate) fn read(document: &Document) -> Result<Span, Unreadable> {
             last_error: read_last_error(processing).filter(|_| has_failed),
             suspended: read_suspension(processing, version),
             probe: read_probe(processing, version),
+            skip: read_skip(processing, version),
             totals: read_totals(processing, last),
         },
     })

@@ -39,6 +39,7 @@ mod stale_suspensions;
 mod starts;
 mod stops;
 mod sums;
+mod suspended;
 mod suspension_document;
 mod totals;
 mod unreadable;
@@ -63,9 +64,9 @@ use sampler_domain::{
 use sampler_metrics::Registry;
 use sampler_store::group::{GroupMetrics, GroupPerRange};
 use sampler_store::{
-    Adopted, Audit, AuditRecord, Causes, DuePages, DueQuery, Entries, Events, Finished, KeptCause,
-    Ledger, Membership, NewSpan, NewStop, Outcome, Page, Probe, Reading, Resumption, StartOutcome,
-    StopOutcome, StoreError, Upkeep, Work,
+    Acts, Adopted, Audit, AuditRecord, Causes, DuePages, DueQuery, Entries, Events, Finished,
+    KeptCause, Ledger, Membership, NewSpan, NewStop, Outcome, Page, Probe, Reading, Resumption,
+    StartOutcome, StopOutcome, StoreError, Upkeep, Work,
 };
 use uuid::Uuid;
 
@@ -392,6 +393,22 @@ impl Causes for MongoStore {
 
     async fn remove_cause(&self, cause: &KeptCause) -> Result<bool, StoreError> {
         self.remove_cause_if_idle(cause).await
+    }
+}
+
+#[async_trait]
+impl Acts for MongoStore {
+    async fn change_by_operator(
+        &self,
+        span: &Span,
+        change: &Change,
+        now: Timestamp,
+    ) -> Result<Changed, StoreError> {
+        self.change_span(span, change, now).await
+    }
+
+    async fn resume_by_operator(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
+        self.resume_all_of(cause, now).await
     }
 }
 

@@ -11,10 +11,10 @@ use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::{Bson, Document, doc};
 use mongodb::options::FindOptions;
 use sampler_domain::partition::PARTITIONS;
-use sampler_domain::{Id, Span, SpanId, SpanState, Target, Timestamp};
+use sampler_domain::{CauseId, Id, Span, SpanId, SpanState, Target, Timestamp};
 use sampler_store::{
     AuditPage, AuditQuery, Entries, Lookup, Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord,
-    StoreError, SumPage, SumQuery,
+    StoreError, SumPage, SumQuery, SuspendedCause,
 };
 use tracing::error;
 
@@ -109,10 +109,13 @@ impl MongoStore {
             bounds.min = range.key(moment(end.start), id_to_bson(&end.id));
         }
         let found = self.found(filter(query), bounds.options(range), query.limit);
-        Ok(self.page(query.state, &found.await?, window))
+        Ok(self.page(query, &found.await?, window))
     }
 
     /// Where the window ends, unless the range ends before that. The index alone says so.
+    ///
+    /// It becomes a cursor that the client gets, and may lie at a span that the client may not see. So
+    /// the id there is cut: what is left of it identifies no span.
     async fn window_end(
         &self,
         range: &Range<'_>,
@@ -122,7 +125,11 @@ impl MongoStore {
         options.skip = Some(WINDOW as u64 - 1);
         options.projection = Some(doc! { "_id": 1, "start": 1 });
         let found = self.found(range.condition(), options, ODD_MAX).await?;
-        Ok(found.documents.iter().find_map(|raw| position(raw)))
+        Ok(found
+            .documents
+            .iter()
+            .find_map(|raw| position(raw))
+            .map(cut))
     }
 
     /// A page of the spans of an instance: few, as a rule. The server sorts them.
@@ -150,7 +157,7 @@ impl MongoStore {
         let mut options = self.link.find_options(query.limit, sort, index::SPAN);
         options.allow_disk_use = Some(true);
         let found = self.found(conditions, options, query.limit).await?;
-        Ok(self.page(query.state, &found, None))
+        Ok(self.page(query, &found, None))
     }
 
     /// All partitions, and none where a span of an original may have none.
@@ -170,18 +177,13 @@ impl MongoStore {
         self.link.found(filter, options, limit).await
     }
 
-    /// The page of those of these documents that are in this state, where one is given. It may end
-    /// with a window.
-    fn page(
-        &self,
-        state: Option<SpanState>,
-        found: &Found,
-        window: Option<SpanPosition>,
-    ) -> SpanPage {
+    /// The page of those of these documents that are in the state that is asked for. It may end with
+    /// a window.
+    fn page(&self, query: &SpanQuery, found: &Found, window: Option<SpanPosition>) -> SpanPage {
         let mut page = SpanPage::default();
         for raw in &found.documents {
             match record(raw) {
-                Ok(record) if state.is_none_or(|state| state == record.span.state()) => {
+                Ok(record) if query.has_state(&record.span) => {
                     page.spans.push(record);
                 }
                 Ok(_) => {}
@@ -201,13 +203,23 @@ impl MongoStore {
         page
     }
 
-    async fn one(&self, id: &str) -> Result<Option<SpanRecord>, StoreError> {
+    /// The span whose id is written so. Whether it is of one of these resources is a condition of the
+    /// search: one of another resource is not there, also where nobody can read it.
+    async fn one(
+        &self,
+        id: &str,
+        resources: Option<&[Id]>,
+    ) -> Result<Option<SpanRecord>, StoreError> {
         let mut forms = vec![Bson::from(id)];
         if is_hexadecimal(id) {
             forms.extend(ObjectId::parse_str(id).map(Bson::ObjectId));
         }
         let options = self.link.find_options(1, doc! {}, "_id_");
-        let filter = doc! { "_id": { "$in": forms } };
+        let mut filter = doc! { "_id": { "$in": forms } };
+        if let Some(resources) = resources {
+            let ids: Vec<&str> = resources.iter().map(Id::as_str).collect();
+            filter.insert("target.resource_id", doc! { "$in": ids });
+        }
         let found = self.found(filter, options, 1).await?;
         let record = found.documents.first().map(|raw| record(raw)).transpose();
         record.map_err(|problem| StoreError::Refused(Box::new(problem)))
@@ -368,7 +380,11 @@ fn filter(query: &SpanQuery) -> Document {
         Some(SpanState::Complete) => is_complete(true),
         Some(SpanState::Suspended) => {
             is_complete(false);
-            filter.extend(is_suspended());
+            let mut condition = doc! { "$exists": true };
+            if let Some(cause) = query.cause {
+                condition.insert("$eq", cause.to_string());
+            }
+            filter.insert("processing.suspended.cause", condition);
         }
         None => {}
     }
@@ -402,6 +418,22 @@ fn record(raw: &RawDocument) -> Result<SpanRecord, Unreadable> {
     Ok(SpanRecord { span, due_at })
 }
 
+/// A position at or a little behind this one, which does not tell the id: half of it is left. The window
+/// reaches up to there, and the next page begins there.
+fn cut(position: SpanPosition) -> SpanPosition {
+    let id = match position.id {
+        SpanId::ObjectId(mut id) => {
+            id[6..].fill(0);
+            SpanId::ObjectId(id)
+        }
+        SpanId::Text(id) => {
+            let half = id.chars().count() / 2;
+            SpanId::Text(id.chars().take(half).collect())
+        }
+    };
+    SpanPosition { id, ..position }
+}
+
 /// Where a document stands in a list, whatever else it holds.
 fn position(raw: &RawDocument) -> Option<SpanPosition> {
     let value = |name: &str| Bson::try_from(raw.get(name).ok()??).ok();
@@ -424,8 +456,20 @@ impl Queries for MongoStore {
         self.list(query).await
     }
 
-    async fn span(&self, id: &str) -> Result<Option<SpanRecord>, StoreError> {
-        self.one(id).await
+    async fn span(
+        &self,
+        id: &str,
+        resources: Option<&[Id]>,
+    ) -> Result<Option<SpanRecord>, StoreError> {
+        self.one(id, resources).await
+    }
+
+    async fn suspended(&self, resources: Option<&[Id]>) -> Result<Vec<SuspendedCause>, StoreError> {
+        self.suspended_causes(resources).await
+    }
+
+    async fn cause(&self, id: CauseId) -> Result<Option<SuspendedCause>, StoreError> {
+        self.one_cause(id).await
     }
 
     async fn look_up(&self, target: &Target, by: &Lookup) -> Result<Vec<Span>, StoreError> {
@@ -457,8 +501,20 @@ impl Queries for MongoReader {
         self.0.spans(query).await
     }
 
-    async fn span(&self, id: &str) -> Result<Option<SpanRecord>, StoreError> {
-        self.0.span(id).await
+    async fn span(
+        &self,
+        id: &str,
+        resources: Option<&[Id]>,
+    ) -> Result<Option<SpanRecord>, StoreError> {
+        self.0.span(id, resources).await
+    }
+
+    async fn suspended(&self, resources: Option<&[Id]>) -> Result<Vec<SuspendedCause>, StoreError> {
+        self.0.suspended_causes(resources).await
+    }
+
+    async fn cause(&self, id: CauseId) -> Result<Option<SuspendedCause>, StoreError> {
+        self.0.one_cause(id).await
     }
 
     async fn look_up(&self, target: &Target, by: &Lookup) -> Result<Vec<Span>, StoreError> {

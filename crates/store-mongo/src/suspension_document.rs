@@ -1,11 +1,11 @@
-//! How a span is suspended, as its document keeps it: `processing.suspended`, `processing.probe` and
-//! `processing.refusals`.
+//! How a span is suspended, as its document keeps it: `processing.suspended`, `processing.probe`,
+//! `processing.skip` and `processing.refusals`.
 //!
-//! The first two hold the version of the span that they are about. An original Sampler that executes
+//! The first three hold the version of the span that they are about. An original Sampler that executes
 //! the interval leaves them behind, and grows the version.
 
 use bson::{Bson, Document, doc};
-use sampler_domain::{CauseId, Suspension};
+use sampler_domain::{CauseId, Skip, Suspension};
 
 use crate::document::{moment, read_integer, read_moment};
 
@@ -39,6 +39,28 @@ fn cause_of(document: &Document, version: i64) -> Option<CauseId> {
     let is_current = read_integer(document, "version") == Ok(version);
     let cause = document.get_str("cause").ok().filter(|_| is_current)?;
     cause.parse().ok()
+}
+
+/// What an operator gives up, as it is kept.
+pub(crate) fn skip_mark(skip: &Skip, version: i64) -> Document {
+    doc! {
+        "usage": &skip.usage_guid,
+        "version": version,
+        "at": moment(skip.at),
+        "act": skip.act.to_string(),
+    }
+}
+
+/// What an operator gives up, if there is something.
+pub(crate) fn read_skip(processing: &Document, version: i64) -> Option<Skip> {
+    let document = processing.get_document("skip").ok()?;
+    let is_current = read_integer(document, "version") == Ok(version);
+    let usage_guid = document.get_str("usage").ok().filter(|_| is_current)?;
+    Some(Skip {
+        usage_guid: usage_guid.to_owned(),
+        at: read_moment(document, "at").ok()?,
+        act: document.get_str("act").ok()?.parse().ok()?,
+    })
 }
 
 /// How often Abacus has refused the planned interval.

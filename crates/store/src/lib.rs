@@ -13,6 +13,7 @@
 //! | [`Replication`] | know how far a majority is behind | both programs |
 //! | [`Queries`] | show spans, their usages and the audit trail | the receiver |
 //! | [`Audit`] | keep the audit trail | the receiver |
+//! | [`Acts`] | carry out acts of operators | the receiver |
 //! | [`Reading`] | read all spans | the worker in shadow mode |
 //! | [`SpanScan`] | go through all spans of a partition | the worker's auditor |
 //!
@@ -22,6 +23,7 @@
 //! There are two implementations, the MongoDB store and, with the feature `testing`, one in memory
 //! for tests and the simulation. Both pass the same contract suite.
 
+mod acts;
 mod audit;
 mod backlog;
 #[cfg(feature = "testing")]
@@ -49,6 +51,7 @@ mod table_causes;
 mod upkeep;
 mod work;
 
+pub use acts::Acts;
 pub use audit::{Audit, AuditPage, AuditPosition, AuditQuery, AuditRecord, Outcome};
 pub use backlog::{Backlog, BacklogQuery, Backlogs, ClosingBacklog, Published, Remaining};
 pub use control::{ControllerState, Controls, KeptControl};
@@ -56,7 +59,9 @@ pub use error::StoreError;
 pub use events::{Events, NewSpan, NewStop, StartOutcome, StopOutcome};
 pub use ledger::{Entries, Ledger, lifetime_from};
 pub use membership::Membership;
-pub use queries::{Lookup, Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord, TargetFilter};
+pub use queries::{
+    Lookup, Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord, SuspendedCause, TargetFilter,
+};
 pub use reading::{Page, Reading};
 pub use replication::Replication;
 pub use span_scan::{SpanKey, SpanKeys, SpanScan};

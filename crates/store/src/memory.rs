@@ -17,11 +17,11 @@ use crate::memory_control;
 use crate::table::Table;
 pub use crate::table::{StoredEntry, StoredSpan};
 use crate::{
-    Adopted, Audit, AuditPage, AuditPosition, AuditQuery, AuditRecord, Causes, DuePages, DueQuery,
-    Entries, Events, Finished, KeptCause, Ledger, Lookup, Membership, NewSpan, NewStop, Outcome,
-    Page, Probe, Queries, Reading, Resumption, SLACK_LIFETIME, SpanKey, SpanKeys, SpanPage,
-    SpanQuery, SpanRecord, SpanScan, StartOutcome, StopOutcome, StoreError, SumPage, SumQuery,
-    Upkeep, Work,
+    Acts, Adopted, Audit, AuditPage, AuditPosition, AuditQuery, AuditRecord, Causes, DuePages,
+    DueQuery, Entries, Events, Finished, KeptCause, Ledger, Lookup, Membership, NewSpan, NewStop,
+    Outcome, Page, Probe, Queries, Reading, Resumption, SLACK_LIFETIME, SpanKey, SpanKeys,
+    SpanPage, SpanQuery, SpanRecord, SpanScan, StartOutcome, StopOutcome, StoreError, SumPage,
+    SumQuery, SuspendedCause, Upkeep, Work,
 };
 
 /// How long a worker counts as alive after a heartbeat, ms.
@@ -325,8 +325,40 @@ impl Queries for MemoryStore {
         Ok(self.lock().table.spans(query))
     }
 
-    async fn span(&self, id: &str) -> Result<Option<SpanRecord>, StoreError> {
-        Ok(self.lock().table.span(id))
+    async fn span(
+        &self,
+        id: &str,
+        resources: Option<&[Id]>,
+    ) -> Result<Option<SpanRecord>, StoreError> {
+        let found = self.lock().table.span(id);
+        let is_of = |record: &SpanRecord| {
+            resources.is_none_or(|ids| ids.contains(&record.span.target.resource_id))
+        };
+        Ok(found.filter(is_of))
+    }
+
+    async fn suspended(&self, resources: Option<&[Id]>) -> Result<Vec<SuspendedCause>, StoreError> {
+        let state = self.lock();
+        let of =
+            |kept: &&KeptCause| resources.is_none_or(|ids| ids.contains(&kept.cause.resource_id));
+        let counted = |kept: &KeptCause| SuspendedCause {
+            spans: state.table.count_suspended(kept.id) as u64,
+            kept: kept.clone(),
+        };
+        let causes = state.table.causes().filter(of).map(counted);
+        let mut causes: Vec<_> = causes.filter(|cause| cause.spans > 0).collect();
+        causes.sort_by_key(|cause| (std::cmp::Reverse(cause.spans), cause.kept.since));
+        Ok(causes)
+    }
+
+    async fn cause(&self, id: CauseId) -> Result<Option<SuspendedCause>, StoreError> {
+        let state = self.lock();
+        let mut causes = state.table.causes();
+        let kept = causes.find(|kept| kept.id == id).cloned();
+        Ok(kept.map(|kept| SuspendedCause {
+            spans: state.table.count_suspended(id) as u64,
+            kept,
+        }))
     }
 
     async fn look_up(&self, target: &Target, by: &Lookup) -> Result<Vec<Span>, StoreError> {
@@ -370,6 +402,22 @@ impl Queries for MemoryStore {
             next: last.map(AuditRecord::position),
             records,
         })
+    }
+}
+
+#[async_trait]
+impl Acts for MemoryStore {
+    async fn change_by_operator(
+        &self,
+        span: &Span,
+        change: &Change,
+        now: Timestamp,
+    ) -> Result<Changed, StoreError> {
+        self.change(span, change, now).await
+    }
+
+    async fn resume_by_operator(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
+        self.resume_cause(cause, now).await
     }
 }
 

@@ -1,9 +1,9 @@
 //! What the API asks of the store to show spans.
 
 use async_trait::async_trait;
-use sampler_domain::{EventId, Id, Span, SpanId, SpanState, Target, Timestamp};
+use sampler_domain::{CauseId, EventId, Id, Span, SpanId, SpanState, Target, Timestamp};
 
-use crate::{AuditPage, AuditQuery, Entries, StoreError, SumPage, SumQuery};
+use crate::{AuditPage, AuditQuery, Entries, KeptCause, StoreError, SumPage, SumQuery};
 
 /// Conditions on the fields of a target: each that is given must be the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,6 +67,8 @@ pub struct SpanQuery {
     pub resources: Option<Vec<Id>>,
     /// Only spans in this state.
     pub state: Option<SpanState>,
+    /// Only spans that are suspended under this cause.
+    pub cause: Option<CauseId>,
     /// Only spans that run at this moment or later.
     pub from: Option<Timestamp>,
     /// Only spans that start before this moment.
@@ -89,12 +91,19 @@ impl SpanQuery {
             .find_map(|name| Some((name, self.target.get(name)?)))
     }
 
+    /// Whether a span is in the state that is asked for, and suspended under the cause.
+    pub fn has_state(&self, span: &Span) -> bool {
+        let suspended = span.processing.suspended.as_ref();
+        self.state.is_none_or(|state| state == span.state())
+            && (self.cause.is_none() || self.cause == suspended.map(|it| it.cause))
+    }
+
     /// Whether a span belongs in the list, wherever the list begins.
     pub fn matches(&self, span: &Span) -> bool {
         let resources = self.resources.as_ref();
         self.target.matches(&span.target)
             && resources.is_none_or(|ids| ids.contains(&span.target.resource_id))
-            && self.state.is_none_or(|state| state == span.state())
+            && self.has_state(span)
             && span.overlaps(self.from, self.to)
     }
 }
@@ -129,6 +138,24 @@ impl SpanRecord {
     }
 }
 
+/// A cause, and how many spans are suspended under it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SuspendedCause {
+    /// The cause.
+    pub kept: KeptCause,
+    /// How many spans: no more than [`SuspendedCause::COUNT_MAX`] are counted for all causes together,
+    /// and each has its part of that.
+    pub spans: u64,
+}
+
+impl SuspendedCause {
+    /// Spans that are counted for one answer.
+    pub const COUNT_MAX: usize = 100_000;
+
+    /// Causes that are looked at for one answer, those that have been there longest.
+    pub const CAUSES_MAX: usize = 1_000;
+}
+
 /// Some spans of a list.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpanPage {
@@ -146,8 +173,19 @@ pub trait Queries: Send + Sync + 'static {
     /// span that matches all the while is on exactly one page.
     async fn spans(&self, query: &SpanQuery) -> Result<SpanPage, StoreError>;
 
-    /// The span whose id is written so.
-    async fn span(&self, id: &str) -> Result<Option<SpanRecord>, StoreError>;
+    /// The span whose id is written so; none where it is not of one of these resources.
+    async fn span(
+        &self,
+        id: &str,
+        resources: Option<&[Id]>,
+    ) -> Result<Option<SpanRecord>, StoreError>;
+
+    /// Causes under which spans are suspended, those with the most spans first; only of these
+    /// resources.
+    async fn suspended(&self, resources: Option<&[Id]>) -> Result<Vec<SuspendedCause>, StoreError>;
+
+    /// One cause, also where no span is suspended under it.
+    async fn cause(&self, id: CauseId) -> Result<Option<SuspendedCause>, StoreError>;
 
     /// The spans of a target that decide about an event. They may be less current than what
     /// [`Events`](crate::Events) decides by.

@@ -33,7 +33,7 @@ pub(crate) struct Admitted<T> {
     pub(crate) reason: String,
     /// What else its body says.
     pub(crate) fields: T,
-    _permit: ServingPermit,
+    pub(crate) _permit: ServingPermit,
 }
 
 /// An act, as it is to stand in the audit trail.
@@ -90,9 +90,28 @@ impl Receiver {
     /// # Errors
     /// 503 where that is not known to be done: the act must not be carried out then.
     pub(crate) async fn ask(&self, grant: &Grant, act: Act<'_>) -> Result<Uuid, Problem> {
+        let id = self.new_act();
+        self.ask_as(id, grant, act).await?;
+        Ok(id)
+    }
+
+    /// An id for an act: what it changes can name it.
+    pub(crate) fn new_act(&self) -> Uuid {
         let mut bytes = [0; 16];
         self.parts.random.fill(&mut bytes);
-        let id = uuid::Builder::from_random_bytes(bytes).into_uuid();
+        uuid::Builder::from_random_bytes(bytes).into_uuid()
+    }
+
+    /// The same as [`ask`](Self::ask), for an act that has its id.
+    ///
+    /// # Errors
+    /// 503 where that is not known to be done: the act must not be carried out then.
+    pub(crate) async fn ask_as(
+        &self,
+        id: Uuid,
+        grant: &Grant,
+        act: Act<'_>,
+    ) -> Result<(), Problem> {
         let record = AuditRecord {
             id,
             at: self.parts.clock.now(),
@@ -109,7 +128,7 @@ impl Receiver {
         recorded.map_err(|failure| self.not_asked(&failure))?;
         let who = record.who.as_ref().map(ClientId::as_str);
         info!(act = record.act, record = %id, who, subject = record.subject, "an operator acts");
-        Ok(id)
+        Ok(())
     }
 
     /// Notes how an act ended. Where that fails, the record says what was asked for, and the subject

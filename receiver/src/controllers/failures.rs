@@ -68,7 +68,6 @@ impl Receiver {
     }
 
     /// The same for an act that is in the audit trail.
-    #[allow(dead_code, reason = "the first acts come next")]
     pub(crate) fn not_acted(&self, failure: &StoreError) -> Problem {
         log(failure);
         match failure {

@@ -9,8 +9,10 @@ pub mod events;
 mod failures;
 pub mod mappings;
 pub mod snapshots;
+pub mod span_acts;
 pub mod spans;
 pub mod sums;
+pub mod suspended;
 pub mod usages;
 
 use axum::response::{IntoResponse, Response};

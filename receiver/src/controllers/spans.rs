@@ -45,7 +45,7 @@ pub async fn get(
         Parameters::of(&uri).finish()?;
         let _permit = receiver.admit_reading(&grant).await?;
         let record = receiver.span(&grant, id).await?;
-        Ok(Single::new(&ShownSpan::from(&record), &headers))
+        Ok(shown_span(&record, &headers))
     };
     answer(&receiver, "span", &grant, shown.await)
 }
@@ -74,14 +74,16 @@ impl Receiver {
         let Ok(Path(id)) = id else {
             return Err(no_such_span());
         };
-        let found = self.parts.queries.span(&id).await;
+        let resources = readable_resources(grant);
+        let found = self.parts.queries.span(&id, resources.as_deref()).await;
         let found = found.map_err(|failure| self.not_read(&failure))?;
-        let is_readable = |record: &SpanRecord| {
-            let resource = record.span.target.resource_id.as_str();
-            grant.readable().includes(Some(resource))
-        };
-        found.filter(is_readable).ok_or_else(no_such_span)
+        found.ok_or_else(no_such_span)
     }
+}
+
+/// The answer that shows a span.
+pub(super) fn shown_span(record: &SpanRecord, request: &HeaderMap) -> Single {
+    Single::new(&ShownSpan::from(record), request)
 }
 
 fn read_query(parameters: &mut Parameters) -> SpanQuery {
@@ -94,6 +96,11 @@ fn read_query(parameters: &mut Parameters) -> SpanQuery {
     let names = SpanState::ALL.map(SpanState::name).join(", ");
     let expected = format!("It must be one of {names}.");
     query.state = parameters.parsed("state", &expected, SpanState::from_name);
+    let expected = "It must be the id of a cause, as in /v1/suspended.";
+    query.cause = parameters.parsed("cause", expected, |text| text.parse().ok());
+    if query.cause.is_some() && query.state != Some(SpanState::Suspended) {
+        parameters.complain("cause", "It needs state=suspended.");
+    }
     (query.from, query.to) = parameters.time();
     query.after = parameters.cursor(read_position);
     query.limit = parameters.limit();

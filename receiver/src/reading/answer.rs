@@ -67,6 +67,13 @@ impl Single {
     }
 }
 
+impl Single {
+    /// The entity tag.
+    pub(crate) fn tag(&self) -> &HeaderValue {
+        &self.tag
+    }
+}
+
 impl IntoResponse for Single {
     fn into_response(self) -> Response {
         if self.is_known {

@@ -80,6 +80,7 @@ fn router_of(store: Arc<MemoryStore>, authenticator: Authenticator, options: Opt
         events: store.clone(),
         queries: store.clone(),
         audit: store.clone(),
+        acts: store.clone(),
         backlogs: store.clone(),
         controls: store.clone(),
         replication: store,

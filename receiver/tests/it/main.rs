@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may end with a panic")]
 
+mod acts;
 mod answer;
 mod attacks;
 mod audit;

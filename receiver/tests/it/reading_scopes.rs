@@ -207,7 +207,7 @@ async fn nothing_is_read_without_a_scope_of_ours() {
 }
 
 #[tokio::test]
-async fn the_audit_trail_is_for_operators_alone() {
+async fn acts_and_their_trail_are_for_operators_alone() {
     let two = Two::new().await;
     for scopes in [
         &["abacus.sampler.read", "abacus.sampler.write"][..],
@@ -217,7 +217,22 @@ async fn the_audit_trail_is_for_operators_alone() {
         let (status, body) = two.get("/v1/audit", scopes).await;
         assert_eq!(status, 403, "{scopes:?}");
         assert_eq!(body["type"], "urn:sampler:problem:forbidden");
+        // Also for what is there, and before the body is read.
+        let cause = "00000000-0000-5000-8000-000000000000";
+        for path in [
+            format!("{}/resume", two.spans[0]),
+            format!("{}/skip", two.spans[0]),
+            format!("/v1/suspended/{cause}/resume"),
+        ] {
+            let answer = ask(&two.router, &path, &[&two.bearer(scopes)], &json!({})).await;
+            let answered = (answer.status, answer.body_was_read);
+            assert_eq!(answered, (403, false), "{scopes:?} {path}");
+        }
     }
+    let (status, body) = two
+        .get("/v1/suspended", &["abacus.sampler.postgres.read"])
+        .await;
+    assert_eq!((status, body), (200, json!({ "items": [] })));
     let (status, body) = two.get("/v1/audit", &["abacus.sampler.admin"]).await;
     assert_eq!((status, body), (200, json!({ "items": [] })));
 }

@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sampler_domain::partition::{partition_of, range_of};
-use sampler_domain::{Control, EventId, Span, SpanId, Target, Timestamp};
+use sampler_domain::{
+    CauseId, Change, Changed, Control, EventId, Id, Span, SpanId, Target, Timestamp,
+};
 use sampler_store::memory::MemoryStore;
 use sampler_store::{
-    Audit, AuditPage, AuditQuery, AuditRecord, Backlog, BacklogQuery, Backlogs, ControllerState,
-    Controls, Entries, Events, KeptControl, Lookup, NewSpan, NewStop, Outcome, Published, Queries,
-    Replication, SpanPage, SpanQuery, SpanRecord, StartOutcome, StopOutcome, StoreError, SumPage,
-    SumQuery,
+    Acts, Audit, AuditPage, AuditQuery, AuditRecord, Backlog, BacklogQuery, Backlogs,
+    ControllerState, Controls, Entries, Events, KeptControl, Lookup, NewSpan, NewStop, Outcome,
+    Published, Queries, Replication, SpanPage, SpanQuery, SpanRecord, StartOutcome, StopOutcome,
+    StoreError, SumPage, SumQuery, SuspendedCause,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio::time::interval;
@@ -53,6 +55,9 @@ pub(crate) enum Fate {
 pub(crate) struct Store {
     pub(crate) memory: MemoryStore,
     fate: Mutex<Fate>,
+    /// What becomes of records of acts, and of the acts themselves.
+    fate_of_records: Mutex<Fate>,
+    fate_of_changes: Mutex<Fate>,
     /// What becomes of calls once a stop has been answered.
     fate_after_stop: Mutex<Option<Fate>>,
     calls: AtomicUsize,
@@ -70,6 +75,8 @@ impl Store {
         Self {
             memory,
             fate: Mutex::new(Fate::Served),
+            fate_of_records: Mutex::new(Fate::Served),
+            fate_of_changes: Mutex::new(Fate::Served),
             fate_after_stop: Mutex::new(None),
             calls: AtomicUsize::new(0),
             held: watch::Sender::new(0),
@@ -82,6 +89,16 @@ impl Store {
     /// Decides what becomes of calls from now on.
     pub(crate) fn meets(&self, fate: Fate) {
         *self.fate.lock().unwrap() = fate;
+    }
+
+    /// Decides what becomes of records of acts from now on.
+    pub(crate) fn meets_acts(&self, fate: Fate) {
+        *self.fate_of_records.lock().unwrap() = fate;
+    }
+
+    /// Loses the answers to acts from now on.
+    pub(crate) fn loses_changes(&self) {
+        *self.fate_of_changes.lock().unwrap() = Fate::Lost;
     }
 
     /// Decides what becomes of calls after the next stop.
@@ -154,8 +171,16 @@ impl Store {
         &self,
         call: impl Future<Output = Result<T, StoreError>> + Send,
     ) -> Result<T, StoreError> {
-        self.calls.fetch_add(1, Ordering::Relaxed);
         let fate = *self.fate.lock().unwrap();
+        self.met_as(fate, call).await
+    }
+
+    async fn met_as<T>(
+        &self,
+        fate: Fate,
+        call: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
         match fate {
             Fate::Served | Fate::TakenElsewhere | Fate::Paced | Fate::ReadOnly => call.await,
             Fate::Held => {
@@ -182,8 +207,20 @@ impl Queries for Store {
         self.met(self.memory.spans(query)).await
     }
 
-    async fn span(&self, id: &str) -> Result<Option<SpanRecord>, StoreError> {
-        self.met(self.memory.span(id)).await
+    async fn span(
+        &self,
+        id: &str,
+        resources: Option<&[Id]>,
+    ) -> Result<Option<SpanRecord>, StoreError> {
+        self.met(self.memory.span(id, resources)).await
+    }
+
+    async fn suspended(&self, resources: Option<&[Id]>) -> Result<Vec<SuspendedCause>, StoreError> {
+        self.met(self.memory.suspended(resources)).await
+    }
+
+    async fn cause(&self, id: CauseId) -> Result<Option<SuspendedCause>, StoreError> {
+        self.met(self.memory.cause(id)).await
     }
 
     async fn look_up(&self, target: &Target, by: &Lookup) -> Result<Vec<Span>, StoreError> {
@@ -211,9 +248,28 @@ impl Queries for Store {
 }
 
 #[async_trait]
+impl Acts for Store {
+    async fn change_by_operator(
+        &self,
+        span: &Span,
+        change: &Change,
+        now: Timestamp,
+    ) -> Result<Changed, StoreError> {
+        let fate = *self.fate_of_changes.lock().unwrap();
+        let call = self.memory.change_by_operator(span, change, now);
+        self.met_as(fate, call).await
+    }
+
+    async fn resume_by_operator(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
+        self.met(self.memory.resume_by_operator(cause, now)).await
+    }
+}
+
+#[async_trait]
 impl Audit for Store {
     async fn record_act(&self, record: &AuditRecord) -> Result<(), StoreError> {
-        self.met(self.memory.record_act(record)).await
+        let fate = *self.fate_of_records.lock().unwrap();
+        self.met_as(fate, self.memory.record_act(record)).await
     }
 
     async fn settle_act(&self, id: Uuid, outcome: Outcome) -> Result<(), StoreError> {

@@ -147,6 +147,7 @@ impl World {
             events: store.clone(),
             queries: store.clone(),
             audit: store.clone(),
+            acts: store.clone(),
             backlogs: store.clone(),
             controls: store.clone(),
             replication: store.clone(),

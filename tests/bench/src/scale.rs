@@ -99,7 +99,7 @@ pub(crate) struct Scale {
     /// Connections of a client that floods the receiver.
     pub(crate) flood: Vec<u64>,
     /// Usages that are added up while events come in.
-    pub(crate) ledger: i64,
+    pub(crate) summed: i64,
     /// Events over which memory is measured.
     pub(crate) memory: u64,
     /// Entries in the ledger.
@@ -175,7 +175,7 @@ fn usual() -> Scale {
         midnight: 100_000,
         growth: vec![10_000, 100_000],
         flood: vec![30, 100, 300, 1_000, 3_000],
-        ledger: 300_000,
+        summed: 300_000,
         memory: 100_000,
         ledger: 100_000,
     }
@@ -215,7 +215,7 @@ fn smoke() -> Scale {
         midnight: 100,
         growth: vec![500],
         flood: vec![5],
-        ledger: 1_000,
+        summed: 1_000,
         memory: 200,
         ledger: 300,
         ..usual()

@@ -31,6 +31,7 @@
 //! - Abacus refuses usages. Then the worker keeps the cause and suspends the span; one span of the
 //!   cause is tried again at any time, and once it is accepted, and the worker has noted that, the
 //!   others go on. A cause without spans is removed at any time.
+//! - An operator gives up the usage of a suspended span that no worker has in hand.
 //! - The clock goes on at any time; complete spans are removed once their retention is over.
 //!
 //! # Liveness
@@ -61,13 +62,13 @@ mod worker;
 pub use explore::{Explored, explore, find_violations};
 pub use properties::{
     ALL_REMOVED, AS_PLANNED, CONSERVATION, COUNTED_ONCE, DUE_BY_END, KEPT_ONCE, LEDGER, LIVENESS,
-    MUST_HAPPEN, MUST_HOLD, ONE_OPEN_SPAN, PROBED, SAME_BYTES, SAMPLED_COUNTS, SUSPENDED,
+    MUST_HAPPEN, MUST_HOLD, ONE_OPEN_SPAN, PROBED, SAME_BYTES, SAMPLED_COUNTS, SKIPPED, SUSPENDED,
     SUSPENDED_BY_REFUSAL, TAKEN_BACK, WAKES_AFTER_REMOVAL, WITHIN_END,
 };
 pub use protocol::{Action, Protocol};
 pub use receiver::Request;
 pub use scenario::{Event, Mutant, Scenario, at, start, stop};
-pub use state::{History, Message, Provider, State, Worker};
+pub use state::{History, Message, Provider, Removed, State, Worker};
 pub use update::{
     COMPLETED, HALVES_ONCE, INCOMPLETE, NOT_CLAIMED, NOT_DENIED, NOT_HALVED, Other, REPEATED,
     UPDATES_MUST_HOLD, UpdateAction, UpdateHistory, UpdateRequest, UpdateState, Updates,

@@ -1,6 +1,6 @@
 //! What must hold in every state.
 
-use sampler_domain::{Entry, Span};
+use sampler_domain::{Entry, EntryState, Span};
 use sampler_store::table::StoredSpan;
 use stateright::Property;
 
@@ -62,6 +62,9 @@ pub const SUSPENDED: &str = "a span can be suspended";
 /// In some run a probe is accepted. Only where Abacus refuses.
 pub const PROBED: &str = "a probe can be accepted";
 
+/// In some run what is refused is given up. Only where an operator does that.
+pub const SKIPPED: &str = "a usage can be skipped";
+
 /// All that must be possible: a model in which nothing happens holds, too.
 pub const MUST_HAPPEN: [&str; 3] = [ALL_REMOVED, TAKEN_BACK, WAKES_AFTER_REMOVAL];
 
@@ -111,6 +114,10 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
         }),
         Property::sometimes(PROBED, |_, state: &State| {
             state.table.causes().any(|cause| cause.resuming.is_some())
+        }),
+        Property::sometimes(SKIPPED, |_, state: &State| {
+            let mut removed = state.history.removed.values();
+            removed.any(|removed| removed.skipped != 0)
         }),
         Property::sometimes(WAKES_AFTER_REMOVAL, |_, state: &State| {
             let mut in_hand = state.workers.iter().filter_map(Worker::span);
@@ -164,23 +171,32 @@ fn is_due_by_end(state: &State, kept: &StoredSpan) -> bool {
 fn counts_what_is_sampled(state: &State, span: &Span) -> bool {
     let planned = span.processing.planned.as_ref();
     let billed = state.billed(&span.id, planned.map(|planned| planned.interval));
-    billed == span.sampled_to().since(span.start)
+    billed + span.processing.totals.skipped == span.sampled_to().since(span.start)
 }
 
 fn is_conserved(state: &State) -> bool {
     let complete = spans(state).filter(|span| span.processing.complete);
-    let mut lengths = complete.map(|span| (&span.id, span.end.map(|end| end.since(span.start))));
-    let kept = lengths.all(|(id, length)| length == Some(state.billed(id, None)));
+    let mut complete = complete.map(|span| {
+        let length = span.end.map(|end| end.since(span.start));
+        let counts = state.billed(&span.id, None) + span.processing.totals.skipped;
+        (length, Some(counts))
+    });
+    let kept = complete.all(|(length, counts)| length == counts);
     let mut removed = state.history.removed.iter();
-    kept && removed.all(|(id, length)| *length == state.billed(id, None))
+    kept && removed.all(|(id, removed)| removed.length == state.billed(id, None) + removed.skipped)
 }
 
 fn is_proved(state: &State) -> bool {
     let mut removed = state.history.removed.iter();
-    let outlive = removed.all(|(id, length)| {
+    let outlive = removed.all(|(id, removed)| {
         let entries = state.table.entries_of(id, None);
-        let durations = entries.iter().map(|entry| entry.interval.duration());
-        durations.sum::<i64>() == *length
+        let sum = |is_skipped: bool| {
+            let of_state = entries
+                .iter()
+                .filter(|entry| (entry.state == EntryState::Skipped) == is_skipped);
+            of_state.map(|entry| entry.interval.duration()).sum::<i64>()
+        };
+        sum(true) == removed.skipped && sum(false) == removed.length - removed.skipped
     });
     outlive && spans(state).all(|span| is_span_proved(state, span))
 }
@@ -190,9 +206,10 @@ fn is_proved(state: &State) -> bool {
 fn is_span_proved(state: &State, span: &Span) -> bool {
     let planned = span.processing.planned.as_ref();
     let planned = planned.map(|planned| &planned.usage_guid);
-    let (mut reached, mut billed, mut usages) = (span.start, 0, 0);
+    let (mut reached, mut billed, mut skipped, mut usages) = (span.start, 0, 0, 0);
     for entry in state.table.entries_of(&span.id, None) {
-        if !counts(state, entry) {
+        let is_skipped = entry.state == EntryState::Skipped;
+        if counts(state, entry) == is_skipped {
             return false;
         }
         if Some(&entry.usage_guid) == planned {
@@ -202,12 +219,17 @@ fn is_span_proved(state: &State, span: &Span) -> bool {
             return false;
         }
         reached = entry.interval.end;
-        billed += entry.interval.duration();
-        usages += 1;
+        if is_skipped {
+            skipped += entry.interval.duration();
+        } else {
+            billed += entry.interval.duration();
+            usages += 1;
+        }
     }
     let totals = &span.processing.totals;
     reached == span.sampled_to()
         && totals.billed == billed
+        && totals.skipped == skipped
         && totals.usages == usages
         && span.difference() == 0
 }

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use sampler_domain::{CauseId, SUSPENDED_DUE_AT, SpanId, Timestamp};
+use sampler_domain::{CauseId, Change, SUSPENDED_DUE_AT, Skip, SpanId, Timestamp};
 use sampler_store::{KeptCause, Resumption};
 use stateright::{Model, Property};
+use uuid::Uuid;
 
 use crate::receiver::Request;
 use crate::scenario::{Mutant, Scenario};
-use crate::state::{Message, State, Worker};
+use crate::state::{Message, Removed, State, Worker};
 use crate::{properties, receiver, worker};
 
 /// More steps than any span of a scenario needs to its end.
@@ -42,6 +43,8 @@ pub enum Action {
     LookAfter(CauseId),
     /// A cause without spans is removed.
     Forget(CauseId),
+    /// An operator gives up the usage of a suspended span.
+    Skip(SpanId),
     /// A worker dies, or its call was answered and the answer was lost.
     WorkerDies(usize),
     /// A usage arrives at Abacus.
@@ -63,6 +66,7 @@ impl Model for Protocol {
         self.receiver_actions(state, actions);
         self.worker_actions(state, actions);
         cause_actions(state, actions);
+        actions.extend(self.skippable(state).map(Action::Skip));
         actions.extend(state.in_flight.iter().cloned().map(Action::Arrive));
         actions.extend(self.removable(state).into_iter().map(Action::Remove));
     }
@@ -142,6 +146,20 @@ impl Protocol {
         }
     }
 
+    /// Spans whose usage an operator may give up. A worker that has read the span before, and posts its
+    /// usage after that, would have it count: that is found out when its answer comes, and by no
+    /// protocol before. So none has it in hand here.
+    fn skippable<'a>(&self, state: &'a State) -> impl Iterator<Item = SpanId> + use<'a> {
+        let is_free = self.0.may_skip && state.in_flight.is_empty();
+        let is_free = is_free && state.workers.iter().all(|worker| *worker == Worker::Idle);
+        let suspended = state.table.all().filter(|kept| {
+            let processing = &kept.span.processing;
+            processing.suspended.is_some() && processing.totals.skipped == 0
+        });
+        let suspended = suspended.filter(move |_| is_free);
+        suspended.map(|kept| kept.span.id.clone())
+    }
+
     fn removable(&self, state: &State) -> Vec<SpanId> {
         let cutoff = state.now.plus(-self.0.retention);
         state.table.completed_before(cutoff, usize::MAX)
@@ -158,6 +176,7 @@ impl Protocol {
             Action::Refuse(worker) => worker::refuse(&self.0, state, worker),
             Action::LookAfter(cause) => self.look_after(state, cause),
             Action::Forget(cause) => forget(state, cause),
+            Action::Skip(span) => skip(state, &span),
             Action::WorkerDies(worker) => state.workers[worker] = Worker::Idle,
             Action::Arrive(message) => worker::arrive(state, &message),
             Action::Remove(span) => remove(state, &span),
@@ -260,13 +279,34 @@ fn forget(state: &mut State, id: CauseId) {
     }
 }
 
+fn skip(state: &mut State, id: &SpanId) {
+    let Some(span) = state.table.find(id).cloned() else {
+        return;
+    };
+    let (planned, suspended) = (&span.processing.planned, span.processing.suspended);
+    if let (Some(planned), Some(suspension)) = (planned, suspended) {
+        let change = Change::Skip {
+            skip: Skip {
+                usage_guid: planned.usage_guid.clone(),
+                at: Timestamp::MIN,
+                act: Uuid::nil(),
+            },
+            suspension,
+            due_at: state.now,
+        };
+        Arc::make_mut(&mut state.table).change(&span, &change);
+    }
+}
+
 fn remove(state: &mut State, id: &SpanId) {
     let span = state.table.find(id);
     let length = span.and_then(|span| span.end.map(|end| end.since(span.start)));
+    let skipped = span.map_or(0, |span| span.processing.totals.skipped);
     let removed = Arc::make_mut(&mut state.table).remove(std::slice::from_ref(id));
     if removed > 0 {
         let length = length.unwrap_or_default();
-        state.history.removed.insert(id.clone(), length);
+        let removed = Removed { length, skipped };
+        state.history.removed.insert(id.clone(), removed);
     }
 }
 

@@ -55,6 +55,10 @@ pub enum Mutant {
     PutsAwayWhatWasResumed,
     /// A span is suspended because no answer came.
     SuspendsWhatWaits,
+    /// A usage that is skipped is posted, too.
+    PostsWhatIsSkipped,
+    /// What is skipped counts as billed.
+    BillsWhatIsSkipped,
 }
 
 /// What happens in a model.
@@ -84,18 +88,21 @@ pub struct Scenario {
     pub retry: i64,
     /// How many refusals in a row suspend a span; none is ever refused where this is 0.
     pub suspend_after: u32,
+    /// Whether an operator may skip a usage that is refused.
+    pub may_skip: bool,
     /// What is broken.
     pub mutant: Option<Mutant>,
 }
 
 impl Scenario {
     /// All scenarios, by name.
-    pub fn all() -> [(&'static str, Self); 4] {
+    pub fn all() -> [(&'static str, Self); 5] {
         [
             ("update", Self::update()),
             ("disorder", Self::disorder()),
             ("outage", Self::outage()),
             ("refusal", Self::refusal()),
+            ("skip", Self::skip()),
         ]
     }
 
@@ -126,6 +133,7 @@ impl Scenario {
             failures_max: 0,
             retry: 30_000,
             suspend_after: 0,
+            may_skip: false,
             mutant: None,
         }
     }
@@ -170,6 +178,16 @@ impl Scenario {
             workers: 1,
             suspend_after: 1,
             ..Self::outage()
+        }
+    }
+
+    /// The same, and an operator gives up what is refused. Failures are not noted: what an operator
+    /// does makes states enough.
+    pub fn skip() -> Self {
+        Self {
+            failures_max: 1,
+            may_skip: true,
+            ..Self::refusal()
         }
     }
 

@@ -90,12 +90,21 @@ pub struct History {
     pub passed_an_end: bool,
     /// A usage was posted again, and said something else.
     pub resent_otherwise: bool,
-    /// How long each removed span was, ms.
-    pub removed: BTreeMap<SpanId, i64>,
+    /// The spans that were removed.
+    pub removed: BTreeMap<SpanId, Removed>,
     /// How many spans were opened: documents get their ids by it.
     pub opened: u64,
     /// How many usages were posted; only where a mutant makes ids of it.
     pub posts: u64,
+}
+
+/// A span that was removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Removed {
+    /// How long it was, ms.
+    pub length: i64,
+    /// What of it was skipped, ms.
+    pub skipped: i64,
 }
 
 impl State {

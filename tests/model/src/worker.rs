@@ -156,7 +156,16 @@ fn decide(scenario: &Scenario, state: &mut State, driver: Arc<Driver>) -> Worker
         }
         // A worker that sleeps or dies before it asks for the entry is one that does so before it
         // hears the answer: nobody can tell them apart.
-        Action::Record(entry) => record(scenario, state, driver, &canonical_entry(*entry)),
+        Action::Record(entry) => {
+            let planned = driver.span().processing.planned.clone();
+            let is_skipped = entry.state == EntryState::Skipped;
+            if let Some(planned) =
+                planned.filter(|_| is_skipped && scenario.is_broken(Mutant::PostsWhatIsSkipped))
+            {
+                post(scenario, state, driver.span(), &planned);
+            }
+            record(scenario, state, driver, &canonical_entry(*entry))
+        }
         // So is one that does so before it keeps the cause of a refusal.
         Action::Register(cause) => register(scenario, state, driver, &cause),
         Action::Resume(cause) => resume(state, driver, cause),
@@ -179,6 +188,10 @@ fn canonical(mut change: Change) -> Change {
     | Change::Executed {
         next: Next::Planned(planned),
         ..
+    }
+    | Change::Skipped {
+        next: Next::Planned(planned),
+        ..
     } = &mut change
     {
         planned.planned_at = Timestamp::MIN;
@@ -199,6 +212,12 @@ fn canonical_entry(entry: Entry) -> Box<Entry> {
 /// What the driver asks for, unless the state machine is what is broken: then a span is complete as
 /// soon as it has an end and nothing is planned.
 fn broken(scenario: &Scenario, span: &Span, action: Action) -> Action {
+    if let Action::Change(Change::Skipped { next, due_at }) = &action
+        && scenario.is_broken(Mutant::BillsWhatIsSkipped)
+    {
+        let (next, due_at) = (next.clone(), *due_at);
+        return Action::Change(Change::Executed { next, due_at });
+    }
     if span.end.is_none() || !scenario.is_broken(Mutant::CompletesWithoutComparingEnd) {
         return action;
     }

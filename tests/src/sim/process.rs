@@ -152,6 +152,7 @@ impl Node {
                 let parts = ReceiverParts {
                     events: link,
                     audit: queries.clone(),
+                    acts: queries.clone(),
                     queries,
                     backlogs: unsteered.clone(),
                     controls: unsteered.clone(),

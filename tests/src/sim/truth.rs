@@ -131,12 +131,17 @@ impl World {
         match change {
             Change::Plan { .. } => self.note_plan(after),
             Change::Executed { .. } => self.note_executed(before, after),
+            Change::Skipped { .. } => self.note_skipped(before, after),
             Change::Complete => self.note_complete(after),
             Change::Failed {
                 suspension: Some(_),
                 ..
             } => self.note_suspended(after),
-            Change::Postpone { .. } | Change::Failed { .. } | Change::KeepSuspended { .. } => {}
+            Change::Postpone { .. }
+            | Change::Failed { .. }
+            | Change::KeepSuspended { .. }
+            | Change::Resume { .. }
+            | Change::Skip { .. } => {}
         }
     }
 
@@ -220,6 +225,13 @@ impl World {
         self.note_plan(after);
         self.check_sum(after, after.sampled_to());
         self.note_complete(after);
+    }
+
+    /// What an operator has given up was noted. No operator is part of the simulation.
+    fn note_skipped(&self, before: &Span, after: &Span) {
+        let id = &before.id;
+        self.report_violation(format!("span {id} was skipped, and nobody asked for that"));
+        self.check_entry(before, after);
     }
 
     /// A noted execution has its entry, and the span says what its executions come to, at any moment.

@@ -267,7 +267,10 @@ fn name(change: &Change) -> &'static str {
         Change::Complete => "complete",
         Change::Postpone { .. } => "postpone",
         Change::Failed { .. } => "failed",
+        Change::Skipped { .. } => "skipped",
         Change::KeepSuspended { .. } => "keep_suspended",
+        Change::Resume { .. } => "resume",
+        Change::Skip { .. } => "skip",
     }
 }
 

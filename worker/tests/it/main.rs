@@ -11,6 +11,7 @@ mod ledger;
 mod memory;
 mod ownership;
 mod sampling;
+mod skip;
 mod suspension;
 mod turns;
 mod world;

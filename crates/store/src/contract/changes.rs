@@ -1,6 +1,7 @@
 //! Whatever is changed in whatever order: each store makes of a span what [`Span::after`] says.
 
-use sampler_domain::{Change, Changed, Next, Span};
+use sampler_domain::{Change, Changed, Next, Skip, Span, Suspension};
+use uuid::Uuid;
 
 use super::support::{
     Shared, Store, at, failure, kept, last_refusal, plan_to, refusal, started, stop,
@@ -78,8 +79,13 @@ fn change(read: &Span, kind: u8, millis: i64) -> Change {
         1 => refusal("no mapping", millis, due_at),
         _ => last_refusal("no mapping", millis),
     };
-    if let (Some(suspension), true) = (read.processing.suspended, kind.is_multiple_of(2)) {
-        return Change::KeepSuspended { suspension };
+    if let Some(suspension) = read.processing.suspended {
+        match kind % 4 {
+            0 => return Change::KeepSuspended { suspension },
+            1 => return Change::Resume { suspension, due_at },
+            2 => return skip(read, suspension, millis),
+            _ => {}
+        }
     }
     match (&read.processing.planned, kind % 5) {
         (_, 0) => Change::Postpone { due_at },
@@ -89,6 +95,10 @@ fn change(read: &Span, kind: u8, millis: i64) -> Change {
             due_at,
         },
         (Some(_), 1) => Change::failed(read, failure),
+        (Some(_), 2) if read.to_be_skipped().is_some() => Change::Skipped {
+            next: Next::Planned(plan_to(&read.skipped(), millis)),
+            due_at,
+        },
         (Some(_), following) => Change::Executed {
             next: match following {
                 2 => Next::Wait,
@@ -97,5 +107,19 @@ fn change(read: &Span, kind: u8, millis: i64) -> Change {
             },
             due_at,
         },
+    }
+}
+
+fn skip(read: &Span, suspension: Suspension, millis: i64) -> Change {
+    let planned = read.processing.planned.as_ref();
+    let usage_guid = planned.map(|planned| planned.usage_guid.clone());
+    Change::Skip {
+        skip: Skip {
+            usage_guid: usage_guid.expect("it was refused"),
+            at: at(millis),
+            act: Uuid::from_u128(millis.unsigned_abs().into()),
+        },
+        suspension,
+        due_at: at(millis),
     }
 }

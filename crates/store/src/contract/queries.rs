@@ -218,7 +218,7 @@ pub async fn a_span_is_found_by_how_its_id_is_written(store: &Shared) {
     let store = &**store;
     let span = started(store, "a", "i", 10).await;
     let written = span.id.to_string();
-    let found = async |id: &str| store.span(id).await.expect("the store answers");
+    let found = async |id: &str| store.span(id, None).await.expect("the store answers");
     let record = found(&written).await.expect("it is kept");
     assert_eq!((&record.span, record.due_at), (&span, Some(at(10))));
     assert_eq!(stop(store, None, "i", 20).await, StopOutcome::Ended);

@@ -74,6 +74,7 @@ pub(crate) async fn work(has_ledger: bool) -> Result<()> {
         ledger: settings.ledger,
         suspension: settings.suspension,
         distress: settings.distress,
+        audit: settings.audit,
         clock_interval: CLOCK_INTERVAL,
         cause_interval: CAUSE_INTERVAL,
     };
@@ -86,6 +87,7 @@ pub(crate) async fn work(has_ledger: bool) -> Result<()> {
         work: store.clone(),
         ledger,
         causes: store.clone(),
+        span_scan: store.clone(),
         upkeep: store.clone(),
         membership: store.clone(),
         backlogs: store.clone(),

@@ -49,14 +49,14 @@ pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Reading> {
         runs.push(one(server, scale, readers).await?);
     }
     Ok(Reading {
-        usages: scale.ledger,
+        usages: scale.summed,
         runs,
     })
 }
 
 async fn one(server: &Server, scale: &Scale, readers: usize) -> Result<ReadingRun> {
     let spans = server.spans().await?;
-    fill(&spans, scale.ledger).await?;
+    fill(&spans, scale.summed).await?;
     let program = programs::limited_receiver(&spans.uri, None).await?;
     server.settle().await?;
     let (address, timing) = (program.address().to_owned(), scale.timing);

@@ -127,3 +127,15 @@ fn suspending_what_waits_is_found() {
     let broken = Scenario::refusal().broken(Mutant::SuspendsWhatWaits);
     assert_breaks(broken, &[SUSPENDED_BY_REFUSAL]);
 }
+
+#[test]
+fn posting_what_is_skipped_is_found() {
+    let broken = Scenario::skip().broken(Mutant::PostsWhatIsSkipped);
+    assert_breaks(broken, &[LEDGER, CONSERVATION]);
+}
+
+#[test]
+fn billing_what_is_skipped_is_found() {
+    let broken = Scenario::skip().broken(Mutant::BillsWhatIsSkipped);
+    assert_breaks(broken, &[LEDGER, CONSERVATION]);
+}

@@ -1,11 +1,12 @@
 //! The protocol holds in every state of every scenario.
 
 use sampler_model::{
-    MUST_HAPPEN, MUST_HOLD, PROBED, SUSPENDED, Scenario, WAKES_AFTER_REMOVAL, explore,
+    MUST_HAPPEN, MUST_HOLD, PROBED, SKIPPED, SUSPENDED, Scenario, WAKES_AFTER_REMOVAL, explore,
 };
 
 fn assert_holds(scenario: Scenario, states_min: usize) {
     let (refuses, is_alone) = (scenario.suspend_after > 0, scenario.workers == 1);
+    let skips = scenario.may_skip;
     let explored = explore(scenario);
     println!("{} states, {} steps", explored.states, explored.steps);
     for property in MUST_HOLD {
@@ -16,7 +17,8 @@ fn assert_holds(scenario: Scenario, states_min: usize) {
     // Alone, no worker misses what becomes of its span.
     let must_happen = MUST_HAPPEN.into_iter();
     let must_happen = must_happen.filter(|property| !is_alone || *property != WAKES_AFTER_REMOVAL);
-    for property in must_happen.chain(of_refusals) {
+    let of_skips = Some(SKIPPED).filter(|_| skips);
+    for property in must_happen.chain(of_refusals).chain(of_skips) {
         assert!(explored.found.contains_key(property), "never: {property}");
     }
     assert!(explored.states >= states_min, "{} states", explored.states);
@@ -40,4 +42,9 @@ fn a_late_stop_while_abacus_fails() {
 #[test]
 fn a_late_stop_while_abacus_refuses() {
     assert_holds(Scenario::refusal(), 100_000);
+}
+
+#[test]
+fn what_abacus_refuses_is_given_up() {
+    assert_holds(Scenario::skip(), 50_000);
 }

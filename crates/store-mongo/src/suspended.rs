@@ -1,0 +1,80 @@
+//! Causes as operators see them: with the number of their spans.
+//!
+//! Nobody keeps that number. It is counted by the index of suspended spans alone, up to a bound.
+
+use bson::{Document, doc};
+use futures_util::TryStreamExt;
+use mongodb::options::FindOptions;
+use sampler_domain::{CauseId, Id};
+use sampler_store::{KeptCause, StoreError, SuspendedCause};
+
+use crate::MongoStore;
+use crate::call::{CallError, hint};
+use crate::index;
+
+impl MongoStore {
+    pub(crate) async fn suspended_causes(
+        &self,
+        resources: Option<&[Id]>,
+    ) -> Result<Vec<SuspendedCause>, StoreError> {
+        let mut filter = Document::new();
+        if let Some(resources) = resources {
+            let ids: Vec<&str> = resources.iter().map(Id::as_str).collect();
+            filter.insert("resource_id", doc! { "$in": ids });
+        }
+        let kept = self.causes_where(filter).await?;
+        let part = SuspendedCause::COUNT_MAX / kept.len().max(1);
+        let mut causes = Vec::with_capacity(kept.len());
+        for kept in kept {
+            let spans = self.count_of_cause(kept.id, part).await?;
+            if spans > 0 {
+                causes.push(SuspendedCause { kept, spans });
+            }
+        }
+        causes.sort_by_key(|cause| (std::cmp::Reverse(cause.spans), cause.kept.since));
+        Ok(causes)
+    }
+
+    pub(crate) async fn one_cause(
+        &self,
+        id: CauseId,
+    ) -> Result<Option<SuspendedCause>, StoreError> {
+        let kept = self.causes_where(doc! { "_id": id.to_string() }).await?;
+        let Some(kept) = kept.into_iter().next() else {
+            return Ok(None);
+        };
+        let spans = self.count_of_cause(id, SuspendedCause::COUNT_MAX).await?;
+        Ok(Some(SuspendedCause { kept, spans }))
+    }
+
+    /// The causes that have been there longest. There are few, so they are sorted by the server.
+    async fn causes_where(&self, filter: Document) -> Result<Vec<KeptCause>, CallError> {
+        let options = FindOptions::builder()
+            .sort(doc! { "since": 1, "_id": 1 })
+            .limit(i64::try_from(SuspendedCause::CAUSES_MAX).unwrap_or(i64::MAX))
+            .max_time(self.link.time_limit)
+            .build();
+        let causes = self.causes.clone();
+        let find = async move {
+            let found = causes.find(filter).with_options(options).await?;
+            found.try_collect::<Vec<_>>().await
+        };
+        let found = self.link.run(find).await?;
+        Ok(found.iter().filter_map(|raw| self.cause_in(raw)).collect())
+    }
+
+    /// How many spans are suspended under a cause, counted up to a bound. The index alone says so;
+    /// one that an original has gone on with may be among them.
+    async fn count_of_cause(&self, cause: CauseId, bound: usize) -> Result<u64, CallError> {
+        let filter = doc! { "processing.suspended.cause": cause.to_string() };
+        let spans = self.link.collection.clone();
+        let limit = u64::try_from(bound.max(1)).unwrap_or(u64::MAX);
+        let time_limit = self.link.time_limit;
+        let count = async move {
+            let count = spans.count_documents(filter);
+            let count = count.limit(limit).hint(hint(index::SUSPENDED));
+            count.max_time(time_limit).await
+        };
+        self.link.run(count).await
+    }
+}

@@ -1,0 +1,24 @@
+//! What operators do to spans and causes.
+
+use async_trait::async_trait;
+use sampler_domain::{CauseId, Change, Changed, Span, Timestamp};
+
+use crate::StoreError;
+
+/// Carries out acts of operators. Each is in the audit trail before it is asked for here
+/// ([`crate::Audit`]).
+#[async_trait]
+pub trait Acts: Send + Sync + 'static {
+    /// Makes a change of a span that an operator asked for, such as [`Change::Resume`], if the span
+    /// still is as it was read.
+    async fn change_by_operator(
+        &self,
+        span: &Span,
+        change: &Change,
+        now: Timestamp,
+    ) -> Result<Changed, StoreError>;
+
+    /// Lets all spans go on that were suspended under the cause by now: workers do that, some at a
+    /// time. Says whether there is such a cause.
+    async fn resume_by_operator(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError>;
+}

@@ -1,0 +1,196 @@
+//! What operators do to one span that is suspended: let it go on, or give up its planned usage.
+//!
+//! An operator acts on what was read: the entity tag in `If-Match` must be that of the span as it is
+//! now, and the change is conditional on its version, its end and its suspension.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, Request};
+use axum::response::{IntoResponse, Response};
+use sampler_domain::{Change, Changed, Skip, Span, Suspension};
+use sampler_service::problem::{FieldError, Pointer, Problem};
+use sampler_service::security::Grant;
+use sampler_store::SpanRecord;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::answer;
+use super::spans::{SpanPath, location, shown_span};
+use crate::acts::{Act, ActBody, Admitted, IfMatch, stale};
+use crate::{Receiver, problems};
+
+/// `POST /v1/spans/{id}/resume`.
+pub async fn resume(
+    State(receiver): State<Arc<Receiver>>,
+    grant: Grant,
+    id: SpanPath,
+    request: Request<Body>,
+) -> Response {
+    let outcome = receiver.resume_span(&grant, id, request).await;
+    answer(&receiver, "resume", &grant, outcome)
+}
+
+/// `POST /v1/spans/{id}/skip`.
+pub async fn skip(
+    State(receiver): State<Arc<Receiver>>,
+    grant: Grant,
+    id: SpanPath,
+    request: Request<Body>,
+) -> Response {
+    let outcome = receiver.skip_usage(&grant, id, request).await;
+    answer(&receiver, "skip", &grant, outcome)
+}
+
+/// A change that an operator asks for, and how it is called in the audit trail.
+struct Asked {
+    act: &'static str,
+    reason: String,
+    record: SpanRecord,
+}
+
+impl Receiver {
+    async fn resume_span(
+        &self,
+        grant: &Grant,
+        id: SpanPath,
+        request: Request<Body>,
+    ) -> Result<impl IntoResponse, Problem> {
+        grant.require_admin()?;
+        let seen = IfMatch::of(request.headers())?;
+        let admitted = self.admit_act(grant, request, |_: &mut ActBody<'_>| Some(()));
+        let Admitted {
+            reason, _permit, ..
+        } = admitted.await?;
+        let (record, suspension) = self.suspended_span(grant, id, &seen).await?;
+        let act = "span.resume";
+        let asked = Asked {
+            act,
+            reason,
+            record,
+        };
+        let due_at = self.parts.clock.now();
+        let change = |_| Change::Resume { suspension, due_at };
+        self.change_by_operator(grant, asked, change).await
+    }
+
+    async fn skip_usage(
+        &self,
+        grant: &Grant,
+        id: SpanPath,
+        request: Request<Body>,
+    ) -> Result<impl IntoResponse, Problem> {
+        grant.require_admin()?;
+        let seen = IfMatch::of(request.headers())?;
+        let admitted = self.admit_act(grant, request, |body| body.text("usage_id"));
+        let Admitted {
+            reason,
+            fields: usage_id,
+            _permit,
+        } = admitted.await?;
+        let (record, suspension) = self.suspended_span(grant, id, &seen).await?;
+        let planned = record.span.processing.planned.as_ref();
+        if planned.is_none_or(|planned| planned.usage_guid != usage_id) {
+            return Err(not_planned());
+        }
+        let act = "span.skip";
+        let asked = Asked {
+            act,
+            reason,
+            record,
+        };
+        let at = self.parts.clock.now();
+        let change = |act| Change::Skip {
+            skip: Skip {
+                usage_guid: usage_id,
+                at,
+                act,
+            },
+            suspension,
+            due_at: at,
+        };
+        self.change_by_operator(grant, asked, change).await
+    }
+
+    /// The span of an address, which is suspended, as the operator has seen it.
+    async fn suspended_span(
+        &self,
+        grant: &Grant,
+        id: SpanPath,
+        seen: &IfMatch,
+    ) -> Result<(SpanRecord, Suspension), Problem> {
+        let permit = self.admit_reading(grant).await?;
+        let record = self.span(grant, id).await?;
+        drop(permit);
+        seen.require(shown_span(&record, &HeaderMap::new()).tag())?;
+        match record.span.processing.suspended {
+            Some(suspension) if !record.span.processing.complete => Ok((record, suspension)),
+            _ => {
+                let detail = "The span is not suspended. Nothing was done.";
+                Err(Problem::new(&problems::NOT_SUSPENDED, detail))
+            }
+        }
+    }
+
+    /// Writes the act into the audit trail, then makes the change that it asks for; answers with the
+    /// span as it is after that.
+    async fn change_by_operator(
+        &self,
+        grant: &Grant,
+        asked: Asked,
+        change: impl FnOnce(Uuid) -> Change,
+    ) -> Result<Response, Problem> {
+        let span = &asked.record.span;
+        let act = Act {
+            act: asked.act,
+            subject: location(&span.id).to_str().unwrap_or_default().to_owned(),
+            span: Some(span.id.to_string()),
+            reason: asked.reason,
+            before: digest(span),
+            after: Value::Null,
+        };
+        let id = self.new_act();
+        let change = change(id);
+        let after = SpanRecord {
+            span: span.after(&change),
+            due_at: change.due_at().or(asked.record.due_at),
+        };
+        let act = Act {
+            after: digest(&after.span),
+            ..act
+        };
+        self.ask_as(id, grant, act).await?;
+        let now = self.parts.clock.now();
+        let changed = self.parts.acts.change_by_operator(span, &change, now).await;
+        let changed = changed.map(|changed| (changed == Changed::Made).then_some(()));
+        self.settle_by(id, &changed).await;
+        let changed = changed.map_err(|failure| self.not_acted(&failure))?;
+        changed.ok_or_else(stale)?;
+        Ok(shown_span(&after, &HeaderMap::new()).into_response())
+    }
+}
+
+fn not_planned() -> Problem {
+    let pointer = Pointer::root().field("usage_id");
+    let detail = "It is not the usage that is planned for the span.";
+    let error = FieldError::new(pointer, detail);
+    let detail = "Only the usage that is planned can be skipped. Nothing was done.";
+    Problem::new(&problems::NOT_PLANNED, detail).errors([error])
+}
+
+/// What the audit trail tells of a span.
+fn digest(span: &Span) -> Value {
+    let processing = &span.processing;
+    json!({
+        "state": span.state().name(),
+        "cause": processing.suspended.map(|it| it.cause.to_string()),
+        "sampled_to": span.sampled_to(),
+        "planned": processing.planned.as_ref().map(|planned| json!({
+            "start": planned.interval.start,
+            "end": planned.interval.end,
+            "usage_id": planned.usage_guid,
+        })),
+        "skip": span.to_be_skipped().map(|skip| &skip.usage_guid),
+    })
+}

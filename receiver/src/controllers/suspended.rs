@@ -1,0 +1,135 @@
+//! Causes under which spans are suspended, and how operators let their spans go on.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{Request, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use sampler_domain::{CauseId, Timestamp};
+use sampler_service::problem::Problem;
+use sampler_service::security::Grant;
+use sampler_store::{KeptCause, SuspendedCause};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::answer;
+use super::spans::SpanPath;
+use crate::acts::{Act, ActBody, Admitted};
+use crate::reading::{List, Parameters, readable_resources};
+use crate::{Receiver, problems};
+
+/// `GET /v1/suspended`.
+pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri) -> Response {
+    let outcome = receiver.suspended(&grant, &uri).await;
+    answer(&receiver, "suspended", &grant, outcome)
+}
+
+/// `POST /v1/suspended/{cause}/resume`.
+pub async fn resume(
+    State(receiver): State<Arc<Receiver>>,
+    grant: Grant,
+    cause: SpanPath,
+    request: Request<Body>,
+) -> Response {
+    let outcome = receiver.resume_spans_of(&grant, cause, request).await;
+    answer(&receiver, "resume", &grant, outcome)
+}
+
+impl Receiver {
+    async fn suspended(&self, grant: &Grant, uri: &Uri) -> Result<impl IntoResponse, Problem> {
+        Parameters::of(uri).finish()?;
+        let _permit = self.admit_reading(grant).await?;
+        let resources = readable_resources(grant);
+        let causes = self.parts.queries.suspended(resources.as_deref()).await;
+        let causes = causes.map_err(|failure| self.not_read(&failure))?;
+        let items = causes.iter().map(ShownCause::from);
+        Ok(List::new(items.collect(), None).into_response())
+    }
+
+    /// The cause is noted as one whose spans go on; workers find it within seconds. The number is that
+    /// of the spans at this moment.
+    async fn resume_spans_of(
+        &self,
+        grant: &Grant,
+        cause: SpanPath,
+        request: Request<Body>,
+    ) -> Result<impl IntoResponse, Problem> {
+        let admitted = self.admit_act(grant, request, |_: &mut ActBody<'_>| Some(()));
+        let Admitted {
+            reason, _permit, ..
+        } = admitted.await?;
+        let cause = self.cause(grant, cause).await?;
+        let id = cause.kept.id;
+        let act = Act {
+            act: "cause.resume",
+            subject: format!("/v1/suspended/{id}"),
+            span: None,
+            reason,
+            before: shown(&cause.kept, cause.spans),
+            after: json!({ "resuming": cause.spans }),
+        };
+        let act = self.ask(grant, act).await?;
+        let now = self.parts.clock.now();
+        let resumed = self.parts.acts.resume_by_operator(id, now).await;
+        let resumed = resumed.map(|is_known| is_known.then_some(()));
+        self.settle_by(act, &resumed).await;
+        let resumed = resumed.map_err(|failure| self.not_acted(&failure))?;
+        resumed.ok_or_else(no_such_cause)?;
+        let answer = Json(json!({ "resumed": cause.spans }));
+        Ok((StatusCode::ACCEPTED, answer))
+    }
+
+    async fn cause(&self, grant: &Grant, cause: SpanPath) -> Result<SuspendedCause, Problem> {
+        let id = cause.ok().and_then(|Path(id)| id.parse::<CauseId>().ok());
+        let id = id.ok_or_else(no_such_cause)?;
+        let _permit = self.admit_reading(grant).await?;
+        let found = self.parts.queries.cause(id).await;
+        let found = found.map_err(|failure| self.not_read(&failure))?;
+        found.ok_or_else(no_such_cause)
+    }
+}
+
+fn no_such_cause() -> Problem {
+    let detail =
+        "There is no cause of this id. It is removed ten minutes after its last span went on.";
+    Problem::new(&problems::NO_SUCH_CAUSE, detail)
+}
+
+fn shown(kept: &KeptCause, spans: u64) -> Value {
+    let cause = SuspendedCause {
+        kept: kept.clone(),
+        spans,
+    };
+    serde_json::to_value(ShownCause::from(&cause)).unwrap_or_default()
+}
+
+/// A cause as it is shown.
+#[derive(Serialize)]
+struct ShownCause<'a> {
+    cause: String,
+    status: Option<u16>,
+    error: &'a str,
+    resource_id: &'a str,
+    plan_id: &'a str,
+    spans: u64,
+    since: Timestamp,
+    probe_at: Timestamp,
+}
+
+impl<'a> From<&'a SuspendedCause> for ShownCause<'a> {
+    fn from(cause: &'a SuspendedCause) -> Self {
+        let KeptCause { id, cause: why, .. } = &cause.kept;
+        Self {
+            cause: id.to_string(),
+            status: why.status,
+            error: &why.error,
+            resource_id: why.resource_id.as_str(),
+            plan_id: why.plan_id.as_str(),
+            spans: cause.spans,
+            since: cause.kept.since,
+            probe_at: cause.kept.probe_at,
+        }
+    }
+}

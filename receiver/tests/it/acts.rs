@@ -1,0 +1,307 @@
+//! Acts of operators on suspended spans.
+
+use axum::body::Body;
+use axum::http::Request;
+use sampler_domain::{Cause, CauseId, Interval, Planned, Span, Timestamp};
+use sampler_store::Causes;
+use sampler_store::contract::support::{Changing, done, last_refusal};
+use serde_json::{Value, json};
+
+use crate::answer::Answer;
+use crate::event::{start, with};
+use crate::store::{Fate, SECRET};
+use crate::world::{DAY, HOUR, NOW, World};
+
+const REASON: &str = "The plan has its mapping.";
+
+impl World {
+    /// A span that is suspended, and the cause.
+    async fn suspended(&self, instance: &str, resource: &str) -> (String, CauseId) {
+        let event = with(&start(NOW), "resource_instance_id", instance);
+        let answer = self.start(&with(&event, "resource_id", resource)).await;
+        let location = answer.header("location").unwrap().to_owned();
+        let memory = &self.store.memory;
+        let span = self.span_at(&location);
+        let interval = Interval {
+            start: span.start,
+            end: span.start.plus(DAY),
+        };
+        let planned = Planned::new(&span, interval, span.start);
+        let now = Timestamp::clamped(NOW);
+        let span = done(memory.plan(&span, planned, now, now).await);
+        let span = done(memory.failed(&span, last_refusal("no mapping", 0)).await);
+        let processing = &span.processing;
+        let cause = Cause::of(&span.target, processing.last_error.as_ref().unwrap());
+        memory.register(&cause, now, now.plus(HOUR)).await.unwrap();
+        (location, cause.id())
+    }
+
+    fn span_at(&self, location: &str) -> Span {
+        let mut spans = self.spans().into_iter();
+        let of = |span: &Span| location.ends_with(&span.id.to_string());
+        spans.find(of).unwrap()
+    }
+
+    async fn shown(&self, path: &str) -> Answer {
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        self.send(request).await
+    }
+
+    async fn act(&self, path: &str, tag: Option<&str>, body: &Value) -> Answer {
+        let mut request = Request::post(path).header("content-type", "application/json");
+        if let Some(tag) = tag {
+            request = request.header("if-match", tag);
+        }
+        let body = Body::from(body.to_string());
+        self.send(request.body(body).unwrap()).await
+    }
+
+    /// The acts in the trail, the newest first: what, how it ended, and about what.
+    async fn trail_of_acts(&self) -> Vec<[String; 3]> {
+        let trail = json_of(&self.shown("/v1/audit").await);
+        let text = |item: &Value, name: &str| item[name].as_str().unwrap().to_owned();
+        let act = |item: &Value| ["act", "outcome", "subject"].map(|name| text(item, name));
+        trail["items"].as_array().unwrap().iter().map(act).collect()
+    }
+}
+
+fn json_of(answer: &Answer) -> Value {
+    serde_json::from_slice(&answer.body).unwrap_or_else(|_| panic!("{answer:?}"))
+}
+
+fn tag_of(answer: &Answer) -> String {
+    answer.header("etag").unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn causes_are_listed_the_largest_first_and_their_spans_by_them() {
+    let world = World::new();
+    let (small, other) = world.suspended("1", "redis").await;
+    let (_, cause) = world.suspended("2", "postgres").await;
+    world.suspended("3", "postgres").await;
+    let list = json_of(&world.shown("/v1/suspended").await);
+    let item = |cause: CauseId, resource: &str, spans: u64| {
+        json!({
+            "cause": cause.to_string(), "status": 400, "error": "no mapping",
+            "resource_id": resource, "plan_id": "large", "spans": spans, "since": NOW,
+            "probe_at": NOW + HOUR,
+        })
+    };
+    let expected = [item(cause, "postgres", 2), item(other, "redis", 1)];
+    assert_eq!(list, json!({ "items": expected }));
+    let path = format!("/v1/spans?state=suspended&cause={other}");
+    let spans = json_of(&world.shown(&path).await);
+    let items = spans["items"].as_array().unwrap();
+    assert_eq!(items.len(), 1);
+    assert!(small.ends_with(items[0]["id"].as_str().unwrap()));
+    for (query, wrong) in [
+        ("suspended?limit=3", "limit"),
+        ("spans?organization_id=o&cause=x&state=suspended", "cause"),
+        (&format!("spans?organization_id=o&cause={cause}"), "cause"),
+        (&format!("spans?state=open&cause={cause}"), "cause"),
+    ] {
+        let answer = world.shown(&format!("/v1/{query}")).await;
+        let problem = answer.problem(400, "invalid-query");
+        assert_eq!(problem["errors"][0]["parameter"], wrong, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn a_span_is_resumed_as_it_was_seen() {
+    let world = World::new();
+    let (location, cause) = world.suspended("1", "postgres").await;
+    let seen = tag_of(&world.shown(&location).await);
+    let path = format!("{location}/resume");
+    let body = json!({ "reason": REASON });
+    let answer = world.act(&path, None, &body).await;
+    answer.problem(428, "precondition-required");
+    let answer = world.act(&path, Some("\"stale\""), &body).await;
+    answer.problem(412, "precondition-failed");
+    assert_eq!(world.trail_of_acts().await, [[""; 3]; 0]);
+    let answer = world.act(&path, Some(&seen), &body).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    // It is as it will be read from now on, and due at once.
+    let again = world.shown(&location).await;
+    assert_eq!(json_of(&answer), json_of(&again));
+    assert_eq!(tag_of(&answer), tag_of(&again));
+    assert_eq!(json_of(&answer)["state"], "open");
+    assert_eq!(json_of(&answer)["due_at"], NOW);
+    let span = world.span_at(&location);
+    assert_eq!(
+        (span.processing.suspended, span.processing.refusals),
+        (None, 0)
+    );
+    let trail = json_of(&world.shown("/v1/audit").await);
+    let act = &trail["items"][0];
+    assert_eq!(act["reason"], REASON);
+    assert_eq!(
+        (&act["act"], &act["outcome"]),
+        (&json!("span.resume"), &json!("done"))
+    );
+    assert_eq!(act["subject"], location.as_str());
+    assert_eq!(
+        (&act["before"]["state"], &act["after"]["state"]),
+        (&json!("suspended"), &json!("open"))
+    );
+    assert_eq!(act["before"]["cause"], cause.to_string());
+    // Once is enough.
+    let answer = world.act(&path, Some(&tag_of(&again)), &body).await;
+    answer.problem(409, "not-suspended");
+    let answer = world.act(&path, Some(&seen), &body).await;
+    answer.problem(412, "precondition-failed");
+    assert_eq!(world.trail_of_acts().await.len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_planned_for_a_suspended_span_is_skipped() {
+    let world = World::new();
+    let (location, _) = world.suspended("1", "postgres").await;
+    let path = format!("{location}/skip");
+    let answer = world.shown(&location).await;
+    let seen = tag_of(&answer);
+    let usage = json_of(&answer)["planned"]["usage_id"].clone();
+    for (usage, slug) in [
+        (json!("another"), "not-planned"),
+        (json!(""), "not-planned"),
+    ] {
+        let body = json!({ "reason": REASON, "usage_id": usage });
+        let answer = world.act(&path, Some(&seen), &body).await;
+        answer.problem(409, slug);
+    }
+    let body = json!({ "reason": REASON, "usage_id": usage });
+    let answer = world.act(&path, Some(&seen), &body).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!(json_of(&answer), json_of(&world.shown(&location).await));
+    // A worker carries it out.
+    let span = world.span_at(&location);
+    let skip = span.to_be_skipped().unwrap();
+    assert_eq!(json!(skip.usage_guid), usage);
+    let subject = location.clone();
+    let expected = ["span.skip".to_owned(), "done".to_owned(), subject];
+    assert_eq!(world.trail_of_acts().await, [expected]);
+    let trail = json_of(&world.shown("/v1/audit").await);
+    assert_eq!(trail["items"][0]["id"], skip.act.to_string());
+    assert_eq!(trail["items"][0]["after"]["skip"], usage);
+    let seen = tag_of(&world.shown(&location).await);
+    let answer = world.act(&path, Some(&seen), &body).await;
+    answer.problem(409, "not-suspended");
+}
+
+#[tokio::test]
+async fn all_spans_of_a_cause_are_resumed_together() {
+    let world = World::new();
+    let (_, cause) = world.suspended("1", "postgres").await;
+    world.suspended("2", "postgres").await;
+    let path = format!("/v1/suspended/{cause}/resume");
+    let answer = world.act(&path, None, &json!({ "reason": REASON })).await;
+    assert_eq!(answer.status, 202, "{answer:?}");
+    assert_eq!(json_of(&answer), json!({ "resumed": 2 }));
+    let kept = world
+        .store
+        .memory
+        .due_causes(Timestamp::clamped(NOW), 9)
+        .await
+        .unwrap();
+    assert_eq!(kept[0].resuming, Some(Timestamp::clamped(NOW)));
+    let expected = ["cause.resume", "done", &format!("/v1/suspended/{cause}")];
+    assert_eq!(world.trail_of_acts().await, [expected.map(str::to_owned)]);
+    let unknown = cause
+        .to_string()
+        .replace(|letter: char| letter.is_ascii_digit(), "0");
+    for id in [
+        unknown.as_str(),
+        "x",
+        "%ff",
+        &cause.to_string().to_uppercase(),
+    ] {
+        let path = format!("/v1/suspended/{id}/resume");
+        let answer = world.act(&path, None, &json!({ "reason": REASON })).await;
+        answer.problem(404, "no-such-cause");
+    }
+}
+
+#[tokio::test]
+async fn each_field_that_is_wrong_is_named() {
+    let world = World::new();
+    let (location, cause) = world.suspended("1", "postgres").await;
+    let seen = tag_of(&world.shown(&location).await);
+    let long = "x".repeat(1_001);
+    for (body, wrong) in [
+        (json!({}), &["#/reason", "#/usage_id"][..]),
+        (
+            json!({ "reason": "", "usage_id": 1, "x": 1 }),
+            &["#/reason", "#/usage_id", "#/x"],
+        ),
+        (json!({ "reason": " \n", "usage_id": "u" }), &["#/reason"]),
+        (json!({ "reason": long, "usage_id": "u" }), &["#/reason"]),
+        (
+            json!({ "reason": [REASON], "usage_id": null }),
+            &["#/reason", "#/usage_id"],
+        ),
+        (json!([]), &["#"]),
+    ] {
+        let answer = world
+            .act(&format!("{location}/skip"), Some(&seen), &body)
+            .await;
+        let problem = answer.problem(400, "invalid-body");
+        let errors = problem["errors"].as_array().unwrap().iter();
+        let mut named: Vec<&str> = errors
+            .map(|error| error["pointer"].as_str().unwrap())
+            .collect();
+        named.sort_unstable();
+        assert_eq!(named, wrong, "{body}");
+    }
+    let resume = format!("/v1/suspended/{cause}/resume");
+    let answer = world
+        .act(&resume, None, &json!({ "reason": REASON, "usage_id": "u" }))
+        .await;
+    answer.problem(400, "invalid-body");
+    let large = json!({ "reason": REASON, "x": "x".repeat(70_000) });
+    let answer = world.act(&resume, None, &large).await;
+    answer.problem(413, "payload-too-large");
+    let unknown = format!("/v1/spans/{}/resume", "0".repeat(24));
+    let answer = world
+        .act(&unknown, Some("*"), &json!({ "reason": REASON }))
+        .await;
+    answer.problem(404, "no-such-span");
+    // 1,000 characters are no 1,000 bytes.
+    let body = json!({ "reason": "ä".repeat(1_000) });
+    assert_eq!(world.act(&resume, None, &body).await.status, 202);
+    assert_eq!(world.trail_of_acts().await.len(), 1);
+}
+
+/// What cannot be written down is not done; what is not known to be done says so.
+#[tokio::test]
+async fn nothing_is_done_that_is_not_in_the_trail() {
+    let world = World::new();
+    let (location, cause) = world.suspended("1", "postgres").await;
+    let seen = tag_of(&world.shown(&location).await);
+    let body = json!({ "reason": REASON });
+    for fate in [Fate::Unavailable, Fate::Unknown, Fate::Lost] {
+        world.store.meets_acts(fate);
+        for (path, tag) in [
+            (format!("{location}/resume"), Some(&*seen)),
+            (format!("/v1/suspended/{cause}/resume"), None),
+        ] {
+            let answer = world.act(&path, tag, &body).await;
+            let problem = answer.problem(503, "database-unavailable");
+            let detail = problem["detail"].as_str().unwrap();
+            assert!(detail.contains("Nothing was done"), "{detail}");
+            assert!(!detail.contains(SECRET));
+        }
+    }
+    assert!(world.span_at(&location).processing.suspended.is_some());
+    world.store.meets_acts(Fate::Served);
+    // The change is done, and its answer is lost: the record stays as it was asked.
+    world.store.loses_changes();
+    let before = world.trail_of_acts().await.len();
+    let answer = world
+        .act(&format!("{location}/resume"), Some(&seen), &body)
+        .await;
+    let problem = answer.problem(503, "database-unavailable");
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains("may or may not be done"), "{detail}");
+    let trail = world.trail_of_acts().await;
+    assert_eq!((trail.len(), trail[0][1].as_str()), (before + 1, "asked"));
+    assert!(world.span_at(&location).processing.suspended.is_none());
+}
