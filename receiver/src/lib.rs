@@ -25,6 +25,7 @@ mod announce;
 mod batch;
 mod body;
 mod cloud_event;
+pub mod console;
 mod control;
 pub mod controllers;
 mod event;

@@ -8,7 +8,7 @@ use anyhow::Context;
 use sampler_abacus::{AbacusOptions, Provisioning};
 use sampler_metrics::Registry;
 use sampler_receiver::settings::{PROGRAM, Settings};
-use sampler_receiver::{Options, Parts, Receiver, reading};
+use sampler_receiver::{Options, Parts, Receiver, console, reading};
 use sampler_service::environment::{Clock, SystemClock, SystemRandom};
 use sampler_service::health::{Health, Progress};
 use sampler_service::http::{HttpMetrics, Port, bind, bind_metrics, serve};
@@ -87,7 +87,7 @@ async fn run(settings: Settings, counts: LogCounts, shutdown: Shutdown) -> anyho
             mappings_full_scope: settings.provisioning.full_scope,
         },
     );
-    let authenticator = settings.security.authenticator(clock)?;
+    let authenticator = settings.security.authenticator(Arc::clone(&clock))?;
     let mut health = Health::new(shutdown.clone());
     if let Some(check) = settings.security.health_check()? {
         health.require_credentials(check);
@@ -112,6 +112,9 @@ async fn run(settings: Settings, counts: LogCounts, shutdown: Shutdown) -> anyho
         let authenticator = authenticator.clone();
         move || std::future::ready(authenticator.is_ready())
     });
+    let api = Arc::clone(&receiver).routes(authenticator.clone());
+    let random = Arc::new(SystemRandom);
+    let console = console::routes(&settings, api.clone(), authenticator.clone(), clock, random)?;
     let readers = settings.security.metrics(Some(authenticator.clone()))?;
     // Health is told from the beginning; a large collection takes its time to be indexed.
     let port = Port {
@@ -119,8 +122,8 @@ async fn run(settings: Settings, counts: LogCounts, shutdown: Shutdown) -> anyho
         tls: settings.tls,
         metrics: of_http,
     };
-    let router = Arc::clone(&receiver)
-        .routes(authenticator.clone())
+    let router = api
+        .merge(console)
         .merge(health.routes())
         .merge(metrics::routes(&registry, readers));
     let apart = bind_metrics(&settings.http).await?;

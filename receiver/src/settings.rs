@@ -8,12 +8,13 @@ use sampler_service::settings::{
     TraceSettings,
 };
 use sampler_settings::receiver::{
-    EventsSettings, LimitsSettings, MonthSettings, ProvisioningSettings, TABLE,
+    ConsoleSettings, EventsSettings, LimitsSettings, MonthSettings, ProvisioningSettings, TABLE,
 };
 use sampler_settings::{
     DatabaseSettings, DistressSettings, SamplingSettings, SlackSettings, worker,
 };
 
+use crate::console;
 use crate::problems::catalogue;
 
 /// The receiver on the command line.
@@ -49,6 +50,8 @@ pub struct Settings {
     pub security: SecuritySettings,
     /// The provisioning service.
     pub provisioning: ProvisioningSettings,
+    /// The console.
+    pub console: ConsoleSettings,
     /// Limits of requests and bodies.
     pub limits: LimitsSettings,
     /// Rules for events.
@@ -81,9 +84,12 @@ impl Settings {
         if provisioning.url.is_some() {
             security.require_client(reader);
         }
+        let console = ConsoleSettings::read(reader);
+        console::check(&console, reader);
         let distress = DistressSettings::read(reader);
         distress.check(reader);
         Some(Self {
+            console,
             http: HttpSettings::read(reader),
             tls: TlsSettings::read(reader).tls(reader),
             database: DatabaseSettings::read(reader),

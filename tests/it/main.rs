@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test may end with a panic")]
 
 mod abuse;
+mod auditor;
 mod cli;
 mod clocks;
+mod console;
 mod landscape;
 mod lifecycle;
 mod main_job;

@@ -2,6 +2,8 @@
 //! router, which keeps every command, and a server that is no router.
 
 use bson::{Bson, Document, doc, oid::ObjectId};
+use sampler_domain::Target;
+use sampler_domain::partition::partition_of;
 use sampler_testkit::build::{start_event, stop_event, with};
 use sampler_testkit::program::Launch;
 use sampler_testkit::router::{Router, SHARDS};
@@ -192,6 +194,10 @@ fn is_on(command: &Document, collection_name: &str) -> bool {
     collection.is_ok_and(|collection| collection == collection_name)
 }
 
+fn target(instance: &str) -> Target {
+    Target::from_store(["o", "s", "c", "r", "p", instance])
+}
+
 /// A complete span that ended long ago, one that cannot be read, and one of an original.
 async fn odd_spans(world: &Landscape) {
     let now = now_millis();
@@ -210,11 +216,19 @@ async fn odd_spans(world: &Landscape) {
     let old = doc! { "complete": true, "partition": 3, "version": 5, "last_interval": &last };
     let unreadable = doc! { "complete": false, "partition": 4, "due_at": 0_i64 };
     let theirs = doc! { "complete": false, "version": 1, "last_interval": &last };
+    // One that an earlier release went on with while it was suspended.
+    let suspended =
+        doc! { "cause": "7d0e4b52-93c1-5f0a-8a6b-1f2c60d59e37", "version": 4, "since": now };
+    let stale = doc! {
+        "complete": false, "partition": i64::from(partition_of(&target("stale"))), "version": 5,
+        "due_at": 253_402_300_800_000_i64, "last_interval": &last, "suspended": suspended,
+    };
     let spans = world.spans().await;
     let all = [
         span("old", old),
         span("unreadable", unreadable),
         span("theirs", theirs),
+        span("stale", stale),
     ];
     spans.insert_many(all).await.unwrap();
 }
@@ -323,6 +337,12 @@ async fn each_statement_says_where_its_span_is_kept() {
         assert_eq!(billed, i128::from(HOUR + 1), "{target}");
     }
     read_all(&world, &receiver).await;
+    // It ended long ago: once it is complete it is removed.
+    wait_until("the stale span is through", PATIENCE, async || {
+        let stale = doc! { "target.resource_instance_id": "stale" };
+        spans.count_documents(stale).await.unwrap() == 0
+    })
+    .await;
     let shadow = through_router(world.worker()).env("SAMPLER_SHADOW", "true");
     let shadow = shadow.start().await.unwrap();
     wait_until("the shadow has read all spans", PATIENCE, async || {

@@ -1,8 +1,11 @@
-// A certified OpenID provider with the clients of a test: client credentials, JWT access tokens, and
-// keys that are replaced when somebody posts to /rotate. It says where it listens in one line of
-// JSON, as our programs do.
+// A certified OpenID provider with the clients of a test: client credentials, authorization codes,
+// JWT access tokens, and keys that are replaced when somebody posts to /rotate. It says where it
+// listens in one line of JSON, as our programs do.
 //
-// PORT: where to listen, 0 for any. CLIENTS: a JSON list of { client_id, client_secret, scope }.
+// PORT: where to listen, 0 for any. CLIENTS: a JSON list of { client_id, client_secret, scope };
+// a client with redirect_uris signs people in. Anybody may sign in, with any password. The name
+// decides on the scopes of the token: PEOPLE, a JSON object, has the scopes of those who do not get
+// all that was asked for.
 
 import { generateKeyPairSync, randomUUID, webcrypto } from 'node:crypto';
 import { createServer } from 'node:http';
@@ -12,9 +15,11 @@ globalThis.crypto ??= webcrypto;
 const { default: Provider } = await import('oidc-provider');
 
 const clients = JSON.parse(process.env.CLIENTS);
-const scopes = [...new Set(clients.flatMap((client) => client.scope.split(' ')))].join(' ');
+const people = JSON.parse(process.env.PEOPLE ?? '{}');
+const all = new Set(clients.flatMap((client) => client.scope.split(' ')));
+const scopes = [...all].join(' ');
 
-// Whom tokens may be for. Who does not say gets one for the first.
+// Whom tokens may be for. Who does not say gets one for the first; people get one for the second.
 const RESOURCES = ['urn:abacus', 'urn:sampler'];
 
 function newKey() {
@@ -22,33 +27,58 @@ function newKey() {
   return { ...privateKey.export({ format: 'jwk' }), kid: randomUUID(), use: 'sig', alg: 'RS256' };
 }
 
+function known(client) {
+  if (!client.redirect_uris) {
+    return { ...client, grant_types: ['client_credentials'], redirect_uris: [], response_types: [] };
+  }
+  // A native application may come back to any port of the loopback (RFC 8252, section 7.3).
+  return {
+    ...client,
+    application_type: 'native',
+    grant_types: ['authorization_code'],
+    response_types: ['code'],
+  };
+}
+
 // The first key signs; the one before stays published, for tokens that are still about.
 function provider(issuer, keys) {
   return new Provider(issuer, {
     cookies: { keys: [randomUUID()] },
     jwks: { keys },
-    clients: clients.map((client) => ({
-      ...client,
-      grant_types: ['client_credentials'],
-      redirect_uris: [],
-      response_types: [],
-    })),
+    clients: clients.map(known),
     scopes: scopes.split(' '),
+    claims: { openid: ['sub', 'preferred_username'] },
+    conformIdTokenClaims: false,
+    findAccount: (ctx, id) => ({
+      accountId: id,
+      claims: () => ({ sub: id, preferred_username: id }),
+    }),
+    pkce: { required: () => true },
     features: {
       clientCredentials: { enabled: true },
-      devInteractions: { enabled: false },
+      devInteractions: { enabled: true },
       resourceIndicators: {
         enabled: true,
-        defaultResource: (ctx, client, oneOf) => oneOf ?? RESOURCES[0],
+        defaultResource: (ctx, client, oneOf) =>
+          oneOf ?? RESOURCES[client.grantTypeAllowed('authorization_code') ? 1 : 0],
+        useGrantedResource: () => true,
         getResourceServerInfo: (ctx, resource) => {
           if (!RESOURCES.includes(resource)) throw new Error('an unknown resource');
           return {
             scope: scopes,
             audience: resource,
             accessTokenFormat: 'jwt',
-            accessTokenTTL: 300,
+            accessTokenTTL: Number(process.env.TOKEN_SECONDS ?? 300),
             jwt: { sign: { alg: 'RS256' } },
           };
+        },
+      },
+    },
+    formats: {
+      customizers: {
+        jwt: (ctx, token, jwt) => {
+          const scope = people[token.accountId];
+          if (scope !== undefined) jwt.payload.scope = scope;
         },
       },
     },

@@ -1,6 +1,8 @@
 //! Drives one span through its due intervals: carries out the actions of the
 //! [`Driver`](sampler_domain::Driver), which is the protocol.
 
+use std::time::Duration;
+
 use sampler_abacus::{Answer, Details, Load, Posted};
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
@@ -34,15 +36,25 @@ enum TurnState {
 
 impl Worker {
     /// Drives a span until nothing is due, its turn is over, something fails or another worker
-    /// drives it. Each failure is logged here, and nowhere else.
-    pub(crate) async fn drive(&self, span: Span) {
+    /// drives it. Each failure is logged here, and nowhere else. Returns how long the span is to be
+    /// left alone, if the store failed on it.
+    pub(crate) async fn drive(&self, span: Span) -> Option<Duration> {
         let id = span.id.clone();
         let turn = trace::of_turn(&id);
         let carried_out = self.carry_out(Driver::new(span)).instrument(turn);
-        if let Err(error) = carried_out.await {
-            // The span stays as it is, due, and is found again.
-            warn!(code = "span.store_failed", span.id = %id, error = error_chain(error),
-                "the store failed on a span");
+        match carried_out.await {
+            Ok(()) => {
+                self.store_failures.forget(&id);
+                None
+            }
+            Err(error) => {
+                // The span stays as it is, due, and is found again.
+                let pause = self.store_failures.note(&id, self.parts.random.fraction());
+                let pause_ms = millis(pause);
+                warn!(code = "span.store_failed", span.id = %id, pause_ms, error = error_chain(error),
+                    "the store failed on a span");
+                Some(pause)
+            }
         }
     }
 

@@ -6,6 +6,7 @@
 //! `docs/architecture.md`.
 
 mod abacus_time;
+mod auditor;
 mod backlog;
 mod control;
 mod distress;
@@ -17,6 +18,7 @@ mod process;
 mod progress;
 mod rate;
 mod search;
+mod store_failures;
 mod suspension;
 mod trace;
 mod turn;
@@ -26,6 +28,7 @@ pub mod settings;
 pub mod shadow;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use sampler_abacus::{Collector, Pace};
@@ -33,20 +36,23 @@ use sampler_domain::{Policy, Timestamp};
 use sampler_service::environment::{Clock, Random};
 use sampler_settings::DistressSettings;
 use sampler_settings::worker::{
-    AbacusSettings, CleanupSettings, LedgerSettings, ProcessingSettings, SuspensionSettings,
+    AbacusSettings, AuditSettings, CleanupSettings, LedgerSettings, ProcessingSettings,
+    SuspensionSettings,
 };
 use sampler_steering::Steering;
 use sampler_store::{
-    Backlogs, Causes, Controls, Ledger, Membership, Replication, StoreError, Upkeep, Work,
+    Backlogs, Causes, Controls, Ledger, Membership, Replication, SpanScan, StoreError, Upkeep, Work,
 };
 
 pub use abacus_time::AbacusTime;
+use auditor::Findings;
 use distress::Distress;
 use metrics::PostMetrics;
 use ownership::OwnedPartitions;
 use post_limit::PostLimit;
 pub use progress::{IgnoreProgress, ReportProgress};
 use rate::RateMeter;
+use store_failures::StoreFailures;
 use suspension::RegisteredCauses;
 use tokio_util::sync::CancellationToken;
 use turn::WaitingCounts;
@@ -68,6 +74,8 @@ pub struct Options {
     pub ledger: LedgerSettings,
     /// When spans are suspended, and how they go on.
     pub suspension: SuspensionSettings,
+    /// How spans are checked.
+    pub audit: AuditSettings,
     /// When sampling pauses because the database cannot keep up.
     pub distress: DistressSettings,
     /// How often clocks are compared with Abacus while nothing is posted.
@@ -85,6 +93,8 @@ pub struct Parts {
     pub ledger: Arc<dyn Ledger>,
     /// The store of the causes under which spans are suspended.
     pub causes: Arc<dyn Causes>,
+    /// The store, to go through all spans.
+    pub span_scan: Arc<dyn SpanScan>,
     /// The store, for clean-up and adoption.
     pub upkeep: Arc<dyn Upkeep>,
     /// The store of the workers that are alive.
@@ -129,6 +139,10 @@ pub struct Worker {
     rate: RateMeter,
     /// The causes that were registered lately.
     registered: RegisteredCauses,
+    /// The spans that the store has failed on.
+    store_failures: StoreFailures,
+    /// What the auditor has found.
+    findings: Findings,
     /// Cancelled when the worker should take on nothing new.
     stop: CancellationToken,
 }
@@ -155,6 +169,8 @@ impl Worker {
             distress: Distress::default(),
             rate: RateMeter::default(),
             registered: RegisteredCauses::default(),
+            store_failures: StoreFailures::default(),
+            findings: Findings::default(),
             stop,
         })
     }
@@ -168,6 +184,7 @@ impl Worker {
             self.clean_up(),
             self.adopt(),
             self.keep_causes(),
+            self.audit(),
             self.steering.follow(&self.stop),
             self.keep_backlog_counted(),
             self.keep_controller(),
@@ -184,6 +201,11 @@ impl Worker {
     /// The time by which this worker decides.
     pub fn time(&self) -> Arc<AbacusTime> {
         Arc::clone(&self.time)
+    }
+
+    /// How many differences between spans and the ledger were found.
+    pub fn violations(&self) -> Arc<AtomicU64> {
+        self.findings.count()
     }
 
     /// The time by which everything is decided. It is never later than Abacus's, as far as that is

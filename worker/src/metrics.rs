@@ -1,10 +1,11 @@
 //! What the worker measures of its posts.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use sampler_abacus::Answer;
 use sampler_metrics::catalogue::{
-    COMMIT_LAG_SECONDS, DISTRESS, POST_CONCURRENCY, POST_SECONDS, USAGES,
+    COMMIT_LAG_SECONDS, CONSERVATION_VIOLATIONS, DISTRESS, POST_CONCURRENCY, POST_SECONDS, USAGES,
 };
 use sampler_metrics::{Counters, Histogram, Registry};
 use tokio::time::Instant;
@@ -49,6 +50,10 @@ impl Worker {
     pub fn register_metrics(self: &Arc<Self>, registry: &mut Registry) {
         registry.counters(&self.metrics.usages);
         registry.histogram(&POST_SECONDS, &self.metrics.seconds);
+        let violations = self.violations();
+        registry.counter(&CONSERVATION_VIOLATIONS, move || {
+            violations.load(Ordering::Relaxed)
+        });
         let worker = Arc::clone(self);
         registry.gauge(&COMMIT_LAG_SECONDS, move || worker.distress.lag());
         let worker = Arc::clone(self);

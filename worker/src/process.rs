@@ -68,13 +68,24 @@ impl Worker {
             let worker = Arc::clone(self);
             self.rate.begin();
             tasks.spawn(async move {
-                worker.drive(span).await;
+                let pause = worker.drive(span).await;
                 worker.rate.end();
-                drop((claim, permit, charge));
+                worker.pause_span(pause, (permit, charge)).await;
+                drop(claim);
             });
         }
         tasks.close();
         tasks.wait().await;
+    }
+
+    /// Lets go of what was held to drive a span. If the store has failed on it, that is followed by a
+    /// pause, for which no search finds it here; another worker may.
+    async fn pause_span<H>(&self, pause: Option<Duration>, held: H) {
+        let Some(pause) = pause else { return };
+        let paused = self.store_failures.pause();
+        let held = paused.is_none().then_some(held);
+        self.pause(pause).await;
+        drop((held, paused));
     }
 
     /// Waits a moment while sampling is paused. That is no lack of progress, unless nobody knows

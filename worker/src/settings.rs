@@ -6,8 +6,8 @@ use sampler_domain::{Granularity, Policy};
 use sampler_service::security::SecuritySettings;
 use sampler_service::settings::{HttpSettings, LogSettings, Program, Reader, TraceSettings};
 use sampler_settings::worker::{
-    AbacusSettings, CleanupSettings, LedgerSettings, ProcessingSettings, ShadowSettings,
-    SuspensionSettings, TABLE,
+    AbacusSettings, AuditSettings, CleanupSettings, LedgerSettings, ProcessingSettings,
+    ShadowSettings, SuspensionSettings, TABLE,
 };
 use sampler_settings::{
     DatabaseSettings, DistressSettings, SamplingSettings, SlackSettings, millis, receiver,
@@ -53,6 +53,8 @@ pub struct Settings {
     pub ledger: LedgerSettings,
     /// When spans are suspended, and how they go on.
     pub suspension: SuspensionSettings,
+    /// How spans are checked.
+    pub audit: AuditSettings,
     /// When sampling pauses because the database cannot keep up.
     pub distress: DistressSettings,
     /// The shadow mode.
@@ -74,6 +76,7 @@ impl Settings {
             cleanup: CleanupSettings::read(reader),
             ledger: LedgerSettings::read(reader),
             suspension: SuspensionSettings::read(reader),
+            audit: AuditSettings::read(reader),
             distress: DistressSettings::read(reader),
             shadow: ShadowSettings::read(reader),
         };

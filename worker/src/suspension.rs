@@ -61,10 +61,10 @@ impl Worker {
         u32::try_from(self.options.suspension.after).unwrap_or(u32::MAX)
     }
 
-    /// How spans go on: one more refusal suspends them again.
-    fn resumption(&self) -> Resumption {
+    /// How spans go on at `now`: one more refusal suspends them again.
+    fn resumption(&self, now: Timestamp) -> Resumption {
         Resumption {
-            now: self.now(),
+            now,
             refusals: self.suspend_after().saturating_sub(1),
         }
     }
@@ -128,22 +128,9 @@ impl Worker {
         }
     }
 
-    /// Returns whether there is more to do at once. `searched` is when causes without a document were
-    /// looked for last.
+    /// Returns whether there is more to do at once. `searched` is when spans were looked for last that
+    /// no cause leads to.
     async fn look_after_causes(&self, searched: &mut Option<Instant>) -> Result<bool, StoreError> {
-        let is_old = |at: Instant| at.elapsed() >= self.options.suspension.probe_interval;
-        if searched.is_none_or(is_old) {
-            let now = self.now();
-            let probe_at = self.next_probe(now);
-            let found = self.parts.causes.register_missing(now, probe_at).await?;
-            if found > 0 {
-                info!(
-                    causes = found,
-                    "suspended spans had no cause; it is there again"
-                );
-            }
-            *searched = Some(Instant::now());
-        }
         let due = self.parts.causes.due_causes(self.now(), CAUSES).await?;
         let mut goes_on = false;
         for cause in due {
@@ -152,15 +139,44 @@ impl Worker {
                 None => self.probe(&cause).await?,
             }
         }
+        let is_old = |at: Instant| at.elapsed() >= self.options.suspension.probe_interval;
+        if searched.is_none_or(is_old) {
+            if self.search_forgotten().await? {
+                return Ok(true);
+            }
+            *searched = Some(Instant::now());
+        }
         Ok(goes_on)
+    }
+
+    /// Looks for suspended spans that no probe would ever reach: others went on with them, or their
+    /// cause has gone. Returns whether there may be more of the first.
+    async fn search_forgotten(&self) -> Result<bool, StoreError> {
+        let now = self.now();
+        let causes = &self.parts.causes;
+        let spans = causes.end_stale_suspensions(now, BATCH).await?;
+        if spans > 0 {
+            info!(
+                spans,
+                "an original or an earlier release went on with suspended spans; they are due again"
+            );
+        }
+        let found = causes.register_missing(now, self.next_probe(now)).await?;
+        if found > 0 {
+            info!(
+                causes = found,
+                "suspended spans had no cause; it is there again"
+            );
+        }
+        Ok(spans >= BATCH as u64)
     }
 
     /// Lets some spans go on. Returns whether there were any.
     async fn resume_batch(&self, cause: &KeptCause, until: Timestamp) -> Result<bool, StoreError> {
-        let batch = self
-            .parts
-            .causes
-            .resume_batch(cause.id, until, self.resumption(), BATCH);
+        let batch =
+            self.parts
+                .causes
+                .resume_batch(cause.id, until, self.resumption(self.now()), BATCH);
         let spans = batch.await?;
         if spans == 0 {
             self.parts.causes.end_resuming(cause).await?;
@@ -177,7 +193,9 @@ impl Worker {
         if !self.parts.causes.claim_probe(cause, next).await? {
             return Ok(());
         }
-        match self.parts.causes.probe(cause.id, self.resumption()).await? {
+        // An earlier probe counts as running until this one is due.
+        let (resumption, lasts) = (self.resumption(now), next.since(now));
+        match self.parts.causes.probe(cause.id, resumption, lasts).await? {
             Probe::Begun => info!(cause = %cause.id, "one suspended span is tried again"),
             Probe::NoSpan if now.since(cause.touched_at) > millis(IDLE_CAUSE) => {
                 if self.parts.causes.remove_cause(cause).await? {

@@ -21,7 +21,7 @@ use crate::discovery::Discoverer;
 use crate::http::{FetchError, fetch};
 
 /// The time limit for finding the token server and getting a token from it.
-const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 
 /// The lifetime of a token without `expires_in`.
 const LIFE_DEFAULT: Duration = Duration::from_mins(5);
@@ -274,6 +274,20 @@ pub async fn grants(discoverer: &Discoverer, client: &Client) -> Result<bool, Fe
 }
 
 async fn request(discoverer: &Discoverer, client: &Client) -> Result<Granted, FetchError> {
+    let scope = (!client.scope.is_empty()).then_some(("scope", client.scope));
+    let body = form_urlencoded::Serializer::new(String::new())
+        .append_pair("grant_type", "client_credentials")
+        .extend_pairs(scope)
+        .finish();
+    read(&post(discoverer, client, body).await?)
+}
+
+/// Asks the token server for tokens, as this client.
+pub(crate) async fn post(
+    discoverer: &Discoverer,
+    client: &Client,
+    body: String,
+) -> Result<Value, FetchError> {
     let endpoints = discoverer.endpoints().await?;
     let secret = client.secret.expose_secret();
     let encode = |text: &str| {
@@ -283,11 +297,6 @@ async fn request(discoverer: &Discoverer, client: &Client) -> Result<Granted, Fe
             text.to_owned()
         }
     };
-    let scope = (!client.scope.is_empty()).then_some(("scope", client.scope));
-    let body = form_urlencoded::Serializer::new(String::new())
-        .append_pair("grant_type", "client_credentials")
-        .extend_pairs(scope)
-        .finish();
     let request = discoverer
         .client()
         .post(endpoints.token)
@@ -295,7 +304,7 @@ async fn request(discoverer: &Discoverer, client: &Client) -> Result<Granted, Fe
         .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
         .header(ACCEPT, "application/json")
         .body(body);
-    read(&fetch(request).await?)
+    fetch(request).await
 }
 
 fn read(document: &Value) -> Result<Granted, FetchError> {

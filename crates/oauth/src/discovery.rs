@@ -25,6 +25,8 @@ pub enum TokenServer {
 pub struct Endpoints {
     /// Grants tokens.
     pub token: Url,
+    /// Where people sign in, if they can.
+    pub authorization: Option<Url>,
     /// Has the keys.
     pub keys: Url,
     /// Names the issuer.
@@ -56,6 +58,7 @@ impl TokenServer {
                 let uaa = uaa_of(client, &source).await?;
                 Ok(Endpoints {
                     token: below(&uaa, "/oauth/token"),
+                    authorization: Some(below(&uaa, "/oauth/authorize")),
                     keys: below(&uaa, "/token_keys"),
                     description: below(&uaa, DESCRIPTION),
                 })
@@ -70,6 +73,8 @@ impl TokenServer {
                 }
                 Ok(Endpoints {
                     token: source.address_in(&document, "/token_endpoint")?,
+                    // Only who signs people in needs it.
+                    authorization: source.address_in(&document, "/authorization_endpoint").ok(),
                     keys: source.address_in(&document, "/jwks_uri")?,
                     description,
                 })

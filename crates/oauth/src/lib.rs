@@ -1,5 +1,5 @@
 //! OAuth 2.0: checks the tokens of clients ([`verify`], [`keys`], [`keyring`]), and gets the program's
-//! own tokens ([`credentials`]). Both find the token server ([`discovery`]) and talk to it over HTTP
+//! own tokens ([`credentials`]), and signs people in ([`code_flow`]). All find the token server ([`discovery`]) and talk to it over HTTP
 //! ([`http`]).
 //!
 //! The decisions are pure: [`verify::verify`] is a function of a token, keys, a moment and a policy.
@@ -8,6 +8,7 @@
 pub mod algorithm;
 pub mod audience;
 pub mod basic;
+pub mod code_flow;
 pub mod credentials;
 pub mod discovery;
 mod disguise;
@@ -19,6 +20,7 @@ pub mod verify;
 pub use algorithm::Algorithm;
 pub use audience::Audiences;
 pub use basic::{BasicCheck, Verdict};
+pub use code_flow::{Attempt, CodeFlow, Tokens};
 pub use credentials::{AccessToken, Client, ClientCredentials, NoToken};
 pub use discovery::{Discoverer, TokenServer};
 pub use http::{CaBundle, FetchError, HttpOptions, TlsError};

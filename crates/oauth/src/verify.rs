@@ -96,6 +96,9 @@ pub enum TokenError {
     /// It has another audience.
     #[error("it is for another audience")]
     Audience,
+    /// It belongs to another attempt to sign in.
+    #[error("it belongs to another attempt to sign in")]
+    Nonce,
 }
 
 /// The header. Members with a key, or the address of one, are not read (`jwk`, `jku`, `x5c`, `x5u`).
@@ -143,6 +146,32 @@ pub fn verify(
     now: Timestamp,
     policy: &Policy,
 ) -> Result<Claims, TokenError> {
+    let (body, _) = check(token, keys, now, policy)?;
+    Ok(Claims {
+        scopes: body.scope.map(scopes).unwrap_or_default(),
+        client: first_name([body.client_id, body.azp, body.sub]),
+        user: first_name([body.user_name, body.preferred_username]),
+    })
+}
+
+/// Checks `token` at `now`, and reads its body as something else than the claims of an access token.
+pub(crate) fn verified_body<T: DeserializeOwned>(
+    token: &str,
+    keys: &Keys,
+    now: Timestamp,
+    policy: &Policy,
+) -> Result<T, TokenError> {
+    let (_, body) = check(token, keys, now, policy)?;
+    parse(body)
+}
+
+/// Checks `token` at `now`: its claims, and the part of it that they were read from.
+fn check<'a>(
+    token: &'a str,
+    keys: &Keys,
+    now: Timestamp,
+    policy: &Policy,
+) -> Result<(Body, &'a str), TokenError> {
     if token.len() > TOKEN_LEN_MAX {
         return Err(TokenError::TooLong);
     }
@@ -159,16 +188,12 @@ pub fn verify(
         Ok(false) | Err(_) => return Err(TokenError::Signature),
     }
     // The claims are read only after the signature was verified.
-    let body: Body = parse(body)?;
-    check_time(&body, now, policy)?;
-    check_kind(&body)?;
+    let claims: Body = parse(body)?;
+    check_time(&claims, now, policy)?;
+    check_kind(&claims)?;
     let issuer = policy.issuer.as_deref().or(keys.issuer());
-    check_parties(&body, issuer, policy.audiences.as_ref())?;
-    Ok(Claims {
-        scopes: body.scope.map(scopes).unwrap_or_default(),
-        client: first_name([body.client_id, body.azp, body.sub]),
-        user: first_name([body.user_name, body.preferred_username]),
-    })
+    check_parties(&claims, issuer, policy.audiences.as_ref())?;
+    Ok((claims, body))
 }
 
 fn first_name<const N: usize>(names: [Option<String>; N]) -> Option<ClientId> {
@@ -256,6 +281,17 @@ pub fn claimed_issue(token: &str) -> Option<f64> {
     let body = token.split('.').nth(1)?;
     let issue: Issue = parse(body).ok()?;
     issue.iat
+}
+
+/// When a token says that it expires, in seconds. To be asked of tokens that are verified.
+pub fn claimed_end(token: &str) -> Option<f64> {
+    #[derive(Deserialize)]
+    struct End {
+        exp: Option<f64>,
+    }
+    let body = token.split('.').nth(1)?;
+    let end: End = parse(body).ok()?;
+    end.exp
 }
 
 /// The scopes: a list, as UAA writes them, or a text with spaces (RFC 9068).

@@ -6,6 +6,7 @@ use sampler_service::security::SecuritySettings;
 use sampler_service::settings::{
     HealthSettings, HttpSettings, Kind, LogSettings, Table, TlsSettings, TraceSettings,
 };
+use secrecy::SecretString;
 use url::Url;
 
 use crate::{
@@ -38,6 +39,20 @@ sampler_service::settings! {
         full_scope: bool = "SAMPLER_MAPPINGS_FULL_SCOPE", Kind::Boolean, or("false");
     }
 
+    /// The console: pages for people.
+    pub struct ConsoleSettings("console") {
+        /// Whether the receiver has a console, at /console. Where SECURED is true it also needs
+        /// SAMPLER_CONSOLE_KEY, a client and a token server.
+        enabled: bool = "SAMPLER_CONSOLE", Kind::Boolean, or("true");
+        /// The OAuth client that people sign in with. The default is CLIENT_ID.
+        client_id: Option<String> = "SAMPLER_CONSOLE_CLIENT_ID", Kind::Text;
+        /// The secret of that client. The default is CLIENT_SECRET.
+        client_secret: Option<SecretString> = "SAMPLER_CONSOLE_CLIENT_SECRET", Kind::Text, secret();
+        /// One or more keys of at least 32 bytes, with commas between them, the same for all
+        /// receivers. The first encrypts the cookies of people who are signed in, each decrypts them.
+        key: Option<SecretString> = "SAMPLER_CONSOLE_KEY", Kind::Text, secret();
+    }
+
     /// When a month closes.
     pub struct MonthSettings("abacus") {
         /// How long into a month Abacus accepts usages of the previous month (its own SLACK), as for
@@ -68,6 +83,7 @@ pub const TABLE: Table = &[
     &MonthSettings::TABLE,
     &SlackSettings::TABLE,
     &SamplingSettings::RECEIVER_TABLE,
+    &ConsoleSettings::TABLE,
     &DistressSettings::TABLE,
     &HealthSettings::TABLE,
     &SecuritySettings::TABLE,

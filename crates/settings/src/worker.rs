@@ -104,6 +104,14 @@ sampler_service::settings! {
         probe_interval: Duration = "SAMPLER_PROBE_INTERVAL", Kind::time(TENTH_OF_A_SECOND, DAY), or("10m");
     }
 
+    /// How the worker checks that spans, totals and the ledger agree.
+    pub struct AuditSettings("audit") {
+        /// How many spans a worker checks in a second: whether its totals, its entries in the ledger
+        /// and how far it is sampled agree. A span with many entries counts as one more for each
+        /// thousand of them. 0 turns it off.
+        rate: usize = "SAMPLER_AUDIT_RATE", Kind::integer(0, 1_000), or("5");
+    }
+
     /// Whether the worker only compares.
     pub struct ShadowSettings("shadow") {
         /// Whether the worker runs in shadow mode: it compares an original Sampler's decisions with
@@ -147,6 +155,7 @@ pub const TABLE: Table = &[
     &CleanupSettings::TABLE,
     &LedgerSettings::TABLE,
     &SuspensionSettings::TABLE,
+    &AuditSettings::TABLE,
     &DistressSettings::TABLE,
     &ShadowSettings::TABLE,
     &SecuritySettings::TABLE,

@@ -3,8 +3,6 @@
 //! A cause is a document; its spans are found by an index that holds nothing else. Each of these
 //! calls can be made again at any time, and by two workers at once.
 
-use std::collections::HashSet;
-
 use bson::raw::RawDocument;
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use futures_util::TryStreamExt;
@@ -22,11 +20,20 @@ use crate::entry_document::{ERROR_LEN_MAX, status_in};
 use crate::index;
 use crate::suspension_document::{probe, read_probe, refusals};
 use crate::unreadable::{
-    Identity, Statement, change_each, condition_of, decoded, name_of, shard_key_of, span_in,
+    Identity, Statement, change_each, condition_of, decoded, name_of, shard_key_of,
 };
 
-/// Causes that are looked for in one go where none may be missing.
-const MISSING_MAX: usize = 10_000;
+/// What is read of suspended spans, beside their ids. A span can have half a megabyte.
+const PROJECTED: [&str; 8] = [
+    "processing.partition",
+    "processing.version",
+    "processing.failed_version",
+    "processing.last_error",
+    "processing.suspended",
+    "target.resource_instance_id",
+    "target.resource_id",
+    "target.plan_id",
+];
 
 impl MongoStore {
     pub(crate) async fn register_cause(
@@ -53,52 +60,7 @@ impl MongoStore {
         Ok(())
     }
 
-    pub(crate) async fn register_missing_causes(
-        &self,
-        now: Timestamp,
-        probe_at: Timestamp,
-    ) -> Result<u64, StoreError> {
-        let known = self.known_causes().await?;
-        let (mut after, mut count) = (String::new(), 0);
-        for _ in 0..MISSING_MAX {
-            let filter = doc! { "processing.suspended.cause": { "$gt": &after } };
-            let Some(raw) = self.first_suspended(filter).await? else {
-                break;
-            };
-            let document = decoded(&raw).unwrap_or_default();
-            let Some(name) = suspended_under(&document) else {
-                break;
-            };
-            name.clone_into(&mut after);
-            if known.contains(name) {
-                continue;
-            }
-            // One that nobody can read gets no cause. No search reports it unless a stop makes it due.
-            let (Ok(id), Ok(span)) = (name.parse(), span_in(&raw)) else {
-                continue;
-            };
-            if let Some(error) = &span.processing.last_error {
-                let cause = Cause::of(&span.target, error);
-                self.register_cause(id, &cause, now, probe_at).await?;
-                count += 1;
-            }
-        }
-        Ok(count)
-    }
-
-    async fn known_causes(&self) -> Result<HashSet<String>, CallError> {
-        let causes = self.causes.clone();
-        let options = self.cause_options(MISSING_MAX, doc! { "_id": 1 });
-        let find = async move {
-            let found = causes.find(doc! {}).with_options(options).await?;
-            found.try_collect::<Vec<_>>().await
-        };
-        let found = self.link.run(find).await?;
-        let name = |cause: &Document| cause.get_str("_id").ok().map(str::to_owned);
-        Ok(found.iter().filter_map(name).collect())
-    }
-
-    fn cause_options(&self, limit: usize, sort: Document) -> FindOptions {
+    pub(crate) fn cause_options(&self, limit: usize, sort: Document) -> FindOptions {
         FindOptions::builder()
             .limit(i64::try_from(limit).unwrap_or(i64::MAX))
             .sort(sort)
@@ -194,8 +156,9 @@ impl MongoStore {
         &self,
         cause: CauseId,
         resumption: Resumption,
+        lasts: i64,
     ) -> Result<Probe, StoreError> {
-        if self.is_probing(cause).await? {
+        if self.is_probing(cause, resumption.now, lasts).await? {
             return Ok(Probe::Running);
         }
         let filter = doc! { "processing.suspended.cause": cause.to_string() };
@@ -203,7 +166,7 @@ impl MongoStore {
             return Ok(Probe::NoSpan);
         };
         // Noted first: of a probe that nobody knows of there could be a second one.
-        let update = doc! { "$set": { "probed": probed(&raw) } };
+        let update = doc! { "$set": { "probed": probed(&raw, resumption.now) } };
         self.update_cause(named(cause), update).await?;
         // One that nobody can read is no probe; the search tells of it once it is due.
         let statement = resuming(&raw, cause, resumption, true)
@@ -215,12 +178,19 @@ impl MongoStore {
         Ok(Probe::Begun)
     }
 
-    /// Whether the span that was tried last for the cause has no answer yet.
-    async fn is_probing(&self, cause: CauseId) -> Result<bool, StoreError> {
+    /// Whether the span that was tried last for the cause has no answer yet, and may still have one:
+    /// it was begun less than `lasts` ms ago. Its own usage may fail for as long as Abacus is away.
+    async fn is_probing(
+        &self,
+        cause: CauseId,
+        now: Timestamp,
+        lasts: i64,
+    ) -> Result<bool, StoreError> {
         let (causes, filter) = (self.causes.clone(), named(cause));
         let found = async move { causes.find_one(filter).await };
         let found = self.link.run(found).await?;
-        let Some(probed) = found.and_then(|found| where_probed(&found)) else {
+        let recent = found.filter(|found| is_probe_recent(found, now, lasts));
+        let Some(probed) = recent.and_then(|found| where_probed(&found)) else {
             return Ok(false);
         };
         let options = self.link.find_options(1, doc! {}, "_id_");
@@ -237,20 +207,40 @@ impl MongoStore {
         Ok(found.first().and_then(is_probe).unwrap_or(false))
     }
 
-    /// The document of the span that has been suspended longest of those that match.
-    /// One that an original or an earlier release has gone on with is suspended no more.
-    async fn first_suspended(
+    /// The span that has been suspended longest of those that match.
+    async fn first_suspended(&self, filter: Document) -> Result<Option<RawDocumentBuf>, CallError> {
+        Ok(self.suspended(filter, 1).await?.into_iter().next())
+    }
+
+    /// Up to `limit` suspended spans that match, by their causes and since when: what tells where they
+    /// are kept, and why they are suspended. One that an original or an earlier release has gone on
+    /// with is suspended no more.
+    pub(crate) async fn suspended(
         &self,
         mut filter: Document,
-    ) -> Result<Option<RawDocumentBuf>, CallError> {
+        limit: usize,
+    ) -> Result<Vec<RawDocumentBuf>, CallError> {
         let is_current = doc! { "$eq": ["$processing.suspended.version", "$processing.version"] };
         filter.extend(doc! { "processing.complete": false, "$expr": is_current });
+        self.find_suspended(filter, limit).await
+    }
+
+    /// What the index of suspended spans holds and matches.
+    pub(crate) async fn find_suspended(
+        &self,
+        filter: Document,
+        limit: usize,
+    ) -> Result<Vec<RawDocumentBuf>, CallError> {
         let sort = doc! { "processing.suspended.cause": 1, "processing.suspended.since": 1 };
-        let options = self.link.find_options(1, sort, index::SUSPENDED);
+        let mut options = self.link.find_options(limit, sort, index::SUSPENDED);
+        let mut projection = doc! { "_id": 1 };
+        for name in PROJECTED {
+            projection.insert(name, 1);
+        }
+        options.projection = Some(projection);
         let link = self.link.clone();
         let find = async move { link.find(filter, options).await };
-        let found = self.link.run(find).await?;
-        Ok(found.into_iter().next())
+        self.link.run(find).await
     }
 
     pub(crate) async fn resume_some(
@@ -264,14 +254,7 @@ impl MongoStore {
             "processing.suspended.cause": cause.to_string(),
             "processing.suspended.since": { "$lte": moment(until) },
         };
-        let sort = doc! { "processing.suspended.cause": 1, "processing.suspended.since": 1 };
-        let mut options = self.link.find_options(limit, sort, index::SUSPENDED);
-        options.projection = Some(doc! {
-            "_id": 1, "processing.partition": 1, "target.resource_instance_id": 1,
-        });
-        let link = self.link.clone();
-        let find = async move { link.find(filter, options).await };
-        let found = self.link.run(find).await?;
+        let found = self.find_suspended(filter, limit).await?;
         let statement = |raw: &RawDocumentBuf| resuming(raw, cause, resumption, false);
         let statements: Vec<Statement> = found.iter().filter_map(statement).collect();
         if statements.is_empty() {
@@ -319,16 +302,27 @@ fn version_of(raw: &RawDocument) -> Option<i64> {
     read_integer(document.get_document("processing").ok()?, "version").ok()
 }
 
-/// The span that is tried, and where it is kept, as it is noted with the cause.
-fn probed(raw: &RawDocument) -> Document {
+/// The span that is tried since `now`, and where it is kept, as it is noted with the cause.
+fn probed(raw: &RawDocument, now: Timestamp) -> Document {
     let id = Identity::of(raw).and_then(|id| Document::try_from(id.filter()).ok());
     let id = id.and_then(|id| id.get("_id").cloned());
     let (partition, instance) = shard_key_of(raw);
     doc! {
         "span": id,
+        "at": moment(now),
         "partition": partition.map(i64::from),
         "instance": instance.as_ref().map(Id::as_str),
     }
+}
+
+/// Whether the last probe of a cause was begun less than `lasts` ms ago. An earlier release noted no
+/// moment.
+fn is_probe_recent(cause: &Document, now: Timestamp, lasts: i64) -> bool {
+    let probed = cause.get_document("probed");
+    let at = probed
+        .ok()
+        .and_then(|probed| read_moment(probed, "at").ok());
+    at.is_some_and(|at| now.since(at).abs() < lasts)
 }
 
 /// The condition that finds the span which was tried last.
@@ -339,13 +333,6 @@ fn where_probed(cause: &Document) -> Option<Document> {
         "processing.partition": probed.get("partition")?,
         "target.resource_instance_id": probed.get("instance")?,
     })
-}
-
-/// The cause that a document says its span is suspended under.
-fn suspended_under(document: &Document) -> Option<&str> {
-    let processing = document.get_document("processing").ok()?;
-    let suspended = processing.get_document("suspended").ok()?;
-    suspended.get_str("cause").ok()
 }
 
 fn named(id: CauseId) -> Document {

@@ -26,6 +26,7 @@ mod index;
 mod ledger;
 mod lookup;
 mod migrate;
+mod missing_causes;
 mod queries;
 mod reading;
 mod replication;
@@ -33,6 +34,8 @@ mod resolve;
 mod retire;
 mod sharding;
 mod slack;
+mod span_scan;
+mod stale_suspensions;
 mod starts;
 mod stops;
 mod sums;
@@ -356,8 +359,17 @@ impl Causes for MongoStore {
         self.claim_probe_of(cause, next).await
     }
 
-    async fn probe(&self, cause: CauseId, resumption: Resumption) -> Result<Probe, StoreError> {
-        self.probe_one(cause, resumption).await
+    async fn probe(
+        &self,
+        cause: CauseId,
+        resumption: Resumption,
+        lasts: i64,
+    ) -> Result<Probe, StoreError> {
+        self.probe_one(cause, resumption, lasts).await
+    }
+
+    async fn end_stale_suspensions(&self, now: Timestamp, limit: usize) -> Result<u64, StoreError> {
+        self.end_stale(now, limit).await
     }
 
     async fn resume_cause(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {

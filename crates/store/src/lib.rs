@@ -14,6 +14,7 @@
 //! | [`Queries`] | show spans, their usages and the audit trail | the receiver |
 //! | [`Audit`] | keep the audit trail | the receiver |
 //! | [`Reading`] | read all spans | the worker in shadow mode |
+//! | [`SpanScan`] | go through all spans of a partition | the worker's auditor |
 //!
 //! Each change is one atomic change of one span; nothing needs a transaction. Writes that are in
 //! flight at the same moment can share a command: [`group`].
@@ -38,6 +39,7 @@ mod memory_control;
 mod queries;
 mod reading;
 mod replication;
+mod span_scan;
 mod sums;
 mod suspension;
 #[cfg(feature = "testing")]
@@ -57,6 +59,7 @@ pub use membership::Membership;
 pub use queries::{Lookup, Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord, TargetFilter};
 pub use reading::{Page, Reading};
 pub use replication::Replication;
+pub use span_scan::{SpanKey, SpanKeys, SpanScan};
 pub use sums::{SumPage, SumPosition, SumQuery, SumRow};
 pub use suspension::{Causes, KeptCause, Probe, Resumption};
 pub use upkeep::{Adopted, Finished, SLACK_LIFETIME, Upkeep};

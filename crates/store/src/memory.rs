@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt};
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
-    Cause, CauseId, Change, Changed, Entry, EntryState, EventId, Policy, Span, SpanId, Target,
+    Cause, CauseId, Change, Changed, Entry, EntryState, EventId, Id, Policy, Span, SpanId, Target,
     Timestamp,
 };
 use uuid::Uuid;
@@ -19,8 +19,9 @@ pub use crate::table::{StoredEntry, StoredSpan};
 use crate::{
     Adopted, Audit, AuditPage, AuditPosition, AuditQuery, AuditRecord, Causes, DuePages, DueQuery,
     Entries, Events, Finished, KeptCause, Ledger, Lookup, Membership, NewSpan, NewStop, Outcome,
-    Page, Probe, Queries, Reading, Resumption, SLACK_LIFETIME, SpanPage, SpanQuery, SpanRecord,
-    StartOutcome, StopOutcome, StoreError, SumPage, SumQuery, Upkeep, Work,
+    Page, Probe, Queries, Reading, Resumption, SLACK_LIFETIME, SpanKey, SpanKeys, SpanPage,
+    SpanQuery, SpanRecord, SpanScan, StartOutcome, StopOutcome, StoreError, SumPage, SumQuery,
+    Upkeep, Work,
 };
 
 /// How long a worker counts as alive after a heartbeat, ms.
@@ -212,8 +213,22 @@ impl Causes for MemoryStore {
         Ok(self.lock().table.claim_probe(cause, next))
     }
 
-    async fn probe(&self, cause: CauseId, resumption: Resumption) -> Result<Probe, StoreError> {
-        Ok(self.lock().table.probe(cause, resumption))
+    async fn probe(
+        &self,
+        cause: CauseId,
+        resumption: Resumption,
+        lasts: i64,
+    ) -> Result<Probe, StoreError> {
+        Ok(self.lock().table.probe(cause, resumption, lasts))
+    }
+
+    /// Nobody else writes to it.
+    async fn end_stale_suspensions(
+        &self,
+        _now: Timestamp,
+        _limit: usize,
+    ) -> Result<u64, StoreError> {
+        Ok(0)
     }
 
     async fn resume_cause(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
@@ -374,6 +389,29 @@ impl Audit for MemoryStore {
             kept.outcome = outcome;
         }
         Ok(())
+    }
+}
+
+impl SpanScan for MemoryStore {
+    fn spans_of(&self, partition: u32, from: Option<&Id>, page: usize) -> SpanKeys {
+        let state = self.lock();
+        let is_of = |target: &Target| {
+            let is_behind = from.is_none_or(|from| target.resource_instance_id >= *from);
+            is_behind && partition_of(target) == partition
+        };
+        let all = state.table.all().map(|kept| &kept.span);
+        let of_partition = all.filter(|span| is_of(&span.target));
+        let mut keys: Vec<SpanKey> = of_partition
+            .map(|span| SpanKey {
+                id: span.id.clone(),
+                target: span.target.clone(),
+            })
+            .collect();
+        drop(state);
+        let instance = |key: &SpanKey| key.target.resource_instance_id.clone();
+        keys.sort_by_key(|key| (instance(key), key.id.clone()));
+        let pages: Vec<_> = keys.chunks(page).map(|page| Ok(page.to_vec())).collect();
+        stream::iter(pages).boxed()
     }
 }
 

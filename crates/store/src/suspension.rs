@@ -70,8 +70,19 @@ pub trait Causes: Send + Sync + 'static {
     /// Sets when the cause is to be probed next, unless somebody else did; says whether it did.
     async fn claim_probe(&self, cause: &KeptCause, next: Timestamp) -> Result<bool, StoreError>;
 
-    /// Has the span tried that has been suspended longest under the cause.
-    async fn probe(&self, cause: CauseId, resumption: Resumption) -> Result<Probe, StoreError>;
+    /// Has the span tried that has been suspended longest under the cause. A probe that was begun less
+    /// than `lasts` ms ago, and has no answer, stays the only one; an older one does not.
+    async fn probe(
+        &self,
+        cause: CauseId,
+        resumption: Resumption,
+        lasts: i64,
+    ) -> Result<Probe, StoreError>;
+
+    /// Makes up to `limit` spans due whose suspension is about an interval that an original or an
+    /// earlier release has executed since; says how many. Neither sets when such a span is due, so no
+    /// search would ever find it.
+    async fn end_stale_suspensions(&self, now: Timestamp, limit: usize) -> Result<u64, StoreError>;
 
     /// Lets all spans go on that were suspended under the cause by now; says whether there is such a
     /// cause.

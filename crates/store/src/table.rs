@@ -28,6 +28,8 @@ pub struct StoredSpan {
     pub correlation_id: Uuid,
     /// When it needs a worker next; none where an original Sampler started it.
     pub due_at: Option<Timestamp>,
+    /// When it was last tried for its cause, while there is no answer.
+    pub probed_at: Option<Timestamp>,
 }
 
 /// An entry of the ledger with what only the store knows of it.
@@ -77,6 +79,7 @@ impl Table {
             correlation_id: original_correlation_id(&span),
             span,
             due_at: None,
+            probed_at: None,
         };
         self.spans.insert(kept.span.id.clone(), kept);
     }
@@ -100,6 +103,7 @@ impl Table {
             span: new.span,
             correlation_id: Uuid::nil(),
             due_at: Some(new.due_at),
+            probed_at: None,
         };
         self.spans.insert(kept.span.id.clone(), kept);
     }
@@ -114,6 +118,7 @@ impl Table {
             span: new.span,
             correlation_id: Uuid::nil(),
             due_at: Some(new.due_at),
+            probed_at: None,
         };
         self.spans.insert(kept.span.id.clone(), kept);
         true
@@ -330,6 +335,9 @@ impl Table {
         }
         kept.span = kept.span.after(change);
         kept.due_at = change.due_at().or(kept.due_at);
+        kept.probed_at = kept
+            .probed_at
+            .filter(|_| kept.span.processing.probe.is_some());
         Changed::Made
     }
 
@@ -408,6 +416,18 @@ impl Table {
             stays
         });
         removed
+    }
+
+    /// Puts another entry in the place of one, which no store does.
+    pub fn replace_entry(&mut self, entry: Entry) {
+        if let Some(kept) = self.entries.get_mut(&entry.usage_guid) {
+            kept.entry = entry;
+        }
+    }
+
+    /// Removes an entry, which no store does.
+    pub fn remove_entry(&mut self, usage_guid: &str) {
+        self.entries.remove(usage_guid);
     }
 
     /// Sets when a span is due, whatever becomes of it otherwise, which no store does.

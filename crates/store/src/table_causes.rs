@@ -20,6 +20,13 @@ impl StoredSpan {
     fn resume(&mut self, resumption: Resumption, is_probe: bool) {
         self.span = self.span.resumed(resumption.refusals, is_probe);
         self.due_at = Some(resumption.now);
+        self.probed_at = is_probe.then_some(resumption.now);
+    }
+
+    /// Whether it is tried for the cause, for less than `lasts` ms so far.
+    fn is_probing(&self, cause: CauseId, now: Timestamp, lasts: i64) -> bool {
+        let is_recent = |at: Timestamp| now.since(at).abs() < lasts;
+        self.span.processing.probe == Some(cause) && self.probed_at.is_some_and(is_recent)
     }
 }
 
@@ -90,9 +97,10 @@ impl Table {
         true
     }
 
-    /// Has the span tried that has been suspended longest under the cause.
-    pub fn probe(&mut self, cause: CauseId, resumption: Resumption) -> Probe {
-        let is_running = |kept: &StoredSpan| kept.span.processing.probe == Some(cause);
+    /// Has the span tried that has been suspended longest under the cause, unless one is that was
+    /// begun less than `lasts` ms ago.
+    pub fn probe(&mut self, cause: CauseId, resumption: Resumption, lasts: i64) -> Probe {
+        let is_running = |kept: &StoredSpan| kept.is_probing(cause, resumption.now, lasts);
         if self.spans.values().any(is_running) {
             return Probe::Running;
         }

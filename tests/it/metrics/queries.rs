@@ -208,7 +208,10 @@ fn each_alert_leads_to_what_is_to_be_done() {
 fn promtool_takes_the_rules() {
     let fired = alerts_file().with_extension("test.yml");
     for (what, file) in [("check", alerts_file()), ("test", fired)] {
-        let done = Command::new("promtool").args([what, "rules"]).arg(file).output();
+        let done = Command::new("promtool")
+            .args([what, "rules"])
+            .arg(file)
+            .output();
         match done {
             Ok(output) => {
                 let text = String::from_utf8_lossy(&output.stdout);

@@ -5,16 +5,19 @@
 //! - [`tls`]: certificates, and TLS in front of what speaks without.
 //! - [`uaa`]: a stand-in for UAA, and keys that sign whatever a test wants.
 //! - [`oidc`]: a certified `OpenID` provider, which is not ours.
+//! - [`browser`]: a real Chromium that visits the console.
 //! - [`manifest`]: what an operator pushes to Cloud Foundry.
 //! - [`program`]: the real receiver and worker as child processes.
 //! - [`router`]: a stand-in for the router of a sharded cluster.
 //! - [`build`]: events; [`rng`]: numbers from a seed; [`wait_until`]: waiting without sleeping.
 
 pub mod abacus;
+pub mod browser;
 pub mod build;
 pub mod guard;
 pub mod manifest;
 pub mod mongod;
+mod npm;
 pub mod oidc;
 pub mod program;
 pub mod rng;

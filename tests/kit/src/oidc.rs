@@ -1,19 +1,17 @@
 //! A certified `OpenID` provider (the npm package `oidc-provider`, in the version that
 //! `tests/oidc/package-lock.json` pins) as a child process. It needs Node.js 18 or newer with npm.
 
-use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use jsonwebtoken::jwk::JwkSet;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use reqwest::Client;
 use serde_json::{Value, json};
 
+use crate::npm;
 use crate::program::{Launch, Program};
-use crate::{target_dir, workspace_dir};
 
 /// How long the provider may take for an answer.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -21,15 +19,21 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// What the provider is made of, in `tests/oidc`.
 const FILES: [&str; 3] = ["package.json", "package-lock.json", "server.mjs"];
 
+/// Where a program on any port of the loopback is returned to by the provider.
+const REDIRECT: &str = "http://127.0.0.1/console/callback";
+
 /// A client of the provider: its id, its secret, and its scopes with spaces in between.
 pub type OidcClient<'a> = (&'a str, &'a str, &'a str);
+
+/// What a provider is told.
+type Environment = [(&'static str, String); 3];
 
 /// A running provider. It goes when this value goes.
 #[derive(Debug)]
 pub struct OidcProvider {
     program: Program,
     folder: PathBuf,
-    clients: String,
+    environment: Environment,
     http: Client,
 }
 
@@ -41,13 +45,41 @@ impl OidcProvider {
     /// When it is not installed and cannot be, or does not come to listen.
     pub async fn start(clients: &[OidcClient<'_>]) -> Result<Self> {
         let client = |&(id, secret, scope): &OidcClient<'_>| json!({ "client_id": id, "client_secret": secret, "scope": scope });
-        let clients = clients.iter().map(client).collect::<Value>().to_string();
-        let folder = tokio::task::spawn_blocking(install).await??;
-        let program = launch(&folder, &clients, "0").await?;
+        let clients = clients.iter().map(client).collect::<Value>();
+        Self::with(&clients, &json!({}), 300).await
+    }
+
+    /// Starts a provider at which people sign in through this client. Anybody may, with any
+    /// password, and gets the scopes that were asked for, or those that `people` says for the name.
+    /// Access tokens are valid for so many seconds.
+    ///
+    /// # Errors
+    ///
+    /// When it is not installed and cannot be, or does not come to listen.
+    pub async fn for_people(
+        (id, secret, scope): OidcClient<'_>,
+        people: &Value,
+        seconds: u32,
+    ) -> Result<Self> {
+        let client = json!({
+            "client_id": id, "client_secret": secret, "scope": scope, "redirect_uris": [REDIRECT],
+        });
+        Self::with(&json!([client]), people, seconds).await
+    }
+
+    async fn with(clients: &Value, people: &Value, seconds: u32) -> Result<Self> {
+        let environment = [
+            ("CLIENTS", clients.to_string()),
+            ("PEOPLE", people.to_string()),
+            ("TOKEN_SECONDS", seconds.to_string()),
+        ];
+        let installing = || npm::install("tests/oidc", &FILES, "oidc");
+        let folder = tokio::task::spawn_blocking(installing).await??;
+        let program = launch(&folder, &environment, "0").await?;
         Ok(Self {
             program,
             folder,
-            clients,
+            environment,
             http: Client::builder().timeout(TIMEOUT).build()?,
         })
     }
@@ -111,7 +143,7 @@ impl OidcProvider {
             .address()
             .rsplit_once(':')
             .context("its port")?;
-        self.program = launch(&self.folder, &self.clients, port).await?;
+        self.program = launch(&self.folder, &self.environment, port).await?;
         Ok(())
     }
 
@@ -153,60 +185,12 @@ fn percent(text: &str) -> String {
     percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
 }
 
-async fn launch(folder: &Path, clients: &str, port: &str) -> Result<Program> {
+async fn launch(folder: &Path, environment: &Environment, port: &str) -> Result<Program> {
     let launch = Launch::new("oidc-provider")
         .path("node")
         .arg(folder.join("server.mjs"))
-        .env("CLIENTS", clients)
         .env("PORT", port);
+    let told = environment.iter();
+    let launch = told.fold(launch, |launch, (name, value)| launch.env(name, value));
     launch.start().await
-}
-
-/// Installs the provider below the target folder, once for all processes of a test run, and again
-/// when its files have changed.
-fn install() -> Result<PathBuf> {
-    let (source, folder) = (
-        workspace_dir().join("tests/oidc"),
-        target_dir().join("oidc"),
-    );
-    fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-    let lock = File::create(folder.join("lock")).context("making a lock file")?;
-    lock.lock().context("waiting for the lock file")?;
-    let mut wanted = String::new();
-    for file in FILES {
-        let text = fs::read_to_string(source.join(file));
-        wanted += &text.with_context(|| format!("reading tests/oidc/{file}"))?;
-    }
-    let done = folder.join("installed");
-    if fs::read_to_string(&done).is_ok_and(|present| present == wanted) {
-        return Ok(folder);
-    }
-    for file in FILES {
-        fs::copy(source.join(file), folder.join(file))
-            .with_context(|| format!("copying {file}"))?;
-    }
-    npm_ci(&folder)?;
-    // Written last, so that all of it is there.
-    fs::write(&done, wanted).context("noting that it is installed")?;
-    Ok(folder)
-}
-
-fn npm_ci(folder: &Path) -> Result<()> {
-    let arguments = [
-        "ci",
-        "--ignore-scripts",
-        "--no-audit",
-        "--no-fund",
-        "--loglevel=error",
-    ];
-    let output = Command::new("npm")
-        .args(arguments)
-        .current_dir(folder)
-        .output();
-    let output = output.context("starting npm: the tests need Node.js 18 or newer, with npm")?;
-    if !output.status.success() {
-        let errors = String::from_utf8_lossy(&output.stderr);
-        bail!("npm ci: {}: {}", output.status, errors.trim());
-    }
-    Ok(())
 }

@@ -129,7 +129,8 @@ impl Protocol {
                 table.resume_batch(id, until, resumption, usize::MAX);
                 table.end_resuming(&cause);
             }
-            None => _ = table.probe(id, resumption),
+            // Here each probe has its answer at some time.
+            None => _ = table.probe(id, resumption, i64::MAX),
         }
         if self.0.is_broken(Mutant::ResumedStaysAway) {
             for kept in before

@@ -180,6 +180,7 @@ impl Node {
                     work: link.clone(),
                     ledger: link.clone(),
                     causes: link.clone(),
+                    span_scan: link.clone(),
                     upkeep: link.clone(),
                     membership: link,
                     backlogs: unsteered.clone(),

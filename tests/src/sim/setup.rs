@@ -7,7 +7,8 @@ use sampler_domain::{Granularities, Granularity, Policy, Slack, Timestamp};
 use sampler_settings::DistressSettings;
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_settings::worker::{
-    AbacusSettings, CleanupSettings, LedgerSettings, ProcessingSettings, SuspensionSettings,
+    AbacusSettings, AuditSettings, CleanupSettings, LedgerSettings, ProcessingSettings,
+    SuspensionSettings,
 };
 
 use super::mutant::Mutant;
@@ -340,6 +341,7 @@ impl Setup {
                 after: 2 + rng.below(2) - usize::from(self.closing.is_none()),
                 probe_interval: millis(2 * tick),
             },
+            audit: AuditSettings { rate: 0 },
             clock_interval: millis(self.clock_interval()),
             cause_interval: millis(tick),
         }

@@ -51,18 +51,31 @@ impl Causes for SimStore {
         .await
     }
 
-    async fn probe(&self, cause: CauseId, resumption: Resumption) -> Result<Probe, StoreError> {
-        self.call("probe", |world| async move {
+    async fn probe(
+        &self,
+        cause: CauseId,
+        resumption: Resumption,
+        lasts: i64,
+    ) -> Result<Probe, StoreError> {
+        self.call("probe", move |world| async move {
+            let before = world.count_probes(cause);
             let begun = world.resume_with(cause, |world| {
                 world.store.with(|table| {
                     if world.setup.mutant == Mutant::ProbePerSpan {
                         return table.probe_each(cause, resumption);
                     }
-                    table.probe(cause, resumption)
+                    table.probe(cause, resumption, lasts)
                 })
             });
-            world.check_probes(cause);
+            world.check_probes(cause, before);
             Ok(begun)
+        })
+        .await
+    }
+
+    async fn end_stale_suspensions(&self, now: Timestamp, limit: usize) -> Result<u64, StoreError> {
+        self.call("end_stale_suspensions", move |world| async move {
+            world.store.end_stale_suspensions(now, limit).await
         })
         .await
     }

@@ -158,13 +158,18 @@ impl World {
         facts.refused_usages.insert(usage.dedup_id.clone());
     }
 
-    /// A probe has begun: only one span of a cause is tried at a time.
-    pub(crate) fn check_probes(&self, cause: CauseId) {
+    /// How many spans are tried for a cause.
+    pub(crate) fn count_probes(&self, cause: CauseId) -> usize {
         let kept = self.store.all().into_iter();
         let of_cause = kept.filter(|kept| kept.span.processing.probe == Some(cause));
-        let count = of_cause.count();
+        of_cause.count()
+    }
+
+    /// A probe has begun, and so many spans were tried before: one more is at the most.
+    pub(crate) fn check_probes(&self, cause: CauseId, before: usize) {
+        let count = self.count_probes(cause).saturating_sub(before);
         if count > 1 {
-            self.report_violation(format!("{count} spans of one cause are probed"));
+            self.report_violation(format!("{count} spans of one cause are probed at once"));
         }
     }
 

@@ -2,7 +2,7 @@
 //! between: nothing is billed twice, nothing is forgotten.
 
 use std::future::ready;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -170,10 +170,19 @@ impl Causes for Faulty {
             .call("claim_probe", self.inner.claim_probe(cause, next))
             .await
     }
-    async fn probe(&self, cause: CauseId, resumption: Resumption) -> Result<Probe, StoreError> {
+    async fn probe(
+        &self,
+        cause: CauseId,
+        resumption: Resumption,
+        lasts: i64,
+    ) -> Result<Probe, StoreError> {
         self.faults
-            .call("probe", self.inner.probe(cause, resumption))
+            .call("probe", self.inner.probe(cause, resumption, lasts))
             .await
+    }
+    async fn end_stale_suspensions(&self, now: Timestamp, limit: usize) -> Result<u64, StoreError> {
+        let call = self.inner.end_stale_suspensions(now, limit);
+        self.faults.call("end_stale_suspensions", call).await
     }
     async fn resume_cause(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
         self.faults
@@ -395,5 +404,66 @@ async fn a_stop_between_post_and_note_is_seen_at_once() {
             "at {call}: nothing is posted twice"
         );
         worker.stop().await;
+    }
+}
+
+/// The ledger refuses an entry for good: the usage is not posted again as fast as Abacus answers.
+#[tokio::test(start_paused = true)]
+async fn a_span_that_the_store_fails_on_pauses_and_delays_no_other() {
+    let world = World::new();
+    for number in 0..20 {
+        world.start(&format!("bad {number}"), -2 * HOUR).await;
+    }
+    let ledger = Arc::new(Refusing {
+        inner: world.store.clone(),
+        is_over: AtomicBool::default(),
+    });
+    let parts = Parts {
+        ledger: ledger.clone(),
+        ..world.parts()
+    };
+    // All permits could be held by those that fail.
+    let worker = run_with(parts, crate::world::options("w"));
+    world.pass(MINUTE).await;
+    world.start("good", -2 * HOUR).await;
+    world.pass(MINUTE).await;
+    assert_eq!(world.abacus.sum("good"), 2 * HOUR);
+    // 1 s, 2 s, 4 s, … 30 s, each less up to half: at most eleven posts of each in two minutes.
+    let posts = world.abacus.posts_of("bad", 0);
+    assert!((100..=220).contains(&posts), "{posts} posts");
+    ledger.is_over.store(true, Ordering::Relaxed);
+    let done = || (0..20).all(|number| world.abacus.sum(&format!("bad {number}")) == 2 * HOUR);
+    let began = world.clock_now();
+    world.until("all are through", done).await;
+    assert!(world.clock_now().since(began) <= MINUTE);
+    worker.stop().await;
+}
+
+/// A ledger that refuses entries of some instances.
+struct Refusing {
+    inner: Arc<MemoryStore>,
+    is_over: AtomicBool,
+}
+
+#[async_trait]
+impl Ledger for Refusing {
+    async fn record(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError> {
+        let is_bad = entry.target.resource_instance_id.as_str().contains("bad");
+        if is_bad && !self.is_over.load(Ordering::Relaxed) {
+            return Err(StoreError::Refused("the disk is full".into()));
+        }
+        self.inner.record(entry, lifetime).await
+    }
+    async fn expire(&self, finished: &[Finished]) -> Result<(), StoreError> {
+        self.inner.expire(finished).await
+    }
+    async fn entries(
+        &self,
+        span: &SpanId,
+        target: &Target,
+        after: Option<i64>,
+        limit: usize,
+    ) -> Result<Entries, StoreError> {
+        self.inner.entries(span, target, after, limit).await
     }
 }

@@ -1,8 +1,8 @@
 //! Spans that Abacus refuses are suspended by cause, probed one at a time, and go on together.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -116,34 +116,53 @@ async fn what_waits_or_is_away_is_never_suspended() {
     worker.stop().await;
 }
 
-/// A probe that finds nobody there stays the only one, and neither ends nor renews the suspension.
+/// A probe that finds nobody there neither ends nor renews the suspension. While Abacus is away, one
+/// more span is tried in each interval.
 #[tokio::test(start_paused = true)]
-async fn a_probe_that_finds_nobody_there_stays_the_only_one() {
+async fn a_probe_that_finds_nobody_there_gives_way_after_an_interval() {
     let world = World::new();
-    for number in 0..3 {
+    for number in 0..20 {
         world.start(&format!("bad {number}"), -HOUR).await;
     }
     refuse(&world, "bad");
     let worker = world.run("w");
     world
-        .until("all are suspended", || suspended(&world) == 3)
+        .until("all are suspended", || suspended(&world) == 20)
         .await;
     world.abacus.answer(|_| Some(try_again()));
     world.pass(2 * HOUR).await;
-    assert_eq!(suspended(&world), 2);
-    let probing = |kept: &sampler_store::memory::StoredSpan| kept.span.processing.probe.is_some();
-    assert_eq!(
-        world
-            .store
-            .all()
-            .iter()
-            .filter(|kept| probing(kept))
-            .count(),
-        1
-    );
+    let probing = |kept: &&sampler_store::memory::StoredSpan| kept.span.processing.probe.is_some();
+    let count = world.store.all().iter().filter(probing).count();
+    assert!((11..=12).contains(&count), "{count} probes");
+    assert_eq!(suspended(&world), 20 - count);
     world.abacus.answer(|_| None);
-    let done = || (0..3).all(|number| world.abacus.sum(&format!("bad {number}")) >= 2 * HOUR);
+    let done = || (0..20).all(|number| world.abacus.sum(&format!("bad {number}")) >= 2 * HOUR);
     world.until("all are through", done).await;
+    worker.stop().await;
+}
+
+/// One span whose own usage always fails does not keep all others of its cause waiting.
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_never_gets_an_answer_blocks_no_other() {
+    let world = World::new();
+    for number in 0..5 {
+        world.start(&format!("bad {number}"), -HOUR).await;
+    }
+    refuse(&world, "bad");
+    let worker = world.run("w");
+    world
+        .until("all are suspended", || suspended(&world) == 5)
+        .await;
+    let first = Mutex::new(None);
+    world.abacus.answer(move |usage| {
+        let instance = usage.target.resource_instance_id.clone();
+        let mut first = first.lock().unwrap();
+        (*first.get_or_insert_with(|| instance.clone()) == instance).then(try_again)
+    });
+    world.pass(25 * MINUTE).await;
+    assert_eq!(suspended(&world), 0);
+    let billed = (0..5).filter(|number| world.abacus.sum(&format!("bad {number}")) >= HOUR);
+    assert_eq!(billed.count(), 4);
     worker.stop().await;
 }
 
@@ -304,16 +323,17 @@ async fn a_hundred_thousand_suspended_spans_cost_one_probe_and_go_on_in_minutes(
         },
         large("w"),
     );
-    world.pass(MINUTE).await;
+    // The first probe is due at once; a search finds it at once, or after its interval.
+    world.pass(6 * MINUTE).await;
     counting.calls.store(0, Ordering::Relaxed);
     let before = world.abacus.post_count();
     world.pass(HOUR).await;
     let posts = world.abacus.post_count() - before;
     assert_eq!(posts, 6, "one for each ten minutes");
-    // One call every 5 s, and four for each probe: the claim, the probe, the cause that is kept again,
-    // and the search for causes that are missing.
+    // One call every 5 s, and five for each probe: the claim, the probe, the cause that is kept again,
+    // and the searches for causes that are missing and for what others went on with.
     let calls = counting.calls.swap(0, Ordering::Relaxed);
-    assert!(calls <= 720 + 4 * 7, "{calls} calls in an hour");
+    assert!(calls <= 720 + 5 * 7, "{calls} calls in an hour");
     over.store(true, Ordering::Relaxed);
     let id = causes(&world)[0].id;
     let is_resuming = || causes(&world)[0].resuming.is_some();
@@ -448,8 +468,16 @@ impl Causes for Counting {
     async fn claim_probe(&self, cause: &KeptCause, next: Timestamp) -> Result<bool, StoreError> {
         self.count().claim_probe(cause, next).await
     }
-    async fn probe(&self, cause: CauseId, resumption: Resumption) -> Result<Probe, StoreError> {
-        self.count().probe(cause, resumption).await
+    async fn probe(
+        &self,
+        cause: CauseId,
+        resumption: Resumption,
+        lasts: i64,
+    ) -> Result<Probe, StoreError> {
+        self.count().probe(cause, resumption, lasts).await
+    }
+    async fn end_stale_suspensions(&self, now: Timestamp, limit: usize) -> Result<u64, StoreError> {
+        self.count().end_stale_suspensions(now, limit).await
     }
     async fn resume_cause(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
         self.count().resume_cause(cause, now).await

@@ -14,7 +14,8 @@ use sampler_domain::{
 use sampler_service::environment::{Clock, Random};
 use sampler_settings::DistressSettings;
 use sampler_settings::worker::{
-    AbacusSettings, CleanupSettings, LedgerSettings, ProcessingSettings, SuspensionSettings,
+    AbacusSettings, AuditSettings, CleanupSettings, LedgerSettings, ProcessingSettings,
+    SuspensionSettings,
 };
 use sampler_store::memory::{MemoryStore, StoredSpan};
 use sampler_store::{Events, NewSpan, NewStop, StartOutcome, StopOutcome};
@@ -286,6 +287,7 @@ pub(crate) fn options(name: &str) -> Options {
         },
         ledger: LedgerSettings::default(),
         suspension: SuspensionSettings::default(),
+        audit: AuditSettings { rate: 0 },
         distress: DistressSettings::default(),
         clock_interval: Duration::from_secs(20),
         cause_interval: Duration::from_secs(5),
@@ -323,6 +325,7 @@ impl World {
             work: self.store.clone(),
             ledger: self.store.clone(),
             causes: self.store.clone(),
+            span_scan: self.store.clone(),
             upkeep: self.store.clone(),
             membership: self.store.clone(),
             backlogs: self.store.clone(),

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may end with a panic")]
 
 mod basic;
+mod code_flow;
 mod credentials;
 mod disguise;
 mod keyring;

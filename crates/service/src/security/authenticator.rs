@@ -10,8 +10,9 @@ use http::HeaderMap;
 use http::header::{self, HeaderValue};
 use http::request::Parts;
 use sampler_domain::ClientId;
+use sampler_oauth::code_flow::person;
 use sampler_oauth::verify::claimed_issue;
-use sampler_oauth::{Claims, Keyring, Pace, Policy, Refreshed, TokenError, verify};
+use sampler_oauth::{Claims, Keyring, Keys, Pace, Policy, Refreshed, TokenError, verify};
 use tracing::info;
 
 use super::grant::Grant;
@@ -72,6 +73,33 @@ impl Authenticator {
         keys.is_some_and(|keys| keys.count() > 0)
     }
 
+    /// What a token says that did not come with the request, checked as one that did.
+    ///
+    /// # Errors
+    /// 401 where it is not accepted, 503 where that cannot be said now.
+    pub async fn claims(&self, token: &str) -> Result<Claims, Problem> {
+        match &self.0 {
+            None => Ok(Claims::default()),
+            Some(check) => check.claims(token).await,
+        }
+    }
+
+    /// The name of the person that an ID token is about, where it was made for this client and this
+    /// attempt to sign in. Its key is one that the claims of an access token were checked with just
+    /// before, so none is fetched.
+    ///
+    /// # Errors
+    /// 401 where it is not accepted, 503 where that cannot be said now.
+    pub fn person(&self, id_token: &str, client: &str, nonce: &str) -> Result<String, Problem> {
+        let Some(check) = &self.0 else {
+            return Err(missing());
+        };
+        let keys = check.keys()?;
+        let now = check.clock.now();
+        person(id_token, &keys, now, &check.policy, client, nonce)
+            .map_err(|error| check.refuse(error))
+    }
+
     /// Keeps the keys fresh; to be dropped at the end.
     ///
     /// # Errors
@@ -117,7 +145,9 @@ impl Authenticator {
     }
 }
 
-/// Reads nothing but the headers: the body is not read before the token is verified.
+/// Reads nothing but the headers: the body is not read before the token is verified. A request that
+/// comes from within the program, for somebody who has signed in, brings the grant with it: no
+/// client can send one.
 impl<S> FromRequestParts<S> for Grant
 where
     S: Send + Sync,
@@ -126,6 +156,9 @@ where
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        if let Some(grant) = parts.extensions.remove::<Self>() {
+            return Ok(grant);
+        }
         Authenticator::from_ref(state).grant(&parts.headers).await
     }
 }
@@ -163,9 +196,13 @@ impl BearerCheck {
         }
     }
 
-    fn verify(&self, token: &str) -> Result<Result<Claims, TokenError>, Problem> {
+    fn keys(&self) -> Result<Arc<Keys>, Problem> {
         let keys = self.keyring.current().filter(|keys| keys.count() > 0);
-        let keys = keys.ok_or_else(|| cannot_be_checked(RETRY_AFTER))?;
+        keys.ok_or_else(|| cannot_be_checked(RETRY_AFTER))
+    }
+
+    fn verify(&self, token: &str) -> Result<Result<Claims, TokenError>, Problem> {
+        let keys = self.keys()?;
         Ok(verify(token, &keys, self.clock.now(), &self.policy))
     }
 

@@ -38,7 +38,7 @@ pub enum Reach {
 
 impl Grant {
     /// Everything, for anybody: where no tokens are needed.
-    pub(super) fn without_token() -> Self {
+    pub fn without_token() -> Self {
         Self {
             client: None,
             user: None,

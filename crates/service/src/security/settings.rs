@@ -9,8 +9,8 @@ use anyhow::Context;
 use sampler_oauth::discovery::is_private;
 use sampler_oauth::verify::LEEWAY_MAX;
 use sampler_oauth::{
-    Algorithm, Audiences, BasicCheck, CaBundle, Client, ClientCredentials, Discoverer, HttpOptions,
-    Issuer, Keyring, Keys, Pace, Policy, TokenServer,
+    Algorithm, Audiences, BasicCheck, CaBundle, Client, ClientCredentials, CodeFlow, Discoverer,
+    HttpOptions, Issuer, Keyring, Keys, Pace, Policy, TokenServer,
 };
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
@@ -298,6 +298,30 @@ impl SecuritySettings {
             scope,
         };
         Ok(Some(ClientCredentials::new(client, self.discoverer()?)))
+    }
+
+    /// How people sign in, as a client of their own or else as this program's; none where `SECURED`
+    /// is false, or where the client or the token server is not known.
+    ///
+    /// # Errors
+    /// Where an HTTP client cannot be set up.
+    pub fn code_flow(
+        &self,
+        id: Option<String>,
+        secret: Option<SecretString>,
+        scope: &'static str,
+    ) -> anyhow::Result<Option<CodeFlow>> {
+        let (Some(id), Some(secret)) = (
+            id.or_else(|| self.client_id.clone()),
+            secret.or_else(|| self.client_secret.clone()),
+        ) else {
+            return Ok(None);
+        };
+        if !self.secured || self.token_server().is_none() {
+            return Ok(None);
+        }
+        let client = Client { id, secret, scope };
+        Ok(Some(CodeFlow::new(client, self.discoverer()?)))
     }
 
     /// What checks the credentials of those who ask for the health; none where

@@ -1,16 +1,17 @@
 //! Suspended spans in MongoDB: what it costs to find them, and what an original leaves behind.
 
-use bson::{Bson, Document, doc};
+use bson::{Bson, Document, RawDocumentBuf, doc};
 use mongodb::Collection;
 use sampler_domain::{Cause, CauseId, Failure, Span};
 use sampler_store::contract::support::{
-    Changing, at, done, kept, last_refusal, plan_to, start_event, started,
+    Changing, at, done, due, kept, last_refusal, plan_to, start_event, started, stop,
 };
-use sampler_store::{Causes, Probe, Resumption};
+use sampler_store::{Causes, Probe, Resumption, StopOutcome};
 use sampler_store_mongo::MongoStore;
 
 use crate::explain::examined;
 use crate::support::store_and_spans;
+use crate::unreadable::{BROKEN, broken};
 
 const HOUR: i64 = 3_600_000;
 
@@ -97,11 +98,11 @@ async fn probes_and_batches_read_as_much_as_they_change() {
     let (store, spans, ids) = two_causes("suspension_cost").await;
     examined(&spans).await;
     assert_eq!(
-        store.probe(ids[0], resumption()).await.unwrap(),
+        store.probe(ids[0], resumption(), HOUR).await.unwrap(),
         Probe::Begun
     );
     assert_eq!(
-        store.probe(ids[1], resumption()).await.unwrap(),
+        store.probe(ids[1], resumption(), HOUR).await.unwrap(),
         Probe::Begun
     );
     for (keys, documents, _) in examined(&spans).await {
@@ -151,9 +152,94 @@ async fn what_an_original_executes_is_suspended_no_longer() {
     let resumed = store.resume_batch(cause, at(HOUR), resumption(), 10).await;
     assert_eq!(resumed.unwrap(), 1);
     assert_eq!(
-        store.probe(cause, resumption()).await.unwrap(),
+        store.probe(cause, resumption(), HOUR).await.unwrap(),
         Probe::NoSpan
     );
     let read = kept(&store, "a").await;
     assert_eq!((read.processing.probe, read.processing.attempts), (None, 0));
+}
+
+/// A span that is suspended `millis` after the present.
+async fn suspended(store: &MongoStore, name: &str, error: &str, millis: i64) -> Span {
+    let span = started(store, name, name, -HOUR).await;
+    let planned = store.plan(&span, plan_to(&span, 0), at(0), at(0)).await;
+    let planned = done(planned);
+    let failed = store.failed(&planned, last_refusal(error, millis));
+    done(failed.await)
+}
+
+/// An original sets nothing of ours: a span that goes on without us would be due in the far future
+/// for ever, and a part of it would not be billed.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_open_span_that_others_went_on_with_is_found_again() {
+    let (store, spans) = store_and_spans("suspension_stale").await;
+    for (name, millis) in [("open", 1), ("stopped", 2), ("ours", 3), ("done", 4)] {
+        suspended(&store, name, "no mapping", millis).await;
+    }
+    assert_eq!(stop(&store, None, "stopped", -1).await, StopOutcome::Ended);
+    let others = ["open", "stopped", "done"];
+    let update = doc! {
+        "$set": { "processing.planned_interval": Bson::Null },
+        "$inc": { "processing.version": 1 },
+    };
+    let of_others = doc! { "target.resource_instance_id": { "$in": others } };
+    spans.update_many(of_others, update).await.unwrap();
+    let complete = doc! { "$set": { "processing.complete": true } };
+    let of_done = doc! { "target.resource_instance_id": "done" };
+    spans.update_one(of_done, complete).await.unwrap();
+    assert_eq!(due(&store, HOUR).await, ["stopped"]);
+
+    let end_stale = async || {
+        let ended = store.end_stale_suspensions(at(5), 1_000).await;
+        ended.unwrap()
+    };
+    examined(&spans).await;
+    assert_eq!(end_stale().await, 2);
+    for (keys, documents, _) in examined(&spans).await {
+        // The index leads to all four, and one statement to each of the two.
+        assert!(
+            keys <= 4 && documents <= 4,
+            "{keys} keys, {documents} documents"
+        );
+    }
+    // The stop came first: its span has waited longer.
+    assert_eq!(due(&store, 5).await, ["stopped", "open"]);
+    assert!(kept(&store, "ours").await.processing.suspended.is_some());
+    assert_eq!(end_stale().await, 0);
+}
+
+/// What is in front of a cause's spans, and cannot be read or has no error, hides neither the cause
+/// nor those behind it.
+#[tokio::test(flavor = "multi_thread")]
+async fn causes_are_found_behind_spans_that_tell_none() {
+    let (store, spans) = store_and_spans("suspension_missing").await;
+    let mut ids = Vec::new();
+    for error in ["no mapping", "no licence"] {
+        for (name, millis) in [("broken", 0), ("forgetful", 1), ("good", 2)] {
+            let span = suspended(&store, &format!("{name} {error}"), error, millis).await;
+            ids.push(span.processing.suspended.unwrap().cause);
+        }
+        let filter = doc! { "target.resource_instance_id": format!("broken {error}") };
+        let mut document = spans.find_one(filter.clone()).await.unwrap().unwrap();
+        document.insert(
+            "measured_usage",
+            [doc! { "measure": BROKEN, "quantity": 1 }],
+        );
+        spans.delete_one(filter).await.unwrap();
+        let raw = spans.clone_with_type::<RawDocumentBuf>();
+        raw.insert_one(broken(&document)).await.unwrap();
+    }
+    let forget = doc! { "$unset": { "processing.last_error": "" } };
+    let some = doc! { "target.resource_instance_id": { "$ne": "good no licence" } };
+    spans.update_many(some, forget).await.unwrap();
+    assert_eq!(store.register_missing(at(3), at(4)).await.unwrap(), 2);
+    let causes = store.due_causes(at(4), 10).await.unwrap();
+    let error_of = |id: CauseId| {
+        let of = causes.iter().find(|cause| cause.id == id);
+        of.map(|cause| (cause.cause.status, cause.cause.error.as_str()))
+    };
+    assert_eq!(error_of(ids[5]), Some((Some(400), "no licence")));
+    // Nobody knows any more; they go on together all the same.
+    assert_eq!(error_of(ids[2]), Some((None, "unknown")));
+    assert_eq!(causes[0].cause.plan_id.as_str(), "plan");
 }

@@ -22,7 +22,7 @@ const HOUR: i64 = 3_600_000;
 const OPEN: &str = "00000000-0000-0000-0000-000000000000";
 
 /// What becomes bytes that are no UTF-8.
-const BROKEN: &str = "BROKEN";
+pub(crate) const BROKEN: &str = "BROKEN";
 
 fn policy() -> Policy {
     Policy {
@@ -72,7 +72,7 @@ fn set(document: &mut Document, path: &str, value: impl Into<Bson>) {
 }
 
 /// The document, with bytes that are no UTF-8 for each [`BROKEN`].
-fn broken(document: &Document) -> RawDocumentBuf {
+pub(crate) fn broken(document: &Document) -> RawDocumentBuf {
     let mut bytes = document.to_vec().unwrap();
     let mut is_broken = false;
     for place in 0..bytes.len() - BROKEN.len() {

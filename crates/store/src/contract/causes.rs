@@ -45,8 +45,9 @@ async fn due_causes(store: &dyn Store, millis: i64) -> Vec<KeptCause> {
     due.expect("the store answers")
 }
 
+/// Has one tried; a probe lasts an hour.
 async fn probe(store: &dyn Store, cause: CauseId, millis: i64) -> Probe {
-    let probe = store.probe(cause, resumption(millis)).await;
+    let probe = store.probe(cause, resumption(millis), HOUR).await;
     probe.expect("the store answers")
 }
 
@@ -121,6 +122,24 @@ pub async fn one_span_of_a_cause_is_probed_at_a_time(store: &Shared) {
     assert_eq!(kept(store, "first").await.processing.probe, None);
     assert_eq!(probe(store, cause, HOUR).await, Probe::Begun);
     assert_eq!(due(store, HOUR).await, ["later"]);
+}
+
+/// A probe whose own usage gets no answer does not keep the others waiting for ever.
+pub async fn a_probe_without_an_answer_gives_way(store: &Shared) {
+    let store = &**store;
+    let (first, cause) = suspended(store, "first", 1).await;
+    suspended(store, "second", 2).await;
+    register(store, &first, 0).await;
+    assert_eq!(probe(store, cause, 0).await, Probe::Begun);
+    let probed = kept(store, "first").await;
+    let probed = done(store.failed(&probed, failure("away", at(CENTURY))).await);
+    assert_eq!(probe(store, cause, HOUR - 1).await, Probe::Running);
+    assert_eq!(probe(store, cause, HOUR).await, Probe::Begun);
+    assert_eq!(due(store, HOUR).await, ["second"]);
+    // The first is tried again, as after any failure, and counts for all of the cause.
+    assert_eq!(kept(store, "first").await, probed);
+    assert_eq!(probed.processing.probe, Some(cause));
+    assert_eq!(probe(store, cause, 2 * HOUR).await, Probe::NoSpan);
 }
 
 pub async fn a_cause_is_kept_once_and_probed_in_its_time(store: &Shared) {

@@ -20,6 +20,8 @@ mod queries;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod sampling;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
+mod span_scan;
+#[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod sums;
 pub mod support;
 
@@ -32,6 +34,7 @@ pub use events::*;
 pub use ledger::*;
 pub use queries::*;
 pub use sampling::*;
+pub use span_scan::*;
 pub use sums::*;
 
 /// Makes a test of each case of the contract. `$store` is an expression that awaits to a value
@@ -101,10 +104,12 @@ macro_rules! store_contract_tests {
             an_execution_ends_a_suspension
             a_stop_of_a_suspended_span_resumes_nothing
             one_span_of_a_cause_is_probed_at_a_time
+            a_probe_without_an_answer_gives_way
             a_cause_is_kept_once_and_probed_in_its_time
             a_cause_goes_when_nothing_is_suspended_under_it
             a_cause_that_is_missing_is_found_by_its_spans
             spans_of_a_cause_go_on_in_batches
+            all_spans_of_a_partition_are_gone_through_once
             the_backlog_is_what_is_due_and_what_waits_after_a_failure
             the_backlog_counts_each_granularity_by_its_intervals
             a_closing_month_has_left_what_is_not_sampled_of_it

@@ -14,7 +14,8 @@ use uuid::Uuid;
 
 use crate::{
     Audit, Backlogs, Causes, Controls, DuePages, DueQuery, Events, Finished, Ledger, Membership,
-    NewSpan, NewStop, Queries, Reading, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
+    NewSpan, NewStop, Queries, Reading, SpanScan, StartOutcome, StopOutcome, StoreError, Upkeep,
+    Work,
 };
 
 /// All ports of one store.
@@ -30,6 +31,7 @@ pub trait Store:
     + Queries
     + Audit
     + Reading
+    + SpanScan
 {
 }
 
@@ -45,6 +47,7 @@ impl<S> Store for S where
         + Queries
         + Audit
         + Reading
+        + SpanScan
 {
 }
 

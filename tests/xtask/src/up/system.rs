@@ -138,7 +138,7 @@ impl System {
         });
         let workers: Vec<String> = self.workers.iter().map(Program::base_url).collect();
         format!(
-            "receiver  {receiver}\nworkers   {}\nabacus    {} (a stand-in)\nmongodb   {}\n\
+            "console   {receiver}/console\nreceiver  {receiver}\nworkers   {}\nabacus    {} (a stand-in)\nmongodb   {}\n\
              logs      target/up/*.log\n\n{}\n{}\
              curl -i {receiver}/healthcheck\n\n\
              The same with the command line (docs/cli.md), and what was billed:\n\

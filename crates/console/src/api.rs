@@ -1,0 +1,192 @@
+//! The API, asked within the process.
+//!
+//! Pages are made of what the API answers, so each number on a page is the API's, and its limits,
+//! scopes and checks hold for pages as they are. No connection is opened and no token is sent: the
+//! request carries what the session may do.
+
+use axum::Router;
+use axum::body::Body;
+use http::header::{CONTENT_TYPE, ETAG, IF_MATCH, LINK, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use sampler_service::security::Grant;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tower::ServiceExt;
+use url::form_urlencoded::{self, Serializer};
+
+use crate::documents::Problem;
+
+/// The largest answer that a page is made of, in bytes.
+const ANSWER_MAX: usize = 16 << 20;
+
+/// Parameters of a query, by their names.
+pub(crate) type Query = Vec<(String, String)>;
+
+/// The routes of the API.
+#[derive(Clone)]
+pub(crate) struct Api {
+    router: Router,
+}
+
+/// What the API answers to a request that it serves.
+pub(crate) struct Answer<T> {
+    pub(crate) body: T,
+    /// Where the list goes on, if it does.
+    pub(crate) cursor: Option<String>,
+    /// What an act on it must name, so that it is for what was seen.
+    pub(crate) tag: Option<String>,
+}
+
+/// Why the API does not serve a request.
+pub(crate) struct Refusal {
+    pub(crate) status: StatusCode,
+    pub(crate) problem: Problem,
+    pub(crate) retry_after: Option<String>,
+}
+
+impl Api {
+    pub(crate) fn new(router: Router) -> Self {
+        Self { router }
+    }
+
+    /// Reads something.
+    ///
+    /// # Errors
+    /// What the API answers instead.
+    pub(crate) async fn get<T: DeserializeOwned>(
+        &self,
+        grant: &Grant,
+        path: &str,
+        query: &[(String, String)],
+    ) -> Result<Answer<T>, Refusal> {
+        let address = address(path, query);
+        let mut request = Request::new(Body::empty());
+        *request.method_mut() = Method::GET;
+        *request.uri_mut() = address.parse().map_err(|_| Refusal::internal())?;
+        request.extensions_mut().insert(grant.clone());
+        self.send(request).await
+    }
+
+    /// Changes something that was seen with this tag.
+    ///
+    /// # Errors
+    /// What the API answers instead.
+    pub(crate) async fn put<T: DeserializeOwned>(
+        &self,
+        grant: &Grant,
+        path: &str,
+        tag: &str,
+        body: &Value,
+    ) -> Result<Answer<T>, Refusal> {
+        let mut request = Request::new(Body::from(body.to_string()));
+        *request.method_mut() = Method::PUT;
+        *request.uri_mut() = path.parse().map_err(|_| Refusal::internal())?;
+        let json = HeaderValue::from_static("application/json");
+        request.headers_mut().insert(CONTENT_TYPE, json);
+        // A form without a tag is refused by the API.
+        if let Some(tag) = HeaderValue::try_from(tag)
+            .ok()
+            .filter(|tag| !tag.is_empty())
+        {
+            request.headers_mut().insert(IF_MATCH, tag);
+        }
+        request.extensions_mut().insert(grant.clone());
+        self.send(request).await
+    }
+
+    async fn send<T: DeserializeOwned>(
+        &self,
+        request: Request<Body>,
+    ) -> Result<Answer<T>, Refusal> {
+        let answered = self.router.clone().oneshot(request).await;
+        let Ok(response) = answered;
+        let (head, body) = response.into_parts();
+        let body = Limited::new(body, ANSWER_MAX).collect().await;
+        let body = body.map_err(|_| Refusal::internal())?.to_bytes();
+        if !head.status.is_success() {
+            return Err(Refusal {
+                status: head.status,
+                problem: serde_json::from_slice(&body).unwrap_or_default(),
+                retry_after: text(&head.headers, RETRY_AFTER.as_str()),
+            });
+        }
+        let body = serde_json::from_slice(&body).map_err(|error| {
+            tracing::error!(
+                code = "console.unreadable",
+                error = %error,
+                "an answer of the API could not be read for the console"
+            );
+            Refusal::internal()
+        })?;
+        let cursor = text(&head.headers, LINK.as_str()).and_then(|link| cursor(&link));
+        let tag = text(&head.headers, ETAG.as_str());
+        Ok(Answer { body, cursor, tag })
+    }
+}
+
+impl Refusal {
+    /// An error in the service.
+    pub(crate) fn internal() -> Self {
+        let problem = Problem {
+            title: "Internal error".to_owned(),
+            detail: "The page could not be made because of an error in the service.".to_owned(),
+            errors: Vec::new(),
+        };
+        Self {
+            status: StatusCode::INTERNAL_SERVER_ERROR,
+            problem,
+            retry_after: None,
+        }
+    }
+}
+
+impl Refusal {
+    /// What the console itself does not do.
+    pub(crate) fn too_much(detail: &str) -> Self {
+        let problem = Problem {
+            title: "Too much at once".to_owned(),
+            detail: detail.to_owned(),
+            errors: Vec::new(),
+        };
+        Self {
+            status: StatusCode::BAD_REQUEST,
+            problem,
+            retry_after: None,
+        }
+    }
+}
+
+/// A path with a query.
+pub(crate) fn address(path: &str, query: &[(String, String)]) -> String {
+    if query.is_empty() {
+        return path.to_owned();
+    }
+    let query = Serializer::new(String::new()).extend_pairs(query).finish();
+    format!("{path}?{query}")
+}
+
+fn text(headers: &HeaderMap, name: &str) -> Option<String> {
+    Some(headers.get(name)?.to_str().ok()?.to_owned())
+}
+
+/// The cursor in the address of the next page.
+fn cursor(link: &str) -> Option<String> {
+    let address = link.split(['<', '>']).nth(1)?;
+    let (_, query) = address.split_once('?')?;
+    let mut pairs = form_urlencoded::parse(query.as_bytes());
+    let cursor = pairs.find_map(|(name, value)| (name == "cursor").then(|| value.into_owned()));
+    cursor
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cursor_is_that_of_the_next_page() {
+        let link = "</v1/spans?a=%3Fcursor%3Db&cursor=c%2Bd>; rel=\"next\"";
+        assert_eq!(cursor(link).as_deref(), Some("c+d"));
+        assert_eq!(cursor("</v1/spans>; rel=\"next\""), None);
+    }
+}

@@ -1,0 +1,269 @@
+//! What the API answers, as far as pages show it.
+
+use std::collections::BTreeMap;
+
+use sampler_domain::Timestamp;
+use serde::Deserialize;
+use serde_json::{Map, Number, Value};
+
+/// A page of a list.
+#[derive(Debug, Deserialize)]
+pub(crate) struct List<T> {
+    pub(crate) items: Vec<T>,
+}
+
+/// A span.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Span {
+    pub(crate) id: String,
+    pub(crate) target: Target,
+    pub(crate) measured_usage: Vec<Measure>,
+    pub(crate) start: Timestamp,
+    pub(crate) end: Option<Timestamp>,
+    pub(crate) state: String,
+    pub(crate) start_event_id: Option<String>,
+    pub(crate) end_event_id: Option<String>,
+    pub(crate) sampled_to: Timestamp,
+    pub(crate) due_at: Option<Timestamp>,
+    pub(crate) planned: Option<Plan>,
+    pub(crate) delivery: Delivery,
+    pub(crate) proof: Proof,
+}
+
+/// What is used, and by whom.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Target {
+    pub(crate) organization_id: String,
+    pub(crate) space_id: String,
+    pub(crate) consumer_id: String,
+    pub(crate) resource_id: String,
+    pub(crate) plan_id: String,
+    pub(crate) resource_instance_id: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Measure {
+    pub(crate) measure: String,
+    pub(crate) quantity: Value,
+}
+
+/// What is to be sampled next.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Plan {
+    pub(crate) start: Timestamp,
+    pub(crate) end: Timestamp,
+    pub(crate) usage_id: String,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Delivery {
+    pub(crate) attempts: u32,
+    pub(crate) last_error: Option<LastError>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct LastError {
+    pub(crate) at: Timestamp,
+    pub(crate) status: Option<u16>,
+    pub(crate) error: String,
+}
+
+/// That each millisecond that is used is billed once.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Proof {
+    pub(crate) used: i64,
+    pub(crate) billed: i64,
+    pub(crate) skipped: i64,
+    pub(crate) difference: i64,
+    pub(crate) usages: i64,
+    pub(crate) since: Timestamp,
+}
+
+/// An entry of the ledger.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Usage {
+    pub(crate) id: String,
+    pub(crate) interval: Interval,
+    pub(crate) timestamp: Timestamp,
+    pub(crate) duration: i64,
+    pub(crate) state: String,
+    pub(crate) attempts: u32,
+    pub(crate) planned_at: Timestamp,
+    pub(crate) accepted_at: Option<Timestamp>,
+    pub(crate) status: Option<u16>,
+    pub(crate) location: Option<String>,
+    pub(crate) error: Option<String>,
+}
+
+/// A stretch of time; backwards where it ends before it starts.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(crate) struct Interval {
+    pub(crate) start: Timestamp,
+    pub(crate) end: Timestamp,
+}
+
+/// Why something was not answered.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Problem {
+    #[serde(default)]
+    pub(crate) title: String,
+    #[serde(default)]
+    pub(crate) detail: String,
+    #[serde(default)]
+    pub(crate) errors: Vec<FieldError>,
+}
+
+impl Problem {
+    /// One field of a form is wrong.
+    pub(crate) fn of_field(name: &str, detail: &str) -> Self {
+        let error = FieldError {
+            pointer: None,
+            parameter: Some(name.to_owned()),
+            detail: detail.to_owned(),
+        };
+        Self {
+            title: "Nothing was done".to_owned(),
+            detail: String::new(),
+            errors: vec![error],
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct FieldError {
+    pub(crate) pointer: Option<String>,
+    pub(crate) parameter: Option<String>,
+    pub(crate) detail: String,
+}
+
+impl Usage {
+    pub(crate) fn is_backward(&self) -> bool {
+        self.duration < 0
+    }
+
+    /// Whether Abacus has it, as far as is known.
+    pub(crate) fn is_billed(&self) -> bool {
+        matches!(self.state.as_str(), "accepted" | "counted")
+    }
+}
+
+/// An act in the audit trail.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ActRecord {
+    pub(crate) at: Timestamp,
+    pub(crate) who: Option<String>,
+    pub(crate) act: String,
+    pub(crate) subject: String,
+    pub(crate) reason: String,
+    pub(crate) before: Value,
+    pub(crate) after: Value,
+    #[serde(default)]
+    pub(crate) outcome: String,
+}
+
+/// What usages add up to in a window.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Sum {
+    pub(crate) window: Interval,
+    /// The fields that were grouped by, in their order.
+    pub(crate) group: Map<String, Value>,
+    pub(crate) usages: i64,
+    pub(crate) duration: Option<Number>,
+    pub(crate) measures: Vec<Amount>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Amount {
+    pub(crate) measure: String,
+    pub(crate) amount: Option<Number>,
+}
+
+impl Sum {
+    /// The value of a field that was grouped by.
+    pub(crate) fn field(&self, name: &str) -> &str {
+        self.group
+            .get(name)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    }
+
+    /// The duration in ms, where it is a whole number.
+    pub(crate) fn millis(&self) -> Option<i64> {
+        self.duration.as_ref()?.as_i64()
+    }
+
+    /// The duration in ms, as the API writes it.
+    pub(crate) fn duration(&self) -> String {
+        self.duration
+            .as_ref()
+            .map(Number::to_string)
+            .unwrap_or_default()
+    }
+
+    /// The amount of a measure, as the API writes it; empty where it has none.
+    pub(crate) fn amount(&self, measure: &str) -> String {
+        let found = self.measures.iter().find(|it| it.measure == measure);
+        let amount = found.and_then(|it| it.amount.as_ref());
+        amount.map(Number::to_string).unwrap_or_default()
+    }
+}
+
+/// Why spans are suspended.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Cause {
+    pub(crate) cause: String,
+    pub(crate) status: Option<u16>,
+    pub(crate) error: String,
+    pub(crate) resource_id: String,
+    pub(crate) plan_id: String,
+    pub(crate) spans: i64,
+    pub(crate) since: Timestamp,
+}
+
+/// How operators steer.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Control {
+    pub(crate) starts: StartRates,
+    pub(crate) sampling: SamplingControl,
+    pub(crate) controller: Controller,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct StartRates {
+    pub(crate) rate: Number,
+    pub(crate) resources: BTreeMap<String, Value>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct SamplingControl {
+    pub(crate) paused: bool,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Controller {
+    pub(crate) enabled: bool,
+    pub(crate) target_seconds: Number,
+    pub(crate) kp: Number,
+    pub(crate) ki: Number,
+    pub(crate) kd: Number,
+}
+
+/// What waits for the workers.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Backlog {
+    pub(crate) due: i64,
+    pub(crate) oldest: Option<Timestamp>,
+    pub(crate) span_seconds: f64,
+    pub(crate) suspended: i64,
+    pub(crate) rate: f64,
+    pub(crate) closing: Option<Closing>,
+}
+
+/// What is left of the month that closes.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Closing {
+    pub(crate) month: String,
+    pub(crate) left: i64,
+    pub(crate) closes_at: Timestamp,
+    pub(crate) done_at: Option<Timestamp>,
+}

@@ -1,0 +1,120 @@
+//! The console: pages of the receiver for people.
+//!
+//! Pages are made on the server and readable without JavaScript. What they show is what the API
+//! answers within the same process ([`api`]), so its limits and scopes hold. In front of every page
+//! stands [`session`]: who looks, and what they may see.
+
+mod address;
+mod api;
+mod assets;
+mod chart;
+mod documents;
+mod form;
+mod page;
+mod pages;
+mod parameters;
+mod session;
+mod show;
+mod sign_in;
+mod timeline;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::middleware;
+use axum::routing::{get, post};
+use sampler_oauth::CodeFlow;
+use sampler_service::environment::{Clock, Random};
+use sampler_service::security::Authenticator;
+
+use api::Api;
+use assets::Assets;
+pub use session::{KEY_LEN_MIN, Keys};
+
+/// Where the console is.
+pub const PATH: &str = "/console";
+
+/// What a console is made of.
+pub struct Parts {
+    /// The routes of the API, which checks requests with the same authenticator.
+    pub api: Router,
+    /// Checks the tokens of those who sign in.
+    pub authenticator: Authenticator,
+    /// How people sign in; none where no tokens are needed.
+    pub sign_in: Option<CodeFlow>,
+    /// The keys of the cookies.
+    pub keys: Keys,
+    /// Whether the port that the console is on takes TLS alone.
+    pub is_tls: bool,
+    /// The clock of this machine.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness, for what nobody may guess.
+    pub random: Arc<dyn Random>,
+}
+
+/// The console.
+pub struct Console {
+    api: Api,
+    authenticator: Authenticator,
+    sign_in: Option<CodeFlow>,
+    keys: Keys,
+    is_tls: bool,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+    assets: Assets,
+    memory: pages::overview::Memory,
+}
+
+impl Console {
+    /// A console.
+    pub fn new(parts: Parts) -> Self {
+        Self {
+            api: Api::new(parts.api),
+            authenticator: parts.authenticator,
+            sign_in: parts.sign_in,
+            keys: parts.keys,
+            is_tls: parts.is_tls,
+            clock: parts.clock,
+            random: parts.random,
+            assets: Assets::embedded(),
+            memory: pages::overview::Memory::default(),
+        }
+    }
+
+    /// The routes of the console, all below [`PATH`].
+    pub fn routes(self) -> Router {
+        let console = Arc::new(self);
+        let pages = Router::new()
+            .route("/console", get(pages::overview::show))
+            .route("/console/", get(pages::overview::show))
+            .route("/console/spans", get(pages::spans::list))
+            .route("/console/spans/{id}", get(pages::span::show))
+            .route("/console/usage", get(pages::usage::show))
+            .route(
+                "/console/control",
+                get(pages::control::show).post(pages::control::set),
+            )
+            .route("/console/audit", get(pages::audit::show))
+            .route("/console/sign-out", post(sign_in::end))
+            .route("/console/{*rest}", get(pages::nothing))
+            .layer(middleware::from_fn_with_state(
+                Arc::clone(&console),
+                session::require,
+            ));
+        // Without a session: it begins and ends here.
+        let around = Router::new()
+            .route("/console/sign-in", get(sign_in::begin))
+            .route("/console/callback", get(sign_in::complete))
+            .route("/console/signed-out", get(sign_in::ended))
+            .route("/console/assets/{name}", get(assets::serve));
+        pages
+            .merge(around)
+            .layer(middleware::from_fn(page::protect))
+            .with_state(console)
+    }
+
+    /// Whether nobody needs to sign in.
+    fn is_open(&self) -> bool {
+        self.sign_in.is_none()
+    }
+}

@@ -1,0 +1,211 @@
+//! What every page has: its frame, and the headers that keep a browser from being used against us.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::{Html, IntoResponse, Response};
+use http::StatusCode;
+use http::header::{
+    CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, REFERRER_POLICY, RETRY_AFTER,
+};
+
+use crate::Console;
+use crate::api::Refusal;
+use crate::documents::Problem;
+use crate::session::Session;
+use crate::show::Name;
+
+/// Nothing but our own files, no frame around us, and forms that lead to us alone.
+const POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; \
+     object-src 'none'",
+);
+
+/// Other sites are not told which page somebody came from: its address may name a customer.
+const REFERRERS: HeaderValue = HeaderValue::from_static("same-origin");
+
+const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
+const SAME_ORIGIN: HeaderValue = HeaderValue::from_static("same-origin");
+
+/// Adds the headers that a page needs. Those that all answers of the receiver have are added there.
+pub(crate) async fn protect(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    if headers.contains_key(CONTENT_TYPE) {
+        headers.insert(CONTENT_SECURITY_POLICY, POLICY);
+    }
+    headers.insert(REFERRER_POLICY, REFERRERS);
+    headers.insert(OPENER_POLICY, SAME_ORIGIN);
+    response
+}
+
+/// What stands around a page's own content.
+pub(crate) struct Frame {
+    console: Arc<Console>,
+    session: Option<Session>,
+    /// The page that is open, as the navigation names it.
+    place: &'static str,
+}
+
+/// A page of the navigation.
+pub(crate) struct Place {
+    pub(crate) path: &'static str,
+    pub(crate) name: &'static str,
+    /// Whether it is for operators alone.
+    is_for_admins: bool,
+}
+
+const PLACES: [Place; 5] = [
+    Place {
+        path: "/console",
+        name: "Overview",
+        is_for_admins: false,
+    },
+    Place {
+        path: "/console/spans",
+        name: "Spans",
+        is_for_admins: false,
+    },
+    Place {
+        path: "/console/usage",
+        name: "Usage",
+        is_for_admins: false,
+    },
+    Place {
+        path: "/console/control",
+        name: "Control",
+        is_for_admins: true,
+    },
+    Place {
+        path: "/console/audit",
+        name: "Audit",
+        is_for_admins: true,
+    },
+];
+
+impl Frame {
+    /// The frame of a page that a session looks at.
+    pub(crate) fn new(console: &Arc<Console>, session: &Session, place: &'static str) -> Self {
+        Self {
+            console: Arc::clone(console),
+            session: Some(session.clone()),
+            place,
+        }
+    }
+
+    /// The frame of a page that anybody may see.
+    pub(crate) fn outside(console: &Arc<Console>) -> Self {
+        Self {
+            console: Arc::clone(console),
+            session: None,
+            place: "",
+        }
+    }
+
+    pub(crate) fn style(&self) -> &str {
+        &self.console.assets.style
+    }
+
+    pub(crate) fn script(&self) -> &str {
+        &self.console.assets.script
+    }
+
+    pub(crate) fn icon(&self) -> &str {
+        &self.console.assets.icon
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.console.is_open()
+    }
+
+    /// The pages that the session may see.
+    pub(crate) fn places(&self) -> Vec<&'static Place> {
+        let session = self.session.as_ref();
+        let may_see = |place: &&Place| {
+            session.is_some_and(|session| !place.is_for_admins || session.is_admin())
+        };
+        PLACES.iter().filter(may_see).collect()
+    }
+
+    pub(crate) fn is_here(&self, place: &Place) -> bool {
+        place.name == self.place
+    }
+
+    /// Who is signed in.
+    pub(crate) fn person(&self) -> Option<Name<'_>> {
+        let text = self.session.as_ref()?.person()?;
+        Some(Name { text })
+    }
+
+    pub(crate) fn csrf(&self) -> &str {
+        self.session.as_ref().map_or("", Session::csrf)
+    }
+}
+
+/// Renders a page.
+pub(crate) fn render(status: StatusCode, page: &impl Template) -> Response {
+    match page.render() {
+        Ok(text) => (status, Html(text)).into_response(),
+        Err(error) => {
+            tracing::error!(
+                code = "console.not_rendered",
+                error = %error,
+                "a page could not be rendered"
+            );
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}
+
+/// A page that says why there is no other.
+#[derive(Template)]
+#[template(path = "problem.html")]
+struct ProblemPage {
+    frame: Frame,
+    status: u16,
+    problem: Problem,
+    /// Where else to go.
+    link: Option<(&'static str, &'static str)>,
+}
+
+/// What the API refused, as a page.
+pub(crate) fn refused(frame: Frame, refusal: Refusal) -> Response {
+    let page = ProblemPage {
+        frame,
+        status: refusal.status.as_u16(),
+        problem: refusal.problem,
+        link: None,
+    };
+    let mut response = render(refusal.status, &page);
+    let retry_after = refusal
+        .retry_after
+        .and_then(|it| HeaderValue::try_from(it).ok());
+    if let Some(seconds) = retry_after {
+        response.headers_mut().insert(RETRY_AFTER, seconds);
+    }
+    response
+}
+
+/// A page with a message.
+pub(crate) fn message(
+    frame: Frame,
+    status: StatusCode,
+    title: &str,
+    detail: &str,
+    link: Option<(&'static str, &'static str)>,
+) -> Response {
+    let problem = Problem {
+        title: title.to_owned(),
+        detail: detail.to_owned(),
+        errors: Vec::new(),
+    };
+    let page = ProblemPage {
+        frame,
+        status: status.as_u16(),
+        problem,
+        link,
+    };
+    render(status, &page)
+}

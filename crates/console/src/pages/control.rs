@@ -1,0 +1,257 @@
+//! How operators steer: rates of starts, pause, controller.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::Extension;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use crate::Console;
+use crate::documents::{ActRecord, Control, FieldError, List, Problem};
+use crate::form::Form;
+use crate::page::{Frame, refused, render};
+use crate::session::Session;
+use crate::{api::Refusal, show};
+
+const CONTROL: &str = "/v1/control";
+const PAGE: &str = "/console/control";
+
+/// Acts that are shown of those before.
+const HISTORY: usize = 10;
+
+#[derive(Template)]
+#[template(path = "control.html")]
+struct Page {
+    frame: Frame,
+    /// What is in the fields.
+    fields: Fields,
+    tag: String,
+    /// What was wrong with a form that was sent.
+    problem: Option<Problem>,
+    /// What a form will do that was sent and is to be confirmed.
+    changes: Vec<String>,
+    history: Vec<ActRecord>,
+}
+
+/// The fields of the form, as texts.
+#[derive(Clone, Default, PartialEq)]
+struct Fields {
+    rate: String,
+    /// A resource and its rate in each line.
+    resources: String,
+    is_paused: bool,
+    is_controlled: bool,
+    target_seconds: String,
+    kp: String,
+    ki: String,
+    kd: String,
+    reason: String,
+}
+
+impl Fields {
+    fn of(control: &Control) -> Self {
+        let line = |(id, rate): (&String, &Value)| format!("{id} = {rate}\n");
+        Self {
+            rate: control.starts.rate.to_string(),
+            resources: control.starts.resources.iter().map(line).collect(),
+            is_paused: control.sampling.paused,
+            is_controlled: control.controller.enabled,
+            target_seconds: control.controller.target_seconds.to_string(),
+            kp: control.controller.kp.to_string(),
+            ki: control.controller.ki.to_string(),
+            kd: control.controller.kd.to_string(),
+            reason: String::new(),
+        }
+    }
+
+    fn sent(form: &Form) -> Self {
+        let text = |name: &str| form.value(name).trim().to_owned();
+        Self {
+            rate: text("rate"),
+            resources: form.value("resources").to_owned(),
+            is_paused: form.value("paused") == "true",
+            is_controlled: form.value("enabled") == "true",
+            target_seconds: text("target_seconds"),
+            kp: text("kp"),
+            ki: text("ki"),
+            kd: text("kd"),
+            reason: text("reason"),
+        }
+    }
+
+    /// The body of the request that sets them; none where a line names no resource and rate.
+    fn body(&self) -> Option<Value> {
+        let mut resources = Map::new();
+        for line in self
+            .resources
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+        {
+            let (id, rate) = line.rsplit_once('=')?;
+            resources.insert(id.trim().to_owned(), number(rate));
+        }
+        Some(json!({
+            "starts": { "rate": number(&self.rate), "resources": resources },
+            "sampling": { "paused": self.is_paused },
+            "controller": {
+                "enabled": self.is_controlled, "target_seconds": number(&self.target_seconds),
+                "kp": number(&self.kp), "ki": number(&self.ki), "kd": number(&self.kd),
+            },
+            "reason": self.reason,
+        }))
+    }
+
+    /// What is different, in words.
+    fn changes(&self, before: &Self) -> Vec<String> {
+        let pairs = [
+            ("Starts that are let in, %", &before.rate, &self.rate),
+            (
+                "Target of the controller, s",
+                &before.target_seconds,
+                &self.target_seconds,
+            ),
+            ("kp", &before.kp, &self.kp),
+            ("ki", &before.ki, &self.ki),
+            ("kd", &before.kd, &self.kd),
+        ];
+        let mut changes: Vec<String> = pairs
+            .into_iter()
+            .filter(|(_, before, after)| before != after)
+            .map(|(name, before, after)| format!("{name}: {before} \u{2192} {after}"))
+            .collect();
+        let tidy = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        if tidy(&self.resources) != tidy(&before.resources) {
+            let shown = |text: &str| {
+                if text.is_empty() {
+                    "none".to_owned()
+                } else {
+                    tidy(text)
+                }
+            };
+            let (old, new) = (shown(&before.resources), shown(&self.resources));
+            changes.push(format!("Rates of resources: {old} \u{2192} {new}"));
+        }
+        let flips = [
+            (
+                before.is_paused,
+                self.is_paused,
+                "Sampling is paused",
+                "Sampling goes on",
+            ),
+            (
+                before.is_controlled,
+                self.is_controlled,
+                "The controller is on",
+                "The controller is off",
+            ),
+        ];
+        let flipped = flips
+            .into_iter()
+            .filter(|(before, after, ..)| before != after);
+        changes
+            .extend(flipped.map(|(_, is_on, on, off)| (if is_on { on } else { off }).to_owned()));
+        changes
+    }
+}
+
+/// A number as JSON; what is none stays a text, which the API names.
+fn number(text: &str) -> Value {
+    serde_json::from_str::<serde_json::Number>(text.trim())
+        .map_or_else(|_| Value::String(text.trim().to_owned()), Value::Number)
+}
+
+/// `GET /console/control`.
+pub(crate) async fn show(
+    State(console): State<Arc<Console>>,
+    Extension(session): Extension<Session>,
+) -> Response {
+    let frame = Frame::new(&console, &session, "Control");
+    match read(&console, &session).await {
+        Ok((fields, tag, history)) => {
+            let page = Page {
+                frame,
+                fields,
+                tag,
+                problem: None,
+                changes: Vec::new(),
+                history,
+            };
+            render(StatusCode::OK, &page)
+        }
+        Err(refusal) => refused(frame, refusal),
+    }
+}
+
+async fn read(
+    console: &Console,
+    session: &Session,
+) -> Result<(Fields, String, Vec<ActRecord>), Refusal> {
+    let control = console
+        .api
+        .get::<Control>(session.grant(), CONTROL, &[])
+        .await?;
+    let acts = console
+        .api
+        .get::<List<ActRecord>>(session.grant(), "/v1/audit", &[])
+        .await?;
+    let of_control = acts
+        .body
+        .items
+        .into_iter()
+        .filter(|act| act.subject == CONTROL);
+    let tag = control.tag.unwrap_or_default();
+    Ok((
+        Fields::of(&control.body),
+        tag,
+        of_control.take(HISTORY).collect(),
+    ))
+}
+
+/// `POST /console/control`: shows what would change, and then sets it.
+pub(crate) async fn set(State(console): State<Arc<Console>>, request: Request) -> Response {
+    let form = match Form::read(&console, request).await {
+        Ok(form) => form,
+        Err(response) => return response,
+    };
+    let frame = Frame::new(&console, &form.session, "Control");
+    let (before, _, history) = match read(&console, &form.session).await {
+        Ok(read) => read,
+        Err(refusal) => return refused(frame, refusal),
+    };
+    let fields = Fields::sent(&form);
+    let mut page = Page {
+        frame,
+        changes: Vec::new(),
+        tag: form.value("tag").to_owned(),
+        problem: None,
+        history,
+        fields,
+    };
+    let Some(body) = page.fields.body() else {
+        page.problem = Some(Problem::of_field(
+            "resources",
+            "Each line must be a resource, an equals sign and a rate.",
+        ));
+        return render(StatusCode::BAD_REQUEST, &page);
+    };
+    if form.value("confirmed") != "true" {
+        page.changes = page.fields.changes(&before);
+        if page.changes.is_empty() {
+            page.problem = Some(Problem::of_field("control", "Nothing would change."));
+        }
+        return render(StatusCode::OK, &page);
+    }
+    let grant = form.session.grant();
+    let sent = console.api.put::<Value>(grant, CONTROL, &page.tag, &body);
+    match sent.await {
+        Ok(_) => Redirect::to(PAGE).into_response(),
+        Err(refusal) if refusal.status.is_client_error() => {
+            page.problem = Some(refusal.problem);
+            render(refusal.status, &page)
+        }
+        Err(refusal) => refused(page.frame, refusal),
+    }
+}

@@ -1,0 +1,95 @@
+//! How things stand.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use askama::Template;
+use axum::Extension;
+use axum::extract::State;
+use axum::response::Response;
+use http::StatusCode;
+use sampler_domain::Timestamp;
+
+use crate::chart::Trend;
+use crate::documents::{Backlog, Cause, Closing, Control, List};
+use crate::page::{Frame, render};
+use crate::session::Session;
+use crate::{Console, show};
+
+/// Causes that the overview shows, the largest.
+const CAUSES: &str = "5";
+
+/// Backlogs that are remembered, and the least time between two, in ms.
+const REMEMBERED: usize = 240;
+const PAUSE: i64 = 5_000;
+
+#[derive(Template)]
+#[template(path = "overview.html")]
+struct Page {
+    frame: Frame,
+    backlog: Option<Backlog>,
+    causes: Option<Vec<Cause>>,
+    control: Option<Control>,
+    trend: Option<Trend>,
+    version: &'static str,
+}
+
+impl Page {
+    fn is_in_time(&self, closing: &Closing) -> bool {
+        closing
+            .done_at
+            .is_some_and(|done| done <= closing.closes_at)
+    }
+}
+
+/// The backlogs that were looked at last: nobody else keeps them.
+#[derive(Default)]
+pub(crate) struct Memory(Mutex<VecDeque<(Timestamp, i64)>>);
+
+impl Memory {
+    /// Adds how many spans are due, and gives all that are remembered.
+    fn add(&self, now: Timestamp, due: i64) -> Vec<(Timestamp, i64)> {
+        let mut memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if memory
+            .back()
+            .is_none_or(|(last, _)| now.since(*last) >= PAUSE)
+        {
+            memory.push_back((now, due));
+        }
+        while memory.len() > REMEMBERED {
+            memory.pop_front();
+        }
+        memory.iter().copied().collect()
+    }
+}
+
+/// `GET /console`.
+pub(crate) async fn show(
+    State(console): State<Arc<Console>>,
+    Extension(session): Extension<Session>,
+) -> Response {
+    let frame = Frame::new(&console, &session, "Overview");
+    let grant = session.grant();
+    // What may not be seen, or not now, is said on the page: the rest is there all the same.
+    let backlog = console.api.get::<Backlog>(grant, "/v1/backlog", &[]).await;
+    let query = [("limit".to_owned(), CAUSES.to_owned())];
+    let causes = console
+        .api
+        .get::<List<Cause>>(grant, "/v1/suspended", &query)
+        .await;
+    let control = console.api.get::<Control>(grant, "/v1/control", &[]).await;
+    let backlog = backlog.ok().map(|answer| answer.body);
+    let now = console.clock.now();
+    let trend = backlog
+        .as_ref()
+        .and_then(|it| Trend::of(&console.memory.add(now, it.due)));
+    let page = Page {
+        frame,
+        backlog,
+        causes: causes.ok().map(|answer| answer.body.items),
+        control: control.ok().map(|answer| answer.body),
+        trend,
+        version: env!("CARGO_PKG_VERSION"),
+    };
+    render(StatusCode::OK, &page)
+}

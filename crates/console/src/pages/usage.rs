@@ -1,0 +1,202 @@
+//! What usages add up to: a chart, a table, and CSV to take away.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use askama::Template;
+use axum::Extension;
+use axum::extract::State;
+use axum::response::{IntoResponse, Redirect, Response};
+use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use http::{StatusCode, Uri};
+
+use super::spans::FIELDS;
+use crate::api::{Query, Refusal, address};
+use crate::chart::Chart;
+use crate::documents::{List, Problem, Sum};
+use crate::page::{Frame, refused, render};
+use crate::session::Session;
+use crate::{Console, parameters, show};
+
+const WINDOWS: [&str; 4] = ["all", "month", "day", "hour"];
+
+/// Rows that are read at a time, and how often, for a file.
+const ROWS_AT_A_TIME: &str = "1000";
+const READS_MAX: usize = 20;
+
+/// What makes a file of the rows.
+const FORMAT: &str = "format";
+
+#[derive(Template)]
+#[template(path = "usage.html")]
+struct Page {
+    frame: Frame,
+    query: Query,
+    rows: Option<Vec<Sum>>,
+    groups: Vec<String>,
+    measures: Vec<String>,
+    chart: Option<Chart>,
+    problem: Option<Problem>,
+    next: Option<String>,
+    file: String,
+}
+
+impl Page {
+    fn value(&self, name: &str) -> &str {
+        parameters::value(&self.query, name)
+    }
+
+    fn local(&self, name: &str) -> String {
+        parameters::local(&self.query, name)
+    }
+
+    fn is_window(&self, window: &str) -> bool {
+        self.value("window") == window
+    }
+
+    fn is_grouped(&self, name: &str) -> bool {
+        self.value("group_by") == name
+    }
+}
+
+/// `GET /console/usage`.
+pub(crate) async fn show(
+    State(console): State<Arc<Console>>,
+    Extension(session): Extension<Session>,
+    uri: Uri,
+) -> Response {
+    let query = parameters::read(&uri);
+    if let Some(address) = parameters::without_empty(&uri, &query) {
+        return Redirect::to(&address).into_response();
+    }
+    if parameters::value(&query, FORMAT) == "csv" {
+        return match file(&console, &session, &parameters::with(&query, FORMAT, None)).await {
+            Ok(file) => file,
+            Err(refusal) => refused(Frame::new(&console, &session, "Usage"), refusal),
+        };
+    }
+    let file = address(uri.path(), &parameters::with(&query, FORMAT, Some("csv")));
+    let mut page = Page {
+        frame: Frame::new(&console, &session, "Usage"),
+        query,
+        rows: None,
+        groups: Vec::new(),
+        measures: Vec::new(),
+        chart: None,
+        problem: None,
+        next: None,
+        file,
+    };
+    if page.query.is_empty() {
+        return render(StatusCode::OK, &page);
+    }
+    let asked = parameters::for_api(&page.query);
+    let read = console
+        .api
+        .get::<List<Sum>>(session.grant(), "/v1/usages", &asked);
+    match read.await {
+        Ok(answer) => {
+            let rows = answer.body.items;
+            page.next = answer.cursor.map(|cursor| {
+                address(
+                    uri.path(),
+                    &parameters::with(&page.query, "cursor", Some(&cursor)),
+                )
+            });
+            (page.groups, page.measures) = columns(&rows);
+            page.chart = Chart::of(&rows);
+            page.rows = Some(rows);
+            render(StatusCode::OK, &page)
+        }
+        Err(refusal) if refusal.status == StatusCode::BAD_REQUEST => {
+            page.problem = Some(refusal.problem);
+            render(StatusCode::BAD_REQUEST, &page)
+        }
+        Err(refusal) => refused(page.frame, refusal),
+    }
+}
+
+/// The fields that rows are grouped by, and the measures that any of them has.
+fn columns(rows: &[Sum]) -> (Vec<String>, Vec<String>) {
+    let groups = rows.first().map(|row| row.group.keys().cloned().collect());
+    let mut measures: Vec<String> = Vec::new();
+    for measure in rows.iter().flat_map(|row| &row.measures) {
+        if !measures.contains(&measure.measure) {
+            measures.push(measure.measure.clone());
+        }
+    }
+    (groups.unwrap_or_default(), measures)
+}
+
+/// All rows as CSV (RFC 4180).
+async fn file(console: &Console, session: &Session, query: &Query) -> Result<Response, Refusal> {
+    let mut asked = parameters::with(&parameters::for_api(query), "limit", Some(ROWS_AT_A_TIME));
+    let mut rows = Vec::new();
+    let mut is_whole = false;
+    for _ in 0..READS_MAX {
+        let page = console
+            .api
+            .get::<List<Sum>>(session.grant(), "/v1/usages", &asked)
+            .await?;
+        rows.extend(page.body.items);
+        let Some(cursor) = page.cursor else {
+            is_whole = true;
+            break;
+        };
+        asked = parameters::with(&asked, "cursor", Some(&cursor));
+    }
+    if !is_whole {
+        return Err(Refusal::too_much(
+            "There are more than 20,000 rows. Ask for less time.",
+        ));
+    }
+    let headers = [
+        (CONTENT_TYPE, "text/csv; charset=utf-8"),
+        (CONTENT_DISPOSITION, "attachment; filename=\"usage.csv\""),
+    ];
+    Ok((headers, csv(&rows)).into_response())
+}
+
+fn csv(rows: &[Sum]) -> String {
+    let (groups, measures) = columns(rows);
+    let mut head = vec!["window_start".to_owned(), "window_end".to_owned()];
+    head.extend(groups.iter().cloned());
+    head.extend(["usages", "duration_ms"].map(str::to_owned));
+    head.extend(measures.iter().map(|measure| format!("amount {measure}")));
+    let mut text = line(head.iter().map(String::as_str));
+    for row in rows {
+        let (start, end) = (row.window.start.to_string(), row.window.end.to_string());
+        let (usages, duration) = (row.usages.to_string(), row.duration());
+        let amounts: Vec<String> = measures.iter().map(|measure| row.amount(measure)).collect();
+        let ids = groups.iter().map(|group| row.field(group));
+        let cells = [start.as_str(), end.as_str()].into_iter().chain(ids);
+        let cells = cells.chain([usages.as_str(), duration.as_str()]);
+        text += &line(cells.chain(amounts.iter().map(String::as_str)));
+    }
+    text
+}
+
+fn line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
+    let mut line = String::new();
+    for (index, cell) in cells.enumerate() {
+        let comma = if index == 0 { "" } else { "," };
+        // What a spreadsheet would take for a formula is a text: an id is what a client chose.
+        let is_formula = cell.starts_with(['=', '@', '+', '\t', '\r'])
+            || (cell.starts_with('-') && cell.parse::<f64>().is_err());
+        let mark = if is_formula { "'" } else { "" };
+        let _ = write!(line, "{comma}\"{mark}{}\"", cell.replace('"', "\"\""));
+    }
+    line + "\r\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_is_a_text_and_no_formula() {
+        let cells = ["a\"b,c", "=1+1", "@x", "-5", "-x", "+1", ""];
+        let expected = "\"a\"\"b,c\",\"'=1+1\",\"'@x\",\"-5\",\"'-x\",\"'+1\",\"\"\r\n";
+        assert_eq!(line(cells.into_iter()), expected);
+    }
+}

@@ -1,0 +1,114 @@
+//! The query of a page: the parameters of the API behind it, as forms send them.
+
+use http::Uri;
+use sampler_domain::Timestamp;
+use url::form_urlencoded;
+
+use crate::api::{Query, address};
+
+/// The most parameters that are read.
+const PARAMETERS_MAX: usize = 100;
+
+/// Reads the query of a page.
+pub(crate) fn read(uri: &Uri) -> Query {
+    let query = uri.query().unwrap_or_default().as_bytes();
+    let pairs = form_urlencoded::parse(query).into_owned();
+    pairs.take(PARAMETERS_MAX).collect()
+}
+
+/// The address of the same page without fields that were left empty, where there are any: forms send
+/// those as well.
+pub(crate) fn without_empty(uri: &Uri, query: &Query) -> Option<String> {
+    if query.iter().all(|(_, value)| !value.is_empty()) {
+        return None;
+    }
+    let given = query.iter().filter(|(_, value)| !value.is_empty());
+    let given: Query = given.cloned().collect();
+    Some(address(uri.path(), &given))
+}
+
+/// The value of a parameter.
+pub(crate) fn value<'a>(query: &'a Query, name: &str) -> &'a str {
+    let found = query.iter().find(|(given, _)| given == name);
+    found.map_or("", |(_, value)| value)
+}
+
+/// The same query with another value of a parameter, or without it.
+pub(crate) fn with(query: &Query, name: &str, value: Option<&str>) -> Query {
+    let others = query.iter().filter(|(given, _)| given != name);
+    let mut query: Query = others.cloned().collect();
+    query.extend(value.map(|value| (name.to_owned(), value.to_owned())));
+    query
+}
+
+/// The query as the API reads it. A field for a moment sends it without its zone, which is UTC here.
+pub(crate) fn for_api(query: &Query) -> Query {
+    let moment = |name: &str| matches!(name, "from" | "to" | "as_of" | "until");
+    let pairs = query.iter().map(|(name, value)| {
+        let value = if moment(name) {
+            with_zone(value)
+        } else {
+            value.clone()
+        };
+        (name.clone(), value)
+    });
+    pairs.collect()
+}
+
+/// The moment of a parameter, where it is one.
+pub(crate) fn moment(query: &Query, name: &str) -> Option<Timestamp> {
+    Timestamp::from_text(&with_zone(value(query, name)).replace(' ', "+"))
+}
+
+/// The moment of a parameter as a field for moments wants it.
+pub(crate) fn local(query: &Query, name: &str) -> String {
+    let given = moment(query, name).map(|at| at.to_string().trim_end_matches('Z').to_owned());
+    given.unwrap_or_default()
+}
+
+/// A moment that people write without a zone is in UTC, and one without a time is midnight.
+fn with_zone(text: &str) -> String {
+    let text = text.trim();
+    let (date, time) = text.split_once(['T', ' ']).unwrap_or((text, "00:00"));
+    let is_of = |text: &str, marks: &str| {
+        text.bytes()
+            .all(|byte| byte.is_ascii_digit() || marks.contains(char::from(byte)))
+    };
+    let is_date = date.len() == 10 && date.contains('-') && is_of(date, "-");
+    if !is_date || time.len() < 5 || !is_of(time, ":.") {
+        return text.to_owned();
+    }
+    let seconds = if time.len() == 5 { ":00" } else { "" };
+    format!("{date}T{time}{seconds}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_without_a_zone_is_in_utc() {
+        for (text, expected) in [
+            ("2026-11-20T14:10", "2026-11-20T14:10:00Z"),
+            ("2026-11-20T14:10:01.5", "2026-11-20T14:10:01.5Z"),
+            ("2026-11-20T14:10:00+01:00", "2026-11-20T14:10:00+01:00"),
+            ("1795186800000", "1795186800000"),
+            ("soon", "soon"),
+            ("2026-11-20", "2026-11-20T00:00:00Z"),
+            ("2026-11-20 14:10", "2026-11-20T14:10:00Z"),
+            ("\u{e4}T14:10", "\u{e4}T14:10"),
+        ] {
+            assert_eq!(with_zone(text), expected);
+        }
+    }
+
+    #[test]
+    fn fields_that_were_left_empty_are_left_out() {
+        let uri: Uri = "/console/spans?a=&b=%26x&c=".parse().unwrap();
+        let query = read(&uri);
+        let cleaned = without_empty(&uri, &query);
+        assert_eq!(cleaned.as_deref(), Some("/console/spans?b=%26x"));
+        let uri: Uri = "/console/spans?b=x".parse().unwrap();
+        assert_eq!(without_empty(&uri, &read(&uri)), None);
+    }
+}

@@ -1,0 +1,196 @@
+//! Who looks at a page, kept in an encrypted cookie, so that any instance serves any request.
+//!
+//! The cookie holds a name, scopes and a secret for forms, and no token. It cannot be read or made
+//! without a key of `SAMPLER_CONSOLE_KEY`.
+
+mod keys;
+
+use std::sync::Arc;
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Redirect, Response};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::header::SET_COOKIE;
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use sampler_domain::{ClientId, Timestamp};
+use sampler_oauth::Claims;
+use sampler_service::environment::Random;
+use sampler_service::security::Grant;
+use serde::{Deserialize, Serialize};
+
+use crate::page::{Frame, message};
+use crate::{Console, sign_in};
+pub use keys::{KEY_LEN_MIN, Keys};
+pub(crate) use keys::{Place, forget};
+
+/// The cookie of a session.
+const SESSION: Place = Place {
+    name: "sampler_console",
+    path: "/console",
+};
+
+/// The longest session, in ms, where no token says it.
+const OPEN_FOR: i64 = 7 * 24 * 60 * 60 * 1_000;
+
+/// The most bytes of a cookie that browsers keep.
+const COOKIE_MAX: usize = 4_000;
+
+/// What is in the cookie.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Content {
+    /// What forms must repeat.
+    csrf: String,
+    /// When it ends, ms since the epoch.
+    until: i64,
+    /// Who it is; none where nobody needs to sign in.
+    person: Option<Person>,
+}
+
+/// Somebody who has signed in.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Person {
+    pub(crate) name: String,
+    /// The client that the token was for.
+    pub(crate) client: Option<String>,
+    pub(crate) scopes: Vec<String>,
+}
+
+/// Who looks at a page, and what they may do.
+#[derive(Clone, Debug)]
+pub(crate) struct Session {
+    content: Content,
+    grant: Grant,
+}
+
+impl Session {
+    /// The session of somebody who has signed in; none where the scopes allow nothing.
+    pub(crate) fn of_person(person: Person, until: Timestamp, random: &dyn Random) -> Option<Self> {
+        Self::of_content(Content {
+            csrf: secret(random),
+            until: until.as_millis(),
+            person: Some(person),
+        })
+    }
+
+    /// A session where nobody needs to sign in.
+    fn open(now: Timestamp, random: &dyn Random) -> Option<Self> {
+        Self::of_content(Content {
+            csrf: secret(random),
+            until: now.plus(OPEN_FOR).as_millis(),
+            person: None,
+        })
+    }
+
+    fn of_content(content: Content) -> Option<Self> {
+        let grant = match &content.person {
+            Some(person) => Grant::of_claims(&Claims {
+                client: person.client.as_deref().and_then(ClientId::new),
+                user: ClientId::new(&person.name),
+                scopes: person.scopes.iter().cloned().collect(),
+            })?,
+            None => Grant::without_token(),
+        };
+        Some(Self { content, grant })
+    }
+
+    /// What may be read and done.
+    pub(crate) fn grant(&self) -> &Grant {
+        &self.grant
+    }
+
+    /// Whether the session may do what operators do.
+    pub(crate) fn is_admin(&self) -> bool {
+        self.grant.require_admin().is_ok()
+    }
+
+    /// The name of the one who has signed in.
+    pub(crate) fn person(&self) -> Option<&str> {
+        Some(&self.content.person.as_ref()?.name)
+    }
+
+    /// What forms must repeat.
+    pub(crate) fn csrf(&self) -> &str {
+        &self.content.csrf
+    }
+
+    /// Whether a form has repeated it.
+    pub(crate) fn is_own_form(&self, csrf: &str) -> bool {
+        verify_slices_are_equal(self.content.csrf.as_bytes(), csrf.as_bytes()).is_ok()
+    }
+
+    /// The header that has a browser keep the session; none where it would be too long.
+    pub(crate) fn cookie(&self, console: &Console, headers: &HeaderMap) -> Option<HeaderValue> {
+        let content = serde_json::to_string(&self.content).ok()?;
+        let life = self.content.until - console.clock.now().as_millis();
+        let cookie = console
+            .keys
+            .seal(SESSION, &content, life / 1_000, console.is_secure(headers));
+        (cookie.len() <= COOKIE_MAX).then(|| HeaderValue::try_from(cookie).ok())?
+    }
+}
+
+impl Console {
+    /// Whether cookies are sent over TLS alone.
+    pub(crate) fn is_secure(&self, headers: &HeaderMap) -> bool {
+        let address = crate::address::of_request(headers, self.is_tls);
+        address.is_none_or(|address| address.scheme() == "https")
+    }
+
+    /// The session of a request, if it has one that has not ended.
+    fn session(&self, headers: &HeaderMap) -> Option<Session> {
+        let content = self.keys.open(SESSION, headers)?;
+        let content: Content = serde_json::from_str(&content).ok()?;
+        let is_valid = self.clock.now().as_millis() < content.until;
+        // Where people sign in, nobody is let in without a name.
+        let fits = content.person.is_some() != self.is_open();
+        Session::of_content(content).filter(|_| is_valid && fits)
+    }
+
+    /// The header that has a browser forget the session.
+    pub(crate) fn forget(&self, headers: &HeaderMap) -> HeaderValue {
+        forget(SESSION, self.is_secure(headers))
+    }
+}
+
+/// Lets a request through that has a session. One that reads is led to the sign-in without it.
+pub(crate) async fn require(
+    State(console): State<Arc<Console>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    if let Some(session) = console.session(request.headers()) {
+        request.extensions_mut().insert(session);
+        return next.run(request).await;
+    }
+    let is_reading = request.method() == Method::GET || request.method() == Method::HEAD;
+    if !is_reading {
+        let detail = "There is no session, or it has ended. Nothing was done.";
+        let link = Some(("/console", "Open the console"));
+        let frame = Frame::outside(&console);
+        return message(frame, StatusCode::FORBIDDEN, "Not signed in", detail, link);
+    }
+    if !console.is_open() {
+        return Redirect::to(&sign_in::address(request.uri())).into_response();
+    }
+    let session = Session::open(console.clock.now(), &*console.random);
+    let Some(session) = session else {
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    };
+    let cookie = session.cookie(&console, request.headers());
+    request.extensions_mut().insert(session);
+    let mut response = next.run(request).await;
+    if let Some(cookie) = cookie {
+        response.headers_mut().append(SET_COOKIE, cookie);
+    }
+    response
+}
+
+/// What nobody can guess: 256 random bits as a text.
+pub(crate) fn secret(random: &dyn Random) -> String {
+    let mut bytes = [0; 32];
+    random.fill(&mut bytes);
+    URL_SAFE_NO_PAD.encode(bytes)
+}

@@ -1,0 +1,239 @@
+//! The usages of a timeline.
+//!
+//! A usage that is wide enough is a bar of its own that shows its numbers. Narrow ones that follow
+//! each other are drawn as one, which shows theirs together and leads to a closer view.
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use sampler_domain::Timestamp;
+
+use super::DRAWN_MAX;
+use super::scale::{Percent, Scale};
+use crate::documents::Usage;
+use crate::show::{self, Plain};
+
+/// The narrowest bar that shows its own numbers, in percent: a few pixels.
+const WIDTH_MIN: f64 = 0.8;
+
+/// How wide narrow ones become together, in percent.
+const GROUP_WIDTH: f64 = 1.6;
+
+/// The narrowest bar at all, so that it is seen, in percent.
+const VISIBLE: f64 = 0.12;
+
+/// From which width on a bar has room for its length, on a wide page and a narrow one, and for an
+/// arrow, in percent.
+const ROOM_FOR_LABEL: f64 = 8.0;
+const ROOM_ON_NARROW: f64 = 24.0;
+const ROOM_FOR_ARROW: f64 = 1.8;
+
+/// Bars above the axis, and below it.
+#[derive(Default)]
+pub(crate) struct Bars {
+    pub(crate) forward: Vec<Bar>,
+    pub(crate) backward: Vec<Bar>,
+}
+
+/// A usage, or narrow ones that follow each other.
+pub(crate) struct Bar {
+    pub(crate) x: Percent,
+    pub(crate) width: Percent,
+    pub(crate) middle: Percent,
+    pub(crate) href: String,
+    pub(crate) state: String,
+    /// The usage, where it is one.
+    pub(crate) usage: Option<String>,
+    /// The usages, where there are several.
+    pub(crate) slices: Vec<Slice>,
+    pub(crate) title: String,
+    /// What is shown while it is looked at: what it is, and when.
+    pub(crate) numbers: [String; 2],
+    pub(crate) label: Option<String>,
+    /// Whether the label has room on a narrow page.
+    pub(crate) is_roomy: bool,
+    /// A sign for a state that is not the usual one.
+    pub(crate) sign: Option<&'static str>,
+    pub(crate) has_arrow: bool,
+}
+
+/// One of several usages that are drawn together.
+pub(crate) struct Slice {
+    pub(crate) x: Percent,
+    pub(crate) width: Percent,
+    pub(crate) usage: String,
+    pub(crate) title: String,
+}
+
+type Address = dyn Fn(Timestamp, Timestamp) -> String + Send + Sync;
+
+impl Bars {
+    pub(crate) fn draw(usages: &[Usage], scale: Scale, address: &Address) -> Self {
+        let is_sliced = usages.len() <= DRAWN_MAX;
+        let mut bars = Self::default();
+        for is_backward in [false, true] {
+            let lane = usages.iter().filter(|it| it.is_backward() == is_backward);
+            let mut lane: Vec<Placed<'_>> = lane.filter_map(|it| Placed::new(it, scale)).collect();
+            lane.sort_by_key(|it| it.low());
+            let groups = lane.chunk_by(Placed::is_joined_by).flat_map(parts);
+            let drawn = groups.map(|group| match group {
+                [one] => Bar::of_one(one),
+                several => Bar::of_several(several, is_sliced, address),
+            });
+            let lane = if is_backward {
+                &mut bars.backward
+            } else {
+                &mut bars.forward
+            };
+            lane.extend(drawn);
+        }
+        bars
+    }
+}
+
+/// A usage and where it is drawn.
+struct Placed<'a> {
+    usage: &'a Usage,
+    x: Percent,
+    width: Percent,
+}
+
+impl<'a> Placed<'a> {
+    fn new(usage: &'a Usage, scale: Scale) -> Option<Self> {
+        let (x, width) = scale.stretch(usage.interval.start, usage.interval.end)?;
+        Some(Self { usage, x, width })
+    }
+
+    fn low(&self) -> Timestamp {
+        self.usage.interval.start.min(self.usage.interval.end)
+    }
+
+    fn high(&self) -> Timestamp {
+        self.usage.interval.start.max(self.usage.interval.end)
+    }
+
+    /// Whether the next one may be drawn together with this one: it is narrow, and follows at once.
+    fn is_joined_by(&self, next: &Self) -> bool {
+        next.is_joined() && next.low() == self.high()
+    }
+
+    /// Whether it is drawn together with its neighbours. What is not billed is always seen.
+    fn is_joined(&self) -> bool {
+        self.width.0 < WIDTH_MIN && self.usage.is_billed()
+    }
+}
+
+/// Cuts narrow usages that follow each other into parts that are wide enough. The first of a run
+/// may be one that stands alone.
+fn parts<'a, 'b>(run: &'b [Placed<'a>]) -> Vec<&'b [Placed<'a>]> {
+    let alone = usize::from(run.first().is_some_and(|first| !first.is_joined()));
+    let (first, mut rest) = run.split_at(alone);
+    let mut parts: Vec<_> = (!first.is_empty()).then_some(first).into_iter().collect();
+    while let Some(begin) = rest.first() {
+        let is_within = |it: &Placed<'_>| it.x.0 + it.width.0 - begin.x.0 <= GROUP_WIDTH;
+        let count = rest.iter().take_while(|it| is_within(it)).count().max(1);
+        let (part, others) = rest.split_at(count);
+        parts.push(part);
+        rest = others;
+    }
+    parts
+}
+
+impl Bar {
+    fn of_one(placed: &Placed<'_>) -> Self {
+        let usage = placed.usage;
+        let sign = sign(&usage.state);
+        let width = Percent(placed.width.0.max(VISIBLE));
+        let has_label = placed.width.0 >= ROOM_FOR_LABEL && sign.is_none();
+        let status = usage
+            .status
+            .map_or(String::new(), |status| format!(" {status}"));
+        let words = show::in_words(usage.duration);
+        Self {
+            x: placed.x,
+            width,
+            middle: Percent(placed.x.0 + width.0 / 2.0),
+            href: format!("#{}", row_link(&usage.id)),
+            state: usage.state.clone(),
+            title: title(usage),
+            numbers: [
+                format!(
+                    "{words} ({} ms), {}{status}",
+                    usage.duration,
+                    words_of(&usage.state)
+                ),
+                format!("{} \u{2192} {}", usage.interval.start, usage.interval.end),
+            ],
+            label: has_label.then_some(words),
+            is_roomy: placed.width.0 >= ROOM_ON_NARROW,
+            sign,
+            has_arrow: placed.width.0 >= ROOM_FOR_ARROW && sign.is_none() && !has_label,
+            usage: Some(usage.id.clone()),
+            slices: Vec::new(),
+        }
+    }
+
+    fn of_several(group: &[Placed<'_>], is_sliced: bool, address: &Address) -> Self {
+        let [first, .., last] = group else {
+            return Self::of_one(&group[0]);
+        };
+        let total: i64 = group.iter().map(|it| it.usage.duration).sum();
+        let width = Percent((last.x.0 + last.width.0 - first.x.0).max(VISIBLE));
+        let (low, high) = (first.low(), last.high());
+        let words = format!("{} usages, {}", group.len(), show::in_words(total));
+        let slices = group.iter().filter(|_| is_sliced).map(|it| Slice {
+            x: it.x,
+            width: Percent(it.width.0.max(VISIBLE)),
+            usage: it.usage.id.clone(),
+            title: title(it.usage),
+        });
+        Self {
+            x: first.x,
+            width,
+            middle: Percent(first.x.0 + width.0 / 2.0),
+            href: address(low, high),
+            state: "accepted".to_owned(),
+            usage: None,
+            slices: slices.collect(),
+            title: format!("{words} ({total} ms): {low} to {high}"),
+            numbers: [
+                format!("{words} ({total} ms)"),
+                format!("{low} \u{2013} {high}"),
+            ],
+            label: None,
+            is_roomy: false,
+            sign: None,
+            has_arrow: false,
+        }
+    }
+}
+
+/// The id of the row of a usage in the table, as a link writes it.
+fn row_link(usage: &str) -> String {
+    format!("u-{}", utf8_percent_encode(usage, NON_ALPHANUMERIC))
+}
+
+fn title(usage: &Usage) -> String {
+    format!(
+        "{} ({} ms), {}: {} to {}, {}",
+        show::in_words(usage.duration),
+        usage.duration,
+        words_of(&usage.state),
+        usage.interval.start,
+        usage.interval.end,
+        Plain(&usage.id),
+    )
+}
+
+/// The state as people say it.
+pub(crate) fn words_of(state: &str) -> String {
+    state.replace('_', " ")
+}
+
+fn sign(state: &str) -> Option<&'static str> {
+    match state {
+        "planned" => Some("\u{2026}"),
+        "refused" => Some("!"),
+        "skipped" => Some("\u{d7}"),
+        "set_aside" => Some("\u{2298}"),
+        _ => None,
+    }
+}

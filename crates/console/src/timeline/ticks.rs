@@ -1,0 +1,173 @@
+//! The moments that are written along the time.
+
+use sampler_domain::{Granularity, Timestamp};
+
+use super::scale::{Percent, Scale};
+use crate::show;
+
+const MINUTE: i64 = 60_000;
+const HOUR: i64 = 60 * MINUTE;
+const DAY: i64 = 24 * HOUR;
+
+/// Lengths between two moments that are written, in ms.
+const STEPS: [i64; 18] = [
+    1_000,
+    5_000,
+    15_000,
+    MINUTE,
+    5 * MINUTE,
+    10 * MINUTE,
+    30 * MINUTE,
+    HOUR,
+    2 * HOUR,
+    3 * HOUR,
+    6 * HOUR,
+    12 * HOUR,
+    DAY,
+    2 * DAY,
+    4 * DAY,
+    7 * DAY,
+    14 * DAY,
+    28 * DAY,
+];
+
+/// The most that are written, on a wide page. A narrow one shows every third.
+const TICKS_MAX: i64 = 12;
+
+/// A moment that is written.
+pub(crate) struct Tick {
+    pub(crate) x: Percent,
+    pub(crate) label: String,
+    /// Whether it is left out where there is little room.
+    pub(crate) is_minor: bool,
+}
+
+/// Where a day begins, or a year where days are short.
+pub(crate) struct Day {
+    pub(crate) x: Percent,
+    pub(crate) label: String,
+    pub(crate) is_minor: bool,
+}
+
+/// The moments, and the days that they are in.
+pub(crate) fn draw(scale: Scale) -> (Vec<Tick>, Vec<Day>) {
+    let step = STEPS
+        .into_iter()
+        .find(|step| scale.length() / step <= TICKS_MAX);
+    match step {
+        Some(step) if step < DAY => (ticks(scale, step, false), days(scale)),
+        Some(step) => (ticks(scale, step, true), first_year(scale)),
+        None => (months(scale), Vec::new()),
+    }
+}
+
+fn ticks(scale: Scale, step: i64, is_date: bool) -> Vec<Tick> {
+    let first = scale.from.as_millis().div_euclid(step) + 1;
+    let mut ticks = Vec::new();
+    for number in first.. {
+        let at = Timestamp::clamped(number * step);
+        let Some(x) = scale.place(at) else { break };
+        let label = if is_date {
+            day_and_month(at)
+        } else if step < MINUTE {
+            show::clock(at)
+        } else {
+            show::clock(at)[..5].to_owned()
+        };
+        ticks.push(Tick {
+            x,
+            label,
+            is_minor: number % 3 != 0,
+        });
+        if at == Timestamp::MAX {
+            break;
+        }
+    }
+    ticks
+}
+
+/// The first days of months, as many as fit.
+fn months(scale: Scale) -> Vec<Tick> {
+    let mut starts = Vec::new();
+    let mut at = scale.from;
+    while let Some(next) = Granularity::Month
+        .boundary_after(at)
+        .filter(|it| *it <= scale.to)
+    {
+        starts.push(next);
+        at = next;
+    }
+    let each = starts.len().div_ceil(12).max(1);
+    let shown = starts
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| index % each == 0);
+    let tick = |(index, at): (usize, &Timestamp)| {
+        Some(Tick {
+            x: scale.place(*at)?,
+            label: show::date(*at)[..7].to_owned(),
+            is_minor: (index / each) % 3 != 0,
+        })
+    };
+    shown.filter_map(tick).collect()
+}
+
+/// The days, the first where the drawing begins.
+fn days(scale: Scale) -> Vec<Day> {
+    let mut days = vec![Day {
+        x: Percent(0.0),
+        label: show::date(scale.from),
+        is_minor: false,
+    }];
+    let mut at = scale.from;
+    while let Some(next) = Granularity::Day
+        .boundary_after(at)
+        .filter(|it| *it < scale.to)
+    {
+        let x = scale.width(next.since(scale.from));
+        let before = days.last().map_or(0.0, |day| day.x.0);
+        if days.len() == 1 && x.0 < 9.0 {
+            // The day before is hardly seen.
+            days.clear();
+        }
+        if days.is_empty() || (x.0 - before >= 9.0 && x.0 <= 92.0) {
+            days.push(Day {
+                x,
+                label: show::date(next),
+                is_minor: before > 0.0 && (x.0 - before < 28.0 || x.0 > 75.0),
+            });
+        }
+        at = next;
+    }
+    days
+}
+
+fn first_year(scale: Scale) -> Vec<Day> {
+    vec![Day {
+        x: Percent(0.0),
+        label: show::date(scale.from)[..4].to_owned(),
+        is_minor: false,
+    }]
+}
+
+/// A moment as the drawing needs it: with its day where there are several.
+pub(crate) fn label(scale: Scale, at: Timestamp) -> String {
+    let clock = &show::clock(at)[..5];
+    if scale.length() > DAY + DAY / 10 {
+        format!("{} {clock}", day_and_month(at))
+    } else {
+        clock.to_owned()
+    }
+}
+
+/// `20 Nov`.
+fn day_and_month(at: Timestamp) -> String {
+    const MONTHS: [&str; 12] = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
+    let date = show::date(at);
+    let month = date.get(5..7).and_then(|month| month.parse::<usize>().ok());
+    let name = month.and_then(|month| MONTHS.get(month.saturating_sub(1)));
+    let day = date.get(8..10).unwrap_or_default().trim_start_matches('0');
+    format!("{day}\u{a0}{}", name.copied().unwrap_or_default())
+}

@@ -1,0 +1,88 @@
+//! The windows of the granularity: no usage crosses a boundary between two of them.
+
+use sampler_domain::{Granularity, Timestamp};
+
+use super::scale::{Percent, Scale};
+use crate::documents::{Span, Usage};
+
+/// The narrowest window that is drawn, in percent.
+const WIDTH_MIN: f64 = 0.8;
+
+/// Windows behind the usages.
+pub(crate) struct Windows {
+    /// Which windows the usages keep to; none where nothing tells.
+    pub(crate) granularity: Option<Granularity>,
+    /// What one of the drawn windows is: coarser, where there would be too many.
+    pub(crate) drawn: Option<Granularity>,
+    pub(crate) all: Vec<Window>,
+}
+
+pub(crate) struct Window {
+    pub(crate) x: Percent,
+    pub(crate) width: Percent,
+    pub(crate) is_odd: bool,
+}
+
+impl Windows {
+    pub(crate) fn draw(span: &Span, usages: &[Usage], scale: Scale) -> Self {
+        let granularity = granularity(span, usages);
+        let fits = |it: &Granularity| scale.width(shortest(*it)).0 >= WIDTH_MIN;
+        let coarse = Granularity::ALL.into_iter();
+        let drawn = granularity.and_then(|finest| {
+            let index = |it: Granularity| Granularity::ALL.iter().position(|one| *one == it);
+            coarse.filter(|it| index(*it) >= index(finest)).find(fits)
+        });
+        let all = drawn.map_or_else(Vec::new, |it| windows(it, scale));
+        Self {
+            granularity,
+            drawn,
+            all,
+        }
+    }
+}
+
+fn windows(granularity: Granularity, scale: Scale) -> Vec<Window> {
+    let mut all = Vec::new();
+    let mut at = granularity.window_of(scale.from);
+    let mut is_odd = false;
+    while at < scale.to {
+        let Some(next) = granularity.boundary_after(at) else {
+            break;
+        };
+        let stretch = scale.stretch(at, next);
+        all.extend(stretch.map(|(x, width)| Window { x, width, is_odd }));
+        (at, is_odd) = (next, !is_odd);
+    }
+    all
+}
+
+/// The length of a window in ms, the shortest that there is.
+fn shortest(granularity: Granularity) -> i64 {
+    match granularity {
+        Granularity::Minute => 60_000,
+        Granularity::Hour => 3_600_000,
+        Granularity::Day => 86_400_000,
+        Granularity::Month => 28 * 86_400_000,
+    }
+}
+
+/// The coarsest granularity that all usages keep to: none crosses a boundary, and where one ends and
+/// the span goes on there is one.
+///
+/// A setting may have changed since they were planned, so they say it themselves.
+fn granularity(span: &Span, usages: &[Usage]) -> Option<Granularity> {
+    if usages.is_empty() {
+        return None;
+    }
+    let is_end = |at: Timestamp| at == span.start || Some(at) == span.end;
+    let keeps = |granularity: &Granularity| {
+        let is_boundary = |at: Timestamp| granularity.window_of(at) == at || is_end(at);
+        usages.iter().all(|usage| {
+            let (one, other) = (usage.interval.start, usage.interval.end);
+            let (low, high) = (one.min(other), one.max(other));
+            let next = granularity.boundary_after(low);
+            is_boundary(low) && is_boundary(high) && next.is_none_or(|next| high <= next)
+        })
+    };
+    Granularity::ALL.into_iter().rev().find(keeps)
+}

@@ -1,0 +1,190 @@
+//! Search, and pages that are not there.
+
+use axum::body::Body;
+use axum::http::Request;
+
+use crate::stub::{DAY, HOUR, Ledger, MIDNIGHT, span};
+
+fn two() -> Ledger {
+    let mut ledger = Ledger::default();
+    ledger.add(span("one", MIDNIGHT, None), Vec::new());
+    ledger.add(span("two", MIDNIGHT, Some(MIDNIGHT + HOUR)), Vec::new());
+    ledger
+}
+
+#[tokio::test]
+async fn a_search_shows_spans_and_keeps_what_was_asked_for() {
+    let console = two().console();
+    let empty = console.page("/console/spans", "spans-empty").await;
+    assert_eq!(
+        (empty.count("data-test=\"search\""), empty.count("span-row")),
+        (1, 0)
+    );
+    let shown = console
+        .page(
+            "/console/spans?organization_id=acme&state=open&from=1795132800000",
+            "spans",
+        )
+        .await;
+    assert_eq!(shown.count("data-test=\"span-row\""), 2);
+    assert_eq!(shown.count("name=\"organization_id\" value=\"acme\""), 1);
+    assert_eq!(shown.count("<option selected>open</option>"), 1);
+    assert_eq!(shown.count("value=\"2026-11-20T00:00:00.000\""), 1);
+    assert_eq!(shown.count("href=\"/console/spans/one\""), 1);
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_search_stands_beside_it() {
+    let shown = two().console().get("/console/spans?plan_id=x").await;
+    assert_eq!(shown.status, 400);
+    assert_eq!(shown.count("data-test=\"search\""), 1);
+    assert_eq!(shown.count("It is not enough."), 1);
+    assert!(
+        shown
+            .text
+            .contains("Add &#60;b&#62;organization_id&#60;/b&#62;."),
+        "{}",
+        shown.text
+    );
+}
+
+#[tokio::test]
+async fn fields_that_were_left_empty_are_taken_out_of_the_address() {
+    let shown = two()
+        .console()
+        .get("/console/spans?organization_id=a%26b&space_id=&state=")
+        .await;
+    assert_eq!(
+        (shown.status, shown.header("location")),
+        (303, "/console/spans?organization_id=a%26b")
+    );
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_a_page_too() {
+    let console = two().console();
+    for path in [
+        "/console/spans/none",
+        "/console/nothing",
+        "/console/assets/x.css",
+    ] {
+        assert_eq!(console.get(path).await.status, 404, "{path}");
+    }
+    let shown = console.get("/console/spans/none").await;
+    assert_eq!(shown.count("It is gone."), 1);
+    for path in ["/console", "/console/", "/console/signed-out"] {
+        assert_eq!(console.get(path).await.status, 200, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn the_audit_trail_says_who_did_what_and_why() {
+    let shown = two().console().page("/console/audit", "audit").await;
+    assert_eq!(shown.count("data-test=\"audit-row\""), 1);
+    assert_eq!(shown.count("The &#60;i&#62;plan&#60;/i&#62; has gone."), 1);
+    assert_eq!(shown.count("aria-current=\"page\">Audit</a>"), 1);
+    assert!(!shown.text.contains("<i>plan"));
+}
+
+#[tokio::test]
+async fn usage_is_a_chart_a_table_and_a_file() {
+    let console = two().console();
+    let empty = console.page("/console/usage", "usage-empty").await;
+    assert_eq!(empty.count("data-test=\"usage-row\""), 0);
+    let path = "/console/usage?organization_id=acme&window=day&group_by=resource_id,plan_id";
+    let shown = console.page(path, "usage").await;
+    assert_eq!(shown.count("data-test=\"usage-chart\""), 1);
+    assert_eq!(shown.count("data-test=\"usage-row\""), 3);
+    assert_eq!(
+        (
+            shown.count("<g class=\"forward\">"),
+            shown.count("<g class=\"backward\">")
+        ),
+        (2, 1)
+    );
+    assert_eq!(shown.count("<option selected>day</option>"), 1);
+    assert_eq!(shown.count(&(DAY * 512).to_string()), 1);
+    assert!(!shown.text.contains("<small>"));
+    let file = console.get(&format!("{path}&format=csv")).await;
+    assert_eq!(file.header("content-type"), "text/csv; charset=utf-8");
+    let lines: Vec<&str> = file.text.lines().collect();
+    let head = "\"window_start\",\"window_end\",\"resource_id\",\"plan_id\",\"usages\",\"duration_ms\",\"amount memory\",\"amount odd\"";
+    assert_eq!((lines.len(), lines[0]), (4, head));
+    assert!(
+        lines[3].ends_with(
+            ",\"'=HYPERLINK(\"\"x\"\")\",\"<small>\",\"24\",\"-10800000\",\"-5529600000\",\"\""
+        ),
+        "{}",
+        lines[3]
+    );
+    assert_eq!(console.get("/console/usage?window=day").await.status, 400);
+}
+
+#[tokio::test]
+async fn the_overview_says_how_things_stand() {
+    let shown = two().console().page("/console", "overview").await;
+    for hook in ["backlog", "month-close", "causes", "rates", "instances"] {
+        assert_eq!(shown.count(&format!("data-test=\"{hook}\"")), 1, "{hook}");
+    }
+    for text in [
+        "<data value=\"1200\">1,200</data>",
+        "value=\"86400500\"",
+        "5012.3",
+        "Too late",
+        "&#60;plan&#62;",
+        "2026-10",
+    ] {
+        assert!(shown.text.contains(text), "{text}: {}", shown.text);
+    }
+    assert!(shown.text.len() < 100_000);
+}
+
+#[tokio::test]
+async fn control_is_confirmed_in_numbers_and_then_set() {
+    let console = two().console();
+    let shown = console.page("/console/control", "control").await;
+    assert_eq!(shown.count("data-test=\"control-form\""), 1);
+    assert!(shown.text.contains("redis = 50"), "{}", shown.text);
+    let csrf = shown.text.split("name=\"csrf\" value=\"").nth(1).unwrap();
+    let csrf = csrf.split('"').next().unwrap();
+    let cookie = shown
+        .header("set-cookie")
+        .split(';')
+        .next()
+        .unwrap()
+        .to_owned();
+    let send = async |tag: &str, csrf: &str, more: &str| {
+        let form = format!(
+            "csrf={csrf}&tag={tag}&rate=12.5&resources=redis+%3D+50%0D%0Aa+%3D+b+%3D+0&paused=true\
+             &target_seconds=600&kp=8&ki=0&kd=0&reason=Abacus+is+slow.{more}"
+        );
+        let request = Request::post("/console/control").header("host", "127.0.0.1:7070");
+        console
+            .send(
+                request
+                    .header("cookie", &cookie)
+                    .body(Body::from(form))
+                    .unwrap(),
+            )
+            .await
+    };
+    let tag = "%227%22";
+    assert_eq!(send(tag, "x", "&confirmed=true").await.status, 403);
+    let asked = send(tag, csrf, "").await;
+    assert_eq!(asked.status, 200);
+    for change in [
+        "100 \u{2192} 12.5",
+        "Sampling is paused",
+        "redis = 50 a = b = 0",
+    ] {
+        assert!(asked.text.contains(change), "{change}: {}", asked.text);
+    }
+    assert_eq!(asked.count("name=\"confirmed\" value=\"true\""), 1);
+    let stale = send("%226%22", csrf, "&confirmed=true").await;
+    assert_eq!((stale.status, stale.count("It has changed")), (412, 1));
+    let done = send(tag, csrf, "&confirmed=true").await;
+    assert_eq!(
+        (done.status, done.header("location")),
+        (303, "/console/control")
+    );
+}

@@ -1,0 +1,124 @@
+//! What keeps a browser from being used against us.
+
+use axum::body::Body;
+use axum::http::Request;
+
+use crate::stub::{HOUR, Ledger, MIDNIGHT, Shown, span};
+
+fn one() -> Ledger {
+    let mut ledger = Ledger::default();
+    ledger.add(span("one", MIDNIGHT, Some(MIDNIGHT + HOUR)), Vec::new());
+    ledger
+}
+
+#[tokio::test]
+async fn pages_may_load_nothing_but_our_own_files_and_are_not_kept() {
+    let console = one().console();
+    for path in [
+        "/console",
+        "/console/spans/one",
+        "/console/nothing",
+        "/console/signed-out",
+    ] {
+        let shown = console.get(path).await;
+        let policy = shown.header("content-security-policy");
+        assert!(
+            policy.starts_with("default-src 'self'; "),
+            "{path}: {policy}"
+        );
+        assert!(policy.contains("frame-ancestors 'none'"), "{path}");
+        assert_eq!(shown.header("x-content-type-options"), "nosniff", "{path}");
+        assert_eq!(shown.header("cache-control"), "no-store", "{path}");
+        assert_eq!(shown.header("referrer-policy"), "same-origin", "{path}");
+        for inline in [
+            " style=",
+            "<style",
+            " onclick",
+            "javascript:",
+            "http://",
+            "https://",
+        ] {
+            assert_eq!(shown.count(inline), 0, "{path}: {inline}");
+        }
+        assert_eq!(
+            shown.count("<script type=\"module\" src=\"/console/assets/"),
+            1,
+            "{path}"
+        );
+        assert_eq!(shown.count("<script"), 1, "{path}");
+        assert_eq!(shown.count("data-test=\"open-banner\""), 1, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn files_are_kept_for_ever_under_a_hash_of_what_they_hold() {
+    let console = one().console();
+    let page = console.get("/console").await.text;
+    let addresses = page
+        .split('"')
+        .filter(|text| text.starts_with("/console/assets/"));
+    let addresses: Vec<&str> = addresses.collect();
+    assert_eq!(addresses.len(), 3, "{addresses:?}");
+    for address in addresses {
+        let shown = console.get(address).await;
+        assert_eq!(shown.status, 200, "{address}");
+        assert_eq!(
+            shown.header("cache-control"),
+            "public, max-age=31536000, immutable"
+        );
+        assert_eq!(shown.header("x-content-type-options"), "nosniff");
+        assert!(
+            !shown.text.is_empty() && shown.text.len() < 20_000,
+            "{address}"
+        );
+    }
+    // A page of another release finds this one's file, which is not kept.
+    let other = console
+        .get("/console/assets/console.0123456789abcdef.css")
+        .await;
+    assert_eq!(
+        (other.status, other.header("cache-control")),
+        (200, "no-store")
+    );
+    assert_eq!(other.header("content-type"), "text/css; charset=utf-8");
+}
+
+fn cookie(shown: &Shown) -> String {
+    shown
+        .header("set-cookie")
+        .split(';')
+        .next()
+        .unwrap()
+        .to_owned()
+}
+
+#[tokio::test]
+async fn a_form_needs_the_secret_of_its_session() {
+    let console = one().console();
+    let shown = console.get("/console").await;
+    let set = shown.header("set-cookie");
+    for attribute in ["HttpOnly", "SameSite=Lax", "Path=/console"] {
+        assert!(set.contains(attribute), "{set}");
+    }
+    assert!(!set.contains("Secure"), "a loopback has no TLS: {set}");
+    let sign_out = async |cookie: Option<&str>, form: &str| {
+        let mut request = Request::post("/console/sign-out").header("host", "127.0.0.1:7070");
+        if let Some(cookie) = cookie {
+            request = request.header("cookie", cookie);
+        }
+        console
+            .send(request.body(Body::from(form.to_owned())).unwrap())
+            .await
+            .status
+    };
+    let own = cookie(&shown);
+    assert_eq!(sign_out(None, "csrf=x").await, 403);
+    for form in ["", "csrf=", "csrf=x", "other=1"] {
+        assert_eq!(sign_out(Some(&own), form).await, 403, "{form}");
+    }
+    assert_eq!(sign_out(Some("sampler_console=forged"), "csrf=").await, 403);
+    // Elsewhere than on a loopback, the cookie is for TLS alone.
+    let request = Request::get("/console").header("host", "sampler.example");
+    let shown = console.send(request.body(Body::empty()).unwrap()).await;
+    assert!(shown.header("set-cookie").contains("Secure"));
+}

@@ -1,0 +1,334 @@
+//! An API whose answers a test decides, and a console over it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Path, RawQuery};
+use axum::http::{HeaderMap, Request, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use http_body_util::BodyExt;
+use sampler_console::{Console, Keys, Parts};
+use sampler_domain::Timestamp;
+use sampler_service::environment::{Clock, SystemRandom};
+use sampler_service::http::{answer, with_fallbacks};
+use sampler_service::security::Authenticator;
+use serde_json::{Value, json};
+use url::form_urlencoded;
+
+pub(crate) const SECOND: i64 = 1_000;
+pub(crate) const MINUTE: i64 = 60 * SECOND;
+pub(crate) const HOUR: i64 = 60 * MINUTE;
+pub(crate) const DAY: i64 = 24 * HOUR;
+
+/// 2026-11-20T00:00:00 UTC, a Friday.
+pub(crate) const MIDNIGHT: i64 = 1_795_132_800_000;
+
+/// When everything happens: 15:10 of that day.
+pub(crate) const NOW: i64 = MIDNIGHT + 15 * HOUR + 10 * MINUTE;
+
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Timestamp {
+        Timestamp::new(NOW).unwrap()
+    }
+}
+
+/// Spans with their usages, by the ids of the spans.
+#[derive(Clone, Default)]
+pub(crate) struct Ledger(BTreeMap<String, (Value, Vec<Value>)>);
+
+impl Ledger {
+    pub(crate) fn add(&mut self, span: Value, usages: Vec<Value>) {
+        let id = span["id"].as_str().unwrap().to_owned();
+        self.0.insert(id, (span, usages));
+    }
+
+    fn api(self) -> Router {
+        let ledger = Arc::new(self.0);
+        let (of_list, of_span, of_usages) = (
+            Arc::clone(&ledger),
+            Arc::clone(&ledger),
+            Arc::clone(&ledger),
+        );
+        let list = async move |RawQuery(query): RawQuery| {
+            let query = parameters(query);
+            if query.contains_key("plan_id") && query.len() == 1 {
+                return too_wide();
+            }
+            let spans: Vec<Value> = of_list.values().map(|(span, _)| span.clone()).collect();
+            Json(json!({ "items": spans })).into_response()
+        };
+        let span = async move |Path(id): Path<String>| match of_span.get(&id) {
+            Some((span, _)) => Json(span.clone()).into_response(),
+            None => not_there(),
+        };
+        let usages = async move |Path(id): Path<String>, RawQuery(query): RawQuery| {
+            let query = parameters(query);
+            match of_usages.get(&id) {
+                Some((_, usages)) => page(&id, usages, &query),
+                None => not_there(),
+            }
+        };
+        let audit = async || {
+            let act = json!({
+                "id": "5c0f2a4e-0000-4000-8000-000000000000", "at": NOW, "who": "alice\u{202e}",
+                "act": "span.skip", "subject": "/v1/spans/<b>", "reason": "The <i>plan</i> has gone.",
+                "before": { "state": "suspended" }, "after": { "state": "open" }, "outcome": "done",
+            });
+            Json(json!({ "items": [act] }))
+        };
+        let sums = async |RawQuery(query): RawQuery| {
+            let query = parameters(query);
+            if !query.contains_key("organization_id") {
+                return too_wide();
+            }
+            let day = |day: i64, duration: i64| {
+                json!({
+                    "window": { "start": MIDNIGHT + day * DAY, "end": MIDNIGHT + (day + 1) * DAY },
+                    "group": { "resource_id": "=HYPERLINK(\"x\")", "plan_id": "<small>" },
+                    "usages": 24, "duration": duration,
+                    "measures": [{ "measure": "memory", "amount": duration * 512 }, { "measure": "odd", "amount": null }],
+                })
+            };
+            let items = [day(-2, DAY), day(-1, DAY / 2), day(0, -3 * HOUR)];
+            Json(json!({ "items": items })).into_response()
+        };
+        Router::new()
+            .route("/v1/usages", get(sums))
+            .route("/v1/backlog", get(async || Json(backlog())))
+            .route(
+                "/v1/suspended",
+                get(async || Json(json!({ "items": [cause()] }))),
+            )
+            .route("/v1/control", get(control).put(set_control))
+            .route("/v1/audit", get(audit))
+            .route("/v1/spans", get(list))
+            .route("/v1/spans/{id}", get(span))
+            .route("/v1/spans/{id}/usages", get(usages))
+    }
+
+    /// A console over these spans, where nobody needs to sign in.
+    pub(crate) fn console(self) -> Browser {
+        let console = Console::new(Parts {
+            api: self.api(),
+            authenticator: Authenticator::none(),
+            sign_in: None,
+            keys: Keys::parse(&"k".repeat(32).into()).unwrap(),
+            is_tls: false,
+            clock: Arc::new(Still),
+            random: Arc::new(SystemRandom),
+        });
+        Browser(with_fallbacks(console.routes()))
+    }
+}
+
+fn parameters(query: Option<String>) -> BTreeMap<String, String> {
+    let query = query.unwrap_or_default();
+    form_urlencoded::parse(query.as_bytes())
+        .into_owned()
+        .collect()
+}
+
+/// A page of usages, as the API pages them.
+fn page(id: &str, usages: &[Value], query: &BTreeMap<String, String>) -> Response {
+    let number = |name: &str| query.get(name).map(|text| text.parse::<i64>().unwrap());
+    let limit = usize::try_from(number("limit").unwrap_or(100)).unwrap();
+    let (from, to) = (
+        number("from").unwrap_or(0),
+        number("to").unwrap_or(i64::MAX),
+    );
+    let first = usize::try_from(number("cursor").unwrap_or(0)).unwrap();
+    let is_asked_for = |usage: &&Value| (from..to).contains(&usage["timestamp"].as_i64().unwrap());
+    let all: Vec<&Value> = usages.iter().filter(is_asked_for).collect();
+    let items: Vec<&Value> = all.iter().skip(first).take(limit).copied().collect();
+    let mut response = Json(json!({ "items": items })).into_response();
+    if first + limit < all.len() {
+        let link = format!(
+            "</v1/spans/{id}/usages?cursor={}>; rel=\"next\"",
+            first + limit
+        );
+        response.headers_mut().insert("link", link.parse().unwrap());
+    }
+    response
+}
+
+fn backlog() -> Value {
+    json!({
+        "due": 1_200, "oldest": MIDNIGHT, "span_seconds": 86_400.5, "suspended": 812, "rate": 5_012.3,
+        "closing": { "month": "2026-10", "left": 1_100, "closes_at": NOW, "done_at": NOW + 1 },
+    })
+}
+
+fn cause() -> Value {
+    json!({
+        "cause": "c0", "status": 422, "error": "unprocessable <plan>", "resource_id": "postgres",
+        "plan_id": "small", "spans": 812, "since": MIDNIGHT, "probe_at": NOW,
+    })
+}
+
+async fn control() -> Response {
+    let control = json!({
+        "starts": { "rate": 100, "resources": { "redis": 50 } }, "sampling": { "paused": false },
+        "controller": { "enabled": false, "target_seconds": 600, "kp": 8, "ki": 0, "kd": 0 },
+    });
+    ([("etag", "\"7\"")], Json(control)).into_response()
+}
+
+/// Takes what was seen, and says what it was asked to set.
+async fn set_control(headers: HeaderMap, body: String) -> Response {
+    let tag = headers.get("if-match").and_then(|tag| tag.to_str().ok());
+    if tag != Some("\"7\"") {
+        let problem = json!({ "title": "It has changed", "detail": "Look again.", "status": 412 });
+        return (StatusCode::PRECONDITION_FAILED, Json(problem)).into_response();
+    }
+    let body: Value = serde_json::from_str(&body).unwrap();
+    let expected = json!({
+        "starts": { "rate": 12.5, "resources": { "redis": 50, "a = b": 0 } },
+        "sampling": { "paused": true },
+        "controller": { "enabled": false, "target_seconds": 600, "kp": 8, "ki": 0, "kd": 0 },
+        "reason": "Abacus is slow.",
+    });
+    assert_eq!(body, expected);
+    Json(body).into_response()
+}
+
+fn not_there() -> Response {
+    let problem =
+        json!({ "title": "There is no such span", "detail": "It is gone.", "status": 404 });
+    (StatusCode::NOT_FOUND, Json(problem)).into_response()
+}
+
+fn too_wide() -> Response {
+    let problem = json!({
+        "title": "The query is too wide", "detail": "Add <b>organization_id</b>.", "status": 400,
+        "errors": [{ "parameter": "plan_id", "detail": "It is not enough." }],
+    });
+    (StatusCode::BAD_REQUEST, Json(problem)).into_response()
+}
+
+/// A console as a browser sees it.
+pub(crate) struct Browser(Router);
+
+/// What a browser gets.
+pub(crate) struct Shown {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+}
+
+impl Shown {
+    pub(crate) fn header(&self, name: &str) -> &str {
+        let value = self.headers.get(name).map(|value| value.to_str().unwrap());
+        value.unwrap_or_default()
+    }
+
+    /// How often a text is in the page.
+    pub(crate) fn count(&self, text: &str) -> usize {
+        self.text.matches(text).count()
+    }
+}
+
+impl Browser {
+    pub(crate) async fn send(&self, request: Request<Body>) -> Shown {
+        let (head, body) = answer(self.0.clone(), request).await.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        Shown {
+            status: head.status.as_u16(),
+            headers: head.headers,
+            text: String::from_utf8(bytes.to_vec()).unwrap(),
+        }
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Shown {
+        let request = Request::get(path).header("host", "127.0.0.1:7070");
+        self.send(request.body(Body::empty()).unwrap()).await
+    }
+
+    /// A page that is there, which is also written where people can look at it.
+    pub(crate) async fn page(&self, path: &str, name: &str) -> Shown {
+        let shown = self.get(path).await;
+        assert_eq!(shown.status, 200, "{path}: {}", shown.text);
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/console");
+        std::fs::create_dir_all(folder).unwrap();
+        std::fs::write(format!("{folder}/{name}.html"), &shown.text).unwrap();
+        shown
+    }
+}
+
+/// A span without usages.
+pub(crate) fn span(id: &str, start: i64, end: Option<i64>) -> Value {
+    json!({
+        "id": id,
+        "target": {
+            "organization_id": "acme", "space_id": "prod", "consumer_id": "app:shop",
+            "resource_id": "postgres", "plan_id": "small", "resource_instance_id": "orders-db",
+        },
+        "measured_usage": [{ "measure": "memory", "quantity": 512 }],
+        "start": start, "end": end, "state": if end.is_some() { "stopped" } else { "open" },
+        "start_event_id": "2d509abe", "end_event_id": end.map(|_| "7f11"),
+        "sampled_to": start, "due_at": NOW, "planned": null,
+        "delivery": { "attempts": 0, "last_error": null },
+        "proof": { "used": 0, "billed": 0, "skipped": 0, "difference": 0, "usages": 0, "since": start },
+    })
+}
+
+/// The number of a usage as its id.
+pub(crate) fn usage_id(number: usize) -> String {
+    format!("ad1f2853-43e0-5cbf-b4f7-{number:012}")
+}
+
+pub(crate) fn usage(number: usize, start: i64, end: i64, state: &str) -> Value {
+    let is_answered = state != "planned";
+    json!({
+        "id": usage_id(number), "span": "s", "interval": { "start": start, "end": end },
+        "timestamp": i64::midpoint(start, end), "duration": end - start, "state": state,
+        "attempts": i32::from(is_answered), "planned_at": end.max(start) + 5,
+        "accepted_at": is_answered.then_some(end.max(start) + 64), "status": is_answered.then_some(202),
+        "location": is_answered.then_some("https://abacus.example/v1/usage"), "error": null,
+    })
+}
+
+/// Cuts the time from `start` to `end` as a worker does, forwards or backwards.
+pub(crate) fn sampled(first: usize, start: i64, end: i64, window: i64) -> Vec<Value> {
+    let (mut usages, mut at) = (Vec::new(), start);
+    while at != end {
+        let next = if end > at {
+            ((at.div_euclid(window) + 1) * window).min(end)
+        } else {
+            ((at - 1).div_euclid(window) * window).max(end)
+        };
+        usages.push(usage(first + usages.len(), at, next, "accepted"));
+        at = next;
+    }
+    usages
+}
+
+/// Says of a span what its usages come to.
+pub(crate) fn settle(mut span: Value, usages: &[Value]) -> Value {
+    let sum = |skipped: bool| -> i64 {
+        let of = usages
+            .iter()
+            .filter(|usage| match usage["state"].as_str().unwrap() {
+                "skipped" => skipped,
+                "planned" | "refused" => false,
+                _ => !skipped,
+            });
+        of.map(|usage| usage["duration"].as_i64().unwrap()).sum()
+    };
+    let (billed, skipped) = (sum(false), sum(true));
+    let start = span["start"].as_i64().unwrap();
+    span["sampled_to"] = json!(start + billed + skipped);
+    span["proof"] = json!({
+        "used": billed + skipped, "billed": billed, "skipped": skipped, "difference": 0,
+        "usages": usages.len(), "since": start,
+    });
+    if span["end"] == span["sampled_to"] {
+        span["state"] = json!("complete");
+        span["due_at"] = Value::Null;
+    }
+    span
+}

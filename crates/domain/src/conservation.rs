@@ -1,0 +1,132 @@
+//! Whether a span, its totals and the entries of its usages agree: the law, as anybody can check it.
+
+use crate::{Entry, EntryState, Interval, Span, Timestamp};
+
+/// Compares a span with its entries, which are added one by one in the order of their versions.
+///
+/// The span is to be read before its entries. Then each execution that it knows of has its entry by
+/// that time: the entry is written first. Entries of its present version or a later one are of what
+/// is planned or came since, and do not count; neither do those from before the totals begin.
+#[derive(Clone, Debug)]
+pub struct ConservationCheck<'a> {
+    span: &'a Span,
+    billed: i64,
+    skipped: i64,
+    usages: u64,
+    /// How far the entries lead from where the totals begin.
+    reached: Timestamp,
+    /// When the last of the entries was answered.
+    answered_at: Option<Timestamp>,
+    /// The first stretch for which there is no entry, and when the entry before it was answered.
+    gap: Option<(Interval, Option<Timestamp>)>,
+}
+
+/// How a span, its totals and its entries differ. All durations are in ms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Difference {
+    /// How far the span is sampled from where its totals begin.
+    pub used: i64,
+    /// What the totals say was billed.
+    pub billed: i64,
+    /// What the totals say was skipped.
+    pub skipped: i64,
+    /// How many usages the totals count.
+    pub usages: u64,
+    /// What the entries say was billed.
+    pub entries_billed: i64,
+    /// What the entries say was skipped.
+    pub entries_skipped: i64,
+    /// How many entries say that a usage was billed.
+    pub entries: u64,
+    /// The first stretch for which there is no entry.
+    pub missing: Option<Interval>,
+}
+
+impl<'a> ConservationCheck<'a> {
+    /// Begins with a span that was just read.
+    pub fn new(span: &'a Span) -> Self {
+        Self {
+            span,
+            billed: 0,
+            skipped: 0,
+            usages: 0,
+            reached: span.processing.totals.since,
+            answered_at: None,
+            gap: None,
+        }
+    }
+
+    /// Adds the next entry of the span.
+    pub fn add(&mut self, entry: &Entry) {
+        let processing = &self.span.processing;
+        let is_counted = processing
+            .totals
+            .first_version
+            .is_some_and(|first| entry.version >= first);
+        if !is_counted || entry.version >= processing.version {
+            return;
+        }
+        self.lead_to(entry.interval.start);
+        self.reached = entry.interval.end;
+        self.answered_at = entry.accepted_at.or(entry.skipped_at);
+        match entry.state {
+            EntryState::Accepted | EntryState::Counted | EntryState::SetAside => {
+                self.billed += entry.interval.duration();
+                self.usages += 1;
+            }
+            EntryState::Skipped => self.skipped += entry.interval.duration(),
+            // Such entries are never kept: the totals will not fit.
+            EntryState::Planned | EntryState::Refused => {}
+        }
+    }
+
+    /// The next entry begins here, or the span is sampled up to here.
+    fn lead_to(&mut self, moment: Timestamp) {
+        if self.reached != moment {
+            let missing = Interval {
+                start: self.reached,
+                end: moment,
+            };
+            self.gap.get_or_insert((missing, self.answered_at));
+        }
+    }
+
+    /// How the three differ, if they do. `lifetime` is how long an entry is kept after its answer, ms:
+    /// entries of a complete span may be missing because they have expired.
+    pub fn difference(mut self, now: Timestamp, lifetime: i64) -> Option<Difference> {
+        self.lead_to(self.span.sampled_to());
+        let totals = &self.span.processing.totals;
+        let entries_fit = (self.billed, self.skipped, self.usages)
+            == (totals.billed, totals.skipped, totals.usages)
+            && self.gap.is_none();
+        let is_excused = self.is_expired(now, lifetime);
+        if self.span.difference() == 0 && (entries_fit || is_excused) {
+            return None;
+        }
+        Some(Difference {
+            used: self.span.sampled_to().since(totals.since),
+            billed: totals.billed,
+            skipped: totals.skipped,
+            usages: totals.usages,
+            entries_billed: self.billed,
+            entries_skipped: self.skipped,
+            entries: self.usages,
+            missing: self.gap.map(|(missing, _)| missing),
+        })
+    }
+
+    /// Whether what is missing may have expired. The first entries go first, and nothing says when they
+    /// were answered; those behind another one were answered later than that. Clocks differ, and the
+    /// lifetime may have been shorter when they were written, so half of it will do.
+    fn is_expired(&self, now: Timestamp, lifetime: i64) -> bool {
+        let totals = &self.span.processing.totals;
+        let is_fewer = self.usages < totals.usages
+            || (self.usages == totals.usages && self.skipped != totals.skipped);
+        if !self.span.processing.complete || !is_fewer {
+            return false;
+        }
+        // Forth and back: without a gap, and fewer than there were.
+        let answered_at = self.gap.and_then(|(_, answered_at)| answered_at);
+        answered_at.is_none_or(|at| now.since(at) >= lifetime / 2)
+    }
+}

@@ -1,0 +1,158 @@
+//! Signs people in: authorization code with PKCE (RFC 6749, section 4.1; RFC 7636), and who they are
+//! by `OpenID` Connect.
+
+use std::time::Duration;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sampler_domain::Timestamp;
+use secrecy::SecretString;
+use serde_json::Value;
+use tokio::time::timeout;
+use url::{Url, form_urlencoded};
+
+use crate::credentials::{Client, REQUEST_LIMIT, post};
+use crate::discovery::Discoverer;
+use crate::http::FetchError;
+use crate::keys::Keys;
+use crate::verify::{Policy, TokenError, verified_body};
+
+/// The claims of an ID token that name a person, the first that is there.
+const NAMES: [&str; 4] = ["user_name", "preferred_username", "email", "sub"];
+
+/// What belongs to one attempt to sign in. Nobody else may know or guess it.
+#[derive(Clone, Copy, Debug)]
+pub struct Attempt<'a> {
+    /// Returns with the code, so that the code belongs to this browser.
+    pub state: &'a str,
+    /// Returns in the ID token, so that the token belongs to this attempt.
+    pub nonce: &'a str,
+    /// Shows that who redeems the code is who asked for it (PKCE).
+    pub verifier: &'a str,
+    /// Where the token server sends the browser back to.
+    pub redirect: &'a str,
+}
+
+/// The tokens that a code was redeemed for.
+#[derive(Debug)]
+pub struct Tokens {
+    /// Says what may be done.
+    pub access: SecretString,
+    /// Says who it is.
+    pub id: SecretString,
+    /// How long the access token is valid, where the token server says it.
+    pub life: Option<Duration>,
+}
+
+/// Signs people in, as one client of the token server.
+#[derive(Clone, Debug)]
+pub struct CodeFlow {
+    client: Client,
+    discoverer: Discoverer,
+}
+
+impl CodeFlow {
+    /// A flow for this client. Its scope is what people are asked to grant.
+    pub fn new(client: Client, discoverer: Discoverer) -> Self {
+        Self { client, discoverer }
+    }
+
+    /// The id of the client.
+    pub fn client_id(&self) -> &str {
+        &self.client.id
+    }
+
+    /// Where the browser is sent, so that a person signs in.
+    ///
+    /// # Errors
+    /// If the token server cannot be asked where that is, or does not sign people in.
+    pub async fn authorization(&self, attempt: &Attempt<'_>) -> Result<Url, FetchError> {
+        let finding = timeout(REQUEST_LIMIT, self.discoverer.endpoints()).await;
+        let endpoints = finding.unwrap_or_else(|_| Err(late()))?;
+        let page = endpoints.authorization;
+        let mut page = page.ok_or(FetchError::Document("names no page to sign in"))?;
+        let challenge = digest(&SHA256, attempt.verifier.as_bytes());
+        page.query_pairs_mut()
+            .append_pair("response_type", "code")
+            .append_pair("client_id", &self.client.id)
+            .append_pair("redirect_uri", attempt.redirect)
+            .append_pair("scope", self.client.scope)
+            .append_pair("state", attempt.state)
+            .append_pair("nonce", attempt.nonce)
+            .append_pair("code_challenge", &URL_SAFE_NO_PAD.encode(challenge))
+            .append_pair("code_challenge_method", "S256");
+        Ok(page)
+    }
+
+    /// Redeems a code.
+    ///
+    /// # Errors
+    /// If the token server does not take it, or cannot be reached.
+    pub async fn redeem(&self, code: &str, attempt: &Attempt<'_>) -> Result<Tokens, FetchError> {
+        let body = form_urlencoded::Serializer::new(String::new())
+            .append_pair("grant_type", "authorization_code")
+            .append_pair("code", code)
+            .append_pair("redirect_uri", attempt.redirect)
+            .append_pair("code_verifier", attempt.verifier)
+            .finish();
+        let redeeming = timeout(REQUEST_LIMIT, post(&self.discoverer, &self.client, body)).await;
+        let document = redeeming.unwrap_or_else(|_| Err(late()))?;
+        let token = |name: &str| {
+            let token = document.get(name).and_then(Value::as_str);
+            let token = token
+                .filter(|token| !token.is_empty())
+                .map(SecretString::from);
+            token.ok_or(FetchError::Document("holds no access token and ID token"))
+        };
+        let seconds = document.get("expires_in").and_then(Value::as_u64);
+        Ok(Tokens {
+            access: token("access_token")?,
+            id: token("id_token")?,
+            life: seconds.map(Duration::from_secs),
+        })
+    }
+}
+
+/// The name of the person that an ID token is about (`OpenID` Connect Core, section 3.1.3.7).
+///
+/// # Errors
+/// The reason why it is not accepted: it is no token of the issuer, or one for another client or
+/// attempt.
+pub fn person(
+    token: &str,
+    keys: &Keys,
+    now: Timestamp,
+    policy: &Policy,
+    client: &str,
+    nonce: &str,
+) -> Result<String, TokenError> {
+    // Its audience is the client, whatever that of access tokens is.
+    let policy = Policy {
+        audiences: None,
+        ..policy.clone()
+    };
+    let body: Value = verified_body(token, keys, now, &policy)?;
+    let text = |name: &str| body.get(name).and_then(Value::as_str);
+    let audiences: Vec<&str> = match body.get("aud") {
+        Some(Value::String(one)) => vec![one],
+        Some(Value::Array(many)) => many.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    let is_party = text("azp").map_or(audiences.len() == 1, |party| party == client);
+    if !audiences.contains(&client) || !is_party {
+        return Err(TokenError::Audience);
+    }
+    if text("nonce") != Some(nonce) {
+        return Err(TokenError::Nonce);
+    }
+    let name = NAMES
+        .into_iter()
+        .find_map(text)
+        .filter(|name| !name.is_empty());
+    name.map(str::to_owned).ok_or(TokenError::Malformed)
+}
+
+fn late() -> FetchError {
+    FetchError::Unreachable("it took too long".to_owned())
+}

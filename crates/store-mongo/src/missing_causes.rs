@@ -1,0 +1,106 @@
+//! Causes that have gone while spans are suspended under them: they are kept again.
+
+use std::collections::HashSet;
+
+use bson::raw::RawDocument;
+use bson::{Bson, Document, doc};
+use futures_util::TryStreamExt;
+use sampler_domain::{Cause, Id, Timestamp};
+use sampler_store::StoreError;
+
+use crate::MongoStore;
+use crate::call::CallError;
+use crate::document::read_integer;
+use crate::entry_document::status_in;
+
+/// Causes that are looked for in one go where none may be missing.
+const MISSING_MAX: usize = 10_000;
+
+/// Spans of a cause that are asked why they are suspended.
+const ASKED_MAX: usize = 100;
+
+/// What a cause says of the error where none of the spans that were asked tells it.
+const UNKNOWN: &str = "unknown";
+
+impl MongoStore {
+    pub(crate) async fn register_missing_causes(
+        &self,
+        now: Timestamp,
+        probe_at: Timestamp,
+    ) -> Result<u64, StoreError> {
+        let known = self.known_causes().await?;
+        let (mut after, mut count) = (String::new(), 0);
+        for _ in 0..MISSING_MAX {
+            let filter = doc! { "processing.suspended.cause": { "$gt": &after } };
+            let first = self.suspended(filter, 1).await?.into_iter().next();
+            let Some(name) = first.and_then(|raw| Some(suspended_under(&raw)?.to_owned())) else {
+                break;
+            };
+            after.clone_from(&name);
+            if known.contains(&name) {
+                continue;
+            }
+            // What is no id of ours was not suspended by us.
+            let Ok(id) = name.parse() else { continue };
+            if let Some(cause) = self.cause_by_spans(&name).await? {
+                self.register_cause(id, &cause, now, probe_at).await?;
+                count += 1;
+            }
+        }
+        Ok(count)
+    }
+
+    async fn known_causes(&self) -> Result<HashSet<String>, CallError> {
+        let causes = self.causes.clone();
+        let options = self.cause_options(MISSING_MAX, doc! { "_id": 1 });
+        let find = async move {
+            let found = causes.find(doc! {}).with_options(options).await?;
+            found.try_collect::<Vec<_>>().await
+        };
+        let found = self.link.run(find).await?;
+        let name = |cause: &Document| cause.get_str("_id").ok().map(str::to_owned);
+        Ok(found.iter().filter_map(name).collect())
+    }
+
+    /// The cause as its spans tell it. A span that cannot be read, or that has forgotten its error, is
+    /// no reason to leave the others suspended for ever.
+    async fn cause_by_spans(&self, name: &str) -> Result<Option<Cause>, CallError> {
+        let filter = doc! { "processing.suspended.cause": name };
+        let found = self.suspended(filter, ASKED_MAX).await?;
+        let told: Vec<Cause> = found.iter().filter_map(|raw| cause_in(raw)).collect();
+        // A refusal has a status; a span that could not be read for a while says that instead.
+        let told = told.into_iter();
+        Ok(told.max_by_key(|cause| (cause.status.is_some(), cause.error != UNKNOWN)))
+    }
+}
+
+/// The cause that a document says its span is suspended under.
+fn suspended_under(raw: &RawDocument) -> Option<&str> {
+    let processing = raw.get_document("processing").ok()?;
+    let suspended = processing.get_document("suspended").ok()?;
+    suspended.get_str("cause").ok()
+}
+
+/// Why a span is suspended, as far as it tells. Each member is read by itself: one that cannot be
+/// decoded is no reason to lose the others.
+fn cause_in(raw: &RawDocument) -> Option<Cause> {
+    let target = raw.get_document("target").ok()?;
+    let processing = raw.get_document("processing").ok()?;
+    let id = |name| target.get_str(name).ok().map(Id::from_store);
+    let version = |name| {
+        let value = Bson::try_from(processing.get(name).ok()??).ok()?;
+        read_integer(&doc! { "version": value }, "version").ok()
+    };
+    // A failure of another version is not why it is suspended.
+    let is_of_version = version("failed_version") == version("version");
+    let error = processing.get_document("last_error").ok();
+    let error = error.filter(|_| is_of_version);
+    let message = error.and_then(|error| error.get_str("message").ok());
+    let status = error.and_then(|error| Document::try_from(error).ok());
+    Some(Cause {
+        status: status.and_then(|error| status_in(&error)),
+        error: message.unwrap_or(UNKNOWN).to_owned(),
+        resource_id: id("resource_id")?,
+        plan_id: id("plan_id")?,
+    })
+}

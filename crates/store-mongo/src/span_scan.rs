@@ -1,0 +1,88 @@
+//! Going through all spans of a partition, by the index that holds each of them.
+
+use std::time::Duration;
+
+use bson::{Document, RawDocumentBuf, doc};
+use futures_util::stream::{self, StreamExt};
+use mongodb::Cursor;
+use mongodb::options::FindOptions;
+use sampler_domain::Id;
+use sampler_store::{SpanKey, SpanKeys, SpanScan};
+
+use crate::MongoStore;
+use crate::call::{CallError, Link, hint, take};
+use crate::document::{id_from_bson, member, read_target};
+use crate::index;
+use crate::unreadable::decoded;
+
+/// The server's time limit for all pages of a partition. Each page also has the limit of any
+/// operation.
+const SCAN_TIME: Duration = Duration::from_mins(1);
+
+/// Where a scan stands.
+enum Scan {
+    Before(Document),
+    Open(Cursor<Document>),
+    Over,
+}
+
+impl SpanScan for MongoStore {
+    fn spans_of(&self, partition: u32, from: Option<&Id>, page: usize) -> SpanKeys {
+        let mut filter = doc! { "processing.partition": i64::from(partition) };
+        if let Some(from) = from {
+            let from = doc! { "$gte": from.as_str() };
+            filter.insert("target.resource_instance_id", from);
+        }
+        let link = self.link.clone();
+        let next = move |scan| {
+            let link = link.clone();
+            async move {
+                match next_page(&link, scan, page).await {
+                    Ok(Some((documents, rest))) => {
+                        let keys = documents.iter().filter_map(key_in).collect();
+                        Some((Ok(keys), rest))
+                    }
+                    Ok(None) => None,
+                    Err(error) => Some((Err(error.into()), Scan::Over)),
+                }
+            }
+        };
+        stream::unfold(Scan::Before(filter), next).boxed()
+    }
+}
+
+async fn next_page(
+    link: &Link,
+    scan: Scan,
+    page: usize,
+) -> Result<Option<(Vec<RawDocumentBuf>, Scan)>, CallError> {
+    let cursor = match scan {
+        Scan::Before(filter) => open(link, filter, page).await?,
+        Scan::Open(cursor) => cursor,
+        Scan::Over => return Ok(None),
+    };
+    let (documents, cursor) = link.run(take(cursor, page)).await?;
+    Ok(Some((documents, cursor.map_or(Scan::Over, Scan::Open))))
+}
+
+async fn open(link: &Link, filter: Document, page: usize) -> Result<Cursor<Document>, CallError> {
+    let options = FindOptions::builder()
+        .batch_size(u32::try_from(page).unwrap_or(u32::MAX))
+        .sort(doc! { "processing.partition": 1, "target.resource_instance_id": 1 })
+        .projection(doc! { "_id": 1, "target": 1 })
+        .hint(hint(index::SPAN))
+        .max_time(SCAN_TIME)
+        .build();
+    let spans = link.collection.clone();
+    let find = async move { spans.find(filter).with_options(options).await };
+    link.run(find).await
+}
+
+/// One that cannot be read is told of by the search, once it is due.
+fn key_in(raw: &RawDocumentBuf) -> Option<SpanKey> {
+    let document = decoded(raw).ok()?;
+    Some(SpanKey {
+        id: id_from_bson(document.get("_id")).ok()?,
+        target: read_target(member(&document, "target").ok()?).ok()?,
+    })
+}

@@ -1,0 +1,53 @@
+//! Suspensions that an original Sampler or an earlier release has left behind.
+//!
+//! Neither knows suspensions. One that executes the interval of a suspended span grows the version,
+//! and sets nothing of ours: the suspension is about another version then, and the span stays due in
+//! the far future, where no search finds it.
+
+use bson::{Document, RawDocumentBuf, doc};
+use sampler_domain::Timestamp;
+use sampler_store::StoreError;
+
+use crate::MongoStore;
+use crate::document::moment;
+use crate::unreadable::{Statement, change_each, condition_of, name_of};
+
+impl MongoStore {
+    pub(crate) async fn end_stale(&self, now: Timestamp, limit: usize) -> Result<u64, StoreError> {
+        let mut filter = doc! { "processing.suspended.cause": { "$exists": true } };
+        filter.extend(is_stale());
+        let found = self.find_suspended(filter, limit).await?;
+        let statements: Vec<Statement> = found.iter().filter_map(|raw| ending(raw, now)).collect();
+        if statements.is_empty() {
+            return Ok(0);
+        }
+        let written = change_each(&self.link, &statements).await?;
+        // What cannot be changed is found again each time: it must not look like progress.
+        Ok(statements.len().saturating_sub(written.failed.len()) as u64)
+    }
+}
+
+/// The condition that a suspension is about another version of its span.
+fn is_stale() -> Document {
+    let is_other = doc! { "$ne": ["$processing.suspended.version", "$processing.version"] };
+    doc! { "processing.complete": false, "$expr": is_other }
+}
+
+/// The statement that makes a span due, unless it is suspended anew by then. One that a stop has made
+/// due before keeps its moment.
+fn ending(raw: &RawDocumentBuf, now: Timestamp) -> Option<Statement> {
+    let mut condition = Document::try_from(condition_of(raw)?).ok()?;
+    condition.extend(is_stale());
+    let statement = doc! {
+        "q": condition,
+        "u": {
+            "$unset": { "processing.suspended": "" },
+            "$min": { "processing.due_at": moment(now) },
+        },
+        "hint": "_id_",
+    };
+    Some(Statement {
+        name: name_of(raw),
+        statement: RawDocumentBuf::try_from(&statement).ok()?,
+    })
+}

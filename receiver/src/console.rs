@@ -1,0 +1,89 @@
+//! The console of this receiver: whether there is one, and what it is made of.
+
+use std::sync::Arc;
+
+use axum::Router;
+use sampler_console::{Console, KEY_LEN_MIN, Keys, Parts};
+use sampler_oauth::CodeFlow;
+use sampler_service::environment::{Clock, Random};
+use sampler_service::security::Authenticator;
+use sampler_service::settings::Reader;
+use sampler_settings::receiver::ConsoleSettings;
+use tracing::warn;
+
+use crate::settings::Settings;
+
+/// What people who sign in are asked to grant.
+const SCOPE: &str = "openid abacus.sampler.read abacus.sampler.admin";
+
+/// Refuses keys that are too short, and half a client.
+pub(crate) fn check(settings: &ConsoleSettings, reader: &mut Reader<'_>) {
+    if settings
+        .key
+        .as_ref()
+        .is_some_and(|key| Keys::parse(key).is_none())
+    {
+        let expected =
+            format!("one or more keys of at least {KEY_LEN_MIN} bytes, with commas between");
+        reader.reject("console.key", &expected);
+    }
+    if settings.client_id.is_some() != settings.client_secret.is_some() {
+        reader.complain(
+            "SAMPLER_CONSOLE_CLIENT_ID (console.client_id) and SAMPLER_CONSOLE_CLIENT_SECRET \
+             (console.client_secret) are set together, or not at all",
+        );
+    }
+}
+
+/// The routes of the console, where there is one.
+///
+/// # Errors
+/// Where an HTTP client cannot be set up.
+pub fn routes(
+    settings: &Settings,
+    api: Router,
+    authenticator: Authenticator,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+) -> anyhow::Result<Router> {
+    if !settings.console.enabled {
+        return Ok(Router::new());
+    }
+    let Some((sign_in, keys)) = access(settings, &*random)? else {
+        return Ok(Router::new());
+    };
+    let console = Console::new(Parts {
+        api,
+        authenticator,
+        sign_in,
+        keys,
+        is_tls: settings.tls.is_some(),
+        clock,
+        random,
+    });
+    Ok(console.routes())
+}
+
+/// How people sign in, and the keys of their cookies; none where the settings do not suffice.
+fn access(
+    settings: &Settings,
+    random: &dyn Random,
+) -> anyhow::Result<Option<(Option<CodeFlow>, Keys)>> {
+    let console = &settings.console;
+    let keys = console.key.as_ref().and_then(Keys::parse);
+    if !settings.security.secured {
+        // Nothing but the tokens of forms is in the cookies.
+        return Ok(Some((None, keys.unwrap_or_else(|| Keys::random(random)))));
+    }
+    let (id, secret) = (console.client_id.clone(), console.client_secret.clone());
+    let sign_in = settings.security.code_flow(id, secret, SCOPE)?;
+    if let (Some(sign_in), Some(keys)) = (sign_in, keys) {
+        return Ok(Some((Some(sign_in), keys)));
+    }
+    warn!(
+        code = "console.off",
+        "there is no console: with SECURED=true it needs SAMPLER_CONSOLE_KEY, a client and a token \
+         server; SAMPLER_CONSOLE=false turns it off"
+    );
+    Ok(None)
+}

@@ -1,0 +1,181 @@
+// Visits the console with a real browser. The first argument says which visit; KNOWN, as JSON, has
+// what it needs to know.
+
+import assert from 'node:assert/strict';
+import { NARROW, WIDE, accessible, api, fits, picture, visit } from './browser.mjs';
+
+const known = JSON.parse(process.env.KNOWN);
+const hook = (name) => `[data-test="${name}"]`;
+
+const LOOKS = [
+  ['1280', { viewport: WIDE, colorScheme: 'light' }],
+  ['390', { viewport: NARROW, colorScheme: 'light' }],
+  ['1280-dark', { viewport: WIDE, colorScheme: 'dark' }],
+  ['390-dark', { viewport: NARROW, colorScheme: 'dark' }],
+];
+
+/** Marks of direction in an id turn nothing around that stands behind it. */
+async function reads(page) {
+  const places = await page.locator('h1 .hidden-marks').evaluateAll((all) =>
+    all.map((it) => {
+      const range = document.createRange();
+      const left = (at) => {
+        range.setStart(it.firstChild, at);
+        range.setEnd(it.firstChild, at + 1);
+        return range.getBoundingClientRect().left;
+      };
+      return [left(0), left(it.firstChild.length - 1)];
+    }),
+  );
+  for (const [first, last] of places) assert.ok(first < last, 'from left to right');
+  return places.length;
+}
+
+/** Each number of the span's page is the API's. */
+async function numbers(page, base, id) {
+  const path = `/v1/spans/${encodeURIComponent(id)}`;
+  const span = await api(base, path);
+  const { items } = await api(base, `${path}/usages?limit=1000`);
+  assert.ok(items.length > 0, 'the span has usages');
+  const drawn = await page.locator(`${hook('timeline')} [data-usage]`).evaluateAll((all) =>
+    all.map((it) => [it.dataset.usage, it.classList.contains('backward'), it.querySelector('title').textContent]),
+  );
+  assert.deepEqual(drawn.map(([usage]) => usage).sort(), items.map((it) => it.id).sort());
+  for (const [id, isBackward, title] of drawn) {
+    const usage = items.find((it) => it.id === id);
+    assert.equal(isBackward, usage.duration < 0, id);
+    assert.ok(title.includes(`(${usage.duration} ms)`), title);
+  }
+  const rows = await page.locator(hook('ledger-row')).evaluateAll((all) =>
+    all.map((row) => [row.id, Number(row.querySelector('data.length').value)]),
+  );
+  assert.deepEqual(rows, items.slice(0, 100).map((it) => [`u-${it.id}`, it.duration]));
+  const proof = await page.locator(`${hook('proof')} data`).evaluateAll((all) => all.map((it) => Number(it.value)));
+  const { used, billed, skipped, difference, usages } = span.proof;
+  assert.deepEqual(proof, [used, billed, skipped, difference, usages]);
+}
+
+const visits = {
+  /** Every page in every look, against the API. */
+  async pages({ base, open }) {
+    for (const [look, options] of LOOKS) {
+      const { context, page, faults } = await open(options);
+      for (const [name, path] of Object.entries(known.pages)) {
+        await page.goto(base + path);
+        assert.equal(await page.locator(hook('open-banner')).count(), 1);
+        await fits(page);
+        await accessible(page);
+        await picture(page, `${name}-${look}`);
+      }
+      for (const id of known.spans) {
+        await page.goto(`${base}/console/spans/${encodeURIComponent(id)}`);
+        await numbers(page, base, id);
+        assert.equal(await reads(page), id === known.hostile ? 1 : 0);
+        await fits(page);
+        await accessible(page);
+        await picture(page, `span-${known.spans.indexOf(id)}-${look}`);
+      }
+      assert.deepEqual(faults, [], look);
+      await context.close();
+    }
+  },
+
+  /** The same numbers without JavaScript. */
+  async unscripted({ base, open }) {
+    const { context, page, faults } = await open({ javaScriptEnabled: false });
+    await page.goto(`${base}/console/spans`);
+    await page.getByLabel('Organization').fill(known.organization);
+    await page.getByRole('button', { name: 'Search' }).click();
+    const { items } = await api(base, `/v1/spans?organization_id=${known.organization}`);
+    const rows = page.locator(hook('span-row'));
+    assert.equal(await rows.count(), items.length);
+    for (const [index, item] of items.entries()) {
+      assert.equal(await rows.nth(index).getAttribute('data-span'), item.id);
+    }
+    await rows.first().getByRole('link').click();
+    await page.waitForURL(`**/console/spans/${items[0].id}`);
+    assert.equal(await page.locator(hook('timeline')).count(), 1);
+    assert.deepEqual(faults, []);
+    await context.close();
+  },
+
+  /** With the keyboard alone: from the top of a page to a usage, its numbers, and its row. */
+  async keyboard({ base, open }) {
+    const { context, page, faults } = await open();
+    const id = known.spans[0];
+    await page.goto(`${base}/console/spans/${encodeURIComponent(id)}`);
+    await page.keyboard.press('Tab');
+    assert.equal(await page.evaluate(() => document.activeElement.className), 'skip');
+    await page.keyboard.press('Enter');
+    const isUsage = () => page.evaluate(() => document.activeElement.matches('a[data-usage]'));
+    for (let presses = 0; !(await isUsage()); presses += 1) {
+      assert.ok(presses < 30, 'a usage comes soon');
+      await page.keyboard.press('Tab');
+    }
+    const seen = await page.evaluate(() => {
+      const numbers = document.activeElement.querySelector('.numbers');
+      return [getComputedStyle(numbers).visibility, numbers.textContent, document.activeElement.dataset.usage];
+    });
+    assert.equal(seen[0], 'visible');
+    assert.match(seen[1], /-?\d+ ms/);
+    await picture(page, 'span-focus-1280');
+    await page.keyboard.press('Enter');
+    assert.equal(decodeURIComponent(new URL(page.url()).hash), `#u-${seen[2]}`);
+    assert.deepEqual(faults, []);
+    await context.close();
+  },
+
+  /** Dragging over the timeline opens that part of the time. */
+  async zoom({ base, open }) {
+    const { context, page, faults } = await open();
+    await page.goto(`${base}/console/spans/${encodeURIComponent(known.spans[0])}`);
+    const box = await page.locator(hook('timeline')).boundingBox();
+    await page.mouse.move(box.x + box.width * 0.2, box.y + 180);
+    await page.mouse.down();
+    await page.mouse.move(box.x + box.width * 0.5, box.y + 180, { steps: 5 });
+    await Promise.all([page.waitForURL(/from=\d+&to=\d+/), page.mouse.up()]);
+    assert.equal(await page.getByRole('link', { name: 'whole span' }).count(), 1);
+    assert.deepEqual(faults, []);
+    await context.close();
+  },
+
+  /** Signing in at a certified provider, with what the account may see, and out again. */
+  async signing({ base, open }) {
+    const { context, page, faults } = await open({ others: [known.issuer] });
+    const signIn = async (name) => {
+      await page.locator('input[name=login]').fill(name);
+      await page.locator('input[name=password]').fill('any');
+      await page.getByRole('button', { name: 'Sign-in' }).click();
+      await page.getByRole('button', { name: 'Continue' }).click();
+    };
+    const wanted = `/console/spans?organization_id=${known.organization}`;
+    await page.goto(base + wanted);
+    assert.equal(new URL(page.url()).origin, known.issuer);
+    await signIn('alice');
+    await page.waitForURL(base + wanted);
+    assert.equal(await page.locator(hook('span-row')).count(), known.all);
+    assert.equal(await page.locator('.who .id').textContent(), 'alice');
+    assert.equal(await page.locator(hook('open-banner')).count(), 0);
+    const cookies = await context.cookies(`${base}/console`);
+    const session = cookies.find((cookie) => cookie.name === 'sampler_console');
+    assert.equal(session.httpOnly && session.sameSite === 'Lax' && !session.secure, true);
+    assert.ok(!(await page.content()).includes('eyJ'), 'no token is in the page');
+    await fits(page);
+    await accessible(page);
+    await picture(page, 'signed-in-1280');
+    await page.locator(hook('sign-out')).click();
+    await page.waitForURL(`${base}/console/signed-out`);
+    assert.equal((await context.cookies(`${base}/console`)).some((it) => it.name === 'sampler_console'), false);
+    assert.deepEqual(faults, []);
+    await context.close();
+  },
+};
+
+const chosen = process.argv[2];
+await visit(known.base, async (tools) => {
+  const names = chosen === 'signing' ? ['signing'] : Object.keys(visits).filter((name) => name !== 'signing');
+  for (const name of names) {
+    await visits[name](tools);
+    console.log(`${name}: as it should be`);
+  }
+});

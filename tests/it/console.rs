@@ -1,0 +1,341 @@
+//! The console of a real receiver, in a real browser and without one.
+
+use reqwest::header::{COOKIE, LOCATION, SET_COOKIE};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Response};
+use sampler_testkit::browser::visit;
+use sampler_testkit::build::{start_event, stop_event, with};
+use sampler_testkit::oidc::OidcProvider;
+use sampler_testkit::program::Launch;
+use sampler_testkit::{Program, now_millis, wait_until};
+use serde_json::{Value, json};
+
+use crate::landscape::{DAY, HOUR, Landscape, PATIENCE, until_ready};
+
+const ORGANIZATION: &str = "org";
+const CLIENT: &str = "sampler-console";
+const SECRET: &str = "hush: 100% +secret/of&ours";
+const SCOPE: &str = "openid abacus.sampler.read abacus.sampler.admin";
+
+/// An id that is text in a page and nothing else.
+const HOSTILE: &str = "<script>alert(1)</script>\"'\u{202e}\u{2066}";
+
+async fn start(world: &Landscape, receiver: &Program, event: &Value) -> String {
+    let event = with(event.clone(), "organization_id", ORGANIZATION);
+    let started = world.post(receiver, "/v1/events/start", &event).await;
+    assert_eq!(started.status().as_u16(), 201);
+    let location = started.headers()[LOCATION].to_str().unwrap();
+    location.rsplit('/').next().unwrap().to_owned()
+}
+
+async fn sampled_to(world: &Landscape, receiver: &Program, span: &str) -> Value {
+    let url = format!("{}/v1/spans/{span}", receiver.base_url());
+    let span: Value = world
+        .http
+        .get(url)
+        .send()
+        .await
+        .unwrap()
+        .json()
+        .await
+        .unwrap();
+    span["sampled_to"].clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_show_what_the_api_answers_to_everybody() {
+    let world = Landscape::new("console").await;
+    let receiver = world.receiver().start().await.unwrap();
+    let _worker = world.worker().start().await.unwrap();
+    until_ready(&world.http, &receiver).await;
+    let begin = now_millis() - 2 * DAY - HOUR / 2;
+    let late = start(&world, &receiver, &start_event(1, begin)).await;
+    let hostile = with(start_event(2, begin), "resource_instance_id", HOSTILE);
+    let open = start(&world, &receiver, &hostile).await;
+    for span in [&late, &open] {
+        wait_until("it is sampled", PATIENCE, async || {
+            sampled_to(&world, &receiver, span).await.as_i64() > Some(begin + DAY)
+        })
+        .await;
+    }
+    let stop = with(
+        stop_event(1, begin + DAY + 1),
+        "organization_id",
+        ORGANIZATION,
+    );
+    world.take(&receiver, "/v1/events/stop", &stop).await;
+    world.until_complete(1).await;
+    let known = json!({
+        "base": receiver.base_url(),
+        "organization": ORGANIZATION,
+        "spans": [late, open],
+        "hostile": open,
+        "pages": {
+            "overview": "/console",
+            "search": "/console/spans",
+            "spans": format!("/console/spans?organization_id={ORGANIZATION}"),
+            "control": "/console/control",
+            "audit": "/console/audit",
+            "usage": "/console/usage",
+            "sums": format!("/console/usage?organization_id={ORGANIZATION}&window=day&group_by=plan_id"),
+            "wrong": "/console/spans?plan_id=x",
+            "nothing": "/console/nothing",
+        },
+    });
+    visit("pages", &known).await.unwrap();
+}
+
+/// A receiver at which people sign in.
+fn secured(launch: Launch, provider: &OidcProvider) -> Launch {
+    launch
+        .env("SECURED", "true")
+        .env("HEALTHCHECK_SECURED", "false")
+        .env("SAMPLER_OIDC_ISSUER", provider.issuer())
+        .env("SAMPLER_TOKEN_AUDIENCE", "urn:sampler")
+        .env("CLIENT_ID", "sampler")
+        .env("CLIENT_SECRET", "of the program")
+        .env("SAMPLER_CONSOLE_CLIENT_ID", CLIENT)
+        .env("SAMPLER_CONSOLE_CLIENT_SECRET", SECRET)
+}
+
+fn with_key(launch: Launch) -> Launch {
+    let keys = format!("{}, {}", "n".repeat(32), "o".repeat(40));
+    launch.env("SAMPLER_CONSOLE_KEY", keys)
+}
+
+/// A browser without a face: it keeps cookies, and follows where it is sent.
+struct Visitor {
+    http: Client,
+    cookies: Vec<(String, String)>,
+}
+
+impl Visitor {
+    fn new() -> Self {
+        let http = Client::builder().redirect(Policy::none()).timeout(PATIENCE);
+        Self {
+            http: http.build().unwrap(),
+            cookies: Vec::new(),
+        }
+    }
+
+    async fn send(&mut self, url: &str, form: Option<&str>) -> Response {
+        let cookies: Vec<String> = self
+            .cookies
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        let request = match form {
+            Some(form) => self
+                .http
+                .post(url)
+                .header("content-type", "application/x-www-form-urlencoded")
+                .body(form.to_owned()),
+            None => self.http.get(url),
+        };
+        let response = request
+            .header(COOKIE, cookies.join("; "))
+            .send()
+            .await
+            .unwrap();
+        for cookie in response.headers().get_all(SET_COOKIE) {
+            let pair = cookie.to_str().unwrap().split(';').next().unwrap();
+            let (name, value) = pair.split_once('=').unwrap();
+            self.cookies.retain(|(known, _)| known != name);
+            if !value.is_empty() {
+                self.cookies.push((name.to_owned(), value.to_owned()));
+            }
+        }
+        response
+    }
+
+    /// Follows redirects, to the address where they end.
+    async fn follow(&mut self, url: &str, form: Option<&str>) -> (String, u16, String) {
+        let mut url = reqwest::Url::parse(url).unwrap();
+        let mut response = self.send(url.as_str(), form).await;
+        for _ in 0..20 {
+            let Some(location) = response.headers().get(LOCATION) else {
+                break;
+            };
+            url = url.join(location.to_str().unwrap()).unwrap();
+            assert!(!url.as_str().contains("eyJ"), "a token is in an address");
+            response = self.send(url.as_str(), None).await;
+        }
+        let status = response.status().as_u16();
+        (url.to_string(), status, response.text().await.unwrap())
+    }
+
+    /// Wants to see a page, signs in with this name, and gets where that leads.
+    async fn sign_in(&mut self, page: &str, name: &str) -> (String, u16, String) {
+        let (login, _, _) = self.follow(page, None).await;
+        assert!(login.contains("/interaction/"), "{login}");
+        let form = format!("prompt=login&login={name}&password=any");
+        let (consent, status, text) = self.follow(&login, Some(&form)).await;
+        assert!(
+            consent.contains("/interaction/"),
+            "{consent} {status} {text}"
+        );
+        self.follow(&consent, Some("prompt=consent")).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn people_sign_in_at_a_certified_provider_and_see_what_their_scopes_allow() {
+    let world = Landscape::new("console_oidc").await;
+    // The spans come from a receiver that needs no tokens.
+    let plain = world.receiver().start().await.unwrap();
+    until_ready(&world.http, &plain).await;
+    let begin = now_millis() - HOUR;
+    let postgres = start(
+        &world,
+        &plain,
+        &with(start_event(1, begin), "resource_id", "postgres"),
+    )
+    .await;
+    let redis = start(
+        &world,
+        &plain,
+        &with(start_event(2, begin), "resource_id", "redis"),
+    )
+    .await;
+    let people = json!({ "nobody": "openid", "paula": "openid abacus.sampler.postgres.read" });
+    let provider = OidcProvider::for_people((CLIENT, SECRET, SCOPE), &people, 300)
+        .await
+        .unwrap();
+    let receiver = with_key(secured(world.receiver(), &provider))
+        .start()
+        .await
+        .unwrap();
+    until_ready(&world.http, &receiver).await;
+    let base = receiver.base_url();
+    let search = format!("{base}/console/spans?organization_id={ORGANIZATION}");
+
+    let mut alice = Visitor::new();
+    let (url, status, text) = alice.sign_in(&search, "alice").await;
+    assert_eq!((url.as_str(), status), (search.as_str(), 200), "{text}");
+    assert_eq!(text.matches("data-test=\"span-row\"").count(), 2);
+    assert!(text.contains("alice") && !text.contains("eyJ"));
+
+    // A scope of one resource: the others do not exist.
+    let mut paula = Visitor::new();
+    let (_, _, text) = paula.sign_in(&search, "paula").await;
+    assert_eq!(text.matches("data-test=\"span-row\"").count(), 1);
+    for (span, expected) in [(&postgres, 200), (&redis, 404)] {
+        let (_, status, _) = paula
+            .follow(&format!("{base}/console/spans/{span}"), None)
+            .await;
+        assert_eq!(status, expected);
+    }
+
+    // Without a scope of Sampler there is no session.
+    let mut nobody = Visitor::new();
+    let (_, status, text) = nobody.sign_in(&search, "nobody").await;
+    assert_eq!(status, 403, "{text}");
+    assert!(
+        nobody
+            .cookies
+            .iter()
+            .all(|(name, _)| name != "sampler_console")
+    );
+
+    // A cookie is no key to the API, and what comes with a state of somebody else signs nobody in.
+    let response = alice
+        .send(
+            &format!("{base}/v1/spans?organization_id={ORGANIZATION}"),
+            None,
+        )
+        .await;
+    assert_eq!(response.status().as_u16(), 401);
+    let mut stranger = Visitor::new();
+    for query in ["", "?code=x", "?code=x&state=y", "?error=access_denied"] {
+        let (_, status, _) = stranger
+            .follow(&format!("{base}/console/callback{query}"), None)
+            .await;
+        assert_eq!(status, 400, "{query}");
+    }
+    assert!(stranger.cookies.is_empty());
+
+    // Out again: only with the secret of the session.
+    let out = format!("{base}/console/sign-out");
+    assert_eq!(
+        alice.send(&out, Some("csrf=x")).await.status().as_u16(),
+        403
+    );
+    let (_, _, page) = alice.follow(&search, None).await;
+    let csrf = page
+        .split("name=\"csrf\" value=\"")
+        .nth(1)
+        .unwrap()
+        .split('"')
+        .next()
+        .unwrap();
+    let (url, status, _) = alice.follow(&out, Some(&format!("csrf={csrf}"))).await;
+    assert_eq!((url, status), (format!("{base}/console/signed-out"), 200));
+    assert!(
+        alice
+            .cookies
+            .iter()
+            .all(|(name, _)| name != "sampler_console")
+    );
+    let response = alice.send(&search, None).await;
+    assert_eq!(response.status().as_u16(), 303);
+
+    let lines = receiver.lines().join("\n");
+    assert!(
+        !lines.contains("eyJ") && !lines.contains(SECRET),
+        "a secret is in the output"
+    );
+    let known = json!({
+        "base": base, "issuer": provider.issuer(), "organization": ORGANIZATION, "all": 2,
+    });
+    visit("signing", &known).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_ends_with_its_token_and_the_console_can_be_off() {
+    let world = Landscape::new("console_end").await;
+    let provider = OidcProvider::for_people((CLIENT, SECRET, SCOPE), &json!({}), 3)
+        .await
+        .unwrap();
+    let receiver = with_key(secured(world.receiver(), &provider))
+        .start()
+        .await
+        .unwrap();
+    until_ready(&world.http, &receiver).await;
+    let mut alice = Visitor::new();
+    let page = format!("{}/console", receiver.base_url());
+    let (_, status, _) = alice.sign_in(&page, "alice").await;
+    assert_eq!(status, 200);
+    // Whatever the browser keeps: the cookie says itself when it ends.
+    let kept = alice.cookies.clone();
+    wait_until("the session has ended", PATIENCE, async || {
+        let mut same = Visitor::new();
+        same.cookies.clone_from(&kept);
+        same.send(&page, None).await.status().as_u16() == 303
+    })
+    .await;
+
+    let off = world
+        .receiver()
+        .env("SAMPLER_CONSOLE", "false")
+        .start()
+        .await
+        .unwrap();
+    let without_key = secured(world.receiver(), &provider);
+    let without_key = without_key.start().await.unwrap();
+    for receiver in [&off, &without_key] {
+        until_ready(&world.http, receiver).await;
+        let page = world
+            .http
+            .get(format!("{}/console", receiver.base_url()))
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(page.status().as_u16(), 404);
+    }
+    assert!(
+        without_key
+            .lines()
+            .iter()
+            .any(|line| line.contains("console.off"))
+    );
+}

@@ -1,0 +1,195 @@
+//! The auditor: goes through the spans of this worker, a few in a second, and compares how far each is
+//! sampled with its totals and its entries in the ledger. It changes nothing.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use sampler_domain::{ConservationCheck, Difference, Id, SpanId};
+use sampler_settings::millis;
+use sampler_store::{SpanKey, StoreError};
+use tokio::time::Instant;
+use tracing::{error, warn};
+
+use crate::{IgnoreProgress, Worker, error_chain};
+
+/// Spans that are read ahead. The cursor behind them must not be idle for ten minutes.
+const PAGE: usize = 10;
+
+/// Entries that are read at once. They count as one span.
+const ENTRIES: usize = 1_000;
+
+/// The pause between two rounds through all spans: without spans a round takes no time.
+const ROUND_PAUSE: Duration = Duration::from_secs(10);
+
+/// The pause before a span that differs is read once more.
+const SECOND_LOOK: Duration = Duration::from_secs(1);
+
+/// How long a span that differs is not told of again, and how many of those are remembered.
+const TOLD_FOR: Duration = Duration::from_hours(1);
+const TOLD_MAX: usize = 10_000;
+
+/// What the auditor has found.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    count: Arc<AtomicU64>,
+    /// When spans were told of last.
+    told: Mutex<HashMap<SpanId, Instant>>,
+}
+
+impl Findings {
+    /// How many were told.
+    pub(crate) fn count(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.count)
+    }
+
+    /// Whether a difference is to be told now. That counts as having told it.
+    fn is_news(&self, id: &SpanId) -> bool {
+        let mut told = self.told.lock().expect("nobody panics with it");
+        if told.get(id).is_some_and(|at| at.elapsed() < TOLD_FOR) {
+            return false;
+        }
+        if told.len() >= TOLD_MAX {
+            told.retain(|_, at| at.elapsed() < TOLD_FOR);
+        }
+        if told.len() < TOLD_MAX {
+            told.insert(id.clone(), Instant::now());
+        }
+        self.count.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+}
+
+impl Worker {
+    /// Goes through all spans, again and again.
+    pub(crate) async fn audit(&self) {
+        if self.options.audit.rate == 0 {
+            return;
+        }
+        while self.wait_until_time_known(&IgnoreProgress).await {
+            for partition in self.ownership.partitions().iter() {
+                self.audit_partition(*partition).await;
+            }
+            self.pause(ROUND_PAUSE).await;
+        }
+    }
+
+    /// Goes through the spans of a partition, while this worker owns it. After a failure it goes on
+    /// where it was.
+    async fn audit_partition(&self, partition: u32) {
+        let mut from = None;
+        while let Err(error) = self.audit_spans(partition, &mut from).await {
+            warn!(
+                code = "audit.check_failed",
+                error = error_chain(error),
+                "checking spans failed"
+            );
+            self.pause(ROUND_PAUSE).await;
+            if self.stop.is_cancelled() {
+                return;
+            }
+        }
+    }
+
+    /// Goes through the spans of a partition, from this instance on; moves it along.
+    async fn audit_spans(&self, partition: u32, from: &mut Option<Id>) -> Result<(), StoreError> {
+        let mut pages = self
+            .parts
+            .span_scan
+            .spans_of(partition, from.as_ref(), PAGE);
+        while let Some(page) = pages.next().await {
+            for key in page? {
+                if self.stop.is_cancelled() || !self.ownership.partitions().contains(&partition) {
+                    return Ok(());
+                }
+                *from = Some(key.target.resource_instance_id.clone());
+                self.audit_span(&key).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at a span, and once more where something differs: an act of an operator changes the span
+    /// and the ledger one after the other.
+    async fn audit_span(&self, key: &SpanKey) -> Result<(), StoreError> {
+        if self.difference_of(key).await?.is_none() {
+            return Ok(());
+        }
+        self.pause(SECOND_LOOK).await;
+        let Some(difference) = self.difference_of(key).await? else {
+            return Ok(());
+        };
+        if !self.stop.is_cancelled() && self.findings.is_news(&key.id) {
+            let Difference {
+                used,
+                billed,
+                skipped,
+                usages,
+                entries_billed,
+                entries_skipped,
+                entries,
+                missing,
+            } = difference;
+            let [missing_from, missing_to] =
+                [missing.map(|it| it.start), missing.map(|it| it.end)].map(display);
+            error!(code = "audit.difference", span.id = %key.id, used_ms = used,
+                billed_ms = billed, skipped_ms = skipped, usages,
+                entries_billed_ms = entries_billed, entries_skipped_ms = entries_skipped, entries,
+                missing_from, missing_to,
+                "a span, its totals and its entries in the ledger do not agree");
+        }
+        Ok(())
+    }
+
+    /// How a span, its totals and its entries differ now, if they do.
+    async fn difference_of(&self, key: &SpanKey) -> Result<Option<Difference>, StoreError> {
+        self.pace().await;
+        // First the span: each execution that it knows of has its entry by then.
+        let span = self.parts.work.find(&key.id, &key.target).await;
+        let span = match span {
+            // One that cannot be read is told of by the search, once it is due.
+            Err(StoreError::Refused(_)) => return Ok(None),
+            span => span?,
+        };
+        let Some(span) = span else {
+            return Ok(None);
+        };
+        let mut check = ConservationCheck::new(&span);
+        // Those before are of somebody else's time. Nothing is counted where there is no first.
+        let first = span.processing.totals.first_version;
+        let mut after = first.map(|first| first.saturating_sub(1));
+        while after.is_some() {
+            let ledger = &self.parts.ledger;
+            let page = ledger
+                .entries(&span.id, &span.target, after, ENTRIES)
+                .await?;
+            if page.unreadable > 0 {
+                return Ok(None);
+            }
+            page.entries.iter().for_each(|entry| check.add(entry));
+            after = page.next;
+            if after.is_some() {
+                self.pace().await;
+            }
+        }
+        let granularity = self.options.policy.granularities.of(&span.target);
+        let lifetime = millis(self.options.ledger.retention(granularity));
+        Ok(check.difference(self.now(), lifetime))
+    }
+
+    /// Waits for the next span's turn, and while the database cannot keep up.
+    async fn pace(&self) {
+        while self.distress.pauses() && !self.stop.is_cancelled() {
+            self.pause(ROUND_PAUSE).await;
+        }
+        let rate = u32::try_from(self.options.audit.rate).unwrap_or(u32::MAX);
+        self.pause(Duration::from_secs(1) / rate.max(1)).await;
+    }
+}
+
+/// A moment for the log; empty where there is none.
+fn display(moment: Option<sampler_domain::Timestamp>) -> String {
+    moment.map(|moment| moment.to_string()).unwrap_or_default()
+}
