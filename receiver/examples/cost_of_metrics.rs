@@ -96,6 +96,7 @@ fn receiver() -> Arc<Receiver> {
                 stop_grace: 0,
             },
             unknown_for: Duration::from_secs(15),
+            knows_granularity: true,
             month_slack: Duration::from_mins(10),
             distress: DistressSettings::default(),
             mappings_full_scope: false,
