@@ -10,7 +10,7 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use crate::Console;
-use crate::documents::{ActRecord, Control, FieldError, List, Problem};
+use crate::documents::{ActRecord, Control, List, Problem};
 use crate::form::Form;
 use crate::page::{Frame, refused, render};
 use crate::session::Session;
