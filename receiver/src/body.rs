@@ -25,6 +25,9 @@ pub(crate) struct Received {
 /// The media type of what is one event, or one mapping.
 pub(crate) const JSON: &str = "application/json";
 
+/// The media type of JSON, one value a line.
+pub(crate) const NDJSON: &str = "application/x-ndjson";
+
 /// Reads the body of a request that is one event or one mapping in JSON.
 ///
 /// # Errors
@@ -132,7 +135,7 @@ fn media_type_of(value: &HeaderValue) -> Option<mime::Mime> {
 }
 
 /// Whether the body is compressed; any coding but gzip is refused.
-fn is_gzip(headers: &HeaderMap) -> Result<bool, Problem> {
+pub(crate) fn is_gzip(headers: &HeaderMap) -> Result<bool, Problem> {
     let mut values = headers.get_all(header::CONTENT_ENCODING).iter();
     let Some(value) = values.next() else {
         return Ok(false);

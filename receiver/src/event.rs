@@ -181,15 +181,18 @@ pub(crate) enum Root {
     Body,
     /// In the data of a CloudEvent.
     Data,
+    /// In an instance of a snapshot, by its place there.
+    Instance(usize),
 }
 
 impl Root {
-    fn field(self, name: &str) -> Pointer {
+    pub(crate) fn field(self, name: &str) -> Pointer {
         self.pointer().field(name)
     }
 
-    fn pointer(self) -> Pointer {
+    pub(crate) fn pointer(self) -> Pointer {
         match self {
+            Self::Instance(index) => Pointer::root().field("instances").index(index),
             Self::Body => Pointer::root(),
             Self::Data => Pointer::root().field("data"),
         }
@@ -232,13 +235,23 @@ impl<'b> Fields<'b> {
     }
 
     /// The value of a member. Its name stays, so that none of those behind it has to move up.
-    fn take(&mut self, name: &'static str) -> Option<Json<'b>> {
+    pub(crate) fn take(&mut self, name: &'static str) -> Option<Json<'b>> {
         let mut members = self.members.iter_mut();
         members.find(|member| member.0 == name)?.1.take()
     }
 
     /// All is well if every member was read and none was wrong.
-    fn finish(mut self) -> Result<(), Problem> {
+    fn finish(self) -> Result<(), Problem> {
+        let errors = self.finish_with_errors();
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(invalid(errors))
+        }
+    }
+
+    /// What is wrong, and each member that was not read.
+    pub(crate) fn finish_with_errors(mut self) -> Vec<FieldError> {
         for (name, value) in &self.members {
             if value.is_some() {
                 let pointer = self.root.field(name);
@@ -246,14 +259,10 @@ impl<'b> Fields<'b> {
                     .push(FieldError::new(pointer, "There is no field of this name."));
             }
         }
-        if self.errors.is_empty() {
-            Ok(())
-        } else {
-            Err(invalid(self.errors))
-        }
+        self.errors
     }
 
-    fn wrong(&mut self, pointer: Pointer, detail: impl AsRef<str>) {
+    pub(crate) fn wrong(&mut self, pointer: Pointer, detail: impl AsRef<str>) {
         self.errors
             .push(FieldError::new(pointer, format!("It {}.", detail.as_ref())));
     }
@@ -337,7 +346,7 @@ impl<'b> Fields<'b> {
         }
     }
 
-    fn target(&mut self) -> Option<Target> {
+    pub(crate) fn target(&mut self) -> Option<Target> {
         // All are read before any is missed, so that all are named.
         let organization_id = self.id("organization_id");
         let space_id = self.id("space_id");
@@ -383,7 +392,7 @@ impl<'b> Fields<'b> {
         previous.filter(|_| self.errors.len() == wrong_before)
     }
 
-    fn measures(&mut self) -> Option<Measures> {
+    pub(crate) fn measures(&mut self) -> Option<Measures> {
         let root = self.root;
         let pointer = || root.field("measured_usage");
         let value = self.required("measured_usage")?;
@@ -459,7 +468,7 @@ fn quantity_of(value: Json<'_>) -> Result<Quantity, QuantityError> {
 }
 
 /// A whole number, also where it is written as `1.5e12` or `3.0`: JSON knows one kind of number.
-fn whole_number(value: &Json<'_>) -> Option<i64> {
+pub(crate) fn whole_number(value: &Json<'_>) -> Option<i64> {
     let value = value.as_number()?;
     if let Some(integer) = value.as_i64() {
         return Some(integer);

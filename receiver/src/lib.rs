@@ -36,6 +36,7 @@ pub mod problems;
 pub mod reading;
 mod refusals;
 pub mod settings;
+mod snapshot;
 mod throttle;
 
 use std::sync::Arc;
@@ -56,7 +57,7 @@ use sampler_store::{Audit, Backlogs, Controls, Events, Queries, Replication};
 
 use admission::Admission;
 use controllers::{
-    audit, backlog, batches, control as steering, events, mappings, spans, sums, usages,
+    audit, backlog, batches, control as steering, events, mappings, snapshots, spans, sums, usages,
 };
 use metrics::EventMetrics;
 use refusals::Refusals;
@@ -175,6 +176,7 @@ impl Receiver {
             .route("/v1/spans/{id}", get(spans::get))
             .route("/v1/spans/{id}/usages", get(usages::list))
             .route("/v1/usages", get(sums::list))
+            .route("/v1/snapshots", post(snapshots::compare))
             .route("/v1/audit", get(audit::list))
             .route("/v1/backlog", get(backlog::get))
             .route("/v1/control", get(steering::get).put(steering::put));

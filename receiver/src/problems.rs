@@ -34,6 +34,15 @@ sampler_service::problem_types! {
         provider: NOTHING,
         operator: "Corrects the fields in `errors`.",
     }
+    INVALID_SNAPSHOT {
+        slug: "invalid-snapshot",
+        status: BAD_REQUEST,
+        title: "The snapshot is not valid",
+        when: "The body is JSON, but no snapshot: fields of its head or of instances are missing, unknown \
+            or wrong, or a target is there twice. `errors` names each of them, up to 100.",
+        provider: "Corrects the fields in `errors`.",
+        operator: NOTHING,
+    }
     INVALID_QUERY {
         slug: "invalid-query",
         status: BAD_REQUEST,
@@ -126,7 +135,8 @@ sampler_service::problem_types! {
         status: PAYLOAD_TOO_LARGE,
         title: "The body is too large",
         when: "The body is larger than `MAX_PAYLOAD`, compressed or decompressed. Or a batch has more \
-            than 1,000 events, or is larger than `SAMPLER_MAX_BATCH_PAYLOAD`. Nothing was kept.",
+            than 1,000 events, or is larger than `SAMPLER_MAX_BATCH_PAYLOAD`, or a snapshot is larger \
+            than `SAMPLER_MAX_SNAPSHOT_PAYLOAD`. Nothing was kept.",
         provider: "Sends less in one event, or fewer events in one batch.",
         operator: "Raises `MAX_PAYLOAD`, if events of this size are intended.",
     }

@@ -24,7 +24,10 @@ sampler_service::settings! {
         payload: usize = "MAX_PAYLOAD", Kind::size(1 << 10, 8 << 20), or("500kb");
         /// The largest body of a batch of events, before and after decompression.
         batch_payload: usize = "SAMPLER_MAX_BATCH_PAYLOAD", Kind::size(1 << 10, 4 << 20), or("4mb");
-        /// How long a client may take to send a body.
+        /// The largest body of a snapshot, before and after decompression. 500,000 instances with GUIDs
+        /// as ids have some 150 MB; a receiver needs about half as much memory for them.
+        snapshot_payload: usize = "SAMPLER_MAX_SNAPSHOT_PAYLOAD", Kind::size(1 << 10, 1 << 30), or("200mb");
+        /// How long a client may take to send a body, or each megabyte of a snapshot.
         body_timeout: Duration = "SAMPLER_BODY_TIMEOUT", Kind::time(TENTH_OF_A_SECOND, TEN_MINUTES), or("30s");
     }
 

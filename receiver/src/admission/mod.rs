@@ -46,6 +46,9 @@ const READ_WAIT_MAX: Duration = Duration::from_secs(1);
 const READ_WAIT_TARGET: Duration = Duration::from_millis(500);
 const READ_QUEUE_WEIGHT: usize = 64 << 10;
 
+/// Snapshots that are in memory at a time, until they are answered.
+const SNAPSHOTS_AT_ONCE: usize = 1;
+
 /// The longest wait for a turn.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
@@ -110,6 +113,7 @@ pub struct Admission {
     large: Arc<FairPermits>,
     reads: Arc<FairPermits>,
     sums: Arc<FairPermits>,
+    snapshots: Arc<FairPermits>,
     acts: Arc<FairPermits>,
     bodies: Arc<Budget>,
 }
@@ -192,6 +196,7 @@ impl Admission {
             }),
             reads: reads(reading::AT_ONCE as usize),
             sums: reads(reading::SUMS_AT_ONCE),
+            snapshots: reads(SNAPSHOTS_AT_ONCE),
             acts: permits(ACT_PERMITS),
             bodies: Budget::new(BODY_BYTES),
         }
@@ -277,6 +282,15 @@ impl Admission {
         acquire(&self.sums, client, REQUEST_WEIGHT).await
     }
 
+    /// Waits until a snapshot may arrive.
+    ///
+    /// # Errors
+    /// Where others are in memory for too long.
+    pub(crate) async fn snapshot(&self, client: Option<&str>) -> Result<ServingPermit, TurnedAway> {
+        let client = client.map_or_else(|| self.client_of_resource(""), |id| self.client(id));
+        acquire(&self.snapshots, client, REQUEST_WEIGHT).await
+    }
+
     /// Waits until an act of an operator may be parsed and served.
     ///
     /// # Errors
@@ -323,6 +337,7 @@ impl Admission {
             + self.mappings.waiting()
             + self.reads.waiting()
             + self.sums.waiting()
+            + self.snapshots.waiting()
             + self.acts.waiting()
     }
 

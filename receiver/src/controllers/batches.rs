@@ -20,11 +20,11 @@ use super::events::Accepted;
 use super::{answer, log_refusal};
 use crate::admission::RequestKind;
 use crate::batch::{self, Item, Layout};
+use crate::body::NDJSON;
 use crate::form::Form;
 use crate::{Receiver, body, cloud_event};
 
 /// What a batch may be, and a CloudEvent.
-const NDJSON: &str = "application/x-ndjson";
 const CLOUD_EVENTS: &str = "application/cloudevents-batch+json";
 const CLOUD_EVENT: &str = "application/cloudevents+json";
 const ACCEPTED: [&str; 4] = [body::JSON, NDJSON, CLOUD_EVENTS, CLOUD_EVENT];

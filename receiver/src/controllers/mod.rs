@@ -8,6 +8,7 @@ mod dry_run;
 pub mod events;
 mod failures;
 pub mod mappings;
+pub mod snapshots;
 pub mod spans;
 pub mod sums;
 pub mod usages;

@@ -54,6 +54,7 @@ pub(crate) fn options() -> Options {
         limits: LimitsSettings {
             payload: 100_000,
             batch_payload: 1_000_000,
+            snapshot_payload: 200 << 20,
             body_timeout: Duration::from_secs(5),
             inflight: Some(50),
         },

@@ -32,6 +32,7 @@ mod repeats;
 mod routes;
 mod schema;
 mod smuggling;
+mod snapshots;
 mod store;
 mod sums;
 mod token_floods;

@@ -13,6 +13,9 @@ pub(crate) struct Data {
     /// A flood and a quiet client.
     #[serde(default)]
     pub(crate) fairness: Option<Part<Fairness>>,
+    /// Sums beside starts.
+    #[serde(default)]
+    pub(crate) reading: Option<Part<Reading>>,
     /// Intervals.
     pub(crate) worker: Option<Part<Worker>>,
     /// All spans due at once.
@@ -141,6 +144,34 @@ pub(crate) struct FairnessRun {
     pub(crate) flood_kept_share: f64,
     /// The most memory that the receiver had at a time, MB.
     pub(crate) memory_mb: f64,
+}
+
+/// Clients that ask for sums, and one that starts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Reading {
+    /// Usages that each sum is of.
+    pub(crate) usages: i64,
+    /// In turns without and with those that ask for sums.
+    pub(crate) runs: Vec<ReadingRun>,
+}
+
+/// One run of both.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ReadingRun {
+    /// Clients that ask for sums without pause.
+    pub(crate) readers: u64,
+    /// Starts that were kept each second.
+    pub(crate) starts_per_second: f64,
+    /// Half of those took no longer than this, ms.
+    pub(crate) p50_ms: f64,
+    /// 99 of 100 of those.
+    pub(crate) p99_ms: f64,
+    /// Sums that were answered each second.
+    pub(crate) sums_per_second: f64,
+    /// Half of those took no longer than this, ms.
+    pub(crate) sum_p50_ms: f64,
+    /// Requests for sums that were turned away each second.
+    pub(crate) turned_away_per_second: f64,
 }
 
 /// What came of all runs of workers.

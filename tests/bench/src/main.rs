@@ -108,7 +108,7 @@ async fn measure(cli: &Cli) -> Result<()> {
 }
 
 async fn run(server: &Server, scale: &Scale) -> Result<Data> {
-    use scenario::{fairness, growth, ledger, memory, midnight, receiver, worker};
+    use scenario::{fairness, growth, ledger, memory, midnight, reading, receiver, worker};
     Ok(Data {
         receiver: part(
             Part::Receiver,
@@ -122,6 +122,13 @@ async fn run(server: &Server, scale: &Scale) -> Result<Data> {
             server,
             scale,
             Box::pin(fairness::run(server, scale)),
+        )
+        .await?,
+        reading: part(
+            Part::Reading,
+            server,
+            scale,
+            Box::pin(reading::run(server, scale)),
         )
         .await?,
         worker: part(

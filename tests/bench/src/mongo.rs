@@ -273,6 +273,12 @@ pub(crate) struct Spans {
 }
 
 impl Spans {
+    /// Has the server make documents.
+    pub(crate) async fn aggregate(&self, pipeline: Vec<Document>) -> Result<()> {
+        let made = self.database.aggregate(pipeline).await;
+        made.map(drop).context("making documents")
+    }
+
     /// Loads open spans of the targets of these numbers.
     pub(crate) async fn load_open(
         &self,

@@ -3,6 +3,7 @@
 pub(crate) mod fairness;
 pub(crate) mod markdown;
 pub(crate) mod output;
+pub(crate) mod reading;
 pub(crate) mod targets;
 
 /// A number as people read it: three digits that count, thousands apart.

@@ -14,6 +14,8 @@ pub(crate) enum Part {
     Receiver,
     /// A client that floods the receiver, and a quiet one beside it.
     Fairness,
+    /// Clients that ask for sums, and one that starts as much as it can.
+    Reading,
     /// Intervals a second, and catching up.
     Worker,
     /// All open spans due at once.
@@ -96,6 +98,8 @@ pub(crate) struct Scale {
     pub(crate) growth: Vec<u64>,
     /// Connections of a client that floods the receiver.
     pub(crate) flood: Vec<u64>,
+    /// Usages that are added up while events come in.
+    pub(crate) ledger: i64,
     /// Events over which memory is measured.
     pub(crate) memory: u64,
     /// Entries in the ledger.
@@ -171,6 +175,7 @@ fn usual() -> Scale {
         midnight: 100_000,
         growth: vec![10_000, 100_000],
         flood: vec![30, 100, 300, 1_000, 3_000],
+        ledger: 300_000,
         memory: 100_000,
         ledger: 100_000,
     }
@@ -210,6 +215,7 @@ fn smoke() -> Scale {
         midnight: 100,
         growth: vec![500],
         flood: vec![5],
+        ledger: 1_000,
         memory: 200,
         ledger: 300,
         ..usual()

@@ -6,6 +6,7 @@ pub(crate) mod growth;
 pub(crate) mod ledger;
 pub(crate) mod memory;
 pub(crate) mod midnight;
+pub(crate) mod reading;
 pub(crate) mod receiver;
 pub(crate) mod worker;
 pub(crate) mod workers;

@@ -118,6 +118,19 @@ impl Grant {
         ))
     }
 
+    /// Allows to read what is of a resource.
+    ///
+    /// # Errors
+    /// 403 where it may not be read.
+    pub fn require_read(&self, resource: &str) -> Result<(), Problem> {
+        if self.read.includes(Some(resource)) {
+            return Ok(());
+        }
+        Err(forbidden(
+            "The token does not allow to read the resource that the body names.",
+        ))
+    }
+
     /// Requires the scope to write for everything, whatever resource it is about.
     ///
     /// # Errors

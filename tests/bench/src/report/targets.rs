@@ -3,6 +3,7 @@
 use crate::data::{Data, FairnessRun, Ledger, Receiver, Run, Sampled, System, find};
 use crate::event::Mix;
 
+use super::reading::targets_of_reading;
 use super::{grouped, rounded, workers};
 
 /// What is allowed between two figures that are to be alike: the same thing measured twice differs
@@ -32,6 +33,9 @@ pub(crate) fn targets(data: &Data) -> Vec<Target> {
     }
     if let Some(part) = &data.fairness {
         targets.extend(of_fairness(&part.figures.runs));
+    }
+    if let Some(part) = &data.reading {
+        targets.extend(targets_of_reading(&part.figures.runs));
     }
     if let Some(part) = &data.worker {
         targets.extend(of_worker(&part.figures.rates));

@@ -1,0 +1,145 @@
+//! Snapshots: what really runs, compared with the spans.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::Request;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use sampler_domain::ClientId;
+use sampler_service::problem::Problem;
+use sampler_service::security::Grant;
+use sampler_store::SpanQuery;
+use tokio::sync::mpsc;
+
+use super::answer;
+use crate::Receiver;
+use crate::admission::ServingPermit;
+use crate::snapshot::{self, Compared, Comparison};
+
+/// Spans that are read at a time, at the most.
+const PAGE: usize = 10_000;
+
+/// How often a snapshot that has arrived asks for its turn to read: each time for a second.
+const TURNS: usize = 30;
+
+/// Bytes of the answer that are made at a time, and how many such pieces may wait to be sent.
+const CHUNK: usize = 64 << 10;
+const CHUNKS: usize = 2;
+
+/// `POST /v1/snapshots`.
+pub async fn compare(
+    State(receiver): State<Arc<Receiver>>,
+    grant: Grant,
+    request: Request<Body>,
+) -> Response {
+    let outcome = receiver.compare(&grant, request).await;
+    answer(&receiver, "snapshot", &grant, outcome)
+}
+
+impl Receiver {
+    /// Compares a snapshot with the spans. Only one is in memory at a time, until it is answered.
+    async fn compare(&self, grant: &Grant, request: Request<Body>) -> Result<Response, Problem> {
+        self.require_readable()?;
+        let client = grant.client().map(ClientId::as_str);
+        let permit = self.admission.snapshot(client).await;
+        let permit = permit.map_err(|_| self.overloaded("Another snapshot is being compared."))?;
+        let snapshot = snapshot::take(self, grant, request).await?;
+        let compared = self.compare_with_spans(grant, snapshot).await?;
+        Ok(in_pieces(compared, permit))
+    }
+
+    async fn compare_with_spans(
+        &self,
+        grant: &Grant,
+        snapshot: snapshot::Snapshot,
+    ) -> Result<Compared, Problem> {
+        let _permits = self.turn_to_compare(grant).await?;
+        let mut query = SpanQuery {
+            // What ran at that moment: from its first millisecond to the next.
+            from: Some(snapshot.at),
+            to: Some(snapshot.at.plus(1)),
+            limit: PAGE,
+            ..SpanQuery::default()
+        };
+        query.target.set("resource_id", snapshot.resource.clone());
+        let mut comparison = Comparison::new(snapshot);
+        loop {
+            let page = self.parts.queries.spans(&query).await;
+            let page = page.map_err(|failure| self.not_read(&failure))?;
+            for record in page.spans {
+                comparison.add(record.span).map_err(not_written)?;
+            }
+            query.after = page.next;
+            if query.after.is_none() {
+                return comparison.finish().map_err(not_written);
+            }
+        }
+    }
+
+    /// A large body has arrived, so it waits longer for its turn than others do.
+    async fn turn_to_compare(&self, grant: &Grant) -> Result<[ServingPermit; 2], Problem> {
+        for _ in 1..TURNS {
+            if let Ok(permits) = self.admit_sums(grant).await {
+                return Ok(permits);
+            }
+        }
+        self.admit_sums(grant).await
+    }
+}
+
+/// Memory takes all that is written.
+fn not_written(error: io::Error) -> Problem {
+    debug_assert!(false, "{error}");
+    Problem::internal()
+}
+
+/// The answer, made as the client takes it. It may be as large as the snapshot.
+fn in_pieces(compared: Compared, permit: ServingPermit) -> Response {
+    let (sender, receiver) = mpsc::channel(CHUNKS);
+    tokio::task::spawn_blocking(move || {
+        let mut pieces = Pieces {
+            sender,
+            buffer: Vec::with_capacity(CHUNK),
+        };
+        let written = snapshot::write_report(&compared, &mut pieces);
+        if let Err(error) = written.and_then(|()| pieces.flush()) {
+            // The client has gone, or must see that the answer is not whole.
+            let _ = pieces.sender.blocking_send(Err(error));
+        }
+        drop(permit);
+    });
+    let pieces = stream::unfold(receiver, async |mut receiver| {
+        let piece = receiver.recv().await?;
+        Some((piece, receiver))
+    });
+    (
+        [(CONTENT_TYPE, "application/json")],
+        Body::from_stream(pieces),
+    )
+        .into_response()
+}
+
+struct Pieces {
+    sender: mpsc::Sender<io::Result<Bytes>>,
+    buffer: Vec<u8>,
+}
+
+impl Write for Pieces {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() >= CHUNK {
+            self.flush()?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let piece = std::mem::replace(&mut self.buffer, Vec::with_capacity(CHUNK));
+        let sent = self.sender.blocking_send(Ok(piece.into()));
+        sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+}

@@ -1,0 +1,143 @@
+//! All instances of a snapshot, in bounded memory: digests to find them by, and records to write the
+//! answer from.
+
+use std::io;
+use std::ops::Range;
+
+use sampler_domain::{Id, Measures, Target, Timestamp};
+
+use super::digest;
+use super::instance::{Instance, Kept};
+use super::spool::{Spool, Spooled};
+
+/// What is known of an instance while spans are compared: in the order of its fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Record {
+    instance: u128,
+    plan: u64,
+    /// Where it stands in the body.
+    index: u32,
+    /// None where the provider does not say.
+    measures: Option<u64>,
+}
+
+/// Instances that are being read.
+#[derive(Debug)]
+pub(super) struct Gathering {
+    records: Vec<Record>,
+    spool: Spool,
+}
+
+/// A snapshot that has arrived.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    /// Of which resource.
+    pub(crate) resource: Id,
+    /// The moment that it is of.
+    pub(crate) at: Timestamp,
+    pub(super) instances: Instances,
+}
+
+/// Instances, to be found by what they are.
+#[derive(Debug)]
+pub(super) struct Instances {
+    records: Vec<Record>,
+    kept: Spooled,
+}
+
+/// An instance that was found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    /// Where it stands in the body.
+    pub(super) index: u32,
+    measures: Option<u64>,
+}
+
+/// One target stands in the list twice, at these places.
+pub(super) struct Twice(pub(super) u32);
+
+impl Gathering {
+    pub(super) fn new() -> Self {
+        Self {
+            records: Vec::new(),
+            spool: Spool::new(),
+        }
+    }
+
+    pub(super) fn add(&mut self, instance: &Instance) -> io::Result<()> {
+        let index = u32::try_from(self.records.len()).map_err(io::Error::other)?;
+        self.records.push(Record {
+            instance: digest::of_instance(&instance.target),
+            plan: digest::of_plan(&instance.target),
+            index,
+            measures: instance.measures.as_ref().map(digest::of_measures),
+        });
+        self.spool.write(&Kept::from(instance))
+    }
+
+    /// All of them; or up to `max` of those that are there twice.
+    pub(super) fn finish(mut self, max: usize) -> io::Result<Result<Instances, Vec<Twice>>> {
+        self.records.sort_unstable();
+        let is_twice =
+            |pair: &[Record]| pair[0].instance == pair[1].instance && pair[0].plan == pair[1].plan;
+        let twice = self.records.windows(2).filter(|pair| is_twice(pair));
+        let mut twice: Vec<u32> = twice.map(|pair| pair[1].index).take(max).collect();
+        twice.sort_unstable();
+        if !twice.is_empty() {
+            return Ok(Err(twice.into_iter().map(Twice).collect()));
+        }
+        Ok(Ok(Instances {
+            records: self.records,
+            kept: self.spool.finish()?,
+        }))
+    }
+}
+
+impl Instances {
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Those of a target with any plan.
+    pub(super) fn range(&self, key: u128) -> Range<usize> {
+        let begin = self.records.partition_point(|record| record.instance < key);
+        let end = self
+            .records
+            .partition_point(|record| record.instance <= key);
+        begin..end
+    }
+
+    /// Where they stand in the body.
+    pub(super) fn indices(&self, range: Range<usize>) -> impl Iterator<Item = u32> {
+        let records = self.records.get(range).unwrap_or_default();
+        records.iter().map(|record| record.index)
+    }
+
+    /// The one of a target with its plan.
+    pub(super) fn find(&self, key: u128, target: &Target) -> Option<Found> {
+        let wanted = (key, digest::of_plan(target));
+        let of = |record: &Record| (record.instance, record.plan);
+        let place = self.records.binary_search_by_key(&wanted, of).ok()?;
+        let Record {
+            index, measures, ..
+        } = *self.records.get(place)?;
+        Some(Found { index, measures })
+    }
+
+    /// All of them, in the order of the body.
+    pub(super) fn read(&self, resource: &Id) -> impl Iterator<Item = io::Result<(u32, Instance)>> {
+        (0..).zip(self.kept.read()).map(|(index, line)| {
+            let kept: Kept = serde_json::from_str(&line?)?;
+            Ok((index, kept.instance(resource)))
+        })
+    }
+}
+
+impl Found {
+    /// Whether the provider says that other measures are used.
+    pub(super) fn differs(self, measures: &Measures) -> bool {
+        let seen = self.measures;
+        seen.is_some_and(|seen| seen != digest::of_measures(measures))
+    }
+}

@@ -1,0 +1,145 @@
+//! The answer to a snapshot, written bit by bit: with very many differences it is as large as the
+//! snapshot.
+
+use std::io::{self, Write};
+
+use sampler_domain::{Id, Measures, Span, Target};
+use serde::Serialize;
+
+use super::comparison::Compared;
+use super::instance::Instance;
+use super::proposal::Proposal;
+
+/// An instance without a span.
+#[derive(Serialize)]
+struct Alone<'a> {
+    target: &'a Target,
+    proposal: Proposal<'a>,
+}
+
+/// An instance whose span says something else.
+#[derive(Serialize)]
+struct Differs<'a> {
+    span: String,
+    expected: Said<'a>,
+    kept: Said<'a>,
+    proposal: Proposal<'a>,
+}
+
+/// What is said differently.
+#[derive(Serialize)]
+struct Said<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan_id: Option<&'a Id>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measured_usage: Option<&'a Measures>,
+}
+
+/// Writes the answer.
+///
+/// # Errors
+/// Where it cannot be written.
+pub(crate) fn write(compared: &Compared, out: &mut impl Write) -> io::Result<()> {
+    let snapshot = &compared.snapshot;
+    let (at, checked) = (snapshot.at.as_millis(), snapshot.instances.count());
+    write!(
+        out,
+        "{{\"at\":{at},\"checked\":{checked},\"open_without_instance\":["
+    )?;
+    let mut separator = Separator::default();
+    for line in compared.open.read() {
+        separator.write(out)?;
+        out.write_all(line?.as_bytes())?;
+    }
+    out.write_all(b"],\"instance_without_span\":[")?;
+    write_alone(compared, out)?;
+    out.write_all(b"],\"differs\":[")?;
+    write_differs(compared, out)?;
+    let more = if compared.is_cut {
+        ",\"more\":true"
+    } else {
+        ""
+    };
+    write!(out, "]{more}}}")
+}
+
+fn write_alone(compared: &Compared, out: &mut impl Write) -> io::Result<()> {
+    if !compared.has_alone() {
+        return Ok(());
+    }
+    let (snapshot, none) = (&compared.snapshot, Measures::default());
+    let mut separator = Separator::default();
+    for item in snapshot.instances.read(&snapshot.resource) {
+        let (index, instance) = item?;
+        if !compared.is_alone(index) {
+            continue;
+        }
+        let Instance {
+            target,
+            since,
+            measures,
+        } = &instance;
+        let measures = measures.as_ref().unwrap_or(&none);
+        let proposal = Proposal::start(target, measures, since.unwrap_or(snapshot.at));
+        separator.write(out)?;
+        serde_json::to_writer(&mut *out, &Alone { target, proposal })?;
+    }
+    Ok(())
+}
+
+fn write_differs(compared: &Compared, out: &mut impl Write) -> io::Result<()> {
+    if compared.differs.is_empty() {
+        return Ok(());
+    }
+    let snapshot = &compared.snapshot;
+    let mut separator = Separator::default();
+    for item in snapshot.instances.read(&snapshot.resource) {
+        let (index, instance) = item?;
+        if let Some(span) = compared.differs.get(&index) {
+            separator.write(out)?;
+            serde_json::to_writer(&mut *out, &differs(compared, &instance, span))?;
+        }
+    }
+    Ok(())
+}
+
+fn differs<'a>(compared: &Compared, instance: &'a Instance, span: &'a Span) -> Differs<'a> {
+    let (target, kept) = (&instance.target, &span.target.plan_id);
+    let measures = instance.measures.as_ref();
+    // Whatever their order and however their numbers are written.
+    let digest = super::digest::of_measures;
+    let other = measures.filter(|measures| digest(measures) != digest(&span.measures));
+    let is_other_plan = target.plan_id != *kept;
+    Differs {
+        span: span.id.to_string(),
+        expected: Said {
+            plan_id: is_other_plan.then_some(&target.plan_id),
+            measured_usage: other,
+        },
+        kept: Said {
+            plan_id: is_other_plan.then_some(kept),
+            measured_usage: other.map(|_| &span.measures),
+        },
+        proposal: Proposal::update(
+            target,
+            measures.unwrap_or(&span.measures),
+            kept.as_str(),
+            compared.snapshot.at,
+        ),
+    }
+}
+
+/// Stands between the items of a list.
+#[derive(Default)]
+struct Separator {
+    is_behind: bool,
+}
+
+impl Separator {
+    fn write(&mut self, out: &mut impl Write) -> io::Result<()> {
+        if std::mem::replace(&mut self.is_behind, true) {
+            out.write_all(b",")?;
+        }
+        Ok(())
+    }
+}

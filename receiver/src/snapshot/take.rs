@@ -1,0 +1,364 @@
+//! Takes a snapshot in as it arrives.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{Request, header};
+use flate2::write::MultiGzDecoder;
+use http_body_util::BodyExt;
+use sampler_domain::{Id, Timestamp};
+use sampler_service::problem::{FieldError, Pointer, Problem};
+use sampler_service::security::Grant;
+use tokio::time::{Instant, timeout_at};
+
+use super::instance::{self, Instance, Unfit};
+use super::instances::{Gathering, Snapshot, Twice};
+use super::pieces::{Form, Piece, Pieces, TooLong};
+use crate::json::{self, Json};
+use crate::{Receiver, body, problems};
+
+/// So many bytes must arrive within `SAMPLER_BODY_TIMEOUT`, and all of them within this.
+const STRETCH: usize = 1 << 20;
+const TIME_MAX: Duration = Duration::from_mins(10);
+
+/// Compressed bytes that are unpacked at a time: up to a thousand times as many.
+const UNPACKED_AT_A_TIME: usize = 1 << 10;
+
+/// Wrong fields that are named.
+const ERRORS_MAX: usize = 100;
+
+/// Stands for the resource of the snapshot while that is still to come.
+const UNNAMED: &str = "the resource of the snapshot";
+
+/// A snapshot that arrives.
+struct Taking<'a> {
+    receiver: &'a Receiver,
+    grant: &'a Grant,
+    form: Form,
+    head: Option<(Id, Timestamp)>,
+    gathering: Gathering,
+    /// Instances so far, also those that are wrong.
+    count: usize,
+    errors: Vec<FieldError>,
+    /// The resource that the first instance names which names one, and where that is.
+    named: Option<(usize, Id)>,
+    /// The latest moment since when an instance runs, and where that is.
+    latest: Option<(Timestamp, usize)>,
+}
+
+/// Reads the body of a request as a snapshot.
+///
+/// # Errors
+/// 415 for another media type or coding, 413 for too much, 408 for too slow, 400 for what is no JSON
+/// or has wrong fields, 403 for a resource that the grant does not let read.
+pub(crate) async fn take(
+    receiver: &Receiver,
+    grant: &Grant,
+    request: Request<Body>,
+) -> Result<Snapshot, Problem> {
+    let form = match body::media_type(request.headers(), &[body::JSON, body::NDJSON])? {
+        body::NDJSON => Form::Lines,
+        _ => Form::Json,
+    };
+    let is_compressed = body::is_gzip(request.headers())?;
+    let limits = &receiver.options.limits;
+    let length = request.headers().get(header::CONTENT_LENGTH);
+    let length = length.and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    if length.is_some_and(|length| length > limits.snapshot_payload as u64) {
+        return Err(body::too_large(limits.snapshot_payload));
+    }
+    let taking = Taking {
+        receiver,
+        grant,
+        form,
+        head: None,
+        gathering: Gathering::new(),
+        count: 0,
+        errors: Vec::new(),
+        named: None,
+        latest: None,
+    };
+    let mut arriving = Arriving {
+        taking,
+        pieces: Pieces::new(form, limits.payload),
+        unpacked: 0,
+        max: limits.snapshot_payload,
+    };
+    let mut unpacking = is_compressed.then(|| MultiGzDecoder::new(Vec::new()));
+    let end = Instant::now() + TIME_MAX;
+    let mut deadline = (Instant::now() + limits.body_timeout).min(end);
+    let (mut body, mut arrived, mut since) = (request.into_body(), 0, 0);
+    loop {
+        let frame = timeout_at(deadline, body.frame())
+            .await
+            .map_err(|_| too_slow())?;
+        let Some(frame) = frame else { break };
+        let Ok(data) = frame.map_err(|_| cut_short())?.into_data() else {
+            continue;
+        };
+        (arrived, since) = (arrived + data.len(), since + data.len());
+        if arrived > arriving.max {
+            return Err(body::too_large(arriving.max));
+        }
+        if since >= STRETCH {
+            since = 0;
+            deadline = (Instant::now() + limits.body_timeout).min(end);
+        }
+        match &mut unpacking {
+            None => arriving.push(&data)?,
+            Some(decoder) => {
+                for part in data.chunks(UNPACKED_AT_A_TIME) {
+                    decoder.write_all(part).map_err(|_| not_unpacked())?;
+                    let bytes = std::mem::take(decoder.get_mut());
+                    arriving.push(&bytes)?;
+                }
+            }
+        }
+    }
+    if let Some(decoder) = unpacking {
+        let bytes = decoder.finish().map_err(|_| not_unpacked())?;
+        arriving.push(&bytes)?;
+    }
+    arriving.finish()
+}
+
+/// Why a body is taken apart no further.
+struct Refused(Problem);
+
+/// A body that is taken apart.
+struct Arriving<'a> {
+    taking: Taking<'a>,
+    pieces: Pieces,
+    unpacked: usize,
+    max: usize,
+}
+
+impl Arriving<'_> {
+    fn push(&mut self, bytes: &[u8]) -> Result<(), Problem> {
+        self.unpacked += bytes.len();
+        if self.unpacked > self.max {
+            return Err(body::too_large(self.max));
+        }
+        let taking = &mut self.taking;
+        let pushed = self
+            .pieces
+            .push(bytes, |piece| Ok::<(), Refused>(taking.take(&piece)?));
+        pushed.map_err(|Refused(problem)| problem)
+    }
+
+    fn finish(mut self) -> Result<Snapshot, Problem> {
+        let taking = &mut self.taking;
+        self.pieces.finish(|piece| taking.take(&piece))?;
+        self.taking.finish()
+    }
+}
+
+impl Taking<'_> {
+    fn take(&mut self, piece: &Piece<'_>) -> Result<(), Problem> {
+        match *piece {
+            Piece::Head(bytes) => self.take_head(bytes),
+            Piece::Instance(bytes) => self.take_instance(bytes),
+        }
+    }
+
+    fn take_head(&mut self, bytes: &[u8]) -> Result<(), Problem> {
+        let Json::Object(members) = json::parse(bytes)? else {
+            return Err(invalid([wrong(Pointer::root(), "It must be an object.")]));
+        };
+        let (mut resource, mut at, mut has_instances) = (None, None, false);
+        let mut errors = Vec::new();
+        for (name, value) in members {
+            match (&*name, value) {
+                ("resource_id", value) => resource = Some(resource_of(&value)),
+                ("at", value) => at = Some(self.at(&value)),
+                ("instances", value) if self.form == Form::Json => {
+                    has_instances = true;
+                    if !matches!(value, Json::List(list) if list.is_empty()) {
+                        errors.push(field(&name, "It must be a list."));
+                    }
+                }
+                _ => errors.push(field(&name, "There is no field of this name.")),
+            }
+        }
+        let missing = "It is missing.";
+        let mut fit = |name, value: Option<Result<_, String>>| {
+            let value = value.unwrap_or_else(|| Err(missing.to_owned()));
+            value
+                .map_err(|detail| errors.push(field(name, &detail)))
+                .ok()
+        };
+        let resource = fit("resource_id", resource);
+        if let Some(resource) = &resource {
+            self.grant.require_read(resource.as_str())?;
+        }
+        let at = at.unwrap_or_else(|| Err(missing.to_owned()));
+        let at = at.map_err(|detail| errors.push(field("at", &detail))).ok();
+        if self.form == Form::Json && !has_instances {
+            errors.push(field("instances", missing));
+        }
+        match (resource, at) {
+            (Some(resource), Some(at)) if errors.is_empty() => {
+                self.head = Some((resource, at));
+                Ok(())
+            }
+            // What the instances are of is not known.
+            _ => {
+                errors.append(&mut self.errors);
+                Err(invalid(errors))
+            }
+        }
+    }
+
+    /// A moment whose events can still be kept.
+    fn at(&self, value: &Json<'_>) -> Result<Timestamp, String> {
+        let at = instance::moment(value).ok_or("It must be a moment in whole milliseconds.")?;
+        let ago = self.receiver.parts.clock.now().since(at);
+        if ago < 0 {
+            return Err("It lies in the future.".to_owned());
+        }
+        if ago > self.receiver.options.slack.past {
+            return Err("No event that lies so far back is accepted any more.".to_owned());
+        }
+        Ok(at)
+    }
+
+    fn take_instance(&mut self, bytes: &[u8]) -> Result<(), Problem> {
+        let index = self.count;
+        self.count += 1;
+        let resource = self
+            .head
+            .as_ref()
+            .map_or(UNNAMED, |(resource, _)| resource.as_str());
+        match instance::read(bytes, index, resource) {
+            Ok(instance) => self.add(index, &instance),
+            Err(Unfit::NoJson(problem)) => {
+                let detail = format!("Instance {index} is not JSON. {}", problem.detail());
+                Err(Problem::new(&problems::MALFORMED_JSON, detail))
+            }
+            Err(Unfit::Fields(errors)) => self.complain(errors),
+        }
+    }
+
+    fn add(&mut self, index: usize, instance: &Instance) -> Result<(), Problem> {
+        let pointer = |name: &str| Pointer::root().field("instances").index(index).field(name);
+        let resource = &instance.target.resource_id;
+        let expected = self.head.as_ref().map(|(resource, _)| resource);
+        let expected = expected.or(self.named.as_ref().map(|(_, named)| named));
+        let is_unnamed = resource.as_str() == UNNAMED;
+        match expected {
+            Some(expected) if expected != resource && !is_unnamed => {
+                return self.complain(vec![wrong(pointer("resource_id"), OTHER_RESOURCE)]);
+            }
+            None if !is_unnamed => self.named = Some((index, resource.clone())),
+            _ => {}
+        }
+        let at = self.head.as_ref().map(|(_, at)| *at);
+        if instance.since > at && at.is_some() {
+            return self.complain(vec![wrong(pointer("since"), SINCE_BEHIND)]);
+        }
+        self.latest = self.latest.max(instance.since.map(|since| (since, index)));
+        self.gathering.add(instance).map_err(not_kept)
+    }
+
+    /// Names what is wrong; goes on as long as there is room to name more.
+    fn complain(&mut self, errors: Vec<FieldError>) -> Result<(), Problem> {
+        self.errors.extend(errors);
+        if self.errors.len() < ERRORS_MAX {
+            return Ok(());
+        }
+        Err(invalid(std::mem::take(&mut self.errors)))
+    }
+
+    fn finish(mut self) -> Result<Snapshot, Problem> {
+        // A head comes with the end of the body at the latest.
+        let Some((resource, at)) = self.head.take() else {
+            return Err(Problem::internal());
+        };
+        if let Some((index, _)) = self.named.take().filter(|(_, named)| *named != resource) {
+            let pointer = Pointer::root()
+                .field("instances")
+                .index(index)
+                .field("resource_id");
+            self.errors.push(wrong(pointer, OTHER_RESOURCE));
+        }
+        if let Some((_, index)) = self.latest.filter(|(since, _)| *since > at) {
+            let pointer = Pointer::root()
+                .field("instances")
+                .index(index)
+                .field("since");
+            self.errors.push(wrong(pointer, SINCE_BEHIND));
+        }
+        match self.gathering.finish(ERRORS_MAX).map_err(not_kept)? {
+            Ok(instances) if self.errors.is_empty() => Ok(Snapshot {
+                resource,
+                at,
+                instances,
+            }),
+            Ok(_) => Err(invalid(self.errors)),
+            Err(twice) => {
+                let name = |Twice(index): Twice| {
+                    let index = usize::try_from(index).unwrap_or(usize::MAX);
+                    let pointer = Pointer::root().field("instances").index(index);
+                    wrong(pointer, "The same target is in the list already.")
+                };
+                self.errors.extend(twice.into_iter().map(name));
+                Err(invalid(self.errors))
+            }
+        }
+    }
+}
+
+const OTHER_RESOURCE: &str = "It must be the resource of the snapshot.";
+const SINCE_BEHIND: &str = "It lies behind the moment of the snapshot.";
+
+fn resource_of(value: &Json<'_>) -> Result<Id, String> {
+    let text = value.as_str().ok_or("It must be a string.")?;
+    Id::new(text).map_err(|error| format!("It {error}."))
+}
+
+fn wrong(pointer: Pointer, detail: &str) -> FieldError {
+    FieldError::new(pointer, detail)
+}
+
+fn field(name: &str, detail: &str) -> FieldError {
+    wrong(Pointer::root().field(name), detail)
+}
+
+fn invalid(errors: impl IntoIterator<Item = FieldError>) -> Problem {
+    let detail = "The body is JSON, but no snapshot as it is expected here.";
+    Problem::new(&problems::INVALID_SNAPSHOT, detail).errors(errors)
+}
+
+fn too_slow() -> Problem {
+    let detail = "The body did not arrive within the time allowed for it.";
+    Problem::new(&problems::REQUEST_TIMEOUT, detail)
+}
+
+fn cut_short() -> Problem {
+    Problem::new(&problems::MALFORMED_JSON, "The body was cut short.")
+}
+
+fn not_unpacked() -> Problem {
+    let detail = "The body is not what its Content-Encoding says: it cannot be decompressed.";
+    Problem::new(&problems::MALFORMED_JSON, detail)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is mapped with")]
+fn not_kept(error: io::Error) -> Problem {
+    debug_assert!(false, "memory takes all that is written: {error}");
+    Problem::internal()
+}
+
+impl From<TooLong> for Refused {
+    fn from(TooLong: TooLong) -> Self {
+        let detail = "The head or an instance is larger than an event may be.";
+        Self(Problem::new(&problems::PAYLOAD_TOO_LARGE, detail))
+    }
+}
+
+impl From<Problem> for Refused {
+    fn from(problem: Problem) -> Self {
+        Self(problem)
+    }
+}

@@ -1,0 +1,614 @@
+//! What really runs, compared with the spans.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+
+use axum::body::Body;
+use axum::http::Request;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use sampler_store::contract::support::{Changing, done};
+use serde_json::{Value, json};
+
+use crate::answer::Answer;
+use crate::event::{start, stop, with};
+use crate::store::Fate;
+use crate::world::{DAY, HOUR, NOW, PAST, World, request};
+
+const SNAPSHOTS: &str = "/v1/snapshots";
+
+/// The instances of a snapshot as they are sent in each form, and compressed.
+fn forms(snapshot: &Value) -> Vec<Request<Body>> {
+    let mut head = snapshot.clone();
+    let instances = head.as_object_mut().unwrap().remove("instances").unwrap();
+    let lines = [&head].into_iter().chain(instances.as_array().unwrap());
+    let lines: String = lines.map(|line| format!("{line}\n")).collect();
+    let post = |kind: &str, coding: &str, body: Vec<u8>| {
+        let post = Request::post(SNAPSHOTS).header("content-type", kind);
+        post.header("content-encoding", coding)
+            .body(body.into())
+            .unwrap()
+    };
+    let packed = |text: &str| {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(text.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    };
+    let text = snapshot.to_string();
+    let ndjson = "application/x-ndjson";
+    vec![
+        post("application/json", "identity", text.clone().into()),
+        post("application/json; charset=utf-8", "gzip", packed(&text)),
+        post(ndjson, "identity", lines.clone().into()),
+        post(ndjson, "gzip", packed(&lines)),
+    ]
+}
+
+impl World {
+    /// What a snapshot is answered in each form: the same.
+    async fn compare(&self, snapshot: &Value) -> Value {
+        let mut answers = Vec::new();
+        for form in forms(snapshot) {
+            let answer = self.send(form).await;
+            assert_eq!(answer.status, 200, "{answer:?}");
+            assert_eq!(answer.header("content-type"), Some("application/json"));
+            answers.push(serde_json::from_slice::<Value>(&answer.body).unwrap());
+        }
+        let first = answers.remove(0);
+        assert!(
+            answers.iter().all(|answer| *answer == first),
+            "{answers:#?}"
+        );
+        first
+    }
+
+    async fn compare_once(&self, snapshot: &Value) -> Answer {
+        self.send(request(SNAPSHOTS, snapshot.to_string())).await
+    }
+
+    async fn starts_one(&self, instance: &str, plan: &str, timestamp: i64) -> Value {
+        let event = with(&start(timestamp), "resource_instance_id", instance);
+        let event = with(&event, "plan_id", plan);
+        self.start(&event).await.is_created();
+        event
+    }
+
+    async fn stops_one(&self, instance: &str, plan: &str, timestamp: i64) {
+        let event = with(&stop(timestamp), "resource_instance_id", instance);
+        self.stop(&with(&event, "plan_id", plan)).await.is_created();
+    }
+
+    /// Posts a proposal over the address of its kind.
+    async fn apply(&self, proposal: &Value) -> u16 {
+        let mut event = proposal.clone();
+        let kind = event.as_object_mut().unwrap().remove("type").unwrap();
+        let path = format!("/v1/events/{}", kind.as_str().unwrap());
+        self.post(&path, &event).await.status
+    }
+
+    /// Posts proposals together, as they are.
+    async fn apply_all(&self, proposals: &[Value]) -> Vec<u64> {
+        let answer = self.post("/v1/events", &json!(proposals)).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let answer: Value = serde_json::from_slice(&answer.body).unwrap();
+        let results = answer["results"].as_array().unwrap().iter();
+        results
+            .map(|result| result["status"].as_u64().unwrap())
+            .collect()
+    }
+}
+
+/// An instance with this plan.
+fn instance(name: &str, plan: &str) -> Value {
+    let mut event = with(&start(0), "resource_instance_id", name);
+    event["plan_id"] = json!(plan);
+    let members = event.as_object_mut().unwrap();
+    for name in ["timestamp", "measured_usage", "resource_id", "id"] {
+        members.remove(name);
+    }
+    event
+}
+
+fn snapshot(at: i64, instances: &[Value]) -> Value {
+    json!({ "resource_id": "postgres", "at": at, "instances": instances })
+}
+
+/// The instances in the three lists, and the kinds of the proposals.
+fn lists(answer: &Value) -> [Vec<String>; 3] {
+    ["open_without_instance", "instance_without_span", "differs"].map(|list| {
+        let items = answer[list].as_array().unwrap().iter();
+        let name = |item: &Value| {
+            item["proposal"]["resource_instance_id"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        };
+        items.map(name).collect()
+    })
+}
+
+fn proposals(answer: &Value) -> Vec<Value> {
+    let lists = ["open_without_instance", "instance_without_span", "differs"].into_iter();
+    let items = lists.flat_map(|list| answer[list].as_array().unwrap());
+    items.map(|item| item["proposal"].clone()).collect()
+}
+
+#[tokio::test]
+async fn a_snapshot_is_compared_with_what_ran_then() {
+    let world = World::new();
+    let at = NOW - HOUR;
+    world.starts_one("agrees", "large", at - 5).await;
+    world.starts_one("gone", "large", at - 4).await;
+    world.starts_one("plan", "small", at - 3).await;
+    world.starts_one("measures", "large", at - 2).await;
+    let mut measures = instance("measures", "large");
+    measures["measured_usage"] = json!([{ "measure": "memory", "quantity": 2 }]);
+    let mut new = instance("new", "large");
+    new["since"] = json!(at - DAY);
+    new["measured_usage"] = json!([{ "measure": "memory", "quantity": 1 }]);
+    let mut agrees = instance("agrees", "large");
+    agrees["resource_id"] = json!("postgres");
+    agrees["measured_usage"] = json!([
+        { "measure": "memory", "quantity": 0.5 }, { "measure": "instances", "quantity": 1.0 },
+    ]);
+    let all = [
+        agrees,
+        instance("plan", "large"),
+        measures,
+        new,
+        instance("bare", "large"),
+    ];
+    let answer = world.compare(&snapshot(at, &all)).await;
+    assert_eq!((&answer["at"], &answer["checked"]), (&json!(at), &json!(5)));
+    let expected = [vec!["gone"], vec!["new", "bare"], vec!["plan", "measures"]];
+    assert_eq!(
+        lists(&answer),
+        expected.map(|list| list.into_iter().map(str::to_owned).collect::<Vec<_>>())
+    );
+    let names: BTreeSet<&String> = answer.as_object().unwrap().keys().collect();
+    assert_eq!(names.len(), 5, "{names:?}");
+
+    let target = |name: &str, plan: &str| with(&instance(name, plan), "resource_id", "postgres");
+    let id = |item: &Value| item["proposal"]["id"].clone();
+    let proposed = |item: &Value, kind: &str, timestamp: i64, fields: &[(&str, Value)]| {
+        let mut event = item["target"].clone();
+        event["type"] = json!(kind);
+        event["id"] = id(item);
+        event["timestamp"] = json!(timestamp);
+        for (name, value) in fields {
+            event[name] = value.clone();
+        }
+        event
+    };
+    let gone = &answer["open_without_instance"][0];
+    let span = world
+        .spans()
+        .into_iter()
+        .find(|span| span.start.as_millis() == at - 4)
+        .unwrap();
+    let expected = json!({
+        "span": span.id.to_string(), "target": target("gone", "large"), "start": at - 4,
+        "proposal": proposed(gone, "stop", at, &[]),
+    });
+    assert_eq!(*gone, expected);
+    let [new, bare] = [0, 1].map(|place| &answer["instance_without_span"][place]);
+    let memory = |quantity: i64| json!([{ "measure": "memory", "quantity": quantity }]);
+    assert_eq!(
+        *new,
+        json!({
+            "target": target("new", "large"),
+            "proposal": proposed(new, "start", at - DAY, &[("measured_usage", memory(1))]),
+        })
+    );
+    assert_eq!(
+        bare["proposal"],
+        proposed(bare, "start", at, &[("measured_usage", json!([]))])
+    );
+    let [plan, measures] = [0, 1].map(|place| &answer["differs"][place]);
+    assert_eq!(
+        (&plan["expected"], &plan["kept"]),
+        (
+            &json!({ "plan_id": "large" }),
+            &json!({ "plan_id": "small" })
+        )
+    );
+    let kept = start(0)["measured_usage"].clone();
+    let mut update = target("plan", "large");
+    for (name, value) in [
+        ("type", json!("update")),
+        ("id", id(plan)),
+        ("timestamp", json!(at)),
+        ("measured_usage", kept.clone()),
+        ("previous", json!({ "plan_id": "small" })),
+    ] {
+        update[name] = value;
+    }
+    assert_eq!(plan["proposal"], update);
+    assert_eq!(measures["expected"], json!({ "measured_usage": memory(2) }));
+    assert_eq!(measures["kept"], json!({ "measured_usage": kept }));
+    assert_eq!(measures["proposal"]["previous"], Value::Null);
+    assert_eq!(measures["proposal"]["measured_usage"], memory(2));
+    let ids: BTreeSet<String> = proposals(&answer)
+        .iter()
+        .map(|it| it["id"].to_string())
+        .collect();
+    assert!(
+        ids.len() == 5 && ids.iter().all(|id| id.starts_with("\"snapshot-")),
+        "{ids:?}"
+    );
+}
+
+#[tokio::test]
+async fn applied_proposals_leave_nothing_to_propose_and_may_be_applied_twice() {
+    let world = World::new();
+    let at = NOW - HOUR;
+    world.starts_one("gone", "large", at - 4).await;
+    world.starts_one("plan", "small", at - 3).await;
+    let mut new = instance("new", "large");
+    new["since"] = json!(at - DAY);
+    let truth = snapshot(at, &[instance("plan", "large"), new]);
+    let answer = world.compare(&truth).await;
+    let proposals = proposals(&answer);
+    assert_eq!(proposals.len(), 3);
+    // Asking changes nothing, and asking again proposes the same.
+    assert_eq!(world.compare(&truth).await, answer);
+    for _ in 0..2 {
+        assert_eq!(world.apply_all(&proposals).await, [201, 201, 201]);
+        for proposal in &proposals {
+            assert_eq!(world.apply(proposal).await, 201, "{proposal}");
+        }
+    }
+    let after = world.compare(&truth).await;
+    assert_eq!(lists(&after), [const { Vec::<String>::new() }; 3]);
+    assert_eq!(world.spans().len(), 4, "two that ended, two that run");
+    let open = world.spans().into_iter().filter(|span| span.end.is_none());
+    let open: BTreeSet<(String, i64)> = open
+        .map(|span| (span.target.plan_id.to_string(), span.start.as_millis()))
+        .collect();
+    assert_eq!(
+        open,
+        [("large".to_owned(), at), ("large".to_owned(), at - DAY)].into()
+    );
+}
+
+/// What the world has overtaken is refused, and spoils nothing.
+#[tokio::test]
+async fn proposals_that_come_late_are_refused() {
+    let world = World::new();
+    let at = NOW - HOUR;
+    for name in ["stopped", "again", "plan"] {
+        world.starts_one(name, "small", at - 10).await;
+    }
+    let all = [
+        instance("plan", "large"),
+        instance("new", "large"),
+        instance("new-2", "large"),
+    ];
+    let answer = world.compare(&snapshot(at, &all)).await;
+    assert_eq!(proposals(&answer).len(), 5);
+    // Meanwhile all of it takes place, with its own moments.
+    world.stops_one("stopped", "small", at - 5).await;
+    world.stops_one("again", "small", at + 5).await;
+    world.starts_one("again", "small", at + 6).await;
+    world.stops_one("plan", "small", at - 1).await;
+    world.starts_one("plan", "large", at - 1).await;
+    world.starts_one("new", "large", at - 2).await;
+    world.starts_one("new-2", "large", at - 7).await;
+    world.stops_one("new-2", "large", at + 7).await;
+    let before = world.kept();
+    for proposal in proposals(&answer) {
+        let status = world.apply(&proposal).await;
+        assert!([409, 422].contains(&status), "{proposal} {status}");
+    }
+    assert_eq!(world.kept(), before);
+}
+
+#[tokio::test]
+async fn the_moment_of_the_snapshot_decides() {
+    let world = World::new();
+    let at = NOW - HOUR;
+    world.starts_one("later", "large", at + 1).await;
+    world.starts_one("at", "large", at).await;
+    world.starts_one("ran", "large", at - 9).await;
+    world.stops_one("ran", "large", at + 1).await;
+    world.starts_one("over", "large", at - 9).await;
+    world.stops_one("over", "large", at).await;
+    world.starts_one("complete", "large", at - 9).await;
+    world.stops_one("complete", "large", at + 2).await;
+    let mut spans = world.spans().into_iter();
+    let complete = spans.find(|span| span.end.is_some_and(|end| end.as_millis() == at + 2));
+    let now = sampler_domain::Timestamp::clamped(NOW);
+    done(world.store.memory.complete(&complete.unwrap(), now).await);
+    // Ran with another plan until now: a start would bill it twice.
+    world.starts_one("moved", "small", at - 9).await;
+    world.stops_one("moved", "small", at + 3).await;
+    // Two plans at once.
+    world.starts_one("two", "small", at - 9).await;
+    world.starts_one("two", "large", at - 9).await;
+    let all = ["at", "ran", "over", "complete", "moved"].map(|name| instance(name, "large"));
+    let all = [
+        &all[..],
+        &[instance("two", "large"), instance("two", "huge")],
+    ]
+    .concat();
+    let answer = world.compare(&snapshot(at, &all)).await;
+    let [open, alone, differs] = lists(&answer);
+    assert_eq!(open, Vec::<String>::new());
+    assert_eq!(alone, ["over"]);
+    assert_eq!(differs, ["two"]);
+    assert_eq!(answer["differs"][0]["kept"], json!({ "plan_id": "small" }));
+    let none = world.compare(&snapshot(at, &[])).await;
+    let [mut open, alone, differs] = lists(&none);
+    open.sort();
+    assert_eq!(
+        (open, alone.len() + differs.len()),
+        (["at", "two", "two"].map(str::to_owned).to_vec(), 0)
+    );
+    // Spans of another resource are none of it.
+    let other = json!({ "resource_id": "redis", "at": at, "instances": [] });
+    assert_eq!(
+        lists(&world.compare(&other).await),
+        [const { Vec::<String>::new() }; 3]
+    );
+}
+
+#[tokio::test]
+async fn wrong_fields_of_a_snapshot_are_named() {
+    let world = World::new();
+    let one = || instance("j", "large");
+    let changed = |name: &str, value: Value| with(&one(), name, value);
+    let without = |name: &str| {
+        let mut one = one();
+        one.as_object_mut().unwrap().remove(name);
+        one
+    };
+    let names = |fields: &[&str]| -> Vec<String> {
+        fields
+            .iter()
+            .map(|field| format!("#/instances/1/{field}"))
+            .collect()
+    };
+    for (wrong, fields) in [
+        (without("plan_id"), names(&["plan_id"])),
+        (changed("space_id", json!("")), names(&["space_id"])),
+        (changed("since", json!(NOW - HOUR + 1)), names(&["since"])),
+        (changed("since", json!("today")), names(&["since"])),
+        (
+            changed("resource_id", json!("redis")),
+            names(&["resource_id"]),
+        ),
+        (changed("id", json!("a")), names(&["id"])),
+        (changed("timestamp", json!(1)), names(&["timestamp"])),
+        (changed("nope", json!(1)), names(&["nope"])),
+        (
+            changed("measured_usage", json!([{ "measure": "a" }])),
+            names(&["measured_usage/0/quantity"]),
+        ),
+        (json!([]), vec!["#/instances/1".to_owned()]),
+        (instance("i", "large"), vec!["#/instances/1".to_owned()]),
+    ] {
+        for form in forms(&snapshot(
+            NOW - HOUR,
+            &[
+                instance("i", "large"),
+                wrong.clone(),
+                instance("x", "large"),
+            ],
+        )) {
+            let answer = world.send(form).await;
+            answer.names(
+                400,
+                "invalid-snapshot",
+                &fields.iter().map(String::as_str).collect::<Vec<_>>(),
+            );
+        }
+    }
+    for (head, fields) in [
+        (json!({}), &["#/resource_id", "#/at"][..]),
+        (
+            json!({ "resource_id": 7, "at": "now", "x": 1 }),
+            &["#/x", "#/resource_id", "#/at"],
+        ),
+        (
+            json!({ "resource_id": "", "at": NOW + 1 }),
+            &["#/resource_id", "#/at"],
+        ),
+        (
+            json!({ "resource_id": "postgres", "at": NOW - PAST - 1 }),
+            &["#/at"],
+        ),
+    ] {
+        let head = with(&head, "instances", json!([]));
+        for form in forms(&head) {
+            world
+                .send(form)
+                .await
+                .names(400, "invalid-snapshot", fields);
+        }
+    }
+    let none = json!({ "resource_id": "postgres", "at": NOW });
+    world
+        .compare_once(&none)
+        .await
+        .names(400, "invalid-snapshot", &["#/instances"]);
+    let many = vec![json!(7); 1_000];
+    let answer = world.compare_once(&snapshot(NOW, &many)).await;
+    let problem = answer.problem(400, "invalid-snapshot");
+    assert_eq!(problem["errors"].as_array().unwrap().len(), 100);
+}
+
+#[tokio::test]
+async fn what_is_no_snapshot_is_refused() {
+    let world = World::with(|options| options.limits.snapshot_payload = 10_000);
+    for body in [
+        "",
+        "[]x",
+        "{\"instances\":[{]}",
+        "{\"instances\":[{},]}",
+        "{\"at\":1,\"at\":2,\"instances\":[]}",
+    ] {
+        let answer = world.send(request(SNAPSHOTS, body)).await;
+        answer.names(400, "malformed-json", &[]);
+    }
+    let lines = |body: String| {
+        let post = Request::post(SNAPSHOTS).header("content-type", "application/x-ndjson");
+        post.body(Body::from(body)).unwrap()
+    };
+    let head = json!({ "resource_id": "postgres", "at": NOW });
+    for body in [
+        "\n\n".to_owned(),
+        format!("{head}\n{{"),
+        format!("{head}\nnope\n"),
+    ] {
+        world
+            .send(lines(body))
+            .await
+            .names(400, "malformed-json", &[]);
+    }
+    let large = format!("{head}\n{}", "\n".repeat(10_000));
+    world
+        .send(lines(large))
+        .await
+        .names(413, "payload-too-large", &[]);
+    let mut text = request(SNAPSHOTS, "{}");
+    text.headers_mut()
+        .insert("content-type", "text/plain".parse().unwrap());
+    world
+        .send(text)
+        .await
+        .names(415, "unsupported-media-type", &[]);
+    let get = Request::get(SNAPSHOTS).body(Body::empty()).unwrap();
+    world.send(get).await.names(405, "method-not-allowed", &[]);
+    for (fate, status, slug) in [
+        (Fate::Unavailable, 503, "database-unavailable"),
+        (Fate::Refused, 500, "internal"),
+    ] {
+        world.store.meets(fate);
+        world
+            .compare_once(&snapshot(NOW, &[]))
+            .await
+            .names(status, slug, &[]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_snapshot_is_compared_at_a_time() {
+    let world = World::new();
+    world.store.meets(Fate::Held);
+    let body = snapshot(NOW, &[]);
+    let others = async {
+        world.store.holds(1).await;
+        let beyond = world.compare_once(&body).await;
+        beyond.names(503, "overloaded", &[]);
+        world.store.release();
+    };
+    let (first, ()) = tokio::join!(world.compare_once(&body), others);
+    assert_eq!(first.status, 200);
+    assert_eq!(world.compare_once(&body).await.status, 200);
+}
+
+/// Instances come and go all the while; what ran at the moment of the snapshot is known exactly.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_starts_and_stops_meanwhile_leads_to_no_proposal() {
+    let world = World::new();
+    let at = NOW - HOUR;
+    let names: Vec<String> = (0..200).map(|number| format!("i-{number}")).collect();
+    for name in &names {
+        world.starts_one(name, "large", at - 5).await;
+    }
+    let truth: Vec<Value> = names.iter().map(|name| instance(name, "large")).collect();
+    let truth = snapshot(at, &truth);
+    let changes = async {
+        for name in &names {
+            world.stops_one(name, "large", at + 10).await;
+            world.starts_one(name, "small", at + 20).await;
+            world
+                .starts_one(&format!("new {name}"), "small", at + 20)
+                .await;
+            tokio::task::yield_now().await;
+        }
+    };
+    let compares = async {
+        for _ in 0..20 {
+            let answer = world.compare_once(&truth).await;
+            let answer: Value = serde_json::from_slice(&answer.body).unwrap();
+            assert_eq!(lists(&answer), [const { Vec::<String>::new() }; 3]);
+        }
+    };
+    tokio::join!(changes, compares);
+}
+
+/// Many more than fit into one page of spans or one piece of the answer.
+#[tokio::test]
+async fn a_large_snapshot_is_answered_in_full() {
+    let world = World::with(|options| options.limits.snapshot_payload = 64 << 20);
+    let all: Vec<Value> = (0..30_000)
+        .map(|number| instance(&format!("instance-{number}"), "large"))
+        .collect();
+    let answer = world.compare_once(&snapshot(NOW, &all)).await;
+    let answer: Value = serde_json::from_slice(&answer.body).unwrap();
+    assert_eq!(answer["checked"], 30_000);
+    let [_, alone, _] = lists(&answer);
+    assert!(
+        alone
+            .iter()
+            .enumerate()
+            .all(|(number, name)| *name == format!("instance-{number}"))
+    );
+    assert_eq!(alone.len(), 30_000);
+}
+
+/// Half a million instances with GUIDs, none of which has a span: the most that a snapshot can take.
+#[tokio::test]
+#[ignore = "it measures, and takes its time"]
+async fn measure_what_a_snapshot_takes_of_memory() {
+    let world = World::with(|options| options.limits.snapshot_payload = 200 << 20);
+    let guid = |kind: u64, number: u64| {
+        let name = format!("{kind}-{number}");
+        uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, name.as_bytes()).to_string()
+    };
+    let line = move |number: u64| {
+        let organization = guid(0, number % 5_000);
+        let space = guid(1, number % 20_000);
+        let instance = guid(2, number);
+        let head = format!("{{\"resource_id\":\"postgres\",\"at\":{NOW}}}\n");
+        let head = if number == 0 { head } else { String::new() };
+        let line = format!(
+            "{head}{{\"organization_id\":\"{organization}\",\"space_id\":\"{space}\",\
+             \"consumer_id\":\"service:{instance}\",\"plan_id\":\"large\",\
+             \"resource_instance_id\":\"{instance}\",\"since\":{NOW},\
+             \"measured_usage\":[{{\"measure\":\"memory\",\"quantity\":512}}]}}\n"
+        );
+        Ok::<_, std::io::Error>(line)
+    };
+    let body = Body::from_stream(futures_util::stream::iter((0..500_000).map(line)));
+    let post = Request::post(SNAPSHOTS).header("content-type", "application/x-ndjson");
+    let before = peak_memory();
+    let began = std::time::Instant::now();
+    let routes = std::sync::Arc::clone(&world.receiver)
+        .routes(sampler_service::security::Authenticator::none());
+    let answer = tower::ServiceExt::oneshot(routes, post.body(body).unwrap()).await;
+    let mut answer = answer.unwrap().into_body();
+    println!(
+        "{:?} to the first byte, peak {} MB more",
+        began.elapsed(),
+        peak_memory() - before
+    );
+    let mut bytes = 0;
+    while let Some(frame) = http_body_util::BodyExt::frame(&mut answer).await {
+        bytes += frame.unwrap().into_data().unwrap().len();
+    }
+    println!(
+        "{:?}, {bytes} bytes, peak {} MB more",
+        began.elapsed(),
+        peak_memory() - before
+    );
+}
+
+/// The most memory that this process had so far, MB.
+fn peak_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = peak.and_then(|text| text.trim().strip_suffix(" kB"));
+    kilobytes.unwrap().trim().parse::<u64>().unwrap() / 1024
+}
