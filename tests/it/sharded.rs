@@ -320,8 +320,9 @@ async fn each_statement_says_where_its_span_is_kept() {
         world.take(&receiver, "/v1/events/start", &first).await;
         let update = id(start_event(target, start + 2), format!("update-{target}"));
         let path = "/v1/events/update";
-        let dry = world.post(&receiver, &format!("{path}?dry_run=true"), &update);
-        assert_eq!(dry.await.status().as_u16(), 200);
+        let dry = format!("{path}?dry_run=true");
+        let dry = world.post(&receiver, &dry, &update).await;
+        assert_eq!(dry.status().as_u16(), 200);
         world.take(&receiver, path, &update).await;
         world.take(&receiver, path, &update).await;
     }
