@@ -233,7 +233,7 @@ async fn foreseen(world: &Landscape, receiver: &Program, pods: &[Pod]) -> BTreeS
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dry_runs_of_the_trace_show_byte_by_byte_what_is_posted() {
-    let Some(mut pods) = pods() else {
+    let Some((mut pods, _)) = pods() else {
         eprintln!("skipped: the trace is not at {}", file().display());
         return;
     };
