@@ -98,7 +98,6 @@ fn receiver() -> Arc<Receiver> {
             },
             knows_granularity: true,
             unknown_for: Duration::from_secs(15),
-            knows_granularity: true,
             month_slack: Duration::from_mins(10),
             distress: DistressSettings::default(),
             mappings_full_scope: false,
