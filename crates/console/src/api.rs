@@ -175,8 +175,7 @@ fn cursor(link: &str) -> Option<String> {
     let address = link.split(['<', '>']).nth(1)?;
     let (_, query) = address.split_once('?')?;
     let mut pairs = form_urlencoded::parse(query.as_bytes());
-    let cursor = pairs.find_map(|(name, value)| (name == "cursor").then(|| value.into_owned()));
-    cursor
+    pairs.find_map(|(name, value)| (name == "cursor").then(|| value.into_owned()))
 }
 
 #[cfg(test)]

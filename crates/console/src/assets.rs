@@ -72,8 +72,8 @@ impl Asset {
     fn name(&self) -> String {
         let digest = digest(&SHA256, self.content.as_bytes());
         let bytes = digest.as_ref().iter().take(8);
-        let hash: String = bytes.map(|byte| format!("{byte:02x}")).collect();
-        format!("{}.{hash}.{}", self.stem, self.extension)
+        let hash = bytes.fold(0_u64, |hash, byte| hash << 8 | u64::from(*byte));
+        format!("{}.{hash:016x}.{}", self.stem, self.extension)
     }
 
     fn is_called(&self, name: &str) -> bool {

@@ -32,6 +32,7 @@ pub(crate) struct Span {
 
 /// What is used, and by whom.
 #[derive(Debug, Deserialize)]
+#[allow(clippy::struct_field_names, reason = "these are the names of the API")]
 pub(crate) struct Target {
     pub(crate) organization_id: String,
     pub(crate) space_id: String,
@@ -210,6 +211,7 @@ impl Sum {
 
 /// Why spans are suspended.
 #[derive(Debug, Deserialize)]
+#[allow(clippy::struct_field_names, reason = "these are the names of the API")]
 pub(crate) struct Cause {
     pub(crate) cause: String,
     pub(crate) status: Option<u16>,

@@ -2,6 +2,11 @@
 //!
 //! Each is safe to write into a page as it is: what comes from clients is escaped here.
 
+#![allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "templates pass all values by reference"
+)]
+
 use std::fmt;
 
 use askama::Template;

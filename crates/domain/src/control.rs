@@ -126,6 +126,7 @@ fn plain_each<S: serde::Serializer>(
 }
 
 #[cfg(test)]
+#[allow(clippy::float_cmp, reason = "these numbers are exact")]
 mod tests {
     use super::*;
 
@@ -139,8 +140,10 @@ mod tests {
 
     #[test]
     fn the_global_rate_and_that_of_the_resource_multiply() {
-        let mut starts = StartRates::default();
-        starts.rate = Percent::of_share(0.5);
+        let mut starts = StartRates {
+            rate: Percent::of_share(0.5),
+            ..StartRates::default()
+        };
         let own = Percent::of_share(0.5);
         starts.resources.insert("postgres".to_owned(), own);
         assert_eq!(starts.of(&Id::from_store("postgres")).get(), 25.0);

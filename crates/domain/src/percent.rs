@@ -31,8 +31,10 @@ impl Percent {
 
     /// The percentage of a share from 0 to 1; what lies outside is held at the limits.
     pub fn of_share(share: f64) -> Self {
-        // A number that is none is held at the lower limit, too.
-        Self(share.max(0.0).min(1.0) * 100.0)
+        if share.is_nan() {
+            return Self(0.0);
+        }
+        Self(share.clamp(0.0, 1.0) * 100.0)
     }
 
     /// The number, from 0 to 100.

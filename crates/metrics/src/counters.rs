@@ -18,20 +18,20 @@ pub struct Counters {
     metric: &'static Metric,
     family: Family<Labels, Counter>,
     /// Row by row: the last label changes first.
-    counters: Arc<[Counter]>,
+    all: Arc<[Counter]>,
 }
 
 impl Counters {
     /// Counters that are all 0.
     pub fn new(metric: &'static Metric) -> Self {
         let family = Family::<Labels, Counter>::default();
-        let counters = combinations(metric);
-        let counters = counters.iter().map(|it| family.get_or_create_owned(it));
-        let counters = counters.collect();
+        let all = combinations(metric);
+        let all = all.iter().map(|it| family.get_or_create_owned(it));
+        let all = all.collect();
         Self {
             metric,
             family,
-            counters,
+            all,
         }
     }
 
@@ -42,7 +42,7 @@ impl Counters {
 
     /// Counts so many.
     pub fn add(&self, words: &[&'static str], count: u64) {
-        let counter = self.find(words).and_then(|index| self.counters.get(index));
+        let counter = self.find(words).and_then(|index| self.all.get(index));
         debug_assert!(counter.is_some(), "{}: {words:?}", self.metric.name);
         if let Some(counter) = counter {
             counter.inc_by(count);
@@ -51,7 +51,7 @@ impl Counters {
 
     /// How many were counted.
     pub fn get(&self, words: &[&'static str]) -> u64 {
-        let counter = self.find(words).and_then(|index| self.counters.get(index));
+        let counter = self.find(words).and_then(|index| self.all.get(index));
         counter.map_or(0, Counter::get)
     }
 

@@ -18,7 +18,7 @@ use crate::metric::{Kind, Metric};
 #[derive(Debug)]
 pub struct Registry {
     program: &'static str,
-    registry: registry::Registry,
+    inner: registry::Registry,
     registered: Vec<&'static str>,
 }
 
@@ -27,7 +27,7 @@ impl Registry {
     pub fn new(program: &'static str, version: &'static str) -> Self {
         let mut all = Self {
             program,
-            registry: registry::Registry::default(),
+            inner: registry::Registry::default(),
             registered: Vec::new(),
         };
         let build = Info::new(vec![("program", program), ("version", version)]);
@@ -70,7 +70,7 @@ impl Registry {
     pub fn register(&mut self, metric: &'static Metric, of_library: impl registry::Metric) {
         self.note(metric);
         let (name, help) = (metric.family(), metric.help);
-        self.registry.register(name, help, of_library);
+        self.inner.register(name, help, of_library);
     }
 
     /// The names of what was added, in that order.
@@ -84,14 +84,14 @@ impl Registry {
     /// Never, as far as we know: the library passes on that writing to a text can fail.
     pub fn encode(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
-        text::encode(&mut text, &self.registry)?;
+        text::encode(&mut text, &self.inner)?;
         Ok(text)
     }
 
     fn read(&mut self, metric: &'static Metric, read: Read) {
         self.note(metric);
         let collected = Collected { metric, read };
-        self.registry.register_collector(Box::new(collected));
+        self.inner.register_collector(Box::new(collected));
     }
 
     fn note(&mut self, metric: &'static Metric) {

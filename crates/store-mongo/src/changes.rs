@@ -56,16 +56,12 @@ impl ChangeWrite {
             // Postponements and failures leave the version alone, and are to be noted once, too.
             "processing.last_change_id": { "$ne": id },
         };
-        match &before.processing.skip {
-            Some(skip) => {
-                let skip = skip_mark(skip, before.processing.version);
-                condition.insert("processing.skip", skip);
-            }
+        let version = before.processing.version;
+        if let Some(skip) = &before.processing.skip {
+            condition.insert("processing.skip", skip_mark(skip, version));
+        } else {
             // One that an original has gone on with is left behind: the version in it tells.
-            None => {
-                let version = before.processing.version;
-                condition.insert("processing.skip.version", doc! { "$ne": version });
-            }
+            condition.insert("processing.skip.version", doc! { "$ne": version });
         }
         let suspended = change.required_suspension();
         if let Some(suspended) = suspended {

@@ -20,6 +20,7 @@ use crate::unreadable::decoded;
 const SCAN_TIME: Duration = Duration::from_mins(1);
 
 /// Where a scan stands.
+#[allow(clippy::large_enum_variant, reason = "there is one for each scan")]
 enum Scan {
     Before(Document),
     Open(Cursor<Document>),

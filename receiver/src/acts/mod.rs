@@ -37,6 +37,10 @@ pub(crate) struct Admitted<T> {
 }
 
 /// An act, as it is to stand in the audit trail.
+#[allow(
+    clippy::struct_field_names,
+    reason = "`act` is its name in the audit trail"
+)]
 pub(crate) struct Act<'a> {
     /// What is asked for, such as `span.skip`.
     pub(crate) act: &'a str,

@@ -92,6 +92,7 @@ impl Receiver {
 }
 
 /// Memory takes all that is written.
+#[allow(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
 fn not_written(error: io::Error) -> Problem {
     debug_assert!(false, "{error}");
     Problem::internal()

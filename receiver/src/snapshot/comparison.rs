@@ -95,7 +95,9 @@ impl Comparison {
             self.is_cut = true;
             let range = instances.range(key);
             let indices: Vec<u32> = instances.indices(range).collect();
-            indices.into_iter().for_each(|index| self.settle(index));
+            for index in indices {
+                self.settle(index);
+            }
         }
         Ok(())
     }
@@ -171,7 +173,9 @@ impl Comparison {
             _ => {
                 // The start of an instance that ran with another plan would bill that time twice.
                 if has_stopped {
-                    left.iter().for_each(|index| self.settle(*index));
+                    for index in left {
+                        self.settle(*index);
+                    }
                 }
                 spans.iter().try_for_each(|span| self.add_open(span))?;
             }

@@ -31,6 +31,10 @@ const INSTANCES: &[u8] = b"instances";
 
 /// Where a body has been taken apart up to.
 #[derive(Debug)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each says one thing of the text so far"
+)]
 pub(super) struct Pieces {
     form: Form,
     /// The longest piece.

@@ -2,6 +2,8 @@
 //! real routes over the store in memory.
 
 #![expect(clippy::unwrap_used, reason = "a test may end with a panic")]
+#![allow(clippy::float_cmp, reason = "the numbers are exact")]
+#![allow(clippy::format_collect, reason = "a test may be slow")]
 
 mod acts;
 mod answer;

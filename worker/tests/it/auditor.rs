@@ -94,13 +94,13 @@ async fn what_is_broken_by_hand_is_named_within_a_minute() {
             world.store.with(|table| table.set_totals(&id, totals));
         }),
         ("the first entry", |world, _| {
-            remove(world, &entries_of(world, "open 3")[0])
+            remove(world, &entries_of(world, "open 3")[0]);
         }),
         ("an entry", |world, _| {
-            remove(world, &entries_of(world, "open 3")[4])
+            remove(world, &entries_of(world, "open 3")[4]);
         }),
         ("the last entry", |world, _| {
-            remove(world, entries_of(world, "open 3").last().unwrap())
+            remove(world, entries_of(world, "open 3").last().unwrap());
         }),
         ("a duration", |world, _| {
             let mut entry = entries_of(world, "open 3").remove(4);

@@ -1,6 +1,7 @@
 //! The worker over the store in memory, in virtual time, against a scripted Abacus.
 
 #![allow(clippy::unwrap_used, reason = "a test may end with a panic")]
+#![allow(clippy::float_cmp, reason = "the numbers are exact")]
 
 mod auditor;
 mod clocks;

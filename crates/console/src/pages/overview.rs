@@ -35,6 +35,7 @@ struct Page {
 }
 
 impl Page {
+    #[allow(clippy::unused_self, reason = "templates call methods of the page")]
     fn is_in_time(&self, closing: &Closing) -> bool {
         closing
             .done_at

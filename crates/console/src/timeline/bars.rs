@@ -72,7 +72,7 @@ impl Bars {
         for is_backward in [false, true] {
             let lane = usages.iter().filter(|it| it.is_backward() == is_backward);
             let mut lane: Vec<Placed<'_>> = lane.filter_map(|it| Placed::new(it, scale)).collect();
-            lane.sort_by_key(|it| it.low());
+            lane.sort_by_key(Placed::low);
             let groups = lane.chunk_by(Placed::is_joined_by).flat_map(parts);
             let drawn = groups.map(|group| match group {
                 [one] => Bar::of_one(one),

@@ -149,7 +149,7 @@ mod tests {
         let (mut turns, mut extreme, mut direction) = (0, moments[0].rate, 0.0);
         for moment in moments {
             let change = moment.rate - extreme;
-            if change.abs() >= 25.0 && change.signum() != direction {
+            if change.abs() >= 25.0 && change * direction <= 0.0 {
                 (turns, direction) = (turns + 1, change.signum());
             }
             if change * direction > 0.0 || change.abs() >= 25.0 {
