@@ -79,7 +79,9 @@ fn free_port() -> u16 {
 /// Starts, repeats, refuses and stops; and asks for what there is not.
 async fn make_events(world: &Landscape, receiver: &Program) {
     let began = now_millis() - 4 * HOUR;
-    let (start, stop) = (start_event(1, began), stop_event(1, began + HOUR));
+    let (mut start, mut stop) = (start_event(1, began), stop_event(1, began + HOUR));
+    start["id"] = "start".into();
+    stop["id"] = "stop".into();
     for (path, event) in [
         ("/v1/events/start", &start),
         ("/v1/events/start", &start),

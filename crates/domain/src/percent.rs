@@ -87,6 +87,7 @@ pub fn plain<S: Serializer>(
 }
 
 #[cfg(test)]
+#[allow(clippy::float_cmp, reason = "these numbers are exact")]
 mod tests {
     use super::*;
 

@@ -174,7 +174,7 @@ impl Comparison {
                 // The start of an instance that ran with another plan would bill that time twice.
                 if has_stopped {
                     for index in left {
-                        self.settle(*index);
+                        self.settle(index);
                     }
                 }
                 spans.iter().try_for_each(|span| self.add_open(span))?;
