@@ -427,7 +427,8 @@ fn cut(position: SpanPosition) -> SpanPosition {
             SpanId::ObjectId(id)
         }
         SpanId::Text(id) => {
-            let half = id.chars().count() / 2;
+            // Rounded up: a short id that loses more would reach over a large part of all ids.
+            let half = id.chars().count().div_ceil(2);
             SpanId::Text(id.chars().take(half).collect())
         }
     };
