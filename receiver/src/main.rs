@@ -51,6 +51,10 @@ fn main() -> ExitCode {
 }
 
 /// Sets everything up, then serves until told to stop, while the database is looked after.
+#[allow(
+    clippy::too_many_lines,
+    reason = "it only puts parts together, one after the other"
+)]
 async fn run(settings: Settings, counts: LogCounts, shutdown: Shutdown) -> anyhow::Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let database = settings.database.options(PROGRAM.name);

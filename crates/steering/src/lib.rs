@@ -257,4 +257,5 @@ fn is_of(month: Option<ClosingMonth>, backlog: &Backlog) -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::float_cmp, reason = "these numbers are exact")]
 mod tests;
