@@ -21,7 +21,8 @@ impl Worker {
                     "the backlog could not be counted"
                 );
             }
-            self.pause(count_pause(began.elapsed())).await;
+            let pause = count_pause(began.elapsed());
+            self.pause(pause.max(self.options.intervals.backlog)).await;
         }
     }
 

@@ -1,17 +1,12 @@
 //! Pauses of sampling, and the controller of starts.
 
-use std::time::Duration;
-
 use sampler_domain::{ControllerMemory, ControllerSettings, Load};
 use sampler_store::{Backlog, ControllerState, Published, StoreError};
 use tracing::{error, info, warn};
 
 use crate::{IgnoreProgress, Worker, error_chain};
 
-/// How often it is looked whether a step is due.
-const LOOK: Duration = Duration::from_secs(5);
-
-/// The time between two steps, ms. It is a minute with [`LOOK`].
+/// The time between two steps, ms. With the interval of the looks it is a minute.
 const STEP: i64 = 57_000;
 
 /// How old the backlog may be of which a step is made, ms.
@@ -42,7 +37,7 @@ impl Worker {
                     "a step of the controller failed"
                 );
             }
-            self.pause(LOOK).await;
+            self.pause(self.options.intervals.controller).await;
         }
     }
 

@@ -7,9 +7,6 @@ use tracing::{info, warn};
 
 use crate::{Worker, error_chain};
 
-/// How often the lag is asked for.
-const LOOK: Duration = Duration::from_secs(5);
-
 /// What was seen of the database last.
 #[derive(Debug, Default)]
 pub(crate) struct Distress(Mutex<Seen>);
@@ -74,7 +71,7 @@ impl Worker {
                     "the database did not say how far its majority is behind"
                 ),
             }
-            self.pause(LOOK).await;
+            self.pause(self.options.intervals.lag).await;
         }
     }
 

@@ -11,6 +11,7 @@ mod backlog;
 mod control;
 mod distress;
 mod drive;
+mod intervals;
 mod metrics;
 mod ownership;
 mod post_limit;
@@ -47,6 +48,7 @@ use sampler_store::{
 pub use abacus_time::AbacusTime;
 use auditor::Findings;
 use distress::Distress;
+pub use intervals::Intervals;
 use metrics::PostMetrics;
 use ownership::OwnedPartitions;
 use post_limit::PostLimit;
@@ -78,10 +80,8 @@ pub struct Options {
     pub audit: AuditSettings,
     /// When sampling pauses because the database cannot keep up.
     pub distress: DistressSettings,
-    /// How often clocks are compared with Abacus while nothing is posted.
-    pub clock_interval: Duration,
-    /// How often the causes of suspended spans are looked after.
-    pub cause_interval: Duration,
+    /// How often it looks at what nothing tells it of.
+    pub intervals: Intervals,
 }
 
 /// The parts that a worker is made of.
@@ -152,7 +152,7 @@ impl Worker {
     pub fn new(parts: Parts, options: Options, stop: CancellationToken) -> Arc<Self> {
         let post_limit = PostLimit::new(options.abacus.concurrency);
         let pace = Pace {
-            usual: options.clock_interval,
+            usual: options.intervals.clock,
         };
         let time = AbacusTime::new(Arc::clone(&parts.clock), pace);
         let backlogs = Arc::clone(&parts.backlogs);
@@ -185,7 +185,8 @@ impl Worker {
             self.adopt(),
             self.keep_causes(),
             self.audit(),
-            self.steering.follow(&self.stop),
+            self.steering
+                .follow(self.options.intervals.steering, &self.stop),
             self.keep_backlog_counted(),
             self.keep_controller(),
             self.watch_lag(),

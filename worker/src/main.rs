@@ -21,16 +21,10 @@ use sampler_steering::MonthClose;
 use sampler_store_mongo::{MigrationError, MongoStore, Retired};
 use sampler_worker::settings::{PROGRAM, Settings};
 use sampler_worker::shadow::Shadow;
-use sampler_worker::{AbacusTime, Options, Parts, Worker};
+use sampler_worker::{AbacusTime, Intervals, Options, Parts, Worker};
 
 /// The scope that the collector requires in a token for usages of any resource.
 const COLLECTOR_SCOPE: &str = "abacus.usage.sampler.write";
-
-/// How often clocks are compared with Abacus while nothing is posted.
-const CLOCK_INTERVAL: Duration = Duration::from_secs(20);
-
-/// How often the causes of suspended spans are looked after.
-const CAUSE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The pause before the indexes of an original are tried to be removed again.
 const RETIRE_PAUSE: Duration = Duration::from_secs(30);
@@ -222,8 +216,7 @@ fn worker(
         suspension: settings.suspension.clone(),
         audit: settings.audit.clone(),
         distress: settings.distress.clone(),
-        clock_interval: CLOCK_INTERVAL,
-        cause_interval: CAUSE_INTERVAL,
+        intervals: Intervals::default(),
     };
     let collector = HttpCollector::new(&AbacusOptions {
         url: settings.abacus.collector_url.clone(),

@@ -124,7 +124,7 @@ impl Worker {
                     "looking after suspended spans failed"
                 ),
             }
-            self.pause(self.options.cause_interval).await;
+            self.pause(self.options.intervals.causes).await;
         }
     }
 

@@ -20,7 +20,7 @@ use tracing::{error, warn};
 pub use metrics::MonthClose;
 
 /// How often everything is read.
-const INTERVAL: Duration = Duration::from_secs(2);
+pub const FOLLOW_INTERVAL: Duration = Duration::from_secs(2);
 
 /// How long the rate of the controller holds that nobody keeps up, ms. Then no worker runs it, and it
 /// knows nothing of the backlog.
@@ -100,11 +100,11 @@ impl Steering {
         self.known.write().expect("nobody panics with it")
     }
 
-    /// Reads everything again and again until `stop`.
-    pub async fn follow(&self, stop: &CancellationToken) {
+    /// Reads everything again and again until `stop`, with this pause.
+    pub async fn follow(&self, interval: Duration, stop: &CancellationToken) {
         while !stop.is_cancelled() {
             self.look().await;
-            let pause = tokio::time::sleep(INTERVAL);
+            let pause = tokio::time::sleep(interval);
             stop.run_until_cancelled(pause).await;
         }
     }

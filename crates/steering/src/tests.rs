@@ -83,7 +83,7 @@ async fn a_change_is_followed_within_five_seconds_and_stays_while_it_cannot_be_r
     let stop = CancellationToken::new();
     let following = {
         let (steering, stop) = (Arc::clone(&steering), stop.clone());
-        tokio::spawn(async move { steering.follow(&stop).await })
+        tokio::spawn(async move { steering.follow(FOLLOW_INTERVAL, &stop).await })
     };
     assert_eq!(steering.admission_rate(), Percent::ALL);
     tokio::time::sleep(Duration::from_secs(10)).await;

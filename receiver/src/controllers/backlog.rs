@@ -9,7 +9,7 @@ use axum::response::Response;
 use sampler_domain::{Granularity, Timestamp, plain};
 use sampler_service::security::Grant;
 use sampler_settings::millis;
-use sampler_steering::{MonthClose, count_pause};
+use sampler_steering::{FOLLOW_INTERVAL, MonthClose, count_pause};
 use sampler_store::{Backlog, BacklogQuery, Published, StoreError};
 use serde::Serialize;
 use tokio::time::Instant;
@@ -100,7 +100,11 @@ impl Receiver {
                 stop.run_until_cancelled(tokio::time::sleep(LAG_LOOK)).await;
             }
         };
-        tokio::join!(self.steering.follow(stop), counting, watching);
+        tokio::join!(
+            self.steering.follow(FOLLOW_INTERVAL, stop),
+            counting,
+            watching
+        );
     }
 
     /// Lets in fewer new starts while a majority of the database is far behind. Sampling has paused

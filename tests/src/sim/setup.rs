@@ -14,6 +14,7 @@ use sampler_settings::worker::{
 use super::mutant::Mutant;
 use crate::calendar::{DAY, HOUR, MINUTE, midnight};
 use sampler_testkit::rng::Rng;
+use sampler_worker::Intervals;
 
 /// Dates at which calendar code may fail; some runs cross them.
 const CALENDAR_EDGES: [(i64, i64, i64); 9] = [
@@ -342,8 +343,15 @@ impl Setup {
                 probe_interval: millis(2 * tick),
             },
             audit: AuditSettings { rate: 0 },
-            clock_interval: millis(self.clock_interval()),
-            cause_interval: millis(tick),
+            // Nobody steers here, and the database is never in distress.
+            intervals: Intervals {
+                clock: millis(self.clock_interval()),
+                causes: millis(tick),
+                steering: millis(4 * tick),
+                controller: millis(4 * tick),
+                backlog: millis(4 * tick),
+                lag: millis(4 * tick),
+            },
         }
     }
 

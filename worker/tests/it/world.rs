@@ -20,7 +20,7 @@ use sampler_settings::worker::{
 use sampler_store::memory::{MemoryStore, StoredSpan};
 use sampler_store::{Events, NewSpan, NewStop, StartOutcome, StopOutcome};
 use sampler_testkit::rng::SharedRng;
-use sampler_worker::{AbacusTime, IgnoreProgress, Options, Parts, Worker};
+use sampler_worker::{AbacusTime, IgnoreProgress, Intervals, Options, Parts, Worker};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -289,8 +289,7 @@ pub(crate) fn options(name: &str) -> Options {
         suspension: SuspensionSettings::default(),
         audit: AuditSettings { rate: 0 },
         distress: DistressSettings::default(),
-        clock_interval: Duration::from_secs(20),
-        cause_interval: Duration::from_secs(5),
+        intervals: Intervals::default(),
     }
 }
 

@@ -2,7 +2,6 @@
 //! that the difference is what the ledger costs.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Result, bail};
 use async_trait::async_trait;
@@ -13,12 +12,10 @@ use sampler_service::settings::{Variables, load};
 use sampler_store::{Entries, Finished, Ledger, StoreError};
 use sampler_store_mongo::MongoStore;
 use sampler_worker::settings::{PROGRAM, Settings};
-use sampler_worker::{IgnoreProgress, Options, Parts, Worker};
+use sampler_worker::{IgnoreProgress, Intervals, Options, Parts, Worker};
 use tokio_util::sync::CancellationToken;
 
 /// As in the program.
-const CLOCK_INTERVAL: Duration = Duration::from_secs(20);
-const CAUSE_INTERVAL: Duration = Duration::from_secs(5);
 const COLLECTOR_SCOPE: &str = "abacus.usage.sampler.write";
 
 /// A ledger that forgets each entry at once.
@@ -75,8 +72,7 @@ pub(crate) async fn work(has_ledger: bool) -> Result<()> {
         suspension: settings.suspension,
         distress: settings.distress,
         audit: settings.audit,
-        clock_interval: CLOCK_INTERVAL,
-        cause_interval: CAUSE_INTERVAL,
+        intervals: Intervals::default(),
     };
     let ledger: Arc<dyn Ledger> = if has_ledger {
         store.clone()
