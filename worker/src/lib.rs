@@ -18,6 +18,7 @@ mod post_limit;
 mod process;
 mod progress;
 mod rate;
+mod resend;
 mod search;
 mod store_failures;
 mod suspension;
@@ -42,7 +43,8 @@ use sampler_settings::worker::{
 };
 use sampler_steering::Steering;
 use sampler_store::{
-    Backlogs, Causes, Controls, Ledger, Membership, Replication, SpanScan, StoreError, Upkeep, Work,
+    Backlogs, Causes, Controls, Ledger, Membership, Replication, Resends, SpanScan, StoreError,
+    Upkeep, Work,
 };
 
 pub use abacus_time::AbacusTime;
@@ -91,6 +93,8 @@ pub struct Parts {
     pub work: Arc<dyn Work>,
     /// The ledger, for what became of usages.
     pub ledger: Arc<dyn Ledger>,
+    /// The ledger, for usages that are sent again.
+    pub resends: Arc<dyn Resends>,
     /// The store of the causes under which spans are suspended.
     pub causes: Arc<dyn Causes>,
     /// The store, to go through all spans.

@@ -229,6 +229,7 @@ fn worker(
     let parts = Parts {
         work: store.clone(),
         ledger: store.clone(),
+        resends: store.clone(),
         causes: store.clone(),
         span_scan: store.clone(),
         upkeep: store.clone(),

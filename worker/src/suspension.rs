@@ -106,12 +106,14 @@ impl Worker {
         Ok(())
     }
 
-    /// Probes causes, and lets spans go on. One worker does this for all.
+    /// Probes causes, lets spans go on, and sends usages again. One worker does this for all.
     pub(crate) async fn keep_causes(&self) {
         let mut searched = None;
         while self.wait_until_time_known(&IgnoreProgress).await {
             let goes_on = if self.ownership.owns_first() {
-                self.look_after_causes(&mut searched).await
+                let has_more = self.send_again().await;
+                let goes_on = self.look_after_causes(&mut searched).await;
+                goes_on.map(|goes_on| goes_on || has_more)
             } else {
                 Ok(false)
             };

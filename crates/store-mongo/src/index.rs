@@ -37,6 +37,9 @@ pub(crate) const SUM_ORGANIZATION: &str = "sum_organization";
 pub(crate) const SUM_RESOURCE: &str = "sum_resource";
 pub(crate) const SUM_INSTANCE: &str = "sum_instance";
 
+/// The usages that are to be sent again.
+pub(crate) const RESEND: &str = "resend";
+
 /// What has expired.
 pub(crate) const EXPIRY: &str = "expiry";
 
@@ -168,12 +171,15 @@ pub(crate) fn ledger_shard_key() -> Document {
 }
 
 /// The indexes of the ledger, beside `_id`, which is the id of the usage. Each costs every usage, so
-/// there is one to read by, one for each field by which sums are narrowed, and one that holds only
-/// what is about to go.
-pub(crate) fn ledger_indexes() -> [Index; 5] {
+/// there is one to read by, one for each field by which sums are narrowed, and two that hold only
+/// what is about to go, and what is to be sent again.
+pub(crate) fn ledger_indexes() -> [Index; 6] {
     let expiry = IndexOptions::builder()
         .expire_after(Duration::ZERO)
         .partial_filter_expression(doc! { "expires_at": { "$exists": true } })
+        .build();
+    let marked = IndexOptions::builder()
+        .partial_filter_expression(doc! { "resend.due_at": { "$exists": true } })
         .build();
     let mut of_span = ledger_shard_key();
     of_span.insert("version", 1);
@@ -195,6 +201,12 @@ pub(crate) fn ledger_indexes() -> [Index; 5] {
             name: EXPIRY,
             keys: doc! { "expires_at": 1 },
             options: expiry,
+        },
+        // As a rule, nothing. It is searched in all partitions at once.
+        Index {
+            name: RESEND,
+            keys: doc! { "resend.due_at": 1 },
+            options: marked,
         },
     ]
 }

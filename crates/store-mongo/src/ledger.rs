@@ -274,7 +274,9 @@ impl GroupWriter for ExpiryWriter {
 /// The statement that lets the entries of a span expire. Of very many it may do only some within its
 /// time: the next one goes on from there.
 fn expiry(partition: u32, finished: &Finished) -> Result<RawDocumentBuf, bson::error::Error> {
-    let from = doc! { "$max": ["$accepted_at", "$counted_at", "$set_aside_at", "$skipped_at"] };
+    let from = doc! { "$max": [
+        "$accepted_at", "$counted_at", "$set_aside_at", "$skipped_at", "$resent_at", "$resend.at",
+    ] };
     let at = doc! { "$convert": {
         "input": { "$add": ["$$from", "$lifetime"] },
         "to": "date",

@@ -60,7 +60,7 @@ pub type DueKey = (SearchClass, Timestamp, SpanId);
 pub struct Table {
     pub(crate) spans: BTreeMap<SpanId, StoredSpan>,
     /// By the ids of the usages.
-    entries: BTreeMap<String, StoredEntry>,
+    pub(crate) entries: BTreeMap<String, StoredEntry>,
     /// Why spans are suspended.
     pub(crate) causes: BTreeMap<CauseId, KeptCause>,
 }
@@ -330,7 +330,7 @@ impl Table {
         let Some(kept) = self.spans.get_mut(&read.id) else {
             return Changed::Rejected;
         };
-        if !read.still_allows_change(&kept.span) || !change.suspension_holds(&kept.span) {
+        if !change.is_allowed(read, &kept.span) {
             return Changed::Rejected;
         }
         kept.span = kept.span.after(change);

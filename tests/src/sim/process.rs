@@ -180,6 +180,7 @@ impl Node {
                 let parts = Parts {
                     work: link.clone(),
                     ledger: link.clone(),
+                    resends: link.clone(),
                     causes: link.clone(),
                     span_scan: link.clone(),
                     upkeep: link.clone(),

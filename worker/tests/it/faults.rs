@@ -271,6 +271,7 @@ fn name(change: &Change) -> &'static str {
         Change::KeepSuspended { .. } => "keep_suspended",
         Change::Resume { .. } => "resume",
         Change::Skip { .. } => "skip",
+        Change::Resent { .. } => "resent",
     }
 }
 

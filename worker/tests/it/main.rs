@@ -11,6 +11,7 @@ mod faults;
 mod ledger;
 mod memory;
 mod ownership;
+mod resend;
 mod sampling;
 mod skip;
 mod suspension;

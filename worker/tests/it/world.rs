@@ -323,6 +323,7 @@ impl World {
         Parts {
             work: self.store.clone(),
             ledger: self.store.clone(),
+            resends: self.store.clone(),
             causes: self.store.clone(),
             span_scan: self.store.clone(),
             upkeep: self.store.clone(),

@@ -14,8 +14,8 @@ use uuid::Uuid;
 
 use crate::{
     Audit, Backlogs, Causes, Controls, DuePages, DueQuery, Events, Finished, Ledger, Membership,
-    NewSpan, NewStop, Queries, Reading, SpanScan, StartOutcome, StopOutcome, StoreError, Upkeep,
-    Work,
+    NewSpan, NewStop, Queries, Reading, Resends, SpanScan, StartOutcome, StopOutcome, StoreError,
+    Upkeep, Work,
 };
 
 /// All ports of one store.
@@ -31,6 +31,7 @@ pub trait Store:
     + Queries
     + Audit
     + Reading
+    + Resends
     + SpanScan
 {
 }
@@ -47,6 +48,7 @@ impl<S> Store for S where
         + Queries
         + Audit
         + Reading
+        + Resends
         + SpanScan
 {
 }
