@@ -67,8 +67,8 @@ struct EntryTarget<'a> {
     resource_instance_id: &'a str,
 }
 
-/// The document of an entry, which is kept for `lifetime` ms once its span is gone. Entries are marked
-/// for a resend later.
+/// The document of an entry. Once its span is complete, it is kept until `lifetime` ms after its
+/// usage was accepted or skipped. Entries are marked for a resend later.
 ///
 /// # Errors
 /// Where a name of the provider's holds what a name cannot hold.

@@ -388,6 +388,10 @@ impl Causes for MongoStore {
         self.resume_some(cause, until, resumption, limit).await
     }
 
+    async fn set_resuming(&self, cause: &KeptCause, until: Timestamp) -> Result<(), StoreError> {
+        self.set_resuming_of(cause, until).await
+    }
+
     async fn end_resuming(&self, cause: &KeptCause) -> Result<(), StoreError> {
         self.end_resuming_of(cause).await
     }

@@ -246,6 +246,11 @@ impl Causes for MemoryStore {
         Ok(state.table.resume_batch(cause, until, resumption, limit))
     }
 
+    async fn set_resuming(&self, cause: &KeptCause, until: Timestamp) -> Result<(), StoreError> {
+        self.lock().table.set_resuming(cause, until);
+        Ok(())
+    }
+
     async fn end_resuming(&self, cause: &KeptCause) -> Result<(), StoreError> {
         self.lock().table.end_resuming(cause);
         Ok(())

@@ -8,11 +8,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sampler_abacus::{Answer, AnswerDate, Collector, Posted};
 use sampler_domain::{
-    Change, Changed, Delivered, Entry, EntryState, LastError, Measure, Measures, Quantity, Resend,
-    Span, Timestamp, Usage,
+    Change, Changed, Delivered, Entry, EntryState, Id, LastError, Measure, Measures, Quantity,
+    Resend, Span, Timestamp, Usage,
 };
 use sampler_store::memory::MemoryStore;
-use sampler_store::{EntryKey, Ledger, Resends, StoreError, Work};
+use sampler_store::{EntryKey, Resends, StoreError, Work};
 use sampler_worker::Parts;
 use serde_json::json;
 use tokio::sync::Notify;
@@ -134,9 +134,9 @@ async fn a_usage_of_the_ledger_is_that_of_the_span() {
         json!(u64::MAX),
         json!(i64::MIN),
     ];
-    let measure = |(number, quantity)| {
-        let quantity = Quantity::new(quantity).unwrap();
-        Measure::new(format!("m{number}"), quantity).unwrap()
+    let measure = |(number, quantity): (usize, _)| Measure {
+        measure: Id::from_store(format!("m{number}")),
+        quantity: Quantity::from_store(quantity),
     };
     let measures: Vec<Measure> = (0..).zip(quantities).map(measure).collect();
     let measures = Measures::from_store(measures);
@@ -404,14 +404,11 @@ async fn a_worker_that_sleeps_counts_no_resend_twice() {
         .store
         .with(|table| table.postpone_resend(&key, Uuid::from_u128(7), first.planned_at));
     let other = run_with(world.parts(), options("another"));
-    let total = || world.kept("a").span.processing.totals.usages;
-    let before = total();
     sampler_store::Membership::leave(&*world.store, "a sleeper")
         .await
         .unwrap();
     world.pass(HOUR / 2).await;
-    let _ = before;
-    assert!(resend(&world, &second, 8).await || total() > 0);
+    assert!(resend(&world, &second, 8).await);
     world.pass(HOUR / 2).await;
     sleeper.woken.notify_waiters();
     world.pass(MINUTE).await;
@@ -576,5 +573,4 @@ async fn nothing_is_posted_by_what_was_read_long_ago() {
     let entry = entry(&world, &planned.usage_guid);
     assert_eq!(entry.state, EntryState::Skipped);
     assert_right(&world);
-    let _: &dyn Ledger = &*world.store;
 }

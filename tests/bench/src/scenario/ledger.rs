@@ -131,6 +131,7 @@ fn entry(target: &Target, span: u64, place: u64, midnight: i64) -> Result<Entry>
         state: EntryState::Accepted,
         status: Some(202),
         error: None,
+        resend: None,
     })
 }
 
