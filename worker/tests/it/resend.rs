@@ -141,7 +141,12 @@ async fn a_usage_of_the_ledger_is_that_of_the_span() {
     let measures: Vec<Measure> = (0..).zip(quantities).map(measure).collect();
     let measures = Measures::from_store(measures);
     world.start_with("a", -2 * HOUR, measures).await;
-    world.abacus.is_away.store(true, Ordering::Relaxed);
+    world.abacus.answer(|_| {
+        Some(Answer::TryAgain {
+            after: None,
+            error: "Abacus answered 503".into(),
+        })
+    });
     let worker = world.run("w");
     let planned = || world.kept("a").span.processing.planned.clone();
     world.until("it is planned", || planned().is_some()).await;
