@@ -125,7 +125,7 @@ sampler_service::problem_types! {
         when: "An operator skips a usage that is not the `planned` one of the span. What Abacus has \
             accepted cannot be skipped.",
         provider: NOTHING,
-        operator: "Sends the `usage_id` of what is `planned`, if that is to be given up.",
+        operator: "Sends the `usage_id` of what is `planned`, if that is to be skipped.",
     }
     UPDATE_INCOMPLETE {
         slug: "update-incomplete",

@@ -4,7 +4,7 @@
 //! where it hangs, and *checks*, which ask something whenever somebody wants to know. Both are
 //! looked at anew each time, so health that was lost comes back by itself.
 //!
-//! *Warnings* tell of what somebody should look after though the program is well.
+//! *Warnings* name defects that do not make the program unhealthy.
 //!
 //! - `GET /healthcheck` is `{"healthy":true}`, with the names of `warnings` where there are any, or a problem that names the probes that fail. Where
 //!   [`Health::require_credentials`] says so, it is for those who show some.
@@ -154,7 +154,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// It goes on.
+    /// Reports progress.
     pub fn beat(&self) {
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last.store(now, Ordering::Relaxed);

@@ -29,11 +29,11 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 /// Who may read the metrics.
 #[derive(Clone)]
 pub enum Readers {
-    /// Anybody who reaches the program.
+    /// Every caller that reaches the program.
     Anybody,
-    /// Those who show a token or credentials that pass.
+    /// Callers with a token or credentials that pass.
     Checked(Checks),
-    /// Nobody: credentials are needed, and nobody could check them.
+    /// No caller: credentials are needed, and the program cannot check them.
     Nobody,
 }
 

@@ -1,4 +1,4 @@
-//! Who looks at a page, kept in an encrypted cookie, so that any instance serves any request.
+//! The session of a person, kept in an encrypted cookie, so that any instance serves any request.
 //!
 //! The cookie holds a name, scopes and a secret for forms, and no token. It cannot be read or made
 //! without a key of `SAMPLER_CONSOLE_KEY`.

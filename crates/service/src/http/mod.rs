@@ -56,7 +56,7 @@ const NO_ROOM_PAUSE: Duration = Duration::from_millis(100);
 /// the moment in which a request is put on it loses that request. It is told by the answer.
 const LAST_REQUEST: Duration = Duration::from_secs(2);
 
-/// Where health is told. These are served when nothing else is.
+/// The addresses of the health checks. They are served even if all other connections are taken.
 const HEALTH: &str = "/health";
 
 /// Seconds after which a client may come again for which there was no connection.

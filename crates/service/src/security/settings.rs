@@ -1,5 +1,5 @@
-//! What an operator can say of who may call and as whom a program calls others, and the one place
-//! that refuses what could not be honoured.
+//! What an operator can set about the callers of a program and its own credentials, and the one
+//! place that refuses what could not be honoured.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::environment::Clock;
 use crate::metrics::{Checks, Readers};
 use crate::settings::{Kind, Reader};
 
-/// The scope that somebody needs who wants to know how the program is.
+/// The scope for the health check.
 const HEALTH_SCOPE: &str = "abacus.system.read";
 
 const MINUTE: Duration = Duration::from_mins(1);
