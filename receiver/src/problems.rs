@@ -93,8 +93,7 @@ sampler_service::problem_types! {
         status: CONFLICT,
         title: "The target has been started already",
         when: "A start for a target whose usage has started and not stopped.",
-        provider: "Stops the usage first. To change a quantity, it sends a stop and a start with \
-            the same timestamp.",
+        provider: "Stops the usage first. To change a quantity, it sends an update.",
         operator: NOTHING,
     }
     ID_TAKEN {
