@@ -166,7 +166,7 @@ impl Worker {
         self.parts.processing_progress.report();
         if let (Some(delivered), Ok(EntryState::Skipped)) = (delivered, &kept) {
             error!(code = "delivery.after_skip", span.id = %span.id, usage = usage_guid,
-                "Abacus accepted a usage that an operator had given up: it counts as billed");
+                "Abacus accepted a usage that an operator had skipped: it counts as billed");
             let key = EntryKey {
                 usage_guid,
                 span: span.id.clone(),
