@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::landscape::{DAY, HOUR, Landscape, PATIENCE, until_ready};
 
 /// Statements that need not say where a span is kept, and why.
-const EXCEPTIONS: [(&str, &str); 5] = [
+const EXCEPTIONS: [(&str, &str); 6] = [
     (
         "suspended spans",
         "A cause has spans in all partitions; one worker asks for them, a few times in a probe interval, and counts them. A receiver counts them when an operator asks.",
@@ -29,6 +29,10 @@ const EXCEPTIONS: [(&str, &str); 5] = [
     (
         "sums of usages",
         "Usages of an organization, a resource or an instance are in all partitions; every shard adds up its own.",
+    ),
+    (
+        "usages to be sent again",
+        "They are in all partitions; one worker asks for them every 5 s. The index holds nothing else.",
     ),
     (
         "one span by its id",
@@ -72,7 +76,7 @@ fn first_match(command: &Document) -> Option<&Document> {
     first.as_document()?.get_document("$match").ok()
 }
 
-/// What is wrong with a command on the ledger. Two exceptions: sums, and where a usage's entry is not
+/// What is wrong with a command on the ledger. Exceptions: sums, what is to be sent again, and where a usage's entry is not
 /// kept for its span, it is searched by its id.
 fn complaint_of_ledger(command: &Document) -> Option<String> {
     let all = |name: &str, is_placed: &dyn Fn(&Document) -> bool| {
@@ -83,9 +87,9 @@ fn complaint_of_ledger(command: &Document) -> Option<String> {
     let are_placed = match command.keys().next()?.as_str() {
         "insert" => all("documents", &has_key),
         "update" => all("updates", &|one| one.get_document("q").is_ok_and(has_key)),
-        "find" => command
-            .get_document("filter")
-            .is_ok_and(|filter| has_key(filter) || filter.keys().eq(["_id"])),
+        "find" => command.get_document("filter").is_ok_and(|filter| {
+            has_key(filter) || filter.keys().eq(["_id"]) || is_exception(command, filter)
+        }),
         "aggregate" => is_exception(command, &Document::new()),
         "getMore" | "killCursors" | "listIndexes" | "createIndexes" => true,
         _ => false,
@@ -154,6 +158,7 @@ fn is_exception(command: &Document, filter: &Document) -> bool {
             "lists of an organization or a resource"
         }
         "search_suspended" => "suspended spans",
+        "resend" => "usages to be sent again",
         "sum_organization" | "sum_resource" | "sum_instance" => "sums of usages",
         _ => return false,
     };

@@ -98,7 +98,7 @@ pub async fn a_usage_that_was_given_up_is_marked_once_and_sent_again(store: &Sha
         ..entry.clone()
     };
     assert_eq!(due(store, 4).await, []);
-    assert_eq!(due(store, 5).await, [marked.clone()]);
+    assert_eq!(due(store, 5).await, std::slice::from_ref(&marked));
     let (key, act) = (EntryKey::of(&entry), Uuid::from_u128(7));
     let other = Uuid::from_u128(8);
     for (act, millis) in [(other, 90), (act, 50)] {
@@ -120,7 +120,7 @@ pub async fn a_usage_that_was_given_up_is_marked_once_and_sent_again(store: &Sha
     assert_eq!((accepted.status, &accepted.error), (Some(202), &None));
     assert_eq!(accepted.location, delivered(60).location);
     // The mark leads whoever comes next to the totals.
-    assert_eq!(due(store, 50).await, [accepted.clone()]);
+    assert_eq!(due(store, 50).await, std::slice::from_ref(&accepted));
     for (act, is_marked) in [(other, true), (act, false)] {
         let ended = store.end_resend(&key, act, None).await;
         ended.expect("the store answers");
