@@ -72,7 +72,7 @@ impl Worker {
     /// When a cause is probed next. While a month closes, and where the next probe would find one
     /// closing, that is as soon as any failure is tried again: what is refused then and not tried
     /// again in time is not billed any more.
-    fn next_probe(&self, now: Timestamp) -> Timestamp {
+    pub(crate) fn next_probe(&self, now: Timestamp) -> Timestamp {
         let interval = millis(self.options.suspension.probe_interval);
         let next = now.plus(interval);
         let is_urgent = [now, next].iter().any(|at| self.closing(*at).is_some());

@@ -19,6 +19,15 @@ pub enum EntryState {
     Counted,
 }
 
+/// Abacus is asked whether a usage counts that it has accepted: when next, and until when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AskAgain {
+    /// When it is asked next.
+    pub at: Timestamp,
+    /// From when on it is asked no more where it does not know the usage.
+    pub until: Timestamp,
+}
+
 /// One usage, and what became of it. The span may be gone before its entries.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
@@ -56,6 +65,8 @@ pub struct Entry {
     pub location: Option<String>,
     /// Why it was refused or put aside.
     pub error: Option<String>,
+    /// Whether Abacus is still to be asked if it counts.
+    pub ask_again: Option<AskAgain>,
 }
 
 /// Abacus's answer that it has a usage.
@@ -98,6 +109,7 @@ impl Entry {
             status: last_error.and_then(|error| error.status),
             location: None,
             error: last_error.map(|error| error.error.clone()),
+            ask_again: None,
         })
     }
 

@@ -13,7 +13,7 @@ use sampler_domain::{
 use uuid::Uuid;
 
 use crate::{
-    Audit, Backlogs, Causes, Controls, DuePages, DueQuery, Events, Finished, Ledger, Membership,
+    Audit, Backlogs, Causes, Confirmations, Controls, DuePages, DueQuery, Events, Finished, Ledger, Membership,
     NewSpan, NewStop, Queries, Reading, SpanScan, StartOutcome, StopOutcome, StoreError, Upkeep,
     Work,
 };
@@ -32,6 +32,7 @@ pub trait Store:
     + Audit
     + Reading
     + SpanScan
+    + Confirmations
 {
 }
 
@@ -48,6 +49,7 @@ impl<S> Store for S where
         + Audit
         + Reading
         + SpanScan
+        + Confirmations
 {
 }
 
