@@ -38,15 +38,11 @@ pub(crate) const SUM_ORGANIZATION: &str = "sum_organization";
 pub(crate) const SUM_RESOURCE: &str = "sum_resource";
 pub(crate) const SUM_INSTANCE: &str = "sum_instance";
 
-<<<<<<< HEAD
 /// What is to be confirmed, the oldest month first.
 pub(crate) const UNCONFIRMED: &str = "unconfirmed";
 /// What was put aside, by its cause.
 pub(crate) const SET_ASIDE: &str = "set_aside";
-/// What has expired.
-=======
 /// The entries that expire, for the server to remove.
->>>>>>> main
 pub(crate) const EXPIRY: &str = "expiry";
 
 /// The audit trail by its moments, by who acted, and by the span that was acted on.
