@@ -95,7 +95,12 @@ async fn usages_that_abacus_puts_aside_are_shown_with_their_reason() {
     assert_eq!(world.abacus.post_count(), posts, "nothing is posted again");
     assert!(!world.abacus.questions().is_empty());
 
-    let spans = get(&world, &receiver, "/v1/spans?resource_instance_id=instance-3").await;
+    let spans = get(
+        &world,
+        &receiver,
+        "/v1/spans?resource_instance_id=instance-3",
+    )
+    .await;
     let span = &items(&spans)[0];
     assert_eq!(span["proof"]["difference"], 0);
     assert_eq!(span["proof"]["billed"], 2 * HOUR);
@@ -111,7 +116,11 @@ async fn usages_that_abacus_puts_aside_are_shown_with_their_reason() {
         .max();
     let then = format!("{path}?as_of={}", accepted_at.unwrap());
     let then = get(&world, &receiver, &then).await;
-    assert!(items(&then).iter().all(|usage| usage["state"] == "accepted"));
+    assert!(
+        items(&then)
+            .iter()
+            .all(|usage| usage["state"] == "accepted")
+    );
 
     let causes = get(&world, &receiver, "/v1/suspended").await;
     let [cause] = items(&causes) else {
@@ -119,20 +128,41 @@ async fn usages_that_abacus_puts_aside_are_shown_with_their_reason() {
     };
     assert_eq!(cause["error"], "plan not found");
     assert_eq!(cause["status"], Value::Null);
-    assert_eq!((cause["spans"].as_u64(), cause["set_aside"].as_u64()), (Some(0), Some(of_aside)));
+    assert_eq!(
+        (cause["spans"].as_u64(), cause["set_aside"].as_u64()),
+        (Some(0), Some(of_aside))
+    );
     let resource = cause["resource_id"].as_str().unwrap();
     let sums = format!("/v1/usages?resource_id={resource}&group_by=resource_instance_id");
     let sums = get(&world, &receiver, &sums).await;
-    let instance = |row: &Value| row["group"]["resource_instance_id"].as_str().map(str::to_owned);
+    let instance = |row: &Value| {
+        row["group"]["resource_instance_id"]
+            .as_str()
+            .map(str::to_owned)
+    };
     let billed: Vec<String> = items(&sums).iter().filter_map(instance).collect();
     assert!(!billed.contains(&"instance-3".to_owned()), "{billed:?}");
-    assert_eq!(items(&sums).iter().map(|row| row["duration"].as_i64().unwrap()).sum::<i64>(), 5 * 2 * HOUR);
+    assert_eq!(
+        items(&sums)
+            .iter()
+            .map(|row| row["duration"].as_i64().unwrap())
+            .sum::<i64>(),
+        5 * 2 * HOUR
+    );
 
     // The one that died may have seen some of them.
     assert!(outcome(&world, &worker, "counted").await <= settled["counted"]);
-    let told = worker.logs_of("Abacus has put usages aside that it had accepted").len()
-        + first.logs_of("Abacus has put usages aside that it had accepted").len();
+    let told = worker
+        .logs_of("Abacus has put usages aside that it had accepted")
+        .len()
+        + first
+            .logs_of("Abacus has put usages aside that it had accepted")
+            .len();
     assert!(told >= 1);
     let first_of = worker.logs_of("Abacus has put usages aside that it had accepted");
-    assert!(first_of.iter().all(|line| line["code"] == "confirmation.set_aside"));
+    assert!(
+        first_of
+            .iter()
+            .all(|line| line["code"] == "confirmation.set_aside")
+    );
 }

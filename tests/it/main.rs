@@ -15,6 +15,7 @@ mod cli;
 mod clocks;
 mod confirm;
 mod console;
+mod control;
 mod landscape;
 mod lifecycle;
 mod main_job;

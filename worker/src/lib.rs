@@ -43,7 +43,8 @@ use sampler_settings::worker::{
 };
 use sampler_steering::Steering;
 use sampler_store::{
-    Backlogs, Causes, Confirmations, Controls, Ledger, Membership, Replication, SpanScan, StoreError, Upkeep, Work,
+    Backlogs, Causes, Confirmations, Controls, Ledger, Membership, Replication, SpanScan,
+    StoreError, Upkeep, Work,
 };
 
 pub use abacus_time::AbacusTime;

@@ -207,10 +207,7 @@ mod tests {
             assert_eq!(meaning(&document), aside(name), "{error}");
         }
         for other in ["", "<html>", "[]", "{}", r#"{"dedup_id":"other"}"#, "null"] {
-            assert!(
-                matches!(meaning(other), Asked::Mismatch { .. }),
-                "{other}"
-            );
+            assert!(matches!(meaning(other), Asked::Mismatch { .. }), "{other}");
         }
     }
 

@@ -7,8 +7,8 @@ use sampler_domain::{Granularities, Granularity, Policy, Slack, Timestamp};
 use sampler_settings::DistressSettings;
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_settings::worker::{
-    AbacusSettings, AuditSettings, CleanupSettings, ConfirmSettings, LedgerSettings, ProcessingSettings,
-    SuspensionSettings,
+    AbacusSettings, AuditSettings, CleanupSettings, ConfirmSettings, LedgerSettings,
+    ProcessingSettings, SuspensionSettings,
 };
 
 use super::mutant::Mutant;

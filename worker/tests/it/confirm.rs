@@ -81,7 +81,13 @@ fn switch() -> (Arc<AtomicBool>, impl Fn() -> bool + Send + Sync + 'static) {
 async fn a_usage_is_asked_for_until_abacus_knows_it() {
     let world = World::new();
     let (is_known, known) = switch();
-    world.abacus.know(move |_| if known() { Asked::Counts } else { Asked::Unknown });
+    world.abacus.know(move |_| {
+        if known() {
+            Asked::Counts
+        } else {
+            Asked::Unknown
+        }
+    });
     world.start("i", -3 * HOUR).await;
     let worker = run(&world, "w");
     world.pass(10 * MINUTE).await;
@@ -119,7 +125,11 @@ async fn a_usage_that_was_put_aside_is_kept_with_its_cause() {
             first.insert(usage.to_owned());
         }
         let is_first = first.contains(usage);
-        if is_first { aside("the month is closed") } else { Asked::Counts }
+        if is_first {
+            aside("the month is closed")
+        } else {
+            Asked::Counts
+        }
     });
     world.start("i", -4 * HOUR).await;
     let worker = run(&world, "w");
@@ -165,7 +175,11 @@ async fn a_usage_that_is_not_known_in_time_stays_accepted() {
     }
     let worker = run(&world, "w");
     world.pass(HOUR + 50 * MINUTE).await;
-    assert!(entries(&world).iter().all(|entry| entry.ask_again.is_some()));
+    assert!(
+        entries(&world)
+            .iter()
+            .all(|entry| entry.ask_again.is_some())
+    );
     assert!(all(&world).iter().all(|kept| kept.expires_at.is_none()));
     world.pass(15 * MINUTE).await;
     let asked = world.abacus.asked_count();
@@ -176,7 +190,10 @@ async fn a_usage_that_is_not_known_in_time_stays_accepted() {
         let entry = kept.entry;
         assert_eq!((entry.state, entry.ask_again), (EntryState::Accepted, None));
         let lifetime = kept.lifetime;
-        assert_eq!(kept.expires_at, entry.accepted_at.map(|at| at.plus(lifetime)));
+        assert_eq!(
+            kept.expires_at,
+            entry.accepted_at.map(|at| at.plus(lifetime))
+        );
     }
     world.assert_ledger();
 }
@@ -186,7 +203,9 @@ async fn a_usage_that_is_not_known_in_time_stays_accepted() {
 async fn while_abacus_is_away_nothing_is_given_up_and_little_is_asked() {
     let world = World::new();
     let (is_back, back) = switch();
-    world.abacus.know(move |_| if back() { Asked::Counts } else { failed(None) });
+    world
+        .abacus
+        .know(move |_| if back() { Asked::Counts } else { failed(None) });
     for number in 0..40 {
         world.start(&format!("{number}"), -HOUR).await;
     }
@@ -276,7 +295,10 @@ async fn two_workers_at_once_do_no_harm() {
     let noted: Vec<_> = all(&world);
     for kept in noted {
         assert_eq!(kept.entry.set_aside_at.is_some(), kept.cause.is_some());
-        assert_ne!(kept.entry.set_aside_at.is_some(), kept.entry.counted_at.is_some());
+        assert_ne!(
+            kept.entry.set_aside_at.is_some(),
+            kept.entry.counted_at.is_some()
+        );
         assert!(kept.expires_at.is_some(), "{kept:?}");
     }
     assert_eq!(causes(&world).len(), 1);
@@ -288,7 +310,13 @@ async fn two_workers_at_once_do_no_harm() {
 async fn the_month_that_closes_comes_first() {
     let world = World::new();
     let (is_there, there) = switch();
-    world.abacus.know(move |_| if there() { Asked::Counts } else { failed(Some(60)) });
+    world.abacus.know(move |_| {
+        if there() {
+            Asked::Counts
+        } else {
+            failed(Some(60))
+        }
+    });
     let mut settings = confirming("w");
     settings.abacus.month_slack = Duration::from_hours(20 * 24);
     // The present is the 10th of March. Usages of January wait longest, those of February close.
@@ -329,7 +357,9 @@ async fn the_month_that_closes_comes_first() {
 async fn no_entry_expires_before_it_is_confirmed() {
     let world = World::new();
     let (is_known, known) = switch();
-    world.abacus.know(move |_| if known() { Asked::Counts } else { failed(None) });
+    world
+        .abacus
+        .know(move |_| if known() { Asked::Counts } else { failed(None) });
     world.start("i", -2 * HOUR).await;
     world.stop("i", -HOUR).await;
     let mut settings = confirming("w");
@@ -370,7 +400,11 @@ async fn nothing_is_asked_where_it_is_off_or_there_is_no_location() {
     world.pass(HOUR).await;
     worker.stop().await;
     assert_eq!(world.abacus.asked_count(), 0);
-    assert!(entries(&world).iter().all(|entry| entry.ask_again.is_none()));
+    assert!(
+        entries(&world)
+            .iter()
+            .all(|entry| entry.ask_again.is_none())
+    );
 }
 
 /// Otherwise the entries that were to be confirmed would never expire.
@@ -390,7 +424,11 @@ async fn what_was_to_be_confirmed_is_released_once_it_is_off() {
     let asked = world.abacus.asked_count();
     let worker = world.run("off");
     world.pass(HOUR).await;
-    assert!(entries(&world).iter().all(|entry| entry.ask_again.is_some()));
+    assert!(
+        entries(&world)
+            .iter()
+            .all(|entry| entry.ask_again.is_some())
+    );
     world.pass(HOUR + 15 * MINUTE).await;
     worker.stop().await;
     assert_eq!(world.abacus.asked_count(), asked);

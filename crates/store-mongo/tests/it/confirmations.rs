@@ -158,7 +158,11 @@ async fn a_search_for_what_is_to_be_confirmed_reads_what_it_finds() {
     let usages = usages_beside(&spans);
     let (_, entry) = accepted(&store, "a").await;
     let one = document(&usages, &entry).await;
-    let month = one.get_document("ask_again").unwrap().get_i64("month").unwrap();
+    let month = one
+        .get_document("ask_again")
+        .unwrap()
+        .get_i64("month")
+        .unwrap();
     let ask = |month: i64, at: i64| {
         let ask = doc! { "month": month, "at": at, "until": NOW + DAY };
         doc! { "ask_again": { "$literal": ask } }
@@ -166,7 +170,13 @@ async fn a_search_for_what_is_to_be_confirmed_reads_what_it_finds() {
     let done = doc! { "state": "counted", "ask_again": "$$REMOVE" };
     copy(&usages, &one, [0, 100_000], done).await;
     copy(&usages, &one, [100_000, 120_000], ask(month, NOW + HOUR)).await;
-    copy(&usages, &one, [120_000, 140_000], ask(month - 28 * DAY, NOW - 1)).await;
+    copy(
+        &usages,
+        &one,
+        [120_000, 140_000],
+        ask(month - 28 * DAY, NOW - 1),
+    )
+    .await;
     copy(&usages, &one, [140_000, 140_070], ask(month, NOW - 2)).await;
     let database = usages.client().database(&usages.namespace().db);
     database.run_command(doc! { "profile": 2 }).await.unwrap();

@@ -16,11 +16,7 @@ const DAY: i64 = 24 * HOUR;
 /// after it, and for a day.
 async fn accepted(store: &dyn Store, name: &str, from: i64, ask_at: i64) -> Entry {
     let span = started(store, name, name, -DAY).await;
-    let span = done(
-        store
-            .plan(&span, plan_to(&span, -HOUR), at(0), at(0))
-            .await,
-    );
+    let span = done(store.plan(&span, plan_to(&span, -HOUR), at(0), at(0)).await);
     let delivered = Delivered {
         at: at(7),
         status: Some(202),
@@ -177,7 +173,10 @@ pub async fn a_usage_that_is_not_known_yet_is_asked_for_again(store: &Shared) {
     let entry = accepted(store, "a", -2 * HOUR, 0).await;
     let again = || Confirmation::AskAgain { at: at(5) };
     assert!(confirm(store, &entry, again()).await);
-    assert!(!confirm(store, &entry, again()).await, "it has changed since");
+    assert!(
+        !confirm(store, &entry, again()).await,
+        "it has changed since"
+    );
     assert_eq!(instances(store, query(4)).await, [""; 0]);
     let read = kept(store, &entry).await;
     let ask = AskAgain {

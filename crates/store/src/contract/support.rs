@@ -13,9 +13,9 @@ use sampler_domain::{
 use uuid::Uuid;
 
 use crate::{
-    Audit, Backlogs, Causes, Confirmations, Controls, DuePages, DueQuery, Events, Finished, Ledger, Membership,
-    NewSpan, NewStop, Queries, Reading, SpanScan, StartOutcome, StopOutcome, StoreError, Upkeep,
-    Work,
+    Audit, Backlogs, Causes, Confirmations, Controls, DuePages, DueQuery, Events, Finished, Ledger,
+    Membership, NewSpan, NewStop, Queries, Reading, SpanScan, StartOutcome, StopOutcome,
+    StoreError, Upkeep, Work,
 };
 
 /// All ports of one store.
