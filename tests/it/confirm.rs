@@ -1,4 +1,4 @@
-//! What Abacus puts aside after its 202 is seen, and shown with its reason.
+//! What Abacus sets aside after its 202 is seen, and shown with its reason.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -153,13 +153,13 @@ async fn usages_that_abacus_puts_aside_are_shown_with_their_reason() {
     // The one that died may have seen some of them.
     assert!(outcome(&world, &worker, "counted").await <= settled["counted"]);
     let told = worker
-        .logs_of("Abacus has put usages aside that it had accepted")
+        .logs_of("Abacus has set usages aside that it had accepted")
         .len()
         + first
-            .logs_of("Abacus has put usages aside that it had accepted")
+            .logs_of("Abacus has set usages aside that it had accepted")
             .len();
     assert!(told >= 1);
-    let first_of = worker.logs_of("Abacus has put usages aside that it had accepted");
+    let first_of = worker.logs_of("Abacus has set usages aside that it had accepted");
     assert!(
         first_of
             .iter()

@@ -32,7 +32,7 @@ const EXCEPTIONS: [(&str, &str); 6] = [
         "Usages of an organization, a resource or an instance are in all partitions; every shard adds up its own.",
     ),
     (
-        "usages that were put aside",
+        "usages that were set aside",
         "A cause has usages in all partitions. A worker looks for one before it removes a cause, and receivers count them when an operator asks.",
     ),
     (
@@ -163,7 +163,7 @@ fn is_exception(command: &Document, filter: &Document) -> bool {
         }
         "search_suspended" => "suspended spans",
         "sum_organization" | "sum_resource" | "sum_instance" => "sums of usages",
-        "set_aside" => "usages that were put aside",
+        "set_aside" => "usages that were set aside",
         _ => return false,
     };
     EXCEPTIONS.iter().any(|(exception, _)| *exception == name)
@@ -368,7 +368,7 @@ async fn each_statement_says_where_its_span_is_kept() {
         assert_eq!(billed, i128::from(HOUR + 1), "{target}");
     }
     let usages = world.usages().await;
-    wait_until("one was put aside", PATIENCE, async || {
+    wait_until("one was set aside", PATIENCE, async || {
         let aside = doc! { "state": "set_aside" };
         usages.count_documents(aside).await.unwrap() > 0
     })

@@ -1,5 +1,5 @@
 //! Confirmation: with 202 a usage is only queued, so Abacus is asked for each until it counts or was
-//! put aside.
+//! set aside.
 //!
 //! What is to be asked for is in the ledger, so a worker that starts goes on where another one was. Two
 //! workers that ask for the same usage do no harm: each notes what it learns only where the entry is
@@ -229,7 +229,7 @@ impl Worker {
             error!(code = "confirmation.set_aside", cause = %id, error = cause.error,
                 resource = %cause.resource_id, plan = %cause.plan_id,
                 usages = usages.count() + 1, span.id = %first.span, usage = first.usage_guid,
-                "Abacus has put usages aside that it had accepted");
+                "Abacus has set usages aside that it had accepted");
         }
         let given_up = |it: &&(Unconfirmed, Confirmation)| it.1 == Confirmation::GivenUp;
         let mut usages = confirmed.iter().filter(given_up);
@@ -280,7 +280,7 @@ impl Worker {
     }
 }
 
-/// Why a usage was put aside. Without a status, so it is never the cause of a refusal.
+/// Why a usage was set aside. Without a status, so it is never the cause of a refusal.
 fn aside(usage: &Unconfirmed, error: &str) -> Cause {
     Cause {
         status: None,

@@ -1,5 +1,5 @@
 //! Whether the collector has kept a usage that it has accepted: its `Location` gives the document,
-//! with an `error` where Abacus has put the usage aside.
+//! with an `error` where Abacus has set the usage aside.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ const UNNAMED: &str = "unnamed error";
 pub enum Asked {
     /// It counts.
     Counts,
-    /// It was put aside.
+    /// It was set aside.
     SetAside {
         /// The name of the error.
         error: String,

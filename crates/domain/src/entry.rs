@@ -53,7 +53,7 @@ pub struct Entry {
     pub accepted_at: Option<Timestamp>,
     /// When it was confirmed that it counts.
     pub counted_at: Option<Timestamp>,
-    /// When it was seen that Abacus had put it aside.
+    /// When it was seen that Abacus had set it aside.
     pub set_aside_at: Option<Timestamp>,
     /// When an operator gave it up.
     pub skipped_at: Option<Timestamp>,
@@ -63,7 +63,7 @@ pub struct Entry {
     pub status: Option<u16>,
     /// Where Abacus says that the usage can be found.
     pub location: Option<String>,
-    /// Why it was refused or put aside.
+    /// Why it was refused or set aside.
     pub error: Option<String>,
     /// Whether Abacus is still to be asked if it counts.
     pub ask_again: Option<AskAgain>,

@@ -105,7 +105,7 @@ sampler_service::settings! {
     }
 
     /// Whether the worker follows up what Abacus has accepted: with 202 a usage is only queued, and
-    /// Abacus may still put it aside.
+    /// Abacus may still set it aside.
     pub struct ConfirmSettings("confirm") {
         /// Whether Abacus is asked for each usage that it has accepted, until it counts or was put
         /// aside. The token needs the right to read collected usages.

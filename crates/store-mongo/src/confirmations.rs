@@ -64,7 +64,7 @@ impl MongoStore {
         }
     }
 
-    /// How many usages were put aside for a cause, counted up to a bound, by the index alone.
+    /// How many usages were set aside for a cause, counted up to a bound, by the index alone.
     pub(crate) async fn count_set_aside(
         &self,
         cause: CauseId,

@@ -40,7 +40,7 @@ pub(crate) const SUM_INSTANCE: &str = "sum_instance";
 
 /// What is to be confirmed, the oldest month first.
 pub(crate) const UNCONFIRMED: &str = "unconfirmed";
-/// What was put aside, by its cause.
+/// What was set aside, by its cause.
 pub(crate) const SET_ASIDE: &str = "set_aside";
 /// The entries that expire, for the server to remove.
 pub(crate) const EXPIRY: &str = "expiry";
@@ -225,7 +225,7 @@ pub(crate) fn audit_indexes() -> [Index; 3] {
     ]
 }
 
-/// The indexes of what is asked of Abacus after it has accepted it, and of what it has put aside. Where
+/// The indexes of what is asked of Abacus after it has accepted it, and of what it has set aside. Where
 /// usages are not confirmed, they hold nothing and cost nothing.
 pub(crate) fn confirmation_indexes() -> [Index; 2] {
     let partial = |filter| {

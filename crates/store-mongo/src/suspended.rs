@@ -1,4 +1,4 @@
-//! Causes as operators see them: with the numbers of their spans and of the usages that were put aside.
+//! Causes as operators see them: with the numbers of their spans and of the usages that were set aside.
 //!
 //! The numbers are not stored. They are counted in indexes, up to a bound.
 

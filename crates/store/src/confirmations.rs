@@ -58,7 +58,7 @@ pub enum Confirmation {
         /// When that was seen.
         at: Timestamp,
     },
-    /// It was put aside.
+    /// It was set aside.
     SetAside {
         /// When that was seen.
         at: Timestamp,

@@ -141,7 +141,7 @@ impl SpanRecord {
     }
 }
 
-/// A cause, how many spans are suspended under it, and how many usages were put aside for it.
+/// A cause, how many spans are suspended under it, and how many usages were set aside for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SuspendedCause {
     /// The cause.
@@ -196,7 +196,7 @@ pub trait Queries: Send + Sync + 'static {
         resources: Option<&[Id]>,
     ) -> Result<Option<SpanRecord>, StoreError>;
 
-    /// Causes under which spans are suspended or usages were put aside, those with the most spans
+    /// Causes under which spans are suspended or usages were set aside, those with the most spans
     /// first; only of these resources.
     async fn suspended(&self, resources: Option<&[Id]>) -> Result<Vec<SuspendedCause>, StoreError>;
 

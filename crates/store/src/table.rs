@@ -43,7 +43,7 @@ pub struct StoredEntry {
     pub expires_at: Option<Timestamp>,
     /// Whether its span is complete: it expires once its usage is not asked for any more.
     pub expires_once_confirmed: bool,
-    /// The cause that it is kept under, where its usage was put aside.
+    /// The cause that it is kept under, where its usage was set aside.
     pub cause: Option<CauseId>,
 }
 

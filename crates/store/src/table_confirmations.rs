@@ -63,7 +63,7 @@ impl Table {
         true
     }
 
-    /// How many usages were put aside for this cause, and are still so.
+    /// How many usages were set aside for this cause, and are still so.
     pub fn count_set_aside(&self, cause: CauseId) -> usize {
         let is_of = |kept: &&StoredEntry| {
             kept.cause == Some(cause) && kept.entry.state == EntryState::SetAside

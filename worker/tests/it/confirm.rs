@@ -1,4 +1,4 @@
-//! Usages that Abacus has accepted are followed up until they count or were put aside.
+//! Usages that Abacus has accepted are followed up until they count or were set aside.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
