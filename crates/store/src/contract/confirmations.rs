@@ -204,7 +204,7 @@ pub async fn many_usages_are_noted_at_once(store: &Shared) {
     }
     // One has changed since it was read, and one is not there.
     confirmed[3].0.ask.at = at(-1);
-    confirmed[5].0.usage_guid = "nothing".to_owned();
+    "nothing".clone_into(&mut confirmed[5].0.usage_guid);
     assert_eq!(store.confirm(&confirmed).await.ok(), Some(7));
     assert_eq!(instances(store, query(DAY)).await, ["3", "5"]);
     assert_eq!(store.confirm(&[]).await.ok(), Some(0));
