@@ -162,6 +162,7 @@ impl Worker {
             status: entry.status,
             location: entry.location.clone(),
         });
+        let entry = self.to_confirm(entry);
         let kept = self.parts.ledger.record(entry, lifetime).await;
         self.parts.processing_progress.report();
         if let (Some(delivered), Ok(EntryState::Skipped)) = (delivered, &kept) {

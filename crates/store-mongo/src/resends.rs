@@ -109,7 +109,7 @@ impl MongoStore {
             }
         }
         if after.resend.is_none() {
-            unset.push("resend");
+            unset.extend(["resend", "cause"]);
         }
         let update = vec![doc! { "$set": set }, doc! { "$unset": unset }];
         self.change_entry(filter, update).await

@@ -67,6 +67,7 @@ impl World {
             location: None,
             error: None,
             resend: None,
+            ask_again: None,
         };
         self.store.memory.record(entry, DAY).await.unwrap();
     }

@@ -39,6 +39,7 @@ fn usage(names: [&str; 3], from: i64, to: i64, measures: &Value) -> Entry {
         location: None,
         error: None,
         resend: None,
+        ask_again: None,
     }
 }
 

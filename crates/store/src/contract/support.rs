@@ -13,9 +13,9 @@ use sampler_domain::{
 use uuid::Uuid;
 
 use crate::{
-    Audit, Backlogs, Causes, Controls, DuePages, DueQuery, Events, Finished, Ledger, Membership,
-    NewSpan, NewStop, Queries, Reading, Resends, SpanScan, StartOutcome, StopOutcome, StoreError,
-    Upkeep, Work,
+    Audit, Backlogs, Causes, Confirmations, Controls, DuePages, DueQuery, Events, Finished, Ledger,
+    Membership, NewSpan, NewStop, Queries, Reading, Resends, SpanScan, StartOutcome, StopOutcome,
+    StoreError, Upkeep, Work,
 };
 
 /// All ports of one store.
@@ -33,6 +33,7 @@ pub trait Store:
     + Reading
     + Resends
     + SpanScan
+    + Confirmations
 {
 }
 
@@ -50,6 +51,7 @@ impl<S> Store for S where
         + Reading
         + Resends
         + SpanScan
+        + Confirmations
 {
 }
 

@@ -132,6 +132,7 @@ fn entry(target: &Target, span: u64, place: u64, midnight: i64) -> Result<Entry>
         status: Some(202),
         error: None,
         resend: None,
+        ask_again: None,
     })
 }
 
