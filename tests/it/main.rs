@@ -12,8 +12,11 @@
 mod abuse;
 mod auditor;
 mod cli;
+mod cli_operators;
 mod clocks;
 mod console;
+mod examples;
+mod intake;
 mod landscape;
 mod lifecycle;
 mod main_job;

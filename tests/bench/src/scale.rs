@@ -14,6 +14,8 @@ pub(crate) enum Part {
     Receiver,
     /// A client that floods the receiver, and a quiet one beside it.
     Fairness,
+    /// Batches beside single events, and a quiet client beside batches.
+    Batches,
     /// Clients that ask for sums, and one that starts as much as it can.
     Reading,
     /// Intervals a second, and catching up.

@@ -18,7 +18,7 @@ const BATCH_MOST: usize = 8;
 pub(crate) fn combine(setup: &Setup, mut ops: Vec<Op>) -> Vec<Op> {
     let mut rng = Rng::new(setup.seed, 2);
     if rng.percent(60) {
-        Updates::new(&mut rng).make(&mut ops);
+        Updates::new(&mut rng, setup.scale.length).make(&mut ops);
     }
     if rng.percent(60) {
         ops = batches(&mut rng, setup.scale.tick, ops);
@@ -29,20 +29,23 @@ pub(crate) fn combine(setup: &Setup, mut ops: Vec<Op>) -> Vec<Op> {
 /// Makes updates of events.
 struct Updates<'r> {
     rng: &'r mut Rng,
+    /// A window, roughly, ms.
+    length: i64,
     /// By how much the numbers of targets differ whose provider is well behaved: it remembers the plan.
     plans: BTreeMap<usize, usize>,
 }
 
 impl<'r> Updates<'r> {
-    fn new(rng: &'r mut Rng) -> Self {
+    fn new(rng: &'r mut Rng, length: i64) -> Self {
         Self {
             rng,
+            length,
             plans: BTreeMap::new(),
         }
     }
 
     fn make(&mut self, ops: &mut Vec<Op>) {
-        let mut again = Vec::new();
+        let mut more = Vec::new();
         for op in ops.iter_mut() {
             let Action::Send(sending) = &mut op.act else {
                 continue;
@@ -59,12 +62,15 @@ impl<'r> Updates<'r> {
                 if self.rng.percent(50) {
                     sending.events = sending.events[0].halves();
                 }
-                let at = op.at + self.rng.log_uniform(100_000);
+                let at = op.at + self.rng.log_uniform(self.length);
                 let act = Action::Send(sending);
-                again.push(Op { at, act });
+                more.push(Op { at, act });
+            } else if !sending.ordered && self.rng.percent(15) {
+                let act = Action::Send(self.into_the_way(sending));
+                more.push(Op { at: op.at + 1, act });
             }
         }
-        ops.extend(again);
+        ops.extend(more);
         ops.sort_by_key(|op| op.at);
     }
 
@@ -85,6 +91,34 @@ impl<'r> Updates<'r> {
                 self.plans.insert(target, next);
             }
             sending.events = vec![update];
+        }
+    }
+
+    /// Uses the other plan of a target for a while, and then changes to it at a moment within that.
+    fn into_the_way(&mut self, sending: &Sending) -> Sending {
+        let first = &sending.events[0];
+        let name = self.rng.u64();
+        let plan = first.target / OTHER_PLAN;
+        let target = first.target % OTHER_PLAN + OTHER_PLAN * (1 - plan);
+        let event = |kind, after| Event {
+            kind,
+            id: Some(format!("way-{name}")),
+            timestamp: first.timestamp.plus(after),
+            target,
+            measures: 0,
+            broken: false,
+        };
+        let previous = first.target;
+        let length = 1 + self.rng.log_uniform(self.length);
+        Sending {
+            seed: name,
+            events: vec![
+                event(Kind::Start, 0),
+                event(Kind::Stop, 2 * length),
+                event(Kind::Update { previous }, length),
+            ],
+            retried: true,
+            ..sending.clone()
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
+use futures_util::future::join_all;
 use sampler_domain::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -93,14 +94,13 @@ impl Reply {
 
 /// Sends events, one after the other or together.
 pub(crate) async fn send(world: Arc<World>, receivers: Vec<Arc<Node>>, sending: Sending) {
-    let mut turns = Vec::new();
-    if sending.ordered {
-        let targets = sending.events.iter().map(|event| event.target % OTHER_PLAN);
-        // Always in the same order, so that no two wait for each other.
-        for target in targets.collect::<BTreeSet<_>>() {
-            turns.push(world.history.turn(target).lock_owned().await);
-        }
-    }
+    let targets = sending.events.iter().map(|event| event.target % OTHER_PLAN);
+    let targets: BTreeSet<usize> = targets.filter(|_| sending.ordered).collect();
+    // It queues for all of them at once: those that come later stay behind it everywhere.
+    let turns = targets
+        .into_iter()
+        .map(|target| world.history.turn(target).lock_owned());
+    let turns = join_all(turns).await;
     let mut provider = Provider {
         rng: Rng::new(sending.seed, 0),
         world: &world,
@@ -130,8 +130,8 @@ impl Provider<'_> {
     /// Sends an event, or a batch of them, until each has an answer that is final.
     async fn send(&mut self, events: &[Event]) {
         let (world, must_succeed) = (self.world, self.sending.must_succeed);
-        let begin = |event| world.history.begin(event, must_succeed);
-        let indices: Vec<usize> = events.iter().map(begin).collect();
+        let index = |event| world.history.begin(event, must_succeed);
+        let indices: Vec<usize> = events.iter().map(index).collect();
         for attempt in 1.. {
             let receiver = self.rng.pick(self.receivers);
             let stays = self.rng.percent(50);
@@ -148,9 +148,7 @@ impl Provider<'_> {
                 break;
             }
             let tick = world.setup.scale.tick;
-            world
-                .sleep(tick / 64 + self.rng.log_uniform(tick))
-                .await;
+            world.sleep(tick / 64 + self.rng.log_uniform(tick)).await;
         }
     }
 

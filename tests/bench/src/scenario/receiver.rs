@@ -116,7 +116,7 @@ async fn rounds(server: &Server, scale: &Scale, runs: &[EventRun]) -> Result<Vec
 }
 
 /// The run in the middle, by its rate; of two, the lesser.
-fn median(mut runs: Vec<Run>) -> Option<Run> {
+pub(super) fn median(mut runs: Vec<Run>) -> Option<Run> {
     runs.sort_by(|one, other| one.per_second.total_cmp(&other.per_second));
     let middle = runs.len().checked_sub(1)? / 2;
     Some(runs.swap_remove(middle))
