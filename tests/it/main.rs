@@ -15,6 +15,7 @@ mod cli;
 mod cli_operators;
 mod clocks;
 mod console;
+mod control;
 mod examples;
 mod intake;
 mod landscape;

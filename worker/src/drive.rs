@@ -115,7 +115,7 @@ impl Worker {
         self.parts.processing_progress.report();
         if is_accepted && matches!(kept, Ok(EntryState::Skipped)) {
             error!(code = "delivery.after_skip", span.id = %span, usage,
-                "Abacus accepted a usage that an operator had given up");
+                "Abacus accepted a usage that an operator had skipped");
         }
         kept
     }

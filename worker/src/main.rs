@@ -175,7 +175,7 @@ async fn retire_original(is_gone: bool, store: &MongoStore, shutdown: &Shutdown)
             Ok(Retired::SpansWithoutPartition) => {
                 tracing::warn!(
                     code = "retire.spans_left",
-                    "spans of an original are still to be taken in: its indexes stay"
+                    "spans of an original are not adopted yet: its indexes stay"
                 );
             }
             Ok(Retired::BinaryIds) => {

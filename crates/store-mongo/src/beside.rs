@@ -39,7 +39,7 @@ impl Link {
     }
 
     /// The partition of a target, as a condition. A span that an original has started has none
-    /// before it is taken in.
+    /// before it is adopted.
     pub(crate) fn in_partition(&self, target: &Target) -> Bson {
         let partition = Bson::Int64(i64::from(partition_of(target)));
         if self.is_beside_original() {

@@ -73,7 +73,7 @@ fn is_state_change(code: i32) -> bool {
     )
 }
 
-/// Something that the server has too little of, until somebody or time mends it.
+/// The server has too little of something. That may pass, or an operator must act.
 fn is_shortage(code: i32) -> bool {
     matches!(
         code,

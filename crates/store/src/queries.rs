@@ -124,7 +124,8 @@ pub enum Lookup {
 pub struct SpanRecord {
     /// The span.
     pub span: Span,
-    /// When it needs a worker next; none where an original Sampler started it and it is not taken in.
+    /// When it needs a worker next; `None` if an original Sampler started it and it is not adopted
+    /// yet.
     pub due_at: Option<Timestamp>,
 }
 

@@ -67,7 +67,7 @@ pub trait Causes: Send + Sync + 'static {
     /// first.
     async fn due_causes(&self, now: Timestamp, limit: usize) -> Result<Vec<KeptCause>, StoreError>;
 
-    /// Sets when the cause is to be probed next, unless somebody else did; says whether it did.
+    /// Sets when the cause is to be probed next, unless another worker did; returns whether it did.
     async fn claim_probe(&self, cause: &KeptCause, next: Timestamp) -> Result<bool, StoreError>;
 
     /// Resumes one span as a probe: the one that has been suspended under the cause for longest.
