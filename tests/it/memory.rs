@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use crate::landscape::{HOUR, Landscape, PATIENCE, until_ready};
+use crate::landscape::{HOUR, Landscape, PATIENCE, client, until_ready};
 
 /// What deploy/manifest.yml gives to each program, in KB.
 const MANIFEST: u64 = 128 << 10;
@@ -254,7 +254,7 @@ async fn snapshot(receiver: &Program, at: i64) -> Value {
             "measured_usage": [{ "measure": "memory", "quantity": 512 }],
         })
     };
-    let http = reqwest::Client::new();
+    let http = client();
     for first in (0..10_000).step_by(1_000) {
         let starts: Value = (first..first + 1_000)
             .map(|number| {
@@ -278,9 +278,7 @@ async fn snapshot(receiver: &Program, at: i64) -> Value {
         assert_eq!(answer["accepted"], 1_000);
     }
     let mut body = format!("{{\"resource_id\": \"postgres\", \"at\": {at}}}\n");
-    for number in 0..100_000 {
-        body += &format!("{}\n", instance(number));
-    }
+    body.extend((0..100_000).map(|number| format!("{}\n", instance(number))));
     let post = http.post(format!("{}/v1/snapshots", receiver.base_url()));
     let post = post
         .header("content-type", "application/x-ndjson")

@@ -66,7 +66,7 @@ impl<'r> Updates<'r> {
                 let act = Action::Send(sending);
                 more.push(Op { at, act });
             } else if !sending.ordered && self.rng.percent(15) {
-                let act = Action::Send(self.into_the_way(sending));
+                let act = Action::Send(self.use_other_plan(sending));
                 more.push(Op { at: op.at + 1, act });
             }
         }
@@ -95,7 +95,7 @@ impl<'r> Updates<'r> {
     }
 
     /// Uses the other plan of a target for a while, and then changes to it at a moment within that.
-    fn into_the_way(&mut self, sending: &Sending) -> Sending {
+    fn use_other_plan(&mut self, sending: &Sending) -> Sending {
         let first = &sending.events[0];
         let name = self.rng.u64();
         let plan = first.target / OTHER_PLAN;
