@@ -36,11 +36,10 @@ async fn an_operator_ends_what_abacus_refuses() {
     world.abacus.fault(Fault::status(400));
     let receiver = world.receiver().start().await.unwrap();
     until_ready(&world.http, &receiver).await;
-    let worker = world.worker().env("SAMPLER_SUSPEND_AFTER", "1");
-    let worker = worker.start().await.unwrap();
     let cli = Cli::of(&receiver).await;
     let folder = tempfile::tempdir().unwrap();
-    let began = now_millis() - 5 * HOUR;
+    // Half an hour within an hour: one usage each.
+    let began = (now_millis() / HOUR - 5) * HOUR;
     let instances = ["one", "two", "three"];
     let events: Vec<Value> = instances
         .into_iter()
@@ -53,6 +52,8 @@ async fn an_operator_ends_what_abacus_refuses() {
         .collect();
     let file = write(&folder.path().join("events.ndjson"), &events);
     cli.run(0, &["events", "send", &file]).await;
+    let worker = world.worker().env("SAMPLER_SUSPEND_AFTER", "1");
+    let worker = worker.start().await.unwrap();
 
     wait_until("three spans are suspended", PATIENCE, async || {
         let causes = cli.json(0, &["suspended"]).await;

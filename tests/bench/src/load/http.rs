@@ -19,8 +19,6 @@ const ANSWER_MAX: usize = 128 * 1024;
 const CREATED: u16 = 201;
 /// What a batch is answered.
 const OK: u16 = 200;
-/// Events of a batch.
-pub(crate) const BATCH: usize = 500;
 
 /// A connection that is kept.
 #[derive(Debug)]
@@ -142,6 +140,7 @@ impl Sender for HttpSender {
 pub(crate) struct BatchSender {
     connection: Connection,
     address: String,
+    batch: usize,
     line: Arc<Template>,
     times: Times,
     body: Vec<u8>,
@@ -149,14 +148,20 @@ pub(crate) struct BatchSender {
 }
 
 impl BatchSender {
-    /// This many senders, each with its own connection.
-    pub(crate) async fn open(address: &str, count: usize, times: Times) -> Result<Vec<Self>> {
+    /// This many senders, each with its own connection, of batches of so many events.
+    pub(crate) async fn open(
+        address: &str,
+        count: usize,
+        batch: usize,
+        times: Times,
+    ) -> Result<Vec<Self>> {
         let line = Arc::new(batch_line());
         let mut senders = Vec::with_capacity(count);
         for _ in 0..count {
             senders.push(Self {
                 connection: Connection::open(address).await?,
                 address: address.to_owned(),
+                batch,
                 line: Arc::clone(&line),
                 times,
                 body: Vec::new(),
@@ -169,7 +174,7 @@ impl BatchSender {
 
 impl Sender for BatchSender {
     fn batch(&self) -> usize {
-        BATCH
+        self.batch
     }
 
     async fn send(&mut self, events: &[Event]) -> Result<()> {

@@ -40,6 +40,7 @@ pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Batches> {
                 system,
                 mix: Mix::Starts,
                 connections,
+                batch: scale.batch,
                 per_second: None,
                 timing: scale.timing,
             };
@@ -49,7 +50,7 @@ pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Batches> {
     }
     let mut quiet = Vec::new();
     for connections in [0, CONNECTIONS, 0, CONNECTIONS] {
-        quiet.push(quiet_client(server, connections, scale.timing).await?);
+        quiet.push(quiet_client(server, scale, connections).await?);
     }
     Ok(Batches {
         rates: found.into_iter().filter_map(median).collect(),
@@ -58,12 +59,13 @@ pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Batches> {
 }
 
 /// A quiet client while others send batches over so many connections.
-async fn quiet_client(server: &Server, connections: usize, timing: Timing) -> Result<QuietRun> {
+async fn quiet_client(server: &Server, scale: &Scale, connections: usize) -> Result<QuietRun> {
     let spans = server.spans().await?;
     let program = programs::receiver(&spans.uri).await?;
     server.settle().await?;
     let address = program.address().to_owned();
-    let load = move || async move { load(&address, connections, timing).await };
+    let (batch, timing) = (scale.batch, scale.timing);
+    let load = move || async move { load(&address, (connections, batch), timing).await };
     let run = on_own_thread(load).await?;
     eprintln!("    {run:?}");
     program.kill()?;
@@ -71,11 +73,15 @@ async fn quiet_client(server: &Server, connections: usize, timing: Timing) -> Re
     Ok(run)
 }
 
-async fn load(address: &str, connections: usize, timing: Timing) -> Result<QuietRun> {
+async fn load(
+    address: &str,
+    (connections, batch): (usize, usize),
+    timing: Timing,
+) -> Result<QuietRun> {
     let times = Times::beginning(now_millis());
     let feed = Arc::new(Feed::new(Mix::Starts, 0, 0, 0).at_most(QUIET_FIRST));
     let requests = Arc::new(Requests::of_resource(address, QUIET));
-    let senders = BatchSender::open(address, connections, times).await?;
+    let senders = BatchSender::open(address, connections, batch, times).await?;
     let from = Instant::now() + timing.warm_up;
     let until = from + timing.measured;
     let batches = senders

@@ -29,6 +29,8 @@ pub(crate) struct EventRun {
     pub(crate) system: System,
     pub(crate) mix: Mix,
     pub(crate) connections: usize,
+    /// How many are in a batch, where they come in batches.
+    pub(crate) batch: usize,
     /// How many a second; as many as there can be, unless given.
     pub(crate) per_second: Option<f64>,
     pub(crate) timing: Timing,
@@ -100,7 +102,8 @@ impl EventRun {
             let address = program.address().to_owned();
             return on_own_thread(move || async move {
                 if run.system == System::Batched {
-                    let senders = BatchSender::open(&address, run.connections, times).await?;
+                    let senders =
+                        BatchSender::open(&address, run.connections, run.batch, times).await?;
                     return run.send(senders, feed, watch).await;
                 }
                 let senders = HttpSender::open(&address, run.connections, times).await?;

@@ -98,6 +98,7 @@ fn event_run(
         system,
         mix,
         connections,
+        batch: 1,
         per_second,
         timing: scale.timing,
     }
