@@ -14,6 +14,7 @@ mod auditor;
 mod cli;
 mod cli_operators;
 mod clocks;
+mod confirm;
 mod console;
 mod control;
 mod examples;
