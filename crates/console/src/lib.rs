@@ -9,6 +9,7 @@ mod api;
 mod assets;
 mod chart;
 mod documents;
+mod estimate;
 mod form;
 mod page;
 mod pages;
@@ -89,6 +90,19 @@ impl Console {
             .route("/console/", get(pages::overview::show))
             .route("/console/spans", get(pages::spans::list))
             .route("/console/spans/{id}", get(pages::span::show))
+            .route(
+                "/console/spans/{id}/resume",
+                get(pages::acts::show_resume).post(pages::acts::resume),
+            )
+            .route(
+                "/console/spans/{id}/skip",
+                get(pages::acts::show_skip).post(pages::acts::skip),
+            )
+            .route("/console/suspended", get(pages::suspended::show))
+            .route(
+                "/console/suspended/{cause}/resume",
+                get(pages::acts::show_resume_of_cause).post(pages::acts::resume_cause),
+            )
             .route("/console/usage", get(pages::usage::show))
             .route(
                 "/console/control",
