@@ -1,8 +1,9 @@
-//! Telling the workers how far into the past events are taken.
+//! Announces to the workers how far into the past this receiver takes events
+//! (`SAMPLER_SLACK_PAST_INTERVAL`).
 //!
-//! A worker removes complete spans, and the ids of their events with them, once no receiver would
-//! take those events again. It knows its own settings alone, so each receiver says what it takes
-//! before it takes anything, and says it again for as long as it runs.
+//! A worker removes complete spans, and the ids of their events with them, once no receiver takes
+//! those events any more. It knows its own settings alone. So each receiver announces its slack
+//! before it takes an event, and again and again while it runs.
 
 use std::time::Duration;
 
@@ -13,13 +14,13 @@ use crate::Receiver;
 /// The pause before an announcement that failed is tried again.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// How often it is said again. It counts for a week.
+/// How often the slack is announced again. An announcement counts for a week.
 const RENEWAL: Duration = Duration::from_mins(10);
 
 impl Receiver {
-    /// Announces the slack as soon as the store can be reached, and takes events from then on; the
-    /// indexes must be in place. Asks again and again until `given_up` ends. Says whether events are
-    /// taken.
+    /// Announces the slack as soon as the store can be reached; the receiver takes events from then
+    /// on. The indexes must exist. Tries again until `given_up` ends. Returns whether the receiver
+    /// takes events.
     pub async fn prepare(&self, given_up: impl Future<Output = ()>) -> bool {
         let mut given_up = std::pin::pin!(given_up);
         while !self.announce().await {
@@ -28,7 +29,7 @@ impl Receiver {
                 () = tokio::time::sleep(RETRY_PAUSE) => {}
             }
         }
-        // A receiver that starts while starts are held back holds them back from the first one on.
+        // The rate of starts must be known before the first one comes.
         while !self.steering.is_known() {
             self.steering.look().await;
             if !self.steering.is_known() {

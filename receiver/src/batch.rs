@@ -36,7 +36,7 @@ pub(crate) struct Item<'b> {
     pub(crate) targets: Vec<usize>,
 }
 
-/// Finds the events of a body.
+/// Divides a body into its events.
 ///
 /// # Errors
 /// 400 where a list is no JSON or no list, 413 where there are too many events.

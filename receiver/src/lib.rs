@@ -16,8 +16,9 @@
 //!
 //! The events of a batch ([`batch`]) pass 4 to 10 one by one, each as if it came alone.
 //!
-//! [`controllers`] carry this out and choose the answer. Requests that only read share [`reading`],
-//! those of operators [`acts`].
+//! [`controllers`] carry this out and choose the answer. Requests that only read share [`reading`];
+//! requests by which operators change something share [`acts`]. A snapshot ([`snapshot`]) is
+//! compared with the spans and changes nothing.
 
 mod acts;
 pub mod admission;

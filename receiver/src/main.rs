@@ -20,7 +20,7 @@ use sampler_service::settings::{Variables, load_from_process};
 use sampler_service::telemetry::{self, LogCounts};
 use sampler_store_mongo::{MongoOptions, MongoStore};
 
-/// What the provisioning service wants to see in a token that comes with mappings.
+/// The scope that the provisioning service requires in a token for mappings.
 const PROVISIONING_SCOPE: &str = "abacus.usage.write";
 
 fn main() -> ExitCode {
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     end.into()
 }
 
-/// Sets everything up, then serves until told to stop, while the database is looked after.
+/// Sets everything up, then serves HTTP and watches the database until the shutdown.
 #[allow(
     clippy::too_many_lines,
     reason = "it only puts parts together, one after the other"
@@ -121,7 +121,7 @@ async fn run(settings: Settings, counts: LogCounts, shutdown: Shutdown) -> anyho
     let random = Arc::new(SystemRandom);
     let console = console::routes(&settings, api.clone(), authenticator.clone(), clock, random)?;
     let readers = settings.security.metrics(Some(authenticator.clone()))?;
-    // Health is told from the beginning; a large collection takes its time to be indexed.
+    // Health is served from the beginning: indexing a large collection takes its time.
     let port = Port {
         listener: bind(&settings.http).await?,
         tls: settings.tls,
@@ -171,7 +171,7 @@ async fn run(settings: Settings, counts: LogCounts, shutdown: Shutdown) -> anyho
     served.context("serving HTTP").and(prepared)
 }
 
-/// A receiver that could never check a token ends.
+/// Renews the keys that sign tokens. If they can never be had, the receiver ends.
 async fn keep_keys_fresh(
     authenticator: &Authenticator,
     shutdown: &Shutdown,
@@ -185,9 +185,9 @@ async fn keep_keys_fresh(
     refreshed
 }
 
-/// Asks the database again and again whether it is there. A short absence is told to the clients
-/// that meet it; only one as long as the threshold makes the instance unhealthy, so that an
-/// election does not take all instances away at once.
+/// Pings the database every few seconds. A request that meets a short outage is answered 503. Only
+/// an outage as long as the threshold makes the instance unhealthy, so that an election does not
+/// take all instances away at once.
 async fn watch(store: &MongoStore, reachable: &Progress, threshold: Duration, shutdown: &Shutdown) {
     while !shutdown.is_stopping() {
         match store.ping().await {
@@ -209,7 +209,8 @@ async fn watch(store: &MongoStore, reachable: &Progress, threshold: Duration, sh
     }
 }
 
-/// Where that fails it is tried again with the next look at the database.
+/// Looks for an original that writes beside this receiver. A failure is only logged: the next ping
+/// comes with another look.
 async fn observe_original(store: &MongoStore) {
     if let Err(error) = store.observe_original().await {
         let error = anyhow::Error::from(error);

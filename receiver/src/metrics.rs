@@ -22,8 +22,7 @@ impl Default for EventMetrics {
 }
 
 impl EventMetrics {
-    /// Notes what became of one event; `is_replayed` says of an accepted one whether it was kept
-    /// before.
+    /// Counts one event by its answer: whether it was kept before, or the problem.
     pub(crate) fn note(&self, event: &'static str, is_replayed: Result<bool, &Problem>) {
         let outcome = match is_replayed {
             Ok(true) => "replayed",

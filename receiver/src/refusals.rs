@@ -25,8 +25,8 @@ type Pair = (Option<String>, &'static str);
 pub(crate) struct Refusals(Mutex<BTreeMap<Pair, Arc<Throttle>>>);
 
 impl Refusals {
-    /// Whether a line may be logged, and how many like it were not since the one before. To be called
-    /// for each line.
+    /// To be called for each line. `None` if it must not be logged; otherwise how many like it were
+    /// left out since the last one.
     pub(crate) fn admit(&self, client: Option<&ClientId>, problem: &'static str) -> Option<u64> {
         let client = client.map(|client| client.as_str().to_owned());
         self.of((client, problem)).admit()

@@ -62,7 +62,8 @@ pub struct Settings {
     pub distress: DistressSettings,
     /// How far events may be dated from now.
     pub slack: Slack,
-    /// How spans are sampled. It only decides when a worker first reads a new span.
+    /// How spans are sampled. A receiver uses it for the first `due_at` of a span, and for dry
+    /// runs.
     pub policy: Policy,
     /// Whether the granularity was set.
     pub knows_granularity: bool,

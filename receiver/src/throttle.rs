@@ -1,8 +1,8 @@
 //! New starts that are turned away for now: the rate of starts is below 100 %.
 //!
-//! Whether one is let in follows from its id, the minute and the rate, so whoever repeats it each
-//! minute gets in, and nothing is remembered ([`Place`]). Repeats of starts that are kept, and stops,
-//! always pass.
+//! The id of a start, the minute and the rate decide whether it is let in ([`Place`]). So a client
+//! that repeats a start each minute gets in, and receivers remember nothing. Stops always pass, and
+//! so do repeats of starts that were kept.
 
 use sampler_domain::{Place, StartEvent, Timestamp};
 use sampler_service::problem::Problem;
@@ -15,7 +15,8 @@ const MINUTE: i64 = 60_000;
 /// The longest `Retry-After`, s: rates change, and a client that comes early is told again.
 const RETRY_AFTER_MAX: u64 = 300;
 
-/// Over how many seconds of their minute repeats are spread. Clocks may differ by the rest.
+/// Repeats are spread over this many seconds of their minute. The other seconds are for clocks that
+/// differ.
 const SPREAD: u64 = 45;
 
 impl Receiver {

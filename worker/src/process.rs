@@ -14,9 +14,6 @@ use crate::search::DueQueue;
 /// several times for a moment: as a span, as a usage, and as what is sent to Abacus or to the ledger.
 const DRIVEN_BYTES: usize = 4 << 20;
 
-/// How often it is looked whether a pause of sampling is over.
-const PAUSED_LOOK: Duration = Duration::from_millis(250);
-
 /// A span up to this size is not charged to a budget: the numbers of spans bound those.
 const SMALL_SPAN: usize = 4 << 10;
 
@@ -96,7 +93,7 @@ impl Worker {
         if self.steering.is_known() {
             self.parts.processing_progress.report();
         }
-        self.pause(PAUSED_LOOK).await;
+        self.pause(self.options.intervals.paused).await;
     }
 
     /// Pauses for the schedule interval; ends early when a permit is free.

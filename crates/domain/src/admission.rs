@@ -1,10 +1,10 @@
 //! Which new starts are let in while their rate is below 100 %.
 //!
 //! The id of an event gives it a place on a circle, and each minute all places move on by the rate.
-//! A start is let in during the minutes in which its place has just passed the top. So in each minute
-//! the share of starts that is let in is the rate, and a start that is repeated each minute at a
-//! steady rate gets in within `⌈100 / rate⌉` minutes, whichever receiver it meets: nothing is
-//! remembered.
+//! A start is let in during the minutes in which its place has just passed zero. So in each minute
+//! the share of starts that is let in is the rate. At a steady rate, a start that is repeated each
+//! minute is let in within `⌈100 / rate⌉` minutes. Each receiver decides alike, and none remembers
+//! anything.
 
 use crate::{EventId, Percent, Target, Timestamp, partition};
 
@@ -30,8 +30,8 @@ impl Place {
         Self(u32::try_from(bits).expect("32 bits"))
     }
 
-    /// When a start that comes at `now` is let in: now, or in the minute that begins then at the same
-    /// rate. `None` where that is never.
+    /// When a start that comes at `now` is let in: `now`, or at the beginning of a later minute if
+    /// the rate stays. `None` if never, because the rate is 0.
     pub fn admitted_at(self, now: Timestamp, rate: Percent) -> Option<Timestamp> {
         let step = step(rate);
         if step == 0 {
@@ -48,14 +48,15 @@ impl Place {
         Some(Timestamp::clamped(begins))
     }
 
-    /// How far the place is behind the top in a minute.
+    /// How far the place is past zero in a minute.
     fn reached(self, minute: i64, step: u64) -> u64 {
         let minute = minute.rem_euclid(1 << 32).unsigned_abs();
         (u64::from(self.0) + (minute * (step % CIRCLE)) % CIRCLE) % CIRCLE
     }
 }
 
-/// How far all places move on each minute. It is rounded up, so that nobody waits longer.
+/// How far all places move each minute. Rounded up, so that no start waits for longer than it
+/// should.
 fn step(rate: Percent) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,

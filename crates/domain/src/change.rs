@@ -1,8 +1,8 @@
 //! The changes of a span while it is sampled (sections 6.5 and 6.6 of the paper).
 //!
-//! A worker, or an operator, decides a [`Change`], and the store makes it if the span is unchanged since it was read.
-//! [`Span::after`] defines its effect. The store in memory uses that function, and the contract suite
-//! compares the database with it.
+//! A worker or an operator decides a [`Change`], and the store makes it if the span is unchanged
+//! since it was read. [`Span::after`] defines its effect. The store in memory uses that function,
+//! and the contract suite compares the database with it.
 
 use crate::{Cause, Planned, SUSPENDED_DUE_AT, Skip, Span, Suspension, Timestamp};
 
@@ -24,7 +24,7 @@ pub enum Change {
         /// When the span needs a worker next.
         due_at: Timestamp,
     },
-    /// Notes that the planned interval was given up, as the ledger says, and decides what follows.
+    /// Notes that the planned interval was skipped, as the ledger says, and decides what follows.
     Skipped {
         /// What follows.
         next: Next,
@@ -51,24 +51,24 @@ pub enum Change {
         /// The span is suspended: it is not tried again until it is resumed.
         suspension: Option<Suspension>,
     },
-    /// Puts a span that is suspended out of the way again: a stop has made it due.
+    /// Sets the `due_at` of a suspended span far ahead again, after a stop has made it due.
     KeepSuspended {
-        /// How it is suspended. Where it is no longer, the change is lost.
+        /// How it is suspended. If that has changed, the change is rejected.
         suspension: Suspension,
     },
-    /// An operator lets a suspended span go on: it is tried again, as if it had never been refused.
+    /// An operator resumes a suspended span: it is tried again, and its refusals are counted anew.
     Resume {
-        /// How it is suspended. Where it is no longer, the change is lost.
+        /// How it is suspended. If that has changed, the change is rejected.
         suspension: Suspension,
         /// When the span needs a worker next.
         due_at: Timestamp,
     },
-    /// An operator gives up the planned interval of a suspended span. A worker carries that out
+    /// An operator asks to skip the planned interval of a suspended span. A worker carries that out
     /// ([`Change::Skipped`]).
     Skip {
         /// What is given up.
         skip: Skip,
-        /// How the span is suspended. Where it is no longer, the change is lost.
+        /// How the span is suspended. If that has changed, the change is rejected.
         suspension: Suspension,
         /// When the span needs a worker next.
         due_at: Timestamp,
@@ -206,8 +206,8 @@ impl Change {
         }
     }
 
-    /// Whether what the change is about is still so: a span that was resumed meanwhile must not be
-    /// put out of the way. Every other change clears a suspension, or leaves it as it is.
+    /// Whether `now` is still suspended as the change requires: a span that was resumed meanwhile
+    /// must not be put off again. True for a change that requires no suspension.
     pub fn suspension_holds(&self, now: &Span) -> bool {
         let required = self.required_suspension();
         required.is_none() || required == now.processing.suspended

@@ -4,9 +4,10 @@ use crate::{Entry, EntryState, Interval, Span, Timestamp};
 
 /// Compares a span with its entries, which are added one by one in the order of their versions.
 ///
-/// The span is to be read before its entries. Then each execution that it knows of has its entry by
-/// that time: the entry is written first. Entries of its present version or a later one are of what
-/// is planned or came since, and do not count; neither do those from before the totals begin.
+/// Read the span before its entries. An entry is written before its execution is noted, so each
+/// execution of the span that was read has its entry by then. Entries of this version of the span
+/// or a later one do not count: their usages are planned, or were executed since. Neither do
+/// entries from before the totals begin.
 #[derive(Clone, Debug)]
 pub struct ConservationCheck<'a> {
     span: &'a Span,
@@ -75,12 +76,13 @@ impl<'a> ConservationCheck<'a> {
                 self.usages += 1;
             }
             EntryState::Skipped => self.skipped += entry.interval.duration(),
-            // Such entries are never kept: the totals will not fit.
+            // The ledger holds no such entries. If it does, the totals differ and tell of it.
             EntryState::Planned | EntryState::Refused => {}
         }
     }
 
-    /// The next entry begins here, or the span is sampled up to here.
+    /// Notes a gap if the entries so far do not reach `moment`, where the next one begins or to
+    /// which the span is sampled.
     fn lead_to(&mut self, moment: Timestamp) {
         if self.reached != moment {
             let missing = Interval {
@@ -115,9 +117,10 @@ impl<'a> ConservationCheck<'a> {
         })
     }
 
-    /// Whether what is missing may have expired. The first entries go first, and nothing says when they
-    /// were answered; those behind another one were answered later than that. Clocks differ, and the
-    /// lifetime may have been shorter when they were written, so half of it will do.
+    /// Whether the missing entries may have expired. Entries expire in the order of their answers.
+    /// So a missing entry was answered later than the one before it, if that is still there. Clocks
+    /// differ, and the lifetime may have been shorter when the entries were written, so half of it
+    /// suffices.
     fn is_expired(&self, now: Timestamp, lifetime: i64) -> bool {
         let totals = &self.span.processing.totals;
         let is_fewer = self.usages < totals.usages
@@ -125,7 +128,7 @@ impl<'a> ConservationCheck<'a> {
         if !self.span.processing.complete || !is_fewer {
             return false;
         }
-        // Forth and back: without a gap, and fewer than there were.
+        // There may be no gap: a stretch forth and the same stretch back lead to where they began.
         let answered_at = self.gap.and_then(|(_, answered_at)| answered_at);
         answered_at.is_none_or(|at| now.since(at) >= lifetime / 2)
     }

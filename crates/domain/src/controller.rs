@@ -7,9 +7,9 @@
 //! `kp` alone the rate is 100 % while the time is below `1 - 1 / kp` of the target, and falls to 0 %
 //! at the target.
 //!
-//! The rate falls at once and rises slowly. Those who were turned away come again each minute, so a
-//! rate that rises meets far more starts than there are new ones, and what it lets in is due only later:
-//! a rate that rose at once would swing between the limits.
+//! The rate falls at once and rises slowly. Clients repeat a start that was turned away each
+//! minute, so many starts wait when the rate rises, and the intervals of those that are let in are
+//! due only later. A rate that rose at once would swing between the limits.
 
 use crate::{ControllerSettings, Percent};
 
@@ -28,8 +28,8 @@ const ERROR_MIN: f64 = -10.0;
 const RISE: f64 = 1.1;
 const RISE_LEAST: f64 = 0.01;
 
-/// The longest time between two steps that counts, s. After a longer one the error of now does not
-/// tell what was in between.
+/// The longest time between two steps that counts, s. After a longer one, the present error says
+/// nothing of the time between.
 const STEP_MAX: f64 = 300.0;
 
 /// What is measured each minute.
@@ -48,7 +48,7 @@ pub struct ControllerMemory {
     pub integral: f64,
     /// The last error; none before the first step.
     pub last_error: Option<f64>,
-    /// Intervals a second that can be done, as far as was seen.
+    /// The greatest rate that was seen lately, intervals a second.
     pub capacity: f64,
     /// The last rate; none before the first step.
     pub rate: Option<Percent>,
@@ -59,11 +59,11 @@ pub struct ControllerMemory {
 pub struct ControllerTerms {
     /// How long the backlog needs, s.
     pub needed_seconds: f64,
-    /// Of the error.
+    /// The proportional term.
     pub proportional: f64,
-    /// Of all errors.
+    /// The integral term.
     pub integral: f64,
-    /// Of the change of the error.
+    /// The derivative term.
     pub derivative: f64,
 }
 
@@ -138,8 +138,8 @@ fn highest(before: Option<Percent>, seconds: f64) -> f64 {
     })
 }
 
-/// Intervals a second that can be done: as many as are, or a little fewer than lately, as the rate
-/// also falls while there is little to do.
+/// How many intervals a second the workers can do: as many as they do now, or a little less than
+/// the greatest rate of late, because they also do less while there is little to do.
 fn capacity(before: f64, rate: f64, seconds: f64) -> f64 {
     let kept = before * CAPACITY_KEPT.powf(seconds / 60.0);
     rate.max(kept).max(CAPACITY_MIN)

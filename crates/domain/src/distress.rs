@@ -1,4 +1,4 @@
-//! When the database cannot keep up: sampling pauses, which can wait, and goes on when it is over.
+//! Distress: the database cannot keep up. Sampling can wait, so it pauses until that is over.
 
 /// Where a pause begins and where it ends. What lies between changes nothing, so that a value which
 /// moves around one bound does not turn the pause on and off.
@@ -11,8 +11,8 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Whether there is a pause, given whether there was one and the value now. A value that nobody
-    /// knows changes nothing.
+    /// Whether there is a pause now, given whether there was one before. An unknown value changes
+    /// nothing.
     pub fn pauses(self, was_paused: bool, value: Option<f64>) -> bool {
         match value {
             Some(value) if value > self.upper => true,

@@ -15,7 +15,7 @@
 //!        └──► Record ─ on_recorded ──► next() (notes the execution)
 //! ```
 //!
-//! What an operator gives up is not posted: `Record` comes first then.
+//! A usage that an operator skips is not posted: `Record` comes first then.
 //!
 //! A failure that suspends the span asks for `Register` first: the cause is kept before any span is
 //! suspended under it. A span that is tried for all of its cause asks for `Resume` before `Record`, so
@@ -31,7 +31,8 @@ use crate::{
 /// The next action for a span.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Have the store make this change. Answer with [`Driver::on_change_made`] or [`Driver::on_change_rejected`].
+    /// Have the store make this change. Answer with [`Driver::on_change_made`] or
+    /// [`Driver::on_change_rejected`].
     Change(Change),
     /// Post the usage of this planned interval. Answer with [`Driver::on_delivered`] or
     /// [`Driver::on_failed`].
@@ -53,7 +54,7 @@ pub enum Action {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Driver {
     span: Span,
-    /// The plan whose usage Abacus has accepted, or that was given up, until that is noted.
+    /// The plan whose usage Abacus has accepted, or that was skipped, until that is noted.
     outcome: Option<Outcome>,
     state: State,
 }
@@ -150,9 +151,9 @@ impl Driver {
     /// Posts the usage, then has its entry written, then notes the execution. Only an original
     /// Sampler plans intervals of no length; there is nothing to bill, and nothing to record.
     ///
-    /// What an operator has given up is not posted: its entry is written instead. A worker that had
-    /// posted it before, and has Abacus's answer, writes that it is accepted. The ledger keeps what is
-    /// written first, and what it keeps is noted on the span.
+    /// A usage that an operator skips is not posted: its entry is written instead. A worker that
+    /// had posted it before, and has Abacus's answer, writes that it is accepted. The ledger keeps
+    /// what is written first, and the span notes what the ledger keeps.
     fn execute(&self, planned: Planned, now: Timestamp, policy: &Policy) -> Action {
         let outcome = self.outcome.as_ref();
         let outcome = outcome.filter(|outcome| outcome.planned == planned);
@@ -170,8 +171,8 @@ impl Driver {
         }
     }
 
-    /// Tells the others of the cause that the span was tried for, then the ledger, that Abacus has
-    /// the usage.
+    /// What follows once Abacus has the usage: a probe resumes the other spans of its cause, then
+    /// the entry is written.
     fn tell(&self, delivered: &Delivered, resumed: bool) -> Action {
         if let Some(cause) = self.span.processing.probe.filter(|_| !resumed) {
             return Action::Resume(cause);
@@ -179,7 +180,8 @@ impl Driver {
         write(Entry::of_delivered(&self.span, delivered.clone()))
     }
 
-    /// Notes that the planned interval was executed or given up, and plans the next one if it is due.
+    /// Notes that the planned interval was executed or skipped, and plans the next one if it is
+    /// due.
     fn execution(&self, now: Timestamp, policy: &Policy, is_skipped: bool) -> Change {
         let after = self.span.executed();
         let step = next_step(&after, now, policy);
@@ -235,7 +237,7 @@ impl Driver {
         };
     }
 
-    /// The cause under which the span is to be suspended is kept.
+    /// Input: the store has the cause under which the span is to be suspended.
     pub fn on_registered(&mut self) {
         if let State::Failed { unregistered, .. } = &mut self.state {
             *unregistered = None;
@@ -262,9 +264,9 @@ impl Driver {
         };
     }
 
-    /// Input: the span as it was read again; `None` if it was removed. If only a stop or an operator
-    /// has changed it, the driver decides again. If the version has changed, another worker drives the span, and this
-    /// driver is done.
+    /// Input: the span as it was read again; `None` if it was removed. If only a stop or an
+    /// operator has changed it, the driver decides again. If the version has changed, another
+    /// worker drives the span, and this driver is done.
     pub fn on_reread(&mut self, fresh: Option<Span>) {
         let before = &self.span;
         let is_theirs = |fresh: &Span| {

@@ -5,15 +5,15 @@ use crate::{Interval, Measures, Skip, Span, SpanId, Target, Timestamp};
 /// What became of a usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EntryState {
-    /// It is written down, and not accepted yet.
+    /// It is planned on its span, and not answered yet.
     Planned,
     /// Abacus refused it. It is tried again.
     Refused,
-    /// An operator gave it up.
+    /// An operator skipped it: it is not billed.
     Skipped,
     /// Abacus accepted it.
     Accepted,
-    /// Abacus accepted it, and put it aside later.
+    /// Abacus accepted it, and set it aside later: it is not billed.
     SetAside,
     /// Abacus accepted it, and confirmed later that it counts.
     Counted,

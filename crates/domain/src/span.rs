@@ -94,13 +94,13 @@ pub struct Processing {
     pub suspended: Option<Suspension>,
     /// The cause that this span probes: if its usage is accepted, all spans of the cause go on.
     pub probe: Option<CauseId>,
-    /// What an operator gives up of what is planned, if that was asked for.
+    /// The operator's request to skip the planned interval, if there is one.
     pub skip: Option<Skip>,
-    /// What the executions come to.
+    /// The sums of the executions.
     pub totals: Totals,
 }
 
-/// An operator gives up the planned interval of a span: its usage is not to be posted any more. It
+/// An operator skips the planned interval of a span: its usage is not posted any more. The interval
 /// counts as sampled once the ledger says that it is skipped.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Skip {
@@ -112,11 +112,11 @@ pub struct Skip {
     pub act: Uuid,
 }
 
-/// What the executions of a span come to, so that it proves itself, also after the entries of its
+/// The sums of a span's executions. They prove what was billed, also after the entries of its
 /// usages have expired.
 ///
-/// Each execution keeps them in its own change. At any time `sampled_to - since`, which is used, is
-/// `billed + skipped`.
+/// The change that notes an execution also changes the totals. At any time `sampled_to - since`,
+/// the time used, is `billed + skipped`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Totals {
     /// From where on executions are counted: the start, or for a span that another program has
@@ -172,7 +172,7 @@ pub struct Planned {
 }
 
 impl Span {
-    /// The span that a start event opens (section 6.1, figure 6.4), reported by nobody in particular.
+    /// The span that a start event opens (section 6.1, figure 6.4), without a client.
     pub fn open(id: SpanId, event: StartEvent) -> Self {
         Self {
             id,
@@ -207,7 +207,7 @@ impl Span {
         self.processing.last.end
     }
 
-    /// What of the time that is sampled is neither billed nor skipped, ms: 0, or something is broken.
+    /// Sampled time that is neither billed nor skipped, ms. Anything but 0 is a fault.
     pub fn difference(&self) -> i64 {
         let Totals {
             since,
@@ -227,7 +227,7 @@ impl Span {
         self.sampled(true)
     }
 
-    /// The same after its planned interval was given up.
+    /// The same after its planned interval was skipped.
     ///
     /// # Panics
     /// Where nothing is planned.
@@ -259,7 +259,7 @@ impl Span {
         span
     }
 
-    /// What is planned and to be given up, if an operator asked for that.
+    /// The request to skip the planned interval, if there is one.
     pub fn to_be_skipped(&self) -> Option<&Skip> {
         let planned = self.processing.planned.as_ref()?;
         let skip = self.processing.skip.as_ref();
@@ -271,9 +271,9 @@ impl Span {
         self.processing.refusals.saturating_add(1) >= suspend_after
     }
 
-    /// The span after it was resumed: it is tried again, and suspended again once it was refused as
-    /// often as is missing to make up for `refusals`. With `is_probe`, what becomes of it counts for
-    /// all of its cause.
+    /// The span after it was resumed: it is tried again, and `refusals` refusals count already.
+    /// With
+    /// `is_probe`, an acceptance resumes all spans of its cause.
     #[must_use]
     pub fn resumed(&self, refusals: u32, is_probe: bool) -> Self {
         let mut span = self.clone();

@@ -11,7 +11,8 @@ pub enum SpanState {
     Stopped,
     /// It is sampled up to its end.
     Complete,
-    /// Its planned interval was refused again and again, and waits until its cause is gone.
+    /// Abacus refused its usage again and again. It waits until a probe of its cause is accepted,
+    /// or an operator resumes it.
     Suspended,
 }
 
@@ -36,7 +37,7 @@ impl SpanState {
 }
 
 impl Span {
-    /// In which state the span is. One that is suspended may be open or stopped besides.
+    /// The state of the span. A suspended span may have an end or not.
     pub fn state(&self) -> SpanState {
         match self.end {
             _ if self.processing.complete => SpanState::Complete,
@@ -46,8 +47,8 @@ impl Span {
         }
     }
 
-    /// Whether the span has some time in common with `[from, to)`, where a bound that is not given is
-    /// none. One of no length counts where it lies in it.
+    /// Whether the span has some time in common with `[from, to)`. `None` is no bound. A span of no
+    /// length counts if it lies in there.
     pub fn overlaps(&self, from: Option<Timestamp>, to: Option<Timestamp>) -> bool {
         let is_after =
             |from: Timestamp| self.start >= from || self.end.is_none_or(|end| end > from);

@@ -15,7 +15,7 @@ use crate::{Id, LastError, Target, Timestamp};
 /// The namespace of the ids of causes (UUID version 5).
 const NAMESPACE: Uuid = Uuid::from_u128(0x7d0e_4b52_93c1_5f0a_8a6b_1f2c_60d5_9e37);
 
-/// When a suspended span is due: never, as far as any search knows, of this release or another.
+/// The `due_at` of a suspended span: so late that no search finds it, of this release or another.
 pub const SUSPENDED_DUE_AT: Timestamp = Timestamp::MAX;
 
 /// Why Abacus refuses usages: spans that share it are suspended and resumed together.
@@ -35,7 +35,7 @@ pub struct Cause {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CauseId(Uuid);
 
-/// A span is suspended.
+/// The suspension of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Suspension {
     /// Why.
@@ -45,7 +45,7 @@ pub struct Suspension {
 }
 
 impl Cause {
-    /// Why a usage for this target was refused the last time.
+    /// The cause of this refusal of a usage for this target.
     pub fn of(target: &Target, error: &LastError) -> Self {
         Self {
             status: error.status,
@@ -55,7 +55,7 @@ impl Cause {
         }
     }
 
-    /// What identifies it.
+    /// The id of the cause.
     pub fn id(&self) -> CauseId {
         let mut name = self.status.unwrap_or(0).to_be_bytes().to_vec();
         push_text(&mut name, &self.error);

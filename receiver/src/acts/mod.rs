@@ -1,5 +1,4 @@
-//! What all acts of operators share: the scope, the state that the operator has seen, the reason, and
-//! the audit trail.
+//! What the acts of operators share: the scope, `If-Match`, the reason, and the audit trail.
 //!
 //! An act is written into the audit trail before it is carried out
 //! ([`Receiver::ask`](crate::Receiver::ask)), and the record says how it ended after that
@@ -27,7 +26,7 @@ pub(crate) use precondition::{IfMatch, stale};
 /// Bytes of the body of an act. A reason takes up to 12 KB, if each character is escaped.
 const BODY_MAX: usize = 64 << 10;
 
-/// What an act says that is the same for all of them, and the permission to go on with it.
+/// The request of an act, once its body was read, and the permit to serve it.
 pub(crate) struct Admitted<T> {
     /// Why the operator wants it.
     pub(crate) reason: String,
@@ -50,8 +49,9 @@ pub(crate) struct Act<'a> {
     pub(crate) span: Option<String>,
     /// Why.
     pub(crate) reason: String,
-    /// What the subject is like, and what the act makes of it.
+    /// The subject before the act.
     pub(crate) before: Value,
+    /// The subject as the act is to make it.
     pub(crate) after: Value,
 }
 
@@ -60,7 +60,7 @@ impl Receiver {
     ///
     /// # Errors
     /// 403 without the scope, before the body is read; 400 that names each field that is wrong; 413
-    /// and others for a body that cannot be read; 503 where too many act.
+    /// and others for a body that cannot be read; 503 if too many acts are in progress.
     pub(crate) async fn admit_act<T>(
         &self,
         grant: &Grant,

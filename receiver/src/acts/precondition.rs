@@ -1,4 +1,4 @@
-//! `If-Match`: an act is for what the operator has seen, and for nothing that came after.
+//! `If-Match`: an act changes only the state that the operator has seen.
 
 use axum::http::HeaderMap;
 use axum::http::header::{HeaderValue, IF_MATCH};

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 /// The longest turn that an entry can take, in quanta. It bounds the work of one draw.
 const TURNS_MAX: usize = 64;
 
-/// By whom entries are told apart.
+/// The client of an entry, as a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Client(pub u64);
 
@@ -52,8 +52,8 @@ struct ClientQueue<T> {
     weight: usize,
     /// What the client may still take at this turn.
     credit: usize,
-    /// When the next entry is given up unless one is drawn that has not waited too long; and how many
-    /// have been given up since that was so the last time.
+    /// Set while entries are late: when the next entry is given up, and how many have been given up
+    /// since they became late. Cleared as soon as an entry is drawn in time.
     late: Option<(Instant, u32)>,
 }
 
@@ -95,7 +95,7 @@ impl<T> FairQueue<T> {
         self.length == 0
     }
 
-    /// Adds an entry. What has to go for it is in the answer; it may be the entry itself.
+    /// Adds an entry. Returns the entries that were given up for it, perhaps itself.
     pub fn push(
         &mut self,
         client: Client,
@@ -209,8 +209,8 @@ impl QueueLimits {
 }
 
 impl<T> ClientQueue<T> {
-    /// Whether an entry is to be given up, now that one was drawn that had `waited` for so long. The
-    /// longer entries are late, the more often it is.
+    /// Whether an entry must be given up now, after one was drawn that had `waited` this long. The
+    /// longer entries are late, the more often one is given up.
     fn is_late(&mut self, waited: Duration, now: Instant, limits: &QueueLimits) -> bool {
         if waited < limits.target {
             self.late = None;

@@ -4,8 +4,8 @@
 //! where clients are told apart, and not behind, where all are alike. An event waits for its turn
 //! when its body has arrived and is valid, so a slow body holds nothing. Stops and starts have permits
 //! of their own: a start that is turned away bills too little for a moment, a stop that is turned
-//! away bills too much. Each range of a sharded collection ([`ShardRange`]) has its own, too: a range that
-//! does not answer holds up no other.
+//! away bills too much. Each range of a sharded collection ([`ShardRange`]) has permits of its own,
+//! too: a range that does not answer holds up no other.
 
 mod budget;
 pub mod fair_queue;
@@ -40,8 +40,8 @@ const MAPPING_PERMITS: usize = 32;
 /// Acts of operators that are served at a time.
 const ACT_PERMITS: usize = 8;
 
-/// How long a request that reads waits for its turn at the most, how long it should, and what all
-/// that wait may weigh together, at [`REQUEST_WEIGHT`] each.
+/// For requests that read: the longest wait for a turn, the wait that is aimed at, and what all
+/// that wait may weigh together. Each weighs [`REQUEST_WEIGHT`].
 const READ_WAIT_MAX: Duration = Duration::from_secs(1);
 const READ_WAIT_TARGET: Duration = Duration::from_millis(500);
 const READ_QUEUE_WEIGHT: usize = 64 << 10;
@@ -74,8 +74,8 @@ const VALUE_WEIGHT: usize = 160;
 /// A request that weighs more is large.
 const LARGE_REQUEST: usize = 32 << 10;
 
-/// Clients without tokens are told apart by the resource of their events, and share so many queues:
-/// a client that invents resources can take no more than these.
+/// Clients without tokens are told apart by the resource of their events. They share this many
+/// queues, so a client that invents resources cannot fill more.
 const QUEUES_WITHOUT_TOKENS: u64 = 64;
 
 /// The kind of a request, each with permits of its own.
@@ -202,12 +202,12 @@ impl Admission {
         }
     }
 
-    /// The client, as its token names it.
+    /// The client whose token has this id.
     pub fn client(&self, id: &str) -> Client {
         Client(hash(id) | 1 << 63)
     }
 
-    /// The client that has no token, as far as its events' resource tells.
+    /// The client of events without a token: all that report the same resource count as one.
     pub fn client_of_resource(&self, resource_id: &str) -> Client {
         Client(hash(resource_id) % QUEUES_WITHOUT_TOKENS)
     }
@@ -273,7 +273,7 @@ impl Admission {
         acquire(&self.reads, client, REQUEST_WEIGHT).await
     }
 
-    /// The same for one that adds up usages, which needs both.
+    /// Waits until a request may add up usages. It needs a permit of [`read`](Self::read) besides.
     ///
     /// # Errors
     /// Where too many do.

@@ -13,7 +13,7 @@ use super::fair_queue::{Client, FairQueue, QueueLimits, Ticket};
 pub(crate) struct PermitLimits {
     /// Permits at a time.
     pub(crate) permits: usize,
-    /// What those who hold one may weigh together; one may always.
+    /// What all that hold a permit may weigh together. One alone may weigh more.
     pub(crate) weight: usize,
     /// How long to wait for one at the most.
     pub(crate) wait: Duration,

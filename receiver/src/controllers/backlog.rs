@@ -20,10 +20,10 @@ use super::answer;
 use crate::Receiver;
 use crate::reading::{Parameters, Single};
 
-/// How much later than usual a count may come, ms.
+/// How late a count may come before it counts as missing, ms.
 const LATE: i64 = 1_000;
 
-/// How long no worker may have counted before a receiver does, for the metrics, ms.
+/// If no worker has counted for this long, a receiver counts, for its metrics. In ms.
 const NOBODY_COUNTS: i64 = 30_000;
 
 /// How often it is looked whether a worker counts.

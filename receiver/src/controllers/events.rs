@@ -74,7 +74,7 @@ pub async fn update(
 }
 
 impl Receiver {
-    /// Counts an event by its answer; one of no kind does not say what it is.
+    /// Counts an event by its answer. `kind` is `None` if the event does not say its kind.
     pub(super) fn count(&self, kind: Option<EventKind>, outcome: &Result<Accepted, Problem>) {
         let is_replayed = outcome.as_ref().map(|accepted| accepted.is_replayed);
         let event = kind.map_or("unknown", EventKind::name);
@@ -124,8 +124,8 @@ impl Receiver {
         Ok((body, counted))
     }
 
-    /// Takes one event that has arrived: reads it, waits for its client's turn, and keeps it. It
-    /// makes no difference whether the event came alone.
+    /// Takes one event that has arrived, alone or in a batch: reads it, waits for its client's
+    /// turn, and keeps it.
     pub(super) async fn take(
         &self,
         grant: &Grant,

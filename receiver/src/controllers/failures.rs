@@ -90,7 +90,7 @@ impl Receiver {
             .retry_after(self.spread(RETRY_AFTER_OUTAGE))
     }
 
-    /// Why a request was not served: there are too many, or its client has its share.
+    /// The problem of a request that gets no permit.
     pub(crate) fn turned_away(&self, reason: TurnedAway) -> Problem {
         let (kind, detail) = match reason {
             TurnedAway::Limit => (
@@ -99,7 +99,8 @@ impl Receiver {
             ),
             TurnedAway::Queue => (
                 &problems::OVERLOADED,
-                "Too many requests of this client wait for their turn.",
+                "The request waited too long for its turn, or this client has the most requests \
+                 waiting.",
             ),
             TurnedAway::Memory => (
                 &problems::THROTTLED,
@@ -110,7 +111,7 @@ impl Receiver {
         Problem::new(kind, detail).retry_after(self.spread(RETRY_AFTER_OVERLOAD))
     }
 
-    /// Too much is asked at the same time.
+    /// The problem of a request that would be one too many at the same time.
     pub(crate) fn overloaded(&self, detail: &str) -> Problem {
         Problem::new(&problems::OVERLOADED, detail).retry_after(self.spread(RETRY_AFTER_OVERLOAD))
     }
@@ -121,7 +122,7 @@ impl Receiver {
         seconds + self.parts.random.u64() % seconds.max(SPREAD_MIN)
     }
 
-    /// What is answered rests on the unique indexes; without them nothing may be kept.
+    /// Refuses events before the unique indexes exist: without them a repeat would be kept twice.
     pub(crate) fn require_prepared(&self) -> Result<(), Problem> {
         if self.is_prepared() {
             return Ok(());
@@ -129,7 +130,7 @@ impl Receiver {
         Err(self.unavailable("The database is being prepared. Nothing was kept."))
     }
 
-    /// Lists rest on indexes; without them nothing is read.
+    /// Refuses to read before the indexes exist: without them a list would read all spans.
     pub(crate) fn require_readable(&self) -> Result<(), Problem> {
         if self.is_prepared() {
             return Ok(());
@@ -165,7 +166,7 @@ fn log(failure: &StoreError) {
     }
 }
 
-/// Rounded up, so that nobody is sent back too early, and at least one.
+/// Seconds, rounded up, so that no client comes back too early; at least one.
 pub(super) fn whole_seconds(wait: Duration) -> u64 {
     let begun = u64::from(wait.subsec_nanos() > 0);
     wait.as_secs().saturating_add(begun).max(1)

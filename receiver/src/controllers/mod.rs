@@ -1,4 +1,4 @@
-//! What each request comes to, and what it is answered: a module for each noun.
+//! The handlers of the routes: a module for each noun of the API.
 
 pub mod audit;
 pub mod backlog;
@@ -43,7 +43,7 @@ fn answer(
     }
 }
 
-/// A line in the log for a request or an event that was refused, unless there were too many of them.
+/// Logs a refused request or event, unless too many like it were logged lately.
 fn log_refusal(receiver: &Receiver, request: &'static str, grant: &Grant, problem: &Problem) {
     let (kind, status) = (problem.kind().slug, problem.status().as_u16());
     if let Some(suppressed) = receiver.refusals.admit(grant.client(), kind) {
@@ -66,7 +66,7 @@ struct Admitted<T> {
 }
 
 impl Receiver {
-    /// By whom requests of this grant are told apart before their bodies are read.
+    /// The client of a request, as far as it is known before the body is read.
     pub(crate) fn sender(&self, grant: &Grant) -> Client {
         let with_token = grant.client().map(|id| self.admission.client(id.as_str()));
         with_token.unwrap_or_else(|| self.admission.client_of_resource(""))
@@ -74,10 +74,9 @@ impl Receiver {
 
     /// Reads a body as what `form` makes of it, and waits for the client's turn.
     ///
-    /// Whether the token is for the body's resources is checked before all else in it: a client that
-    /// may not write to a resource is told nothing more. A body that takes much memory once it is
-    /// parsed waits before that; any other is parsed and checked first, so that a permit is held by
-    /// valid events alone.
+    /// First of all the token must be for the resources of the body: a client that may not write to
+    /// a resource learns nothing more. A body that takes much memory once it is parsed waits before
+    /// it is parsed. Any other is parsed and checked first, so that only valid events hold permits.
     async fn admit<F: Readable>(
         &self,
         grant: &Grant,
@@ -118,8 +117,8 @@ impl Receiver {
         Ok((form.read(json)?, client))
     }
 
-    /// Waits for all turns that one event needs, one after the other: those for stops come last, and
-    /// who has one waits for nothing else.
+    /// Waits for all turns that one event needs, one after the other. Those for stops come last: a
+    /// request that holds one waits for nothing else, so no two requests wait for each other.
     async fn acquire_turns(
         &self,
         client: Client,

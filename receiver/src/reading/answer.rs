@@ -37,7 +37,7 @@ impl<T: Serialize> IntoResponse for List<T> {
     }
 }
 
-/// One thing, which a client that has it already need not be sent.
+/// One thing with its entity tag: a client that has it already is answered 304.
 pub(crate) struct Single {
     body: Vec<u8>,
     tag: HeaderValue,
@@ -83,7 +83,7 @@ impl IntoResponse for Single {
     }
 }
 
-/// The entity tag: of what is shown, so that it changes with whatever changes of that.
+/// The entity tag: a hash of the answer, so that it changes whenever the answer does.
 fn tag(body: &[u8]) -> HeaderValue {
     let digest = Uuid::new_v5(&Uuid::NAMESPACE_OID, body);
     HeaderValue::try_from(format!("\"{}\"", digest.simple())).expect("hexadecimal digits")

@@ -1,8 +1,8 @@
 //! Where a list goes on, as an opaque text.
 //!
-//! It names what the page before ended with, by what never changes of it, and no number of items: so
-//! it stays right while documents come, change and go. It holds no secret and grants nothing; whoever
-//! makes one up reads a list from somewhere else, with the same filters and scopes.
+//! It names the last item of the page before, by fields of it that never change. So it stays right
+//! while documents come, change and go. It holds no secret and grants nothing: with a cursor that
+//! is made up, a list begins somewhere else, with the same filters and scopes.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -16,8 +16,8 @@ const USAGES: u8 = b'u';
 const SUMS: u8 = b'g';
 const ACTS: u8 = b'a';
 
-/// What stands before the window of a cursor of sums that is not behind a row of it, and of one that
-/// is, before the row's group.
+/// Marks in a cursor of sums: `WINDOW` stands before a window of which no row was shown yet,
+/// `GROUP` before the group of the last row that was shown.
 const WINDOW: u8 = 0;
 const GROUP: u8 = 1;
 
@@ -62,7 +62,7 @@ pub(crate) fn write_version(version: i64) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// The version at which the usage was planned that a cursor is behind.
+/// The version of a cursor: the list goes on with usages that were planned at later ones.
 pub(crate) fn read_version(cursor: &str) -> Option<i64> {
     let (version, rest) = read_number(cursor, USAGES)?;
     rest.is_empty().then_some(version)

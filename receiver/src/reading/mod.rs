@@ -25,11 +25,11 @@ pub(crate) use cursor::{
 };
 pub(crate) use parameters::Parameters;
 
-/// Requests that read that are with the store at a time. A connection is held for each.
+/// How many requests may read from the store at the same time. Each holds a connection.
 pub const AT_ONCE: u32 = 2;
 
-/// Those of them that add up usages: each keeps a processor of the database busy for as long as it
-/// takes.
+/// How many of these may add up usages. Each keeps a processor of the database busy until it is
+/// done.
 pub const SUMS_AT_ONCE: usize = 1;
 
 /// How long the server may work on one of them.

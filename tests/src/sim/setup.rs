@@ -336,14 +336,14 @@ impl Setup {
                 hours: millis(8 * tick),
                 ..LedgerSettings::default()
             },
+            distress: self.distress(rng),
             // While a month closes a span must not wait for long because of chance refusals.
-            distress: DistressSettings::default(),
             suspension: SuspensionSettings {
                 after: 2 + rng.below(2) - usize::from(self.closing.is_none()),
                 probe_interval: millis(2 * tick),
             },
             audit: AuditSettings { rate: 0 },
-            // Nobody steers here, and the database is never in distress.
+            // Nobody steers here.
             intervals: Intervals {
                 clock: millis(self.clock_interval()),
                 causes: millis(tick),
@@ -351,7 +351,23 @@ impl Setup {
                 controller: millis(4 * tick),
                 backlog: millis(4 * tick),
                 lag: millis(4 * tick),
+                paused: millis(tick),
             },
+        }
+    }
+
+    /// One worker in four pauses after a heartbeat that took seconds, which in long scales many do. None
+    /// does while a month closes.
+    fn distress(&self, rng: &mut Rng) -> DistressSettings {
+        let pauses = rng.percent(25) && self.closing.is_none();
+        let commit_upper = if pauses {
+            DistressSettings::default().commit_upper
+        } else {
+            Duration::from_millis(self.scale.horizon.unsigned_abs())
+        };
+        DistressSettings {
+            commit_upper,
+            ..DistressSettings::default()
         }
     }
 

@@ -12,7 +12,7 @@ use crate::event::Event;
 /// How an event was accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::controllers) struct Accepted {
-    /// Whether that was before, and nothing was done this time.
+    /// Whether an earlier request had it kept, so that nothing was done this time.
     pub(in crate::controllers) is_replayed: bool,
     /// The span that it started.
     pub(in crate::controllers) started: Option<SpanId>,

@@ -1,10 +1,10 @@
 //! Updates: the previous span stops and the new one starts, or neither does.
 //!
 //! Each half is one atomic change of one span, as for a stop and a start. Before the first of them,
-//! all is looked for that would refuse either ([`View`]). The stop comes first: two spans of one target cannot be
-//! open together; and if the second half is missing, too little is billed until it is repeated, not
-//! too much. Both have the id of the update, so its repeat finds the half that was kept and makes the
-//! other one.
+//! the receiver looks for everything that would refuse either ([`View`]). The stop comes first: two
+//! spans of one target cannot be open together; and if the second half is missing, too little is
+//! billed until it is repeated, not too much. Both have the id of the update, so its repeat finds
+//! the half that was kept and makes the other one.
 
 use sampler_domain::{Span, Timestamp, UpdateEvent};
 use sampler_service::problem::{Problem, StatusCode};

@@ -1,0 +1,38 @@
+//! How often a worker looks at what nothing tells it of.
+
+use std::time::Duration;
+
+use sampler_steering::{COUNT_INTERVAL, FOLLOW_INTERVAL};
+
+/// How often a worker looks at what nothing tells it of. A simulation of months looks less often.
+#[derive(Clone, Copy, Debug)]
+pub struct Intervals {
+    /// How often clocks are compared with Abacus while nothing is posted.
+    pub clock: Duration,
+    /// How often the causes of suspended spans are looked after.
+    pub causes: Duration,
+    /// How often it is read what operators have set.
+    pub steering: Duration,
+    /// How often it is looked whether a step of the controller of starts is due.
+    pub controller: Duration,
+    /// The shortest time between two counts of the backlog.
+    pub backlog: Duration,
+    /// How often the database is asked how far its majority is behind.
+    pub lag: Duration,
+    /// How often it is looked whether a pause of sampling is over.
+    pub paused: Duration,
+}
+
+impl Default for Intervals {
+    fn default() -> Self {
+        Self {
+            clock: Duration::from_secs(20),
+            causes: Duration::from_secs(5),
+            steering: FOLLOW_INTERVAL,
+            controller: Duration::from_secs(5),
+            backlog: COUNT_INTERVAL,
+            lag: Duration::from_secs(5),
+            paused: Duration::from_millis(250),
+        }
+    }
+}
