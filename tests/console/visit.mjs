@@ -244,6 +244,24 @@ const visits = {
     await context.close();
   },
 
+  /** What the README shows. */
+  async pictures({ base, open }) {
+    const { context, page } = await open({ viewport: { width: 1120, height: 640 }, deviceScaleFactor: 1.5 });
+    // The backlog's trend needs some moments.
+    await until('the backlog drains', async () => {
+      await page.goto(`${base}/console`);
+      return (await page.locator(`${hook('backlog')} .trend rect`).count()) >= 4;
+    });
+    await page.locator('.banner').evaluate((it) => it.remove());
+    await picture(page, 'console-overview');
+    const complete = async () => (await api(base, `/v1/spans/${known.span}`)).state === 'complete';
+    await until('the span is complete', complete);
+    await page.goto(`${base}/console/spans/${known.span}`);
+    await page.locator('.banner').evaluate((it) => it.remove());
+    await picture(page, 'console-timeline');
+    await context.close();
+  },
+
   /** Signing in at a certified provider, with what the account may see, and out again. */
   async signing({ base, open }) {
     const { context, page, faults } = await open({ others: [known.issuer] });

@@ -14,6 +14,7 @@ mod form;
 mod page;
 mod pages;
 mod parameters;
+mod reference;
 mod session;
 mod show;
 mod sign_in;
@@ -30,6 +31,7 @@ use sampler_service::security::Authenticator;
 
 use api::Api;
 use assets::Assets;
+pub use reference::Reference;
 pub use session::{KEY_LEN_MIN, Keys};
 
 /// Where the console is.
@@ -77,7 +79,7 @@ impl Console {
             is_tls: parts.is_tls,
             clock: parts.clock,
             random: parts.random,
-            assets: Assets::embedded(),
+            assets: Assets::embedded("/console/assets"),
             memory: pages::overview::Memory::default(),
         }
     }
