@@ -93,8 +93,7 @@ sampler_service::problem_types! {
         status: CONFLICT,
         title: "The target has been started already",
         when: "A start for a target whose usage has started and not stopped.",
-        provider: "Stops the usage first. To change a quantity, it sends a stop and a start with \
-            the same timestamp.",
+        provider: "Stops the usage first. To change a quantity, it sends an update.",
         operator: NOTHING,
     }
     ID_TAKEN {
@@ -125,7 +124,7 @@ sampler_service::problem_types! {
         when: "An operator skips a usage that is not the `planned` one of the span. What Abacus has \
             accepted cannot be skipped.",
         provider: NOTHING,
-        operator: "Sends the `usage_id` of what is `planned`, if that is to be given up.",
+        operator: "Sends the `usage_id` of what is `planned`, if that is to be skipped.",
     }
     UPDATE_INCOMPLETE {
         slug: "update-incomplete",

@@ -14,6 +14,7 @@ mod auditor;
 mod cli;
 mod clocks;
 mod console;
+mod control;
 mod landscape;
 mod lifecycle;
 mod main_job;

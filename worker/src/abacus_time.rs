@@ -150,7 +150,7 @@ impl AbacusTime {
                 state.is_far_ahead = noted == Noted::FarBehind;
                 match noted {
                     Noted::Taken | Noted::TooSoon => state.undated = 0,
-                    // Our clock is a year behind: it takes nothing for past that is not.
+                    // Our clock is a year behind: by it, nothing seems past that is not.
                     Noted::FarAhead => state.undated = state.undated.saturating_add(1),
                     Noted::FarBehind => {}
                 }
@@ -196,7 +196,7 @@ impl AbacusTime {
         match answer {
             Ok(dated) => self.note_answer(sent_at, dated),
             Err(error) if !self.is_known() => self.report_no_answer(&error),
-            // A post says what is wrong, or Abacus was there a moment ago.
+            // A post reports the failure itself, or Abacus answered a moment ago.
             Err(_) => {}
         }
     }

@@ -21,13 +21,14 @@ const PAGE: usize = 10;
 /// Entries that are read at once. They count as one span.
 const ENTRIES: usize = 1_000;
 
-/// The pause between two rounds through all spans: without spans a round takes no time.
+/// The pause between two rounds through all spans. Without it, a worker with few spans would search
+/// without end.
 const ROUND_PAUSE: Duration = Duration::from_secs(10);
 
 /// The pause before a span that differs is read once more.
 const SECOND_LOOK: Duration = Duration::from_secs(1);
 
-/// How long a span that differs is not told of again, and how many of those are remembered.
+/// How long a difference of a span is not logged again, and how many such spans are remembered.
 const TOLD_FOR: Duration = Duration::from_hours(1);
 const TOLD_MAX: usize = 10_000;
 
@@ -35,17 +36,17 @@ const TOLD_MAX: usize = 10_000;
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     count: Arc<AtomicU64>,
-    /// When spans were told of last.
+    /// When a difference of a span was logged last.
     told: Mutex<HashMap<SpanId, Instant>>,
 }
 
 impl Findings {
-    /// How many were told.
+    /// How many differences were logged.
     pub(crate) fn count(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.count)
     }
 
-    /// Whether a difference is to be told now. That counts as having told it.
+    /// Whether a difference of the span must be logged now. If so, it counts as logged.
     fn is_news(&self, id: &SpanId) -> bool {
         let mut told = self.told.lock().expect("nobody panics with it");
         if told.get(id).is_some_and(|at| at.elapsed() < TOLD_FOR) {
@@ -111,8 +112,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Looks at a span, and once more where something differs: an act of an operator changes the span
-    /// and the ledger one after the other.
+    /// Checks a span, and checks it again if something differs: an act of an operator changes the
+    /// span and the ledger one after the other.
     async fn audit_span(&self, key: &SpanKey) -> Result<(), StoreError> {
         if self.difference_of(key).await?.is_none() {
             return Ok(());
@@ -146,10 +147,10 @@ impl Worker {
     /// How a span, its totals and its entries differ now, if they do.
     async fn difference_of(&self, key: &SpanKey) -> Result<Option<Difference>, StoreError> {
         self.pace().await;
-        // First the span: each execution that it knows of has its entry by then.
+        // The span is read first: an entry is written before its execution is noted on the span.
         let span = self.parts.work.find(&key.id, &key.target).await;
         let span = match span {
-            // One that cannot be read is told of by the search, once it is due.
+            // The search reports a span that cannot be read, once it is due.
             Err(StoreError::Refused(_)) => return Ok(None),
             span => span?,
         };
@@ -157,7 +158,7 @@ impl Worker {
             return Ok(None);
         };
         let mut check = ConservationCheck::new(&span);
-        // Those before are of somebody else's time. Nothing is counted where there is no first.
+        // Totals begin with the usage of `first_version`. They count none if that is not set.
         let first = span.processing.totals.first_version;
         let mut after = first.map(|first| first.saturating_sub(1));
         while after.is_some() {

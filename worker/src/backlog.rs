@@ -1,4 +1,4 @@
-//! Tells all instances what waits for the workers, and how fast they are.
+//! Counts what waits for the workers, and publishes it and this worker's rate for all instances.
 
 use sampler_steering::count_pause;
 use sampler_store::{BacklogQuery, StoreError};
@@ -8,7 +8,7 @@ use tracing::warn;
 use crate::{IgnoreProgress, Worker, error_chain};
 
 impl Worker {
-    /// Counts what waits, again and again. One worker does this for all.
+    /// Counts what waits, again and again. Only the owner of the first partition does it.
     pub(crate) async fn keep_backlog_counted(&self) {
         while self.wait_until_time_known(&IgnoreProgress).await {
             let began = Instant::now();
@@ -38,7 +38,7 @@ impl Worker {
         self.parts.backlogs.publish(&backlog).await
     }
 
-    /// Tells how fast this worker is. Where that fails, the next heartbeat tells it.
+    /// Reports the rate of this worker. If that fails, the next heartbeat reports it.
     pub(crate) async fn report_rate(&self) {
         let rate = self.rate.rate();
         let reported = self.parts.backlogs.report_rate(&self.options.name, rate);

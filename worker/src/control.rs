@@ -6,26 +6,27 @@ use tracing::{error, info, warn};
 
 use crate::{IgnoreProgress, Worker, error_chain};
 
-/// The time between two steps, ms. With the interval of the looks it is a minute.
+/// The shortest time between two steps, ms. A worker checks every few seconds
+/// ([`Intervals::controller`](crate::Intervals)), so a step follows after about a minute.
 const STEP: i64 = 57_000;
 
-/// How old the backlog may be of which a step is made, ms.
+/// The greatest age of a backlog from which a step is made, ms.
 const BACKLOG_AGE_MAX: i64 = 120_000;
 
 /// After this time without a step the memory of the last one is dropped, ms.
 const MEMORY_AGE_MAX: i64 = 300_000;
 
 impl Worker {
-    /// Whether nothing new may be planned or posted: operators have paused sampling, or the database
-    /// cannot keep up, or nobody knows yet.
+    /// Whether nothing new may be planned or posted: operators have paused sampling, the database
+    /// cannot keep up, or the control document was not read yet.
     pub(crate) fn is_paused(&self) -> bool {
         !self.steering.is_known() || self.steering.is_sampling_paused() || self.distress.pauses()
     }
 
-    /// Makes a step of the controller each minute. One worker does this for all, and where two believe
-    /// that they are the one, the version lets one of their steps in.
+    /// Makes a step of the controller each minute. Only the owner of the first partition does it.
+    /// If two workers believe that they own it, the version lets only one of their steps apply.
     pub(crate) async fn keep_controller(&self) {
-        // The version of the settings of which the log has said that they are wrong.
+        // The last version of the settings that was logged as wrong.
         let mut reported = None;
         while self.wait_until_time_known(&IgnoreProgress).await {
             if self.ownership.owns_first()

@@ -1,4 +1,4 @@
-//! Pauses of sampling while the database cannot keep up. What sampling writes can wait; events cannot.
+//! Pauses of sampling while the database cannot keep up. Sampling can wait; events cannot.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tracing::{info, warn};
 
 use crate::{Worker, error_chain};
 
-/// What was seen of the database last.
+/// The last measurements of the database, and the pauses that follow from them.
 #[derive(Debug, Default)]
 pub(crate) struct Distress(Mutex<Seen>);
 

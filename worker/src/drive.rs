@@ -21,7 +21,7 @@ use crate::{Worker, error_chain, trace};
 enum Delivery {
     /// Abacus has it.
     Done(Delivered),
-    /// It could not be delivered now.
+    /// It could not be delivered.
     Failed(Failure),
     /// The worker shuts down, and there is nothing to note.
     Stopped,
@@ -115,7 +115,7 @@ impl Worker {
         self.parts.processing_progress.report();
         if is_accepted && matches!(kept, Ok(EntryState::Skipped)) {
             error!(code = "delivery.after_skip", span.id = %span, usage,
-                "Abacus accepted a usage that an operator had given up");
+                "Abacus accepted a usage that an operator had skipped");
         }
         kept
     }
@@ -295,8 +295,8 @@ fn load(answer: &Answer) -> Load {
     }
 }
 
-/// Whether a refusal is about the usage. Gateways answer some of these statuses while Abacus is away,
-/// too; then no error of Abacus's is named.
+/// Whether a refusal is about the usage. Gateways give some of these answers while Abacus is away;
+/// they name no error of Abacus's.
 fn blames_usage(details: &Details) -> bool {
     !matches!(details.status, Some(404 | 408 | 421 | 425)) || details.error_name.is_some()
 }

@@ -1,25 +1,25 @@
-//! How often a worker looks at what nothing tells it of.
+//! How often a worker polls.
 
 use std::time::Duration;
 
 use sampler_steering::{COUNT_INTERVAL, FOLLOW_INTERVAL};
 
-/// How often a worker looks at what nothing tells it of. A simulation of months looks less often.
+/// How often a worker polls for each kind of news. A simulation of months polls less often.
 #[derive(Clone, Copy, Debug)]
 pub struct Intervals {
     /// How often clocks are compared with Abacus while nothing is posted.
     pub clock: Duration,
     /// How often the causes of suspended spans are looked after.
     pub causes: Duration,
-    /// How often it is read what operators have set.
+    /// How often the control document and the backlog are read.
     pub steering: Duration,
-    /// How often it is looked whether a step of the controller of starts is due.
+    /// How often the worker checks whether a step of the controller of starts is due.
     pub controller: Duration,
     /// The shortest time between two counts of the backlog.
     pub backlog: Duration,
     /// How often the database is asked how far its majority is behind.
     pub lag: Duration,
-    /// How often it is looked whether a pause of sampling is over.
+    /// How often the worker checks whether a pause of sampling is over.
     pub paused: Duration,
 }
 

@@ -80,7 +80,7 @@ pub struct Options {
     pub audit: AuditSettings,
     /// When sampling pauses because the database cannot keep up.
     pub distress: DistressSettings,
-    /// How often it looks at what nothing tells it of.
+    /// How often it polls.
     pub intervals: Intervals,
 }
 
@@ -209,8 +209,8 @@ impl Worker {
         self.findings.count()
     }
 
-    /// The time by which everything is decided. It is never later than Abacus's, as far as that is
-    /// beyond doubt: Abacus puts aside usages that lie after its today, and never bills them.
+    /// The time by which everything is decided. As far as the estimate is right, it is never later
+    /// than Abacus's: Abacus sets aside usages that lie after its today, and never bills them.
     fn now(&self) -> Timestamp {
         self.time.now()
     }

@@ -170,8 +170,8 @@ fn unprepared(error: MigrationError) -> anyhow::Error {
     }
 }
 
-/// Removes the indexes that only an original needs, once an operator has said that there is none any
-/// more. What is in the way is told, and tried again.
+/// Removes the indexes that only an original needs, once an operator has set that no original is
+/// left. If something still needs them, logs that and tries again.
 async fn retire_original(is_gone: bool, store: &MongoStore, shutdown: &Shutdown) {
     while is_gone && !shutdown.is_stopping() {
         match store.retire_original_indexes().await {
@@ -179,7 +179,7 @@ async fn retire_original(is_gone: bool, store: &MongoStore, shutdown: &Shutdown)
             Ok(Retired::SpansWithoutPartition) => {
                 tracing::warn!(
                     code = "retire.spans_left",
-                    "spans of an original are still to be taken in: its indexes stay"
+                    "spans of an original are not adopted yet: its indexes stay"
                 );
             }
             Ok(Retired::BinaryIds) => {
@@ -249,8 +249,8 @@ fn worker(
     Ok(Worker::new(parts, options, shutdown.soft().clone()))
 }
 
-/// Reports how the clock of this machine differs from Abacus's. The worker corrects its clock, so a
-/// wrong one is only a warning; somebody should set it right all the same.
+/// Reports how the clock of this machine differs from Abacus's. The worker corrects the difference,
+/// so it is only a warning: an operator should still set the clock right.
 fn report_clocks(time: &Arc<AbacusTime>, health: &mut Health, registry: &mut Registry) {
     health.warning("clock", {
         let time = Arc::clone(time);

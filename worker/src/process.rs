@@ -75,8 +75,8 @@ impl Worker {
         tasks.wait().await;
     }
 
-    /// Lets go of what was held to drive a span. If the store has failed on it, that is followed by a
-    /// pause, for which no search finds it here; another worker may.
+    /// Releases the permits of a span. If the store has failed on the span, it pauses first: this
+    /// worker does not search for it meanwhile; another worker may.
     async fn pause_span<H>(&self, pause: Option<Duration>, held: H) {
         let Some(pause) = pause else { return };
         let paused = self.store_failures.pause();
@@ -85,10 +85,10 @@ impl Worker {
         drop((held, paused));
     }
 
-    /// Waits a moment while sampling is paused. That is no lack of progress, unless nobody knows
-    /// whether it is.
+    /// Waits a moment while sampling is paused. A pause counts as progress for the health check,
+    /// unless the worker only waits because it could not read the control document yet.
     async fn wait_while_paused(&self, due: &mut DueQueue) {
-        // What waited may be long out of date when sampling goes on.
+        // The queued spans may be long out of date when sampling goes on.
         self.clear_queue(due);
         if self.steering.is_known() {
             self.parts.processing_progress.report();
@@ -103,15 +103,14 @@ impl Worker {
         drop(paused.await);
     }
 
-    /// Waits until a span fits into the memory for those that are driven; one alone always does.
-    /// `None` on shutdown.
+    /// Waits until there is memory to drive the span. A span alone always fits. `None` on shutdown.
     async fn charge(&self, memory: &Arc<Semaphore>, span: &Span) -> Option<OwnedSemaphorePermit> {
         let bytes = bytes_of(span).min(DRIVEN_BYTES);
         let bytes = u32::try_from(bytes).expect("the budget is less");
         if let Ok(charge) = Arc::clone(memory).try_acquire_many_owned(bytes) {
             return Some(charge);
         }
-        // The span counts as one that waits, so that those that are driven yield to it.
+        // The span counts as a waiting one, so that spans in progress yield to it.
         self.waiting.add(self.is_urgent(span, self.now()));
         let charge = Arc::clone(memory).acquire_many_owned(bytes);
         self.stop.run_until_cancelled(charge).await?.ok()

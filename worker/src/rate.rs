@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What is looked back on, and the pieces in which it is forgotten.
+/// The length of the window, and of the pieces in which it moves.
 const WINDOW: Duration = Duration::from_mins(2);
 const SLOT: Duration = Duration::from_secs(5);
 
@@ -65,7 +65,7 @@ impl RateMeter {
         let meter = self.counted();
         let done: f64 = meter.slots.iter().map(|slot| f64::from(slot.done)).sum();
         let busy: Duration = meter.slots.iter().map(|slot| slot.busy).sum();
-        // A clock has only so many digits: what takes no time is not done at an infinite rate.
+        // A clock has few digits: work that seems to take no time must not give an infinite rate.
         let seconds = busy.as_secs_f64().max(0.001);
         if done > 0.0 { done / seconds } else { 0.0 }
     }

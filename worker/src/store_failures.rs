@@ -10,11 +10,11 @@ use std::time::Duration;
 use sampler_domain::{Backoff, SpanId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Spans whose failures are counted. What comes on top of that waits as after a first failure.
+/// The most spans whose failures are counted. Further ones pause as after a first failure.
 const COUNTED_MAX: usize = 10_000;
 
-/// Spans that pause without a permit to be driven. What comes on top of that keeps its permit while
-/// it pauses, so the worker takes on no more than it can remember.
+/// The most spans that pause without a permit to be driven. Further ones keep their permits while
+/// they pause, so the worker takes on no more than it can remember.
 const PAUSED_MAX: usize = 10_000;
 
 /// How long a span pauses, ms. A store that fails is rarely back within a second; half a minute is

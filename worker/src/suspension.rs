@@ -1,6 +1,6 @@
-//! Spans that Abacus refuses: they are suspended under their cause, one of each cause is probed now
-//! and then, and when it is accepted all of that cause go on. The work does not depend on how many
-//! spans there are.
+//! Spans whose usages Abacus refuses. They are suspended under their cause. One span of each cause
+//! is probed every `SAMPLER_PROBE_INTERVAL`; once its usage is accepted, all spans of the cause are
+//! resumed. So the number of posts does not depend on how many spans are suspended.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
@@ -14,7 +14,7 @@ use tracing::{error, info, warn};
 
 use crate::{IgnoreProgress, Worker, error_chain};
 
-/// Spans that go on with one command.
+/// How many spans one command resumes.
 const BATCH: usize = 1_000;
 
 /// Causes that are looked after in one go; the others come next.
@@ -27,7 +27,7 @@ const REGISTERED_FOR: Duration = Duration::from_mins(1);
 /// How long a cause without spans is kept.
 const IDLE_CAUSE: Duration = Duration::from_mins(10);
 
-/// Causes that are remembered. What comes on top of that is registered each time.
+/// The most causes that are remembered. Further ones are registered each time.
 const REMEMBERED_MAX: usize = 10_000;
 
 /// The causes that this worker has registered lately.
@@ -61,7 +61,7 @@ impl Worker {
         u32::try_from(self.options.suspension.after).unwrap_or(u32::MAX)
     }
 
-    /// How spans go on at `now`: one more refusal suspends them again.
+    /// The terms on which spans are resumed at `now`: one more refusal suspends them again.
     fn resumption(&self, now: Timestamp) -> Resumption {
         Resumption {
             now,
@@ -69,9 +69,9 @@ impl Worker {
         }
     }
 
-    /// When a cause is probed next. While a month closes, and where the next probe would find one
-    /// closing, that is as soon as any failure is tried again: what is refused then and not tried
-    /// again in time is not billed any more.
+    /// When a cause is probed next. If a month closes now or at the next probe, that is as soon as
+    /// any failed usage is tried again: a usage that is not accepted before the month is closed is
+    /// lost.
     fn next_probe(&self, now: Timestamp) -> Timestamp {
         let interval = millis(self.options.suspension.probe_interval);
         let next = now.plus(interval);
@@ -99,14 +99,15 @@ impl Worker {
         Ok(())
     }
 
-    /// Lets all spans of a cause go on, because one of them was accepted.
+    /// Resumes all spans of a cause, because the usage of one of them was accepted.
     pub(crate) async fn resume_cause(&self, cause: CauseId) -> Result<(), StoreError> {
         let is_known = self.parts.causes.resume_cause(cause, self.now()).await?;
         info!(cause = %cause, is_known, "Abacus accepts again what it refused: the spans of the cause go on");
         Ok(())
     }
 
-    /// Probes causes, and lets spans go on. One worker does this for all.
+    /// Probes causes and resumes spans, again and again. Only the owner of the first partition does
+    /// it.
     pub(crate) async fn keep_causes(&self) {
         let mut searched = None;
         while self.wait_until_time_known(&IgnoreProgress).await {
@@ -128,8 +129,8 @@ impl Worker {
         }
     }
 
-    /// Returns whether there is more to do at once. `searched` is when spans were looked for last that
-    /// no cause leads to.
+    /// Returns whether there is more to do at once. `searched` is when the last search for
+    /// forgotten spans was ([`search_forgotten`](Self::search_forgotten)).
     async fn look_after_causes(&self, searched: &mut Option<Instant>) -> Result<bool, StoreError> {
         let due = self.parts.causes.due_causes(self.now(), CAUSES).await?;
         let mut goes_on = false;
@@ -149,8 +150,9 @@ impl Worker {
         Ok(goes_on)
     }
 
-    /// Looks for suspended spans that no probe would ever reach: others went on with them, or their
-    /// cause has gone. Returns whether there may be more of the first.
+    /// Looks for suspended spans that no probe would ever reach, because another program has
+    /// executed their interval or their cause is missing. Returns whether there may be more of the
+    /// former.
     async fn search_forgotten(&self) -> Result<bool, StoreError> {
         let now = self.now();
         let causes = &self.parts.causes;
@@ -171,7 +173,7 @@ impl Worker {
         Ok(spans >= BATCH as u64)
     }
 
-    /// Lets some spans go on. Returns whether there were any.
+    /// Resumes some spans of a cause. Returns whether there were any.
     async fn resume_batch(&self, cause: &KeptCause, until: Timestamp) -> Result<bool, StoreError> {
         let batch =
             self.parts
@@ -186,7 +188,7 @@ impl Worker {
         Ok(true)
     }
 
-    /// Has one span of a cause tried, or removes the cause if it has none left.
+    /// Begins a probe: one span of the cause is tried again. Removes a cause without spans.
     async fn probe(&self, cause: &KeptCause) -> Result<(), StoreError> {
         let now = self.now();
         let next = self.next_probe(now);

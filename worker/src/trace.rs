@@ -1,5 +1,5 @@
-//! The spans of a worker in a trace: a turn of a span of the collection, its steps, and posts.
-//! Without an export of traces each is a comparison.
+//! The spans of a worker in a trace (not those of the collection): the turn of a span, its steps,
+//! and posts. While no traces are exported, each costs one comparison.
 
 use sampler_domain::{Change, SpanId, Usage};
 use sampler_metrics::TRACE;
@@ -32,7 +32,7 @@ pub(crate) fn of_record() -> Span {
     trace_span!(target: TRACE, "record")
 }
 
-/// A post of a usage. Its status is recorded when it is there.
+/// A post of a usage. The status of the answer is added later.
 pub(crate) fn of_post(usage: &Usage) -> Span {
     trace_span!(
         target: TRACE,

@@ -55,7 +55,8 @@ impl Worker {
         if finished.is_empty() {
             return Ok(0);
         }
-        // Of a span that is gone nobody would know that its entries may expire.
+        // Before the span is removed: after that, nothing would find its entries to let them
+        // expire.
         self.parts.ledger.expire(&finished).await?;
         let removed = self.parts.upkeep.remove(&finished).await?;
         info!(spans = removed, "removed complete spans");

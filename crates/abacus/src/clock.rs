@@ -21,7 +21,7 @@ const DATE_RESOLUTION: i64 = 1_000;
 const NOISE: i64 = 1_000;
 
 /// The largest correction of our clock forwards, ms. A time that is too late only delays usages; one
-/// that is too early loses them, because Abacus puts aside what lies after its today.
+/// that is too early loses them, because Abacus sets aside what lies after its today.
 const FORWARD_CORRECTION_MAX: i64 = 10 * 60_000;
 
 /// If a date is further away from our clock, one of the clocks is not set at all, ms.

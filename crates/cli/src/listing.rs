@@ -1,4 +1,4 @@
-//! What all lists have in common: how much of them is wanted, and how they are printed.
+//! The options and the output that all lists share.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `suspended`, and the acts that end it: `resume`, `skip`, `resend`; and `audit`, which tells of them.
+//! `suspended` lists causes; `resume`, `skip` and `resend` are acts; `audit` lists all acts.
 
 use std::process::ExitCode;
 
@@ -36,13 +36,13 @@ pub(crate) struct ResumeArguments {
     act: Act,
 }
 
-/// Gives up the usage that Abacus refuses: it is never billed
+/// Skips the usage that Abacus refuses: it is never billed
 #[derive(Debug, Args)]
 pub(crate) struct SkipArguments {
     /// The span
     #[arg(value_name = "SPAN")]
     span: String,
-    /// Its usage that is given up, as `sampler span` shows it
+    /// The usage that is skipped, as `sampler span` shows it
     #[arg(value_name = "USAGE")]
     usage: String,
     #[command(flatten)]
@@ -167,7 +167,7 @@ pub(crate) async fn audit(arguments: AuditArguments) -> Result<ExitCode, Failure
     .await
 }
 
-/// Does something to a span as it is now: nobody else's act in between is overlooked.
+/// Does something to a span as it is now: an act of somebody else in between makes it fail.
 async fn on_span(api: &Api, span: &str, path: &[&str], body: &Value) -> Result<Answer, ApiError> {
     let (_, etag) = api.single(&["v1", "spans", span]).await?;
     let request = Request::act(Method::POST, path, body).if_match(etag);

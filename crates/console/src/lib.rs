@@ -1,8 +1,8 @@
 //! The console: pages of the receiver for people.
 //!
 //! Pages are made on the server and readable without JavaScript. What they show is what the API
-//! answers within the same process ([`api`]), so its limits and scopes hold. In front of every page
-//! stands [`session`]: who looks, and what they may see.
+//! answers within the same process ([`api`]), so its limits and scopes hold. [`session`] comes
+//! before every page: it knows the person who is signed in, and that person's scopes.
 
 mod address;
 mod api;

@@ -1,5 +1,5 @@
-//! The pure heart of Sampler: what a continuous usage is, how it is cut into intervals, and which
-//! usage documents come out of it.
+//! The rules of Sampler as pure functions: what a continuous usage is, how it is cut into intervals,
+//! and which usages follow from it.
 //!
 //! Nothing in here does I/O, reads a clock or draws a random number: state and `now` go in, the
 //! next step comes out. The names are those of the paper "Sampler" (its sections are cited where
@@ -9,7 +9,6 @@
 //! All moments are milliseconds since the Unix epoch, UTC ([`Timestamp`]); all durations are
 //! signed milliseconds (`i64`).
 
-mod admission;
 mod amount;
 mod backoff;
 pub mod change;
@@ -37,11 +36,11 @@ pub mod state;
 pub mod step;
 pub mod suspension;
 pub mod target;
+mod throttle;
 pub mod timestamp;
 pub mod usage;
 mod window;
 
-pub use admission::Place;
 pub use amount::Amount;
 pub use backoff::Backoff;
 pub use change::{Change, Changed, Failure, LastError, Next};
@@ -67,6 +66,7 @@ pub use state::SpanState;
 pub use step::{Step, next_step};
 pub use suspension::{Cause, CauseId, CauseIdError, SUSPENDED_DUE_AT, Suspension};
 pub use target::Target;
+pub use throttle::Place;
 pub use timestamp::{Timestamp, TimestampError};
 pub use usage::{Usage, usage_guid};
 pub use window::{Window, WindowLength};

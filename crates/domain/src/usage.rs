@@ -47,8 +47,9 @@ impl Usage {
     }
 }
 
-/// The id of the usage for `interval` of `span`, made from what it stands for, so that a database
-/// which was restored from a backup plans the same ids and Abacus recognises them.
+/// The id of the usage for `interval` of `span`. It is derived from the span and the interval:
+/// after a database is restored from a backup, the same ids are planned, and Abacus recognises
+/// them.
 ///
 /// A span without a start id is told from others by its document's `_id`: two such spans of one
 /// target can start at the same moment, and their usages are not repeats of each other.

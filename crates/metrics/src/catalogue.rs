@@ -163,7 +163,7 @@ pub static BACKLOG_SPANS: Metric = Metric {
     help: "Spans that are due",
 };
 
-/// How long the first of them waits.
+/// How long the span that waits longest has been due.
 pub static BACKLOG_OLDEST_SECONDS: Metric = Metric {
     name: "sampler_backlog_oldest_seconds",
     program: Program::Both,

@@ -28,7 +28,7 @@ pub struct Attempt<'a> {
     pub state: &'a str,
     /// Returns in the ID token, so that the token belongs to this attempt.
     pub nonce: &'a str,
-    /// Shows that who redeems the code is who asked for it (PKCE).
+    /// Proves that the code is redeemed by the program that asked for it (PKCE).
     pub verifier: &'a str,
     /// Where the token server sends the browser back to.
     pub redirect: &'a str,

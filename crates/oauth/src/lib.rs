@@ -1,6 +1,6 @@
-//! OAuth 2.0: checks the tokens of clients ([`verify`], [`keys`], [`keyring`]), and gets the program's
-//! own tokens ([`credentials`]), and signs people in ([`code_flow`]). All find the token server ([`discovery`]) and talk to it over HTTP
-//! ([`http`]).
+//! OAuth 2.0: checks the tokens of clients ([`verify`], [`keys`], [`keyring`]), gets the program's
+//! own tokens ([`credentials`]), and signs people in ([`code_flow`]). All find the token server
+//! ([`discovery`]) and talk to it over HTTP ([`http`]).
 //!
 //! The decisions are pure: [`verify::verify`] is a function of a token, keys, a moment and a policy.
 //! The rest fetches keys and tokens, at a bounded rate.

@@ -1,13 +1,14 @@
-//! How a program says that it is well.
+//! The health of a program.
 //!
-//! Two sorts of probes tell: *progress*, which a loop reports with a beat and which grows stale
-//! where it hangs, and *checks*, which ask something whenever somebody wants to know. Both are
-//! looked at anew each time, so health that was lost comes back by itself.
+//! There are two kinds of probes. A loop reports *progress* with a beat, which grows stale if the
+//! loop hangs. A *check* is made at each request. Both are evaluated anew each time, so a program
+//! becomes healthy again by itself.
 //!
-//! *Warnings* tell of what somebody should look after though the program is well.
+//! *Warnings* name defects that do not make the program unhealthy.
 //!
-//! - `GET /healthcheck` is `{"healthy":true}`, with the names of `warnings` where there are any, or a problem that names the probes that fail. Where
-//!   [`Health::require_credentials`] says so, it is for those who show some.
+//! - `GET /healthcheck` is `{"healthy":true}`, with the names of `warnings` if there are any, or a
+//!   problem that names the probes that fail. With [`Health::require_credentials`] it needs
+//!   credentials.
 //! - `GET /healthz/live` needs nothing but a program that still answers: only its failure is a
 //!   reason to start the program anew.
 //! - `GET /healthz/ready` fails with the probes, too, and once the program was asked to stop. It
@@ -154,7 +155,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// It goes on.
+    /// Reports progress.
     pub fn beat(&self) {
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last.store(now, Ordering::Relaxed);

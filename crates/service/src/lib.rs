@@ -1,7 +1,7 @@
-//! What both programs share: where time and randomness come from ([`environment`]), what an
-//! operator can set ([`settings`]), how an error is told to a client ([`problem`]), what is
-//! logged ([`telemetry`]), how a program starts and stops ([`lifecycle`]), how it serves HTTP
-//! ([`http`]), how it says that it is well ([`health`]), what it measures ([`metrics`]) and who it is on its platform ([`platform`]).
+//! What both programs share: time and randomness ([`environment`]), settings ([`settings`]), error
+//! answers ([`problem`]), tokens and credentials ([`security`]), logs and traces ([`telemetry`]),
+//! start and shutdown ([`lifecycle`]), HTTP ([`http`]), health ([`health`]), metrics ([`metrics`]),
+//! and the identity of an instance on its platform ([`platform`]).
 //!
 //! Nothing here knows what a span is.
 

@@ -1,11 +1,10 @@
 //! The life of a program, from its start to an orderly stop.
 //!
 //! A stop has two stages. The first signal (SIGTERM or SIGINT) asks to stop: the *soft* token is
-//! cancelled, nothing new is taken in, and what was taken in is finished. Cloud Foundry kills a
-//! program ten seconds later, so after [`DRAIN_BUDGET`] the *hard* token is cancelled, what is
-//! still there lets go of everything, and the program ends within [`STOP_BUDGET`]. That is an
-//! orderly end, too: what was left is found again by whoever looks next. A second signal ends the
-//! program at once.
+//! cancelled, the program begins nothing new, and finishes the work in progress. Cloud Foundry
+//! kills a program ten seconds later. So after [`DRAIN_BUDGET`] the *hard* token is cancelled,
+//! unfinished work is abandoned, and the program ends within [`STOP_BUDGET`]. That is an orderly
+//! end, too: another instance finds the work again. A second signal ends the program at once.
 
 use std::collections::BTreeMap;
 use std::future::Future;

@@ -1,8 +1,8 @@
 //! `GET /metrics`: what a program measures, as `OpenMetrics`.
 //!
-//! Metrics are read when somebody asks. Where tokens are needed ([`Readers`]), they are for those
-//! who may read everything of Sampler, or the health. A port of their own ([`serve_apart`]) needs
-//! none.
+//! Metrics are read at each request. If tokens are needed ([`Readers`]), a caller needs the scope
+//! to read everything, or the credentials of the health check. A port of their own
+//! ([`serve_apart`]) needs neither.
 
 use std::fmt;
 use std::io;
@@ -29,11 +29,11 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 /// Who may read the metrics.
 #[derive(Clone)]
 pub enum Readers {
-    /// Anybody who reaches the program.
+    /// Every caller that reaches the program.
     Anybody,
-    /// Those who show a token or credentials that pass.
+    /// Callers with a token or credentials that pass.
     Checked(Checks),
-    /// Nobody: credentials are needed, and nobody could check them.
+    /// No caller: credentials are needed, and the program cannot check them.
     Nobody,
 }
 
@@ -46,7 +46,7 @@ pub struct Checks {
     pub credentials: Option<Arc<BasicCheck>>,
 }
 
-/// The route that tells the metrics to those who may read them.
+/// The route `GET /metrics`, or no route if no caller may read the metrics.
 pub fn routes(registry: &Arc<Registry>, readers: Readers) -> Router {
     let checks = match readers {
         Readers::Anybody => None,
@@ -60,7 +60,8 @@ pub fn routes(registry: &Arc<Registry>, readers: Readers) -> Router {
         .with_state(told)
 }
 
-/// Serves the metrics on a port of their own to anybody who reaches it; nothing where there is none.
+/// Serves the metrics on a port of their own, without credentials. Does nothing if there is no such
+/// port.
 ///
 /// # Errors
 /// Where the listener has no address.
@@ -95,7 +96,7 @@ async fn metrics(State(told): State<Told>, headers: HeaderMap) -> Response {
 }
 
 impl Checks {
-    /// Lets in who shows a token that may read everything, or the credentials.
+    /// Admits a request with a token that may read everything, or with the credentials.
     async fn admit(&self, headers: &HeaderMap) -> Result<(), Problem> {
         match (&self.tokens, &self.credentials) {
             (Some(tokens), None) => read_by_token(tokens, headers).await,

@@ -1,4 +1,4 @@
-//! Who this instance is on its platform, as Cloud Foundry says it in the environment.
+//! The identity of this instance on its platform, from the environment that Cloud Foundry sets.
 //!
 //! Nothing depends on it but what the log says, so a platform that says it in another way is a
 //! warning, never a reason not to start. The names are those of OpenTelemetry's conventions.

@@ -1,8 +1,8 @@
-//! What an operator can set of the two programs: each setting is declared once, in the group that
-//! arrives where it is used, and each program is a list of groups.
+//! The settings of the two programs. Each setting is declared once, in a group; the code that uses
+//! a setting gets its whole group. Each program is a list of groups.
 //!
-//! Both tables are here because each program takes the other's settings beside its own. How they are
-//! read, checked and printed is `sampler_service::settings`, which knows no span.
+//! Both tables are here because each program accepts the other's settings beside its own.
+//! `sampler_service::settings` reads, checks and prints them, and knows nothing of spans.
 
 mod database;
 mod distress;

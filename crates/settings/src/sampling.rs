@@ -40,8 +40,8 @@ impl SamplingSettings {
         let mut table = Self::TABLE;
         let dimension = Setting::position(&table, "SAMPLER_DIMENSION");
         table[dimension].default = None;
-        table[dimension].doc = "The granularity, as for the worker. It saves the worker one read of \
-            each span. A coarser one than the worker's makes first intervals late.";
+        table[dimension].doc = "The granularity, as for the worker. Dry runs need it, and it saves the \
+            worker one read of each span. A coarser one than the worker's makes first intervals late.";
         let grace = Setting::position(&table, "SAMPLER_STOP_GRACE");
         table[grace].doc = "The grace for late stops, as for the worker. It only decides when a \
             worker first reads a new span. Without it the worker reads each span once more.";

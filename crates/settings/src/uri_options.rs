@@ -1,8 +1,8 @@
 //! Options in the address of the database that Sampler does not follow.
 //!
 //! Reads and writes go to the primary, with concerns of our own, whatever the address says. An
-//! option that asks for less is a mistake: its author would take it for granted. One that a
-//! setting of ours replaces is worth a warning. One that agrees with us is fine.
+//! option that asks for less is a mistake, because the operator relies on it. An option that a
+//! setting of ours replaces is worth a warning. An option that agrees with ours is fine.
 
 use std::borrow::Cow;
 

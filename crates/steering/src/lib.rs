@@ -1,8 +1,9 @@
 //! What every instance of both programs knows of the backlog, and of how operators and the controller
 //! steer. It is read every 2 s, so a change is followed within 5 s.
 //!
-//! What cannot be read stays what was known last. Before anything was read, nothing is held back; but
-//! workers begin nothing before they know whether sampling is paused.
+//! If something cannot be read, the last known value holds. Before the first read no start is
+//! turned away; but receivers take no events and workers begin nothing until they know what
+//! operators have set.
 
 mod metrics;
 
@@ -22,8 +23,8 @@ pub use metrics::MonthClose;
 /// How often everything is read.
 pub const FOLLOW_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How long the rate of the controller holds that nobody keeps up, ms. Then no worker runs it, and it
-/// knows nothing of the backlog.
+/// How long a rate that the controller has set holds without a further step, ms. After that no
+/// worker makes steps, and the rate has nothing to do with the backlog any more.
 const CONTROLLER_LIFETIME: i64 = 300_000;
 
 /// How often the log says that what operators have set cannot be read.
@@ -34,7 +35,7 @@ const REPORT_INTERVAL: Duration = Duration::from_mins(1);
 pub const COUNT_INTERVAL: Duration = Duration::from_secs(2);
 const COUNT_SHARE: u32 = 20;
 
-/// How long after a count took so long the next one begins.
+/// The pause after a count that took `cost`.
 pub fn count_pause(cost: Duration) -> Duration {
     COUNT_INTERVAL.max(cost.saturating_mul(COUNT_SHARE))
 }
@@ -124,7 +125,7 @@ impl Steering {
             }
             (Err(error), _) | (_, Err(error)) => warn!(
                 code = "steering.not_read",
-                error = causes(error),
+                error = error_chain(error),
                 "the backlog and the controller could not be read"
             ),
         }
@@ -146,13 +147,13 @@ impl Steering {
             }
             Err(error) => warn!(
                 code = "control.not_read",
-                error = causes(error),
+                error = error_chain(error),
                 "what operators have set could not be read; what was known last holds"
             ),
         }
     }
 
-    /// Whether it was read at least once what operators have set.
+    /// Whether the control document was read at least once.
     pub fn is_known(&self) -> bool {
         self.known().control.is_some()
     }
@@ -245,8 +246,8 @@ impl Known {
     }
 }
 
-/// An error with all its causes, for a line of the log.
-fn causes(error: StoreError) -> String {
+/// An error with everything that led to it, for a line of the log.
+fn error_chain(error: StoreError) -> String {
     format!("{:#}", anyhow::Error::from(error))
 }
 

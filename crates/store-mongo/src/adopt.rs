@@ -1,6 +1,6 @@
-//! Taking in what an original Sampler writes, before and after we came.
+//! Adopts what an original Sampler writes, before the first start of Sampler and while both run.
 //!
-//! Documents that cannot be taken in stay where they are, so each search goes on behind them.
+//! Documents that cannot be adopted stay as they are, so each search continues after them.
 
 use bson::raw::{RawDocument, RawDocumentBuf, cstr};
 use bson::{Bson, Document, doc, rawdoc};
@@ -14,12 +14,13 @@ use crate::document::{has_failed, moment, partition, read_moment, read_target};
 use crate::index;
 use crate::unreadable::{Statement, change_each, condition_of, decoded, name_of, span_in};
 
-/// What documents are told of as that are in the way.
+/// How the log names the documents that cannot be adopted.
 const STARTS: &str = "starts of an original";
 const STOPS: &str = "stops of an original";
 
 impl MongoStore {
-    /// Gives spans that an original receiver started what we need to find them.
+    /// Gives spans that an original receiver started their partition and `due_at`, by which workers
+    /// find them.
     pub(crate) async fn adopt_starts(
         &self,
         policy: &Policy,
@@ -130,11 +131,11 @@ impl MongoStore {
     }
 }
 
-/// The statement that takes in one document, unless somebody else did.
+/// The statement that adopts one document, unless another worker did.
 fn adoption(found: &RawDocument, policy: &Policy, now: Timestamp) -> Option<RawDocumentBuf> {
     let due_at = match span_in(found) {
         Ok(span) => next_step(&span, now, policy).due_at(now),
-        // The search that finds it there says what is wrong, and sets it aside.
+        // It cannot be read: the search for due spans reports it and sets it aside.
         Err(_) => now,
     };
     let update = doc! {

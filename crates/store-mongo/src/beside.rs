@@ -18,7 +18,7 @@ use crate::MongoStore;
 use crate::call::{CallError, Link};
 use crate::index;
 
-/// What is known of those that write beside us.
+/// What is known of other programs that may write beside us.
 #[derive(Debug, Default)]
 pub(crate) struct Beside {
     /// Whether the indexes are there that an original, or an earlier release, relies on.
@@ -39,7 +39,7 @@ impl Link {
     }
 
     /// The partition of a target, as a condition. A span that an original has started has none
-    /// before it is taken in.
+    /// before it is adopted.
     pub(crate) fn in_partition(&self, target: &Target) -> Bson {
         let partition = Bson::Int64(i64::from(partition_of(target)));
         if self.is_beside_original() {

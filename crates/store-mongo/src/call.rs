@@ -95,7 +95,7 @@ pub(crate) enum CallError {
     /// No answer within the time limit. The call goes on.
     #[error("no answer within {} ms", .0.as_millis())]
     TimedOut(Duration),
-    /// Nothing was sent, because somebody no longer waits for it.
+    /// Nothing was sent, because a caller no longer waits for it.
     #[error("it was too late to send the command")]
     TooLate,
     /// The task that made the call ended before the call did.
@@ -245,8 +245,8 @@ impl Link {
     /// is listed must be something that may be written again.
     ///
     /// The server goes on with a write whose client has gone, but not for longer than the time
-    /// limit; and nothing is sent after `send_by`. So there is a moment from which on a write that
-    /// nobody answered is done, or never will be.
+    /// limit; and nothing is sent after `send_by`. So there is a moment after which a write without
+    /// an answer is either done, or never will be.
     async fn write(
         &self,
         name: &'static str,

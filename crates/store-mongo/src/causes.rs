@@ -1,4 +1,5 @@
-//! Causes of refusals, and letting the spans go on that are suspended under them.
+//! Causes of refusals: keeping them, probing them, and resuming the spans that are suspended under
+//! them.
 //!
 //! A cause is a document; its spans are found by an index that holds nothing else. Each of these
 //! calls can be made again at any time, and by two workers at once.
@@ -165,10 +166,11 @@ impl MongoStore {
         let Some(raw) = self.first_suspended(filter).await? else {
             return Ok(Probe::NoSpan);
         };
-        // Noted first: of a probe that nobody knows of there could be a second one.
+        // Noted first: if the worker died in between, there could be a second probe beside this
+        // one.
         let update = doc! { "$set": { "probed": probed(&raw, resumption.now) } };
         self.update_cause(named(cause), update).await?;
-        // One that nobody can read is no probe; the search tells of it once it is due.
+        // A span that cannot be read is no probe. The search reports it once it is due.
         let statement = resuming(&raw, cause, resumption, true)
             .or_else(|| resuming(&raw, cause, resumption, false));
         let Some(statement) = statement else {
@@ -212,9 +214,9 @@ impl MongoStore {
         Ok(self.suspended(filter, 1).await?.into_iter().next())
     }
 
-    /// Up to `limit` suspended spans that match, by their causes and since when: what tells where they
-    /// are kept, and why they are suspended. One that an original or an earlier release has gone on
-    /// with is suspended no more.
+    /// The keys and suspensions of up to `limit` suspended spans that match, by cause and then by
+    /// the moment of suspension. Suspensions that are out of date are left out: an original or an
+    /// earlier release has executed the interval since.
     pub(crate) async fn suspended(
         &self,
         mut filter: Document,
@@ -261,14 +263,15 @@ impl MongoStore {
             return Ok(0);
         }
         let written = change_each(&self.link, &statements).await?;
-        // What cannot be changed is found again each time: it must not look like progress.
+        // A span that cannot be changed is found again each time. It must not count, or the worker
+        // would search without a pause.
         let failed = written.failed.len();
         Ok((statements.len() - failed.min(statements.len())) as u64)
     }
 }
 
-/// The statement that resumes a span. What its last refusals were stays: an interval of a closing
-/// month counts as one that was put off.
+/// The statement that resumes a span. The last error and the attempts stay: so an interval of a
+/// closing month has the priority of one that was tried before.
 fn resuming(
     raw: &RawDocument,
     cause: CauseId,
@@ -302,7 +305,7 @@ fn version_of(raw: &RawDocument) -> Option<i64> {
     read_integer(document.get_document("processing").ok()?, "version").ok()
 }
 
-/// The span that is tried since `now`, and where it is kept, as it is noted with the cause.
+/// The probe as it is noted with the cause: the span, its shard key, and when it began.
 fn probed(raw: &RawDocument, now: Timestamp) -> Document {
     let id = Identity::of(raw).and_then(|id| Document::try_from(id.filter()).ok());
     let id = id.and_then(|id| id.get("_id").cloned());

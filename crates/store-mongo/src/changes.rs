@@ -60,7 +60,8 @@ impl ChangeWrite {
         if let Some(skip) = &before.processing.skip {
             condition.insert("processing.skip", skip_mark(skip, version));
         } else {
-            // One that an original has gone on with is left behind: the version in it tells.
+            // A request to skip that an original has left behind has an older version. It does not
+            // count.
             condition.insert("processing.skip.version", doc! { "$ne": version });
         }
         let suspended = change.required_suspension();
@@ -99,7 +100,7 @@ impl ChangeWrite {
 }
 
 impl ChangeWrite {
-    /// Whether what the change is about is still so ([`Change::suspension_holds`]).
+    /// Whether the span is still suspended as the change requires ([`Change::suspension_holds`]).
     fn suspension_holds(&self, now: &Span) -> bool {
         self.suspension.is_none() || self.suspension == now.processing.suspended
     }
@@ -218,7 +219,7 @@ impl Update {
         };
     }
 
-    /// What its last refusals were stays, but for their count.
+    /// Resets the count of refusals. The last error stays.
     fn resumption(&mut self) {
         self.unset = doc! {
             "processing.refusals": "",
@@ -241,7 +242,7 @@ impl Update {
         self.set.insert("processing.attempts", i64::from(attempts));
     }
 
-    /// What an original has left behind is not of this interval, and goes.
+    /// Sets both fields, or removes them: an original may have left those of an earlier interval.
     fn refusal(&mut self, refusals: u32, refused_at: Option<Timestamp>) {
         let refusals = (refusals > 0).then(|| Bson::from(i64::from(refusals)));
         for (name, value) in [
@@ -290,10 +291,10 @@ impl GroupWriter for ChangeWriter {
         self.link.execution_limit()
     }
 
-    /// Each answer stays true. A change is rejected because of another version, another end, a complete
-    /// span, or a span that was resumed or is to be skipped. A version only grows, and an end, a
-    /// completion or what is to be skipped at a version never changes.
-    /// So the condition can never be met again, however late the command runs.
+    /// Each answer stays true. A change is rejected because of another version, another end, a
+    /// complete span, or a span that was resumed or is to be skipped. A version only grows. An end,
+    /// a completion and a request to skip at a version never change. So the condition can never be
+    /// met again, however late the command runs.
     fn outlasts_late_commands(_: &Changed) -> bool {
         true
     }

@@ -12,8 +12,8 @@ pub(crate) const NAMESPACE_NOT_FOUND: i32 = 26;
 /// There is no such index.
 pub(crate) const INDEX_NOT_FOUND: i32 = 27;
 
-/// Whether the code says something of the moment, not of what was asked: the same command may well
-/// be carried out when it comes again.
+/// Whether the code is about the moment and not about the command: the same command may succeed
+/// when it is sent again.
 pub(crate) fn is_of_the_moment(code: i32) -> bool {
     is_interruption(code)
         || is_state_change(code)
@@ -73,7 +73,7 @@ fn is_state_change(code: i32) -> bool {
     )
 }
 
-/// Something that the server has too little of, until somebody or time mends it.
+/// The server has too little of something. That may pass, or an operator must act.
 fn is_shortage(code: i32) -> bool {
     matches!(
         code,
@@ -109,7 +109,7 @@ fn is_conflict(code: i32) -> bool {
     )
 }
 
-/// A router, or a shard, whose picture of the cluster is of yesterday.
+/// A router or a shard that has outdated metadata of the cluster.
 fn is_stale_routing(code: i32) -> bool {
     matches!(
         code,

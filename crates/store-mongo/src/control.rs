@@ -138,7 +138,7 @@ fn read_control(document: &Document) -> Result<KeptControl, Unreadable> {
         flag.map_err(|_| unreadable(name, "is not a boolean"))
     };
     let controller = member(document, "controller")?;
-    // Whether a parameter is right is said where it is used: a wrong one turns the controller off.
+    // The range of a parameter is checked where it is used: a wrong one turns the controller off.
     let parameter = |name: &str| match controller.get(name) {
         Some(Bson::Int32(_) | Bson::Int64(_) | Bson::Double(_)) => number(controller, name),
         _ => f64::NAN,

@@ -64,7 +64,8 @@ struct EntryTarget<'a> {
     resource_instance_id: &'a str,
 }
 
-/// The document of an entry, which is kept for `lifetime` ms once its span is gone.
+/// The document of an entry. Once its span is complete, it is kept until `lifetime` ms after its
+/// usage was accepted or skipped.
 ///
 /// # Errors
 /// Where a name of the provider's holds what a name cannot hold.

@@ -14,15 +14,15 @@ pub(crate) const SPAN: &str = "unique_span";
 pub(crate) const START: &str = "unique_start";
 /// One span of each stop id of a target.
 pub(crate) const STOP: &str = "unique_stop";
-/// What is due.
+/// Spans by when they are due.
 pub(crate) const DUE: &str = "search_due";
-/// What has failed and is to be tried again.
+/// Spans whose usage failed and is tried again.
 pub(crate) const FAILED: &str = "search_failed";
-/// What is suspended, for lists.
+/// Suspended spans, for lists.
 pub(crate) const LIST_SUSPENDED: &str = "list_suspended";
-/// What is suspended, by its cause; what has been so longest comes first.
+/// Suspended spans by cause; the one that has been suspended for longest comes first.
 pub(crate) const SUSPENDED: &str = "search_suspended";
-/// What is complete, for the clean-up.
+/// Complete spans, for the clean-up.
 pub(crate) const COMPLETE: &str = "search_complete";
 
 /// The spans of an organization, by their starts.
@@ -37,7 +37,7 @@ pub(crate) const SUM_ORGANIZATION: &str = "sum_organization";
 pub(crate) const SUM_RESOURCE: &str = "sum_resource";
 pub(crate) const SUM_INSTANCE: &str = "sum_instance";
 
-/// What has expired.
+/// The entries that expire, for the server to remove.
 pub(crate) const EXPIRY: &str = "expiry";
 
 /// The audit trail by its moments, by who acted, and by the span that was acted on.
@@ -123,13 +123,13 @@ pub(crate) fn indexes() -> [Index; 10] {
             keys: by_partition(due),
             options: partial(doc! { "processing.complete": false }),
         },
-        // As a rule, nothing. How far a span is sampled tells its month.
+        // Empty as a rule. The month of a span is that of the end of its last interval.
         Index {
             name: FAILED,
             keys: by_partition(failed),
             options: partial(doc! { "processing.attempts": { "$gt": 0 } }),
         },
-        // As a rule, nothing. A cause is found in all partitions at once.
+        // Empty as a rule. A cause is searched in all partitions at once.
         Index {
             name: SUSPENDED,
             keys: doc! { "processing.suspended.cause": 1, "processing.suspended.since": 1 },
@@ -152,7 +152,7 @@ pub(crate) fn indexes() -> [Index; 10] {
             keys: doc! { "target.resource_id": 1, "start": 1, "_id": 1 },
             options: IndexOptions::default(),
         },
-        // As a rule, nothing.
+        // Empty as a rule.
         Index {
             name: LIST_SUSPENDED,
             keys: doc! { "start": 1, "_id": 1 },
@@ -161,15 +161,14 @@ pub(crate) fn indexes() -> [Index; 10] {
     ]
 }
 
-/// What a sharded collection of the ledger is divided by: all that is asked of it is asked of one
-/// span.
+/// The shard key of the ledger. Writes, and lists of a span's entries, are about one span.
 pub(crate) fn ledger_shard_key() -> Document {
     doc! { "partition": 1, "span": 1 }
 }
 
-/// The indexes of the ledger, beside `_id`, which is the id of the usage. Each costs every usage, so
-/// there is one to read by, one for each field by which sums are narrowed, and one that holds only
-/// what is about to go.
+/// The indexes of the ledger, beside `_id`, which is the id of the usage. Each makes every usage
+/// dearer. So there is one for the entries of a span, one for each field that sums can be narrowed
+/// by, and one that holds only entries that expire.
 pub(crate) fn ledger_indexes() -> [Index; 5] {
     let expiry = IndexOptions::builder()
         .expire_after(Duration::ZERO)

@@ -97,7 +97,7 @@ impl GroupWriter for EntryWriter {
         self.link.execution_limit()
     }
 
-    /// What is kept of a usage refuses all that comes later.
+    /// Each answer stays true: the entry that was written first refuses every later one.
     fn outlasts_late_commands(_: &EntryState) -> bool {
         true
     }
@@ -107,7 +107,7 @@ impl GroupWriter for EntryWriter {
         let written = self.link.insert(documents, send_by).await?;
         let failed: Vec<usize> = written.failed.iter().map(|(index, _)| *index).collect();
         let mut results = written.write_results(batch.len(), |index| batch[index].state, None);
-        // One that is there already is found by its id.
+        // An entry that is kept already is refused here, and read by its id afterwards.
         for index in failed {
             if !matches!(results[index], WriteResult::Refused(_)) {
                 results[index] = WriteResult::Unresolved;
@@ -156,7 +156,7 @@ impl MongoStore {
     }
 
     pub(crate) async fn expire_entries(&self, finished: &[Finished]) -> Result<(), StoreError> {
-        // One that an original completed before it was taken in has none.
+        // A span that an original completed before it was adopted has no entries.
         let of_ours = finished
             .iter()
             .filter_map(|span| Some((span.partition?, span)));
@@ -262,7 +262,7 @@ impl GroupWriter for ExpiryWriter {
         Ok(results)
     }
 
-    /// What is not known to be done is done again: a moment that is there is left alone.
+    /// Sent again if the outcome is unknown: an expiry that is set already stays.
     async fn resolve(
         &self,
         batch: &[Arc<RawDocumentBuf>],
@@ -271,8 +271,8 @@ impl GroupWriter for ExpiryWriter {
     }
 }
 
-/// The statement that lets the entries of a span expire. Of very many it may do only some within its
-/// time: the next one goes on from there.
+/// The statement that lets the entries of a span expire. If there are very many, it may reach only
+/// some within its time limit; the next call continues.
 fn expiry(partition: u32, finished: &Finished) -> Result<RawDocumentBuf, bson::error::Error> {
     let from = doc! { "$max": ["$accepted_at", "$counted_at", "$set_aside_at", "$skipped_at"] };
     let at = doc! { "$convert": {
@@ -280,7 +280,7 @@ fn expiry(partition: u32, finished: &Finished) -> Result<RawDocumentBuf, bson::e
         "to": "date",
         "onError": "$$REMOVE",
     } };
-    // What cannot be worked out stays, for somebody to look at.
+    // An entry whose expiry cannot be computed is kept, so that an operator can look at it.
     let is_fit = doc! { "$and": [{ "$isNumber": "$$from" }, { "$isNumber": "$lifetime" }] };
     let expires_at = doc! { "$let": {
         "vars": { "from": from },

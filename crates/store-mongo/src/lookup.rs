@@ -1,4 +1,4 @@
-//! Spans of a target that decide about an event, for those who ask what would become of it.
+//! The spans of a target that decide about an event, for dry runs.
 
 use bson::{Bson, Document, doc};
 use sampler_domain::{EventId, Span, Target};

@@ -1,4 +1,5 @@
-//! Causes that have gone while spans are suspended under them: they are kept again.
+//! Missing causes: they were removed, or lost, while spans are suspended under them. They are
+//! written again.
 
 use std::collections::HashSet;
 
@@ -16,10 +17,10 @@ use crate::entry_document::status_in;
 /// Causes that are looked for in one go where none may be missing.
 const MISSING_MAX: usize = 10_000;
 
-/// Spans of a cause that are asked why they are suspended.
+/// How many spans of a cause are read to learn its error.
 const ASKED_MAX: usize = 100;
 
-/// What a cause says of the error where none of the spans that were asked tells it.
+/// The error of a cause if none of the spans that were read has one.
 const UNKNOWN: &str = "unknown";
 
 impl MongoStore {

@@ -1,4 +1,4 @@
-//! Lists of spans, and single ones, for those who look at them.
+//! Lists of spans, and single spans, for the API.
 //!
 //! A list is read backwards from an index that begins with what narrows it and goes on with `start`
 //! and `_id`: neither ever changes, so a page that goes on behind one of these misses no span and
@@ -44,8 +44,8 @@ pub(crate) struct Found {
     pub(crate) has_more: bool,
 }
 
-/// Spans that are read over connections of their own, so that those who read never take one from
-/// those who write. Cheap to clone.
+/// Reads spans over connections of its own, so that reading never takes a connection from writing.
+/// Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct MongoReader(MongoStore);
 
@@ -203,8 +203,8 @@ impl MongoStore {
         page
     }
 
-    /// The span whose id is written so. Whether it is of one of these resources is a condition of the
-    /// search: one of another resource is not there, also where nobody can read it.
+    /// The span with this id, as it is written in an address. The resources are a condition of the
+    /// search: a span of another resource counts as absent, even if it cannot be read.
     async fn one(
         &self,
         id: &str,
@@ -418,8 +418,8 @@ fn record(raw: &RawDocument) -> Result<SpanRecord, Unreadable> {
     Ok(SpanRecord { span, due_at })
 }
 
-/// A position at or a little behind this one, which does not tell the id: half of it is left. The window
-/// reaches up to there, and the next page begins there.
+/// A position at or a little after this one that does not reveal the id: only half of the id is
+/// left. The window reaches up to there, and the next page begins there.
 fn cut(position: SpanPosition) -> SpanPosition {
     let id = match position.id {
         SpanId::ObjectId(mut id) => {

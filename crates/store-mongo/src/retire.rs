@@ -17,7 +17,7 @@ use crate::index;
 pub enum Retired {
     /// The indexes of an original are gone, now or since before.
     Done,
-    /// Spans are to be taken in first.
+    /// Spans must be adopted first.
     SpansWithoutPartition,
     /// Event ids are kept as UUID binaries, and are to be made texts first.
     BinaryIds,

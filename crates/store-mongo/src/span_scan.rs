@@ -79,7 +79,7 @@ async fn open(link: &Link, filter: Document, page: usize) -> Result<Cursor<Docum
     link.run(find).await
 }
 
-/// One that cannot be read is told of by the search, once it is due.
+/// A span that cannot be read is left out. The search reports it once it is due.
 fn key_in(raw: &RawDocumentBuf) -> Option<SpanKey> {
     let document = decoded(raw).ok()?;
     Some(SpanKey {

@@ -22,7 +22,8 @@ impl MongoStore {
             return Ok(0);
         }
         let written = change_each(&self.link, &statements).await?;
-        // What cannot be changed is found again each time: it must not look like progress.
+        // A span that cannot be changed is found again each time. It must not count, or the worker
+        // would search without a pause.
         Ok(statements.len().saturating_sub(written.failed.len()) as u64)
     }
 }
@@ -33,8 +34,8 @@ fn is_stale() -> Document {
     doc! { "processing.complete": false, "$expr": is_other }
 }
 
-/// The statement that makes a span due, unless it is suspended anew by then. One that a stop has made
-/// due before keeps its moment.
+/// The statement that makes a span due, unless it is suspended anew by then. An earlier `due_at`,
+/// set by a stop, stays.
 fn ending(raw: &RawDocumentBuf, now: Timestamp) -> Option<Statement> {
     let mut condition = Document::try_from(condition_of(raw)?).ok()?;
     condition.extend(is_stale());

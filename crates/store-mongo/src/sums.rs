@@ -217,7 +217,7 @@ fn condition(query: &SumQuery, windows: &[Window]) -> Document {
 }
 
 /// The condition, as an expression, that an entry counted at a moment: the last of its changes up to
-/// then says so. What is no moment is no change.
+/// then decides. A field that is no moment counts as absent.
 fn counted_at(at: Timestamp) -> Document {
     let kinds = i64::try_from(CHANGES.len()).unwrap_or(i64::MAX);
     let change = |(order, name): (i64, &str)| {
@@ -263,7 +263,8 @@ fn number_name(number: usize) -> String {
     format!("value{number}")
 }
 
-/// The measures as far as they can be added up: large texts and lists are nobody's to send.
+/// The measures that can be added up. Large texts and lists are left out, so that they are not
+/// sent.
 fn measures() -> Document {
     let is_number = doc! { "$isNumber": "$$it.quantity" };
     let measure = doc! {

@@ -1,6 +1,6 @@
 //! Causes as operators see them: with the number of their spans.
 //!
-//! Nobody keeps that number. It is counted by the index of suspended spans alone, up to a bound.
+//! The number is not stored. It is counted in the index of suspended spans, up to a bound.
 
 use bson::{Document, doc};
 use futures_util::TryStreamExt;
@@ -63,8 +63,8 @@ impl MongoStore {
         Ok(found.iter().filter_map(|raw| self.cause_in(raw)).collect())
     }
 
-    /// How many spans are suspended under a cause, counted up to a bound. The index alone says so;
-    /// one that an original has gone on with may be among them.
+    /// How many spans are suspended under a cause, counted up to a bound. Only the index is read,
+    /// so suspensions that are out of date may be among them.
     async fn count_of_cause(&self, cause: CauseId, bound: usize) -> Result<u64, CallError> {
         let filter = doc! { "processing.suspended.cause": cause.to_string() };
         let spans = self.link.collection.clone();

@@ -41,7 +41,7 @@ fn cause_of(document: &Document, version: i64) -> Option<CauseId> {
     cause.parse().ok()
 }
 
-/// What an operator gives up, as it is kept.
+/// An operator's request to skip, as it is kept.
 pub(crate) fn skip_mark(skip: &Skip, version: i64) -> Document {
     doc! {
         "usage": &skip.usage_guid,
@@ -51,7 +51,7 @@ pub(crate) fn skip_mark(skip: &Skip, version: i64) -> Document {
     }
 }
 
-/// What an operator gives up, if there is something.
+/// An operator's request to skip, if there is one.
 pub(crate) fn read_skip(processing: &Document, version: i64) -> Option<Skip> {
     let document = processing.get_document("skip").ok()?;
     let is_current = read_integer(document, "version") == Ok(version);

@@ -1,8 +1,8 @@
-//! What the executions of a span come to, as its document keeps it: `processing.totals`.
+//! The totals of a span, as its document keeps them: `processing.totals`.
 //!
-//! They hold how far the span was sampled when they were written (`to`). Where that is not how far
-//! it is sampled now, somebody who knows no totals has sampled it on: an original Sampler, or an
-//! earlier release. Then they begin anew at what is. So does a span that has none yet.
+//! `to` is how far the span was sampled when they were written. If it is sampled further now, a program
+//! that knows no totals did that: an original Sampler, or an earlier release. Then the totals begin
+//! anew at that moment, as they do for a span that has none yet.
 
 use bson::{Document, doc};
 use sampler_domain::{Interval, Span, Totals};

@@ -1,5 +1,5 @@
-//! Documents that are no spans: they are told of, set aside where the server can do that, and stand
-//! in nobody's way.
+//! Documents that are no spans: they are logged, set aside if the server can do that, and hold up
+//! no other span.
 //!
 //! The driver would end a search at the first document that it cannot decode. So documents are taken
 //! as the server sends them, and decoded one by one.
@@ -23,11 +23,11 @@ use crate::document::{Unreadable, moment, read, read_integer, unreadable};
 /// How long a document that cannot be read is left alone, ms.
 const WAIT: i64 = 3_600_000;
 
-/// How long nothing more is told of a document. A little shorter than [`WAIT`], so that one which
-/// was set aside is told of whenever it comes back.
+/// How long a document is not logged again. A little shorter than [`WAIT`], so that one that was
+/// set aside is logged each time it comes back.
 const TOLD_FOR: Duration = Duration::from_mins(55);
 
-/// So many documents are remembered at the most. What comes on top of that is not told of one by one.
+/// The most documents that are remembered. Further ones are not logged one by one.
 const TOLD_MAX: usize = 10_000;
 
 /// Bytes of a document beside its members: its length, and the zero at its end.
@@ -206,9 +206,8 @@ async fn update(link: &Link, statements: Vec<RawDocumentBuf>) -> Result<Written,
     link.run(call).await
 }
 
-/// Sets documents aside for a while, which a search has found and nobody can read. They stay as they
-/// are but for the moment at which they are due, and say why. Where that fails they are passed over
-/// each time: the search goes on either way.
+/// Sets aside for a while documents that a search has found and cannot read. Only their `due_at`
+/// and their error change. If that fails, each search finds them and passes over them.
 pub(crate) async fn set_aside(
     link: &Link,
     found: Vec<(RawDocumentBuf, Unreadable)>,

@@ -1,4 +1,4 @@
-//! What operators do to spans and causes.
+//! The acts of operators on spans and causes.
 
 use async_trait::async_trait;
 use sampler_domain::{CauseId, Change, Changed, Span, Timestamp};
@@ -18,7 +18,7 @@ pub trait Acts: Send + Sync + 'static {
         now: Timestamp,
     ) -> Result<Changed, StoreError>;
 
-    /// Lets all spans go on that were suspended under the cause by now: workers do that, some at a
-    /// time. Says whether there is such a cause.
+    /// Marks the cause, so that workers resume all spans that are suspended under it by now, some
+    /// at a time. Returns whether there is such a cause.
     async fn resume_by_operator(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError>;
 }

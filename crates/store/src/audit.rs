@@ -1,9 +1,9 @@
 //! The audit trail: each act of an operator, written down before it is carried out.
 //!
-//! A record is written first, with what the act is to bring about; then the act is carried out, as one
-//! atomic change; then the record says how it ended. A program that dies in between leaves a record
-//! whose outcome is [`Outcome::Asked`]: the act was asked for, and its subject tells whether it was
-//! done. So nothing is ever done that is not in the trail.
+//! First the record is written, with the state that the act is to produce. Then the act is carried
+//! out, as one atomic change. Then the outcome is noted in the record. A program that dies in
+//! between leaves a record whose outcome is [`Outcome::Asked`]: the act was asked for, and its
+//! subject tells whether it was done. So every act that was done is in the trail.
 
 use async_trait::async_trait;
 use sampler_domain::{ClientId, Timestamp};
@@ -15,7 +15,7 @@ use crate::StoreError;
 /// An act of an operator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AuditRecord {
-    /// What identifies the record, and the act in what it changes.
+    /// The id of the record. A span that is to be skipped names it, too.
     pub id: Uuid,
     /// When it was asked for, by the clock of the receiver.
     pub at: Timestamp,
@@ -29,9 +29,9 @@ pub struct AuditRecord {
     pub span: Option<String>,
     /// Why, in the operator's words.
     pub reason: String,
-    /// What the subject was like before; null where nothing was there.
+    /// The subject before the act; null if there was none.
     pub before: Value,
-    /// What the act makes of it.
+    /// The subject as the act is to make it.
     pub after: Value,
     /// How it ended.
     pub outcome: Outcome,
@@ -125,7 +125,7 @@ impl AuditQuery {
 /// Keeps the audit trail. [`crate::Queries::audit`] shows it.
 #[async_trait]
 pub trait Audit: Send + Sync + 'static {
-    /// Keeps a record, before its act is carried out. One that is kept already stays as it is.
+    /// Keeps a record, before its act is carried out. A record that is kept already stays as it is.
     async fn record_act(&self, record: &AuditRecord) -> Result<(), StoreError>;
 
     /// Notes how the act of a record ended.

@@ -18,10 +18,10 @@ pub struct BacklogQuery {
 
 /// What waits for the workers.
 ///
-/// A span waits that is due, or whose usage failed and is to be tried again later. Suspended spans
-/// are counted apart. With very many spans the numbers are estimated from a part of the partitions:
-/// spans are in partitions by a hash, so each is a fair sample of all. `oldest` and `suspended` are
-/// exact all the same.
+/// A span waits if it is due, or if its usage failed and is tried again later. Suspended spans are
+/// counted apart. With very many spans the numbers are estimated from a part of the partitions: a
+/// hash decides the partition of a span, so each partition is a fair sample of all. `oldest` and
+/// `suspended` are exact all the same.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Backlog {
     /// Spans that wait.
@@ -38,7 +38,7 @@ pub struct Backlog {
     pub rate: f64,
     /// What is left of the month that closes next.
     pub closing: Option<ClosingBacklog>,
-    /// How long counting it took, ms: the longer, the longer it is until the next count.
+    /// How long counting took, ms. The pause until the next count grows with it.
     pub cost: i64,
 }
 
@@ -67,14 +67,14 @@ pub struct Published<T> {
 /// Counts what waits, and tells all instances.
 #[async_trait]
 pub trait Backlogs: Send + Sync + 'static {
-    /// Counts what waits. The cost grows with what is due, far less than with reading that, and not
-    /// with what is idle or complete.
+    /// Counts what waits. The cost grows with the number of due spans, but far less than reading
+    /// them all would cost. Idle and complete spans cost nothing.
     async fn count(&self, query: &BacklogQuery) -> Result<Backlog, StoreError>;
 
     /// Tells all instances what was counted.
     async fn publish(&self, backlog: &Backlog) -> Result<(), StoreError>;
 
-    /// What was counted last; `None` if nothing was, or nobody can read it.
+    /// What was counted last; `None` if nothing was, or the document cannot be read.
     async fn published(&self) -> Result<Option<Published<Backlog>>, StoreError>;
 
     /// Says how many intervals a worker does in a second. It counts as long as the worker is alive
@@ -160,8 +160,8 @@ impl Backlog {
     }
 }
 
-/// When a span fell due whose usage failed: at the end of the planned interval, or when that was
-/// planned, where sampling goes backwards.
+/// When a span whose usage failed fell due: at the end of the planned interval; or, if that goes
+/// backwards, when it was planned.
 fn fell_due(span: &Span) -> Option<Timestamp> {
     let planned = span.processing.planned.as_ref()?;
     let is_forward = planned.interval.end > planned.interval.start;

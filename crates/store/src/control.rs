@@ -10,7 +10,7 @@ use crate::{Published, StoreError};
 pub struct KeptControl {
     /// What is set.
     pub control: Control,
-    /// How often it was changed. Whoever changes it names the version that they have seen.
+    /// How often it was changed. A change names the version that its author has seen.
     pub version: i64,
 }
 
@@ -39,7 +39,7 @@ pub trait Controls: Send + Sync + 'static {
     /// Replaces what is set, if its version is this one; says whether it did.
     async fn set_control(&self, control: &Control, version: i64) -> Result<bool, StoreError>;
 
-    /// What the controller decided last; `None` where it never did, or nobody can read it.
+    /// What the controller decided last; `None` if it never did, or the document cannot be read.
     async fn controller(&self) -> Result<Option<Published<ControllerState>>, StoreError>;
 
     /// Replaces what the controller has decided, if its version is one less; says whether it did.

@@ -16,15 +16,15 @@ pub struct Entries {
     pub next: Option<i64>,
 }
 
-/// Keeps an entry for each usage that has left this program and was answered for good. What is
-/// planned or refused is on the span ([`Entry::of_planned`]).
+/// Keeps an entry for each usage that Abacus accepted or that was skipped. A usage that is planned
+/// or refused is on its span ([`Entry::of_planned`]).
 #[async_trait]
 pub trait Ledger: Send + Sync + 'static {
     /// Keeps an entry; says in which state it is by then. What was written first under the id of
     /// the usage stays, so writing it again is always safe.
     ///
-    /// The entry is kept until its span is complete, and for `lifetime` ms from the answer that it
-    /// tells of, whichever is later.
+    /// The entry is kept until its span is complete, and at least for `lifetime` ms after its usage
+    /// was accepted or skipped.
     async fn record(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError>;
 
     /// Lets the entries of these spans expire: each once its lifetime is over. To be called before
@@ -42,7 +42,7 @@ pub trait Ledger: Send + Sync + 'static {
     ) -> Result<Entries, StoreError>;
 }
 
-/// From when on the lifetime of an entry counts: the last answer that it tells of.
+/// The moment from which the lifetime of an entry counts: its last change of state.
 pub fn lifetime_from(entry: &Entry) -> Timestamp {
     let answers = [
         entry.accepted_at,

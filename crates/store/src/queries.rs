@@ -60,8 +60,8 @@ pub struct SpanPosition {
 /// Which spans a list holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpanQuery {
-    /// Of which targets. The organization, the resource or the instance must be among the conditions:
-    /// by these spans are found.
+    /// Only spans of these targets. The organization, the resource or the instance must be among
+    /// the conditions: the indexes begin with one of these.
     pub target: TargetFilter,
     /// Only spans of these resources; none where all are meant.
     pub resources: Option<Vec<Id>>,
@@ -108,7 +108,7 @@ impl SpanQuery {
     }
 }
 
-/// By what spans of a target are looked up.
+/// How the spans of a target are looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup {
     /// The one that was started by the event with this id.
@@ -124,7 +124,8 @@ pub enum Lookup {
 pub struct SpanRecord {
     /// The span.
     pub span: Span,
-    /// When it needs a worker next; none where an original Sampler started it and it is not taken in.
+    /// When it needs a worker next; `None` if an original Sampler started it and it is not adopted
+    /// yet.
     pub due_at: Option<Timestamp>,
 }
 

@@ -21,6 +21,6 @@ pub type SpanKeys = BoxStream<'static, Result<Vec<SpanKey>, StoreError>>;
 /// Goes through all spans.
 pub trait SpanScan: Send + Sync + 'static {
     /// All spans of a partition, from this instance on, in the order of the instances; about `page` of
-    /// them at a time. A span that is there all the while is there once.
+    /// them at a time. A span that exists during the whole scan is returned once.
     fn spans_of(&self, partition: u32, from: Option<&Id>, page: usize) -> SpanKeys;
 }

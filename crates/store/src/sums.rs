@@ -12,8 +12,8 @@ use crate::{SpanQuery, TargetFilter};
 /// What is to be added up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SumQuery {
-    /// Usages of which targets. The organization, the resource or the instance must be among the
-    /// conditions: by these usages are found.
+    /// Only usages of these targets. The organization, the resource or the instance must be among
+    /// the conditions: the indexes begin with one of these.
     pub target: TargetFilter,
     /// Only usages of these resources; none where all are meant.
     pub resources: Option<Vec<Id>>,
@@ -25,7 +25,7 @@ pub struct SumQuery {
     /// By which fields of the target, out of [`Target::FIELDS`], usages are told apart within a
     /// window, each at most once.
     pub group_by: Vec<&'static str>,
-    /// As the ledger was at this moment; as it is where there is none.
+    /// The ledger as it was at this moment; `None` for now.
     pub as_of: Option<Timestamp>,
     /// Only rows behind this.
     pub after: Option<SumPosition>,
@@ -38,7 +38,7 @@ pub struct SumQuery {
 pub struct SumPosition {
     /// The start of a window of the query.
     pub window: Timestamp,
-    /// Behind the row of this group there; with the first one of the window where there is none.
+    /// After the row of this group; `None` for the first row of the window.
     pub group: Option<Vec<Id>>,
 }
 
@@ -73,7 +73,8 @@ impl SumQuery {
         narrowing.find_map(|name| Some((name, self.target.get(name)?)))
     }
 
-    /// The index of the window that the page begins in: one behind the last where there is none.
+    /// The index of the window in which the page begins. It equals the number of windows if there
+    /// is no such window.
     pub fn first_window(&self) -> usize {
         let Some(after) = &self.after else { return 0 };
         let first = self

@@ -56,7 +56,7 @@ pub trait Causes: Send + Sync + 'static {
         probe_at: Timestamp,
     ) -> Result<(), StoreError>;
 
-    /// Keeps the causes that are missing of spans that are suspended; says how many.
+    /// Writes the missing causes of suspended spans; returns how many.
     async fn register_missing(
         &self,
         now: Timestamp,
@@ -67,11 +67,11 @@ pub trait Causes: Send + Sync + 'static {
     /// first.
     async fn due_causes(&self, now: Timestamp, limit: usize) -> Result<Vec<KeptCause>, StoreError>;
 
-    /// Sets when the cause is to be probed next, unless somebody else did; says whether it did.
+    /// Sets when the cause is to be probed next, unless another worker did; returns whether it did.
     async fn claim_probe(&self, cause: &KeptCause, next: Timestamp) -> Result<bool, StoreError>;
 
-    /// Has the span tried that has been suspended longest under the cause. A probe that was begun less
-    /// than `lasts` ms ago, and has no answer, stays the only one; an older one does not.
+    /// Resumes one span as a probe: the one that has been suspended under the cause for longest.
+    /// Does nothing while a probe that began less than `lasts` ms ago has no answer.
     async fn probe(
         &self,
         cause: CauseId,
@@ -79,17 +79,17 @@ pub trait Causes: Send + Sync + 'static {
         lasts: i64,
     ) -> Result<Probe, StoreError>;
 
-    /// Makes up to `limit` spans due whose suspension is about an interval that an original or an
-    /// earlier release has executed since; says how many. Neither sets when such a span is due, so no
-    /// search would ever find it.
+    /// Ends up to `limit` suspensions that are out of date, because an original or an earlier
+    /// release has executed the interval since; returns how many. Those programs do not set
+    /// `due_at`, so no search would ever find such a span.
     async fn end_stale_suspensions(&self, now: Timestamp, limit: usize) -> Result<u64, StoreError>;
 
-    /// Lets all spans go on that were suspended under the cause by now; says whether there is such a
-    /// cause.
+    /// Marks the cause, so that all spans that are suspended under it by now are resumed; returns
+    /// whether there is such a cause.
     async fn resume_cause(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError>;
 
-    /// Lets up to `limit` spans go on that were suspended under the cause by `until`. Says how many it
-    /// changed: spans that cannot be changed do not count.
+    /// Resumes up to `limit` spans that were suspended under the cause by `until`. Returns how
+    /// many: spans that cannot be changed do not count.
     async fn resume_batch(
         &self,
         cause: CauseId,
@@ -98,7 +98,7 @@ pub trait Causes: Send + Sync + 'static {
         limit: usize,
     ) -> Result<u64, StoreError>;
 
-    /// Notes that all spans have gone on that were to.
+    /// Notes that all spans that were to be resumed are resumed.
     async fn end_resuming(&self, cause: &KeptCause) -> Result<(), StoreError>;
 
     /// Removes a cause if nothing was suspended or resumed under it since it was read, and no span is

@@ -59,7 +59,7 @@ impl Table {
         kept.touched_at = now;
     }
 
-    /// Keeps the causes that are missing of spans that are suspended; says how many.
+    /// Writes the missing causes of suspended spans; returns how many.
     pub fn register_missing(&mut self, now: Timestamp, probe_at: Timestamp) -> u64 {
         let mut missing = BTreeMap::new();
         for span in self.spans.values().map(|kept| &kept.span) {
@@ -97,8 +97,8 @@ impl Table {
         true
     }
 
-    /// Has the span tried that has been suspended longest under the cause, unless one is that was
-    /// begun less than `lasts` ms ago.
+    /// Resumes one span as a probe: the one that has been suspended under the cause for longest.
+    /// Does nothing while a probe that began less than `lasts` ms ago has no answer.
     pub fn probe(&mut self, cause: CauseId, resumption: Resumption, lasts: i64) -> Probe {
         let is_running = |kept: &StoredSpan| kept.is_probing(cause, resumption.now, lasts);
         if self.spans.values().any(is_running) {
@@ -114,7 +114,7 @@ impl Table {
         Probe::Begun
     }
 
-    /// Has all spans of the cause tried, which no store does.
+    /// Resumes all spans of the cause as probes. A planted bug: no store does this.
     pub fn probe_each(&mut self, cause: CauseId, resumption: Resumption) -> Probe {
         for kept in self.spans.values_mut() {
             if kept.is_suspended_under(cause) {
@@ -154,7 +154,7 @@ impl Table {
         count
     }
 
-    /// Notes that all spans have gone on that were to.
+    /// Notes that all spans that were to be resumed are resumed.
     pub fn end_resuming(&mut self, cause: &KeptCause) {
         let kept = self.causes.get_mut(&cause.id);
         if let Some(kept) = kept.filter(|kept| kept.resuming == cause.resuming) {

@@ -13,12 +13,12 @@ use crate::StoreError;
 /// slack must outlast such an absence.
 pub const SLACK_LIFETIME: Duration = Duration::from_hours(7 * 24);
 
-/// How many spans of an original Sampler were taken in.
+/// How many spans of an original Sampler were adopted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Adopted {
     /// Spans that an original receiver started.
     pub starts: u64,
-    /// Spans that an original receiver stopped after they had been taken in.
+    /// Spans that an original receiver stopped after they had been adopted.
     pub stops: u64,
 }
 
@@ -27,7 +27,7 @@ pub struct Adopted {
 pub struct Finished {
     /// The span.
     pub id: SpanId,
-    /// Its partition; none where an original Sampler completed it before it was taken in.
+    /// Its partition; `None` if an original Sampler completed it before it was adopted.
     pub partition: Option<u32>,
     /// Its instance; none where that cannot be read.
     pub instance: Option<Id>,

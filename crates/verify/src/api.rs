@@ -56,7 +56,7 @@ pub struct Proof {
     pub used: Millis,
     /// Signed durations that Abacus accepted.
     pub billed: Millis,
-    /// Signed durations that an operator gave up.
+    /// Signed durations that an operator skipped.
     pub skipped: Millis,
     /// What is neither.
     pub difference: Millis,

@@ -48,7 +48,7 @@ pub struct Amounts {
     pub used: i128,
     /// What Abacus accepted. For usages that have expired, the proof says it.
     pub billed: i128,
-    /// What an operator gave up.
+    /// What an operator skipped.
     pub skipped: i128,
     /// Used, and neither billed nor skipped; negative where too much is billed.
     pub difference: i128,
@@ -113,7 +113,7 @@ pub struct SpanCheck<'a> {
     expired_until: Option<Millis>,
     /// The usage that is not accepted. None may follow.
     pending: Option<String>,
-    /// The last usage that was accepted or given up.
+    /// The last usage that was accepted or skipped.
     last: Option<(String, Interval, Sums)>,
 }
 
@@ -368,7 +368,7 @@ impl<'a> SpanCheck<'a> {
             }
             Outcome::Skipped => {
                 one.skipped = duration;
-                let detail = format!("an operator gave up {duration} ms");
+                let detail = format!("an operator skipped {duration} ms");
                 self.push(Finding::about(&entry.id, Kind::Skipped, detail));
             }
         }

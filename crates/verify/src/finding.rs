@@ -61,7 +61,7 @@ pub enum Kind {
     Expired,
     /// A span whose first part an original Sampler has billed.
     TakenOver,
-    /// A usage that an operator gave up.
+    /// A usage that an operator skipped.
     Skipped,
     /// A usage that Abacus refuses.
     Refused,

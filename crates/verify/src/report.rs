@@ -34,7 +34,7 @@ pub struct Row {
     pub used: i128,
     /// How much is billed, in ms.
     pub billed: i128,
-    /// How much an operator gave up, in ms.
+    /// How much an operator skipped, in ms.
     pub skipped: i128,
     /// Used, and neither billed nor skipped, in ms.
     pub difference: i128,

@@ -4,9 +4,9 @@
 //! what it could not use counts at its next turn. So a client with one entry waits for one turn of
 //! the others, however many entries they have.
 //!
-//! Where the queues weigh too much in all, or where entries keep waiting longer than they should, the
-//! heaviest queue loses its oldest entry, as in FQ-CoDel (RFC 8290): those who caused the wait are
-//! told of it, and nobody else.
+//! If the queues weigh too much in all, or if entries keep waiting longer than they should, the
+//! heaviest queue loses its oldest entry, as in FQ-CoDel (RFC 8290). So only the client that causes
+//! the wait is turned away.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout};
 
 use super::fair_queue::{Client, FairQueue, QueueLimits, Ticket};
 
-/// How many permits there are, and who may wait for one.
+/// How many permits there are, and the limits of the queue for them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PermitLimits {
     /// Permits at a time.
@@ -17,11 +17,11 @@ pub(crate) struct PermitLimits {
     pub(crate) weight: usize,
     /// How long to wait for one at the most.
     pub(crate) wait: Duration,
-    /// The queue of those who wait.
+    /// The limits of the queue.
     pub(crate) queue: QueueLimits,
 }
 
-/// Permits, and those who wait for one.
+/// Permits, and the requests that wait for one.
 #[derive(Debug)]
 pub(crate) struct FairPermits {
     limits: PermitLimits,

@@ -112,7 +112,7 @@ impl Receiver {
     }
 }
 
-/// The version that somebody has seen: what was set back to what it had been has changed, too.
+/// The entity tag: the version. So a control that was changed and set back counts as changed.
 fn tag(kept: &KeptControl) -> HeaderValue {
     HeaderValue::try_from(format!("\"{}\"", kept.version)).expect("digits")
 }

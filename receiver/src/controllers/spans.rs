@@ -1,4 +1,4 @@
-//! Spans, for those who look at them.
+//! Lists of spans, and single spans.
 
 use std::sync::Arc;
 

@@ -18,7 +18,7 @@ const CURSOR: &str = "cursor";
 pub(crate) struct Parameters {
     path: String,
     given: Vec<(String, String)>,
-    /// Those that nobody has taken yet, by their place.
+    /// Those that were not taken yet, by their place.
     rest: Vec<usize>,
     errors: Vec<FieldError>,
 }
@@ -127,7 +127,7 @@ impl Parameters {
         self.finish().map(drop)
     }
 
-    /// Refuses what is wrong, and what nobody has taken.
+    /// Refuses wrong parameters, and those that were not taken.
     ///
     /// # Errors
     /// 400 that names all of these.

@@ -13,6 +13,7 @@ use mongodb::bson::{Document, doc};
 use sampler_testkit::mongod::{Options, ReplicaSet};
 use sampler_testkit::within;
 
+use crate::inject::{SWITCHES, switch};
 use crate::proxy::{Conditions, Proxy};
 
 /// The database of a run.
@@ -131,6 +132,11 @@ impl Cluster {
         }
     }
 
+    /// How many members there are.
+    pub(crate) fn members(&self) -> usize {
+        self.proxies.len()
+    }
+
     /// A member that is not this one.
     pub(crate) fn other_than(&self, member: usize) -> usize {
         (member + 1) % self.proxies.len()
@@ -171,11 +177,10 @@ impl Cluster {
         }
         let primary = self.set.wait_for_primary().await?;
         for member in 0..self.proxies.len() {
-            let off = doc! { "configureFailPoint": "failCommand", "mode": "off" };
-            self.set
-                .command(member, off)
-                .await
-                .with_context(|| format!("no more failures on member {member} of {primary}"))?;
+            for name in SWITCHES {
+                let off = self.set.command(member, switch(name, false)).await;
+                off.with_context(|| format!("no more {name} on member {member} of {primary}"))?;
+            }
         }
         Ok(())
     }

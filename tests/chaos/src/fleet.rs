@@ -247,6 +247,19 @@ impl Fleet {
         }));
     }
 
+    /// How often sampling has paused because the database could not keep up.
+    pub(crate) fn pauses(&self) -> Result<u64> {
+        let mut pauses = 0;
+        for file in fs::read_dir(&self.folder)? {
+            let path = file?.path();
+            if path.extension().is_some_and(|ending| ending == "log") {
+                let log = fs::read_to_string(&path)?;
+                pauses += log.matches("distress.begun").count() as u64;
+            }
+        }
+        Ok(pauses)
+    }
+
     /// Stops all programs, all at the same time, for good.
     pub(crate) async fn stop_all(&self) -> Result<()> {
         let stops = (0..self.programs.len()).map(|place| self.stop_at(place));
@@ -297,4 +310,9 @@ fn worker(launch: Launch, abacus: &str) -> Launch {
         .env("SAMPLER_POST_TIMEOUT", "3s")
         .env("SAMPLER_RETRY_FIRST", "100ms")
         .env("SAMPLER_RETRY_LIMIT", "2s")
+        // So that faults of seconds count as distress.
+        .env("SAMPLER_LAG_UPPER", "3s")
+        .env("SAMPLER_LAG_LOWER", "2s")
+        .env("SAMPLER_COMMIT_UPPER", "2s")
+        .env("SAMPLER_COMMIT_LOWER", "1s")
 }

@@ -1,6 +1,6 @@
 //! Injects faults, and ends them.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use mongodb::bson::{Document, doc};
@@ -10,6 +10,17 @@ use crate::cluster::Cluster;
 use crate::fleet::{Fleet, ProgramId, WORKERS};
 use crate::proxy::Conditions;
 use crate::schedule::{Commands, Failure, Fault};
+
+/// The server's switch that stops a secondary from reading what the primary writes.
+const NO_REPLICATION: &str = "stopReplProducer";
+/// The server's switch that keeps its journal from the disk.
+const NO_FLUSH: &str = "pauseJournalFlusherBeforeFlush";
+/// All switches that are used here.
+pub(crate) const SWITCHES: [&str; 3] = ["failCommand", NO_REPLICATION, NO_FLUSH];
+
+/// How long a flush of the journal takes on a slow disk, and how long it goes on then.
+const FLUSH_INTERVAL: Duration = Duration::from_millis(2_500);
+const FLUSH_LENGTH: Duration = Duration::from_millis(50);
 
 /// The parts that can have faults.
 pub(crate) struct System {
@@ -27,6 +38,8 @@ impl System {
             | Fault::KillMajority
             | Fault::FreezePrimary
             | Fault::StepDown => self.inject_server_fault(fault, until).await,
+            Fault::SecondariesLag => self.hold_replication(until).await,
+            Fault::SlowDisk => self.slow_disk(until).await,
             Fault::Commands(commands, failure, percent) => {
                 self.inject_command_failures(fail_point(commands, failure, percent), until)
                     .await
@@ -99,10 +112,36 @@ impl System {
         let primary = set.wait_for_primary().await?;
         set.command(primary, fail_point).await?;
         wait_until(until).await;
-        let off = doc! { "configureFailPoint": "failCommand", "mode": "off" };
-        set.command(primary, off)
+        set.command(primary, switch("failCommand", false))
             .await
             .context("no more failures")?;
+        Ok(())
+    }
+
+    async fn hold_replication(&self, until: Instant) -> Result<()> {
+        let set = &self.cluster.set;
+        let primary = set.wait_for_primary().await?;
+        let secondaries = || (0..self.cluster.members()).filter(|member| *member != primary);
+        for member in secondaries() {
+            set.command(member, switch(NO_REPLICATION, true)).await?;
+        }
+        wait_until(until).await;
+        for member in secondaries() {
+            set.command(member, switch(NO_REPLICATION, false)).await?;
+        }
+        Ok(())
+    }
+
+    /// The journal is flushed now and then, for a moment.
+    async fn slow_disk(&self, until: Instant) -> Result<()> {
+        let set = &self.cluster.set;
+        let primary = set.wait_for_primary().await?;
+        while Instant::now() < until {
+            set.command(primary, switch(NO_FLUSH, true)).await?;
+            wait_until(until.min(Instant::now() + FLUSH_INTERVAL)).await;
+            set.command(primary, switch(NO_FLUSH, false)).await?;
+            tokio::time::sleep(FLUSH_LENGTH).await;
+        }
         Ok(())
     }
 
@@ -149,6 +188,12 @@ impl System {
         }
         self.fleet.start_all().await
     }
+}
+
+/// The server's command that turns a switch on or off.
+pub(crate) fn switch(name: &str, on: bool) -> Document {
+    let mode = if on { "alwaysOn" } else { "off" };
+    doc! { "configureFailPoint": name, "mode": mode }
 }
 
 async fn wait_until(until: Instant) {

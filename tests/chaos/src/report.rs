@@ -12,6 +12,15 @@ use crate::stats::Stats;
 /// How many violations are shown.
 const SHOWN: usize = 20;
 
+/// What is counted outside of the clients.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Totals {
+    /// Posts to Abacus.
+    pub(crate) posts: u64,
+    /// How often a worker paused sampling because the database could not keep up.
+    pub(crate) pauses: u64,
+}
+
 /// What came of a run.
 #[derive(Debug)]
 pub struct Report {
@@ -31,7 +40,7 @@ impl Report {
         options: &Options,
         folder: PathBuf,
         stats: &Stats,
-        posts: u64,
+        totals: &Totals,
         verdict: Verdict,
     ) -> Self {
         let counts = vec![
@@ -44,7 +53,8 @@ impl Report {
             ("spans", verdict.spans as u64),
             ("intervals billed", verdict.usages as u64),
             ("of them taken back", verdict.corrections as u64),
-            ("posts to Abacus", posts),
+            ("posts to Abacus", totals.posts),
+            ("pauses of sampling", totals.pauses),
             ("uncertain targets", verdict.uncertain as u64),
         ];
         Self {

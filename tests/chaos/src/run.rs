@@ -21,7 +21,7 @@ use crate::fleet::Fleet;
 use crate::history::{FaultRecord, History, Record};
 use crate::inject::System;
 use crate::observer::Observer;
-use crate::report::Report;
+use crate::report::{Report, Totals};
 use crate::schedule::{Lane, Planned};
 use crate::sender::Sender;
 use crate::stats::Stats;
@@ -90,12 +90,16 @@ pub async fn run(options: Options) -> Result<Report> {
     evidence::write(&folder, &run.system.abacus, &spans, &entries)?;
     let run = Arc::into_inner(run).context("the run is still used")?;
     run.system.fleet.stop_all().await?;
+    let pauses = run.system.fleet.pauses().context("reading the logs")?;
     run.history.flush()?;
     let verdict = check(&Evidence::read(&folder)?);
     // With violations, the database stays for inspection.
     run.system.cluster.stop(!verdict.is_right()).await?;
-    let posts = run.system.abacus.post_count();
-    Ok(Report::new(&options, folder, &run.stats, posts, verdict))
+    let totals = Totals {
+        posts: run.system.abacus.post_count(),
+        pauses,
+    };
+    Ok(Report::new(&options, folder, &run.stats, &totals, verdict))
 }
 
 fn new_folder(seed: u64) -> PathBuf {

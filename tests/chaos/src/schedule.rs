@@ -33,6 +33,10 @@ pub enum Fault {
     FreezePrimary,
     /// The primary steps down.
     StepDown,
+    /// Both secondaries stop copying what the primary writes, so that its majority falls behind.
+    SecondariesLag,
+    /// The primary's disk takes seconds for each flush of its journal.
+    SlowDisk,
     /// Commands of that kind fail on the primary, with this chance in percent.
     Commands(Commands, Failure, u8),
     /// The programs' links to the primary are like that; the servers see each other.
@@ -175,6 +179,9 @@ fn database_pool() -> Vec<FaultTemplate> {
         (Fault::FreezePrimary, 16_000, 22_000),
         (Fault::StepDown, 500, 2_000),
         (Fault::StepDown, 500, 2_000),
+        // Beyond the upper bound of the lag, and the time until it is looked at.
+        (Fault::SecondariesLag, 8_000, 14_000),
+        (Fault::SlowDisk, 6_000, 12_000),
         (ProgramsToPrimary(Cut), 1_000, 8_000),
         (ProgramsToPrimary(Held), 3_000, 12_000),
         (ProgramsToPrimary(WithoutReplies), 1_000, 4_000),
@@ -275,6 +282,8 @@ impl Fault {
             Self::KillMajority => "majority killed",
             Self::FreezePrimary => "primary frozen",
             Self::StepDown => "primary steps down",
+            Self::SecondariesLag => "secondaries lag",
+            Self::SlowDisk => "disk is slow",
             Self::Commands(_, Failure::Close, _) => "commands lose their connection",
             Self::Commands(_, Failure::Code(_), _) => "commands fail",
             Self::Commands(_, Failure::WriteConcern(_), _) => "write concern fails",
@@ -339,6 +348,6 @@ mod tests {
         let length = Duration::from_mins(10);
         let faults = Lane::ALL.into_iter().flat_map(|lane| lane.plan(1, length));
         let kinds: BTreeSet<&str> = faults.map(|planned| planned.fault.kind()).collect();
-        assert_eq!(kinds.len(), 23, "{kinds:?}");
+        assert_eq!(kinds.len(), 25, "{kinds:?}");
     }
 }

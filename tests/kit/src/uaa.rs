@@ -138,7 +138,24 @@ impl StandInUaa {
     ///
     /// When no key can be made.
     pub fn rotate(&self) -> Result<()> {
-        self.shared.state().rotate()
+        let key = self.make_key()?;
+        self.sign_with(key);
+        Ok(())
+    }
+
+    /// Makes a key that nobody knows yet. That takes a while.
+    ///
+    /// # Errors
+    ///
+    /// When no key can be made.
+    pub fn make_key(&self) -> Result<SigningKey> {
+        let name = self.shared.state().next_key_name();
+        SigningKey::rsa(&name)
+    }
+
+    /// Signs with this key from now on, and shows it beside the older ones.
+    pub fn sign_with(&self, key: SigningKey) {
+        self.shared.state().keys.push(key);
     }
 
     /// Shows only the newest key from now on.

@@ -1,4 +1,4 @@
-//! One event of a file, as it is posted.
+//! One event of a file, as it is posted: a record of the file.
 
 use std::collections::HashMap;
 use std::fmt;

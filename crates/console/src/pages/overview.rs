@@ -73,7 +73,7 @@ pub(crate) async fn show(
 ) -> Response {
     let frame = Frame::new(&console, &session, "Overview");
     let grant = session.grant();
-    // What may not be seen, or not now, is said on the page: the rest is there all the same.
+    // If the API refuses a part or cannot answer now, the page says so there and shows the rest.
     let backlog = console.api.get::<Backlog>(grant, "/v1/backlog", &[]).await;
     let causes = console
         .api

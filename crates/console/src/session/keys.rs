@@ -1,4 +1,4 @@
-//! Cookies that only who has the key can read or make.
+//! Encrypted cookies: without the key, they cannot be read or made.
 
 use std::fmt;
 

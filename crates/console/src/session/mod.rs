@@ -1,4 +1,4 @@
-//! Who looks at a page, kept in an encrypted cookie, so that any instance serves any request.
+//! The session of a person, kept in an encrypted cookie, so that any instance serves any request.
 //!
 //! The cookie holds a name, scopes and a secret for forms, and no token. It cannot be read or made
 //! without a key of `SAMPLER_CONSOLE_KEY`.
@@ -45,7 +45,7 @@ struct Content {
     csrf: String,
     /// When it ends, ms since the epoch.
     until: i64,
-    /// Who it is; none where nobody needs to sign in.
+    /// The person; `None` if no sign-in is needed.
     person: Option<Person>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Person {
     pub(crate) scopes: Vec<String>,
 }
 
-/// Who looks at a page, and what they may do.
+/// A session, with what its scopes allow.
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
     content: Content,

@@ -31,7 +31,7 @@ pub(crate) const DRAWN_MAX: usize = 1_500;
 pub(crate) struct Timeline {
     from: Timestamp,
     to: Timestamp,
-    /// What a reader is told who does not see it.
+    /// The description for screen readers.
     description: String,
     windows: Windows,
     ticks: Vec<Tick>,

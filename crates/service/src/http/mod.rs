@@ -56,7 +56,7 @@ const NO_ROOM_PAUSE: Duration = Duration::from_millis(100);
 /// the moment in which a request is put on it loses that request. It is told by the answer.
 const LAST_REQUEST: Duration = Duration::from_secs(2);
 
-/// Where health is told. These are served when nothing else is.
+/// The addresses of the health checks. They are served even if all other connections are taken.
 const HEALTH: &str = "/health";
 
 /// Seconds after which a client may come again for which there was no connection.
@@ -73,7 +73,7 @@ pub struct Limits {
     /// From the first byte of a request to the last one of its headers.
     pub header_read: Duration,
     /// From one request to the next. Longer than the 90 seconds for which the router of Cloud
-    /// Foundry keeps its idle connections: who closes first, loses no request.
+    /// Foundry keeps its idle connections: the router must close first, or it loses a request.
     pub idle: Duration,
     /// For one answer, from the moment in which the client does not take all that is sent.
     pub write: Duration,
@@ -125,7 +125,7 @@ pub async fn bind(settings: &HttpSettings) -> anyhow::Result<TcpListener> {
     bind_port(&settings.host, settings.port).await
 }
 
-/// Listens where the settings say for those who collect metrics, if there is such a port.
+/// Listens on the port for metrics, if the settings name one.
 ///
 /// # Errors
 /// As [`bind`].
@@ -141,10 +141,9 @@ async fn bind_port(host: &str, port: u16) -> anyhow::Result<TcpListener> {
     listener.with_context(|| format!("listening on {host}:{port}"))
 }
 
-/// Serves `router` to all who connect to `port`, until asked to stop. Then it takes no more
-/// connections; requests that are under way are finished, and connections that are idle are good
-/// for one more, if it comes soon. Each connection is a task of `stop`, so a program need not wait
-/// for more than this to return.
+/// Serves `router` on `port`, until asked to stop. Then it accepts no more connections, finishes
+/// the requests in flight, and serves one more request on each idle connection, if it comes soon.
+/// Each connection is a task of `stop`, so a program need not wait for more than this to return.
 ///
 /// The router gets the answers of [`with_fallbacks`] for what it does not serve itself.
 ///
@@ -442,8 +441,8 @@ fn no_connection() -> Problem {
     Problem::new(&kinds::OVERLOADED, detail).retry_after(RETRY_AFTER)
 }
 
-/// Whether the body comes as it is or in chunks. Other codings, and chunks within chunks, are
-/// understood by nobody we know, and not by all in the same way.
+/// Whether the body comes as it is or in chunks. Other codings, and chunks within chunks, are not
+/// used by any client we know, and servers do not all read them in the same way.
 fn has_usual_coding(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     let is_usual = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"chunked");

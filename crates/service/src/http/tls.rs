@@ -180,7 +180,7 @@ impl TlsFiles {
     }
 }
 
-/// Lets in who shows a certificate of one of the authorities in the file, and nobody else.
+/// Accepts only clients with a certificate of one of the authorities in the file.
 fn verifier(
     path: &Path,
     provider: Arc<CryptoProvider>,

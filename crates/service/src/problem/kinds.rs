@@ -57,7 +57,7 @@ macro_rules! problem_types {
 /// For a problem about which there is nothing to do.
 pub const NOTHING: &str = "Nothing.";
 
-/// What a resource provider does about a problem that goes away.
+/// The advice to a resource provider about a temporary problem.
 pub const RETRY: &str = "Sends the same event again, with the same `id`, after the seconds in \
     `Retry-After`, until it is accepted.";
 

@@ -198,7 +198,7 @@ impl Problem {
         self.kind
     }
 
-    /// What is the matter this time.
+    /// The description of this occurrence.
     pub fn detail(&self) -> &str {
         &self.rest.detail
     }

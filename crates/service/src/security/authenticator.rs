@@ -22,7 +22,7 @@ use crate::http::{method_not_allowed, not_found};
 use crate::lifecycle::UnusableSettings;
 use crate::problem::{Problem, kinds};
 
-/// Who has shown no token is only told that one is needed (RFC 6750, section 3.1).
+/// A request without a token is only told that one is needed (RFC 6750, section 3.1).
 const NO_TOKEN: HeaderValue = HeaderValue::from_static("Bearer realm=\"cf\"");
 
 const INVALID_TOKEN: HeaderValue =
@@ -73,7 +73,7 @@ impl Authenticator {
         keys.is_some_and(|keys| keys.count() > 0)
     }
 
-    /// What a token says that did not come with the request, checked as one that did.
+    /// The grant of a token that did not come with a request, checked like one that did.
     ///
     /// # Errors
     /// 401 where it is not accepted, 503 where that cannot be said now.
@@ -217,8 +217,8 @@ impl BearerCheck {
     }
 
     /// The same after the keys were fetched again. Whether there is such a key, only keys can say
-    /// that were fetched after the token came. Where they may not be fetched yet, because somebody
-    /// floods us with unknown keys, the token may be good all the same.
+    /// that were fetched after the token came. If they may not be fetched yet, because many tokens
+    /// with unknown keys came lately, the token may still be good.
     async fn claims_by_newer_keys(&self, token: &str) -> Result<Claims, Problem> {
         let refreshed = self.keyring.refresh().await;
         match (self.verify(token)?, refreshed) {

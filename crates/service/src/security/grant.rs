@@ -17,7 +17,7 @@ const READ: &str = "read";
 /// Acts of operators. It allows to read everything, and to write no events.
 const ADMIN: &str = "admin";
 
-/// What a request may do, and who sends it.
+/// What the token of a request allows, and the client that sends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     client: Option<ClientId>,
@@ -91,7 +91,8 @@ impl Grant {
         &self.read
     }
 
-    /// Allows to write for some resource at least; which one it is, only the body tells.
+    /// Requires that the token allows to write for at least one resource. Which one is needed is
+    /// known only once the body is read.
     ///
     /// # Errors
     /// 403 where nothing may be written.

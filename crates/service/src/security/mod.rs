@@ -1,8 +1,8 @@
-//! What the programs do to be sure whom they talk to.
+//! Authentication, in both directions.
 //!
-//! [`settings`](SecuritySettings) say what is wanted, and refuse what could not be honoured;
-//! [`Authenticator`] lets those in who show a token that may be believed, each for what it allows
-//! ([`Grant`]); [`basic`](credentials) does the same for the health check.
+//! [`SecuritySettings`] say what an operator wants, and refuse settings that cannot be kept.
+//! [`Authenticator`] checks the token of a request; what the token allows is its [`Grant`].
+//! [`basic`](credentials) checks the credentials for the health check.
 
 mod authenticator;
 mod basic;

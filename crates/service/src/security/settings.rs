@@ -1,5 +1,5 @@
-//! What an operator can say of who may call and as whom a program calls others, and the one place
-//! that refuses what could not be honoured.
+//! What an operator can set about the callers of a program and its own credentials, and the one
+//! place that refuses what could not be honoured.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::environment::Clock;
 use crate::metrics::{Checks, Readers};
 use crate::settings::{Kind, Reader};
 
-/// The scope that somebody needs who wants to know how the program is.
+/// The scope for the health check.
 const HEALTH_SCOPE: &str = "abacus.system.read";
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -324,8 +324,7 @@ impl SecuritySettings {
         Ok(Some(CodeFlow::new(client, self.discoverer()?)))
     }
 
-    /// What checks the credentials of those who ask for the health; none where
-    /// `HEALTHCHECK_SECURED` is false.
+    /// The check of the credentials for the health check; `None` if `HEALTHCHECK_SECURED` is false.
     ///
     /// # Errors
     /// Where a client cannot be set up.
@@ -336,8 +335,8 @@ impl SecuritySettings {
         Ok(Some(BasicCheck::new(self.discoverer()?, HEALTH_SCOPE)))
     }
 
-    /// What checks the tokens of those who read metrics, in a program that has no other use for it;
-    /// none where `SECURED` is false, or no token could be checked.
+    /// The check of tokens for metrics, in a program that needs it for nothing else. `None` if
+    /// `SECURED` is false, or if tokens cannot be checked.
     pub fn reader_tokens(&self, clock: Arc<dyn Clock>) -> Option<Authenticator> {
         if !self.secured {
             return None;

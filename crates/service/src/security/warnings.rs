@@ -1,4 +1,4 @@
-//! What makes a program less secure than it could be, told in the log at its start.
+//! Settings that make a program less secure: each is logged at the start.
 
 use sampler_oauth::Keys;
 use secrecy::ExposeSecret;

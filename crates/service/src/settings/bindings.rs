@@ -139,7 +139,7 @@ fn in_binding(folder: &Path, origin: &'static str) -> Result<Option<Binding>, St
     }
 }
 
-/// What a file of a binding holds. Who writes such files often ends them with a new line.
+/// The text of a file of a binding, without the line end that such files often have.
 fn entry(path: &Path) -> Result<Option<String>, String> {
     if !path.exists() {
         return Ok(None);

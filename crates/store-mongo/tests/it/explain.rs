@@ -15,7 +15,8 @@ use crate::support::store_and_spans;
 /// Spans that are idle and spans that are finished, half and half.
 const SPANS: i32 = 1_000_000;
 
-/// Makes them within the server: open ones due next year, stopped ones complete.
+/// Makes them within the server: open ones due next year, stopped ones complete. Their ids are all of
+/// one length, as ids of a kind are.
 pub(crate) async fn fill(spans: &Collection<Document>) {
     let now = at(0).as_millis();
     let open = doc! { "$eq": [{ "$mod": ["$number", 2] }, 0] };
@@ -26,7 +27,7 @@ pub(crate) async fn fill(spans: &Collection<Document>) {
     let moment = |millis: i64| doc! { "$literal": Bson::Int64(millis) };
     let pipeline = vec![
         doc! { "$documents": [{ "_": 0 }] },
-        doc! { "$project": { "number": { "$range": [0, SPANS] } } },
+        doc! { "$project": { "number": { "$range": [SPANS, 2 * SPANS] } } },
         doc! { "$unwind": "$number" },
         doc! { "$project": {
             "_id": text.clone(),
@@ -87,7 +88,7 @@ const FAILED: i64 = 1_000;
 async fn have_some_fail(spans: &Collection<Document>) {
     let later = Bson::Int64(at(1).as_millis());
     let mut names: BTreeMap<u32, Vec<String>> = BTreeMap::new();
-    for name in (0..FAILED).map(|number| (2 * number).to_string()) {
+    for name in (0..FAILED).map(|number| (i64::from(SPANS) + 2 * number).to_string()) {
         let partition = partition_of(&target(&name));
         names.entry(partition).or_default().push(name);
     }

@@ -15,9 +15,9 @@ use crate::support::{beside_original, store_and_spans};
 /// Spans that are compared for one page.
 const WINDOW: i64 = 10_000;
 
-/// By how many spans a window may reach further: those whose ids, of six digits, begin with the same
-/// three.
-const CUT: i64 = 1_200;
+/// By how many spans a window may reach further: those whose ids, of seven digits, begin with the same
+/// four.
+const CUT: i64 = 1_000;
 
 /// What the server's profiler saw of one command.
 struct Cost {
@@ -116,7 +116,11 @@ pub(crate) async fn pages_cost_what_they_show(store: &MongoStore, spans: &Collec
             }),
             100,
         ),
-        ("instance", query("resource_instance_id", "7", |_| {}), 1),
+        (
+            "instance",
+            query("resource_instance_id", "1000007", |_| {}),
+            1,
+        ),
     ];
     costs(spans).await;
     for (name, mut query, shown) in lists {
@@ -138,10 +142,10 @@ pub(crate) async fn pages_cost_what_they_show(store: &MongoStore, spans: &Collec
             query.after = next;
         }
     }
-    let found = store.span("77", None).await.unwrap();
+    let found = store.span("1000077", None).await.unwrap();
     assert_eq!(
         found.map(|record| record.span.id.to_string()),
-        Some("77".to_owned())
+        Some("1000077".to_owned())
     );
     let [cost] = &costs(spans).await[..] else {
         panic!("one command");

@@ -62,7 +62,7 @@ impl<'r> View<'r> {
         }
     }
 
-    /// The spans as those see them who only read.
+    /// The spans for a dry run: read without linearizable reads.
     pub(in crate::controllers) fn to_read(receiver: &'r Receiver) -> Self {
         Self {
             decides: false,

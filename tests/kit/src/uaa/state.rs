@@ -82,15 +82,14 @@ impl State {
             wanted: Vec::new(),
             keys_made: 0,
         };
-        state.rotate()?;
+        let key = SigningKey::rsa(&state.next_key_name())?;
+        state.keys.push(key);
         Ok(state)
     }
 
-    pub(super) fn rotate(&mut self) -> Result<()> {
+    pub(super) fn next_key_name(&mut self) -> String {
         self.keys_made += 1;
-        let id = format!("key-{}", self.keys_made);
-        self.keys.push(SigningKey::rsa(&id)?);
-        Ok(())
+        format!("key-{}", self.keys_made)
     }
 
     /// Claims as UAA writes them. Its audiences are the scopes without their last parts, and the
