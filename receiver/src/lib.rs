@@ -56,9 +56,9 @@ use sampler_service::security::Authenticator;
 use sampler_settings::DistressSettings;
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_steering::Steering;
+use sampler_store::{Acts, Audit, Backlogs, Controls, Events, Queries, Replication};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use sampler_store::{Acts, Audit, Backlogs, Controls, Events, Queries, Replication};
 
 use admission::Admission;
 use controllers::{
@@ -182,7 +182,8 @@ impl Receiver {
             authenticator,
         });
         let reference = Reference::new(&document, &problems::all());
-        api.merge(openapi::routes(&document)).merge(reference.routes())
+        api.merge(openapi::routes(&document))
+            .merge(reference.routes())
     }
 }
 

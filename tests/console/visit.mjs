@@ -262,6 +262,41 @@ const visits = {
     await context.close();
   },
 
+  /** The description of the API, and a request that is sent from it. */
+  async docs({ base, open }) {
+    const { paths } = await api(base, '/openapi.json');
+    for (const [look, options] of LOOKS) {
+      const { context, page, faults } = await open(options);
+      for (const [name, path] of [['docs', '/docs'], ['problem-type', '/problems/open-span']]) {
+        await page.goto(base + path);
+        await fits(page);
+        await accessible(page);
+        await picture(page, `${name}-${look}`);
+      }
+      assert.deepEqual(faults, [], look);
+      await context.close();
+    }
+    const { context, page, faults } = await open();
+    await page.goto(`${base}/docs`);
+    const described = Object.values(paths).flatMap((item) => Object.keys(item)).length;
+    assert.equal(await page.locator(hook('operation')).count(), described);
+    const spans = page.locator(`${hook('operation')}[data-method="GET"][data-path="/v1/spans"]`);
+    await spans.locator('summary', { hasText: 'Try it' }).click();
+    await spans.locator('input[name=organization_id]').fill(known.organization);
+    await spans.getByRole('button', { name: 'Send' }).click();
+    const told = await spans.locator('output pre').textContent();
+    const { items } = await api(base, `/v1/spans?organization_id=${known.organization}`);
+    assert.ok(told.startsWith('200 ') && told.includes(items[0].id), told);
+    await picture(page, 'docs-tried-1280');
+    assert.deepEqual(faults, []);
+    await context.close();
+    const plain = await open({ javaScriptEnabled: false });
+    await plain.page.goto(`${base}/docs`);
+    assert.equal(await plain.page.locator(hook('operation')).count(), described);
+    assert.equal(await plain.page.locator('details.try').first().isVisible(), false);
+    await plain.context.close();
+  },
+
   /** Signing in at a certified provider, with what the account may see, and out again. */
   async signing({ base, open }) {
     const { context, page, faults } = await open({ others: [known.issuer] });
@@ -295,7 +330,7 @@ const visits = {
 };
 
 const chosen = process.argv[2];
-const together = ['pages', 'unscripted', 'keyboard', 'zoom'];
+const together = ['pages', 'unscripted', 'keyboard', 'zoom', 'docs'];
 await visit(known.base, async (tools) => {
   const names = chosen === 'pages' ? together : [chosen];
   for (const name of names) {

@@ -122,7 +122,10 @@ async fn run(settings: Settings, counts: LogCounts, shutdown: Shutdown) -> anyho
     let router = health
         .routes()
         .merge(metrics::routes(&registry, readers))
-        .merge(problem::help::routes(problem::kinds::ALL.iter().collect(), None));
+        .merge(problem::help::routes(
+            problem::kinds::ALL.iter().collect(),
+            None,
+        ));
     let serving = async {
         let apart = metrics::serve_apart(apart, &registry, &shutdown);
         let (served, apart) = tokio::join!(serve(port, router, &shutdown), apart);

@@ -65,7 +65,11 @@ pub(crate) fn left(span: &Span, now: Timestamp) -> i64 {
     let until = span.end.map_or(now, |end| end.min(now));
     let left = until.since(span.sampled_to);
     // A span without an end is never taken back.
-    if span.end.is_none() { left.max(0) } else { left }
+    if span.end.is_none() {
+        left.max(0)
+    } else {
+        left
+    }
 }
 
 /// The length of the windows that a usage of this length fits into, in ms.

@@ -25,7 +25,7 @@ const SPAN_LEN_MAX: usize = 1_024;
 
 /// `GET /v1/audit`.
 #[utoipa::path(
-    get, path = "/v1/audit", tag = "Operating",
+    get, path = "/v1/audit", operation_id = "list_acts", tag = "Operating",
     summary = "Who did what, and why",
     description = "The newest act comes first.",
     params(

@@ -37,7 +37,7 @@ const LAG_LOOK: Duration = Duration::from_secs(5);
 
 /// `GET /v1/backlog`.
 #[utoipa::path(
-    get, path = "/v1/backlog", tag = "Operating",
+    get, path = "/v1/backlog", operation_id = "get_backlog", tag = "Operating",
     summary = "What waits to be sampled",
     params(IfNoneMatch),
     responses(

@@ -41,7 +41,7 @@ const ERRORS_MAX: usize = 10_000;
 
 /// `POST /v1/events`.
 #[utoipa::path(
-    post, path = "/v1/events", tag = "Events",
+    post, path = "/v1/events", operation_id = "post_events", tag = "Events",
     summary = "Up to 1,000 events, or CloudEvents",
     description = "Each event of a batch gets the status and the problem that it would get alone. \
         A CloudEvent that is sent alone is answered as at the address of its kind. Sending a whole \

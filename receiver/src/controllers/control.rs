@@ -24,7 +24,7 @@ const SUBJECT: &str = "/v1/control";
 
 /// `GET /v1/control`.
 #[utoipa::path(
-    get, path = "/v1/control", tag = "Operating",
+    get, path = "/v1/control", operation_id = "get_control", tag = "Operating",
     summary = "How operators steer",
     params(IfNoneMatch),
     responses(
@@ -52,7 +52,7 @@ pub async fn get(
 
 /// `PUT /v1/control`.
 #[utoipa::path(
-    put, path = "/v1/control", tag = "Operating",
+    put, path = "/v1/control", operation_id = "set_control", tag = "Operating",
     summary = "Set how many starts are let in, and whether sampling is paused",
     description = "All instances follow within 5 seconds. All members must be there.",
     params(IfMatch),

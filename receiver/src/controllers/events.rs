@@ -48,7 +48,7 @@ impl IntoResponse for Accepted {
 
 /// `POST /v1/events/start`.
 #[utoipa::path(
-    post, path = "/v1/events/start", tag = "Events",
+    post, path = "/v1/events/start", operation_id = "start", tag = "Events",
     summary = "A usage starts",
     description = "A repeat with the same `id` is recognised.",
     params(DryRun),
@@ -71,7 +71,7 @@ pub async fn start(
 
 /// `POST /v1/events/stop`.
 #[utoipa::path(
-    post, path = "/v1/events/stop", tag = "Events",
+    post, path = "/v1/events/stop", operation_id = "stop", tag = "Events",
     summary = "A usage stops",
     description = "The timestamp may be equal to that of the start: then nothing is billed.",
     params(DryRun),
@@ -94,7 +94,7 @@ pub async fn stop(
 
 /// `POST /v1/events/update`.
 #[utoipa::path(
-    post, path = "/v1/events/update", tag = "Events",
+    post, path = "/v1/events/update", operation_id = "update", tag = "Events",
     summary = "A usage goes on with another plan or other quantities",
     description = "The previous span stops and a new one starts at the same moment. A repeat with the same `id` completes what a crash left.",
     params(DryRun),

@@ -24,7 +24,7 @@ const RETRY_AFTER_BUSY: u64 = 5;
 
 /// `POST /v1/mappings`.
 #[utoipa::path(
-    post, path = "/v1/mappings", tag = "Mappings",
+    post, path = "/v1/mappings", operation_id = "map_plan", tag = "Mappings",
     summary = "Map a plan of a resource to plans of Abacus",
     description = "Metering, rating and pricing, in this order. Mappings that exist are recognised, and never changed.",
     request_body(content = types::Mapping, content_type = "application/json"),

@@ -33,7 +33,7 @@ const CHUNKS: usize = 2;
 
 /// `POST /v1/snapshots`.
 #[utoipa::path(
-    post, path = "/v1/snapshots", tag = "Events",
+    post, path = "/v1/snapshots", operation_id = "compare_snapshot", tag = "Events",
     summary = "Compare what really runs with the spans",
     description = "Changes nothing: the answer proposes events that would make both agree. As NDJSON, the head is the first line, and each further line an instance.",
     request_body(content(

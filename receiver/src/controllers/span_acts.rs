@@ -25,7 +25,7 @@ use crate::{Receiver, problems};
 
 /// `POST /v1/spans/{id}/resume`.
 #[utoipa::path(
-    post, path = "/v1/spans/{id}/resume", tag = "Operating",
+    post, path = "/v1/spans/{id}/resume", operation_id = "resume_span", tag = "Operating",
     summary = "Let a span go on",
     description = "The span is suspended. If Abacus refuses its usage again, it is suspended again.",
     params(("id" = String, Path, description = "The id of the span."), IfMatch),
@@ -48,7 +48,7 @@ pub async fn resume(
 
 /// `POST /v1/spans/{id}/skip`.
 #[utoipa::path(
-    post, path = "/v1/spans/{id}/skip", tag = "Operating",
+    post, path = "/v1/spans/{id}/skip", operation_id = "skip_usage", tag = "Operating",
     summary = "Give up a usage",
     description = "The usage is never billed, and the span goes on behind it.",
     params(("id" = String, Path, description = "The id of the span."), IfMatch),

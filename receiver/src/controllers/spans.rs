@@ -32,7 +32,7 @@ pub type SpanPath = Result<Path<String>, PathRejection>;
 
 /// `GET /v1/spans`.
 #[utoipa::path(
-    get, path = "/v1/spans", tag = "Reading",
+    get, path = "/v1/spans", operation_id = "list_spans", tag = "Reading",
     summary = "Spans of an organization, a resource or an instance",
     description = "The newest start comes first. One of `organization_id`, `resource_id`, `resource_instance_id` and `state=suspended` is required.",
     params(
@@ -51,7 +51,7 @@ pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri)
 
 /// `GET /v1/spans/{id}`.
 #[utoipa::path(
-    get, path = "/v1/spans/{id}", tag = "Reading",
+    get, path = "/v1/spans/{id}", operation_id = "get_span", tag = "Reading",
     summary = "One span, with proof of what was billed",
     params(("id" = String, Path, description = "The id of the span."), IfNoneMatch),
     responses(

@@ -24,7 +24,7 @@ const WINDOWS_MAX: usize = 366;
 
 /// `GET /v1/usages`.
 #[utoipa::path(
-    get, path = "/v1/usages", tag = "Reading",
+    get, path = "/v1/usages", operation_id = "sum_usages", tag = "Reading",
     summary = "Sums of usages, by windows and groups",
     description = "Of what Abacus has accepted. One of `organization_id`, `resource_id` and `resource_instance_id` is required, and at most 366 windows.",
     params(

@@ -24,7 +24,7 @@ use crate::{Receiver, problems};
 
 /// `GET /v1/suspended`.
 #[utoipa::path(
-    get, path = "/v1/suspended", tag = "Operating",
+    get, path = "/v1/suspended", operation_id = "list_causes", tag = "Operating",
     summary = "Why spans are suspended",
     description = "The cause with the most spans comes first.",
     responses((status = 200, description = "All causes.", body = List<ShownCause<'static>>), refusals::OfReading),
@@ -36,7 +36,7 @@ pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri)
 
 /// `POST /v1/suspended/{cause}/resume`.
 #[utoipa::path(
-    post, path = "/v1/suspended/{cause}/resume", tag = "Operating",
+    post, path = "/v1/suspended/{cause}/resume", operation_id = "resume_cause", tag = "Operating",
     summary = "Let all spans of a cause go on",
     params(("cause" = String, Path, description = "The id of the cause.")),
     request_body(content = types::Reason, content_type = "application/json"),

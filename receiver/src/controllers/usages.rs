@@ -31,7 +31,7 @@ const ENTRY_BYTES: usize = 1 << 10;
 
 /// `GET /v1/spans/{id}/usages`.
 #[utoipa::path(
-    get, path = "/v1/spans/{id}/usages", tag = "Reading",
+    get, path = "/v1/spans/{id}/usages", operation_id = "list_usages_of_span", tag = "Reading",
     summary = "Each usage of a span, and what became of it",
     description = "In the order in which they were planned.",
     params(("id" = String, Path, description = "The id of the span."), Time, AsOf, Page),

@@ -49,7 +49,9 @@ struct Bearer;
 
 impl Modify for Bearer {
     fn modify(&self, document: &mut Document) {
-        let scheme = Http::builder().scheme(HttpAuthScheme::Bearer).bearer_format("JWT");
+        let scheme = Http::builder()
+            .scheme(HttpAuthScheme::Bearer)
+            .bearer_format("JWT");
         let scheme = SecurityScheme::Http(scheme.build());
         let components = document.components.get_or_insert_default();
         components.add_security_scheme("bearer", scheme);
@@ -70,7 +72,9 @@ pub(crate) fn base() -> Document {
 
 /// Serves the document. It is public: it says nothing that the source does not.
 pub(crate) fn routes(document: &Document) -> Router {
-    let text = document.to_json().expect("texts, numbers and lists of these");
+    let text = document
+        .to_json()
+        .expect("texts, numbers and lists of these");
     let text = axum::body::Bytes::from(text);
     let serve = async move || {
         let json = HeaderValue::from_static("application/json");
@@ -140,7 +144,11 @@ fn beside() -> [Beside; 7] {
             ],
         },
         documentation(PATH, "This document", &[(JSON, None)]),
-        documentation("/docs", "This document, to read and to try", &[(HTML, None)]),
+        documentation(
+            "/docs",
+            "This document, to read and to try",
+            &[(HTML, None)],
+        ),
         Beside {
             path: "/problems/{name}",
             tag: "Documentation",

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use sampler_service::problem::{ProblemType, kinds};
 use utoipa::IntoResponses;
-use utoipa::openapi::schema::{AllOfBuilder, ObjectBuilder, Schema};
+use utoipa::openapi::schema::{AllOfBuilder, ObjectBuilder, Schema, Type};
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
 
 use crate::problems::{
@@ -123,8 +123,13 @@ fn response(kinds: &[&ProblemType]) -> Response {
 /// A problem document of one of these types.
 fn problem_of(kinds: &[&ProblemType]) -> Schema {
     let uris = kinds.iter().map(|kind| kind.uri());
-    let uri = ObjectBuilder::new().enum_values(Some(uris)).build();
-    let status = ObjectBuilder::new().enum_values(kinds.first().map(|kind| [kind.status.as_u16()]));
+    let uri = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .enum_values(Some(uris))
+        .build();
+    let status = ObjectBuilder::new()
+        .schema_type(Type::Integer)
+        .enum_values(kinds.first().map(|kind| [kind.status.as_u16()]));
     let of_kinds = ObjectBuilder::new()
         .property("type", uri)
         .property("status", status.build())

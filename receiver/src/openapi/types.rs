@@ -10,24 +10,44 @@ use utoipa::ToSchema;
 
 /// Milliseconds since the epoch, UTC.
 #[derive(ToSchema)]
-#[schema(minimum = 0, maximum = 253_402_300_799_999_i64, example = 1_795_176_611_766_i64)]
+#[schema(
+    minimum = 0,
+    maximum = 253_402_300_800_000_i64,
+    example = 1_795_176_611_766_i64
+)]
 pub(crate) struct Moment(i64);
 
 /// Which resource is used, and by whom: six ids.
 #[derive(ToSchema)]
 #[allow(clippy::struct_field_names, reason = "these are the names of the API")]
 pub(crate) struct Target {
-    #[schema(example = "43a8d88a-3ae8-47a8-a82f-f5dd336b1b4c", min_length = 1, max_length = 1024)]
+    #[schema(
+        example = "43a8d88a-3ae8-47a8-a82f-f5dd336b1b4c",
+        min_length = 1,
+        max_length = 1024
+    )]
     organization_id: String,
-    #[schema(example = "78f79e6a-566c-40bd-aed4-ba129d4b858e", min_length = 1, max_length = 1024)]
+    #[schema(
+        example = "78f79e6a-566c-40bd-aed4-ba129d4b858e",
+        min_length = 1,
+        max_length = 1024
+    )]
     space_id: String,
-    #[schema(example = "a1e7d724-b6a8-4efd-bcac-2ee03bf61a72", min_length = 1, max_length = 1024)]
+    #[schema(
+        example = "a1e7d724-b6a8-4efd-bcac-2ee03bf61a72",
+        min_length = 1,
+        max_length = 1024
+    )]
     consumer_id: String,
     #[schema(example = "postgres", min_length = 1, max_length = 1024)]
     resource_id: String,
     #[schema(example = "large", min_length = 1, max_length = 1024)]
     plan_id: String,
-    #[schema(example = "982c6024-4f5c-48e8-a64b-cf72d30df7dc", min_length = 1, max_length = 1024)]
+    #[schema(
+        example = "982c6024-4f5c-48e8-a64b-cf72d30df7dc",
+        min_length = 1,
+        max_length = 1024
+    )]
     resource_instance_id: String,
 }
 

@@ -98,7 +98,10 @@ impl Description {
         let mut compiled = self.compiled.lock().unwrap();
         let index = compiled.by_pointer.get(&pointer).copied();
         let index = index.unwrap_or_else(|| self.compile(&pointer, &mut compiled));
-        let errors = compiled.schemas.validate(&value, index).map_err(|it| it.to_string());
+        let errors = compiled
+            .schemas
+            .validate(&value, index)
+            .map_err(|it| it.to_string());
         // A test that fails must not make the others fail.
         drop(compiled);
         assert!(errors.is_ok(), "{pointer}: {errors:#?} in {value:#}");
@@ -131,9 +134,9 @@ impl Description {
         let fits = |template: &&String, path: &str| {
             let (parts, given) = (template.split('/'), path.split('/'));
             parts.clone().count() == given.clone().count()
-                && parts
-                    .zip(given)
-                    .all(|(part, given)| part == given || (part.starts_with('{') && !given.is_empty()))
+                && parts.zip(given).all(|(part, given)| {
+                    part == given || (part.starts_with('{') && !given.is_empty())
+                })
         };
         let find = |path: &str| paths.keys().find(|template| fits(template, path)).cloned();
         let without = path.strip_suffix('/').filter(|path| has_twin(path));
@@ -145,7 +148,11 @@ impl Description {
 pub(crate) fn has_twin(path: &str) -> bool {
     matches!(
         path,
-        "/v1/events" | "/v1/events/start" | "/v1/events/stop" | "/v1/events/update" | "/v1/mappings"
+        "/v1/events"
+            | "/v1/events/start"
+            | "/v1/events/stop"
+            | "/v1/events/update"
+            | "/v1/mappings"
     )
 }
 

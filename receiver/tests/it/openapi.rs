@@ -47,7 +47,9 @@ async fn each_route_is_described_with_its_methods_and_nothing_else_is() {
         .collect();
     assert_eq!(served, expected);
     for path in described.iter().filter(|path| !is_beside(path)) {
-        let request = Request::builder().method("BREW").uri(path.replace(['{', '}'], ""));
+        let request = Request::builder()
+            .method("BREW")
+            .uri(path.replace(['{', '}'], ""));
         let answer = world.send(request.body(Body::empty()).unwrap()).await;
         assert_eq!(answer.status, 405, "{path}");
         let allowed: BTreeSet<&str> = answer.header("allow").unwrap().split(',').collect();
@@ -80,7 +82,9 @@ async fn each_name_in_the_document_leads_somewhere() {
             let name = name.trim_end_matches('}');
             let parameters = operation["parameters"].as_array().unwrap();
             assert!(
-                parameters.iter().any(|it| it["name"] == name && it["in"] == "path"),
+                parameters
+                    .iter()
+                    .any(|it| it["name"] == name && it["in"] == "path"),
                 "{method} {path}"
             );
         }
@@ -98,7 +102,12 @@ async fn each_name_in_the_document_leads_somewhere() {
 fn references(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::Object(members) => {
-            found.extend(members.get("$ref").and_then(Value::as_str).map(str::to_owned));
+            found.extend(
+                members
+                    .get("$ref")
+                    .and_then(Value::as_str)
+                    .map(str::to_owned),
+            );
             members.values().for_each(|value| references(value, found));
         }
         Value::Array(items) => items.iter().for_each(|value| references(value, found)),
@@ -118,10 +127,19 @@ async fn the_page_shows_each_request_and_loads_its_own_files_alone() {
         let article = format!("data-method=\"{method}\" data-path=\"{path}\"");
         assert_eq!(page.matches(&article).count(), 1, "{article}");
     }
-    for inline in [" style=", "<style", " onclick", "javascript:", "http://", "https://"] {
+    for inline in [
+        " style=",
+        "<style",
+        " onclick",
+        "javascript:",
+        "http://",
+        "https://",
+    ] {
         assert_eq!(page.matches(inline).count(), 0, "{inline}");
     }
-    let files = page.split('"').filter(|text| text.starts_with("/docs/assets/"));
+    let files = page
+        .split('"')
+        .filter(|text| text.starts_with("/docs/assets/"));
     let files: Vec<&str> = files.collect();
     assert_eq!(files.len(), 3, "{files:?}");
     for file in files {
@@ -149,7 +167,10 @@ async fn each_type_of_problem_is_told_as_the_client_wants_it() {
         assert_eq!(told["when"], kind.when);
         assert_eq!(answer.header("vary"), Some("accept"));
         let page = get(&world, &path, "text/html,*/*;q=0.8").await;
-        assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+        assert_eq!(
+            page.header("content-type"),
+            Some("text/html; charset=utf-8")
+        );
         assert!(page.header("content-security-policy").is_some());
         let text = get(&world, &path, "text/markdown").await;
         let text = String::from_utf8(text.body.to_vec()).unwrap();
@@ -176,7 +197,12 @@ async fn an_error_links_to_what_it_means_and_a_page_of_a_list_to_the_next() {
         world.start(&event).await.is_created();
     }
     let resource = start(NOW)["resource_id"].as_str().unwrap().to_owned();
-    let list = get(&world, &format!("/v1/spans?resource_id={resource}&limit=1"), "*/*").await;
+    let list = get(
+        &world,
+        &format!("/v1/spans?resource_id={resource}&limit=1"),
+        "*/*",
+    )
+    .await;
     let link = list.header("link").unwrap();
     assert!(link.ends_with("rel=\"next\""), "{link}");
 }

@@ -189,7 +189,9 @@ impl World {
         let paths = named.filter_map(|rest| {
             let (_, path) = rest.split_once("): \"/")?;
             let (path, _) = path.split_once('"')?;
-            Some(format!("/{path}"))
+            // What has no route is answered by one of the router's own.
+            let is_fallback = path.is_empty() || path.contains("__private__");
+            (!is_fallback).then(|| format!("/{path}"))
         });
         let mut paths: Vec<String> = paths.collect();
         paths.sort();

@@ -141,9 +141,8 @@ async fn carry_out(console: &Arc<Console>, subject: Subject, request: Request) -
         .api
         .post::<Value>(grant, &subject.path(), tag, &body)
         .await;
-    let refusal = match done {
-        Ok(_) => return Redirect::to(&subject.back()).into_response(),
-        Err(refusal) => refusal,
+    let Err(refusal) = done else {
+        return Redirect::to(&subject.back()).into_response();
     };
     let frame = Frame::new(console, &form.session, "Suspended");
     if !refusal.status.is_client_error() || refusal.status == StatusCode::NOT_FOUND {

@@ -61,7 +61,10 @@ pub(crate) fn page_of_cause(cause: &str) -> String {
 
 /// The page that lets the spans of a cause go on.
 pub(crate) fn resume_page_of(cause: &str) -> String {
-    format!("{PAGE}/{}/resume", utf8_percent_encode(cause, NON_ALPHANUMERIC))
+    format!(
+        "{PAGE}/{}/resume",
+        utf8_percent_encode(cause, NON_ALPHANUMERIC)
+    )
 }
 
 /// `GET /console/suspended`.
@@ -81,11 +84,7 @@ pub(crate) async fn show(
     }
 }
 
-async fn page(
-    console: &Arc<Console>,
-    session: &Session,
-    query: Query,
-) -> Result<Page, Refusal> {
+async fn page(console: &Arc<Console>, session: &Session, query: Query) -> Result<Page, Refusal> {
     let (api, grant) = (&console.api, session.grant());
     let causes = api.get::<List<Cause>>(grant, "/v1/suspended", &[]).await?;
     let causes = causes.body.items;

@@ -150,9 +150,7 @@ async fn an_act_needs_a_form_of_its_session() {
         "/console/spans/three/resume",
         "/console/suspended/c0/resume",
     ] {
-        let refused = visit
-            .send(page, "tag=%22seen%22&reason=Mapped+now.")
-            .await;
+        let refused = visit.send(page, "tag=%22seen%22&reason=Mapped+now.").await;
         assert_eq!(refused.status, 403, "{page}");
     }
 }

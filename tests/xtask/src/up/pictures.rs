@@ -23,7 +23,12 @@ struct Defaults {
 
 /// Starts everything, and takes the pictures.
 pub(crate) async fn run() -> Result<()> {
-    let given = ["up", "--granularity=hour", "--receiver-port=0", "--worker-port=0"];
+    let given = [
+        "up",
+        "--granularity=hour",
+        "--receiver-port=0",
+        "--worker-port=0",
+    ];
     let arguments = Defaults::try_parse_from(given)?.arguments;
     let events = read_events(&arguments, now_millis())?;
     let system = System::start(&arguments, &ExtendedLimits::default()).await?;

@@ -80,7 +80,10 @@ impl Sender {
 
     /// A stop that comes when more is billed already than was used. Answers the id of the span.
     async fn late_stop(&self) -> Result<String> {
-        let (begin, end) = (self.now - 9 * HOUR - HOUR / 3, self.now - 3 * HOUR - HOUR / 4);
+        let (begin, end) = (
+            self.now - 9 * HOUR - HOUR / 3,
+            self.now - 3 * HOUR - HOUR / 4,
+        );
         let mut event = self.start("search", "small", "products-index", begin);
         let location = self.send("start", &event).await?;
         let location = location.context("a start without a Location")?;
