@@ -82,8 +82,7 @@ fn access(
     }
     warn!(
         code = "console.off",
-        "there is no console: with SECURED=true it needs SAMPLER_CONSOLE_KEY, a client and a token \
-         server; SAMPLER_CONSOLE=false turns it off"
+        "there is no console: it lacks SAMPLER_CONSOLE_KEY, a client or a token server"
     );
     Ok(None)
 }
