@@ -1,4 +1,4 @@
-//! The description of the API, as OpenAPI 3.1.
+//! The description of the API, as `OpenAPI` 3.1.
 //!
 //! It is written from the handlers: each says above itself what it takes and answers, and the routes
 //! are those that are described. What a program serves beside the API is described here.

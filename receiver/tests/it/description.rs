@@ -107,7 +107,7 @@ impl Description {
         assert!(errors.is_ok(), "{pointer}: {errors:#?} in {value:#}");
     }
 
-    fn compile(&self, pointer: &str, compiled: &mut Compiled) -> SchemaIndex {
+    fn compile(&self, pointer: &str, known: &mut Compiled) -> SchemaIndex {
         let mut components = self.document["components"].clone();
         for (name, schema) in components["schemas"].as_object_mut().unwrap() {
             // Problems have members of their own. All else says every member that it has.
@@ -118,12 +118,12 @@ impl Description {
         }
         let schema = self.document.pointer(pointer).unwrap();
         let root = json!({ "components": components, "allOf": [schema] });
-        let address = format!("urn:answer:{}", compiled.by_pointer.len());
+        let address = format!("urn:answer:{}", known.by_pointer.len());
         let mut compiler = Compiler::new();
         compiler.set_default_draft(Draft::V2020_12);
         compiler.add_resource(&address, root).unwrap();
-        let index = compiler.compile(&address, &mut compiled.schemas).unwrap();
-        compiled.by_pointer.insert(pointer.to_owned(), index);
+        let index = compiler.compile(&address, &mut known.schemas).unwrap();
+        known.by_pointer.insert(pointer.to_owned(), index);
         index
     }
 

@@ -1,4 +1,4 @@
-//! What the API says of itself: as OpenAPI, as a page, and about each type of problem.
+//! What the API says of itself: as `OpenAPI`, as a page, and about each type of problem.
 
 use std::collections::BTreeSet;
 

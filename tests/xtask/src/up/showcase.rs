@@ -27,6 +27,8 @@ const BEHIND: i64 = 400;
 const AGE: i64 = 45 * DAY;
 /// How long Abacus takes for each of their usages, so that one can watch.
 const SLOWNESS: Duration = Duration::from_millis(150);
+/// How long an answer may take.
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 /// How long sampling may take to overtake a stop.
 const OVERTAKE_LIMIT: Duration = Duration::from_secs(30);
 
@@ -38,8 +40,9 @@ pub(crate) struct Showcase {
 
 /// Sends the events.
 pub(crate) async fn begin(system: &System) -> Result<Showcase> {
+    let client = Client::builder().timeout(ANSWER_LIMIT);
     let sender = Sender {
-        client: Client::new(),
+        client: client.build().context("making an HTTP client")?,
         base_url: system.receiver.base_url(),
         now: now_millis(),
     };
