@@ -13,6 +13,7 @@ mod abuse;
 mod auditor;
 mod cli;
 mod clocks;
+mod confirm;
 mod console;
 mod control;
 mod landscape;

@@ -111,6 +111,7 @@ impl Worker {
         let lifetime = millis(self.options.ledger.retention(granularity));
         let (usage, span) = (entry.usage_guid.clone(), entry.span.clone());
         let is_accepted = entry.state == EntryState::Accepted;
+        let entry = self.to_confirm(entry);
         let kept = self.parts.ledger.record(entry, lifetime).await;
         self.parts.processing_progress.report();
         if is_accepted && matches!(kept, Ok(EntryState::Skipped)) {

@@ -8,6 +8,7 @@
 mod abacus_time;
 mod auditor;
 mod backlog;
+mod confirm;
 mod control;
 mod distress;
 mod drive;
@@ -32,21 +33,23 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use sampler_abacus::{Collector, Pace};
+use sampler_abacus::{Collector, Confirmer, Pace};
 use sampler_domain::{Policy, Timestamp};
 use sampler_service::environment::{Clock, Random};
 use sampler_settings::DistressSettings;
 use sampler_settings::worker::{
-    AbacusSettings, AuditSettings, CleanupSettings, LedgerSettings, ProcessingSettings,
-    SuspensionSettings,
+    AbacusSettings, AuditSettings, CleanupSettings, ConfirmSettings, LedgerSettings,
+    ProcessingSettings, SuspensionSettings,
 };
 use sampler_steering::Steering;
 use sampler_store::{
-    Backlogs, Causes, Controls, Ledger, Membership, Replication, SpanScan, StoreError, Upkeep, Work,
+    Backlogs, Causes, Confirmations, Controls, Ledger, Membership, Replication, SpanScan,
+    StoreError, Upkeep, Work,
 };
 
 pub use abacus_time::AbacusTime;
 use auditor::Findings;
+use confirm::Asking;
 use distress::Distress;
 pub use intervals::Intervals;
 use metrics::PostMetrics;
@@ -76,6 +79,8 @@ pub struct Options {
     pub ledger: LedgerSettings,
     /// When spans are suspended, and how they go on.
     pub suspension: SuspensionSettings,
+    /// Whether what was accepted is followed up.
+    pub confirm: ConfirmSettings,
     /// How spans are checked.
     pub audit: AuditSettings,
     /// When sampling pauses because the database cannot keep up.
@@ -93,6 +98,8 @@ pub struct Parts {
     pub ledger: Arc<dyn Ledger>,
     /// The store of the causes under which spans are suspended.
     pub causes: Arc<dyn Causes>,
+    /// Where usages are confirmed, and by whom.
+    pub confirming: Confirming,
     /// The store, to go through all spans.
     pub span_scan: Arc<dyn SpanScan>,
     /// The store, for clean-up and adoption.
@@ -117,6 +124,15 @@ pub struct Parts {
     pub cleanup_progress: Arc<dyn ReportProgress>,
 }
 
+/// What it takes to confirm usages.
+#[derive(Clone)]
+pub struct Confirming {
+    /// The ledger.
+    pub store: Arc<dyn Confirmations>,
+    /// Is asked.
+    pub confirmer: Arc<dyn Confirmer>,
+}
+
 /// A worker.
 pub struct Worker {
     parts: Parts,
@@ -125,6 +141,8 @@ pub struct Worker {
     post_limit: PostLimit,
     /// What is measured of posts.
     metrics: PostMetrics,
+    /// How usages are confirmed.
+    asking: Asking,
     /// The partitions that this worker owns.
     ownership: OwnedPartitions,
     /// The time by which everything is decided.
@@ -162,6 +180,7 @@ impl Worker {
             options,
             post_limit,
             metrics: PostMetrics::default(),
+            asking: Asking::default(),
             ownership: OwnedPartitions::default(),
             time,
             waiting: WaitingCounts::default(),
@@ -185,6 +204,7 @@ impl Worker {
             self.adopt(),
             self.keep_causes(),
             self.audit(),
+            self.confirm(),
             self.steering
                 .follow(self.options.intervals.steering, &self.stop),
             self.keep_backlog_counted(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use sampler_abacus::{AbacusOptions, HttpCollector};
+use sampler_abacus::{AbacusOptions, HttpCollector, HttpConfirmer};
 use sampler_metrics::Registry;
 use sampler_metrics::catalogue::CLOCK_OFFSET_SECONDS;
 use sampler_service::environment::{Clock, Random, SystemClock, SystemRandom};
@@ -22,10 +22,15 @@ use sampler_steering::MonthClose;
 use sampler_store_mongo::{MigrationError, MongoStore, Retired};
 use sampler_worker::settings::{PROGRAM, Settings};
 use sampler_worker::shadow::Shadow;
-use sampler_worker::{AbacusTime, Intervals, Options, Parts, Worker};
+use sampler_worker::{AbacusTime, Confirming, Intervals, Options, Parts, Worker};
 
 /// The scope that the collector requires in a token for usages of any resource.
 const COLLECTOR_SCOPE: &str = "abacus.usage.sampler.write";
+
+/// To read collected usages takes `abacus.usage.read`, or `abacus.usage.<resource_id>.read` for each
+/// resource. So a token with all scopes of the client is requested. It is not the token of posts: a
+/// client without these scopes posts as before.
+const CONFIRMATION_SCOPE: &str = "";
 
 /// The pause before the indexes of an original are tried to be removed again.
 const RETIRE_PAUSE: Duration = Duration::from_secs(30);
@@ -221,18 +226,14 @@ fn worker(
         cleanup: settings.cleanup.clone(),
         ledger: settings.ledger.clone(),
         suspension: settings.suspension.clone(),
+        confirm: settings.confirm.clone(),
         audit: settings.audit.clone(),
         distress: settings.distress.clone(),
         intervals: Intervals::default(),
     };
-    let collector = HttpCollector::new(&AbacusOptions {
-        url: settings.abacus.collector_url.clone(),
-        timeout: settings.abacus.timeout,
-        skip_ssl_validation: settings.security.skip_ssl_validation,
-        authorities: settings.security.authorities(),
-        tokens: settings.security.tokens(COLLECTOR_SCOPE)?,
-    })?
-    .accept_conflict(settings.abacus.accept_conflict);
+    let collector = HttpCollector::new(&abacus_options(settings, COLLECTOR_SCOPE)?)?
+        .accept_conflict(settings.abacus.accept_conflict);
+    let confirmer = HttpConfirmer::new(&abacus_options(settings, CONFIRMATION_SCOPE)?)?;
     let parts = Parts {
         work: store.clone(),
         ledger: store.clone(),
@@ -243,6 +244,10 @@ fn worker(
         backlogs: store.clone(),
         controls: store.clone(),
         replication: store.clone(),
+        confirming: Confirming {
+            store: store.clone(),
+            confirmer: Arc::new(confirmer),
+        },
         collector: Arc::new(collector),
         processing_progress: Arc::new(health.progress("processing", settings.processing.threshold)),
         cleanup_progress: Arc::new(health.progress("cleanup", settings.cleanup.threshold)),
@@ -250,6 +255,17 @@ fn worker(
         random,
     };
     Ok(Worker::new(parts, options, shutdown.soft().clone()))
+}
+
+/// How to reach the collector, with tokens of this scope.
+fn abacus_options(settings: &Settings, scope: &'static str) -> anyhow::Result<AbacusOptions> {
+    Ok(AbacusOptions {
+        url: settings.abacus.collector_url.clone(),
+        timeout: settings.abacus.timeout,
+        skip_ssl_validation: settings.security.skip_ssl_validation,
+        authorities: settings.security.authorities(),
+        tokens: settings.security.tokens(scope)?,
+    })
 }
 
 /// Reports how the clock of this machine differs from Abacus's. The worker corrects the difference,

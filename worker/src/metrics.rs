@@ -49,6 +49,7 @@ impl Worker {
     /// Adds what is measured here to the metrics of the program.
     pub fn register_metrics(self: &Arc<Self>, registry: &mut Registry) {
         registry.counters(&self.metrics.usages);
+        registry.counters(self.asking.outcomes());
         registry.histogram(&POST_SECONDS, &self.metrics.seconds);
         let violations = self.violations();
         registry.counter(&CONSERVATION_VIOLATIONS, move || {

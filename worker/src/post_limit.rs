@@ -136,7 +136,7 @@ impl PostLimit {
     }
 
     /// How much of the pause is left.
-    fn remaining_pause(&self) -> Option<Duration> {
+    pub(crate) fn remaining_pause(&self) -> Option<Duration> {
         let paused_until = self.state().paused_until;
         paused_until?
             .checked_duration_since(Instant::now())

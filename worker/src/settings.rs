@@ -6,8 +6,8 @@ use sampler_domain::{Granularity, Policy};
 use sampler_service::security::SecuritySettings;
 use sampler_service::settings::{HttpSettings, LogSettings, Program, Reader, TraceSettings};
 use sampler_settings::worker::{
-    AbacusSettings, AuditSettings, CleanupSettings, LedgerSettings, ProcessingSettings,
-    ShadowSettings, SuspensionSettings, TABLE,
+    AbacusSettings, AuditSettings, CleanupSettings, ConfirmSettings, LedgerSettings,
+    ProcessingSettings, ShadowSettings, SuspensionSettings, TABLE,
 };
 use sampler_settings::{
     DatabaseSettings, DistressSettings, SamplingSettings, SlackSettings, millis, receiver,
@@ -53,6 +53,8 @@ pub struct Settings {
     pub ledger: LedgerSettings,
     /// When spans are suspended, and how they go on.
     pub suspension: SuspensionSettings,
+    /// Whether what was accepted is followed up.
+    pub confirm: ConfirmSettings,
     /// How spans are checked.
     pub audit: AuditSettings,
     /// When sampling pauses because the database cannot keep up.
@@ -76,6 +78,7 @@ impl Settings {
             cleanup: CleanupSettings::read(reader),
             ledger: LedgerSettings::read(reader),
             suspension: SuspensionSettings::read(reader),
+            confirm: ConfirmSettings::read(reader),
             audit: AuditSettings::read(reader),
             distress: DistressSettings::read(reader),
             shadow: ShadowSettings::read(reader),
@@ -90,6 +93,7 @@ impl Settings {
         self.check_retention(reader);
         self.check_waits(reader);
         self.check_thresholds(reader);
+        self.check_confirmation(reader);
         self.distress.check(reader);
     }
 
@@ -122,6 +126,18 @@ impl Settings {
                 reader.described("abacus.month_slack"),
                 reader.described("abacus.retry_limit"),
                 reader.described("sampling.stop_grace"),
+            ));
+        }
+    }
+
+    fn check_confirmation(&self, reader: &mut Reader<'_>) {
+        let confirm = &self.confirm;
+        if confirm.enabled && confirm.timeout < confirm.interval {
+            reader.complain(format!(
+                "{} must not be shorter than {}: otherwise usages would be given up before Abacus is \
+                 asked for them a second time",
+                reader.described("confirm.timeout"),
+                reader.described("confirm.interval"),
             ));
         }
     }

@@ -72,7 +72,7 @@ impl Worker {
     /// When a cause is probed next. If a month closes now or at the next probe, that is as soon as
     /// any failed usage is tried again: a usage that is not accepted before the month is closed is
     /// lost.
-    fn next_probe(&self, now: Timestamp) -> Timestamp {
+    pub(crate) fn next_probe(&self, now: Timestamp) -> Timestamp {
         let interval = millis(self.options.suspension.probe_interval);
         let next = now.plus(interval);
         let is_urgent = [now, next].iter().any(|at| self.closing(*at).is_some());

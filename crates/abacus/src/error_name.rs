@@ -25,6 +25,26 @@ impl ErrorName {
     /// The `name` of a JSON object, or else its `error`; none of any other body.
     pub fn of_body(body: &[u8]) -> Option<Self> {
         let body: Value = serde_json::from_slice(body).ok()?;
+        Self::of_member(&body)
+    }
+
+    /// The name that an `error` of a document gives: a text, or within an object a name, a flag such as
+    /// `"isFutureUsageError": true`, or a message.
+    pub fn of_value(error: &Value) -> Option<Self> {
+        if let Some(text) = error.as_str() {
+            return Self::new(text);
+        }
+        let flags = error.as_object().into_iter().flatten();
+        let mut flags = flags.filter_map(|(flag, value)| match value {
+            Value::Bool(true) => Self::new(flag),
+            _ => None,
+        });
+        Self::of_member(error)
+            .or_else(|| flags.next())
+            .or_else(|| Self::new(error.get("message")?.as_str()?))
+    }
+
+    fn of_member(body: &Value) -> Option<Self> {
         let names = ["name", "error"].into_iter();
         let mut names = names.filter_map(|name| Self::new(body.get(name)?.as_str()?));
         names.next()

@@ -5,6 +5,7 @@
 pub mod answer;
 pub mod clock;
 pub mod collector;
+pub mod confirm;
 pub mod error_name;
 mod http;
 pub mod limiter;
@@ -13,6 +14,7 @@ pub mod provisioning;
 pub use answer::Answer;
 pub use clock::{ClockEstimate, Noted, Pace, Reading};
 pub use collector::{AnswerDate, Collector, Details, HttpCollector, Posted};
+pub use confirm::{Asked, Confirmer, HttpConfirmer};
 pub use error_name::ErrorName;
 pub use http::{AbacusOptions, ClientError};
 pub use limiter::{Limiter, Load};

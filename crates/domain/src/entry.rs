@@ -19,6 +19,15 @@ pub enum EntryState {
     Counted,
 }
 
+/// Abacus is asked whether a usage counts that it has accepted: when next, and until when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AskAgain {
+    /// When it is asked next.
+    pub at: Timestamp,
+    /// From when on it is asked no more where it does not know the usage.
+    pub until: Timestamp,
+}
+
 /// One usage, and what became of it. The span may be gone before its entries.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
@@ -44,7 +53,7 @@ pub struct Entry {
     pub accepted_at: Option<Timestamp>,
     /// When it was confirmed that it counts.
     pub counted_at: Option<Timestamp>,
-    /// When it was seen that Abacus had put it aside.
+    /// When it was seen that Abacus had set it aside.
     pub set_aside_at: Option<Timestamp>,
     /// When an operator gave it up.
     pub skipped_at: Option<Timestamp>,
@@ -54,8 +63,10 @@ pub struct Entry {
     pub status: Option<u16>,
     /// Where Abacus says that the usage can be found.
     pub location: Option<String>,
-    /// Why it was refused or put aside.
+    /// Why it was refused or set aside.
     pub error: Option<String>,
+    /// Whether Abacus is still to be asked if it counts.
+    pub ask_again: Option<AskAgain>,
 }
 
 /// Abacus's answer that it has a usage.
@@ -98,6 +109,7 @@ impl Entry {
             status: last_error.and_then(|error| error.status),
             location: None,
             error: last_error.map(|error| error.error.clone()),
+            ask_again: None,
         })
     }
 

@@ -136,6 +136,28 @@ pub static USAGES: Metric = Metric {
            throttled with 429; failed, which are repeated",
 };
 
+/// What came of asking whether usages count.
+pub static CONFIRMATIONS: Metric = Metric {
+    name: "sampler_confirmations_total",
+    program: Program::Worker,
+    kind: Kind::Counter,
+    labels: &[Label {
+        name: "outcome",
+        values: Values::Words(&[
+            "counted",
+            "set_aside",
+            "not_yet",
+            "given_up",
+            "throttled",
+            "failed",
+        ]),
+    }],
+    help: "With `SAMPLER_CONFIRM`, questions to Abacus whether a usage counts that it has accepted, by \
+           their outcome: counted; set_aside, which an operator must look at; not_yet, which are \
+           repeated; given_up, which Abacus did not know until `SAMPLER_CONFIRM_TIMEOUT`; throttled \
+           with 429; failed, which are repeated",
+};
+
 /// How long posts take.
 pub static POST_SECONDS: Metric = Metric {
     name: "sampler_post_seconds",
@@ -340,6 +362,7 @@ pub static ALL: &[&Metric] = &[
     &COMMIT_BATCH_EVENTS,
     &COMMIT_SECONDS,
     &USAGES,
+    &CONFIRMATIONS,
     &POST_SECONDS,
     &POST_CONCURRENCY,
     &BACKLOG_SPANS,

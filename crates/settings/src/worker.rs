@@ -104,6 +104,20 @@ sampler_service::settings! {
         probe_interval: Duration = "SAMPLER_PROBE_INTERVAL", Kind::time(TENTH_OF_A_SECOND, DAY), or("10m");
     }
 
+    /// Whether the worker follows up what Abacus has accepted: with 202 a usage is only queued, and
+    /// Abacus may still set it aside.
+    pub struct ConfirmSettings("confirm") {
+        /// Whether Abacus is asked for each usage that it has accepted, until it counts or was put
+        /// aside. The token needs the right to read collected usages.
+        enabled: bool = "SAMPLER_CONFIRM", Kind::Boolean, or("false");
+        /// How long after it was accepted a usage is asked for, and how often after that.
+        interval: Duration = "SAMPLER_CONFIRM_INTERVAL", Kind::time(TENTH_OF_A_SECOND, DAY), or("1m");
+        /// How long after it was accepted a usage is asked for that Abacus does not know. After that it
+        /// stays accepted, and is asked for no more.
+        timeout: Duration = "SAMPLER_CONFIRM_TIMEOUT",
+            Kind::time(TENTH_OF_A_SECOND, Duration::from_hours(24 * 62)), or("1d");
+    }
+
     /// How the worker checks that spans, totals and the ledger agree.
     pub struct AuditSettings("audit") {
         /// How many spans a worker checks in a second: whether its totals, its entries in the ledger
@@ -155,6 +169,7 @@ pub const TABLE: Table = &[
     &CleanupSettings::TABLE,
     &LedgerSettings::TABLE,
     &SuspensionSettings::TABLE,
+    &ConfirmSettings::TABLE,
     &AuditSettings::TABLE,
     &DistressSettings::TABLE,
     &ShadowSettings::TABLE,

@@ -142,7 +142,9 @@ impl MongoStore {
 
     pub(crate) async fn remove_cause_if_idle(&self, cause: &KeptCause) -> Result<bool, StoreError> {
         let filter = doc! { "processing.suspended.cause": cause.id.to_string() };
-        if self.first_suspended(filter).await?.is_some() {
+        if self.first_suspended(filter).await?.is_some()
+            || self.count_set_aside(cause.id, 1).await? > 0
+        {
             return Ok(false);
         }
         let mut filter = named(cause.id);

@@ -2,7 +2,7 @@
 
 use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::{Bson, Document};
-use sampler_domain::{Entry, EntryState, Timestamp};
+use sampler_domain::{AskAgain, Entry, EntryState, Granularity, Timestamp};
 use serde::Serialize;
 
 use crate::document::{
@@ -51,6 +51,16 @@ struct EntryDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     lifetime: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ask_again: Option<AskAgainDocument>,
+}
+
+/// The month, beside the moments, so that a search finds those of one.
+#[derive(Serialize)]
+struct AskAgainDocument {
+    month: i64,
+    at: i64,
+    until: i64,
 }
 
 #[derive(Serialize)]
@@ -106,6 +116,11 @@ pub(crate) fn written(entry: &Entry, lifetime: i64) -> Result<RawDocumentBuf, bs
         location: entry.location.as_deref(),
         error: error.map(|error| error.chars().take(ERROR_LEN_MAX).collect()),
         lifetime,
+        ask_again: entry.ask_again.map(|ask| AskAgainDocument {
+            month: month_of(entry.interval.midpoint()).as_millis(),
+            at: ask.at.as_millis(),
+            until: ask.until.as_millis(),
+        }),
     };
     let mut bytes = Vec::with_capacity(USUAL_BYTES);
     bson::serialize_to_buffer(&document, &mut bytes)?;
@@ -134,6 +149,21 @@ pub(crate) fn entry_in(raw: &RawDocument) -> Result<Entry, Unreadable> {
         status: status_in(&document),
         location: text(&document, "location"),
         error: text(&document, "error"),
+        ask_again: ask_again_in(&document),
+    })
+}
+
+/// When the month of a moment begins.
+fn month_of(moment: Timestamp) -> Timestamp {
+    Granularity::Month.window_of(moment)
+}
+
+/// When Abacus is asked for the usage of an entry, if it is to be.
+pub(crate) fn ask_again_in(document: &Document) -> Option<AskAgain> {
+    let ask = document.get_document("ask_again").ok()?;
+    Some(AskAgain {
+        at: read_moment(ask, "at").ok()?,
+        until: read_moment(ask, "until").ok()?,
     })
 }
 

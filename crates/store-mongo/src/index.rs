@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bson::{Document, doc};
 use mongodb::options::IndexOptions;
+use sampler_domain::EntryState;
 
 /// One open span of a target; the ends of its spans.
 pub(crate) const SPAN: &str = "unique_span";
@@ -37,6 +38,10 @@ pub(crate) const SUM_ORGANIZATION: &str = "sum_organization";
 pub(crate) const SUM_RESOURCE: &str = "sum_resource";
 pub(crate) const SUM_INSTANCE: &str = "sum_instance";
 
+/// What is to be confirmed, the oldest month first.
+pub(crate) const UNCONFIRMED: &str = "unconfirmed";
+/// What was set aside, by its cause.
+pub(crate) const SET_ASIDE: &str = "set_aside";
 /// The entries that expire, for the server to remove.
 pub(crate) const EXPIRY: &str = "expiry";
 
@@ -217,6 +222,30 @@ pub(crate) fn audit_indexes() -> [Index; 3] {
         of(AUDIT, None),
         of(AUDIT_WHO, Some("who")),
         of(AUDIT_SPAN, Some("span")),
+    ]
+}
+
+/// The indexes of what is asked of Abacus after it has accepted it, and of what it has set aside. Where
+/// usages are not confirmed, they hold nothing and cost nothing.
+pub(crate) fn confirmation_indexes() -> [Index; 2] {
+    let partial = |filter| {
+        IndexOptions::builder()
+            .partial_filter_expression(filter)
+            .build()
+    };
+    let exists = doc! { "$exists": true };
+    let accepted = EntryState::Accepted.name();
+    [
+        Index {
+            name: UNCONFIRMED,
+            keys: doc! { "partition": 1, "ask_again.month": 1, "ask_again.at": 1 },
+            options: partial(doc! { "state": accepted, "ask_again.at": &exists }),
+        },
+        Index {
+            name: SET_ASIDE,
+            keys: doc! { "cause": 1, "state": 1, "_id": 1 },
+            options: partial(doc! { "cause": exists }),
+        },
     ]
 }
 

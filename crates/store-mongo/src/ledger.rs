@@ -272,8 +272,32 @@ impl GroupWriter for ExpiryWriter {
 }
 
 /// The statement that lets the entries of a span expire. If there are very many, it may reach only
-/// some within its time limit; the next call continues.
+/// some within its time limit; the next call continues. The entry of a usage that is still asked for is only
+/// marked: it expires once that is over.
 fn expiry(partition: u32, finished: &Finished) -> Result<RawDocumentBuf, bson::error::Error> {
+    let is_asked_for = doc! { "$and": [
+        { "$eq": ["$state", EntryState::Accepted.name()] },
+        { "$ne": [{ "$type": "$ask_again.at" }, "missing"] },
+    ] };
+    let marked = doc! { "$mergeObjects": ["$ask_again", { "expires": true }] };
+    RawDocumentBuf::try_from(&doc! {
+        "q": {
+            "partition": i64::from(partition),
+            "span": id_to_bson(&finished.id),
+            "expires_at": { "$exists": false },
+            "ask_again.expires": { "$ne": true },
+        },
+        "u": [{ "$set": {
+            "expires_at": { "$cond": [&is_asked_for, "$$REMOVE", expires_at()] },
+            "ask_again": { "$cond": [&is_asked_for, marked, "$ask_again"] },
+        } }],
+        "multi": true,
+        "hint": index::OF_SPAN,
+    })
+}
+
+/// When an entry expires, as an expression: its lifetime after the last answer that it tells of.
+pub(crate) fn expires_at() -> Document {
     let from = doc! { "$max": ["$accepted_at", "$counted_at", "$set_aside_at", "$skipped_at"] };
     let at = doc! { "$convert": {
         "input": { "$add": ["$$from", "$lifetime"] },
@@ -282,18 +306,8 @@ fn expiry(partition: u32, finished: &Finished) -> Result<RawDocumentBuf, bson::e
     } };
     // An entry whose expiry cannot be computed is kept, so that an operator can look at it.
     let is_fit = doc! { "$and": [{ "$isNumber": "$$from" }, { "$isNumber": "$lifetime" }] };
-    let expires_at = doc! { "$let": {
+    doc! { "$let": {
         "vars": { "from": from },
         "in": { "$cond": [is_fit, at, "$$REMOVE"] },
-    } };
-    RawDocumentBuf::try_from(&doc! {
-        "q": {
-            "partition": i64::from(partition),
-            "span": id_to_bson(&finished.id),
-            "expires_at": { "$exists": false },
-        },
-        "u": [{ "$set": { "expires_at": expires_at } }],
-        "multi": true,
-        "hint": index::OF_SPAN,
-    })
+    } }
 }

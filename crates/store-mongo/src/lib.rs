@@ -18,6 +18,7 @@ mod causes;
 mod changes;
 mod cleanup;
 mod codes;
+mod confirmations;
 mod control;
 mod document;
 mod due;

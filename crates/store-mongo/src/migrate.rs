@@ -16,7 +16,7 @@ use tracing::{info, warn};
 
 use crate::MongoStore;
 use crate::call::{CallError, Link};
-use crate::index::{Index, audit_indexes, indexes, ledger_indexes};
+use crate::index::{Index, audit_indexes, confirmation_indexes, indexes, ledger_indexes};
 
 /// The server's codes for an index that is there already, but not as asked for.
 const CONFLICTS: [i32; 3] = [67, 85, 86];
@@ -112,7 +112,7 @@ impl MongoStore {
         for index in indexes() {
             make_index(&self.link, index).await?;
         }
-        for index in ledger_indexes() {
+        for index in ledger_indexes().into_iter().chain(confirmation_indexes()) {
             make_index(&self.usages, index).await?;
         }
         for index in audit_indexes() {

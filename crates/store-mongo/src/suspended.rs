@@ -1,6 +1,6 @@
-//! Causes as operators see them: with the number of their spans.
+//! Causes as operators see them: with the numbers of their spans and of the usages that were set aside.
 //!
-//! The number is not stored. It is counted in the index of suspended spans, up to a bound.
+//! The numbers are not stored. They are counted in indexes, up to a bound.
 
 use bson::{Document, doc};
 use futures_util::TryStreamExt;
@@ -26,12 +26,12 @@ impl MongoStore {
         let part = SuspendedCause::COUNT_MAX / kept.len().max(1);
         let mut causes = Vec::with_capacity(kept.len());
         for kept in kept {
-            let spans = self.count_of_cause(kept.id, part).await?;
-            if spans > 0 {
-                causes.push(SuspendedCause { kept, spans });
+            let cause = self.counted_cause(kept, part).await?;
+            if cause.is_needed() {
+                causes.push(cause);
             }
         }
-        causes.sort_by_key(|cause| (std::cmp::Reverse(cause.spans), cause.kept.since));
+        causes.sort_by_key(SuspendedCause::position);
         Ok(causes)
     }
 
@@ -43,8 +43,20 @@ impl MongoStore {
         let Some(kept) = kept.into_iter().next() else {
             return Ok(None);
         };
-        let spans = self.count_of_cause(id, SuspendedCause::COUNT_MAX).await?;
-        Ok(Some(SuspendedCause { kept, spans }))
+        let cause = self.counted_cause(kept, SuspendedCause::COUNT_MAX).await?;
+        Ok(Some(cause))
+    }
+
+    async fn counted_cause(
+        &self,
+        kept: KeptCause,
+        bound: usize,
+    ) -> Result<SuspendedCause, CallError> {
+        Ok(SuspendedCause {
+            spans: self.count_of_cause(kept.id, bound).await?,
+            set_aside: self.count_set_aside(kept.id, bound).await?,
+            kept,
+        })
     }
 
     /// The causes that have been there longest. There are few, so they are sorted by the server.

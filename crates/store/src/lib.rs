@@ -5,6 +5,7 @@
 //! | [`Events`] | keep starts and stops | the receiver |
 //! | [`Work`] | find spans that are due, and change them | the worker |
 //! | [`Ledger`] | keep what became of each usage | the worker |
+//! | [`Confirmations`] | follow up usages that Abacus has accepted | the worker |
 //! | [`Causes`] | keep why spans are suspended, and let them go on | the worker |
 //! | [`Upkeep`] | adopt spans of an original, remove complete ones | the worker |
 //! | [`Membership`] | know which workers are alive | the worker |
@@ -26,6 +27,7 @@
 mod acts;
 mod audit;
 mod backlog;
+mod confirmations;
 #[cfg(feature = "testing")]
 pub mod contract;
 mod control;
@@ -36,6 +38,8 @@ mod ledger;
 mod membership;
 #[cfg(feature = "testing")]
 pub mod memory;
+#[cfg(feature = "testing")]
+mod memory_confirmations;
 #[cfg(feature = "testing")]
 mod memory_control;
 mod queries;
@@ -48,12 +52,15 @@ mod suspension;
 pub mod table;
 #[cfg(feature = "testing")]
 mod table_causes;
+#[cfg(feature = "testing")]
+mod table_confirmations;
 mod upkeep;
 mod work;
 
 pub use acts::Acts;
 pub use audit::{Audit, AuditPage, AuditPosition, AuditQuery, AuditRecord, Outcome};
 pub use backlog::{Backlog, BacklogQuery, Backlogs, ClosingBacklog, Published, Remaining};
+pub use confirmations::{Confirmation, Confirmations, Unconfirmed, UnconfirmedQuery};
 pub use control::{ControllerState, Controls, KeptControl};
 pub use error::StoreError;
 pub use events::{Events, NewSpan, NewStop, StartOutcome, StopOutcome};

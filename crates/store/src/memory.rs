@@ -343,11 +343,12 @@ impl Queries for MemoryStore {
             |kept: &&KeptCause| resources.is_none_or(|ids| ids.contains(&kept.cause.resource_id));
         let counted = |kept: &KeptCause| SuspendedCause {
             spans: state.table.count_suspended(kept.id) as u64,
+            set_aside: state.table.count_set_aside(kept.id) as u64,
             kept: kept.clone(),
         };
         let causes = state.table.causes().filter(of).map(counted);
-        let mut causes: Vec<_> = causes.filter(|cause| cause.spans > 0).collect();
-        causes.sort_by_key(|cause| (std::cmp::Reverse(cause.spans), cause.kept.since));
+        let mut causes: Vec<_> = causes.filter(SuspendedCause::is_needed).collect();
+        causes.sort_by_key(SuspendedCause::position);
         Ok(causes)
     }
 
@@ -357,6 +358,7 @@ impl Queries for MemoryStore {
         let kept = causes.find(|kept| kept.id == id).cloned();
         Ok(kept.map(|kept| SuspendedCause {
             spans: state.table.count_suspended(id) as u64,
+            set_aside: state.table.count_set_aside(id) as u64,
             kept,
         }))
     }

@@ -1,5 +1,7 @@
 //! What the API asks of the store to show spans.
 
+use std::cmp::Reverse;
+
 use async_trait::async_trait;
 use sampler_domain::{CauseId, EventId, Id, Span, SpanId, SpanState, Target, Timestamp};
 
@@ -139,7 +141,7 @@ impl SpanRecord {
     }
 }
 
-/// A cause, and how many spans are suspended under it.
+/// A cause, how many spans are suspended under it, and how many usages were set aside for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SuspendedCause {
     /// The cause.
@@ -147,6 +149,8 @@ pub struct SuspendedCause {
     /// How many spans: no more than [`SuspendedCause::COUNT_MAX`] are counted for all causes together,
     /// and each has its part of that.
     pub spans: u64,
+    /// How many usages, counted in the same way.
+    pub set_aside: u64,
 }
 
 impl SuspendedCause {
@@ -155,6 +159,17 @@ impl SuspendedCause {
 
     /// Causes that are looked at for one answer, those that have been there longest.
     pub const CAUSES_MAX: usize = 1_000;
+
+    /// Whether the cause is to be shown: something is left of it.
+    pub fn is_needed(&self) -> bool {
+        self.spans > 0 || self.set_aside > 0
+    }
+
+    /// Where it stands in a list: the largest comes first.
+    pub fn position(&self) -> (Reverse<u64>, Reverse<u64>, Timestamp) {
+        let since = self.kept.since;
+        (Reverse(self.spans), Reverse(self.set_aside), since)
+    }
 }
 
 /// Some spans of a list.
@@ -181,8 +196,8 @@ pub trait Queries: Send + Sync + 'static {
         resources: Option<&[Id]>,
     ) -> Result<Option<SpanRecord>, StoreError>;
 
-    /// Causes under which spans are suspended, those with the most spans first; only of these
-    /// resources.
+    /// Causes under which spans are suspended or usages were set aside, those with the most spans
+    /// first; only of these resources.
     async fn suspended(&self, resources: Option<&[Id]>) -> Result<Vec<SuspendedCause>, StoreError>;
 
     /// One cause, also where no span is suspended under it.

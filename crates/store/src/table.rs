@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::{
     Adopted, Backlog, BacklogQuery, DueQuery, KeptCause, NewSpan, NewStop, SearchClass, SpanPage,
     SpanPosition, SpanQuery, SpanRecord, StartOutcome, StopOutcome, SumPage, SumPosition, SumQuery,
-    SumRow, lifetime_from,
+    SumRow,
 };
 
 /// A span with what only the store knows of it.
@@ -41,6 +41,10 @@ pub struct StoredEntry {
     pub lifetime: i64,
     /// When it expires; none before its span may be removed.
     pub expires_at: Option<Timestamp>,
+    /// Whether its span is complete: it expires once its usage is not asked for any more.
+    pub expires_once_confirmed: bool,
+    /// The cause that it is kept under, where its usage was set aside.
+    pub cause: Option<CauseId>,
 }
 
 impl StoredSpan {
@@ -60,7 +64,7 @@ pub type DueKey = (SearchClass, Timestamp, SpanId);
 pub struct Table {
     pub(crate) spans: BTreeMap<SpanId, StoredSpan>,
     /// By the ids of the usages.
-    entries: BTreeMap<String, StoredEntry>,
+    pub(crate) entries: BTreeMap<String, StoredEntry>,
     /// Why spans are suspended.
     pub(crate) causes: BTreeMap<CauseId, KeptCause>,
 }
@@ -349,6 +353,8 @@ impl Table {
             entry,
             lifetime,
             expires_at: None,
+            expires_once_confirmed: false,
+            cause: None,
         });
         kept.entry.state
     }
@@ -400,7 +406,7 @@ impl Table {
     pub fn expire(&mut self, spans: &[SpanId]) {
         let of_spans = |kept: &&mut StoredEntry| spans.contains(&kept.entry.span);
         for kept in self.entries.values_mut().filter(of_spans) {
-            kept.expires_at = Some(lifetime_from(&kept.entry).plus(kept.lifetime));
+            kept.expire();
         }
     }
 

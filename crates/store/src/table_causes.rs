@@ -167,7 +167,8 @@ impl Table {
         let kept = self.causes.get(&cause.id);
         let is_same =
             kept.is_some_and(|kept| kept.touched_at == cause.touched_at && kept.resuming.is_none());
-        if !is_same || self.count_suspended(cause.id) > 0 {
+        let is_needed = self.count_suspended(cause.id) > 0 || self.count_set_aside(cause.id) > 0;
+        if !is_same || is_needed {
             return false;
         }
         self.causes.remove(&cause.id).is_some()

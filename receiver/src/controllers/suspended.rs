@@ -82,7 +82,7 @@ impl Receiver {
             subject: format!("/v1/suspended/{id}"),
             span: None,
             reason,
-            before: shown(&cause.kept, cause.spans),
+            before: shown(&cause),
             after: json!({ "resuming": cause.spans }),
         };
         let act = self.ask(grant, act).await?;
@@ -112,12 +112,8 @@ fn no_such_cause() -> Problem {
     Problem::new(&problems::NO_SUCH_CAUSE, detail)
 }
 
-fn shown(kept: &KeptCause, spans: u64) -> Value {
-    let cause = SuspendedCause {
-        kept: kept.clone(),
-        spans,
-    };
-    serde_json::to_value(ShownCause::from(&cause)).unwrap_or_default()
+fn shown(cause: &SuspendedCause) -> Value {
+    serde_json::to_value(ShownCause::from(cause)).unwrap_or_default()
 }
 
 /// A cause as it is shown.
@@ -132,6 +128,7 @@ struct ShownCause<'a> {
     resource_id: &'a str,
     plan_id: &'a str,
     spans: u64,
+    set_aside: u64,
     #[schema(value_type = types::Moment)]
     since: Timestamp,
     #[schema(value_type = types::Moment)]
@@ -148,6 +145,7 @@ impl<'a> From<&'a SuspendedCause> for ShownCause<'a> {
             resource_id: why.resource_id.as_str(),
             plan_id: why.plan_id.as_str(),
             spans: cause.spans,
+            set_aside: cause.set_aside,
             since: cause.kept.since,
             probe_at: cause.kept.probe_at,
         }

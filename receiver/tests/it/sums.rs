@@ -65,6 +65,7 @@ impl World {
             status: Some(202),
             location: None,
             error: None,
+            ask_again: None,
         };
         self.store.memory.record(entry, DAY).await.unwrap();
     }

@@ -1,7 +1,8 @@
 //! A stand-in for Abacus: the collector of usages and the provisioning of plans.
 //!
 //! It says 202 before it has judged, as the real one does: repeats, usages of tomorrow and usages of
-//! closed months are put aside afterwards, and only a `GET` on the `Location` tells. Faults can be
+//! closed months are put aside afterwards, and only a `GET` on the `Location` tells (under that of a
+//! repeat there never is anything). Faults can be
 //! ordered, and everything it was sent and what it counts can be asked for.
 
 mod fault;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sampler_abacus::{Answer, AnswerDate, Collector, Details, Posted};
+use sampler_abacus::{Answer, AnswerDate, Asked, Collector, Confirmer, Details, Posted};
 use sampler_domain::{Id, Interval, Timestamp, Usage};
 use sampler_testkit::rng::Rng;
 
@@ -244,6 +244,16 @@ impl SimCollector {
             PostOutcome::Busy => Answer::Wait { after: seconds(60) },
             PostOutcome::Refused => Answer::Refused { error: error() },
         }
+    }
+}
+
+/// Nobody asks here whether usages count.
+pub(crate) struct NeverAsked;
+
+#[async_trait]
+impl Confirmer for NeverAsked {
+    async fn ask(&self, _: &str, _: &str, _: Timestamp) -> Asked {
+        Asked::Unknown
     }
 }
 

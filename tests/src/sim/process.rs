@@ -15,13 +15,13 @@ use sampler_service::http::with_fallbacks;
 use sampler_service::security::Authenticator;
 use sampler_store::memory::MemoryStore;
 use sampler_testkit::rng::Rng;
-use sampler_worker::{IgnoreProgress, Parts, Worker};
+use sampler_worker::{Confirming, IgnoreProgress, Parts, Worker};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::abacus::SimCollector;
+use super::abacus::{NeverAsked, SimCollector};
 use super::lifecycle::{Lifecycle, ProcessState};
 use super::op::{Process, ProcessFault};
 use super::rng::{CallRng, SeededRandom};
@@ -181,6 +181,11 @@ impl Node {
                     work: link.clone(),
                     ledger: link.clone(),
                     causes: link.clone(),
+                    // Usages are not confirmed here.
+                    confirming: Confirming {
+                        store: unsteered.clone(),
+                        confirmer: Arc::new(NeverAsked),
+                    },
                     span_scan: link.clone(),
                     upkeep: link.clone(),
                     membership: link,

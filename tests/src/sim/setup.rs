@@ -7,8 +7,8 @@ use sampler_domain::{Granularities, Granularity, Policy, Slack, Timestamp};
 use sampler_settings::DistressSettings;
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_settings::worker::{
-    AbacusSettings, AuditSettings, CleanupSettings, LedgerSettings, ProcessingSettings,
-    SuspensionSettings,
+    AbacusSettings, AuditSettings, CleanupSettings, ConfirmSettings, LedgerSettings,
+    ProcessingSettings, SuspensionSettings,
 };
 
 use super::mutant::Mutant;
@@ -342,6 +342,7 @@ impl Setup {
                 after: 2 + rng.below(2) - usize::from(self.closing.is_none()),
                 probe_interval: millis(2 * tick),
             },
+            confirm: ConfirmSettings::default(),
             audit: AuditSettings { rate: 0 },
             // Nobody steers here.
             intervals: Intervals {

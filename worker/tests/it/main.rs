@@ -5,6 +5,7 @@
 
 mod auditor;
 mod clocks;
+mod confirm;
 mod control;
 mod delivery;
 mod faults;

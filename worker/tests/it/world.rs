@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sampler_abacus::{Answer, AnswerDate, Collector, Details, Posted};
+use sampler_abacus::{Answer, AnswerDate, Asked, Collector, Confirmer, Details, Posted};
 use sampler_domain::{
     Granularities, Granularity, Id, Measures, Policy, Span, SpanId, StartEvent, StopEvent, Target,
     Timestamp, Usage,
@@ -14,13 +14,13 @@ use sampler_domain::{
 use sampler_service::environment::{Clock, Random};
 use sampler_settings::DistressSettings;
 use sampler_settings::worker::{
-    AbacusSettings, AuditSettings, CleanupSettings, LedgerSettings, ProcessingSettings,
-    SuspensionSettings,
+    AbacusSettings, AuditSettings, CleanupSettings, ConfirmSettings, LedgerSettings,
+    ProcessingSettings, SuspensionSettings,
 };
 use sampler_store::memory::{MemoryStore, StoredSpan};
 use sampler_store::{Events, NewSpan, NewStop, StartOutcome, StopOutcome};
 use sampler_testkit::rng::SharedRng;
-use sampler_worker::{AbacusTime, IgnoreProgress, Intervals, Options, Parts, Worker};
+use sampler_worker::{AbacusTime, Confirming, IgnoreProgress, Intervals, Options, Parts, Worker};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -75,6 +75,9 @@ type Dates = Box<dyn FnMut(Timestamp) -> Option<Timestamp> + Send>;
 
 type Script = Box<dyn FnMut(&Usage) -> Option<Answer> + Send>;
 
+/// What is known of the usage with this id.
+type Documents = Box<dyn FnMut(&str) -> Asked + Send>;
+
 /// An Abacus that counts each usage once, and answers as configured.
 pub(crate) struct Abacus {
     began: Instant,
@@ -83,6 +86,9 @@ pub(crate) struct Abacus {
     counted: Mutex<BTreeMap<(String, i64), Usage>>,
     /// Answers to give instead of taking the usage.
     script: Mutex<Option<Script>>,
+    /// Each question for a document: when, and of which usage.
+    pub(crate) asked: Mutex<Vec<(Instant, String)>>,
+    documents: Mutex<Option<Documents>>,
     in_flight: Mutex<BTreeSet<String>>,
     pub(crate) most_in_flight: Mutex<usize>,
     /// How long each post takes.
@@ -103,6 +109,8 @@ impl Abacus {
             posts: Mutex::default(),
             counted: Mutex::default(),
             script: Mutex::default(),
+            asked: Mutex::default(),
+            documents: Mutex::default(),
             in_flight: Mutex::default(),
             most_in_flight: Mutex::default(),
             latency: Mutex::default(),
@@ -141,6 +149,16 @@ impl Abacus {
     /// Asks `script` before each usage; it is taken and counted where that answers none.
     pub(crate) fn answer(&self, script: impl FnMut(&Usage) -> Option<Answer> + Send + 'static) {
         *self.script.lock().unwrap() = Some(Box::new(script));
+    }
+
+    /// Answers so where it is asked whether a usage counts. Without this no answer has a `Location`.
+    pub(crate) fn know(&self, documents: impl FnMut(&str) -> Asked + Send + 'static) {
+        *self.documents.lock().unwrap() = Some(Box::new(documents));
+    }
+
+    /// How often it was asked whether a usage counts.
+    pub(crate) fn asked_count(&self) -> usize {
+        self.asked.lock().unwrap().len()
     }
 
     /// Answers with these, one after the other, then takes all.
@@ -183,7 +201,12 @@ impl Collector for Abacus {
     async fn post(&self, usage: &Usage, _now: Timestamp) -> Posted {
         let answer = self.take(usage).await;
         let dated = self.dated();
-        let details = Details::default();
+        let is_known = self.documents.lock().unwrap().is_some();
+        let location = || format!("https://abacus/{}", usage.dedup_id);
+        let details = Details {
+            location: is_known.then(location),
+            ..Details::default()
+        };
         Posted {
             answer,
             dated,
@@ -197,6 +220,19 @@ impl Collector for Abacus {
             AnswerDate::NoAnswer => Err("it is away".to_owned()),
             dated => Ok(dated),
         }
+    }
+}
+
+#[async_trait]
+impl Confirmer for Abacus {
+    async fn ask(&self, location: &str, usage_guid: &str, _now: Timestamp) -> Asked {
+        assert_eq!(location, format!("https://abacus/{usage_guid}"));
+        let question = (Instant::now(), usage_guid.to_owned());
+        self.asked.lock().unwrap().push(question);
+        let latency = *self.latency.lock().unwrap();
+        tokio::time::sleep(latency).await;
+        let mut documents = self.documents.lock().unwrap();
+        documents.as_mut().unwrap()(usage_guid)
     }
 }
 
@@ -287,6 +323,7 @@ pub(crate) fn options(name: &str) -> Options {
         },
         ledger: LedgerSettings::default(),
         suspension: SuspensionSettings::default(),
+        confirm: ConfirmSettings::default(),
         audit: AuditSettings { rate: 0 },
         distress: DistressSettings::default(),
         intervals: Intervals::default(),
@@ -324,6 +361,10 @@ impl World {
             work: self.store.clone(),
             ledger: self.store.clone(),
             causes: self.store.clone(),
+            confirming: Confirming {
+                store: self.store.clone(),
+                confirmer: self.abacus.clone(),
+            },
             span_scan: self.store.clone(),
             upkeep: self.store.clone(),
             membership: self.store.clone(),

@@ -40,7 +40,7 @@ async fn document(usages: &Collection<Document>, entry: &Entry) -> Document {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_ledger_has_five_indexes_beside_the_id() {
+async fn the_ledger_has_seven_indexes_beside_the_id() {
     let (_, spans) = store_and_spans("ledger_indexes").await;
     let mut indexes = usages_beside(&spans).list_indexes().await.unwrap();
     let mut seen = Vec::new();
@@ -61,6 +61,11 @@ async fn the_ledger_has_five_indexes_beside_the_id() {
         (sum("resource_instance_id"), None),
         (of_span, None),
         (doc! { "expires_at": 1 }, Some(0)),
+        (
+            doc! { "partition": 1, "ask_again.month": 1, "ask_again.at": 1 },
+            None,
+        ),
+        (doc! { "cause": 1, "state": 1, "_id": 1 }, None),
     ];
     assert_eq!(seen, expected);
 }
@@ -90,6 +95,8 @@ async fn an_entry_is_one_document() {
         "skipped_at",
         "location",
         "error",
+        "ask_again",
+        "cause",
     ] {
         assert!(!document.contains_key(absent), "{absent}");
     }

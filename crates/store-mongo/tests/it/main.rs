@@ -4,6 +4,7 @@
 
 mod backlog;
 mod before;
+mod confirmations;
 mod contract;
 mod explain;
 mod faults;

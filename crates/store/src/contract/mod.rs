@@ -10,6 +10,8 @@ mod causes;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod changes;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
+mod confirmations;
+#[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod control;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod events;
@@ -29,6 +31,7 @@ pub use audit::*;
 pub use backlog::*;
 pub use causes::*;
 pub use changes::*;
+pub use confirmations::*;
 pub use control::*;
 pub use events::*;
 pub use ledger::*;
@@ -93,6 +96,13 @@ macro_rules! store_contract_tests {
             entries_of_other_spans_do_not_show
             an_entry_is_kept_once_whatever_span_names_it
             entries_outlive_their_span
+            the_oldest_month_is_asked_for_first
+            a_usage_that_counts_is_asked_for_no_more
+            a_usage_that_was_put_aside_keeps_why
+            a_usage_that_is_not_known_yet_is_asked_for_again
+            many_usages_are_noted_at_once
+            of_16_that_note_the_same_answer_one_does
+            a_usage_is_only_asked_for_where_its_entry_says_so
             a_list_holds_what_its_query_asks_for
             a_list_goes_on_while_spans_come_change_and_go
             a_span_is_found_by_how_its_id_is_written

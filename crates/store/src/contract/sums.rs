@@ -37,6 +37,7 @@ fn usage(names: [&str; 3], from: i64, to: i64, measures: &Value) -> Entry {
         status: Some(202),
         location: None,
         error: None,
+        ask_again: None,
     }
 }
 

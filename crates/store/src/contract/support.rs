@@ -13,9 +13,9 @@ use sampler_domain::{
 use uuid::Uuid;
 
 use crate::{
-    Audit, Backlogs, Causes, Controls, DuePages, DueQuery, Events, Finished, Ledger, Membership,
-    NewSpan, NewStop, Queries, Reading, SpanScan, StartOutcome, StopOutcome, StoreError, Upkeep,
-    Work,
+    Audit, Backlogs, Causes, Confirmations, Controls, DuePages, DueQuery, Events, Finished, Ledger,
+    Membership, NewSpan, NewStop, Queries, Reading, SpanScan, StartOutcome, StopOutcome,
+    StoreError, Upkeep, Work,
 };
 
 /// All ports of one store.
@@ -32,6 +32,7 @@ pub trait Store:
     + Audit
     + Reading
     + SpanScan
+    + Confirmations
 {
 }
 
@@ -48,6 +49,7 @@ impl<S> Store for S where
         + Audit
         + Reading
         + SpanScan
+        + Confirmations
 {
 }
 

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use async_trait::async_trait;
-use sampler_abacus::{AbacusOptions, HttpCollector};
+use sampler_abacus::{AbacusOptions, HttpCollector, HttpConfirmer};
 use sampler_domain::{Entry, EntryState, SpanId, Target};
 use sampler_service::environment::{Random, SystemClock, SystemRandom};
 use sampler_service::settings::{Variables, load};
 use sampler_store::{Entries, Finished, Ledger, StoreError};
 use sampler_store_mongo::MongoStore;
 use sampler_worker::settings::{PROGRAM, Settings};
-use sampler_worker::{IgnoreProgress, Intervals, Options, Parts, Worker};
+use sampler_worker::{Confirming, IgnoreProgress, Intervals, Options, Parts, Worker};
 use tokio_util::sync::CancellationToken;
 
 /// As in the program.
@@ -54,13 +54,18 @@ pub(crate) async fn work(has_ledger: bool) -> Result<()> {
         Err(exit) => bail!("unusable settings: {exit:?}"),
     };
     let store = Arc::new(MongoStore::connect(settings.database.options(PROGRAM.name)).await?);
-    let collector = HttpCollector::new(&AbacusOptions {
+    let abacus = AbacusOptions {
         url: settings.abacus.collector_url.clone(),
         timeout: settings.abacus.timeout,
         skip_ssl_validation: settings.security.skip_ssl_validation,
         authorities: settings.security.authorities(),
         tokens: settings.security.tokens(COLLECTOR_SCOPE)?,
-    })?;
+    };
+    let collector = HttpCollector::new(&abacus)?;
+    let confirming = Confirming {
+        store: store.clone(),
+        confirmer: Arc::new(HttpConfirmer::new(&abacus)?),
+    };
     let random: Arc<dyn Random> = Arc::new(SystemRandom);
     let options = Options {
         name: random.uuid_v4().to_string(),
@@ -71,6 +76,7 @@ pub(crate) async fn work(has_ledger: bool) -> Result<()> {
         ledger: settings.ledger,
         suspension: settings.suspension,
         distress: settings.distress,
+        confirm: settings.confirm,
         audit: settings.audit,
         intervals: Intervals::default(),
     };
@@ -83,6 +89,7 @@ pub(crate) async fn work(has_ledger: bool) -> Result<()> {
         work: store.clone(),
         ledger,
         causes: store.clone(),
+        confirming,
         span_scan: store.clone(),
         upkeep: store.clone(),
         membership: store.clone(),

@@ -130,6 +130,7 @@ fn entry(target: &Target, span: u64, place: u64, midnight: i64) -> Result<Entry>
         state: EntryState::Accepted,
         status: Some(202),
         error: None,
+        ask_again: None,
     })
 }
 

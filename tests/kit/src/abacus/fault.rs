@@ -15,6 +15,8 @@ pub enum Endpoint {
     /// Posts of mappings. The body that a condition sees has `kind` (`metering`, `rating` or
     /// `pricing`), `resource_id`, `plan_id` and `plan`.
     Mapping,
+    /// Questions for the document of a usage. There is no body.
+    Document,
 }
 
 /// What goes wrong with a request.
@@ -129,6 +131,13 @@ impl Fault {
     pub fn only_where(self, field: &'static str, text: impl Into<String>) -> Self {
         let text = text.into();
         self.only(move |body| body[field].as_str() == Some(text.as_str()))
+    }
+
+    /// For questions for documents, not for posts of usages.
+    #[must_use]
+    pub fn on_documents(mut self) -> Self {
+        self.endpoint = Endpoint::Document;
+        self
     }
 
     /// For posts of mappings, not of usages.

@@ -100,7 +100,7 @@ async fn answer(shared: Arc<Shared>, request: Request<IncomingBody>) -> Answer {
         return usage(&shared, &headers, body.to_bytes()).await;
     }
     if let (Some(number), &Method::GET) = (path.strip_prefix(USAGE_PATH), &method) {
-        return Ok(document(&shared, number));
+        return document(&shared, number, &headers).await;
     }
     if let (Some(path), &Method::POST) = (path.strip_prefix(MAPPINGS_PATH), &method) {
         if !shared.state().is_authorized(bearer(&headers)) {
@@ -205,15 +205,32 @@ fn reply(shared: &Shared, reply: &Reply) -> Response<Full<Bytes>> {
     }
 }
 
-fn document(shared: &Shared, number: &str) -> Response<Full<Bytes>> {
+async fn document(shared: &Shared, number: &str, headers: &HeaderMap) -> Answer {
+    let faults = apply_faults(shared, Endpoint::Document, || None);
+    tokio::time::sleep(faults.delay).await;
+    let authorization = bearer(headers);
+    shared.state().note_question(authorization);
+    match faults.failure {
+        Some(FaultKind::Status {
+            status,
+            retry_after,
+        }) => return Ok(with_body(failure(status, retry_after.as_deref()))),
+        Some(FaultKind::CloseBefore | FaultKind::LoseAnswer) => return Err(Lost),
+        Some(FaultKind::Hang) => pending().await,
+        None | Some(FaultKind::Delay(_) | FaultKind::PutAside(_)) => {}
+    }
+    if !shared.state().is_authorized(authorization) {
+        return Ok(empty(StatusCode::UNAUTHORIZED));
+    }
     let number = number
         .strip_prefix('/')
         .and_then(|number| number.parse().ok());
     let now = (shared.clock)();
-    match number.and_then(|number| shared.state().document(number, now)) {
+    let found = number.and_then(|number| shared.state().document(number, now));
+    Ok(match found {
         Some(document) => json_response(StatusCode::OK, &document),
         None => empty(StatusCode::NOT_FOUND),
-    }
+    })
 }
 
 async fn mapping(shared: &Shared, path: &str) -> Answer {

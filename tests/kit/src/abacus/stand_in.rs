@@ -172,6 +172,11 @@ impl StandInAbacus {
         self.shared.state().posts()
     }
 
+    /// The `Authorization` header of each question for the document of a usage.
+    pub fn questions(&self) -> Vec<Option<String>> {
+        self.shared.state().questions()
+    }
+
     /// How many posts of usages there were.
     pub fn post_count(&self) -> u64 {
         self.shared.state().post_count()

@@ -1,6 +1,6 @@
 //! What the stand-in knows: what it was sent, what it counts and what it has put aside.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -79,6 +79,8 @@ pub struct Mapping {
 
 #[derive(Debug)]
 struct Document {
+    /// The end of its `Location`.
+    number: usize,
     at: i64,
     usage: Arc<Usage>,
     error: Option<String>,
@@ -125,7 +127,10 @@ pub(super) struct State {
     pub(super) faults: Faults,
     posts: Vec<Post>,
     documents: Vec<Document>,
-    seen: HashMap<Key, usize>,
+    seen: HashSet<Key>,
+    /// The last number of a `Location`.
+    numbers: usize,
+    questions: Vec<Option<String>>,
     mappings: Vec<Mapping>,
     mapped: HashSet<(String, String, String)>,
     post_count: u64,
@@ -149,7 +154,9 @@ impl State {
             faults: Faults::default(),
             posts: Vec::new(),
             documents: Vec::new(),
-            seen: HashMap::new(),
+            seen: HashSet::new(),
+            numbers: 0,
+            questions: Vec::new(),
             mappings: Vec::new(),
             mapped: HashSet::new(),
             post_count: 0,
@@ -215,29 +222,44 @@ impl State {
 
     fn judge(&mut self, usage: Usage, at: i64, aside: Option<String>) -> (Reply, Outcome) {
         let key = key(&usage);
-        if let Some(document) = self.seen.get(&key) {
-            return (
-                Reply::Accepted {
-                    document: *document,
-                },
-                Outcome::Repeat,
-            );
+        if self.seen.contains(&key) {
+            // Abacus passes over what it recognises: under this Location there never is anything.
+            let document = self.next_number();
+            return (Reply::Accepted { document }, Outcome::Repeat);
         }
         let error = aside.or_else(|| self.reason_to_put_aside(&usage, at));
-        let document = self.documents.len();
+        let document = self.next_number();
         let outcome = if let Some(reason) = &error {
             Outcome::PutAside(reason.clone())
         } else {
-            self.seen.insert(key, document);
+            self.seen.insert(key);
             self.counted_count += 1;
             Outcome::Counted
         };
         self.documents.push(Document {
+            number: document,
             at,
             usage: Arc::new(usage),
             error,
         });
         (Reply::Accepted { document }, outcome)
+    }
+
+    fn next_number(&mut self) -> usize {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    /// Notes that a document was asked for.
+    pub(super) fn note_question(&mut self, authorization: Option<&str>) {
+        if self.options.keep == Keep::Everything {
+            self.questions.push(authorization.map(str::to_owned));
+        }
+    }
+
+    /// The `Authorization` of each question for a document.
+    pub(super) fn questions(&self) -> Vec<Option<String>> {
+        self.questions.clone()
     }
 
     fn reason_to_put_aside(&self, usage: &Usage, now: i64) -> Option<String> {
@@ -273,7 +295,9 @@ impl State {
 
     /// The document of a usage, once its time has come.
     pub(super) fn document(&self, number: usize, now: i64) -> Option<Value> {
-        let document = self.documents.get(number)?;
+        let documents = &self.documents;
+        let index = documents.binary_search_by_key(&number, |document| document.number);
+        let document = &documents[index.ok()?];
         let wait = i64::try_from(self.options.confirms_after.as_millis()).unwrap_or(i64::MAX);
         if now < document.at.saturating_add(wait) {
             return None;

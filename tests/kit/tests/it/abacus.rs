@@ -180,6 +180,42 @@ async fn documents_are_not_found_at_first() {
     assert_eq!(located(&response).await.status(), StatusCode::OK);
 }
 
+/// The real one passes over a repeat, and keeps no document of it.
+#[tokio::test]
+async fn a_repeat_has_no_document() {
+    let abacus = start().await;
+    let first = post(&abacus, &usage("1", 7)).await.unwrap();
+    let repeat = post(&abacus, &usage("1", 7)).await.unwrap();
+    let next = post(&abacus, &usage("2", 7)).await.unwrap();
+    assert_eq!(located(&first).await.status(), StatusCode::OK);
+    assert_eq!(located(&repeat).await.status(), StatusCode::NOT_FOUND);
+    let next: Value = located(&next).await.json().await.unwrap();
+    assert_eq!(next["dedup_id"], "2");
+    assert_eq!(abacus.counted_count(), 2);
+}
+
+#[tokio::test]
+async fn documents_are_for_those_who_may_read_and_have_faults_of_their_own() {
+    let options = Options {
+        bearer: Some("good".to_owned()),
+        ..Options::default()
+    };
+    let (abacus, _) = start_at(0, options).await;
+    let url = abacus.base_url() + USAGES;
+    let posted = client().post(&url).bearer_auth("good").json(&usage("1", 0));
+    let posted = posted.send().await.unwrap();
+    assert_eq!(located(&posted).await.status(), StatusCode::UNAUTHORIZED);
+    abacus.fault(Fault::status_retry_after(429, "7").on_documents().times(1));
+    let busy = located(&posted).await;
+    assert_eq!(busy.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(busy.headers()["retry-after"], "7");
+    let location = posted.headers()["location"].to_str().unwrap();
+    let found = client().get(location).bearer_auth("good").send().await;
+    assert_eq!(found.unwrap().status(), StatusCode::OK);
+    assert_eq!(abacus.questions().len(), 3);
+    assert_eq!(abacus.questions()[2].as_deref(), Some("Bearer good"));
+}
+
 #[tokio::test]
 async fn gives_the_ordered_answers() {
     let abacus = start().await;

@@ -1,0 +1,256 @@
+//! Whether the collector has kept a usage that it has accepted: its `Location` gives the document,
+//! with an `error` where Abacus has set the usage aside.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reqwest::Response;
+use reqwest::header::RETRY_AFTER;
+use sampler_domain::Timestamp;
+use serde_json::Value;
+use url::Url;
+
+use crate::answer::{Answer, AnswerParts, interpret};
+use crate::error_name::ErrorName;
+use crate::http::{AbacusClient, AbacusOptions, ClientError};
+
+/// The largest document that is read, in bytes. A usage of ours has half a megabyte at the most.
+const DOCUMENT_LEN_MAX: usize = 2 << 20;
+
+/// What stands for an error that names nothing which can be shown.
+const UNNAMED: &str = "unnamed error";
+
+/// What Abacus says of a usage that it has accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// It counts.
+    Counts,
+    /// It was set aside.
+    SetAside {
+        /// The name of the error.
+        error: String,
+    },
+    /// It is not there, or not yet (404). So it is for ever where Abacus has recognised a repeat: only
+    /// the first of two posts has a document.
+    Unknown,
+    /// The answer is not the document of this usage.
+    Mismatch {
+        /// What it is.
+        error: String,
+    },
+    /// Nothing is to be asked for a while (429).
+    Wait {
+        /// How long.
+        after: Duration,
+    },
+    /// Abacus gave no answer, or cannot answer now.
+    Failed {
+        /// The wait that it asked for, if it did.
+        after: Option<Duration>,
+        /// What happened.
+        error: String,
+    },
+}
+
+/// Asks whether usages count.
+#[async_trait]
+pub trait Confirmer: Send + Sync + 'static {
+    /// Asks for the document of a usage at its `Location`; returns within a time limit. `now` is needed
+    /// for a `Retry-After` that is a date.
+    async fn ask(&self, location: &str, usage_guid: &str, now: Timestamp) -> Asked;
+}
+
+/// Asks the collector over HTTP.
+#[derive(Clone, Debug)]
+pub struct HttpConfirmer {
+    client: AbacusClient,
+    base: Url,
+}
+
+impl HttpConfirmer {
+    /// Prepares a client; connections are made when they are needed, and kept.
+    ///
+    /// # Errors
+    /// Where the client cannot be set up.
+    pub fn new(options: &AbacusOptions) -> Result<Self, ClientError> {
+        Ok(Self {
+            client: AbacusClient::new(options)?,
+            base: options.url.clone(),
+        })
+    }
+}
+
+#[async_trait]
+impl Confirmer for HttpConfirmer {
+    async fn ask(&self, location: &str, usage_guid: &str, now: Timestamp) -> Asked {
+        let Some(url) = at_collector(&self.base, location) else {
+            return mismatch("the Location is no address");
+        };
+        let response = match self.client.send(self.client.get(url)).await {
+            Ok(response) => response,
+            Err(error) => return Asked::Failed { after: None, error },
+        };
+        let status = response.status().as_u16();
+        let retry_after = response.headers().get(RETRY_AFTER);
+        let retry_after = retry_after.and_then(|value| value.to_str().ok().map(str::to_owned));
+        match status {
+            200 => match read_document(response).await {
+                Ok(Some(body)) => meaning(&body, usage_guid),
+                Ok(None) => mismatch("the answer is too large for the document of a usage"),
+                Err(error) => Asked::Failed { after: None, error },
+            },
+            404 | 410 => Asked::Unknown,
+            _ => otherwise(status, retry_after.as_deref(), now),
+        }
+    }
+}
+
+/// Any other status. 401, 403 and 5xx say nothing about the usage.
+fn otherwise(status: u16, retry_after: Option<&str>, now: Timestamp) -> Asked {
+    let parts = AnswerParts {
+        status,
+        retry_after,
+        name: None,
+    };
+    match (status, interpret(parts, now, false)) {
+        (_, Answer::Wait { after }) => Asked::Wait { after },
+        (401 | 403 | 500..=599, Answer::TryAgain { after, error }) => {
+            Asked::Failed { after, error }
+        }
+        _ => mismatch(&format!("Abacus answered {status}")),
+    }
+}
+
+/// What a document says. One of something else, such as a login page, says nothing.
+fn meaning(body: &[u8], usage_guid: &str) -> Asked {
+    let document: Value = serde_json::from_slice(body).unwrap_or_default();
+    let Some(dedup_id) = document.get("dedup_id") else {
+        return mismatch("the answer is no document of a usage");
+    };
+    if dedup_id.as_str() != Some(usage_guid) {
+        return mismatch("the answer is the document of another usage");
+    }
+    match document.get("error") {
+        None | Some(Value::Null | Value::Bool(false)) => Asked::Counts,
+        Some(error) => Asked::SetAside {
+            error: ErrorName::of_value(error)
+                .map_or_else(|| UNNAMED.to_owned(), |it| it.to_string()),
+        },
+    }
+}
+
+/// The body of an answer; none where it is too large.
+async fn read_document(mut response: Response) -> Result<Option<Vec<u8>>, String> {
+    let mut body = Vec::new();
+    loop {
+        match response.chunk().await {
+            Ok(Some(chunk)) if body.len() + chunk.len() <= DOCUMENT_LEN_MAX => {
+                body.extend_from_slice(&chunk);
+            }
+            Ok(Some(_)) => return Ok(None),
+            Ok(None) => return Ok(Some(body)),
+            Err(error) => return Err(sampler_oauth::http::describe(error)),
+        }
+    }
+}
+
+fn mismatch(error: &str) -> Asked {
+    Asked::Mismatch {
+        error: error.to_owned(),
+    }
+}
+
+/// Where the document is asked for: the path of the `Location` at the address of the collector. Our
+/// token goes nowhere else, whatever an answer says; and a collector behind a router may know itself
+/// by another scheme or name.
+fn at_collector(collector: &Url, location: &str) -> Option<Url> {
+    let location = collector.join(location).ok()?;
+    let mut url = collector.clone();
+    if location.cannot_be_a_base() {
+        return None;
+    }
+    url.set_path(location.path());
+    url.set_query(location.query());
+    Some(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_says_what_became_of_the_usage() {
+        let meaning = |text: &str| meaning(text.as_bytes(), "guid");
+        let aside = |error: &str| Asked::SetAside {
+            error: error.to_owned(),
+        };
+        assert_eq!(meaning(r#"{"dedup_id":"guid","x":1}"#), Asked::Counts);
+        assert_eq!(
+            meaning(r#"{"dedup_id":"guid","error":null}"#),
+            Asked::Counts
+        );
+        for (error, name) in [
+            (r#""the month is closed""#, "the month is closed"),
+            (r#"{"name":"plan not found","x":1}"#, "plan not found"),
+            (r#"{"error":"slack"}"#, "slack"),
+            (r#"{"message":"eyJhbGciOiJSUzI1NiJ9"}"#, UNNAMED),
+            (r#"{"isFutureUsageError":true}"#, "isFutureUsageError"),
+            (
+                r#"{"message":"no plan","isPlanBusinessError":true}"#,
+                "isPlanBusinessError",
+            ),
+            (r#"{"message":"no plan","retry":false}"#, "no plan"),
+            ("true", UNNAMED),
+            ("[]", UNNAMED),
+        ] {
+            let document = format!(r#"{{"dedup_id":"guid","error":{error}}}"#);
+            assert_eq!(meaning(&document), aside(name), "{error}");
+        }
+        for other in ["", "<html>", "[]", "{}", r#"{"dedup_id":"other"}"#, "null"] {
+            assert!(matches!(meaning(other), Asked::Mismatch { .. }), "{other}");
+        }
+    }
+
+    #[test]
+    fn what_says_nothing_about_the_usage_is_not_held_against_it() {
+        let now = Timestamp::clamped(0);
+        let kind = |status| match otherwise(status, Some("7"), now) {
+            Asked::Wait { after } => ("wait", Some(after.as_secs())),
+            Asked::Failed { after, .. } => ("failed", after.map(|after| after.as_secs())),
+            Asked::Mismatch { .. } => ("mismatch", None),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(kind(429), ("wait", Some(7)));
+        for status in [401, 403, 500, 502, 503] {
+            assert_eq!(kind(status), ("failed", Some(7)), "{status}");
+        }
+        for status in [201, 202, 204, 302, 400, 422] {
+            assert_eq!(kind(status), ("mismatch", None), "{status}");
+        }
+    }
+
+    #[test]
+    fn nothing_but_the_collector_is_asked() {
+        let collector = Url::parse("https://collector:1/x/v1/metering/collected/usage").unwrap();
+        for (location, asked) in [
+            (
+                "https://collector:1/v1/usage/7?a=b",
+                "https://collector:1/v1/usage/7?a=b",
+            ),
+            (
+                "http://evil.example/v1/usage/7",
+                "https://collector:1/v1/usage/7",
+            ),
+            ("//evil.example/7", "https://collector:1/7"),
+            ("/v1/usage/7#x", "https://collector:1/v1/usage/7"),
+            (
+                "https://user:secret@evil.example:9/7",
+                "https://collector:1/7",
+            ),
+        ] {
+            let url = at_collector(&collector, location).map(String::from);
+            assert_eq!(url.as_deref(), Some(asked), "{location}");
+        }
+        assert_eq!(at_collector(&collector, "data:text/plain,x"), None);
+    }
+}

@@ -1,0 +1,169 @@
+//! Entries of usages of which Abacus is still to be asked whether they count.
+
+use async_trait::async_trait;
+use bson::raw::RawDocument;
+use bson::{Bson, Document, RawDocumentBuf, doc};
+use sampler_domain::partition::partition_of;
+use sampler_domain::{AskAgain, CauseId, EntryState};
+use sampler_store::{Confirmation, Confirmations, StoreError, Unconfirmed, UnconfirmedQuery};
+use tracing::error;
+
+use crate::MongoStore;
+use crate::call::{CallError, hint};
+use crate::document::{Unreadable, id_from_bson, id_to_bson, moment, read_target, unreadable};
+use crate::entry_document::{ERROR_LEN_MAX, ask_again_in};
+use crate::index;
+use crate::ledger::expires_at;
+use crate::unreadable::{Statement, change_each, decoded, name_of};
+
+/// What is read of an entry, beside its id. One can have half a megabyte.
+const PROJECTED: [&str; 4] = ["span", "target", "location", "ask_again"];
+
+#[async_trait]
+impl Confirmations for MongoStore {
+    async fn unconfirmed(&self, query: &UnconfirmedQuery) -> Result<Vec<Unconfirmed>, StoreError> {
+        let sort = doc! { "ask_again.month": 1, "ask_again.at": 1 };
+        let mut options = self
+            .usages
+            .find_options(query.limit, sort, index::UNCONFIRMED);
+        let projection = PROJECTED.iter().map(|name| ((*name).to_owned(), 1.into()));
+        options.projection = Some(projection.collect());
+        let (link, filter) = (self.usages.clone(), filter(query));
+        let find = async move { link.find(filter, options).await };
+        let found = self.usages.run(find).await?;
+        let readable = found.iter().filter_map(|raw| self.unconfirmed_in(raw));
+        Ok(readable.collect())
+    }
+
+    async fn confirm(&self, confirmed: &[(Unconfirmed, Confirmation)]) -> Result<u64, StoreError> {
+        let statements: Result<Vec<Statement>, _> = confirmed.iter().map(statement).collect();
+        let statements = statements.map_err(|error| StoreError::Refused(Box::new(error)))?;
+        if statements.is_empty() {
+            return Ok(0);
+        }
+        let mut written = change_each(&self.usages, &statements).await?;
+        match written.failed.pop() {
+            Some((_, error)) => Err(error.into()),
+            None => Ok(written.matched as u64),
+        }
+    }
+}
+
+impl MongoStore {
+    /// What is to be asked of an entry; one that cannot be read is told of, and left as it is.
+    fn unconfirmed_in(&self, raw: &RawDocumentBuf) -> Option<Unconfirmed> {
+        match read_unconfirmed(raw) {
+            Ok(unconfirmed) => Some(unconfirmed),
+            Err(problem) => {
+                if self.is_news("usages", raw) {
+                    error!(code = "usage.unreadable", usage = %name_of(raw), error = %problem,
+                        "an entry of the ledger cannot be read");
+                }
+                None
+            }
+        }
+    }
+
+    /// How many usages were set aside for a cause, counted up to a bound, by the index alone.
+    pub(crate) async fn count_set_aside(
+        &self,
+        cause: CauseId,
+        bound: usize,
+    ) -> Result<u64, CallError> {
+        let filter = doc! { "cause": cause.to_string(), "state": EntryState::SetAside.name() };
+        let limit = u64::try_from(bound.max(1)).unwrap_or(u64::MAX);
+        let (usages, time_limit) = (self.usages.collection.clone(), self.usages.time_limit);
+        let count = async move {
+            let count = usages.count_documents(filter).limit(limit);
+            let count = count.hint(hint(index::SET_ASIDE));
+            count.max_time(time_limit).await
+        };
+        self.usages.run(count).await
+    }
+}
+
+/// Which entries are to be asked for. The first two conditions are those of the index.
+fn filter(query: &UnconfirmedQuery) -> Document {
+    let partitions: Vec<i64> = query.partitions.iter().copied().map(i64::from).collect();
+    let mut filter = doc! {
+        "state": EntryState::Accepted.name(),
+        "ask_again.at": { "$lte": moment(query.now) },
+        "partition": { "$in": partitions },
+    };
+    if let Some(month) = query.month {
+        filter.insert("ask_again.month", moment(month));
+    }
+    filter
+}
+
+fn read_unconfirmed(raw: &RawDocument) -> Result<Unconfirmed, Unreadable> {
+    let document = decoded(raw)?;
+    let usage_guid = document.get_str("_id");
+    let usage_guid = usage_guid.map_err(|_| unreadable("_id", "is not a string"))?;
+    let target = document.get_document("target");
+    let target = target.map_err(|_| unreadable("target", "is not a document"))?;
+    let ask = ask_again_in(&document);
+    Ok(Unconfirmed {
+        usage_guid: usage_guid.to_owned(),
+        span: id_from_bson(document.get("span"))?,
+        target: read_target(target)?,
+        location: document.get_str("location").unwrap_or_default().to_owned(),
+        ask: ask.ok_or_else(|| unreadable("ask_again", "is not whole"))?,
+    })
+}
+
+/// The statement that notes what came of asking, unless the entry has changed since it was read.
+fn statement(
+    (read, confirmation): &(Unconfirmed, Confirmation),
+) -> Result<Statement, bson::error::Error> {
+    let condition = condition(read, read.ask);
+    let update: Bson = match confirmation {
+        Confirmation::AskAgain { at } => doc! { "$set": { "ask_again.at": moment(*at) } }.into(),
+        Confirmation::GivenUp => ending(None).into(),
+        Confirmation::Counted { at } => ending(Some(doc! {
+            "state": EntryState::Counted.name(),
+            "counted_at": moment(*at),
+        }))
+        .into(),
+        Confirmation::SetAside { at, error, cause } => {
+            let error: String = error.chars().take(ERROR_LEN_MAX).collect();
+            ending(Some(doc! {
+                "state": EntryState::SetAside.name(),
+                "set_aside_at": moment(*at),
+                // It comes from outside: a `$` at its beginning is no name of a field.
+                "error": { "$literal": error },
+                "cause": cause.to_string(),
+            }))
+            .into()
+        }
+    };
+    let statement = doc! { "q": condition, "u": update, "hint": "_id_" };
+    Ok(Statement {
+        name: read.usage_guid.clone(),
+        statement: RawDocumentBuf::try_from(&statement)?,
+    })
+}
+
+fn condition(read: &Unconfirmed, ask: AskAgain) -> Document {
+    doc! {
+        "_id": &read.usage_guid,
+        "partition": i64::from(partition_of(&read.target)),
+        "span": id_to_bson(&read.span),
+        "state": EntryState::Accepted.name(),
+        "ask_again.at": moment(ask.at),
+    }
+}
+
+/// The stages after which an entry is not asked for any more. If its span is complete, it expires from
+/// now on.
+fn ending(set: Option<Document>) -> Vec<Document> {
+    let is_expiring = doc! { "$eq": ["$ask_again.expires", true] };
+    let expiry = doc! { "$cond": [is_expiring, expires_at(), "$expires_at"] };
+    let set = set.map(|set| doc! { "$set": set });
+    set.into_iter()
+        .chain([
+            doc! { "$set": { "expires_at": expiry } },
+            doc! { "$unset": "ask_again" },
+        ])
+        .collect()
+}

@@ -1,0 +1,234 @@
+//! What is still to be confirmed in MongoDB: what a search reads, and when entries expire.
+
+use bson::{Bson, Document, doc};
+use mongodb::Collection;
+use sampler_domain::{AskAgain, Delivered, Entry, Span};
+use sampler_store::contract::support::{
+    Changing, NOW, at, done, everything, finished, plan_to, started,
+};
+use sampler_store::{
+    Causes, Confirmation, Confirmations, Ledger, Queries, Unconfirmed, UnconfirmedQuery,
+};
+use sampler_store_mongo::MongoStore;
+
+use crate::explain::examined;
+use crate::support::store_and_spans;
+
+const HOUR: i64 = 3_600_000;
+const DAY: i64 = 24 * HOUR;
+
+/// So long that no test sees anything expire.
+const LIFETIME: i64 = 4_000 * DAY;
+
+fn usages_beside(spans: &Collection<Document>) -> Collection<Document> {
+    let database = spans.client().database(&spans.namespace().db);
+    database.collection("spans_usages")
+}
+
+/// A span with an accepted usage that is to be asked for.
+async fn accepted(store: &MongoStore, name: &str) -> (Span, Entry) {
+    let span = started(store, name, name, -DAY).await;
+    let span = done(store.plan(&span, plan_to(&span, -HOUR), at(0), at(0)).await);
+    let delivered = Delivered {
+        at: at(7),
+        status: Some(202),
+        location: Some("https://abacus/usage/1".to_owned()),
+    };
+    let entry = Entry {
+        ask_again: Some(AskAgain {
+            at: at(0),
+            until: at(DAY),
+        }),
+        ..Entry::of_delivered(&span, delivered).unwrap()
+    };
+    store.record(entry.clone(), LIFETIME).await.unwrap();
+    (span, entry)
+}
+
+async fn document(usages: &Collection<Document>, entry: &Entry) -> Document {
+    let filter = doc! { "_id": &entry.usage_guid };
+    usages.find_one(filter).await.unwrap().unwrap()
+}
+
+async fn note(store: &MongoStore, entry: &Entry, confirmation: Confirmation) {
+    let read = Unconfirmed::of(entry).unwrap();
+    assert_eq!(store.confirm(&[(read, confirmation)]).await.unwrap(), 1);
+}
+
+fn expires_at(document: &Document) -> Option<i64> {
+    let expires_at = document.get_datetime("expires_at").ok()?;
+    Some(expires_at.timestamp_millis())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entry_expires_only_once_its_usage_is_confirmed() {
+    let (store, spans) = store_and_spans("confirm_expiry").await;
+    let usages = usages_beside(&spans);
+    let counted = Confirmation::Counted { at: at(9) };
+    let aside = Confirmation::SetAside {
+        at: at(9),
+        error: "closed".to_owned(),
+        cause: "7d0e4b52-93c1-5f0a-8a6b-1f2c60d59e37".parse().unwrap(),
+    };
+    for (name, confirmation, from) in [
+        ("a", counted, 9),
+        ("b", aside, 9),
+        ("c", Confirmation::GivenUp, 7),
+    ] {
+        let (span, entry) = accepted(&store, name).await;
+        for _ in 0..2 {
+            store.expire(&[finished(&span)]).await.unwrap();
+        }
+        let before = document(&usages, &entry).await;
+        assert_eq!(expires_at(&before), None, "{before}");
+        note(&store, &entry, confirmation).await;
+        let after = document(&usages, &entry).await;
+        assert_eq!(expires_at(&after), Some(NOW + from + LIFETIME), "{after}");
+        assert!(!after.contains_key("ask_again"), "{after}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_entry_of_an_open_span_does_not_expire_when_it_is_confirmed() {
+    let (store, spans) = store_and_spans("confirm_open").await;
+    let usages = usages_beside(&spans);
+    let (span, entry) = accepted(&store, "a").await;
+    note(&store, &entry, Confirmation::AskAgain { at: at(5) }).await;
+    let again = document(&usages, &entry).await;
+    let again = again.get_document("ask_again").unwrap();
+    assert_eq!(again.get_i64("at").unwrap(), NOW + 5);
+    // The first of March, 2026.
+    assert_eq!(again.get_i64("month").unwrap(), 1_772_323_200_000);
+    let mut entry = entry;
+    entry.ask_again.as_mut().unwrap().at = at(5);
+    note(&store, &entry, Confirmation::Counted { at: at(9) }).await;
+    let confirmed = document(&usages, &entry).await;
+    assert_eq!(expires_at(&confirmed), None);
+    store.expire(&[finished(&span)]).await.unwrap();
+    let confirmed = document(&usages, &entry).await;
+    assert_eq!(expires_at(&confirmed), Some(NOW + 9 + LIFETIME));
+}
+
+/// What is no entry is told of, and in nobody's way.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entry_that_cannot_be_read_hides_no_other() {
+    let (store, spans) = store_and_spans("confirm_unreadable").await;
+    let usages = usages_beside(&spans);
+    let (_, bad) = accepted(&store, "a").await;
+    let (_, good) = accepted(&store, "b").await;
+    let broken = doc! { "$set": { "target.plan_id": 7, "ask_again.at": NOW - 1 } };
+    let by_id = doc! { "_id": &bad.usage_guid };
+    usages.update_one(by_id, broken).await.unwrap();
+    let found = store.unconfirmed(&query(0)).await.unwrap();
+    assert_eq!(found, [Unconfirmed::of(&good).unwrap()]);
+}
+
+fn query(now: i64) -> UnconfirmedQuery {
+    UnconfirmedQuery {
+        partitions: everything(),
+        now: at(now),
+        month: None,
+        limit: 100,
+    }
+}
+
+/// Copies of an entry, in all partitions, with these members set.
+async fn copy(usages: &Collection<Document>, entry: &Document, range: [i32; 2], set: Document) {
+    let mut members = doc! {
+        "_id": { "$concat": ["copy ", { "$toString": "$number" }] },
+        "partition": { "$mod": ["$number", 64] },
+    };
+    members.extend(set);
+    let pipeline = vec![
+        doc! { "$documents": [{ "_": 0 }] },
+        doc! { "$project": { "number": { "$range": [range[0], range[1]] } } },
+        doc! { "$unwind": "$number" },
+        doc! { "$replaceWith": { "$mergeObjects": [{ "$literal": entry.clone() }, members] } },
+        doc! { "$merge": { "into": usages.name() } },
+    ];
+    let database = usages.client().database(&usages.namespace().db);
+    database.aggregate(pipeline).await.unwrap();
+}
+
+/// A hundred thousand usages that count, 20,000 that are to be asked for later, 20,000 of another
+/// month: a search reads what it finds.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_search_for_what_is_to_be_confirmed_reads_what_it_finds() {
+    let (store, spans) = store_and_spans("confirm_explain").await;
+    let usages = usages_beside(&spans);
+    let (_, entry) = accepted(&store, "a").await;
+    let one = document(&usages, &entry).await;
+    let month = one
+        .get_document("ask_again")
+        .unwrap()
+        .get_i64("month")
+        .unwrap();
+    let ask = |month: i64, at: i64| {
+        let ask = doc! { "month": month, "at": at, "until": NOW + DAY };
+        doc! { "ask_again": { "$literal": ask } }
+    };
+    let done = doc! { "state": "counted", "ask_again": "$$REMOVE" };
+    copy(&usages, &one, [0, 100_000], done).await;
+    copy(&usages, &one, [100_000, 120_000], ask(month, NOW + HOUR)).await;
+    copy(
+        &usages,
+        &one,
+        [120_000, 140_000],
+        ask(month - 28 * DAY, NOW - 1),
+    )
+    .await;
+    copy(&usages, &one, [140_000, 140_070], ask(month, NOW - 2)).await;
+    let database = usages.client().database(&usages.namespace().db);
+    database.run_command(doc! { "profile": 2 }).await.unwrap();
+    let this_month = UnconfirmedQuery {
+        month: Some(sampler_domain::Timestamp::clamped(month)),
+        ..query(0)
+    };
+    assert_eq!(store.unconfirmed(&this_month).await.unwrap().len(), 71);
+    assert_eq!(store.unconfirmed(&query(0)).await.unwrap().len(), 100);
+    let commands = examined(&usages).await;
+    assert_eq!(commands.len(), 2);
+    for (keys, documents, returned) in commands {
+        // One more key for each of the 64 partitions, where its range ends.
+        assert!(keys <= returned + 2 * 64, "{keys} keys for {returned}");
+        assert!(documents <= returned + 64, "{documents} for {returned}");
+    }
+}
+
+/// However many there are, the index alone counts what was put aside for a cause.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_put_aside_is_counted_by_its_index() {
+    let (store, spans) = store_and_spans("confirm_count").await;
+    let usages = usages_beside(&spans);
+    let (_, entry) = accepted(&store, "a").await;
+    let cause = sampler_domain::Cause {
+        status: None,
+        error: "closed".to_owned(),
+        resource_id: entry.target.resource_id.clone(),
+        plan_id: entry.target.plan_id.clone(),
+    };
+    store.register(&cause, at(0), at(0)).await.unwrap();
+    let aside = Confirmation::SetAside {
+        at: at(9),
+        error: cause.error.clone(),
+        cause: cause.id(),
+    };
+    note(&store, &entry, aside).await;
+    let one = document(&usages, &entry).await;
+    copy(&usages, &one, [0, 2_000], Document::new()).await;
+    let others = doc! { "state": "accepted", "cause": "$$REMOVE" };
+    copy(&usages, &one, [2_000, 20_000], others).await;
+    let database = usages.client().database(&usages.namespace().db);
+    database.run_command(doc! { "profile": 2 }).await.unwrap();
+    let shown = store.cause(cause.id()).await.unwrap().unwrap();
+    assert_eq!((shown.spans, shown.set_aside), (0, 2_001));
+    let due = store.due_causes(at(DAY), 10).await.unwrap();
+    assert!(!store.remove_cause(&due[0]).await.unwrap());
+    for (keys, documents, _) in examined(&usages).await {
+        assert!(keys <= 2_002, "{keys} keys");
+        assert_eq!(documents, 0);
+    }
+    let all = doc! { "$set": { "state": "accepted" }, "$unset": { "cause": Bson::Null } };
+    usages.update_many(Document::new(), all).await.unwrap();
+    assert!(store.remove_cause(&due[0]).await.unwrap());
+}

@@ -1,0 +1,93 @@
+//! Usages that Abacus has accepted, and of which it is still to be asked whether they count.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use sampler_domain::{AskAgain, CauseId, Entry, EntryState, SpanId, Target, Timestamp};
+
+use crate::StoreError;
+
+/// Which usages are to be asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnconfirmedQuery {
+    /// Of which partitions.
+    pub partitions: Arc<[u32]>,
+    /// By when they are to be asked for.
+    pub now: Timestamp,
+    /// Only usages of the month that begins then (UTC); none for those of any month.
+    pub month: Option<Timestamp>,
+    /// So many at the most.
+    pub limit: usize,
+}
+
+/// What has to be known of an accepted usage to ask for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unconfirmed {
+    /// The `dedup_id` of the usage.
+    pub usage_guid: String,
+    /// The span that it is for.
+    pub span: SpanId,
+    /// Who used it.
+    pub target: Target,
+    /// Where Abacus says that it can be found.
+    pub location: String,
+    /// When it is asked for, and until when.
+    pub ask: AskAgain,
+}
+
+impl Unconfirmed {
+    /// What is asked of the usage of an entry; none where it is not to be asked for.
+    pub fn of(entry: &Entry) -> Option<Self> {
+        let is_accepted = entry.state == EntryState::Accepted;
+        let ask = entry.ask_again.filter(|_| is_accepted)?;
+        Some(Self {
+            usage_guid: entry.usage_guid.clone(),
+            span: entry.span.clone(),
+            target: entry.target.clone(),
+            location: entry.location.clone().unwrap_or_default(),
+            ask,
+        })
+    }
+}
+
+/// What comes of asking for a usage.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Confirmation {
+    /// It counts.
+    Counted {
+        /// When that was seen.
+        at: Timestamp,
+    },
+    /// It was set aside.
+    SetAside {
+        /// When that was seen.
+        at: Timestamp,
+        /// The name of the error.
+        error: String,
+        /// The cause that it is kept under.
+        cause: CauseId,
+    },
+    /// Abacus does not know it yet, or gave no answer.
+    AskAgain {
+        /// When it is asked next.
+        at: Timestamp,
+    },
+    /// It is asked for no more. The usage stays accepted.
+    GivenUp,
+}
+
+/// Finds entries of usages that are to be confirmed, and notes what comes of that.
+#[async_trait]
+pub trait Confirmations: Send + Sync + 'static {
+    /// Usages that are to be asked for by now: those of the oldest month first, and of each month those
+    /// that wait longest. Only what a majority has.
+    async fn unconfirmed(&self, query: &UnconfirmedQuery) -> Result<Vec<Unconfirmed>, StoreError>;
+
+    /// Notes what came of asking, for each usage whose entry has not changed since it was read. Says
+    /// how many that were.
+    ///
+    /// An entry whose span is complete expires only from then on ([`Ledger::expire`]).
+    ///
+    /// [`Ledger::expire`]: crate::Ledger::expire
+    async fn confirm(&self, confirmed: &[(Unconfirmed, Confirmation)]) -> Result<u64, StoreError>;
+}
