@@ -9,6 +9,7 @@ use axum::body::Body;
 use http::header::{CONTENT_TYPE, ETAG, IF_MATCH, LINK, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 use sampler_service::security::Grant;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -19,6 +20,9 @@ use crate::documents::Problem;
 
 /// The largest answer that a page is made of, in bytes.
 const ANSWER_MAX: usize = 16 << 20;
+
+/// What can stand in a segment of a path as it is.
+pub(crate) const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'~');
 
 /// Parameters of a query, by their names.
 pub(crate) type Query = Vec<(String, String)>;

@@ -8,12 +8,12 @@ use axum::Extension;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use http::StatusCode;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::utf8_percent_encode;
 use sampler_domain::Timestamp;
 use serde_json::{Value, json};
 
 use super::{spans, suspended};
-use crate::api::Refusal;
+use crate::api::{Refusal, SEGMENT};
 use crate::documents::{Cause, List, Problem, Span};
 use crate::estimate::{Estimate, counted};
 use crate::form::Form;
@@ -40,7 +40,7 @@ struct Subject {
 
 impl Subject {
     fn encoded(&self) -> String {
-        utf8_percent_encode(&self.id, NON_ALPHANUMERIC).to_string()
+        utf8_percent_encode(&self.id, SEGMENT).to_string()
     }
 
     /// The address of the API that carries it out.

@@ -7,10 +7,10 @@ use axum::Extension;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use http::{StatusCode, Uri};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::utf8_percent_encode;
 use sampler_domain::Timestamp;
 
-use crate::api::{Query, Refusal, address};
+use crate::api::{Query, Refusal, SEGMENT, address};
 use crate::documents::{ActRecord, Cause, List, Span};
 use crate::estimate::{left, roughly};
 use crate::page::{Frame, refused, render};
@@ -61,10 +61,7 @@ pub(crate) fn page_of_cause(cause: &str) -> String {
 
 /// The page that lets the spans of a cause go on.
 pub(crate) fn resume_page_of(cause: &str) -> String {
-    format!(
-        "{PAGE}/{}/resume",
-        utf8_percent_encode(cause, NON_ALPHANUMERIC)
-    )
+    format!("{PAGE}/{}/resume", utf8_percent_encode(cause, SEGMENT))
 }
 
 /// `GET /console/suspended`.

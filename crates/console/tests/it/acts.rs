@@ -66,13 +66,20 @@ async fn causes_and_their_spans_are_shown_with_what_can_be_done() {
         );
     }
     for text in [
-        "href=\"/console/suspended/c0/resume\"",
         "href=\"/console/spans/one%2Ftwo/skip\"",
         "2 days",
         "unprocessable &#60;plan&#62;",
     ] {
         assert!(shown.text.contains(text), "{text}: {}", shown.text);
     }
+    // Its id stands in the address as it is.
+    let resume = crate::stub::CAUSE;
+    assert!(
+        resume.contains('-')
+            && shown
+                .text
+                .contains(&format!("/console/suspended/{resume}/resume"))
+    );
     // A cause that is gone is asked for all the same: the answer says what there is of it.
     let other = console.get("/console/suspended?cause=c1").await;
     assert_eq!((other.status, other.count("Spans of this cause")), (200, 1));
@@ -80,7 +87,7 @@ async fn causes_and_their_spans_are_shown_with_what_can_be_done() {
 
 #[tokio::test]
 async fn a_cause_is_resumed_after_its_numbers_were_seen() {
-    let page = "/console/suspended/c0/resume";
+    let page = "/console/suspended/c-0/resume";
     let visit = Visit::new(some(), page).await;
     let shown = visit.console.page(page, "suspended-resume").await;
     let effect = "Resume 812 spans, 2 days behind, about 39,000 usages.";
@@ -93,7 +100,7 @@ async fn a_cause_is_resumed_after_its_numbers_were_seen() {
     );
     assert_eq!(unexplained.count(effect), 1);
     let done = visit.send(page, "reason=Mapped+now.").await;
-    let expected = (303, "/console/suspended?cause=c0");
+    let expected = (303, "/console/suspended?cause=c-0");
     assert_eq!((done.status, done.header("location")), expected);
     let gone = visit
         .console
@@ -148,7 +155,7 @@ async fn an_act_needs_a_form_of_its_session() {
     for page in [
         page,
         "/console/spans/three/resume",
-        "/console/suspended/c0/resume",
+        "/console/suspended/c-0/resume",
     ] {
         let refused = visit.send(page, "tag=%22seen%22&reason=Mapped+now.").await;
         assert_eq!(refused.status, 403, "{page}");

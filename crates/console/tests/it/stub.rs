@@ -29,6 +29,9 @@ pub(crate) const MIDNIGHT: i64 = 1_795_132_800_000;
 /// When everything happens: 15:10 of that day.
 pub(crate) const NOW: i64 = MIDNIGHT + 15 * HOUR + 10 * MINUTE;
 
+/// The cause that there is.
+pub(crate) const CAUSE: &str = "c-0";
+
 /// The tag of every span.
 const SEEN: &str = "\"seen\"";
 
@@ -171,7 +174,7 @@ fn backlog() -> Value {
 
 fn cause() -> Value {
     json!({
-        "cause": "c0", "status": 422, "error": "unprocessable <plan>", "resource_id": "postgres",
+        "cause": CAUSE, "status": 422, "error": "unprocessable <plan>", "resource_id": "postgres",
         "plan_id": "small", "spans": 812, "since": MIDNIGHT, "probe_at": NOW,
     })
 }
@@ -206,10 +209,10 @@ async fn set_control(headers: HeaderMap, body: String) -> Response {
 async fn resume_cause(Path(cause): Path<String>, body: String) -> Response {
     let body: Value = serde_json::from_str(&body).unwrap();
     match (cause.as_str(), body["reason"].as_str()) {
-        ("c0", Some("Mapped now.")) => {
+        (CAUSE, Some("Mapped now.")) => {
             (StatusCode::ACCEPTED, Json(json!({ "resumed": 812 }))).into_response()
         }
-        ("c0", _) => invalid_reason(),
+        (CAUSE, _) => invalid_reason(),
         _ => not_there(),
     }
 }
