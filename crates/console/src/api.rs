@@ -21,8 +21,8 @@ use crate::documents::Problem;
 /// The largest answer that a page is made of, in bytes.
 const ANSWER_MAX: usize = 16 << 20;
 
-/// What can stand in a segment of a path as it is.
-pub(crate) const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'~');
+/// What can stand in a segment of a path as it is. A dot may mean another segment.
+pub(crate) const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~');
 
 /// Parameters of a query, by their names.
 pub(crate) type Query = Vec<(String, String)>;
