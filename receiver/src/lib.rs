@@ -33,6 +33,7 @@ mod event;
 mod form;
 mod json;
 mod metrics;
+mod openapi;
 pub mod problems;
 pub mod reading;
 mod refusals;
@@ -46,8 +47,9 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::FromRef;
-use axum::routing::{get, post};
+use axum::routing::post;
 use sampler_abacus::Provisioning;
+use sampler_console::Reference;
 use sampler_domain::{Policy, Slack};
 use sampler_service::environment::{Clock, Random};
 use sampler_service::security::Authenticator;
@@ -55,6 +57,8 @@ use sampler_settings::DistressSettings;
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_steering::Steering;
 use sampler_store::{Acts, Audit, Backlogs, Controls, Events, Queries, Replication};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use admission::Admission;
 use controllers::{
@@ -163,38 +167,47 @@ impl Receiver {
 
     /// The routes of the API. `authenticator` checks the token of a request before its body is read.
     pub fn routes(self: Arc<Self>, authenticator: Authenticator) -> Router {
+        let (routes, document) = described().split_for_parts();
         // An original also accepts a slash at the end of each path. The paths with a slash are routes
         // of their own and not rewritten, so that a router in front sees the path that is served.
-        let routes = Router::new()
-            .route("/v1/events", post(batches::post))
+        let routes = routes
             .route("/v1/events/", post(batches::post))
-            .route("/v1/events/start", post(events::start))
             .route("/v1/events/start/", post(events::start))
-            .route("/v1/events/stop", post(events::stop))
             .route("/v1/events/stop/", post(events::stop))
-            .route("/v1/events/update", post(events::update))
             .route("/v1/events/update/", post(events::update))
-            .route("/v1/mappings", post(mappings::map))
-            .route("/v1/mappings/", post(mappings::map))
-            .route("/v1/spans", get(spans::list))
-            .route("/v1/spans/{id}", get(spans::get))
-            .route("/v1/spans/{id}/usages", get(usages::list))
-            .route("/v1/spans/{id}/resume", post(span_acts::resume))
-            .route("/v1/spans/{id}/skip", post(span_acts::skip))
-            .route("/v1/suspended", get(suspended::list))
-            .route("/v1/suspended/{cause}/resume", post(suspended::resume))
-            .route("/v1/usages", get(sums::list))
-            .route("/v1/usages/{id}/resend", post(usage_acts::resend))
-            .route("/v1/snapshots", post(snapshots::compare))
-            .route("/v1/audit", get(audit::list))
-            .route("/v1/backlog", get(backlog::get))
-            .route("/v1/control", get(steering::get).put(steering::put));
+            .route("/v1/mappings/", post(mappings::map));
         let receiver = self;
-        Authenticator::protect(routes).with_state(Api {
+        let api = Authenticator::protect(routes).with_state(Api {
             receiver,
             authenticator,
-        })
+        });
+        let reference = Reference::new(&document, &problems::all());
+        api.merge(openapi::routes(&document))
+            .merge(reference.routes())
     }
+}
+
+/// The routes of the API, each with its description.
+fn described() -> OpenApiRouter<Api> {
+    OpenApiRouter::with_openapi(openapi::base())
+        .routes(routes!(batches::post))
+        .routes(routes!(events::start))
+        .routes(routes!(events::stop))
+        .routes(routes!(events::update))
+        .routes(routes!(mappings::map))
+        .routes(routes!(snapshots::compare))
+        .routes(routes!(spans::list))
+        .routes(routes!(spans::get))
+        .routes(routes!(usages::list))
+        .routes(routes!(sums::list))
+        .routes(routes!(suspended::list))
+        .routes(routes!(suspended::resume))
+        .routes(routes!(span_acts::resume))
+        .routes(routes!(span_acts::skip))
+        .routes(routes!(usage_acts::resend))
+        .routes(routes!(audit::list))
+        .routes(routes!(backlog::get))
+        .routes(routes!(steering::get, steering::put))
 }
 
 /// The state of the routes.

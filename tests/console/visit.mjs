@@ -55,6 +55,28 @@ async function numbers(page, base, id) {
   assert.deepEqual(proof, [used, billed, skipped, difference, usages]);
 }
 
+/** Waits for what the workers do. */
+async function until(what, isSo) {
+  for (const begin = Date.now(); !(await isSo()); ) {
+    assert.ok(Date.now() - begin < 30_000, what);
+    await new Promise((done) => setTimeout(done, 100));
+  }
+}
+
+/** Moves to an element with the Tab key. */
+async function tabTo(page, selector) {
+  const isThere = () => page.evaluate((selector) => document.activeElement.matches(selector), selector);
+  for (let presses = 0; !(await isThere()); presses += 1) {
+    assert.ok(presses < 60, `Tab leads to ${selector}`);
+    await page.keyboard.press('Tab');
+  }
+}
+
+async function press(page, selector) {
+  await tabTo(page, selector);
+  await page.keyboard.press('Enter');
+}
+
 const visits = {
   /** Every page in every look, against the API. */
   async pages({ base, open }) {
@@ -144,6 +166,137 @@ const visits = {
     await context.close();
   },
 
+  /** What is suspended in every look, and a usage that is given up, with the keyboard alone. */
+  async skip({ base, open }) {
+    const { items: causes } = await api(base, '/v1/suspended');
+    assert.ok(causes.length > 1, 'there are causes');
+    for (const [look, options] of LOOKS) {
+      const { context, page, faults } = await open(options);
+      await page.goto(`${base}/console/suspended`);
+      const rows = await page.locator(hook('cause-row')).evaluateAll((all) =>
+        all.map((row) => [row.dataset.cause, Number(row.querySelector('data').value)]),
+      );
+      assert.deepEqual(rows, causes.map((it) => [it.cause, it.spans]));
+      const { items } = await api(base, `/v1/spans?state=suspended&cause=${causes[0].cause}&limit=50`);
+      const spans = await page.locator(hook('span-row')).evaluateAll((all) => all.map((row) => row.dataset.span));
+      assert.deepEqual(spans, items.map((it) => it.id));
+      for (const [name, path] of [
+        ['suspended', '/console/suspended'],
+        ['overview-suspended', '/console'],
+        ['resume', `/console/suspended/${causes[0].cause}/resume`],
+        ['skip', `/console/spans/${known.span}/skip`],
+        ['span-suspended', `/console/spans/${known.span}`],
+      ]) {
+        await page.goto(base + path);
+        await fits(page);
+        await accessible(page);
+        await picture(page, `${name}-${look}`);
+      }
+      assert.deepEqual(faults, [], look);
+      await context.close();
+    }
+    const { context, page, faults } = await open();
+    await page.goto(`${base}/console`);
+    assert.equal(await page.locator(`${hook('causes')} tbody tr`).count(), causes.length);
+    await page.goto(`${base}/console/spans/${known.span}`);
+    const { planned } = await api(base, `/v1/spans/${known.span}`);
+    await press(page, hook('skip'));
+    await page.waitForURL('**/skip');
+    assert.match(await page.locator(hook('effect')).textContent(), /Skip 1 usage of .*Then resume 1 span, .* behind, about \d+ usages?\./s);
+    await tabTo(page, 'textarea');
+    await page.keyboard.type('Billed by hand, <b>4711</b>.');
+    await press(page, hook('confirm'));
+    await page.waitForURL(`**/console/spans/${known.span}`);
+    const isSkipped = async () => {
+      const { items } = await api(base, `/v1/spans/${known.span}/usages`);
+      return items.find((it) => it.id === planned.usage_id)?.state === 'skipped';
+    };
+    await until('the usage is skipped', isSkipped);
+    const { items: [act] } = await api(base, `/v1/audit?span=${known.span}`);
+    assert.deepEqual([act.act, act.reason, act.outcome], ['span.skip', 'Billed by hand, <b>4711</b>.', 'done']);
+    await page.goto(`${base}/console/suspended`);
+    assert.equal(await page.locator(hook('act-row')).first().locator('bdi').last().textContent(), act.reason);
+    assert.deepEqual(faults, []);
+    await context.close();
+  },
+
+  /** All spans of a cause go on, without JavaScript. */
+  async resume({ base, open }) {
+    const { items: causes } = await api(base, '/v1/suspended');
+    const { cause, spans } = causes.find((it) => it.plan_id === known.plan);
+    const { context, page, faults } = await open({ javaScriptEnabled: false });
+    await page.goto(`${base}/console/suspended`);
+    await page.locator(`[data-cause="${cause}"] ${hook('resume')}`).click();
+    await page.waitForURL(`**/${cause}/resume`);
+    const effect = await page.locator(hook('effect')).textContent();
+    assert.match(effect, new RegExp(`Resume ${spans} spans, \\d+ (hours|days) behind, about [\\d,]+ usages\\.`));
+    await page.locator('textarea').fill('Mapped now.');
+    await page.locator(hook('confirm')).click();
+    await page.waitForURL(`**/console/suspended?cause=${cause}`);
+    const gone = async () => {
+      const { items } = await api(base, `/v1/spans?state=suspended&cause=${cause}`);
+      return items.length === 0;
+    };
+    await until('its spans go on', gone);
+    await page.reload();
+    assert.equal(await page.locator(hook('span-row')).count(), 0);
+    assert.deepEqual(faults, []);
+    await context.close();
+  },
+
+  /** What the README shows. */
+  async pictures({ base, open }) {
+    const { context, page } = await open({ viewport: { width: 1120, height: 640 }, deviceScaleFactor: 1.5 });
+    // The backlog's trend needs some moments.
+    await until('the backlog drains', async () => {
+      await page.goto(`${base}/console`);
+      return (await page.locator(`${hook('backlog')} .trend rect`).count()) >= 4;
+    });
+    await page.locator('.banner').evaluate((it) => it.remove());
+    await picture(page, 'console-overview');
+    const complete = async () => (await api(base, `/v1/spans/${known.span}`)).state === 'complete';
+    await until('the span is complete', complete);
+    await page.goto(`${base}/console/spans/${known.span}`);
+    await page.locator('.banner').evaluate((it) => it.remove());
+    await picture(page, 'console-timeline');
+    await context.close();
+  },
+
+  /** The description of the API, and a request that is sent from it. */
+  async docs({ base, open }) {
+    const { paths } = await api(base, '/openapi.json');
+    for (const [look, options] of LOOKS) {
+      const { context, page, faults } = await open(options);
+      for (const [name, path] of [['docs', '/docs'], ['problem-type', '/problems/open-span']]) {
+        await page.goto(base + path);
+        await fits(page);
+        await accessible(page);
+        await picture(page, `${name}-${look}`);
+      }
+      assert.deepEqual(faults, [], look);
+      await context.close();
+    }
+    const { context, page, faults } = await open();
+    await page.goto(`${base}/docs`);
+    const described = Object.values(paths).flatMap((item) => Object.keys(item)).length;
+    assert.equal(await page.locator(hook('operation')).count(), described);
+    const spans = page.locator(`${hook('operation')}[data-method="GET"][data-path="/v1/spans"]`);
+    await spans.locator('summary', { hasText: 'Try it' }).click();
+    await spans.locator('input[name=organization_id]').fill(known.organization);
+    await spans.getByRole('button', { name: 'Send' }).click();
+    const told = await spans.locator('output pre').textContent();
+    const { items } = await api(base, `/v1/spans?organization_id=${known.organization}`);
+    assert.ok(told.startsWith('200 ') && told.includes(items[0].id), told);
+    await picture(page, 'docs-tried-1280');
+    assert.deepEqual(faults, []);
+    await context.close();
+    const plain = await open({ javaScriptEnabled: false });
+    await plain.page.goto(`${base}/docs`);
+    assert.equal(await plain.page.locator(hook('operation')).count(), described);
+    assert.equal(await plain.page.locator('details.try').first().isVisible(), false);
+    await plain.context.close();
+  },
+
   /** Signing in at a certified provider, with what the account may see, and out again. */
   async signing({ base, open }) {
     const { context, page, faults } = await open({ others: [known.issuer] });
@@ -177,8 +330,9 @@ const visits = {
 };
 
 const chosen = process.argv[2];
+const together = ['pages', 'unscripted', 'keyboard', 'zoom', 'docs'];
 await visit(known.base, async (tools) => {
-  const names = chosen === 'signing' ? ['signing'] : Object.keys(visits).filter((name) => name !== 'signing');
+  const names = chosen === 'pages' ? together : [chosen];
   for (const name of names) {
     await visits[name](tools);
     console.log(`${name}: as it should be`);

@@ -3,6 +3,7 @@
 use reqwest::header::{COOKIE, LOCATION, SET_COOKIE};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response};
+use sampler_testkit::abacus::Fault;
 use sampler_testkit::browser::visit;
 use sampler_testkit::build::{start_event, stop_event, with};
 use sampler_testkit::oidc::OidcProvider;
@@ -77,12 +78,55 @@ async fn pages_show_what_the_api_answers_to_everybody() {
             "control": "/console/control",
             "audit": "/console/audit",
             "usage": "/console/usage",
+            "suspended-none": "/console/suspended",
             "sums": format!("/console/usage?organization_id={ORGANIZATION}&window=day&group_by=plan_id"),
             "wrong": "/console/spans?plan_id=x",
             "nothing": "/console/nothing",
         },
     });
     visit("pages", &known).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn spans_are_resumed_and_usages_skipped_in_a_browser() {
+    let world = Landscape::new("console_acts").await;
+    let receiver = world.receiver().start().await.unwrap();
+    let _worker = world.worker().start().await.unwrap();
+    until_ready(&world.http, &receiver).await;
+    for (status, plan) in [(400, "large"), (422, "small <b>")] {
+        world
+            .abacus
+            .fault(Fault::status(status).only_where("plan_id", plan));
+    }
+    let begin = now_millis() - DAY - HOUR / 2;
+    let mut spans = Vec::new();
+    for number in 1..=5 {
+        let plan = if number <= 3 { "large" } else { "small <b>" };
+        let event = with(start_event(number, begin), "plan_id", plan);
+        spans.push(start(&world, &receiver, &event).await);
+    }
+    let suspended = format!("{}/v1/backlog", receiver.base_url());
+    wait_until("all are suspended", PATIENCE, async || {
+        let backlog: Value = read(&world, &suspended).await;
+        backlog["suspended"] == 5
+    })
+    .await;
+    let known = json!({ "base": receiver.base_url(), "span": spans[4], "plan": "large" });
+    if !visit("skip", &known).await.unwrap() {
+        return;
+    }
+    world.abacus.clear_faults();
+    visit("resume", &known).await.unwrap();
+    let span = format!("{}/v1/spans/{}", receiver.base_url(), spans[0]);
+    wait_until("it is billed", PATIENCE, async || {
+        read(&world, &span).await["proof"]["billed"].as_i64() >= Some(DAY)
+    })
+    .await;
+}
+
+async fn read(world: &Landscape, url: &str) -> Value {
+    let answer = world.http.get(url).send().await.unwrap();
+    answer.json().await.unwrap()
 }
 
 /// A receiver at which people sign in.

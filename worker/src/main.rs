@@ -14,6 +14,7 @@ use sampler_service::http::{HttpMetrics, Port, bind, bind_metrics, serve};
 use sampler_service::lifecycle::{Shutdown, UnusableSettings, run_until_stopped};
 use sampler_service::metrics;
 use sampler_service::platform::Identity;
+use sampler_service::problem;
 use sampler_service::settings::{Variables, load_from_process};
 use sampler_service::telemetry::{self, LogCounts};
 use sampler_settings::millis;
@@ -123,7 +124,13 @@ async fn run(settings: Settings, counts: LogCounts, shutdown: Shutdown) -> anyho
     };
     let apart = bind_metrics(&settings.http).await?;
     let registry = Arc::new(registry);
-    let router = health.routes().merge(metrics::routes(&registry, readers));
+    let router = health
+        .routes()
+        .merge(metrics::routes(&registry, readers))
+        .merge(problem::help::routes(
+            problem::kinds::ALL.iter().collect(),
+            None,
+        ));
     let serving = async {
         let apart = metrics::serve_apart(apart, &registry, &shutdown);
         let (served, apart) = tokio::join!(serve(port, router, &shutdown), apart);

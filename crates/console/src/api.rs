@@ -9,6 +9,7 @@ use axum::body::Body;
 use http::header::{CONTENT_TYPE, ETAG, IF_MATCH, LINK, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 use sampler_service::security::Grant;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -19,6 +20,9 @@ use crate::documents::Problem;
 
 /// The largest answer that a page is made of, in bytes.
 const ANSWER_MAX: usize = 16 << 20;
+
+/// What can stand in a segment of a path as it is. A dot may mean another segment.
+pub(crate) const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~');
 
 /// Parameters of a query, by their names.
 pub(crate) type Query = Vec<(String, String)>;
@@ -79,18 +83,30 @@ impl Api {
         tag: &str,
         body: &Value,
     ) -> Result<Answer<T>, Refusal> {
-        let mut request = Request::new(Body::from(body.to_string()));
-        *request.method_mut() = Method::PUT;
-        *request.uri_mut() = path.parse().map_err(|_| Refusal::internal())?;
-        let json = HeaderValue::from_static("application/json");
-        request.headers_mut().insert(CONTENT_TYPE, json);
-        // A form without a tag is refused by the API.
-        if let Some(tag) = HeaderValue::try_from(tag)
-            .ok()
-            .filter(|tag| !tag.is_empty())
-        {
-            request.headers_mut().insert(IF_MATCH, tag);
-        }
+        let request = acting(Method::PUT, path, tag, body)?;
+        self.act(grant, request).await
+    }
+
+    /// Asks for an act; `tag` says what was seen, and is empty where the act is for no single thing.
+    ///
+    /// # Errors
+    /// What the API answers instead.
+    pub(crate) async fn post<T: DeserializeOwned>(
+        &self,
+        grant: &Grant,
+        path: &str,
+        tag: &str,
+        body: &Value,
+    ) -> Result<Answer<T>, Refusal> {
+        let request = acting(Method::POST, path, tag, body)?;
+        self.act(grant, request).await
+    }
+
+    async fn act<T: DeserializeOwned>(
+        &self,
+        grant: &Grant,
+        mut request: Request<Body>,
+    ) -> Result<Answer<T>, Refusal> {
         request.extensions_mut().insert(grant.clone());
         self.send(request).await
     }
@@ -142,6 +158,20 @@ impl Refusal {
 }
 
 impl Refusal {
+    /// Something that a page names is not there any more.
+    pub(crate) fn not_there(title: &str, detail: &str) -> Self {
+        let problem = Problem {
+            title: title.to_owned(),
+            detail: detail.to_owned(),
+            errors: Vec::new(),
+        };
+        Self {
+            status: StatusCode::NOT_FOUND,
+            problem,
+            retry_after: None,
+        }
+    }
+
     /// What the console itself does not do.
     pub(crate) fn too_much(detail: &str) -> Self {
         let problem = Problem {
@@ -155,6 +185,21 @@ impl Refusal {
             retry_after: None,
         }
     }
+}
+
+/// A request that changes something, as a form of a page asks for it.
+fn acting(method: Method, path: &str, tag: &str, body: &Value) -> Result<Request<Body>, Refusal> {
+    let mut request = Request::new(Body::from(body.to_string()));
+    *request.method_mut() = method;
+    *request.uri_mut() = path.parse().map_err(|_| Refusal::internal())?;
+    let json = HeaderValue::from_static("application/json");
+    request.headers_mut().insert(CONTENT_TYPE, json);
+    // An act that needs a tag is refused by the API without one.
+    let tag = HeaderValue::try_from(tag).ok();
+    if let Some(tag) = tag.filter(|tag| !tag.is_empty()) {
+        request.headers_mut().insert(IF_MATCH, tag);
+    }
+    Ok(request)
 }
 
 /// A path with a query.

@@ -1,4 +1,4 @@
-//! The stylesheet, the script and the icon. Their addresses have a hash of what they hold, so that a
+//! The stylesheet, the scripts and the icon. Their addresses have a hash of what they hold, so that a
 //! browser keeps each for as long as it likes.
 
 use std::sync::Arc;
@@ -23,6 +23,8 @@ pub(crate) struct Assets {
     pub(crate) style: String,
     /// The address of the script.
     pub(crate) script: String,
+    /// The address of the script of the reference.
+    pub(crate) reference: String,
     /// The address of the icon.
     pub(crate) icon: String,
 }
@@ -48,6 +50,13 @@ const SCRIPT: Asset = Asset {
     content: include_str!("../assets/console.js"),
 };
 
+const REFERENCE: Asset = Asset {
+    stem: "reference",
+    extension: "js",
+    media_type: "text/javascript; charset=utf-8",
+    content: include_str!("../assets/reference.js"),
+};
+
 const ICON: Asset = Asset {
     stem: "icon",
     extension: "svg",
@@ -56,14 +65,32 @@ const ICON: Asset = Asset {
 };
 
 impl Assets {
-    /// Those of this release.
-    pub(crate) fn embedded() -> Self {
-        let address = |asset: &Asset| format!("/console/assets/{}", asset.name());
+    /// Those of this release, in this folder.
+    pub(crate) fn embedded(folder: &str) -> Self {
+        let address = |asset: &Asset| format!("{folder}/{}", asset.name());
         Self {
             style: address(&STYLE),
             script: address(&SCRIPT),
+            reference: address(&REFERENCE),
             icon: address(&ICON),
         }
+    }
+
+    /// Answers with a file.
+    pub(crate) fn serve(&self, name: &str) -> Response {
+        let found = [&STYLE, &SCRIPT, &REFERENCE, &ICON]
+            .into_iter()
+            .find(|it| it.is_called(name));
+        let Some(asset) = found else {
+            return StatusCode::NOT_FOUND.into_response();
+        };
+        let known = [&self.style, &self.script, &self.reference, &self.icon];
+        let is_current = known
+            .iter()
+            .any(|address| address.ends_with(&format!("/{name}")));
+        let caching = if is_current { FOR_EVER } else { NOT_AT_ALL };
+        let headers = [(CONTENT_TYPE, asset.media_type), (CACHE_CONTROL, caching)];
+        (headers, asset.content).into_response()
     }
 }
 
@@ -88,21 +115,5 @@ pub(crate) async fn serve(
     State(console): State<Arc<Console>>,
     Path(name): Path<String>,
 ) -> Response {
-    let found = [&STYLE, &SCRIPT, &ICON]
-        .into_iter()
-        .find(|it| it.is_called(&name));
-    let Some(asset) = found else {
-        return StatusCode::NOT_FOUND.into_response();
-    };
-    let known = [
-        &console.assets.style,
-        &console.assets.script,
-        &console.assets.icon,
-    ];
-    let is_current = known
-        .iter()
-        .any(|address| address.ends_with(&format!("/{name}")));
-    let caching = if is_current { FOR_EVER } else { NOT_AT_ALL };
-    let headers = [(CONTENT_TYPE, asset.media_type), (CACHE_CONTROL, caching)];
-    (headers, asset.content).into_response()
+    console.assets.serve(&name)
 }

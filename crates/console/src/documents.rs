@@ -220,6 +220,7 @@ pub(crate) struct Cause {
     pub(crate) plan_id: String,
     pub(crate) spans: i64,
     pub(crate) since: Timestamp,
+    pub(crate) probe_at: Timestamp,
 }
 
 /// How operators steer.

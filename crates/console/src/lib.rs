@@ -9,10 +9,12 @@ mod api;
 mod assets;
 mod chart;
 mod documents;
+mod estimate;
 mod form;
 mod page;
 mod pages;
 mod parameters;
+mod reference;
 mod session;
 mod show;
 mod sign_in;
@@ -29,6 +31,7 @@ use sampler_service::security::Authenticator;
 
 use api::Api;
 use assets::Assets;
+pub use reference::Reference;
 pub use session::{KEY_LEN_MIN, Keys};
 
 /// Where the console is.
@@ -76,7 +79,7 @@ impl Console {
             is_tls: parts.is_tls,
             clock: parts.clock,
             random: parts.random,
-            assets: Assets::embedded(),
+            assets: Assets::embedded("/console/assets"),
             memory: pages::overview::Memory::default(),
         }
     }
@@ -89,6 +92,19 @@ impl Console {
             .route("/console/", get(pages::overview::show))
             .route("/console/spans", get(pages::spans::list))
             .route("/console/spans/{id}", get(pages::span::show))
+            .route(
+                "/console/spans/{id}/resume",
+                get(pages::acts::show_resume).post(pages::acts::resume),
+            )
+            .route(
+                "/console/spans/{id}/skip",
+                get(pages::acts::show_skip).post(pages::acts::skip),
+            )
+            .route("/console/suspended", get(pages::suspended::show))
+            .route(
+                "/console/suspended/{cause}/resume",
+                get(pages::acts::show_resume_of_cause).post(pages::acts::resume_cause),
+            )
             .route("/console/usage", get(pages::usage::show))
             .route(
                 "/console/control",

@@ -57,7 +57,7 @@ pub(crate) struct Place {
     is_for_admins: bool,
 }
 
-const PLACES: [Place; 5] = [
+const PLACES: [Place; 6] = [
     Place {
         path: "/console",
         name: "Overview",
@@ -66,6 +66,11 @@ const PLACES: [Place; 5] = [
     Place {
         path: "/console/spans",
         name: "Spans",
+        is_for_admins: false,
+    },
+    Place {
+        path: "/console/suspended",
+        name: "Suspended",
         is_for_admins: false,
     },
     Place {

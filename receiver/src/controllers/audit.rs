@@ -11,16 +11,32 @@ use sampler_service::security::Grant;
 use sampler_store::{AuditQuery, AuditRecord};
 use serde::Serialize;
 use serde_json::Value;
+use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::answer;
 use crate::Receiver;
+use crate::openapi::params::{Page, Time};
+use crate::openapi::{refusals, types};
 use crate::reading::{List, Parameters, read_act, write_act};
 
 /// Bytes of the id of a span, as it is written.
 const SPAN_LEN_MAX: usize = 1_024;
 
 /// `GET /v1/audit`.
+#[utoipa::path(
+    get, path = "/v1/audit", operation_id = "list_acts", tag = "Operating",
+    summary = "Who did what, and why",
+    description = "The newest act comes first.",
+    params(
+        Time,
+        ("who" = Option<String>, Query, description = "Acts of this user or client."),
+        ("span" = Option<String>, Query, description = "Acts on this span."),
+        Page,
+    ),
+    responses((status = 200, description = "A page of acts.", body = List<ShownAct<'static>>,
+        headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), refusals::OfReading),
+)]
 pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri) -> Response {
     let outcome = receiver.audit(&grant, &uri).await;
     answer(&receiver, "audit", &grant, outcome)
@@ -60,11 +76,16 @@ fn span_id(text: &str) -> Option<String> {
 }
 
 /// An act as it is shown.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = Act)]
 struct ShownAct<'a> {
+    #[schema(value_type = String)]
     id: Uuid,
+    #[schema(value_type = types::Moment)]
     at: Timestamp,
+    #[schema(required)]
     who: Option<&'a str>,
+    #[schema(example = "span.resume")]
     act: &'a str,
     subject: &'a str,
     reason: &'a str,

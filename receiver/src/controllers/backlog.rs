@@ -15,9 +15,12 @@ use serde::Serialize;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
+use utoipa::ToSchema;
 
 use super::answer;
 use crate::Receiver;
+use crate::openapi::params::IfNoneMatch;
+use crate::openapi::{refusals, types};
 use crate::reading::{Parameters, Single};
 
 /// How late a count may come before it counts as missing, ms.
@@ -33,6 +36,17 @@ const LOOK: Duration = Duration::from_secs(10);
 const LAG_LOOK: Duration = Duration::from_secs(5);
 
 /// `GET /v1/backlog`.
+#[utoipa::path(
+    get, path = "/v1/backlog", operation_id = "get_backlog", tag = "Operating",
+    summary = "What waits to be sampled",
+    params(IfNoneMatch),
+    responses(
+        (status = 200, description = "The backlog, counted a few seconds ago.", body = ShownBacklog,
+            headers(("ETag" = String, description = "Of what is shown."))),
+        (status = 304, description = "It has not changed."),
+        refusals::OfReading,
+    ),
+)]
 pub async fn get(
     State(receiver): State<Arc<Receiver>>,
     grant: Grant,
@@ -151,24 +165,31 @@ fn overdue(published: &Published<Backlog>) -> i64 {
 }
 
 /// What waits, as it is shown.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = Backlog)]
 struct ShownBacklog {
     due: u64,
+    #[schema(value_type = Option<types::Moment>, required)]
     oldest: Option<Timestamp>,
     #[serde(serialize_with = "plain")]
     span_seconds: f64,
     suspended: u64,
     #[serde(serialize_with = "plain")]
     rate: f64,
+    #[schema(required)]
     closing: Option<ShownClosing>,
 }
 
 /// What is left of the month that closes.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = Closing)]
 struct ShownClosing {
+    #[schema(example = "2026-10")]
     month: String,
     left: u64,
+    #[schema(value_type = types::Moment)]
     closes_at: Timestamp,
+    #[schema(value_type = Option<types::Moment>, required)]
     done_at: Option<Timestamp>,
 }
 

@@ -14,14 +14,17 @@ use futures_util::stream;
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use serde::Serialize;
+use utoipa::ToSchema;
 
-use super::dry_run::DryRun;
+use super::dry_run::{DryRun, Would};
 use super::events::Accepted;
 use super::{answer, log_refusal};
 use crate::admission::RequestKind;
 use crate::batch::{self, Item, Layout};
 use crate::body::NDJSON;
 use crate::form::Form;
+use crate::openapi::params::DryRun as Rehearsed;
+use crate::openapi::{refusals, types};
 use crate::{Receiver, body, cloud_event};
 
 /// What a batch may be, and a CloudEvent.
@@ -37,6 +40,28 @@ const AT_ONCE: usize = 256;
 const ERRORS_MAX: usize = 10_000;
 
 /// `POST /v1/events`.
+#[utoipa::path(
+    post, path = "/v1/events", operation_id = "post_events", tag = "Events",
+    summary = "Up to 1,000 events, or CloudEvents",
+    description = "Each event of a batch gets the status and the problem that it would get alone. \
+        A CloudEvent that is sent alone is answered as at the address of its kind. Sending a whole \
+        batch again with the same ids is always safe.",
+    params(Rehearsed),
+    request_body(content(
+        (Vec<types::AnyEvent> = "application/json"),
+        (String = "application/x-ndjson"),
+        (Vec<types::CloudEvent> = "application/cloudevents-batch+json"),
+        (types::CloudEvent = "application/cloudevents+json"),
+    )),
+    responses(
+        (status = 200, description = "What became of each event; of a dry run, what would become of them.",
+            body = inline(Taken)),
+        (status = 201, description = "The CloudEvent is kept.",
+            headers(("Location" = Option<String>, description = "The address of the span that was started."),
+                ("Idempotency-Replayed" = Option<bool>, description = "It was kept before, and nothing was done this time."))),
+        refusals::OfAnyEvent,
+    ),
+)]
 pub async fn post(
     State(receiver): State<Arc<Receiver>>,
     grant: Grant,
@@ -47,7 +72,8 @@ pub async fn post(
 }
 
 /// What became of a batch.
-#[derive(Default, Serialize)]
+#[derive(Default, Serialize, ToSchema)]
+#[schema(as = Batch)]
 struct BatchAnswer {
     accepted: usize,
     replayed: usize,
@@ -57,7 +83,8 @@ struct BatchAnswer {
 }
 
 /// What became of one of its events.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = BatchResult)]
 struct ItemAnswer {
     index: usize,
     status: u16,
@@ -69,7 +96,18 @@ struct ItemAnswer {
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<types::Problem>)]
     problem: Option<Problem>,
+}
+
+/// What is answered to a batch, a CloudEvent that is only tried, or a batch of which each is.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "only its schema is used")]
+enum Taken {
+    Batch(BatchAnswer),
+    Tried(Would),
+    AllTried(Vec<Would>),
 }
 
 impl ItemAnswer {

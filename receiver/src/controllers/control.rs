@@ -13,7 +13,9 @@ use sampler_store::KeptControl;
 use serde_json::Value;
 
 use super::answer;
-use crate::acts::{Act, IfMatch, stale};
+use crate::acts::{Act, IfMatch as Seen, stale};
+use crate::openapi::params::{IfMatch, IfNoneMatch};
+use crate::openapi::{refusals, types};
 use crate::reading::{Parameters, Single};
 use crate::{Receiver, control};
 
@@ -21,6 +23,17 @@ use crate::{Receiver, control};
 const SUBJECT: &str = "/v1/control";
 
 /// `GET /v1/control`.
+#[utoipa::path(
+    get, path = "/v1/control", operation_id = "get_control", tag = "Operating",
+    summary = "How operators steer",
+    params(IfNoneMatch),
+    responses(
+        (status = 200, description = "What is set.", body = types::Control,
+            headers(("ETag" = String, description = "Of what is set."))),
+        (status = 304, description = "It has not changed."),
+        refusals::OfReading,
+    ),
+)]
 pub async fn get(
     State(receiver): State<Arc<Receiver>>,
     grant: Grant,
@@ -38,6 +51,18 @@ pub async fn get(
 }
 
 /// `PUT /v1/control`.
+#[utoipa::path(
+    put, path = "/v1/control", operation_id = "set_control", tag = "Operating",
+    summary = "Set how many starts are let in, and whether sampling is paused",
+    description = "All instances follow within 5 seconds. All members must be there.",
+    params(IfMatch),
+    request_body(content = types::ControlRequest, content_type = "application/json"),
+    responses(
+        (status = 200, description = "What is set now.", body = types::Control,
+            headers(("ETag" = String, description = "Of what is set."))),
+        refusals::OfControl,
+    ),
+)]
 pub async fn put(
     State(receiver): State<Arc<Receiver>>,
     grant: Grant,
@@ -56,7 +81,7 @@ impl Receiver {
     async fn set_control(&self, grant: &Grant, request: Request<Body>) -> Result<Single, Problem> {
         grant.require_admin()?;
         Parameters::of(request.uri()).finish()?;
-        let seen = IfMatch::of(request.headers())?;
+        let seen = Seen::of(request.headers())?;
         let admitted = self.admit_act(grant, request, control::read).await?;
         let kept = self.control().await?;
         seen.require(&tag(&kept))?;

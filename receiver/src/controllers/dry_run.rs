@@ -7,11 +7,13 @@ use sampler_domain::{Forecast, Span, Timestamp, Usage};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::events::View;
 use crate::admission;
 use crate::batch::{Item, Layout};
 use crate::form::Form;
+use crate::openapi::types;
 use crate::reading::Parameters;
 use crate::{Receiver, body, problems};
 
@@ -29,18 +31,22 @@ pub(super) struct DryRun {
 }
 
 /// What would become of an event.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = DryRun)]
 pub(super) struct Would {
     #[serde(rename = "would")]
     status: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
     replayed: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<serde_json::Value>>)]
     usages: Option<Vec<Usage>>,
     /// There are more usages than are shown.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
     more: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<types::Problem>)]
     problem: Option<Problem>,
 }
 

@@ -18,12 +18,15 @@ use sampler_service::security::Grant;
 pub(super) use decision::Accepted;
 pub(super) use view::View;
 
-use super::dry_run::DryRun;
+use super::dry_run::{DryRun as Rehearsed, Would};
 use super::{Admitted, answer, spans};
 use crate::admission::{InFlightPermit, RequestKind, ShardRange};
 use crate::body::Received;
 use crate::event::{Event, EventKind};
 use crate::form::Form;
+use crate::openapi::params::DryRun;
+use crate::openapi::refusals::{OfAnyEvent, OfStart, OfStop};
+use crate::openapi::types;
 use crate::{Receiver, body};
 
 /// Says that an event was kept before, and nothing was done this time.
@@ -44,6 +47,19 @@ impl IntoResponse for Accepted {
 }
 
 /// `POST /v1/events/start`.
+#[utoipa::path(
+    post, path = "/v1/events/start", operation_id = "start", tag = "Events",
+    summary = "A usage starts",
+    description = "A repeat with the same `id` is recognised.",
+    params(DryRun),
+    request_body(content = types::Start, content_type = "application/json"),
+    responses(
+        (status = 200, description = "A dry run: what would become of the event.", body = Would),
+        (status = 201, description = "It is kept.",
+            headers(("Location" = String, description = "The address of the span."), ("Idempotency-Replayed" = Option<bool>, description = "It was kept before, and nothing was done this time."))),
+        OfStart,
+    ),
+)]
 pub async fn start(
     State(receiver): State<Arc<Receiver>>,
     grant: Grant,
@@ -54,6 +70,19 @@ pub async fn start(
 }
 
 /// `POST /v1/events/stop`.
+#[utoipa::path(
+    post, path = "/v1/events/stop", operation_id = "stop", tag = "Events",
+    summary = "A usage stops",
+    description = "The timestamp may be equal to that of the start: then nothing is billed.",
+    params(DryRun),
+    request_body(content = types::Stop, content_type = "application/json"),
+    responses(
+        (status = 200, description = "A dry run: what would become of the event.", body = Would),
+        (status = 201, description = "It is kept.",
+            headers(("Idempotency-Replayed" = Option<bool>, description = "It was kept before, and nothing was done this time."))),
+        OfStop,
+    ),
+)]
 pub async fn stop(
     State(receiver): State<Arc<Receiver>>,
     grant: Grant,
@@ -64,6 +93,19 @@ pub async fn stop(
 }
 
 /// `POST /v1/events/update`.
+#[utoipa::path(
+    post, path = "/v1/events/update", operation_id = "update", tag = "Events",
+    summary = "A usage goes on with another plan or other quantities",
+    description = "The previous span stops and a new one starts at the same moment. A repeat with the same `id` completes what a crash left.",
+    params(DryRun),
+    request_body(content = types::Update, content_type = "application/json"),
+    responses(
+        (status = 200, description = "A dry run: what would become of the event.", body = Would),
+        (status = 201, description = "It is kept: both the stop and the start.",
+            headers(("Location" = String, description = "The address of the span."), ("Idempotency-Replayed" = Option<bool>, description = "It was kept before, and nothing was done this time."))),
+        OfAnyEvent,
+    ),
+)]
 pub async fn update(
     State(receiver): State<Arc<Receiver>>,
     grant: Grant,
@@ -89,7 +131,7 @@ impl Receiver {
         request: Request<Body>,
     ) -> Result<Response, Problem> {
         // An original does not look at the query.
-        if let Some(dry_run) = DryRun::of(request.uri(), kind != EventKind::Update)? {
+        if let Some(dry_run) = Rehearsed::of(request.uri(), kind != EventKind::Update)? {
             let (body, _counted) = self.read_body(kind, grant, request).await?;
             let form = Form::Of(kind);
             return self.rehearse_one(dry_run, grant, body.as_ref(), form).await;

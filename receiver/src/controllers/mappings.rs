@@ -16,12 +16,23 @@ use super::{Admitted, answer};
 use crate::admission::{RequestKind, ShardRange};
 use crate::form::Readable;
 use crate::json::Json;
+use crate::openapi::{refusals, types};
 use crate::{Receiver, body, event, problems};
 
 /// Seconds after which it makes sense to come again when provisioning does not say.
 const RETRY_AFTER_BUSY: u64 = 5;
 
 /// `POST /v1/mappings`.
+#[utoipa::path(
+    post, path = "/v1/mappings", operation_id = "map_plan", tag = "Mappings",
+    summary = "Map a plan of a resource to plans of Abacus",
+    description = "Metering, rating and pricing, in this order. Mappings that exist are recognised, and never changed.",
+    request_body(content = types::Mapping, content_type = "application/json"),
+    responses(
+        (status = 201, description = "At least one of the three was made, and the others existed."),
+        refusals::OfMapping,
+    ),
+)]
 pub async fn map(
     State(receiver): State<Arc<Receiver>>,
     grant: Grant,

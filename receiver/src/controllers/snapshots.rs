@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use super::answer;
 use crate::Receiver;
 use crate::admission::ServingPermit;
+use crate::openapi::{refusals, types};
 use crate::snapshot::{self, Compared, Comparison};
 
 /// Spans that are read at a time, at the most.
@@ -31,6 +32,19 @@ const CHUNK: usize = 64 << 10;
 const CHUNKS: usize = 2;
 
 /// `POST /v1/snapshots`.
+#[utoipa::path(
+    post, path = "/v1/snapshots", operation_id = "compare_snapshot", tag = "Events",
+    summary = "Compare what really runs with the spans",
+    description = "Changes nothing: the answer proposes events that would make both agree. As NDJSON, the head is the first line, and each further line an instance.",
+    request_body(content(
+        (types::Snapshot = "application/json"),
+        (String = "application/x-ndjson"),
+    )),
+    responses(
+        (status = 200, description = "Where both differ.", body = types::SnapshotReport),
+        refusals::OfSnapshot,
+    ),
+)]
 pub async fn compare(
     State(receiver): State<Arc<Receiver>>,
     grant: Grant,

@@ -17,11 +17,25 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::answer;
-use super::spans::{SpanPath, location, shown_span};
-use crate::acts::{Act, ActBody, Admitted, IfMatch, stale};
+use super::spans::{ShownSpan, SpanPath, location, shown_span};
+use crate::acts::{Act, ActBody, Admitted, IfMatch as Seen, stale};
+use crate::openapi::params::IfMatch;
+use crate::openapi::{refusals, types};
 use crate::{Receiver, problems};
 
 /// `POST /v1/spans/{id}/resume`.
+#[utoipa::path(
+    post, path = "/v1/spans/{id}/resume", operation_id = "resume_span", tag = "Operating",
+    summary = "Let a span go on",
+    description = "The span is suspended. If Abacus refuses its usage again, it is suspended again.",
+    params(("id" = String, Path, description = "The id of the span."), IfMatch),
+    request_body(content = types::Reason, content_type = "application/json"),
+    responses(
+        (status = 200, description = "The span as it is now.", body = ShownSpan<'static>,
+            headers(("ETag" = String, description = "Of what is shown."))),
+        refusals::OfSpanAct,
+    ),
+)]
 pub async fn resume(
     State(receiver): State<Arc<Receiver>>,
     grant: Grant,
@@ -33,6 +47,18 @@ pub async fn resume(
 }
 
 /// `POST /v1/spans/{id}/skip`.
+#[utoipa::path(
+    post, path = "/v1/spans/{id}/skip", operation_id = "skip_usage", tag = "Operating",
+    summary = "Give up a usage",
+    description = "The usage is never billed, and the span goes on behind it.",
+    params(("id" = String, Path, description = "The id of the span."), IfMatch),
+    request_body(content = types::SkipRequest, content_type = "application/json"),
+    responses(
+        (status = 200, description = "The span as it is now.", body = ShownSpan<'static>,
+            headers(("ETag" = String, description = "Of what is shown."))),
+        refusals::OfSpanAct,
+    ),
+)]
 pub async fn skip(
     State(receiver): State<Arc<Receiver>>,
     grant: Grant,
@@ -58,7 +84,7 @@ impl Receiver {
         request: Request<Body>,
     ) -> Result<impl IntoResponse, Problem> {
         grant.require_admin()?;
-        let seen = IfMatch::of(request.headers())?;
+        let seen = Seen::of(request.headers())?;
         let admitted = self.admit_act(grant, request, |_: &mut ActBody<'_>| Some(()));
         let Admitted {
             reason, _permit, ..
@@ -82,7 +108,7 @@ impl Receiver {
         request: Request<Body>,
     ) -> Result<impl IntoResponse, Problem> {
         grant.require_admin()?;
-        let seen = IfMatch::of(request.headers())?;
+        let seen = Seen::of(request.headers())?;
         let admitted = self.admit_act(grant, request, |body| body.text("usage_id"));
         let Admitted {
             reason,
@@ -121,7 +147,7 @@ impl Receiver {
         &self,
         grant: &Grant,
         id: SpanPath,
-        seen: &IfMatch,
+        seen: &Seen,
     ) -> Result<(SpanRecord, Suspension), Problem> {
         let permit = self.admit_reading(grant).await?;
         let record = self.span(grant, id).await?;

@@ -12,8 +12,11 @@ use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::{SpanPage, SpanQuery, SpanRecord};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::answer;
+use crate::openapi::params::{IfNoneMatch, OfTarget, Page, Time};
+use crate::openapi::{refusals, types};
 use crate::reading::{List, Parameters, Single, read_position, readable_resources, write_position};
 use crate::{Receiver, problems};
 
@@ -28,12 +31,36 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
 pub type SpanPath = Result<Path<String>, PathRejection>;
 
 /// `GET /v1/spans`.
+#[utoipa::path(
+    get, path = "/v1/spans", operation_id = "list_spans", tag = "Reading",
+    summary = "Spans of an organization, a resource or an instance",
+    description = "The newest start comes first. One of `organization_id`, `resource_id`, `resource_instance_id` and `state=suspended` is required.",
+    params(
+        OfTarget,
+        ("state" = Option<String>, Query, description = "How far it is."),
+        ("cause" = Option<String>, Query, description = "With `state=suspended`: why, as in `/v1/suspended`."),
+        Time, Page,
+    ),
+    responses((status = 200, description = "A page of spans.", body = List<ShownSpan<'static>>,
+        headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), refusals::OfList),
+)]
 pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri) -> Response {
     let outcome = receiver.spans(&grant, &uri).await;
     answer(&receiver, "spans", &grant, outcome)
 }
 
 /// `GET /v1/spans/{id}`.
+#[utoipa::path(
+    get, path = "/v1/spans/{id}", operation_id = "get_span", tag = "Reading",
+    summary = "One span, with proof of what was billed",
+    params(("id" = String, Path, description = "The id of the span."), IfNoneMatch),
+    responses(
+        (status = 200, description = "The span.", body = ShownSpan<'static>,
+            headers(("ETag" = String, description = "Of what is shown."))),
+        (status = 304, description = "It has not changed."),
+        refusals::OfSpan,
+    ),
+)]
 pub async fn get(
     State(receiver): State<Arc<Receiver>>,
     grant: Grant,
@@ -142,18 +169,30 @@ pub(super) fn location(id: &SpanId) -> HeaderValue {
 }
 
 /// A span as it is shown.
-#[derive(Serialize)]
-struct ShownSpan<'a> {
+#[derive(Serialize, ToSchema)]
+#[schema(as = Span)]
+pub(super) struct ShownSpan<'a> {
+    #[schema(example = "6b0067e75a449b4a91561b99")]
     id: String,
+    #[schema(value_type = types::Target)]
     target: &'a Target,
+    #[schema(value_type = Vec<types::Measure>)]
     measured_usage: &'a Measures,
+    #[schema(value_type = types::Moment)]
     start: Timestamp,
+    #[schema(value_type = Option<types::Moment>, required)]
     end: Option<Timestamp>,
+    #[schema(example = "open")]
     state: &'static str,
+    #[schema(required)]
     start_event_id: Option<&'a str>,
+    #[schema(required)]
     end_event_id: Option<&'a str>,
+    #[schema(value_type = types::Moment)]
     sampled_to: Timestamp,
+    #[schema(value_type = Option<types::Moment>, required)]
     due_at: Option<Timestamp>,
+    #[schema(value_type = Option<types::Plan>, required)]
     planned: Option<ShownPlan<'a>>,
     delivery: Delivery<'a>,
     proof: Proof,
@@ -168,27 +207,32 @@ struct ShownPlan<'a> {
 }
 
 /// How delivering that went so far.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Delivery<'a> {
     attempts: u32,
+    #[schema(required)]
     last_error: Option<ShownError<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = LastError)]
 struct ShownError<'a> {
+    #[schema(value_type = types::Moment)]
     at: Timestamp,
+    #[schema(required)]
     status: Option<u16>,
     error: &'a str,
 }
 
 /// That each millisecond that is used is billed once.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Proof {
     used: i64,
     billed: i64,
     skipped: i64,
     difference: i64,
     usages: u64,
+    #[schema(value_type = types::Moment)]
     since: Timestamp,
 }
 

@@ -11,8 +11,11 @@ use sampler_service::security::Grant;
 use sampler_store::{StoreError, SumPage, SumPosition, SumQuery, SumRow, TargetFilter};
 use serde::{Serialize, Serializer};
 use serde_json::Number;
+use utoipa::ToSchema;
 
 use super::answer;
+use crate::openapi::params::{AsOf, OfTarget, Page, Time};
+use crate::openapi::{refusals, types};
 use crate::reading::{List, Parameters, read_sum, readable_resources, write_sum};
 use crate::{Receiver, problems};
 
@@ -20,6 +23,19 @@ use crate::{Receiver, problems};
 const WINDOWS_MAX: usize = 366;
 
 /// `GET /v1/usages`.
+#[utoipa::path(
+    get, path = "/v1/usages", operation_id = "sum_usages", tag = "Reading",
+    summary = "Sums of usages, by windows and groups",
+    description = "Of what Abacus has accepted. One of `organization_id`, `resource_id` and `resource_instance_id` is required, and at most 366 windows.",
+    params(
+        OfTarget, Time,
+        ("window" = Option<String>, Query, description = "`hour`, `day`, `month` or `all`.", example = "day"),
+        ("group_by" = Option<String>, Query, description = "Fields of targets, with commas between.", example = "resource_id,plan_id"),
+        AsOf, Page,
+    ),
+    responses((status = 200, description = "A page of sums.", body = List<ShownSum<'static>>,
+        headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), refusals::OfList),
+)]
 pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri) -> Response {
     let outcome = receiver.sums(&grant, &uri).await;
     answer(&receiver, "sums", &grant, outcome)
@@ -161,18 +177,28 @@ fn restrict(query: &mut SumQuery, grant: &Grant) -> bool {
 }
 
 /// A row as it is shown.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = Sum)]
 struct ShownSum<'a> {
+    #[schema(value_type = types::Interval)]
     window: Window,
+    /// The fields that were grouped by.
+    #[schema(value_type = std::collections::BTreeMap<String, String>)]
     group: Group<'a>,
     usages: u64,
+    /// In ms.
+    #[schema(value_type = Option<f64>, required)]
     duration: Option<Number>,
     measures: Vec<ShownMeasure<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = Amount)]
 struct ShownMeasure<'a> {
+    #[schema(example = "memory")]
     measure: &'a str,
+    /// Quantity × duration in ms; null where a quantity is no number.
+    #[schema(value_type = Option<f64>, required)]
     amount: Option<Number>,
 }
 

@@ -13,20 +13,35 @@ use sampler_service::security::Grant;
 use sampler_store::{KeptCause, SuspendedCause};
 use serde::Serialize;
 use serde_json::{Value, json};
+use utoipa::ToSchema;
 
 use super::answer;
 use super::spans::SpanPath;
 use crate::acts::{Act, ActBody, Admitted};
+use crate::openapi::{refusals, types};
 use crate::reading::{List, Parameters, readable_resources};
 use crate::{Receiver, problems};
 
 /// `GET /v1/suspended`.
+#[utoipa::path(
+    get, path = "/v1/suspended", operation_id = "list_causes", tag = "Operating",
+    summary = "Why spans are suspended",
+    description = "The cause with the most spans comes first.",
+    responses((status = 200, description = "All causes.", body = List<ShownCause<'static>>), refusals::OfReading),
+)]
 pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri) -> Response {
     let outcome = receiver.suspended(&grant, &uri).await;
     answer(&receiver, "suspended", &grant, outcome)
 }
 
 /// `POST /v1/suspended/{cause}/resume`.
+#[utoipa::path(
+    post, path = "/v1/suspended/{cause}/resume", operation_id = "resume_cause", tag = "Operating",
+    summary = "Let all spans of a cause go on",
+    params(("cause" = String, Path, description = "The id of the cause.")),
+    request_body(content = types::Reason, content_type = "application/json"),
+    responses((status = 202, description = "Workers let them go on.", body = types::Resumed), refusals::OfCauseAct),
+)]
 pub async fn resume(
     State(receiver): State<Arc<Receiver>>,
     grant: Grant,
@@ -102,16 +117,21 @@ fn shown(cause: &SuspendedCause) -> Value {
 }
 
 /// A cause as it is shown.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = Cause)]
 struct ShownCause<'a> {
+    #[schema(example = "0b7c7f6e-3a06-5a7e-9d15-6d2f3b8a6a52")]
     cause: String,
+    #[schema(required)]
     status: Option<u16>,
     error: &'a str,
     resource_id: &'a str,
     plan_id: &'a str,
     spans: u64,
     set_aside: u64,
+    #[schema(value_type = types::Moment)]
     since: Timestamp,
+    #[schema(value_type = types::Moment)]
     probe_at: Timestamp,
 }
 

@@ -15,14 +15,23 @@ use serde_json::{Value, json};
 
 use super::answer;
 use super::spans::SpanPath;
-use super::usages::shown;
+use super::usages::{ShownUsage, shown};
 use crate::acts::{Act, ActBody, Admitted};
+use crate::openapi::{refusals, types};
 use crate::{Receiver, problems};
 
 /// Characters of the id of a usage that is looked for. Those of Sampler and of an original are UUIDs.
 const ID_MAX: usize = 256;
 
 /// `POST /v1/usages/{id}/resend`.
+#[utoipa::path(
+    post, path = "/v1/usages/{id}/resend", operation_id = "resend_usage", tag = "Operating",
+    summary = "Send a usage again",
+    description = "The usage was skipped, or set aside by Abacus. A worker sends the same bytes again.",
+    params(("id" = String, Path, description = "The id of the usage.")),
+    request_body(content = types::Reason, content_type = "application/json"),
+    responses((status = 202, description = "A worker sends it.", body = ShownUsage<'static>), refusals::OfUsageAct),
+)]
 pub async fn resend(
     State(receiver): State<Arc<Receiver>>,
     grant: Grant,

@@ -9,10 +9,13 @@ use sampler_domain::{Entry, EntryState, Interval, Measures, Span, Timestamp};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::answer;
 use super::spans::SpanPath;
 use crate::Receiver;
+use crate::openapi::params::{AsOf, Page, Time};
+use crate::openapi::{refusals, types};
 use crate::reading::{List, Parameters, read_version, write_version};
 
 /// Entries that are read at a time where only some of them may be shown, and for one page.
@@ -27,6 +30,14 @@ const CHUNKS: usize = 4;
 const ENTRY_BYTES: usize = 1 << 10;
 
 /// `GET /v1/spans/{id}/usages`.
+#[utoipa::path(
+    get, path = "/v1/spans/{id}/usages", operation_id = "list_usages_of_span", tag = "Reading",
+    summary = "Each usage of a span, and what became of it",
+    description = "In the order in which they were planned.",
+    params(("id" = String, Path, description = "The id of the span."), Time, AsOf, Page),
+    responses((status = 200, description = "A page of usages.", body = List<ShownUsage<'static>>,
+        headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), refusals::OfSpan),
+)]
 pub async fn list(
     State(receiver): State<Arc<Receiver>>,
     grant: Grant,
@@ -149,19 +160,30 @@ impl UsageQuery {
 }
 
 /// A usage as it is shown.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = Usage)]
 pub(super) struct ShownUsage<'a> {
+    #[schema(example = "ad1f2853-43e0-5cbf-b4f7-39fd0d67600c")]
     id: &'a str,
     span: String,
+    #[schema(value_type = types::Interval)]
     interval: Interval,
+    #[schema(value_type = types::Moment)]
     timestamp: Timestamp,
+    /// In ms; negative where it takes something back.
     duration: i64,
+    #[schema(example = "accepted")]
     state: &'static str,
     attempts: u32,
+    #[schema(value_type = types::Moment)]
     planned_at: Timestamp,
+    #[schema(value_type = Option<types::Moment>, required)]
     accepted_at: Option<Timestamp>,
+    #[schema(required)]
     status: Option<u16>,
+    #[schema(required)]
     location: Option<&'a str>,
+    #[schema(required)]
     error: Option<&'a str>,
 }
 

@@ -5,12 +5,13 @@ use axum::http::header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH, LINK};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use utoipa::ToSchema;
 use uuid::Uuid;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// A page of a list.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 pub(crate) struct List<T> {
     items: Vec<T>,
     #[serde(skip)]

@@ -20,6 +20,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 
 use crate::answer::Answer;
+use crate::description::Description;
 use crate::store::Store;
 
 pub(crate) const START: &str = "/v1/events/start";
@@ -167,9 +168,35 @@ impl World {
 
     /// Sends any request. A test that would wait for ever fails instead.
     pub(crate) async fn send(&self, request: Request<Body>) -> Answer {
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let answer = self.answer(request).await;
+        let description = Description::of(self).await;
+        description.check(&method, &path, &answer);
+        answer
+    }
+
+    /// The same, without a look at what the API says of itself.
+    pub(crate) async fn answer(&self, request: Request<Body>) -> Answer {
         let answer = answer(self.router.clone(), request);
         let answer = timeout(Duration::from_mins(1), answer).await;
         Answer::read(answer.expect("an answer")).await
+    }
+
+    /// The paths of all routes, as the router tells them.
+    pub(crate) fn routes(&self) -> Vec<String> {
+        let told = format!("{:?}", self.router);
+        let named = told.split("RouteId(").skip(1);
+        let paths = named.filter_map(|rest| {
+            let (_, path) = rest.split_once("): \"/")?;
+            let (path, _) = path.split_once('"')?;
+            // What has no route is answered by one of the router's own.
+            let is_fallback = path.is_empty() || path.contains("__private__");
+            (!is_fallback).then(|| format!("/{path}"))
+        });
+        let mut paths: Vec<String> = paths.collect();
+        paths.sort();
+        paths.dedup();
+        paths
     }
 
     /// Sends JSON.

@@ -55,6 +55,8 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Takes the pictures of the console in the README, from the real pages.
+    Pictures,
     /// Looks at what is built in: licences, sources, bans and known weaknesses.
     Audit,
     /// Builds what `cf push` takes, for each app of the manifest.
@@ -80,6 +82,7 @@ async fn main() -> ExitCode {
         Command::Sim { arguments } => checks::simulate(&arguments),
         Command::Bench { arguments } => bench::bench(&arguments),
         Command::Chaos { arguments } => chaos::run_chaos(&arguments),
+        Command::Pictures => up::pictures::run().await,
         Command::Audit => audit::run_audit(Unreachable::Passes),
         Command::Package { unchecked } => package::run(unchecked),
         Command::Docs { check } => docs::run(check),

@@ -1,9 +1,11 @@
 //! `up`: all of Sampler on this machine, with example events.
 
 mod attribution;
+pub(crate) mod pictures;
 mod progress;
 mod report;
 mod send;
+mod showcase;
 mod spans;
 mod system;
 mod verification;
@@ -125,6 +127,9 @@ fn read_events(arguments: &Arguments, now: i64) -> Result<Events> {
 
 /// Replays, shows what came of it, and then stays unless it is not to.
 async fn show(arguments: &Arguments, system: &System, events: Events) -> Result<()> {
+    if !arguments.once {
+        println!("console   {}/console\n", system.receiver.base_url());
+    }
     let mut verification = None;
     if !events.queues.is_empty() {
         verification = verification_of(arguments, system, &events).await?;
@@ -139,6 +144,9 @@ async fn show(arguments: &Arguments, system: &System, events: Events) -> Result<
             Some(verification) => verification.run().await,
             None => Ok(()),
         };
+    }
+    if !arguments.keep && arguments.replay.is_none() {
+        showcase::begin(system).await?;
     }
     println!("{}", system.addresses(verification.as_ref()));
     // Until Ctrl-C, which the caller waits for.

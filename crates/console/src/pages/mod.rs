@@ -1,10 +1,12 @@
 //! The pages: a module for each, with its template.
 
+pub(crate) mod acts;
 pub(crate) mod audit;
 pub(crate) mod control;
 pub(crate) mod overview;
 pub(crate) mod span;
 pub(crate) mod spans;
+pub(crate) mod suspended;
 pub(crate) mod usage;
 
 use std::sync::Arc;

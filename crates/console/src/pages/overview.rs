@@ -17,7 +17,7 @@ use crate::session::Session;
 use crate::{Console, show};
 
 /// Causes that the overview shows, the largest.
-const CAUSES: &str = "5";
+const CAUSES: usize = 5;
 
 /// Backlogs that are remembered, and the least time between two, in ms.
 const REMEMBERED: usize = 240;
@@ -29,6 +29,8 @@ struct Page {
     frame: Frame,
     backlog: Option<Backlog>,
     causes: Option<Vec<Cause>>,
+    /// How many causes are not shown here.
+    hidden_causes: usize,
     control: Option<Control>,
     trend: Option<Trend>,
     version: &'static str,
@@ -73,11 +75,11 @@ pub(crate) async fn show(
     let grant = session.grant();
     // If the API refuses a part or cannot answer now, the page says so there and shows the rest.
     let backlog = console.api.get::<Backlog>(grant, "/v1/backlog", &[]).await;
-    let query = [("limit".to_owned(), CAUSES.to_owned())];
     let causes = console
         .api
-        .get::<List<Cause>>(grant, "/v1/suspended", &query)
+        .get::<List<Cause>>(grant, "/v1/suspended", &[])
         .await;
+    let causes = causes.ok().map(|answer| answer.body.items);
     let control = console.api.get::<Control>(grant, "/v1/control", &[]).await;
     let backlog = backlog.ok().map(|answer| answer.body);
     let now = console.clock.now();
@@ -87,7 +89,10 @@ pub(crate) async fn show(
     let page = Page {
         frame,
         backlog,
-        causes: causes.ok().map(|answer| answer.body.items),
+        hidden_causes: causes
+            .as_ref()
+            .map_or(0, |causes| causes.len().saturating_sub(CAUSES)),
+        causes: causes.map(|causes| causes.into_iter().take(CAUSES).collect()),
         control: control.ok().map(|answer| answer.body),
         trend,
         version: env!("CARGO_PKG_VERSION"),

@@ -36,6 +36,8 @@ struct Page {
     zoom: Vec<(&'static str, String)>,
     query: Query,
     is_refreshing: bool,
+    /// Whether the session may act on the span, and there is something to do.
+    may_act: bool,
     /// Whether rows name their usages, because the drawing has no element for each.
     rows_name_usages: bool,
 }
@@ -120,6 +122,7 @@ async fn page(
     Ok(Page {
         frame,
         timeline,
+        may_act: span.state == "suspended" && session.is_admin(),
         is_refreshing: span.state != "complete" && query.is_empty(),
         rows_name_usages: drawn.usages.len() > DRAWN_MAX,
         usages: rows.body.items,

@@ -20,6 +20,7 @@ use bars::{Bar, Bars};
 use scale::{Percent, Scale};
 use ticks::{Day, Tick};
 use windows::Windows;
+pub(crate) use windows::shortest as shortest_window;
 
 /// The most usages that have an element of their own.
 pub(crate) const DRAWN_MAX: usize = 1_500;

@@ -57,7 +57,7 @@ fn windows(granularity: Granularity, scale: Scale) -> Vec<Window> {
 }
 
 /// The length of a window in ms, the shortest that there is.
-fn shortest(granularity: Granularity) -> i64 {
+pub(crate) fn shortest(granularity: Granularity) -> i64 {
     match granularity {
         Granularity::Minute => 60_000,
         Granularity::Hour => 3_600_000,

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may end with a panic")]
 
+mod acts;
 mod hostile;
 mod pages;
 mod safety;

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::{Path, RawQuery};
 use axum::http::{HeaderMap, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use http_body_util::BodyExt;
 use sampler_console::{Console, Keys, Parts};
@@ -28,6 +28,12 @@ pub(crate) const MIDNIGHT: i64 = 1_795_132_800_000;
 
 /// When everything happens: 15:10 of that day.
 pub(crate) const NOW: i64 = MIDNIGHT + 15 * HOUR + 10 * MINUTE;
+
+/// The cause that there is.
+pub(crate) const CAUSE: &str = "c-0";
+
+/// The tag of every span.
+const SEEN: &str = "\"seen\"";
 
 struct Still;
 
@@ -63,7 +69,7 @@ impl Ledger {
             Json(json!({ "items": spans })).into_response()
         };
         let span = async move |Path(id): Path<String>| match of_span.get(&id) {
-            Some((span, _)) => Json(span.clone()).into_response(),
+            Some((span, _)) => ([("etag", SEEN)], Json(span.clone())).into_response(),
             None => not_there(),
         };
         let usages = async move |Path(id): Path<String>, RawQuery(query): RawQuery| {
@@ -104,6 +110,9 @@ impl Ledger {
                 "/v1/suspended",
                 get(async || Json(json!({ "items": [cause()] }))),
             )
+            .route("/v1/suspended/{cause}/resume", post(resume_cause))
+            .route("/v1/spans/{id}/resume", post(act_on_span))
+            .route("/v1/spans/{id}/skip", post(act_on_span))
             .route("/v1/control", get(control).put(set_control))
             .route("/v1/audit", get(audit))
             .route("/v1/spans", get(list))
@@ -165,7 +174,7 @@ fn backlog() -> Value {
 
 fn cause() -> Value {
     json!({
-        "cause": "c0", "status": 422, "error": "unprocessable <plan>", "resource_id": "postgres",
+        "cause": CAUSE, "status": 422, "error": "unprocessable <plan>", "resource_id": "postgres",
         "plan_id": "small", "spans": 812, "since": MIDNIGHT, "probe_at": NOW,
     })
 }
@@ -194,6 +203,41 @@ async fn set_control(headers: HeaderMap, body: String) -> Response {
     });
     assert_eq!(body, expected);
     Json(body).into_response()
+}
+
+/// Lets the spans of the cause go on, for the one reason that there is.
+async fn resume_cause(Path(cause): Path<String>, body: String) -> Response {
+    let body: Value = serde_json::from_str(&body).unwrap();
+    match (cause.as_str(), body["reason"].as_str()) {
+        (CAUSE, Some("Mapped now.")) => {
+            (StatusCode::ACCEPTED, Json(json!({ "resumed": 812 }))).into_response()
+        }
+        (CAUSE, _) => invalid_reason(),
+        _ => not_there(),
+    }
+}
+
+/// Takes what was seen, and says of a skip which usage it was for.
+async fn act_on_span(Path(id): Path<String>, headers: HeaderMap, body: String) -> Response {
+    if headers.get("if-match").is_none_or(|tag| tag != SEEN) {
+        let problem = json!({ "title": "It has changed", "detail": "Look again.", "status": 412 });
+        return (StatusCode::PRECONDITION_FAILED, Json(problem)).into_response();
+    }
+    let body: Value = serde_json::from_str(&body).unwrap();
+    if body["reason"] != "Mapped now." {
+        return invalid_reason();
+    }
+    let usage = body.get("usage_id").and_then(Value::as_str);
+    assert!(usage.is_none_or(|usage| usage == usage_id(7)), "{body}");
+    Json(json!({ "id": id })).into_response()
+}
+
+fn invalid_reason() -> Response {
+    let problem = json!({
+        "title": "The body is not valid", "detail": "Nothing was done.", "status": 400,
+        "errors": [{ "pointer": "#/reason", "detail": "It must not be blank." }],
+    });
+    (StatusCode::BAD_REQUEST, Json(problem)).into_response()
 }
 
 fn not_there() -> Response {
@@ -274,6 +318,16 @@ pub(crate) fn span(id: &str, start: i64, end: Option<i64>) -> Value {
         "delivery": { "attempts": 0, "last_error": null },
         "proof": { "used": 0, "billed": 0, "skipped": 0, "difference": 0, "usages": 0, "since": start },
     })
+}
+
+/// A span whose usage number 7 is refused: it is two days behind.
+pub(crate) fn suspended(id: &str) -> Value {
+    let mut span = span(id, NOW - 3 * DAY, None);
+    let from = NOW - 2 * DAY;
+    span["state"] = json!("suspended");
+    span["sampled_to"] = json!(from);
+    span["planned"] = json!({ "start": from, "end": from + HOUR, "usage_id": usage_id(7) });
+    span
 }
 
 /// The number of a usage as its id.

@@ -8,21 +8,26 @@ use super::kinds::ProblemType;
 pub fn catalogue<'a>(kinds: impl IntoIterator<Item = &'a ProblemType>) -> String {
     let mut text = "# Errors\n\n\
         Every error is answered with a problem document (RFC 9457, `application/problem+json`). \
-        Its `type` is one of those below; its `detail` describes this occurrence.\n"
+        Its `type` is one of those below; its `detail` describes this occurrence. \
+        `Link: </problems/…>; rel=\"help\"` leads to what is said here.\n"
         .to_owned();
     for kind in kinds {
-        let _ = write!(
-            text,
-            "\n## {slug}\n\n**{title}** ({status}, `{uri}`)\n\n\
-             - When: {when}\n- Resource provider: {provider}\n- Operator: {operator}\n",
-            slug = kind.slug,
-            title = kind.title,
-            status = kind.status.as_u16(),
-            uri = kind.uri(),
-            when = kind.when,
-            provider = kind.provider,
-            operator = kind.operator,
-        );
+        let _ = write!(text, "\n{}", section(kind));
     }
     text
+}
+
+/// One of them.
+pub(super) fn section(kind: &ProblemType) -> String {
+    format!(
+        "## {slug}\n\n**{title}** ({status}, `{uri}`)\n\n\
+         - When: {when}\n- Resource provider: {provider}\n- Operator: {operator}\n",
+        slug = kind.slug,
+        title = kind.title,
+        status = kind.status.as_u16(),
+        uri = kind.uri(),
+        when = kind.when,
+        provider = kind.provider,
+        operator = kind.operator,
+    )
 }

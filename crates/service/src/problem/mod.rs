@@ -1,6 +1,7 @@
 //! Errors as answers: problem documents (RFC 9457).
 
 mod catalogue;
+pub mod help;
 pub mod kinds;
 mod pointer;
 
@@ -223,7 +224,9 @@ impl Serialize for Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut response = (self.status(), Json(self.document())).into_response();
+        let help = help::link(self.kind);
         response.headers_mut().extend(self.rest.headers);
+        response.headers_mut().append(header::LINK, help);
         response
             .headers_mut()
             .insert(header::CONTENT_TYPE, MEDIA_TYPE);

@@ -1,0 +1,311 @@
+//! Acts on what is suspended: each is confirmed on a page of its own, which says in numbers what will
+//! be done, and asks why.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::Extension;
+use axum::extract::{Path, Request, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use http::StatusCode;
+use percent_encoding::utf8_percent_encode;
+use sampler_domain::Timestamp;
+use serde_json::{Value, json};
+
+use super::{spans, suspended};
+use crate::api::{Refusal, SEGMENT};
+use crate::documents::{Cause, List, Problem, Span};
+use crate::estimate::{Estimate, counted};
+use crate::form::Form;
+use crate::page::{Frame, message, refused, render};
+use crate::session::Session;
+use crate::{Console, show};
+
+/// Spans that an estimate is made of.
+const ESTIMATED: &str = "1000";
+
+/// What is done.
+#[derive(Clone, Copy, PartialEq)]
+enum Act {
+    ResumeCause,
+    Resume,
+    Skip,
+}
+
+/// An act and what it is for, as its address says.
+struct Subject {
+    act: Act,
+    id: String,
+}
+
+impl Subject {
+    fn encoded(&self) -> String {
+        utf8_percent_encode(&self.id, SEGMENT).to_string()
+    }
+
+    /// The address of the API that carries it out.
+    fn path(&self) -> String {
+        let id = self.encoded();
+        match self.act {
+            Act::ResumeCause => format!("/v1/suspended/{id}/resume"),
+            Act::Resume => format!("/v1/spans/{id}/resume"),
+            Act::Skip => format!("/v1/spans/{id}/skip"),
+        }
+    }
+
+    /// The page that it is confirmed on.
+    fn page(&self) -> String {
+        match self.act {
+            Act::ResumeCause => suspended::resume_page_of(&self.id),
+            Act::Resume => format!("{}/resume", spans::page_of(&self.id)),
+            Act::Skip => format!("{}/skip", spans::page_of(&self.id)),
+        }
+    }
+
+    /// Where it leads, done or not.
+    fn back(&self) -> String {
+        match self.act {
+            Act::ResumeCause => suspended::page_of_cause(&self.id),
+            Act::Resume | Act::Skip => spans::page_of(&self.id),
+        }
+    }
+}
+
+/// The page that confirms an act.
+#[derive(Template)]
+#[template(path = "act.html")]
+struct Page {
+    frame: Frame,
+    title: &'static str,
+    /// What will be done, in full sentences.
+    effect: Vec<String>,
+    /// What it is done to.
+    facts: Vec<(&'static str, String)>,
+    button: String,
+    action: String,
+    back: String,
+    /// What was seen: the act is for that.
+    tag: String,
+    usage_id: String,
+    reason: String,
+    problem: Option<Problem>,
+}
+
+macro_rules! handlers {
+    ($($show:ident, $carry_out:ident: $act:expr, $path:literal;)+) => {$(
+        #[doc = concat!("`GET ", $path, "`.")]
+        pub(crate) async fn $show(
+            State(console): State<Arc<Console>>,
+            Extension(session): Extension<Session>,
+            Path(id): Path<String>,
+        ) -> Response {
+            confirm(&console, &session, Subject { act: $act, id }).await
+        }
+
+        #[doc = concat!("`POST ", $path, "`.")]
+        pub(crate) async fn $carry_out(
+            State(console): State<Arc<Console>>,
+            Path(id): Path<String>,
+            request: Request,
+        ) -> Response {
+            carry_out(&console, Subject { act: $act, id }, request).await
+        }
+    )+};
+}
+
+handlers! {
+    show_resume_of_cause, resume_cause: Act::ResumeCause, "/console/suspended/{cause}/resume";
+    show_resume, resume: Act::Resume, "/console/spans/{id}/resume";
+    show_skip, skip: Act::Skip, "/console/spans/{id}/skip";
+}
+
+async fn confirm(console: &Arc<Console>, session: &Session, subject: Subject) -> Response {
+    match page(console, session, &subject).await {
+        Ok(page) => render(StatusCode::OK, &page),
+        Err(response) => response,
+    }
+}
+
+async fn carry_out(console: &Arc<Console>, subject: Subject, request: Request) -> Response {
+    let form = match Form::read(console, request).await {
+        Ok(form) => form,
+        Err(response) => return response,
+    };
+    let reason = form.value("reason").to_owned();
+    let mut body = json!({ "reason": reason });
+    if subject.act == Act::Skip {
+        body["usage_id"] = json!(form.value("usage_id"));
+    }
+    let (grant, tag) = (form.session.grant(), form.value("tag"));
+    let done = console
+        .api
+        .post::<Value>(grant, &subject.path(), tag, &body)
+        .await;
+    let Err(refusal) = done else {
+        return Redirect::to(&subject.back()).into_response();
+    };
+    let frame = Frame::new(console, &form.session, "Suspended");
+    if !refusal.status.is_client_error() || refusal.status == StatusCode::NOT_FOUND {
+        return refused(frame, refusal);
+    }
+    // What is the matter stands over the act as things are now: it can be confirmed anew.
+    match page(console, &form.session, &subject).await {
+        Ok(page) => {
+            let problem = Some(refusal.problem);
+            let page = Page {
+                reason,
+                problem,
+                ..page
+            };
+            render(refusal.status, &page)
+        }
+        Err(_) => refused(frame, refusal),
+    }
+}
+
+/// The page for an act as things are now, or the page that says why there is none.
+async fn page(
+    console: &Arc<Console>,
+    session: &Session,
+    subject: &Subject,
+) -> Result<Page, Response> {
+    let frame = || Frame::new(console, session, "Suspended");
+    if !session.is_admin() {
+        let detail = "Acts need the scope abacus.sampler.admin.";
+        let status = StatusCode::FORBIDDEN;
+        return Err(message(frame(), status, "Not allowed", detail, None));
+    }
+    let made = match subject.act {
+        Act::ResumeCause => of_cause(console, session, subject, frame()).await,
+        Act::Resume | Act::Skip => of_span(console, session, subject, frame()).await,
+    };
+    made.map_err(|refusal| refused(frame(), refusal))
+}
+
+async fn of_cause(
+    console: &Console,
+    session: &Session,
+    subject: &Subject,
+    frame: Frame,
+) -> Result<Page, Refusal> {
+    let (api, grant) = (&console.api, session.grant());
+    let causes = api.get::<List<Cause>>(grant, "/v1/suspended", &[]).await?;
+    let found = causes.body.items.into_iter();
+    let found = found.into_iter().find(|cause| cause.cause == subject.id);
+    let cause = found.ok_or_else(|| {
+        Refusal::not_there("There is no such cause", "Its spans may have gone on.")
+    })?;
+    let asked = [
+        ("state", "suspended"),
+        ("cause", cause.cause.as_str()),
+        ("limit", ESTIMATED),
+    ];
+    let asked = asked.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let read = api.get::<List<Span>>(grant, "/v1/spans", &asked).await?;
+    let now = console.clock.now();
+    let estimate = Estimate::of(&read.body.items, cause.spans, now);
+    let status = cause.status.map(|status| format!("{status} "));
+    let why = format!("{}{}", status.unwrap_or_default(), cause.error);
+    Ok(Page {
+        frame,
+        title: "Resume the spans of a cause",
+        effect: vec![
+            format!("Resume {}.", estimate.in_words()),
+            "Spans that Abacus refuses again are suspended again.".to_owned(),
+        ],
+        facts: vec![
+            ("Cause", why),
+            ("Resource", cause.resource_id),
+            ("Plan", cause.plan_id),
+        ],
+        button: format!("Resume {}", counted(cause.spans, "span")),
+        action: subject.page(),
+        back: subject.back(),
+        tag: String::new(),
+        usage_id: String::new(),
+        reason: String::new(),
+        problem: None,
+    })
+}
+
+async fn of_span(
+    console: &Console,
+    session: &Session,
+    subject: &Subject,
+    frame: Frame,
+) -> Result<Page, Refusal> {
+    let path = format!("/v1/spans/{}", subject.encoded());
+    let read = console.api.get::<Span>(session.grant(), &path, &[]).await?;
+    let span = read.body;
+    let now = console.clock.now();
+    let target = &span.target;
+    let facts = vec![
+        ("Organization", target.organization_id.clone()),
+        ("Resource", target.resource_id.clone()),
+        ("Plan", target.plan_id.clone()),
+        ("Instance", target.resource_instance_id.clone()),
+    ];
+    let planned = span.planned.as_ref();
+    let usage_id = planned.map_or_else(String::new, |plan| plan.usage_id.clone());
+    let (title, effect, button) = match subject.act {
+        Act::Skip => (
+            "Skip a usage",
+            skipped(&span, now),
+            "Skip 1 usage".to_owned(),
+        ),
+        _ => (
+            "Resume a span",
+            vec![format!("Resume {}.", estimate_of(&span, now))],
+            "Resume 1 span".to_owned(),
+        ),
+    };
+    Ok(Page {
+        frame,
+        title,
+        effect,
+        facts,
+        button,
+        action: subject.page(),
+        back: subject.back(),
+        tag: read.tag.unwrap_or_default(),
+        usage_id,
+        reason: String::new(),
+        problem: (span.state != "suspended").then(not_suspended),
+    })
+}
+
+fn estimate_of(span: &Span, now: Timestamp) -> String {
+    Estimate::of(std::slice::from_ref(span), 1, now).in_words()
+}
+
+/// What skipping the planned usage of a span means.
+fn skipped(span: &Span, now: Timestamp) -> Vec<String> {
+    let Some(plan) = &span.planned else {
+        return vec!["Nothing is planned that could be skipped.".to_owned()];
+    };
+    let length = plan.end.since(plan.start);
+    let direction = if length < 0 {
+        "It takes back too much that was billed, and will never do so."
+    } else {
+        "It is never billed."
+    };
+    vec![
+        format!(
+            "Skip 1 usage of {}: {} {} to {} {}. {direction}",
+            show::in_words(length),
+            show::date(plan.start),
+            show::clock(plan.start),
+            show::date(plan.end),
+            show::clock(plan.end),
+        ),
+        format!("Then resume {}.", estimate_of(span, now)),
+    ]
+}
+
+fn not_suspended() -> Problem {
+    Problem {
+        title: "The span is not suspended".to_owned(),
+        detail: "Only a span that is suspended can be resumed, or its usage skipped.".to_owned(),
+        errors: Vec::new(),
+    }
+}

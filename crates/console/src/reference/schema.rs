@@ -1,0 +1,119 @@
+//! What requests and answers are made of.
+
+use serde_json::Value;
+
+use super::{name_of, text};
+
+/// A schema that has a name.
+pub(super) struct Schema {
+    pub(super) name: String,
+    pub(super) description: String,
+    pub(super) fields: Vec<Field>,
+    /// What it is, where it has no fields.
+    pub(super) kind: Kind,
+}
+
+pub(super) struct Field {
+    pub(super) name: String,
+    pub(super) kind: Kind,
+    pub(super) is_required: bool,
+    pub(super) description: String,
+}
+
+/// What may stand somewhere: words, and the schemas that they name.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Kind(pub(super) Vec<Part>);
+
+#[derive(Debug, PartialEq)]
+pub(super) enum Part {
+    Word(String),
+    Schema(String),
+}
+
+impl Kind {
+    pub(super) fn of(schema: &Value) -> Self {
+        if let Some(name) = name_of(schema) {
+            return Self(vec![Part::Schema(name.to_owned())]);
+        }
+        let variants = ["oneOf", "anyOf", "allOf"].map(|name| schema[name].as_array());
+        if let Some(variants) = variants.into_iter().flatten().next() {
+            return Self::any_of(variants.iter().map(Self::of));
+        }
+        if let Some(values) = schema["enum"].as_array() {
+            let values = values.iter().map(|value| Self::word(&value.to_string()));
+            return Self::any_of(values);
+        }
+        match &schema["type"] {
+            Value::Array(types) => {
+                let types = types.iter().filter_map(Value::as_str);
+                Self::any_of(types.map(|one| Self::typed(one, schema)))
+            }
+            Value::String(one) => Self::typed(one, schema),
+            _ => Self::word("anything"),
+        }
+    }
+
+    fn typed(name: &str, schema: &Value) -> Self {
+        match name {
+            "array" => Self::word("list of ").with(Self::of(&schema["items"])),
+            "object" if schema["additionalProperties"].is_object() => {
+                Self::word("object of ").with(Self::of(&schema["additionalProperties"]))
+            }
+            "string" if schema["format"] == "uuid" => Self::word("UUID"),
+            other => Self::word(other),
+        }
+    }
+
+    fn word(word: &str) -> Self {
+        Self(vec![Part::Word(word.to_owned())])
+    }
+
+    fn with(mut self, other: Self) -> Self {
+        self.0.extend(other.0);
+        self
+    }
+
+    /// With null last, and each once.
+    fn any_of(kinds: impl Iterator<Item = Self>) -> Self {
+        let mut all: Vec<Self> = Vec::new();
+        for kind in kinds {
+            if !all.contains(&kind) {
+                all.push(kind);
+            }
+        }
+        all.sort_by_key(|kind| *kind == Self::word("null"));
+        let mut parts = Self::default();
+        for (index, kind) in all.into_iter().enumerate() {
+            if index > 0 {
+                parts = parts.with(Self::word(" or "));
+            }
+            parts = parts.with(kind);
+        }
+        parts
+    }
+}
+
+pub(super) fn schemas(document: &Value) -> Vec<Schema> {
+    let all = document["components"]["schemas"].as_object();
+    let all = all.into_iter().flatten();
+    let schema = |(name, schema): (&String, &Value)| Schema {
+        name: name.clone(),
+        description: text(schema, "description").to_owned(),
+        fields: fields(schema),
+        kind: Kind::of(schema),
+    };
+    all.map(schema).collect()
+}
+
+fn fields(schema: &Value) -> Vec<Field> {
+    let required = schema["required"].as_array();
+    let is_required = |name: &str| required.is_some_and(|all| all.iter().any(|it| it == name));
+    let fields = schema["properties"].as_object().into_iter().flatten();
+    let field = |(name, field): (&String, &Value)| Field {
+        name: name.clone(),
+        kind: Kind::of(field),
+        is_required: is_required(name),
+        description: text(field, "description").to_owned(),
+    };
+    fields.map(field).collect()
+}

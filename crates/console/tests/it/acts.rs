@@ -1,0 +1,176 @@
+//! What is suspended, and acts on it: each says in numbers what it will do, and asks why.
+
+use axum::body::Body;
+use axum::http::Request;
+
+use crate::stub::{Browser, Ledger, MIDNIGHT, Shown, span, suspended, usage_id};
+
+fn some() -> Ledger {
+    let mut ledger = Ledger::default();
+    ledger.add(suspended("one/two"), Vec::new());
+    ledger.add(suspended("three"), Vec::new());
+    ledger
+}
+
+/// A page with the cookie and the secret of its session.
+struct Visit {
+    console: Browser,
+    cookie: String,
+    csrf: String,
+}
+
+impl Visit {
+    async fn new(ledger: Ledger, page: &str) -> Self {
+        let console = ledger.console();
+        let shown = console.get(page).await;
+        assert_eq!(shown.status, 200, "{page}: {}", shown.text);
+        let csrf = shown.text.split("name=\"csrf\" value=\"").nth(1).unwrap();
+        Self {
+            csrf: csrf.split('"').next().unwrap().to_owned(),
+            cookie: shown
+                .header("set-cookie")
+                .split(';')
+                .next()
+                .unwrap()
+                .to_owned(),
+            console,
+        }
+    }
+
+    async fn send(&self, page: &str, form: &str) -> Shown {
+        let request = Request::post(page)
+            .header("host", "127.0.0.1:7070")
+            .header("cookie", &self.cookie);
+        let form = format!("csrf={}&{form}", self.csrf);
+        self.console
+            .send(request.body(Body::from(form)).unwrap())
+            .await
+    }
+}
+
+#[tokio::test]
+async fn causes_and_their_spans_are_shown_with_what_can_be_done() {
+    let console = some().console();
+    let shown = console.page("/console/suspended", "suspended").await;
+    for (hook, count) in [
+        ("cause-row", 1),
+        ("span-row", 2),
+        ("resume", 3),
+        ("skip", 2),
+        ("act-row", 1),
+    ] {
+        assert_eq!(
+            shown.count(&format!("data-test=\"{hook}\"")),
+            count,
+            "{hook}"
+        );
+    }
+    for text in [
+        "href=\"/console/spans/one%2Ftwo/skip\"",
+        "2 days",
+        "unprocessable &#60;plan&#62;",
+    ] {
+        assert!(shown.text.contains(text), "{text}: {}", shown.text);
+    }
+    // Its id stands in the address as it is.
+    let resume = crate::stub::CAUSE;
+    assert!(
+        resume.contains('-')
+            && shown
+                .text
+                .contains(&format!("/console/suspended/{resume}/resume"))
+    );
+    // A cause that is gone is asked for all the same: the answer says what there is of it.
+    let other = console.get("/console/suspended?cause=c1").await;
+    assert_eq!((other.status, other.count("Spans of this cause")), (200, 1));
+}
+
+#[tokio::test]
+async fn a_cause_is_resumed_after_its_numbers_were_seen() {
+    let page = "/console/suspended/c-0/resume";
+    let visit = Visit::new(some(), page).await;
+    let shown = visit.console.page(page, "suspended-resume").await;
+    let effect = "Resume 812 spans, 2 days behind, about 39,000 usages.";
+    assert!(shown.text.contains(effect), "{}", shown.text);
+    assert_eq!(shown.count("data-test=\"confirm\">Resume 812 spans<"), 1);
+    let unexplained = visit.send(page, "reason=+").await;
+    assert_eq!(
+        (unexplained.status, unexplained.count("must not be blank")),
+        (400, 1)
+    );
+    assert_eq!(unexplained.count(effect), 1);
+    let done = visit.send(page, "reason=Mapped+now.").await;
+    let expected = (303, "/console/suspended?cause=c-0");
+    assert_eq!((done.status, done.header("location")), expected);
+    let gone = visit
+        .console
+        .get("/console/suspended/c1/resume")
+        .await
+        .status;
+    assert_eq!(gone, 404);
+}
+
+#[tokio::test]
+async fn a_span_is_resumed_and_its_usage_skipped_as_they_were_seen() {
+    for (act, effects, field) in [
+        (
+            "resume",
+            vec!["Resume 1 span, 2 days behind, about 48 usages."],
+            String::new(),
+        ),
+        (
+            "skip",
+            vec!["Skip 1 usage of 1\u{a0}h: ", "It is never billed."],
+            format!("usage_id={}&", usage_id(7)),
+        ),
+    ] {
+        let page = format!("/console/spans/one%2Ftwo/{act}");
+        let visit = Visit::new(some(), &page).await;
+        let shown = visit.console.page(&page, &format!("span-{act}")).await;
+        for effect in &effects {
+            assert!(shown.text.contains(effect), "{effect}: {}", shown.text);
+        }
+        assert_eq!(shown.count("name=\"tag\" value=\"&#34;seen&#34;\""), 1);
+        assert_eq!(shown.count(&usage_id(7)), 1);
+        let stale = visit
+            .send(&page, &format!("{field}tag=%22old%22&reason=Mapped+now."))
+            .await;
+        assert_eq!((stale.status, stale.count("It has changed")), (412, 1));
+        // The reason is not lost, and the tag is that of the span as it is now.
+        assert_eq!(stale.count(">Mapped now.</textarea>"), 1);
+        assert_eq!(stale.count("value=\"&#34;seen&#34;\""), 1);
+        let done = visit
+            .send(&page, &format!("{field}tag=%22seen%22&reason=Mapped+now."))
+            .await;
+        let expected = (303, "/console/spans/one%2Ftwo");
+        assert_eq!((done.status, done.header("location")), expected);
+    }
+}
+
+#[tokio::test]
+async fn an_act_needs_a_form_of_its_session() {
+    let page = "/console/spans/three/skip";
+    let mut visit = Visit::new(some(), page).await;
+    visit.csrf = "x".to_owned();
+    for page in [
+        page,
+        "/console/spans/three/resume",
+        "/console/suspended/c-0/resume",
+    ] {
+        let refused = visit.send(page, "tag=%22seen%22&reason=Mapped+now.").await;
+        assert_eq!(refused.status, 403, "{page}");
+    }
+}
+
+#[tokio::test]
+async fn a_span_that_is_not_suspended_says_so() {
+    let mut ledger = Ledger::default();
+    ledger.add(span("open", MIDNIGHT, None), Vec::new());
+    let console = ledger.console();
+    for act in ["resume", "skip"] {
+        let shown = console.get(&format!("/console/spans/open/{act}")).await;
+        assert_eq!(shown.count("The span is not suspended"), 1, "{act}");
+    }
+    let span = console.get("/console/spans/open").await;
+    assert_eq!(span.count("data-test=\"resume\""), 0);
+}

@@ -1,0 +1,161 @@
+//! `GET /problems/{name}`: what a type of problem means, and what is done about it. Each error answer
+//! has a `Link` to it (`rel="help"`).
+
+use std::sync::Arc;
+
+use axum::extract::Path;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, VARY};
+use serde_json::json;
+
+use super::catalogue::section;
+use super::{Problem, ProblemType, kinds};
+
+/// Where types of problems are told.
+const PATH: &str = "/problems/";
+
+const MARKDOWN: HeaderValue = HeaderValue::from_static("text/markdown; charset=utf-8");
+
+/// Makes a page of a type, for programs that have pages.
+pub type Page = Arc<dyn Fn(&'static ProblemType) -> Response + Send + Sync>;
+
+/// What a client would rather have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Json,
+    Html,
+    Markdown,
+}
+
+impl ProblemType {
+    /// The address that tells of it.
+    pub fn help(&self) -> String {
+        format!("{PATH}{}", self.slug)
+    }
+}
+
+/// The value of `Link` for an answer with a problem of this type.
+pub(super) fn link(kind: &ProblemType) -> HeaderValue {
+    let link = format!("<{}>; rel=\"help\"", kind.help());
+    HeaderValue::try_from(link).expect("a slug is of plain letters")
+}
+
+/// Serves these types: as a page, where the program has pages and the client wants one, as JSON, or
+/// as Markdown. They are public.
+pub fn routes(all: Vec<&'static ProblemType>, page: Option<Page>) -> Router {
+    let serve = async move |Path(name): Path<String>, headers: HeaderMap| {
+        let kind = all.iter().find(|kind| kind.slug == name);
+        let Some(kind) = kind else {
+            let detail = "There is no type of problem of this name.";
+            return Problem::new(&kinds::NOT_FOUND, detail).into_response();
+        };
+        let mut response = match (preferred(&headers, page.is_some()), &page) {
+            (Form::Html, Some(page)) => page(kind),
+            (Form::Markdown, _) => ([(CONTENT_TYPE, MARKDOWN)], section(kind)).into_response(),
+            _ => Json(document(kind)).into_response(),
+        };
+        let accept = HeaderValue::from_static("accept");
+        response.headers_mut().insert(VARY, accept);
+        response
+    };
+    Router::new().route("/problems/{name}", get(serve))
+}
+
+fn document(kind: &ProblemType) -> serde_json::Value {
+    json!({
+        "type": kind.uri(), "title": kind.title, "status": kind.status.as_u16(),
+        "when": kind.when, "provider": kind.provider, "operator": kind.operator,
+    })
+}
+
+/// The form that `Accept` rates highest; JSON where it does not matter.
+fn preferred(headers: &HeaderMap, has_pages: bool) -> Form {
+    let forms = [
+        (Form::Json, "application", "json"),
+        (Form::Html, "text", "html"),
+        (Form::Markdown, "text", "markdown"),
+    ];
+    let accept: Vec<&str> = headers
+        .get_all(ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .collect();
+    let mut best = (Form::Json, 0);
+    for (form, r#type, subtype) in forms {
+        let quality = quality(&accept, r#type, subtype);
+        if quality > best.1 && (has_pages || form != Form::Html) {
+            best = (form, quality);
+        }
+    }
+    best.0
+}
+
+/// How much a media type is wanted, in thousandths: as its most specific range says.
+fn quality(accept: &[&str], r#type: &str, subtype: &str) -> u32 {
+    let mut found = (0, 0);
+    for range in accept {
+        let mut parts = range.split(';').map(str::trim);
+        let Some((of_type, of_subtype)) = parts.next().and_then(|name| name.split_once('/')) else {
+            continue;
+        };
+        let is = |given: &str, name: &str| given.eq_ignore_ascii_case(name);
+        let specificity = match (of_type, of_subtype) {
+            ("*", "*") => 1,
+            (given, "*") if is(given, r#type) => 2,
+            (given, other) if is(given, r#type) && is(other, subtype) => 3,
+            _ => continue,
+        };
+        let weight = parts.find_map(|part| part.strip_prefix("q=").or(part.strip_prefix("Q=")));
+        let weight = weight.map_or(Some(1.0), |text| text.parse::<f64>().ok());
+        if specificity > found.0 {
+            found = (specificity, thousandths(weight.unwrap_or(0.0)));
+        }
+    }
+    found.1
+}
+
+fn thousandths(weight: f64) -> u32 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "held between 0 and 1"
+    )]
+    let thousandths = (weight.clamp(0.0, 1.0) * 1_000.0) as u32;
+    thousandths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn form(accept: &str) -> Form {
+        let mut headers = HeaderMap::new();
+        if !accept.is_empty() {
+            headers.insert(ACCEPT, accept.parse().unwrap());
+        }
+        preferred(&headers, true)
+    }
+
+    #[test]
+    fn the_form_is_what_the_client_would_rather_have() {
+        let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+        for (accept, expected) in [
+            ("", Form::Json),
+            ("*/*", Form::Json),
+            (browser, Form::Html),
+            ("text/markdown", Form::Markdown),
+            ("text/*", Form::Html),
+            ("text/html;q=0.2, text/markdown; q=0.9", Form::Markdown),
+            ("application/json, text/html", Form::Json),
+            ("text/html;q=0, */*;q=0.1", Form::Json),
+            ("TEXT/HTML", Form::Html),
+            ("image/png", Form::Json),
+            ("text/html;q=x, /, nonsense", Form::Json),
+        ] {
+            assert_eq!(form(accept), expected, "{accept}");
+        }
+    }
+}

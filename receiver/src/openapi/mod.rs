@@ -1,0 +1,200 @@
+//! The description of the API, as `OpenAPI` 3.1.
+//!
+//! It is written from the handlers: each says above itself what it takes and answers, and the routes
+//! are those that are described. What a program serves beside the API is described here.
+
+pub(crate) mod params;
+pub(crate) mod refusals;
+pub(crate) mod types;
+
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use axum::{Router, http::HeaderValue};
+use sampler_service::problem::kinds;
+use utoipa::openapi::path::{HttpMethod, OperationBuilder, ParameterBuilder, ParameterIn};
+use utoipa::openapi::response::ResponsesBuilder;
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::openapi::{
+    ContentBuilder, OpenApi as Document, PathItem, Ref, Required, ResponseBuilder,
+    SecurityRequirement,
+};
+use utoipa::{Modify, OpenApi};
+
+/// Where the document is.
+const PATH: &str = "/openapi.json";
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Sampler",
+        description = "Start and stop events of service instances become bills that are exactly right. Moments are whole milliseconds since the epoch, UTC. Errors are problem documents (RFC 9457).",
+    ),
+    components(schemas(types::Problem, types::ProblemType, types::Healthy)),
+    modifiers(&Bearer),
+    tags(
+        (name = "Events", description = "What resource providers report."),
+        (name = "Mappings", description = "Plans of resources, and plans of Abacus."),
+        (name = "Reading", description = "Spans, their usages and sums."),
+        (name = "Operating", description = "What waits, what is suspended, and how operators steer."),
+        (name = "Health", description = "Whether the program is well. Without a token."),
+        (name = "Documentation", description = "This description. Without a token."),
+    ),
+)]
+struct Base;
+
+/// Requests have a token, where `SECURED` is true.
+struct Bearer;
+
+impl Modify for Bearer {
+    fn modify(&self, document: &mut Document) {
+        let scheme = Http::builder()
+            .scheme(HttpAuthScheme::Bearer)
+            .bearer_format("JWT");
+        let scheme = SecurityScheme::Http(scheme.build());
+        let components = document.components.get_or_insert_default();
+        components.add_security_scheme("bearer", scheme);
+        let none: [&str; 0] = [];
+        document.security = Some(vec![SecurityRequirement::new("bearer", none)]);
+    }
+}
+
+/// The document, before the handlers are in it.
+pub(crate) fn base() -> Document {
+    let mut document = Base::openapi();
+    for described in beside() {
+        let item = PathItem::new(HttpMethod::Get, described.operation());
+        document.paths.paths.insert(described.path.to_owned(), item);
+    }
+    document
+}
+
+/// Serves the document. It is public: it says nothing that the source does not.
+pub(crate) fn routes(document: &Document) -> Router {
+    let text = document
+        .to_json()
+        .expect("texts, numbers and lists of these");
+    let text = axum::body::Bytes::from(text);
+    let serve = async move || {
+        let json = HeaderValue::from_static("application/json");
+        ([(CONTENT_TYPE, json)], text).into_response()
+    };
+    Router::new().route(PATH, get(serve))
+}
+
+/// A request that is served beside the API, by a router of its own.
+struct Beside {
+    path: &'static str,
+    tag: &'static str,
+    summary: &'static str,
+    /// What its path names, where it names something.
+    parameter: Option<(&'static str, &'static str)>,
+    /// Media types of what it answers, with the name of a schema where it is one.
+    answers: &'static [(&'static str, Option<&'static str>)],
+    refusals: &'static [&'static sampler_service::problem::ProblemType],
+}
+
+const JSON: &str = "application/json";
+const HTML: &str = "text/html; charset=utf-8";
+
+fn beside() -> [Beside; 7] {
+    let health = |path, summary, refusals| Beside {
+        path,
+        tag: "Health",
+        summary,
+        parameter: None,
+        answers: &[(JSON, Some("Healthy"))],
+        refusals,
+    };
+    let documentation = |path, summary, answers| Beside {
+        path,
+        tag: "Documentation",
+        summary,
+        parameter: None,
+        answers,
+        refusals: &[],
+    };
+    [
+        health(
+            "/healthcheck",
+            "Whether the program is well, and what fails",
+            &[&kinds::UNAUTHORIZED, &kinds::UNHEALTHY],
+        ),
+        health("/healthz/live", "Whether the program answers", &[]),
+        health(
+            "/healthz/ready",
+            "Whether the program takes requests",
+            &[&kinds::UNHEALTHY, &kinds::SHUTTING_DOWN],
+        ),
+        Beside {
+            path: "/metrics",
+            tag: "Health",
+            summary: "Metrics, as OpenMetrics",
+            parameter: None,
+            answers: &[(
+                "application/openmetrics-text; version=1.0.0; charset=utf-8",
+                None,
+            )],
+            refusals: &[
+                &kinds::UNAUTHORIZED,
+                &kinds::FORBIDDEN,
+                &kinds::TOKEN_SERVER_UNAVAILABLE,
+                &kinds::INTERNAL,
+            ],
+        },
+        documentation(PATH, "This document", &[(JSON, None)]),
+        documentation(
+            "/docs",
+            "This document, to read and to try",
+            &[(HTML, None)],
+        ),
+        Beside {
+            path: "/problems/{name}",
+            tag: "Documentation",
+            summary: "A type of problem, and what is done about it",
+            parameter: Some(("name", "The last part of the type of a problem document.")),
+            answers: &[
+                (JSON, Some("ProblemType")),
+                (HTML, None),
+                ("text/markdown; charset=utf-8", None),
+            ],
+            refusals: &[&kinds::NOT_FOUND],
+        },
+    ]
+}
+
+impl Beside {
+    fn operation(&self) -> utoipa::openapi::path::Operation {
+        let mut answer = ResponseBuilder::new().description("It is here.");
+        for (media_type, schema) in self.answers {
+            let content = ContentBuilder::new();
+            let content = match schema {
+                Some(name) => content.schema(Some(Ref::from_schema_name(*name))),
+                None if *media_type == JSON => content,
+                None => content.schema(Some(ObjectBuilder::new().schema_type(Type::String))),
+            };
+            answer = answer.content(*media_type, content.build());
+        }
+        let responses = ResponsesBuilder::new().response("200", answer.build());
+        let mut responses = responses.build();
+        let refusals = refusals::responses(self.refusals.to_vec());
+        responses.responses.extend(refusals);
+        let mut operation = OperationBuilder::new()
+            .tag(self.tag)
+            .summary(Some(self.summary))
+            .operation_id(Some(self.path.replace(['/', '{', '}'], "_")))
+            .securities(Some(Vec::<SecurityRequirement>::new()))
+            .responses(responses);
+        if let Some((name, description)) = self.parameter {
+            let parameter = ParameterBuilder::new()
+                .name(name)
+                .parameter_in(ParameterIn::Path)
+                .required(Required::True)
+                .description(Some(description))
+                .schema(Some(ObjectBuilder::new().schema_type(Type::String)));
+            operation = operation.parameter(parameter.build());
+        }
+        operation.build()
+    }
+}

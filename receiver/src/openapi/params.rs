@@ -1,0 +1,79 @@
+//! Parameters that several requests share.
+
+#![allow(dead_code, reason = "only their schemas are used")]
+
+use utoipa::IntoParams;
+
+/// Which page of a list.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Page {
+    /// The most items of a page.
+    #[param(minimum = 1, maximum = 1000, default = 100)]
+    limit: Option<u16>,
+    /// Where the list goes on: as in the `Link` of the page before.
+    cursor: Option<String>,
+}
+
+/// A time: milliseconds since the epoch, or RFC 3339.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Time {
+    /// Milliseconds since the epoch, or RFC 3339.
+    #[param(example = "2026-11-20T00:00:00Z")]
+    from: Option<String>,
+    /// The same; it is not included.
+    #[param(example = "2026-11-21T00:00:00Z")]
+    to: Option<String>,
+}
+
+/// What the ledger said at another time.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct AsOf {
+    /// What the ledger said then: milliseconds since the epoch, or RFC 3339.
+    as_of: Option<String>,
+}
+
+/// Fields of targets, which must be equal.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[allow(clippy::struct_field_names, reason = "these are the names of the API")]
+pub(crate) struct OfTarget {
+    organization_id: Option<String>,
+    space_id: Option<String>,
+    consumer_id: Option<String>,
+    #[param(example = "postgres")]
+    resource_id: Option<String>,
+    plan_id: Option<String>,
+    resource_instance_id: Option<String>,
+}
+
+/// Whether events are to be kept.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct DryRun {
+    /// Keeps nothing, and says what would become of the event and what would be billed.
+    dry_run: Option<bool>,
+    /// With `dry_run=true`: usages of windows that end by then are shown. Milliseconds since the
+    /// epoch, or RFC 3339; now, where it is left out.
+    until: Option<String>,
+}
+
+/// What was seen of a single thing.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+pub(crate) struct IfMatch {
+    /// The `ETag` of what the act is for.
+    #[param(rename = "If-Match")]
+    if_match: String,
+}
+
+/// What a client has already of a single thing.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Header)]
+pub(crate) struct IfNoneMatch {
+    /// An `ETag` that is known: 304 where it is still right.
+    #[param(rename = "If-None-Match")]
+    if_none_match: Option<String>,
+}

@@ -1,0 +1,208 @@
+//! What the API says of itself: as `OpenAPI`, as a page, and about each type of problem.
+
+use std::collections::BTreeSet;
+
+use axum::body::Body;
+use axum::http::Request;
+use sampler_receiver::problems;
+use serde_json::{Value, json};
+
+use crate::answer::Answer;
+use crate::description::{Description, has_twin};
+use crate::event::start;
+use crate::world::{NOW, START, World, request};
+
+async fn get(world: &World, path: &str, accept: &str) -> Answer {
+    let request = Request::get(path).header("accept", accept);
+    world.send(request.body(Body::empty()).unwrap()).await
+}
+
+/// Health and metrics have routers of their own, which programs put beside the API.
+fn is_beside(path: &str) -> bool {
+    path.starts_with("/health") || path == "/metrics"
+}
+
+#[tokio::test]
+async fn each_route_is_described_with_its_methods_and_nothing_else_is() {
+    let world = World::new();
+    let description = Description::of(&world).await;
+    assert_eq!(description.document["openapi"], "3.1.0");
+    let described: BTreeSet<String> = description
+        .operations()
+        .into_iter()
+        .map(|(_, path)| path)
+        .collect();
+    let served: BTreeSet<String> = world
+        .routes()
+        .into_iter()
+        .filter(|path| path.strip_suffix('/').is_none_or(|path| !has_twin(path)))
+        .collect();
+    // What is served for no other reason than to answer 404, and the files of a page.
+    let unspoken = ["/v1/{*rest}", "/docs/assets/{name}"].map(str::to_owned);
+    let expected: BTreeSet<String> = described
+        .iter()
+        .filter(|path| !is_beside(path))
+        .cloned()
+        .chain(unspoken)
+        .collect();
+    assert_eq!(served, expected);
+    for path in described.iter().filter(|path| !is_beside(path)) {
+        let request = Request::builder()
+            .method("BREW")
+            .uri(path.replace(['{', '}'], ""));
+        let answer = world.send(request.body(Body::empty()).unwrap()).await;
+        assert_eq!(answer.status, 405, "{path}");
+        let allowed: BTreeSet<&str> = answer.header("allow").unwrap().split(',').collect();
+        let methods = description.operations();
+        let of_path = methods.iter().filter(|(_, one)| one == path);
+        let mut expected: BTreeSet<&str> = of_path.map(|(method, _)| method.as_str()).collect();
+        if expected.contains("GET") {
+            expected.insert("HEAD");
+        }
+        assert_eq!(allowed, expected, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn each_name_in_the_document_leads_somewhere() {
+    let world = World::new();
+    let description = Description::of(&world).await;
+    let document = &description.document;
+    let mut operations = BTreeSet::new();
+    for (method, path) in description.operations() {
+        let operation = &document["paths"][&path][method.to_lowercase()];
+        for member in ["summary", "operationId"] {
+            assert!(operation[member].is_string(), "{method} {path}: {member}");
+        }
+        let tag = &operation["tags"][0];
+        let tags = document["tags"].as_array().unwrap();
+        assert!(tags.iter().any(|it| it["name"] == *tag), "{method} {path}");
+        operations.insert(operation["operationId"].to_string());
+        for name in path.split('/').filter_map(|part| part.strip_prefix('{')) {
+            let name = name.trim_end_matches('}');
+            let parameters = operation["parameters"].as_array().unwrap();
+            assert!(
+                parameters
+                    .iter()
+                    .any(|it| it["name"] == name && it["in"] == "path"),
+                "{method} {path}"
+            );
+        }
+    }
+    assert_eq!(operations.len(), description.operations().len());
+    let mut names = Vec::new();
+    references(document, &mut names);
+    assert!(names.len() > 50);
+    for name in names {
+        let pointer = name.strip_prefix('#').unwrap();
+        assert!(document.pointer(pointer).is_some(), "{name}");
+    }
+}
+
+fn references(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            found.extend(
+                members
+                    .get("$ref")
+                    .and_then(Value::as_str)
+                    .map(str::to_owned),
+            );
+            members.values().for_each(|value| references(value, found));
+        }
+        Value::Array(items) => items.iter().for_each(|value| references(value, found)),
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn the_page_shows_each_request_and_loads_its_own_files_alone() {
+    let world = World::new();
+    let description = Description::of(&world).await;
+    let answer = get(&world, "/docs", "text/html").await;
+    let page = String::from_utf8(answer.body.to_vec()).unwrap();
+    let policy = answer.header("content-security-policy").unwrap();
+    assert!(policy.starts_with("default-src 'self'; "), "{policy}");
+    for (method, path) in description.operations() {
+        let article = format!("data-method=\"{method}\" data-path=\"{path}\"");
+        assert_eq!(page.matches(&article).count(), 1, "{article}");
+    }
+    for inline in [
+        " style=",
+        "<style",
+        " onclick",
+        "javascript:",
+        "http://",
+        "https://",
+    ] {
+        assert_eq!(page.matches(inline).count(), 0, "{inline}");
+    }
+    let files = page
+        .split('"')
+        .filter(|text| text.starts_with("/docs/assets/"));
+    let files: Vec<&str> = files.collect();
+    assert_eq!(files.len(), 3, "{files:?}");
+    for file in files {
+        let request = Request::get(file).body(Body::empty()).unwrap();
+        let answer = world.answer(request).await;
+        assert_eq!(answer.status, 200, "{file}");
+        assert!(!answer.body.is_empty(), "{file}");
+    }
+    // Each link within the page leads to a place on it.
+    for anchor in page.split("href=\"#").skip(1) {
+        let anchor = anchor.split('"').next().unwrap();
+        assert!(page.contains(&format!("id=\"{anchor}\"")), "{anchor}");
+    }
+    assert!(page.len() < 400_000, "{}", page.len());
+}
+
+#[tokio::test]
+async fn each_type_of_problem_is_told_as_the_client_wants_it() {
+    let world = World::new();
+    for kind in problems::all() {
+        let path = format!("/problems/{}", kind.slug);
+        let answer = get(&world, &path, "*/*").await;
+        let told: Value = serde_json::from_slice(&answer.body).unwrap();
+        assert_eq!(told["type"], kind.uri());
+        assert_eq!(told["when"], kind.when);
+        assert_eq!(answer.header("vary"), Some("accept"));
+        let page = get(&world, &path, "text/html,*/*;q=0.8").await;
+        assert_eq!(
+            page.header("content-type"),
+            Some("text/html; charset=utf-8")
+        );
+        assert!(page.header("content-security-policy").is_some());
+        let text = get(&world, &path, "text/markdown").await;
+        let text = String::from_utf8(text.body.to_vec()).unwrap();
+        assert!(problems::catalogue().contains(&text), "{text}");
+    }
+    for name in ["nothing", "..", "%2e%2e", "OPEN-SPAN", "%00", "<script>"] {
+        let path = format!("/problems/{}", name.replace('<', "%3C").replace('>', "%3E"));
+        let answer = get(&world, &path, "text/html").await;
+        answer.problem(404, "not-found");
+    }
+}
+
+#[tokio::test]
+async fn an_error_links_to_what_it_means_and_a_page_of_a_list_to_the_next() {
+    let world = World::new();
+    let refused = world.send(request(START, "{}")).await;
+    assert_eq!(
+        refused.header("link"),
+        Some("</problems/invalid-event>; rel=\"help\"")
+    );
+    for instance in ["a", "b"] {
+        let mut event = start(NOW);
+        event["resource_instance_id"] = json!(instance);
+        world.start(&event).await.is_created();
+    }
+    let resource = start(NOW)["resource_id"].as_str().unwrap().to_owned();
+    let list = get(
+        &world,
+        &format!("/v1/spans?resource_id={resource}&limit=1"),
+        "*/*",
+    )
+    .await;
+    let link = list.header("link").unwrap();
+    assert!(link.ends_with("rel=\"next\""), "{link}");
+}

@@ -1,0 +1,154 @@
+//! What is worth looking at in the console once the replay is done: a late stop, an update, a plan that
+//! Abacus refuses, and a backlog that drains while one watches.
+//!
+//! It is of organizations and resources of its own, so that it is no part of the table and of what is
+//! verified.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use reqwest::Client;
+use reqwest::header::LOCATION;
+use sampler_testkit::abacus::Fault;
+use sampler_testkit::now_millis;
+use serde_json::{Value, json};
+
+use super::system::System;
+
+const HOUR: i64 = 3_600_000;
+const DAY: i64 = 24 * HOUR;
+
+/// The plan that has no mapping.
+const UNMAPPED: &str = "experimental";
+/// Spans of that plan.
+const REFUSED: i64 = 12;
+/// Spans that are far behind, and since when.
+const BEHIND: i64 = 400;
+const AGE: i64 = 45 * DAY;
+/// How long Abacus takes for each of their usages, so that one can watch.
+const SLOWNESS: Duration = Duration::from_millis(150);
+/// How long an answer may take.
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+/// How long sampling may take to overtake a stop.
+const OVERTAKE_LIMIT: Duration = Duration::from_secs(30);
+
+/// What there is to look at.
+pub(crate) struct Showcase {
+    /// The span with the late stop.
+    pub(crate) late: String,
+}
+
+/// Sends the events.
+pub(crate) async fn begin(system: &System) -> Result<Showcase> {
+    let client = Client::builder().timeout(ANSWER_LIMIT);
+    let sender = Sender {
+        client: client.build().context("making an HTTP client")?,
+        base_url: system.receiver.base_url(),
+        now: now_millis(),
+    };
+    let late = sender.late_stop().await?;
+    sender.update().await?;
+    let refused = Fault::status(400).only_where("plan_id", UNMAPPED);
+    system.abacus.fault(refused);
+    let slow = Fault::delay(SLOWNESS).only_where("resource_id", "cache");
+    system.abacus.fault(slow);
+    let refused = (1..=REFUSED).map(|number| {
+        let start = sender.now - 3 * DAY - number * HOUR;
+        sender.start("search", UNMAPPED, &format!("index-{number}"), start)
+    });
+    sender.send_all(refused.collect()).await?;
+    let behind = (1..=BEHIND).map(|number| {
+        let start = sender.now - AGE + number * HOUR / 4;
+        sender.start("cache", "small", &format!("cache-{number}"), start)
+    });
+    sender.send_all(behind.collect()).await?;
+    Ok(Showcase { late })
+}
+
+struct Sender {
+    client: Client,
+    base_url: String,
+    now: i64,
+}
+
+impl Sender {
+    fn start(&self, resource: &str, plan: &str, instance: &str, at: i64) -> Value {
+        json!({
+            "type": "start", "id": format!("{instance}-{}", self.now), "timestamp": at,
+            "organization_id": "fabrikam", "space_id": "production", "consumer_id": "shop",
+            "resource_id": resource, "plan_id": plan, "resource_instance_id": instance,
+            "measured_usage": [{ "measure": "memory", "quantity": 512 }],
+        })
+    }
+
+    /// A stop that comes when more is billed already than was used. Answers the id of the span.
+    async fn late_stop(&self) -> Result<String> {
+        let (begin, end) = (
+            self.now - 9 * HOUR - HOUR / 3,
+            self.now - 3 * HOUR - HOUR / 4,
+        );
+        let mut event = self.start("search", "small", "products-index", begin);
+        let location = self.send("start", &event).await?;
+        let location = location.context("a start without a Location")?;
+        self.wait_until_overtaken(&location, end).await?;
+        event["timestamp"] = json!(end);
+        if let Some(event) = event.as_object_mut() {
+            event.remove("measured_usage");
+        }
+        self.send("stop", &event).await?;
+        let id = location.rsplit('/').next();
+        Ok(id.unwrap_or_default().to_owned())
+    }
+
+    /// With windows of a day or longer, none may have ended since: then the stop is not late.
+    async fn wait_until_overtaken(&self, location: &str, end: i64) -> Result<()> {
+        let begin = Instant::now();
+        let url = format!("{}{location}", self.base_url);
+        while begin.elapsed() < OVERTAKE_LIMIT {
+            let span: Value = self.client.get(&url).send().await?.json().await?;
+            let (sampled, due) = (span["sampled_to"].as_i64(), span["due_at"].as_i64());
+            if sampled > Some(end) || due > Some(now_millis()) {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        Ok(())
+    }
+
+    /// A plan grows in the middle of its use.
+    async fn update(&self) -> Result<()> {
+        let begin = self.start("search", "small", "orders-index", self.now - 5 * DAY);
+        self.send("start", &begin).await?;
+        let mut grown = self.start("search", "large", "orders-index", self.now - 2 * DAY);
+        grown["id"] = json!(format!("orders-index-grown-{}", self.now));
+        grown["measured_usage"][0]["quantity"] = json!(2_048);
+        grown["previous"] = json!({ "plan_id": "small" });
+        self.send("update", &grown).await?;
+        Ok(())
+    }
+
+    /// Sends one event; answers the `Location`.
+    async fn send(&self, kind: &str, event: &Value) -> Result<Option<String>> {
+        let mut body = event.clone();
+        if let Some(body) = body.as_object_mut() {
+            body.remove("type");
+        }
+        let url = format!("{}/v1/events/{kind}", self.base_url);
+        let response = self.client.post(url).json(&body).send().await?;
+        let status = response.status();
+        let location = response.headers().get(LOCATION);
+        let location = location.and_then(|it| Some(it.to_str().ok()?.to_owned()));
+        let told = response.text().await?;
+        ensure!(status == 201, "a {kind} of the showcase: {status} {told}");
+        Ok(location)
+    }
+
+    async fn send_all(&self, events: Vec<Value>) -> Result<()> {
+        let url = format!("{}/v1/events", self.base_url);
+        let count = events.len();
+        let response = self.client.post(url).json(&events).send().await?;
+        let told: Value = response.json().await?;
+        ensure!(told["accepted"] == count, "events of the showcase: {told}");
+        Ok(())
+    }
+}
