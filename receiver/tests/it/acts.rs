@@ -83,8 +83,8 @@ async fn causes_are_listed_the_largest_first_and_their_spans_by_them() {
     let item = |cause: CauseId, resource: &str, spans: u64| {
         json!({
             "cause": cause.to_string(), "status": 400, "error": "no mapping",
-            "resource_id": resource, "plan_id": "large", "spans": spans, "since": NOW,
-            "probe_at": NOW + HOUR,
+            "resource_id": resource, "plan_id": "large", "spans": spans, "set_aside": 0,
+            "since": NOW, "probe_at": NOW + HOUR,
         })
     };
     let expected = [item(cause, "postgres", 2), item(other, "redis", 1)];
