@@ -96,7 +96,7 @@ impl Worker {
                 return Ok(true);
             }
         }
-        if self.correct_totals(entry, resend).await? {
+        if self.correct_totals(entry, resend.act).await? {
             let key = EntryKey::of(entry);
             self.parts
                 .resends
@@ -202,14 +202,13 @@ impl Worker {
 
     /// Has the totals of the span count a usage as billed that they counted as given up. Says whether
     /// they do, or whether there is nothing to correct.
-    async fn correct_totals(&self, entry: &Entry, resend: &Resend) -> Result<bool, StoreError> {
-        let (key, act) = (EntryKey::of(entry), resend.act);
-        let resent = Resent {
-            usage_guid: entry.usage_guid.clone(),
-            act,
-        };
+    async fn correct_totals(&self, entry: &Entry, act: Uuid) -> Result<bool, StoreError> {
+        let key = EntryKey::of(entry);
         let change = Change::Resent {
-            resent,
+            resent: Resent {
+                usage_guid: entry.usage_guid.clone(),
+                act,
+            },
             duration: entry.interval.duration(),
         };
         for _ in 0..TRIES {
