@@ -59,7 +59,7 @@ use sampler_store::{Acts, Audit, Backlogs, Controls, Events, Queries, Replicatio
 use admission::Admission;
 use controllers::{
     audit, backlog, batches, control as steering, events, mappings, snapshots, span_acts, spans,
-    sums, suspended, usages,
+    sums, suspended, usage_acts, usages,
 };
 use metrics::EventMetrics;
 use refusals::Refusals;
@@ -184,6 +184,7 @@ impl Receiver {
             .route("/v1/suspended", get(suspended::list))
             .route("/v1/suspended/{cause}/resume", post(suspended::resume))
             .route("/v1/usages", get(sums::list))
+            .route("/v1/usages/{id}/resend", post(usage_acts::resend))
             .route("/v1/snapshots", post(snapshots::compare))
             .route("/v1/audit", get(audit::list))
             .route("/v1/backlog", get(backlog::get))

@@ -19,6 +19,11 @@ fn assert_found(mutant: Mutant, seeds: u64, words: &[&str]) {
 }
 
 #[test]
+fn totals_that_forget_a_resend_are_found() {
+    assert_found(Mutant::TotalsForgetResends, 100, &["adds up"]);
+}
+
+#[test]
 fn executing_without_the_version_is_found() {
     assert_found(
         Mutant::ExecutedIgnoresVersion,

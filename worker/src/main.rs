@@ -230,6 +230,7 @@ fn worker(
     let parts = Parts {
         work: store.clone(),
         ledger: store.clone(),
+        resends: store.clone(),
         causes: store.clone(),
         span_scan: store.clone(),
         upkeep: store.clone(),

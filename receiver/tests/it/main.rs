@@ -32,6 +32,7 @@ mod ranges;
 mod reading;
 mod reading_scopes;
 mod repeats;
+mod resend;
 mod routes;
 mod schema;
 mod smuggling;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sampler_domain::{Span, SpanId, Target, Usage};
+use sampler_domain::{Entry, EntryState, Span, SpanId, Target, Usage};
 
 use super::abacus::duration;
 use super::op::{Event, Kind};
@@ -48,7 +48,7 @@ impl World {
                 self.report_violation(format!("span {} is not complete at the end", span.id));
                 continue;
             };
-            let length = end.since(span.start);
+            let length = end.since(span.start) - self.skipped_of(&span.id);
             let sum = self.truth.facts().sums.get(&span.id).copied();
             if sum != Some(length) {
                 self.report_violation(format!(
@@ -91,7 +91,11 @@ impl World {
                     && usage.measured_usage[..given.len()] == *given
                     && duration(usage) == entry.interval.duration()
             };
-            if !counted.get(guid).is_some_and(same) {
+            let is_right = match entry.state {
+                EntryState::Skipped => !counted.contains_key(guid),
+                _ => counted.get(guid).is_some_and(same),
+            };
+            if !is_right {
                 self.report_violation(format!("{entry:?} is not what Abacus counts"));
             }
         }
@@ -103,8 +107,13 @@ impl World {
                     .is_some_and(|first| entry.version >= first);
                 entry.span == span.id && is_later
             });
-            let lengths: Vec<i64> = of_span.map(|entry| entry.interval.duration()).collect();
+            let is_skipped = |entry: &&Entry| entry.state == EntryState::Skipped;
+            let (skipped, billed): (Vec<&Entry>, Vec<&Entry>) = of_span.partition(is_skipped);
+            let skipped = skipped.iter().map(|entry| entry.interval.duration());
+            let lengths = billed.iter().map(|entry| entry.interval.duration());
+            let lengths: Vec<i64> = lengths.collect();
             let fits = lengths.iter().sum::<i64>() == totals.billed
+                && skipped.sum::<i64>() == totals.skipped
                 && lengths.len() as u64 == totals.usages
                 && span.difference() == 0;
             if !fits {
@@ -165,6 +174,13 @@ impl World {
                 if let Some(id) = span_of(&usage) {
                     *counted.entry((id, window(usage.end))).or_default() += duration(&usage);
                 }
+            }
+            // What is skipped stands for its window, too.
+            let skipped = facts.plans.values();
+            for plan in skipped.filter(|plan| plan.skipped && !plan.counted) {
+                let at = window(plan.interval.midpoint());
+                let sum = counted.entry((plan.span.clone(), at)).or_default();
+                *sum += plan.interval.duration();
             }
         }
         for span in &spans.ours {

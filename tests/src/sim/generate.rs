@@ -37,6 +37,9 @@ pub(crate) fn operations(setup: &Setup) -> Vec<Op> {
     for _ in 0..generator.rng.below(12) {
         generator.fault();
     }
+    if setup.has_operator {
+        generator.operators();
+    }
     generator.ops.sort_by_key(|op| op.at);
     generator.ops
 }
@@ -296,6 +299,24 @@ impl Generator<'_> {
             at,
             act: Action::Original(original),
         });
+    }
+
+    /// Abacus refuses for a while, and operators act then and later.
+    fn operators(&mut self) {
+        // A row of its own: all else in the run stays as it is without operators.
+        let rng = &mut Rng::new(self.setup.seed, 7);
+        let horizon = self.horizon();
+        let from = rng.between(0, horizon / 2);
+        let to = from + rng.between(0, horizon / 4);
+        for (at, conditions) in [(from, Conditions::Refusing), (to, Conditions::Flaky)] {
+            let act = Action::Abacus(conditions);
+            self.ops.push(Op { at, act });
+        }
+        for _ in 0..rng.between(4, 24) {
+            let at = rng.between(from, horizon);
+            let act = Action::Operator(rng.u64());
+            self.ops.push(Op { at, act });
+        }
     }
 
     /// A fault of a process, a clock, the store or Abacus.

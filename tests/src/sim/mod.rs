@@ -16,6 +16,7 @@ mod generate;
 mod lifecycle;
 mod mutant;
 mod op;
+mod operator;
 mod original;
 mod panics;
 mod process;
@@ -27,6 +28,7 @@ mod setup;
 mod shrink;
 mod store;
 mod store_causes;
+mod store_resends;
 mod truth;
 mod world;
 

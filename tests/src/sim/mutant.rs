@@ -49,11 +49,13 @@ pub enum Mutant {
     ResumedStaysAway,
     /// A post without an answer, or a 5xx, counts as a refusal.
     SuspendsWhatWaits,
+    /// The totals of a span do not count what was sent again.
+    TotalsForgetResends,
 }
 
 impl Mutant {
     /// All bugs.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::ExecutedIgnoresVersion,
         Self::PlanIgnoresVersion,
         Self::GuidPerAttempt,
@@ -74,6 +76,7 @@ impl Mutant {
         Self::ProbePerSpan,
         Self::ResumedStaysAway,
         Self::SuspendsWhatWaits,
+        Self::TotalsForgetResends,
     ];
 
     /// A change as the server makes it; a planted bug completes the span too early.

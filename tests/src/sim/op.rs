@@ -31,6 +31,8 @@ pub(crate) enum Action {
     Store(Conditions),
     /// The conditions of Abacus change.
     Abacus(Conditions),
+    /// An operator acts; the seed says on what.
+    Operator(u64),
 }
 
 /// A process, by its number.
@@ -116,6 +118,7 @@ impl fmt::Display for Op {
             Action::Clock(process, offset) => write!(f, "{process:?}: clock off by {offset} ms"),
             Action::Store(conditions) => write!(f, "store: {conditions:?}"),
             Action::Abacus(conditions) => write!(f, "Abacus: {conditions:?}"),
+            Action::Operator(seed) => write!(f, "operator: {seed}"),
         }
     }
 }

@@ -414,6 +414,9 @@ impl Work for SimStore {
             let error = self.connection.clock_error.load(Ordering::Relaxed);
             failure.retry_at = failure.retry_at.plus(error);
         }
+        if self.has(Mutant::TotalsForgetResends) && matches!(change, Change::Resent { .. }) {
+            return Ok(Changed::Made);
+        }
         let changing = Changing::new(&self.connection.world, span, &change);
         self.changes.submit(changing).await
     }
@@ -559,6 +562,7 @@ brief_as_debug!(
     Adopted,
     Option<i64>,
     Probe,
+    Vec<Entry>,
     Vec<KeptCause>,
     Vec<String>
 );
