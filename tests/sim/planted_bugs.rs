@@ -171,6 +171,15 @@ fn suspending_what_waits_is_found() {
     );
 }
 
+#[test]
+fn a_stop_that_is_kept_while_the_start_of_its_update_is_refused_is_found() {
+    assert_found(
+        Mutant::UpdateOverlooksEnds,
+        300,
+        &["was halved, and nothing came in between"],
+    );
+}
+
 /// A failing run is made short enough to be read.
 #[test]
 fn a_failing_seed_is_made_short() {

@@ -130,7 +130,7 @@ async fn run(settings: Settings, counts: LogCounts, shutdown: Shutdown) -> anyho
         served.and(apart)
     };
     let working = async {
-        let ended = work(mode, original_gone, &store, &shutdown).await;
+        let ended = Box::pin(work(mode, original_gone, &store, &shutdown)).await;
         shutdown.begin();
         ended
     };

@@ -14,6 +14,7 @@ mod auth_fixture;
 mod backlog;
 mod batches;
 mod bodies;
+mod both_ways;
 mod cloud_events;
 mod control;
 mod database;

@@ -2,8 +2,9 @@
 
 use sampler_domain::Timestamp;
 
+use super::combine::combine;
 use super::conditions::Conditions;
-use super::op::{Action, Event, Kind, Op, Original, Process, ProcessFault, Sending};
+use super::op::{Action, Event, Kind, Op, Original, Process, ProcessFault, Sending, Way};
 use super::setup::Setup;
 use super::world::MEASURES;
 use crate::calendar::{DAY, MINUTE};
@@ -41,7 +42,7 @@ pub(crate) fn operations(setup: &Setup) -> Vec<Op> {
         generator.operators();
     }
     generator.ops.sort_by_key(|op| op.at);
-    generator.ops
+    combine(setup, generator.ops)
 }
 
 struct Generator<'a> {
@@ -82,7 +83,7 @@ impl Generator<'_> {
         let id = with_id.then(|| format!("event-{}", self.serial));
         let measures = match kind {
             Kind::Start => self.rng.below(MEASURES),
-            Kind::Stop => 0,
+            Kind::Stop | Kind::Update { .. } => 0,
         };
         Event {
             kind,
@@ -103,6 +104,7 @@ impl Generator<'_> {
         let sending = Sending {
             seed: self.rng.u64(),
             events,
+            way: Way::OneByOne,
             ordered,
             retried: has_ids && (ordered || self.rng.percent(85)),
             must_succeed,

@@ -11,6 +11,7 @@
 
 mod abacus;
 mod check;
+mod combine;
 mod conditions;
 mod generate;
 mod lifecycle;

@@ -51,11 +51,14 @@ pub enum Mutant {
     SuspendsWhatWaits,
     /// The totals of a span do not count what was sent again.
     TotalsForgetResends,
+    /// An update does not look for spans that end after it: they refuse its start once its stop is
+    /// kept.
+    UpdateOverlooksEnds,
 }
 
 impl Mutant {
     /// All bugs.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::ExecutedIgnoresVersion,
         Self::PlanIgnoresVersion,
         Self::GuidPerAttempt,
@@ -77,6 +80,7 @@ impl Mutant {
         Self::ResumedStaysAway,
         Self::SuspendsWhatWaits,
         Self::TotalsForgetResends,
+        Self::UpdateOverlooksEnds,
     ];
 
     /// A change as the server makes it; a planted bug completes the span too early.

@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 
 use super::generate::operations;
 use super::mutant::Mutant;
-use super::op::{Action, Event, Kind, Op, Process, Sending};
+use super::op::{Action, Event, Kind, Op, Process, Sending, Way};
 use super::panics::catch_panics;
 use super::process::Node;
 use super::provider::send;
@@ -290,6 +290,7 @@ impl Run {
             self.send(Sending {
                 seed: number as u64,
                 events: vec![event],
+                way: Way::OneByOne,
                 ordered: true,
                 retried: true,
                 must_succeed: true,

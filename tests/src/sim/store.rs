@@ -365,10 +365,14 @@ impl Events for SimStore {
         moment: Timestamp,
     ) -> Result<Vec<Span>, StoreError> {
         let target = target.clone();
-        self.call("find_not_ended", |world| async move {
+        let found = self.call("find_not_ended", |world| async move {
             world.store.find_not_ended(&target, moment).await
-        })
-        .await
+        });
+        let mut found = found.await?;
+        if self.has(Mutant::UpdateOverlooksEnds) {
+            found.retain(|span| span.end.is_none());
+        }
+        Ok(found)
     }
 
     async fn announce_slack(&self, past: i64) -> Result<(), StoreError> {
