@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use sampler_abacus::{Asked, Load};
-use sampler_domain::{AskAgain, Cause, CauseId, Entry, EntryState, Timestamp};
+use sampler_domain::{AskAgain, Cause, CauseId, Delivered, Entry, EntryState, Timestamp};
 use sampler_metrics::Counters;
 use sampler_metrics::catalogue::CONFIRMATIONS;
 use sampler_settings::millis;
@@ -72,12 +72,27 @@ impl Worker {
             return entry;
         }
         Entry {
-            ask_again: Some(AskAgain {
-                at: at.plus(millis(confirm.interval)),
-                until: at.plus(millis(confirm.timeout)),
-            }),
+            ask_again: self.ask_from(at),
             ..entry
         }
+    }
+
+    /// The entry of a usage that was sent again and accepted then, to be confirmed where that is on.
+    pub(crate) fn to_confirm_again(&self, entry: &Entry, delivered: &Delivered) -> Entry {
+        let ask_again = delivered.location.as_ref();
+        Entry {
+            ask_again: ask_again.and_then(|_| self.ask_from(delivered.at)),
+            ..entry.clone()
+        }
+    }
+
+    /// When a usage is asked for that was accepted then; not at all where that is off.
+    fn ask_from(&self, accepted_at: Timestamp) -> Option<AskAgain> {
+        let confirm = &self.options.confirm;
+        confirm.enabled.then(|| AskAgain {
+            at: accepted_at.plus(millis(confirm.interval)),
+            until: accepted_at.plus(millis(confirm.timeout)),
+        })
     }
 
     /// Asks for usages, page by page.

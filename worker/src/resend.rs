@@ -138,7 +138,8 @@ impl Worker {
     /// answer: then it is noted anew that Abacus has it.
     async fn accept(&self, entry: &Entry, delivered: Delivered) -> Result<bool, StoreError> {
         let (span, usage) = (&entry.span, &entry.usage_guid);
-        if self.parts.resends.accept_resent(entry, &delivered).await? {
+        let asked = self.to_confirm_again(entry, &delivered);
+        if self.parts.resends.accept_resent(&asked, &delivered).await? {
             info!(span.id = %span, usage, "Abacus accepted a usage that was sent again");
             return Ok(true);
         }

@@ -1,7 +1,7 @@
 //! Entries of the ledger as documents.
 
 use bson::raw::{RawDocument, RawDocumentBuf};
-use bson::{Bson, Document};
+use bson::{Bson, Document, doc};
 use sampler_domain::{AskAgain, Entry, EntryState, Granularity, Timestamp};
 use serde::Serialize;
 
@@ -162,6 +162,16 @@ pub(crate) fn entry_in(raw: &RawDocument) -> Result<Entry, Unreadable> {
 /// When the month of a moment begins.
 fn month_of(moment: Timestamp) -> Timestamp {
     Granularity::Month.window_of(moment)
+}
+
+/// What is kept of when Abacus is asked for the usage of an entry, if it is to be.
+pub(crate) fn ask_again_document(entry: &Entry) -> Option<Document> {
+    let ask = entry.ask_again?;
+    Some(doc! {
+        "month": month_of(entry.interval.midpoint()).as_millis(),
+        "at": ask.at.as_millis(),
+        "until": ask.until.as_millis(),
+    })
 }
 
 /// When Abacus is asked for the usage of an entry, if it is to be.

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::MongoStore;
 use crate::document::{Unreadable, id_to_bson, moment, read_moment, read_optional_moment};
-use crate::entry_document::{ERROR_LEN_MAX, entry_in, status_in};
+use crate::entry_document::{ERROR_LEN_MAX, ask_again_document, entry_in, status_in};
 use crate::index;
 use crate::unreadable::name_of;
 
@@ -93,7 +93,8 @@ impl MongoStore {
             "attempts": i64::from(after.attempts),
             "expires_at": kept_from(delivered.at),
         };
-        let mut unset = vec!["error"];
+        let mut unset = vec!["error", "cause"];
+        let update = asked_again(entry);
         for (name, value) in [
             ("accepted_at", after.accepted_at.map(moment)),
             ("resent_at", after.resent_at.map(moment)),
@@ -111,7 +112,8 @@ impl MongoStore {
         if after.resend.is_none() {
             unset.extend(["resend", "cause"]);
         }
-        let update = vec![doc! { "$set": set }, doc! { "$unset": unset }];
+        let changes = [doc! { "$set": set }, doc! { "$unset": unset }];
+        let update = changes.into_iter().chain(update).collect();
         self.change_entry(filter, update).await
     }
 
@@ -166,6 +168,18 @@ fn marked(key: &EntryKey, act: Uuid) -> Document {
     let mut condition = condition(key);
     condition.insert("resend.act", act.to_string());
     condition
+}
+
+/// The stage after which Abacus is asked whether the usage counts, where the entry says so. One that
+/// expires does so only once that is over.
+fn asked_again(entry: &Entry) -> Option<Document> {
+    let ask = ask_again_document(entry)?;
+    let is_expiring = doc! { "$eq": [{ "$type": "$expires_at" }, "date"] };
+    let marked = doc! { "$cond": [is_expiring, { "expires": true }, {}] };
+    Some(doc! { "$set": {
+        "ask_again": { "$mergeObjects": [{ "$literal": ask }, marked] },
+        "expires_at": "$$REMOVE",
+    } })
 }
 
 /// When an entry expires that is kept for its lifetime from this moment: not at all, if it had no

@@ -51,6 +51,9 @@ pub trait Resends: Send + Sync + 'static {
 
     /// Notes that Abacus has accepted the usage of a marked entry ([`Entry::resent`]), if the entry still
     /// is as it was read; says whether it did.
+    ///
+    /// `ask_again` of the given entry is what Abacus is asked from then on. An entry that expires does so
+    /// only once that is over.
     async fn accept_resent(&self, entry: &Entry, delivered: &Delivered)
     -> Result<bool, StoreError>;
 

@@ -69,7 +69,12 @@ impl Table {
             return false;
         };
         kept.entry = kept.entry.resent(delivered);
+        kept.cause = None;
         kept.keep_longer();
+        kept.entry.ask_again = entry.ask_again;
+        if entry.ask_again.is_some() && kept.expires_at.take().is_some() {
+            kept.expires_once_confirmed = true;
+        }
         true
     }
 

@@ -2,12 +2,13 @@
 
 use bson::{Bson, Document, doc};
 use mongodb::Collection;
-use sampler_domain::{AskAgain, Delivered, Entry, Span};
+use sampler_domain::{AskAgain, Delivered, Entry, Resend, Span};
 use sampler_store::contract::support::{
     Changing, NOW, at, done, everything, finished, plan_to, started,
 };
 use sampler_store::{
-    Causes, Confirmation, Confirmations, Ledger, Queries, Unconfirmed, UnconfirmedQuery,
+    Causes, Confirmation, Confirmations, EntryKey, Ledger, Queries, Resends, Unconfirmed,
+    UnconfirmedQuery,
 };
 use sampler_store_mongo::MongoStore;
 
@@ -86,6 +87,46 @@ async fn an_entry_expires_only_once_its_usage_is_confirmed() {
         assert_eq!(expires_at(&after), Some(NOW + from + LIFETIME), "{after}");
         assert!(!after.contains_key("ask_again"), "{after}");
     }
+}
+
+/// Its span is gone long since: what was sent again expires only once it is confirmed.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entry_that_was_sent_again_expires_only_once_it_is_confirmed() {
+    let (store, spans) = store_and_spans("confirm_resent").await;
+    let usages = usages_beside(&spans);
+    let (span, entry) = accepted(&store, "a").await;
+    store.expire(&[finished(&span)]).await.unwrap();
+    let aside = Confirmation::SetAside {
+        at: at(9),
+        error: "closed".to_owned(),
+        cause: "7d0e4b52-93c1-5f0a-8a6b-1f2c60d59e37".parse().unwrap(),
+    };
+    note(&store, &entry, aside).await;
+    let resend = Resend {
+        act: uuid::Uuid::from_u128(7),
+        at: at(10),
+        due_at: at(10),
+        delivered: None,
+    };
+    let key = EntryKey::of(&entry);
+    assert!(store.mark_resend(&key, &resend).await.unwrap());
+    let mut due = store.due_resends(at(10), 10).await.unwrap();
+    let read = Entry {
+        ask_again: entry.ask_again,
+        ..due.remove(0)
+    };
+    let delivered = Delivered {
+        at: at(11),
+        status: Some(202),
+        location: Some("$again".to_owned()),
+    };
+    assert!(store.accept_resent(&read, &delivered).await.unwrap());
+    let again = document(&usages, &entry).await;
+    assert_eq!(expires_at(&again), None, "{again}");
+    assert!(!again.contains_key("cause"), "{again}");
+    note(&store, &entry, Confirmation::Counted { at: at(20) }).await;
+    let counted = document(&usages, &entry).await;
+    assert_eq!(expires_at(&counted), Some(NOW + 20 + LIFETIME));
 }
 
 #[tokio::test(flavor = "multi_thread")]

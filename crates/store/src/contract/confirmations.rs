@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use sampler_domain::partition::partition_of;
-use sampler_domain::{AskAgain, Cause, CauseId, Delivered, Entry, EntryState, Interval, Timestamp};
+use sampler_domain::{
+    AskAgain, Cause, CauseId, Delivered, Entry, EntryState, Interval, Resend, Timestamp,
+};
 use tokio::task::JoinSet;
+use uuid::Uuid;
 
 use super::support::{Changing, Shared, Store, at, done, everything, plan_to, started};
-use crate::{Confirmation, Unconfirmed, UnconfirmedQuery};
+use crate::{Confirmation, EntryKey, Unconfirmed, UnconfirmedQuery};
 
 const HOUR: i64 = 3_600_000;
 const DAY: i64 = 24 * HOUR;
@@ -235,4 +238,57 @@ pub async fn a_usage_is_only_asked_for_where_its_entry_says_so(store: &Shared) {
     let kept = store.record(plain, DAY).await;
     assert_eq!(kept.ok(), Some(EntryState::Accepted));
     assert_eq!(unconfirmed(store, query(DAY)).await.len(), 1);
+}
+
+pub async fn a_usage_that_was_sent_again_is_asked_for_again(store: &Shared) {
+    let store = &**store;
+    let entry = accepted(store, "a", -2 * HOUR, 0).await;
+    let cause = aside(&entry, "no plan");
+    let registered = store.register(&cause, at(1), at(HOUR)).await;
+    registered.expect("the store answers");
+    let noted = set_aside(at(9), "no plan", cause.id());
+    assert!(confirm(store, &entry, noted).await);
+    let resend = Resend {
+        act: Uuid::from_u128(7),
+        at: at(10),
+        due_at: at(10),
+        delivered: None,
+    };
+    let marked = store.mark_resend(&EntryKey::of(&entry), &resend).await;
+    assert_eq!(marked.ok(), Some(true));
+    let ask = AskAgain {
+        at: at(20),
+        until: at(DAY),
+    };
+    let read = Entry {
+        ask_again: Some(ask),
+        ..kept(store, &entry).await
+    };
+    let delivered = Delivered {
+        at: at(11),
+        status: Some(202),
+        location: Some("https://abacus/usage/again".to_owned()),
+    };
+    assert_eq!(
+        store.accept_resent(&read, &delivered).await.ok(),
+        Some(true)
+    );
+    let found = unconfirmed(store, query(20)).await;
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].location, "https://abacus/usage/again");
+    assert_eq!(found[0].ask, ask);
+    let shown = store.suspended(None).await.expect("the store answers");
+    assert_eq!(shown, [], "nothing is set aside any more");
+    let counted = Confirmation::Counted { at: at(21) };
+    assert!(confirm(store, &kept(store, &entry).await, counted).await);
+    let last = kept(store, &entry).await;
+    assert_eq!(last.state, EntryState::Counted);
+    let states = [8, 9, 11, 21].map(|millis| last.as_of(at(millis)));
+    let expected = [
+        EntryState::Accepted,
+        EntryState::SetAside,
+        EntryState::Accepted,
+        EntryState::Counted,
+    ];
+    assert_eq!(states, expected.map(Some));
 }
