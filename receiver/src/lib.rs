@@ -63,7 +63,7 @@ use utoipa_axum::routes;
 use admission::Admission;
 use controllers::{
     audit, backlog, batches, control as steering, events, mappings, snapshots, span_acts, spans,
-    sums, suspended, usages,
+    sums, suspended, usage_acts, usages,
 };
 use metrics::EventMetrics;
 use refusals::Refusals;
@@ -204,6 +204,7 @@ fn described() -> OpenApiRouter<Api> {
         .routes(routes!(suspended::resume))
         .routes(routes!(span_acts::resume))
         .routes(routes!(span_acts::skip))
+        .routes(routes!(usage_acts::resend))
         .routes(routes!(audit::list))
         .routes(routes!(backlog::get))
         .routes(routes!(steering::get, steering::put))

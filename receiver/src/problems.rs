@@ -80,6 +80,15 @@ sampler_service::problem_types! {
         provider: NOTHING,
         operator: "Compares the id with `GET /v1/suspended`.",
     }
+    NO_SUCH_USAGE {
+        slug: "no-such-usage",
+        status: NOT_FOUND,
+        title: "There is no such usage",
+        when: "No entry of the ledger has this id: the usage is planned and not answered yet, or its \
+            entry has expired, or there never was one.",
+        provider: NOTHING,
+        operator: "Compares the id with `GET /v1/spans/{id}/usages`.",
+    }
     REQUEST_TIMEOUT {
         slug: "request-timeout",
         status: REQUEST_TIMEOUT,
@@ -125,6 +134,14 @@ sampler_service::problem_types! {
             accepted cannot be skipped.",
         provider: NOTHING,
         operator: "Sends the `usage_id` of what is `planned`, if that is to be skipped.",
+    }
+    NOT_RESENDABLE {
+        slug: "not-resendable",
+        status: CONFLICT,
+        title: "The usage cannot be sent again",
+        when: "An operator has a usage sent again that was neither skipped nor put aside. Abacus has it already.",
+        provider: NOTHING,
+        operator: "Reads the usage again. Nothing is to be done if it is `accepted` by now.",
     }
     UPDATE_INCOMPLETE {
         slug: "update-incomplete",

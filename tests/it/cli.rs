@@ -11,13 +11,13 @@ use tokio::process::Command;
 use crate::landscape::{HOUR, Landscape, until_ready};
 
 /// The command line, as somebody uses it who has set the address of a receiver.
-struct Cli {
+pub(crate) struct Cli {
     program: std::path::PathBuf,
     url: String,
 }
 
 impl Cli {
-    async fn of(receiver: &Program) -> Self {
+    pub(crate) async fn of(receiver: &Program) -> Self {
         let program = tokio::task::spawn_blocking(build_cli).await.unwrap();
         Self {
             program: program.unwrap(),
@@ -26,7 +26,17 @@ impl Cli {
     }
 
     /// What it prints, if it ends like that.
-    async fn run(&self, code: i32, arguments: &[&str]) -> String {
+    pub(crate) async fn run(&self, code: i32, arguments: &[&str]) -> String {
+        self.both(code, arguments).await.0
+    }
+
+    /// What it complains of, if it ends like that.
+    pub(crate) async fn complaint(&self, code: i32, arguments: &[&str]) -> String {
+        self.both(code, arguments).await.1
+    }
+
+    /// What it prints to its output and its errors, if it ends like that.
+    async fn both(&self, code: i32, arguments: &[&str]) -> (String, String) {
         let mut command = Command::new(&self.program);
         command.args(arguments).env_clear();
         command.env("SAMPLER_URL", &self.url);
@@ -38,16 +48,16 @@ impl Cli {
         let (text, errors) = (String::from_utf8(stdout), String::from_utf8(stderr));
         let (text, errors) = (text.unwrap(), errors.unwrap());
         assert_eq!(status.code(), Some(code), "{arguments:?}: {errors}{text}");
-        text
+        (text, errors)
     }
 
-    async fn json(&self, code: i32, arguments: &[&str]) -> Value {
+    pub(crate) async fn json(&self, code: i32, arguments: &[&str]) -> Value {
         let text = self.run(code, &[arguments, &["--json"]].concat()).await;
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 }
 
-fn event(kind: &str, instance: &str, timestamp: i64) -> Value {
+pub(crate) fn event(kind: &str, instance: &str, timestamp: i64) -> Value {
     let mut event = json!({
         "type": kind, "id": format!("{kind}-{instance}"), "timestamp": timestamp,
         "organization_id": "o", "space_id": "s", "consumer_id": "c",
@@ -59,7 +69,7 @@ fn event(kind: &str, instance: &str, timestamp: i64) -> Value {
     event
 }
 
-fn write(path: &Path, events: &[Value]) -> String {
+pub(crate) fn write(path: &Path, events: &[Value]) -> String {
     let lines: Vec<String> = events.iter().map(Value::to_string).collect();
     std::fs::write(path, lines.join("\n")).unwrap();
     path.to_str().unwrap().to_owned()

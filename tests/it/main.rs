@@ -12,10 +12,13 @@
 mod abuse;
 mod auditor;
 mod cli;
+mod cli_operators;
 mod clocks;
 mod confirm;
 mod console;
 mod control;
+mod examples;
+mod intake;
 mod landscape;
 mod lifecycle;
 mod main_job;

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use crate::landscape::{HOUR, Landscape, PATIENCE, until_ready};
+use crate::landscape::{HOUR, Landscape, PATIENCE, client, until_ready};
 
 /// What deploy/manifest.yml gives to each program, in KB.
 const MANIFEST: u64 = 128 << 10;
@@ -242,6 +242,61 @@ async fn connections_that_do_nothing_fit_into_what_the_manifest_gives_and_health
     assert_fits(&receiver, "4,200 connections with heads that stop short");
     is_alive(&receiver).await;
     drop(slow);
+}
+
+/// A snapshot of 100,000 instances, of which the first 10,000 have spans.
+async fn snapshot(receiver: &Program, at: i64) -> Value {
+    let instance = |number: u64| {
+        json!({
+            "organization_id": "6f2d4b8a-1c3e-4d5f-8a9b-000000000000", "space_id": "s",
+            "consumer_id": format!("service:instance-{number}"), "plan_id": "large",
+            "resource_instance_id": format!("instance-{number}"),
+            "measured_usage": [{ "measure": "memory", "quantity": 512 }],
+        })
+    };
+    let http = client();
+    for first in (0..10_000).step_by(1_000) {
+        let starts: Value = (first..first + 1_000)
+            .map(|number| {
+                let mut start = instance(number);
+                start["type"] = json!("start");
+                start["timestamp"] = json!(at);
+                start["resource_id"] = json!("postgres");
+                start["id"] = json!("start");
+                start
+            })
+            .collect();
+        let batch = http.post(format!("{}/v1/events", receiver.base_url()));
+        let answer: Value = batch
+            .json(&starts)
+            .send()
+            .await
+            .unwrap()
+            .json()
+            .await
+            .unwrap();
+        assert_eq!(answer["accepted"], 1_000);
+    }
+    let mut body = format!("{{\"resource_id\": \"postgres\", \"at\": {at}}}\n");
+    body.extend((0..100_000).map(|number| format!("{}\n", instance(number))));
+    let post = http.post(format!("{}/v1/snapshots", receiver.base_url()));
+    let post = post
+        .header("content-type", "application/x-ndjson")
+        .body(body);
+    post.send().await.unwrap().json().await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_of_100_000_instances_fits_into_what_the_manifest_gives() {
+    let world = Landscape::new("large_snapshot").await;
+    let receiver = receiver(&world).await;
+    let at = now_millis() - HOUR;
+    let answer = snapshot(&receiver, at).await;
+    assert_fits(&receiver, "a snapshot of 100,000 instances");
+    assert_eq!(answer["checked"], 100_000);
+    let count = |list: &str| answer[list].as_array().unwrap().len();
+    let lists = ["open_without_instance", "instance_without_span", "differs"];
+    assert_eq!(lists.map(count), [0, 90_000, 0]);
 }
 
 /// Open spans with two intervals to sample, half a megabyte of measures each.

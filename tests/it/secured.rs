@@ -16,7 +16,7 @@ const WRITE: &str = "abacus.sampler.write";
 const SECRET: &str = "hush-hush-client";
 const HEALTH_SECRET: &str = "hush-hush-health";
 
-async fn uaa() -> StandInUaa {
+pub(crate) async fn uaa() -> StandInUaa {
     let uaa = StandInUaa::start(Discovery::Root).await.unwrap();
     let scopes = ["abacus.usage.sampler.write", "abacus.usage.write"];
     uaa.add_client("sampler", SECRET, &scopes);

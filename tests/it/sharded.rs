@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::landscape::{DAY, HOUR, Landscape, PATIENCE, until_ready};
 
 /// Statements that need not say where a span is kept, and why.
-const EXCEPTIONS: [(&str, &str); 6] = [
+const EXCEPTIONS: [(&str, &str); 7] = [
     (
         "suspended spans",
         "A cause has spans in all partitions; one worker asks for them, a few times in a probe interval, and counts them. A receiver counts them when an operator asks.",
@@ -30,6 +30,10 @@ const EXCEPTIONS: [(&str, &str); 6] = [
     (
         "sums of usages",
         "Usages of an organization, a resource or an instance are in all partitions; every shard adds up its own.",
+    ),
+    (
+        "usages to be sent again",
+        "They are in all partitions; one worker asks for them every 5 s. The index holds nothing else.",
     ),
     (
         "usages that were set aside",
@@ -77,9 +81,9 @@ fn first_match(command: &Document) -> Option<&Document> {
     first.as_document()?.get_document("$match").ok()
 }
 
-/// What is wrong with a command on the ledger. Two exceptions: sums and counts, and where a usage's
-/// entry is not kept for its span, it is searched by its id. A search for what is to be confirmed
-/// names its partitions.
+/// What is wrong with a command on the ledger. Exceptions: sums and counts, what is to be sent again, and
+/// where a usage's entry is not kept for its span, it is searched by its id. A search for what is to be
+/// confirmed names its partitions.
 fn complaint_of_ledger(command: &Document) -> Option<String> {
     let all = |name: &str, is_placed: &dyn Fn(&Document) -> bool| {
         let items = command.get_array(name).expect("the list of a write").iter();
@@ -92,7 +96,10 @@ fn complaint_of_ledger(command: &Document) -> Option<String> {
         "find" => command.get_document("filter").is_ok_and(|filter| {
             let partition = filter.get_document("partition");
             let names_partitions = partition.is_ok_and(|partition| partition.contains_key("$in"));
-            names_partitions || has_key(filter) || filter.keys().eq(["_id"])
+            names_partitions
+                || has_key(filter)
+                || filter.keys().eq(["_id"])
+                || is_exception(command, filter)
         }),
         "aggregate" => is_exception(command, &Document::new()),
         "getMore" | "killCursors" | "listIndexes" | "createIndexes" => true,
@@ -162,6 +169,7 @@ fn is_exception(command: &Document, filter: &Document) -> bool {
             "lists of an organization or a resource"
         }
         "search_suspended" => "suspended spans",
+        "resend" => "usages to be sent again",
         "sum_organization" | "sum_resource" | "sum_instance" => "sums of usages",
         "set_aside" => "usages that were set aside",
         _ => return false,

@@ -19,6 +19,11 @@ fn assert_found(mutant: Mutant, seeds: u64, words: &[&str]) {
 }
 
 #[test]
+fn totals_that_forget_a_resend_are_found() {
+    assert_found(Mutant::TotalsForgetResends, 100, &["adds up"]);
+}
+
+#[test]
 fn executing_without_the_version_is_found() {
     assert_found(
         Mutant::ExecutedIgnoresVersion,
@@ -163,6 +168,15 @@ fn suspending_what_waits_is_found() {
         Mutant::SuspendsWhatWaits,
         20,
         &["is suspended, and was never refused"],
+    );
+}
+
+#[test]
+fn a_stop_that_is_kept_while_the_start_of_its_update_is_refused_is_found() {
+    assert_found(
+        Mutant::UpdateOverlooksEnds,
+        300,
+        &["was halved, and nothing came in between"],
     );
 }
 

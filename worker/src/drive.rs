@@ -6,16 +6,19 @@ use std::time::Duration;
 use sampler_abacus::{Answer, Details, Load, Posted};
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
-    Action, Change, Changed, Delivered, Driver, Entry, EntryState, Failure, Next, Planned, Span,
-    Timestamp, Usage,
+    Action, Change, Changed, Delivered, Driver, Entry, EntryState, Failure, KNOWN_FOR, Next,
+    Planned, Span, Timestamp, Usage,
 };
 use sampler_settings::millis;
-use sampler_store::{Finished, StoreError};
+use sampler_store::{EntryKey, Finished, StoreError};
 use tokio::time::Instant;
 use tracing::{Instrument, error, warn};
 
 use crate::turn::{Turn, Yield};
 use crate::{Worker, error_chain, trace};
+
+/// The pause between two attempts to note what nobody else knows.
+const NOTE_PAUSE: Duration = Duration::from_secs(1);
 
 /// The outcome of an attempt to deliver a usage.
 enum Delivery {
@@ -25,6 +28,42 @@ enum Delivery {
     Failed(Failure),
     /// The worker shuts down, and there is nothing to note.
     Stopped,
+    /// The span was read too long ago for a post to be begun by that.
+    Outdated,
+}
+
+/// How a post went.
+pub(crate) enum Posting {
+    /// Abacus answered, or should have.
+    Answered(Answer, Details),
+    /// Nothing was posted: the worker takes nothing new on.
+    Stopped,
+    /// Nothing was posted: what it is about was read too long ago.
+    Outdated,
+}
+
+/// When something was read, by the clock that no step moves, and by the one that goes on while the
+/// machine sleeps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    at: Instant,
+    wall: Timestamp,
+}
+
+impl Known {
+    /// What is asked for from now on.
+    pub(crate) fn now(worker: &Worker) -> Self {
+        Self {
+            at: Instant::now(),
+            wall: worker.parts.clock.now(),
+        }
+    }
+
+    /// Whether it was too long ago to go by it.
+    fn is_outdated(self, worker: &Worker) -> bool {
+        millis(self.at.elapsed()) >= KNOWN_FOR
+            || worker.parts.clock.now().since(self.wall).abs() >= KNOWN_FOR
+    }
 }
 
 /// Whether a span keeps its permit after a change.
@@ -36,12 +75,12 @@ enum TurnState {
 
 impl Worker {
     /// Drives a span until nothing is due, its turn is over, something fails or another worker
-    /// drives it. Each failure is logged here, and nowhere else. Returns how long the span is to be
+    /// drives it. `known` is when it was read. Each failure is logged here, and nowhere else. Returns how long the span is to be
     /// left alone, if the store failed on it.
-    pub(crate) async fn drive(&self, span: Span) -> Option<Duration> {
+    pub(crate) async fn drive(&self, span: Span, known: Known) -> Option<Duration> {
         let id = span.id.clone();
         let turn = trace::of_turn(&id);
-        let carried_out = self.carry_out(Driver::new(span)).instrument(turn);
+        let carried_out = self.carry_out(Driver::new(span), known).instrument(turn);
         match carried_out.await {
             Ok(()) => {
                 self.store_failures.forget(&id);
@@ -59,22 +98,25 @@ impl Worker {
     }
 
     /// Carries out the driver's actions until it is done or the turn is over.
-    async fn carry_out(&self, mut driver: Driver) -> Result<(), StoreError> {
+    async fn carry_out(&self, mut driver: Driver, mut known: Known) -> Result<(), StoreError> {
         let mut turn = self.turn();
         // After a shutdown, the loop still notes the last answer of Abacus.
         while driver.has_unnoted_outcome() || self.may_begin() {
             match driver.next(self.now(), &self.options.policy) {
                 Action::Change(change) => {
                     let step = trace::of_change(&change);
+                    let asked = Known::now(self);
                     let changing = self.change(&mut driver, change, &mut turn);
                     if changing.instrument(step).await? == TurnState::Yielded {
                         break;
                     }
+                    known = asked;
                 }
-                Action::Post(planned) => match self.deliver(driver.span(), &planned).await {
+                Action::Post(planned) => match self.deliver(driver.span(), &planned, known).await {
                     Delivery::Done(delivered) => driver.on_delivered(delivered),
                     Delivery::Failed(failure) => driver.on_failed(failure),
                     Delivery::Stopped => break,
+                    Delivery::Outdated => driver.on_outdated(),
                 },
                 Action::Register(cause) => {
                     self.register_cause(&cause).await?;
@@ -86,10 +128,12 @@ impl Worker {
                 }
                 Action::Record(entry) => {
                     let step = trace::of_record();
-                    driver.on_recorded(self.record(*entry).instrument(step).await?);
+                    let recorded = self.record(driver.span(), *entry).instrument(step);
+                    driver.on_recorded(recorded.await?);
                 }
                 Action::Reread => {
                     let span = driver.span();
+                    known = Known::now(self);
                     let found = self.parts.work.find(&span.id, &span.target).await?;
                     driver.on_reread(found);
                 }
@@ -106,19 +150,46 @@ impl Worker {
 
     /// Writes the entry of a usage that Abacus has into the ledger. Only then its execution is noted:
     /// whatever dies in between, each noted execution has its entry.
-    async fn record(&self, entry: Entry) -> Result<EntryState, StoreError> {
+    ///
+    /// Where an operator has given the usage up meanwhile, the ledger says so first, and the span notes
+    /// that. The entry is marked, so that both come to say that Abacus has it ([`Self::send_again`]).
+    async fn record(&self, span: &Span, entry: Entry) -> Result<EntryState, StoreError> {
         let granularity = self.options.policy.granularities.of(&entry.target);
         let lifetime = millis(self.options.ledger.retention(granularity));
-        let (usage, span) = (entry.usage_guid.clone(), entry.span.clone());
-        let is_accepted = entry.state == EntryState::Accepted;
+        let usage_guid = entry.usage_guid.clone();
+        let delivered = entry.accepted_at.map(|at| Delivered {
+            at,
+            status: entry.status,
+            location: entry.location.clone(),
+        });
         let entry = self.to_confirm(entry);
         let kept = self.parts.ledger.record(entry, lifetime).await;
         self.parts.processing_progress.report();
-        if is_accepted && matches!(kept, Ok(EntryState::Skipped)) {
-            error!(code = "delivery.after_skip", span.id = %span, usage,
-                "Abacus accepted a usage that an operator had skipped");
+        if let (Some(delivered), Ok(EntryState::Skipped)) = (delivered, &kept) {
+            error!(code = "delivery.after_skip", span.id = %span.id, usage = usage_guid,
+                "Abacus accepted a usage that an operator had skipped: it counts as billed");
+            let key = EntryKey {
+                usage_guid,
+                span: span.id.clone(),
+                target: span.target.clone(),
+            };
+            self.note_delivered_at_last(&key, delivered).await?;
         }
         kept
+    }
+
+    /// Marks the entry, however long the store is away: nobody else knows that Abacus has the usage.
+    async fn note_delivered_at_last(
+        &self,
+        key: &EntryKey,
+        delivered: Delivered,
+    ) -> Result<(), StoreError> {
+        loop {
+            match self.note_delivered(key, delivered.clone()).await {
+                Err(_) if !self.stop.is_cancelled() => self.pause(NOTE_PAUSE).await,
+                noted => return noted,
+            }
+        }
     }
 
     /// Lets the entries of a complete span expire. If that fails, or the worker dies before, the
@@ -194,32 +265,14 @@ impl Worker {
     }
 
     /// Posts the usage of a planned interval. After a 429 it waits and posts again.
-    async fn deliver(&self, span: &Span, planned: &Planned) -> Delivery {
+    async fn deliver(&self, span: &Span, planned: &Planned, known: Known) -> Delivery {
         let usage = Usage::new(span, planned);
-        while let Some(permit) = self
-            .post_limit
-            .acquire(&*self.parts.processing_progress, &self.stop)
-            .await
-        {
-            if self.is_paused() {
-                self.post_limit.give_back(permit);
-                break;
-            }
-            let asked = self.time.request_sent();
-            let began = Instant::now();
-            let post = trace::of_post(&usage);
-            let posting = self.parts.collector.post(&usage, self.now());
-            let posted = posting.instrument(post.clone()).await;
-            let Posted {
-                answer,
-                dated,
-                details,
-            } = posted;
-            self.time.note_answer(asked, dated);
-            self.metrics.note(began, &answer);
-            post.record("http.response.status_code", details.status.map(i64::from));
-            self.parts.processing_progress.report();
-            self.post_limit.release(permit, load(&answer));
+        loop {
+            let (answer, details) = match self.post_once(&usage, &known).await {
+                Posting::Answered(answer, details) => (answer, details),
+                Posting::Stopped => return Delivery::Stopped,
+                Posting::Outdated => return Delivery::Outdated,
+            };
             match answer {
                 Answer::Accepted => return Delivery::Done(self.delivered(details)),
                 Answer::Wait { after } => {
@@ -254,11 +307,45 @@ impl Worker {
                 }
             }
         }
-        Delivery::Stopped
+    }
+
+    /// Posts a usage once, when there is a permit for that. `known` is when that was read by which it is
+    /// posted: what was given up since must not be posted any more.
+    pub(crate) async fn post_once(&self, usage: &Usage, known: &Known) -> Posting {
+        let permit = self
+            .post_limit
+            .acquire(&*self.parts.processing_progress, &self.stop);
+        let Some(permit) = permit.await else {
+            return Posting::Stopped;
+        };
+        if self.is_paused() {
+            self.post_limit.give_back(permit);
+            return Posting::Stopped;
+        }
+        if known.is_outdated(self) {
+            self.post_limit.give_back(permit);
+            return Posting::Outdated;
+        }
+        let asked = self.time.request_sent();
+        let began = Instant::now();
+        let post = trace::of_post(usage);
+        let posting = self.parts.collector.post(usage, self.now());
+        let posted = posting.instrument(post.clone()).await;
+        let Posted {
+            answer,
+            dated,
+            details,
+        } = posted;
+        self.time.note_answer(asked, dated);
+        self.metrics.note(began, &answer);
+        post.record("http.response.status_code", details.status.map(i64::from));
+        self.parts.processing_progress.report();
+        self.post_limit.release(permit, load(&answer));
+        Posting::Answered(answer, details)
     }
 
     /// Abacus's answer that it has a usage.
-    fn delivered(&self, details: Details) -> Delivered {
+    pub(crate) fn delivered(&self, details: Details) -> Delivered {
         Delivered {
             at: self.now(),
             status: details.status,
@@ -298,7 +385,7 @@ fn load(answer: &Answer) -> Load {
 
 /// Whether a refusal is about the usage. Gateways give some of these answers while Abacus is away;
 /// they name no error of Abacus's.
-fn blames_usage(details: &Details) -> bool {
+pub(crate) fn blames_usage(details: &Details) -> bool {
     !matches!(details.status, Some(404 | 408 | 421 | 425)) || details.error_name.is_some()
 }
 

@@ -19,6 +19,7 @@ mod post_limit;
 mod process;
 mod progress;
 mod rate;
+mod resend;
 mod search;
 mod store_failures;
 mod suspension;
@@ -43,7 +44,7 @@ use sampler_settings::worker::{
 };
 use sampler_steering::Steering;
 use sampler_store::{
-    Backlogs, Causes, Confirmations, Controls, Ledger, Membership, Replication, SpanScan,
+    Backlogs, Causes, Confirmations, Controls, Ledger, Membership, Replication, Resends, SpanScan,
     StoreError, Upkeep, Work,
 };
 
@@ -96,6 +97,8 @@ pub struct Parts {
     pub work: Arc<dyn Work>,
     /// The ledger, for what became of usages.
     pub ledger: Arc<dyn Ledger>,
+    /// The ledger, for usages that are sent again.
+    pub resends: Arc<dyn Resends>,
     /// The store of the causes under which spans are suspended.
     pub causes: Arc<dyn Causes>,
     /// Where usages are confirmed, and by whom.

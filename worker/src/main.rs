@@ -137,7 +137,7 @@ async fn run(settings: Settings, counts: LogCounts, shutdown: Shutdown) -> anyho
         served.and(apart)
     };
     let working = async {
-        let ended = work(mode, original_gone, &store, &shutdown).await;
+        let ended = Box::pin(work(mode, original_gone, &store, &shutdown)).await;
         shutdown.begin();
         ended
     };
@@ -237,6 +237,7 @@ fn worker(
     let parts = Parts {
         work: store.clone(),
         ledger: store.clone(),
+        resends: store.clone(),
         causes: store.clone(),
         span_scan: store.clone(),
         upkeep: store.clone(),

@@ -11,6 +11,7 @@ use sampler_store::{DuePages, DueQuery};
 use tokio::time::Instant;
 use tracing::warn;
 
+use crate::drive::Known;
 use crate::process::bytes_of;
 use crate::{Worker, error_chain};
 
@@ -37,6 +38,8 @@ pub(crate) struct DueQueue {
 /// A due span that waits for a permit.
 struct QueuedSpan {
     span: Span,
+    /// When it was read, at the latest.
+    known: Known,
     claim: Claim,
     /// Whether its next interval belongs to the closing month.
     is_urgent: bool,
@@ -121,7 +124,7 @@ impl Worker {
 
     /// Takes the span to drive next. If a month closes, and no urgent span waits but one has yielded
     /// its permit, a new search comes first.
-    pub(crate) fn next_due(&self, due: &mut DueQueue) -> Option<(Span, Claim)> {
+    pub(crate) fn next_due(&self, due: &mut DueQueue) -> Option<(Span, Known, Claim)> {
         // A month may have begun to close while all permits were in use.
         self.drop_less_urgent(due);
         let urgent = due.queue.iter().position(|queued| queued.is_urgent);
@@ -131,7 +134,7 @@ impl Worker {
         let queued = due.queue.remove(urgent.unwrap_or(0))?;
         self.waiting
             .limit(queued.is_urgent, due.count(queued.is_urgent));
-        Some((queued.span, queued.claim))
+        Some((queued.span, queued.known, queued.claim))
     }
 
     /// Drops all spans that wait, and the search, so that a new one begins with the most urgent spans.
@@ -151,7 +154,7 @@ impl Worker {
     }
 
     /// Queues the spans that are not claimed yet.
-    fn add(&self, due: &mut DueQueue, spans: Vec<Span>) {
+    fn add(&self, due: &mut DueQueue, spans: Vec<Span>, known: Known) {
         let now = self.now();
         for span in spans {
             if let Some(claim) = due.claimed.take(&span.id) {
@@ -159,6 +162,7 @@ impl Worker {
                 self.waiting.add(is_urgent);
                 due.queue.push_back(QueuedSpan {
                     span,
+                    known,
                     claim,
                     is_urgent,
                 });
@@ -176,9 +180,10 @@ impl Worker {
             is_new |= going_on.is_none();
             let mut search = going_on.unwrap_or_else(|| self.begin_search());
             due.began = Some(search.began);
+            let known = Known::now(self);
             match search.pages.next().await {
                 Some(Ok(spans)) => {
-                    self.add(due, spans);
+                    self.add(due, spans, known);
                     due.search = Some(search);
                 }
                 Some(Err(error)) => {

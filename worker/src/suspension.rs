@@ -106,13 +106,15 @@ impl Worker {
         Ok(())
     }
 
-    /// Probes causes and resumes spans, again and again. Only the owner of the first partition does
-    /// it.
+    /// Probes causes, resumes spans and sends usages again, over and over. Only the owner of the first
+    /// partition does it.
     pub(crate) async fn keep_causes(&self) {
         let mut searched = None;
         while self.wait_until_time_known(&IgnoreProgress).await {
             let goes_on = if self.ownership.owns_first() {
-                self.look_after_causes(&mut searched).await
+                let has_more = self.send_again().await;
+                let goes_on = self.look_after_causes(&mut searched).await;
+                goes_on.map(|goes_on| goes_on || has_more)
             } else {
                 Ok(false)
             };
@@ -136,6 +138,12 @@ impl Worker {
         let mut goes_on = false;
         for cause in due {
             match cause.resuming {
+                // By the clock of a receiver, which may be ahead. What is suspended from now on would go
+                // on again and again until then.
+                Some(until) if until > self.now() => {
+                    self.parts.causes.set_resuming(&cause, self.now()).await?;
+                    goes_on = true;
+                }
                 Some(until) => goes_on |= self.resume_batch(&cause, until).await?,
                 None => self.probe(&cause).await?,
             }

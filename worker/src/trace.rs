@@ -23,6 +23,7 @@ pub(crate) fn of_change(change: &Change) -> Span {
         Change::KeepSuspended { .. } => "keep_suspended",
         Change::Resume { .. } => "resume",
         Change::Skip { .. } => "skip",
+        Change::Resent { .. } => "resent",
     };
     trace_span!(target: TRACE, "change", otel.name = change)
 }

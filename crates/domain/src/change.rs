@@ -4,7 +4,7 @@
 //! since it was read. [`Span::after`] defines its effect. The store in memory uses that function,
 //! and the contract suite compares the database with it.
 
-use crate::{Cause, Planned, SUSPENDED_DUE_AT, Skip, Span, Suspension, Timestamp};
+use crate::{Cause, Planned, Resent, SUSPENDED_DUE_AT, Skip, Span, Suspension, Timestamp};
 
 /// A change of a span by a worker or an operator. Starts and stops come from providers and are not
 /// among them.
@@ -72,6 +72,14 @@ pub enum Change {
         suspension: Suspension,
         /// When the span needs a worker next.
         due_at: Timestamp,
+    },
+    /// Counts a usage as billed that was given up, once Abacus has accepted it all the same. The span may
+    /// be complete.
+    Resent {
+        /// Which one.
+        resent: Resent,
+        /// Its signed duration, ms.
+        duration: i64,
     },
 }
 
@@ -176,7 +184,7 @@ impl Change {
             }
             | Self::KeepSuspended { .. } => Some(SUSPENDED_DUE_AT),
             Self::Failed { failure, .. } => Some(failure.retry_at),
-            Self::Complete => None,
+            Self::Complete | Self::Resent { .. } => None,
         }
     }
 
@@ -192,7 +200,8 @@ impl Change {
             | Self::Failed { .. }
             | Self::KeepSuspended { .. }
             | Self::Resume { .. }
-            | Self::Skip { .. } => true,
+            | Self::Skip { .. }
+            | Self::Resent { .. } => true,
         }
     }
 
@@ -211,6 +220,18 @@ impl Change {
     pub fn suspension_holds(&self, now: &Span) -> bool {
         let required = self.required_suspension();
         required.is_none() || required == now.processing.suspended
+    }
+
+    /// Whether the change may be made to a span that is complete.
+    pub fn is_of_complete(&self) -> bool {
+        matches!(self, Self::Resent { .. })
+    }
+
+    /// Whether the change, which was decided for `read`, may still be made to the span as it is `now`.
+    pub fn is_allowed(&self, read: &Span, now: &Span) -> bool {
+        read.is_unchanged(now)
+            && (self.is_of_complete() || !now.processing.complete)
+            && self.suspension_holds(now)
     }
 }
 
@@ -242,6 +263,7 @@ impl Span {
             }
             Change::Postpone { .. } | Change::KeepSuspended { .. } => {}
             Change::Resume { .. } => span = self.resumed(0, false),
+            Change::Resent { resent, duration } => span = self.with_resent(resent, *duration),
             Change::Skip { skip, .. } => {
                 span = self.resumed(0, false);
                 span.processing.skip = Some(skip.clone());
@@ -274,14 +296,13 @@ impl Span {
         }
     }
 
-    /// Whether a change that was decided for `self` may still be made to the `current` span: the
-    /// version, the end *and* what is to be skipped are unchanged, and the span is not complete.
-    /// Neither a stop nor an operator changes the version, but the next step must be decided with
-    /// knowledge of both.
-    pub fn still_allows_change(&self, current: &Self) -> bool {
+    /// Whether the span that was read is `current` in all that a change is decided by: the version, the
+    /// end, what is to be skipped, and the last resend that the totals count. Only a worker that drives
+    /// the span changes the version, but a change must be decided with knowledge of the others, too.
+    pub fn is_unchanged(&self, current: &Self) -> bool {
         current.processing.version == self.processing.version
             && current.end == self.end
             && current.processing.skip == self.processing.skip
-            && !current.processing.complete
+            && current.processing.resent == self.processing.resent
     }
 }

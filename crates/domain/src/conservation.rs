@@ -18,6 +18,8 @@ pub struct ConservationCheck<'a> {
     reached: Timestamp,
     /// When the last of the entries was answered.
     answered_at: Option<Timestamp>,
+    /// Whether an entry is being sent again: the totals count it as given up until that is done.
+    is_resending: bool,
     /// The first stretch for which there is no entry, and when the entry before it was answered.
     gap: Option<(Interval, Option<Timestamp>)>,
 }
@@ -53,6 +55,7 @@ impl<'a> ConservationCheck<'a> {
             usages: 0,
             reached: span.processing.totals.since,
             answered_at: None,
+            is_resending: false,
             gap: None,
         }
     }
@@ -70,6 +73,7 @@ impl<'a> ConservationCheck<'a> {
         self.lead_to(entry.interval.start);
         self.reached = entry.interval.end;
         self.answered_at = entry.accepted_at.or(entry.skipped_at);
+        self.is_resending |= entry.resend.is_some();
         match entry.state {
             EntryState::Accepted | EntryState::Counted | EntryState::SetAside => {
                 self.billed += entry.interval.duration();
@@ -98,9 +102,11 @@ impl<'a> ConservationCheck<'a> {
     pub fn difference(mut self, now: Timestamp, lifetime: i64) -> Option<Difference> {
         self.lead_to(self.span.sampled_to());
         let totals = &self.span.processing.totals;
-        let entries_fit = (self.billed, self.skipped, self.usages)
-            == (totals.billed, totals.skipped, totals.usages)
-            && self.gap.is_none();
+        let is_same = (self.billed, self.skipped, self.usages)
+            == (totals.billed, totals.skipped, totals.usages);
+        let is_under_way =
+            self.is_resending && self.billed + self.skipped == totals.billed + totals.skipped;
+        let entries_fit = (is_same || is_under_way) && self.gap.is_none();
         let is_excused = self.is_expired(now, lifetime);
         if self.span.difference() == 0 && (entries_fit || is_excused) {
             return None;

@@ -15,7 +15,8 @@
 //!        └──► Record ─ on_recorded ──► next() (notes the execution)
 //! ```
 //!
-//! A usage that an operator skips is not posted: `Record` comes first then.
+//! A usage that an operator skips is not posted: `Record` comes first then. A worker that has read the
+//! span too long ago to post by that answers a `Post` with [`Driver::on_outdated`], and reads it again.
 //!
 //! A failure that suspends the span asks for `Register` first: the cause is kept before any span is
 //! suspended under it. A span that is tried for all of its cause asks for `Resume` before `Record`, so
@@ -90,6 +91,8 @@ enum State {
     },
     /// The last change was rejected.
     Rejected,
+    /// The span was read too long ago.
+    Outdated,
     Done,
 }
 
@@ -125,7 +128,7 @@ impl Driver {
             State::Failed { failure, .. } => {
                 Action::Change(Change::failed(&self.span, failure.clone()))
             }
-            State::Rejected => Action::Reread,
+            State::Rejected | State::Outdated => Action::Reread,
             State::Done => Action::Done,
         }
     }
@@ -160,6 +163,10 @@ impl Driver {
         match outcome.map(|outcome| &outcome.progress) {
             _ if planned.interval.is_empty() => Action::Change(self.execution(now, policy, false)),
             None => match self.span.to_be_skipped() {
+                // A post that was begun before the span was suspended may still be on its way.
+                Some(skip) if skip.not_before > now => Action::Change(Change::Postpone {
+                    due_at: skip.not_before,
+                }),
                 Some(skip) => write(Entry::of_skipped(&self.span, skip)),
                 None => Action::Post(planned),
             },
@@ -269,9 +276,13 @@ impl Driver {
     /// worker drives the span, and this driver is done.
     pub fn on_reread(&mut self, fresh: Option<Span>) {
         let before = &self.span;
+        let is_outdated = self.state == State::Outdated;
         let is_theirs = |fresh: &Span| {
             fresh.processing.version == before.processing.version
-                && (fresh.end != before.end || fresh.processing.skip != before.processing.skip)
+                && (is_outdated
+                    || fresh.end != before.end
+                    || fresh.processing.skip != before.processing.skip
+                    || fresh.processing.resent != before.processing.resent)
         };
         match fresh.filter(is_theirs) {
             Some(fresh) => {
@@ -280,6 +291,12 @@ impl Driver {
             }
             None => self.state = State::Done,
         }
+    }
+
+    /// Input: what is known of the span is too old for a post to be begun by it. It is read again, and
+    /// all is decided anew.
+    pub fn on_outdated(&mut self) {
+        self.state = State::Outdated;
     }
 
     /// Replaces the span, and drops the outcome if its plan is no longer the span's.

@@ -1,6 +1,6 @@
 //! What became of one usage: an entry of the ledger.
 
-use crate::{Interval, Measures, Skip, Span, SpanId, Target, Timestamp};
+use crate::{Interval, Measures, Resend, Skip, Span, SpanId, Target, Timestamp};
 
 /// What became of a usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,6 +55,8 @@ pub struct Entry {
     pub counted_at: Option<Timestamp>,
     /// When it was seen that Abacus had set it aside.
     pub set_aside_at: Option<Timestamp>,
+    /// When Abacus accepted it again after that.
+    pub resent_at: Option<Timestamp>,
     /// When an operator gave it up.
     pub skipped_at: Option<Timestamp>,
     /// What became of it so far.
@@ -65,6 +67,8 @@ pub struct Entry {
     pub location: Option<String>,
     /// Why it was refused or set aside.
     pub error: Option<String>,
+    /// It is to be sent again.
+    pub resend: Option<Resend>,
     /// Whether Abacus is still to be asked if it counts.
     pub ask_again: Option<AskAgain>,
 }
@@ -101,6 +105,7 @@ impl Entry {
             accepted_at: None,
             counted_at: None,
             set_aside_at: None,
+            resent_at: None,
             skipped_at: None,
             state: match processing.refused_at {
                 Some(_) => EntryState::Refused,
@@ -109,6 +114,7 @@ impl Entry {
             status: last_error.and_then(|error| error.status),
             location: None,
             error: last_error.map(|error| error.error.clone()),
+            resend: None,
             ask_again: None,
         })
     }
@@ -147,12 +153,13 @@ impl Entry {
             (self.skipped_at, EntryState::Skipped),
             (self.accepted_at, EntryState::Accepted),
             (self.set_aside_at, EntryState::SetAside),
+            (self.resent_at, EntryState::Accepted),
             (self.counted_at, EntryState::Counted),
         ];
-        let past = changes
-            .into_iter()
-            .filter_map(|(moment, state)| Some((moment.filter(|moment| *moment <= at)?, state)));
-        past.max().map(|(_, state)| state)
+        let past = (0..).zip(changes).filter_map(|(order, (moment, state))| {
+            Some((moment.filter(|moment| *moment <= at)?, order, state))
+        });
+        past.max().map(|(_, _, state): (_, u8, _)| state)
     }
 
     /// Whether Abacus has the usage, as far as is known.

@@ -5,8 +5,8 @@ use std::fmt;
 use uuid::Uuid;
 
 use crate::{
-    CauseId, ClientId, EventId, Interval, LastError, Measures, StartEvent, Suspension, Target,
-    Timestamp,
+    CauseId, ClientId, EventId, Interval, LastError, Measures, Resent, StartEvent, Suspension,
+    Target, Timestamp,
 };
 
 /// What identifies a span's document: the `_id` that MongoDB, or a client for it, gave it.
@@ -96,6 +96,8 @@ pub struct Processing {
     pub probe: Option<CauseId>,
     /// The operator's request to skip the planned interval, if there is one.
     pub skip: Option<Skip>,
+    /// The last resend of a usage that `totals` count.
+    pub resent: Option<Resent>,
     /// The sums of the executions.
     pub totals: Totals,
 }
@@ -108,6 +110,8 @@ pub struct Skip {
     pub usage_guid: String,
     /// When that was asked for.
     pub at: Timestamp,
+    /// A worker carries it out no earlier: by then no post of the usage is on its way any more.
+    pub not_before: Timestamp,
     /// The act in the audit trail.
     pub act: Uuid,
 }
@@ -196,6 +200,7 @@ impl Span {
                 suspended: None,
                 probe: None,
                 skip: None,
+                resent: None,
                 totals: Totals::from(event.timestamp),
             },
         }

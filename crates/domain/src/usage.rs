@@ -5,7 +5,9 @@ use uuid::Uuid;
 
 use crate::measure::DURATION;
 use crate::target::push_text;
-use crate::{Id, Interval, Measure, Planned, Quantity, Span, SpanId, Target, Timestamp};
+use crate::{
+    Entry, Id, Interval, Measure, Measures, Planned, Quantity, Span, SpanId, Target, Timestamp,
+};
 
 /// Sampler's own namespace for name-based ids (UUID version 5).
 const NAMESPACE: Uuid = Uuid::from_u128(0x5a1c_86d0_4f0e_5b7e_9d52_0c9b_7e3a_11f4);
@@ -31,17 +33,37 @@ pub struct Usage {
 impl Usage {
     /// The usage for an interval that is planned for `span`.
     pub fn new(span: &Span, planned: &Planned) -> Self {
-        let midpoint = planned.interval.midpoint();
-        let mut measured_usage = span.measures.as_slice().to_vec();
+        Self::of(
+            &planned.usage_guid,
+            planned.interval,
+            &span.target,
+            &span.measures,
+        )
+    }
+
+    /// The usage that an entry of the ledger tells of: what is sent again is the same bytes, also when
+    /// the span is gone.
+    pub fn of_entry(entry: &Entry) -> Self {
+        Self::of(
+            &entry.usage_guid,
+            entry.interval,
+            &entry.target,
+            &entry.measures,
+        )
+    }
+
+    fn of(guid: &str, interval: Interval, target: &Target, measures: &Measures) -> Self {
+        let midpoint = interval.midpoint();
+        let mut measured_usage = measures.as_slice().to_vec();
         measured_usage.push(Measure {
             measure: Id::from_store(DURATION),
-            quantity: Quantity::from_store(planned.interval.duration().into()),
+            quantity: Quantity::from_store(interval.duration().into()),
         });
         Self {
-            dedup_id: planned.usage_guid.clone(),
+            dedup_id: guid.to_owned(),
             start: midpoint,
             end: midpoint,
-            target: span.target.clone(),
+            target: target.clone(),
             measured_usage,
         }
     }

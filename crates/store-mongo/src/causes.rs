@@ -123,6 +123,20 @@ impl MongoStore {
         self.update_cause(named(cause), update).await
     }
 
+    pub(crate) async fn set_resuming_of(
+        &self,
+        cause: &KeptCause,
+        until: Timestamp,
+    ) -> Result<(), StoreError> {
+        let Some(before) = cause.resuming else {
+            return Ok(());
+        };
+        let mut filter = named(cause.id);
+        filter.insert("resuming", moment(before));
+        let update = doc! { "$set": { "resuming": moment(until) } };
+        self.update_cause(filter, update).await.map(drop)
+    }
+
     pub(crate) async fn end_resuming_of(&self, cause: &KeptCause) -> Result<(), StoreError> {
         let Some(until) = cause.resuming else {
             return Ok(());

@@ -17,7 +17,7 @@ use crate::document::{executed, id_to_bson, interval, moment, moment_or_null, pa
 use crate::entry_document::ERROR_LEN_MAX;
 use crate::resolve::{by_span_id, readable};
 use crate::suspension_document::{skip_mark, suspension};
-use crate::totals::totals;
+use crate::totals::{resent_mark, totals};
 
 /// Sends changes, which require the version and the end with which the span was read.
 #[derive(Debug)]
@@ -34,12 +34,14 @@ pub(crate) struct ChangeWrite {
     before: Span,
     /// How the span must be suspended by then, if it must.
     suspension: Option<Suspension>,
+    /// Whether it may be complete.
+    is_of_complete: bool,
     statement: RawDocumentBuf,
 }
 
 impl ChangeWrite {
     /// A change that applies if the span is unchanged since `before` was read
-    /// ([`Span::still_allows_change`]).
+    /// ([`Change::is_allowed`]).
     ///
     /// # Errors
     /// If the change cannot be written as a statement.
@@ -51,11 +53,21 @@ impl ChangeWrite {
             "processing.partition": partition(&before.target),
             "target.resource_instance_id": before.target.resource_instance_id.as_str(),
             "processing.version": before.processing.version,
-            "processing.complete": false,
             "end": moment_or_null(before.end),
             // Postponements and failures leave the version alone, and are to be noted once, too.
             "processing.last_change_id": { "$ne": id },
         };
+        let resent = before.processing.resent.as_ref();
+        condition.insert(
+            "processing.resent.act",
+            match resent {
+                Some(resent) => Bson::from(resent.act.to_string()),
+                None => doc! { "$exists": false }.into(),
+            },
+        );
+        if !change.is_of_complete() {
+            condition.insert("processing.complete", false);
+        }
         let version = before.processing.version;
         if let Some(skip) = &before.processing.skip {
             condition.insert("processing.skip", skip_mark(skip, version));
@@ -81,6 +93,7 @@ impl ChangeWrite {
             id,
             before: before.clone(),
             suspension: suspended,
+            is_of_complete: change.is_of_complete(),
         })
     }
 
@@ -92,7 +105,7 @@ impl ChangeWrite {
             return Some(Ok(Changed::Made));
         }
         match readable(document) {
-            Ok(now) if self.before.still_allows_change(&now) && self.suspension_holds(&now) => None,
+            Ok(now) if self.is_allowed(&now) => None,
             Ok(_) => Some(Ok(Changed::Rejected)),
             Err(error) => Some(Err(error)),
         }
@@ -100,9 +113,11 @@ impl ChangeWrite {
 }
 
 impl ChangeWrite {
-    /// Whether the span is still suspended as the change requires ([`Change::suspension_holds`]).
-    fn suspension_holds(&self, now: &Span) -> bool {
-        self.suspension.is_none() || self.suspension == now.processing.suspended
+    /// Whether the change may still be made ([`Change::is_allowed`]).
+    fn is_allowed(&self, now: &Span) -> bool {
+        self.before.is_unchanged(now)
+            && (self.is_of_complete || !now.processing.complete)
+            && (self.suspension.is_none() || self.suspension == now.processing.suspended)
     }
 }
 
@@ -157,6 +172,11 @@ fn update(before: &Span, change: &Change, now: Timestamp) -> Update {
         }
         Change::Postpone { .. } | Change::KeepSuspended { .. } => {}
         Change::Resume { .. } => update.resumption(),
+        Change::Resent { resent, .. } => {
+            let set = &mut update.set;
+            set.insert("processing.totals", totals(&before.after(change)));
+            set.insert("processing.resent", resent_mark(resent));
+        }
         Change::Skip { skip, .. } => {
             update.resumption();
             let skip = skip_mark(skip, before.processing.version);
@@ -292,9 +312,9 @@ impl GroupWriter for ChangeWriter {
     }
 
     /// Each answer stays true. A change is rejected because of another version, another end, a
-    /// complete span, or a span that was resumed or is to be skipped. A version only grows. An end,
-    /// a completion and a request to skip at a version never change. So the condition can never be
-    /// met again, however late the command runs.
+    /// complete span, another resend, or a span that was resumed or is to be skipped. A version only
+    /// grows, and no resend comes twice. An end, a completion and a request to skip at a version never
+    /// change. So the condition can never be met again, however late the command runs.
     fn outlasts_late_commands(_: &Changed) -> bool {
         true
     }

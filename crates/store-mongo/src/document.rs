@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::entry_document::status_in;
 use crate::suspension_document::{read_probe, read_refusals, read_skip, read_suspension};
-use crate::totals::read_totals;
+use crate::totals::{read_resent, read_totals};
 
 /// The `correlation_id` of open spans. With it, `unique_span` allows one open span of a target.
 pub(crate) const OPEN: &str = "00000000-0000-0000-0000-000000000000";
@@ -274,6 +274,7 @@ pub(crate) fn read(document: &Document) -> Result<Span, Unreadable> {
             suspended: read_suspension(processing, version),
             probe: read_probe(processing, version),
             skip: read_skip(processing, version),
+            resent: read_resent(processing),
             totals: read_totals(processing, last),
         },
     })

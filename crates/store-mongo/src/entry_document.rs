@@ -10,6 +10,7 @@ use crate::document::{
     partition_number, read_integer, read_interval, read_measures, read_moment,
     read_optional_moment, read_target, unreadable,
 };
+use crate::resends::read_resend;
 use crate::unreadable::decoded;
 
 /// Room for the document of an entry with the usual ids and one measure or two.
@@ -43,6 +44,8 @@ struct EntryDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     set_aside_at: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    resent_at: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     skipped_at: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<i32>,
@@ -75,7 +78,7 @@ struct EntryTarget<'a> {
 }
 
 /// The document of an entry. Once its span is complete, it is kept until `lifetime` ms after its
-/// usage was accepted or skipped.
+/// usage was accepted or skipped. Entries are marked for a resend later.
 ///
 /// # Errors
 /// Where a name of the provider's holds what a name cannot hold.
@@ -111,6 +114,7 @@ pub(crate) fn written(entry: &Entry, lifetime: i64) -> Result<RawDocumentBuf, bs
         accepted_at: millis(entry.accepted_at),
         counted_at: millis(entry.counted_at),
         set_aside_at: millis(entry.set_aside_at),
+        resent_at: millis(entry.resent_at),
         skipped_at: millis(entry.skipped_at),
         status: entry.status.map(i32::from),
         location: entry.location.as_deref(),
@@ -144,11 +148,13 @@ pub(crate) fn entry_in(raw: &RawDocument) -> Result<Entry, Unreadable> {
         accepted_at: read_optional_moment(&document, "accepted_at")?,
         counted_at: read_optional_moment(&document, "counted_at")?,
         set_aside_at: read_optional_moment(&document, "set_aside_at")?,
+        resent_at: read_optional_moment(&document, "resent_at")?,
         skipped_at: read_optional_moment(&document, "skipped_at")?,
         state: state_in(&document)?,
         status: status_in(&document),
         location: text(&document, "location"),
         error: text(&document, "error"),
+        resend: read_resend(&document),
         ask_again: ask_again_in(&document),
     })
 }

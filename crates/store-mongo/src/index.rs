@@ -38,6 +38,9 @@ pub(crate) const SUM_ORGANIZATION: &str = "sum_organization";
 pub(crate) const SUM_RESOURCE: &str = "sum_resource";
 pub(crate) const SUM_INSTANCE: &str = "sum_instance";
 
+/// The usages that are to be sent again.
+pub(crate) const RESEND: &str = "resend";
+
 /// What is to be confirmed, the oldest month first.
 pub(crate) const UNCONFIRMED: &str = "unconfirmed";
 /// What was set aside, by its cause.
@@ -173,11 +176,14 @@ pub(crate) fn ledger_shard_key() -> Document {
 
 /// The indexes of the ledger, beside `_id`, which is the id of the usage. Each makes every usage
 /// dearer. So there is one for the entries of a span, one for each field that sums can be narrowed
-/// by, and one that holds only entries that expire.
-pub(crate) fn ledger_indexes() -> [Index; 5] {
+/// by, and two that hold only entries that expire, and those that are to be sent again.
+pub(crate) fn ledger_indexes() -> [Index; 6] {
     let expiry = IndexOptions::builder()
         .expire_after(Duration::ZERO)
         .partial_filter_expression(doc! { "expires_at": { "$exists": true } })
+        .build();
+    let marked = IndexOptions::builder()
+        .partial_filter_expression(doc! { "resend.due_at": { "$exists": true } })
         .build();
     let mut of_span = ledger_shard_key();
     of_span.insert("version", 1);
@@ -199,6 +205,12 @@ pub(crate) fn ledger_indexes() -> [Index; 5] {
             name: EXPIRY,
             keys: doc! { "expires_at": 1 },
             options: expiry,
+        },
+        // As a rule, nothing. It is searched in all partitions at once.
+        Index {
+            name: RESEND,
+            keys: doc! { "resend.due_at": 1 },
+            options: marked,
         },
     ]
 }

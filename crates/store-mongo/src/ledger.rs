@@ -298,7 +298,9 @@ fn expiry(partition: u32, finished: &Finished) -> Result<RawDocumentBuf, bson::e
 
 /// When an entry expires, as an expression: its lifetime after the last answer that it tells of.
 pub(crate) fn expires_at() -> Document {
-    let from = doc! { "$max": ["$accepted_at", "$counted_at", "$set_aside_at", "$skipped_at"] };
+    let from = doc! { "$max": [
+        "$accepted_at", "$counted_at", "$set_aside_at", "$skipped_at", "$resent_at", "$resend.at",
+    ] };
     let at = doc! { "$convert": {
         "input": { "$add": ["$$from", "$lifetime"] },
         "to": "date",

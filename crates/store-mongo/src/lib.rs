@@ -31,6 +31,7 @@ mod missing_causes;
 mod queries;
 mod reading;
 mod replication;
+mod resends;
 mod resolve;
 mod retire;
 mod sharding;
@@ -59,15 +60,15 @@ use mongodb::options::{
 use mongodb::{Client, Collection};
 use sampler_domain::partition::{partition_of, range_of};
 use sampler_domain::{
-    Cause, CauseId, Change, Changed, Entry, EntryState, EventId, Policy, Span, SpanId, Target,
-    Timestamp,
+    Cause, CauseId, Change, Changed, Delivered, Entry, EntryState, EventId, LastError, Policy,
+    Resend, Span, SpanId, Target, Timestamp,
 };
 use sampler_metrics::Registry;
 use sampler_store::group::{GroupMetrics, GroupPerRange};
 use sampler_store::{
-    Acts, Adopted, Audit, AuditRecord, Causes, DuePages, DueQuery, Entries, Events, Finished,
-    KeptCause, Ledger, Membership, NewSpan, NewStop, Outcome, Page, Probe, Reading, Resumption,
-    StartOutcome, StopOutcome, StoreError, Upkeep, Work,
+    Acts, Adopted, Audit, AuditRecord, Causes, DuePages, DueQuery, Entries, EntryKey, Events,
+    Finished, KeptCause, Ledger, Membership, NewSpan, NewStop, Outcome, Page, Probe, Reading,
+    Resends, Resumption, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
 };
 use uuid::Uuid;
 
@@ -388,6 +389,10 @@ impl Causes for MongoStore {
         self.resume_some(cause, until, resumption, limit).await
     }
 
+    async fn set_resuming(&self, cause: &KeptCause, until: Timestamp) -> Result<(), StoreError> {
+        self.set_resuming_of(cause, until).await
+    }
+
     async fn end_resuming(&self, cause: &KeptCause) -> Result<(), StoreError> {
         self.end_resuming_of(cause).await
     }
@@ -410,6 +415,55 @@ impl Acts for MongoStore {
 
     async fn resume_by_operator(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
         self.resume_all_of(cause, now).await
+    }
+
+    async fn resend_by_operator(
+        &self,
+        entry: &EntryKey,
+        resend: &Resend,
+    ) -> Result<bool, StoreError> {
+        self.mark(entry, resend).await
+    }
+}
+
+#[async_trait]
+impl Resends for MongoStore {
+    async fn mark_resend(&self, entry: &EntryKey, resend: &Resend) -> Result<bool, StoreError> {
+        self.mark(entry, resend).await
+    }
+
+    async fn due_resends(&self, now: Timestamp, limit: usize) -> Result<Vec<Entry>, StoreError> {
+        self.resends_due_by(now, limit).await
+    }
+
+    async fn postpone_resend(
+        &self,
+        entry: &EntryKey,
+        act: Uuid,
+        due_at: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.postpone_marked(entry, act, due_at).await
+    }
+
+    async fn accept_resent(
+        &self,
+        entry: &Entry,
+        delivered: &Delivered,
+    ) -> Result<bool, StoreError> {
+        self.accept_marked(entry, delivered).await
+    }
+
+    async fn has_resend(&self, entry: &EntryKey, act: Uuid) -> Result<bool, StoreError> {
+        self.is_marked(entry, act).await
+    }
+
+    async fn end_resend(
+        &self,
+        entry: &EntryKey,
+        act: Uuid,
+        refusal: Option<&LastError>,
+    ) -> Result<(), StoreError> {
+        self.unmark(entry, act, refusal).await
     }
 }
 

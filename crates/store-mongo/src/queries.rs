@@ -11,7 +11,7 @@ use bson::raw::{RawDocument, RawDocumentBuf};
 use bson::{Bson, Document, doc};
 use mongodb::options::FindOptions;
 use sampler_domain::partition::PARTITIONS;
-use sampler_domain::{CauseId, Id, Span, SpanId, SpanState, Target, Timestamp};
+use sampler_domain::{CauseId, Entry, Id, Span, SpanId, SpanState, Target, Timestamp};
 use sampler_store::{
     AuditPage, AuditQuery, Entries, Lookup, Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord,
     StoreError, SumPage, SumQuery, SuspendedCause,
@@ -487,6 +487,10 @@ impl Queries for MongoStore {
         self.entries_of(span, target, after, limit).await
     }
 
+    async fn usage(&self, id: &str) -> Result<Option<Entry>, StoreError> {
+        self.entry_named(id).await
+    }
+
     async fn sums(&self, query: &SumQuery) -> Result<SumPage, StoreError> {
         self.sums_of(query).await
     }
@@ -530,6 +534,10 @@ impl Queries for MongoReader {
         limit: usize,
     ) -> Result<Entries, StoreError> {
         self.0.usages(span, target, after, limit).await
+    }
+
+    async fn usage(&self, id: &str) -> Result<Option<Entry>, StoreError> {
+        self.0.usage(id).await
     }
 
     async fn sums(&self, query: &SumQuery) -> Result<SumPage, StoreError> {

@@ -44,15 +44,16 @@ const BATCH_SIZE: u32 = 101;
 
 /// When an entry changed its state, in the order in which changes at one moment follow each other
 /// ([`Entry::as_of`](sampler_domain::Entry::as_of)); and where it counts since.
-const CHANGES: [&str; 6] = [
+const CHANGES: [&str; 7] = [
     "$planned_at",
     "$refused_at",
     "$skipped_at",
     "$accepted_at",
     "$set_aside_at",
+    "$resent_at",
     "$counted_at",
 ];
-const COUNTS: [i64; 2] = [3, 5];
+const COUNTS: [i64; 3] = [3, 5, 6];
 
 /// The rows of some windows.
 struct Collected {

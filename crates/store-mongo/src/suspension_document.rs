@@ -47,6 +47,7 @@ pub(crate) fn skip_mark(skip: &Skip, version: i64) -> Document {
         "usage": &skip.usage_guid,
         "version": version,
         "at": moment(skip.at),
+        "not_before": moment(skip.not_before),
         "act": skip.act.to_string(),
     }
 }
@@ -59,6 +60,7 @@ pub(crate) fn read_skip(processing: &Document, version: i64) -> Option<Skip> {
     Some(Skip {
         usage_guid: usage_guid.to_owned(),
         at: read_moment(document, "at").ok()?,
+        not_before: read_moment(document, "not_before").ok()?,
         act: document.get_str("act").ok()?.parse().ok()?,
     })
 }

@@ -5,7 +5,7 @@
 //! anew at that moment, as they do for a span that has none yet.
 
 use bson::{Document, doc};
-use sampler_domain::{Interval, Span, Totals};
+use sampler_domain::{Interval, Resent, Span, Totals};
 
 use crate::document::{moment, read_integer, read_moment};
 
@@ -25,6 +25,20 @@ fn kept_totals(kept: &Document) -> Option<Totals> {
         billed: number("billed")?,
         skipped: number("skipped")?,
         usages: u64::try_from(number("usages")?).ok()?,
+    })
+}
+
+/// The last resend that the totals count, as it is kept: `processing.resent`.
+pub(crate) fn resent_mark(resent: &Resent) -> Document {
+    doc! { "usage": &resent.usage_guid, "act": resent.act.to_string() }
+}
+
+/// The last resend that the totals count, if there is one.
+pub(crate) fn read_resent(processing: &Document) -> Option<Resent> {
+    let document = processing.get_document("resent").ok()?;
+    Some(Resent {
+        usage_guid: document.get_str("usage").ok()?.to_owned(),
+        act: document.get_str("act").ok()?.parse().ok()?,
     })
 }
 

@@ -1,9 +1,9 @@
 //! The acts of operators on spans and causes.
 
 use async_trait::async_trait;
-use sampler_domain::{CauseId, Change, Changed, Span, Timestamp};
+use sampler_domain::{CauseId, Change, Changed, Resend, Span, Timestamp};
 
-use crate::StoreError;
+use crate::{EntryKey, StoreError};
 
 /// Carries out acts of operators. Each is in the audit trail before it is asked for here
 /// ([`crate::Audit`]).
@@ -21,4 +21,12 @@ pub trait Acts: Send + Sync + 'static {
     /// Marks the cause, so that workers resume all spans that are suspended under it by now, some
     /// at a time. Returns whether there is such a cause.
     async fn resume_by_operator(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError>;
+
+    /// Has a worker send a usage again ([`Resends::mark_resend`](crate::Resends::mark_resend)). Says
+    /// whether its entry is marked by this.
+    async fn resend_by_operator(
+        &self,
+        entry: &EntryKey,
+        resend: &Resend,
+    ) -> Result<bool, StoreError>;
 }

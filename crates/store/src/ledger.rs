@@ -49,6 +49,8 @@ pub fn lifetime_from(entry: &Entry) -> Timestamp {
         entry.counted_at,
         entry.set_aside_at,
         entry.skipped_at,
+        entry.resent_at,
+        entry.resend.as_ref().map(|resend| resend.at),
     ];
     let last = answers.into_iter().flatten().max();
     last.unwrap_or(entry.planned_at)

@@ -5,6 +5,7 @@
 //! | [`Events`] | keep starts and stops | the receiver |
 //! | [`Work`] | find spans that are due, and change them | the worker |
 //! | [`Ledger`] | keep what became of each usage | the worker |
+//! | [`Resends`] | send usages again that were given up | the worker |
 //! | [`Confirmations`] | follow up usages that Abacus has accepted | the worker |
 //! | [`Causes`] | keep why spans are suspended, and let them go on | the worker |
 //! | [`Upkeep`] | adopt spans of an original, remove complete ones | the worker |
@@ -45,6 +46,7 @@ mod memory_control;
 mod queries;
 mod reading;
 mod replication;
+mod resends;
 mod span_scan;
 mod sums;
 mod suspension;
@@ -54,6 +56,8 @@ pub mod table;
 mod table_causes;
 #[cfg(feature = "testing")]
 mod table_confirmations;
+#[cfg(feature = "testing")]
+mod table_resends;
 mod upkeep;
 mod work;
 
@@ -71,6 +75,7 @@ pub use queries::{
 };
 pub use reading::{Page, Reading};
 pub use replication::Replication;
+pub use resends::{EntryKey, Resends};
 pub use span_scan::{SpanKey, SpanKeys, SpanScan};
 pub use sums::{SumPage, SumPosition, SumQuery, SumRow};
 pub use suspension::{Causes, KeptCause, Probe, Resumption};

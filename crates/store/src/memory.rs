@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt};
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
-    Cause, CauseId, Change, Changed, Entry, EntryState, EventId, Id, Policy, Span, SpanId, Target,
-    Timestamp,
+    Cause, CauseId, Change, Changed, Delivered, Entry, EntryState, EventId, Id, LastError, Policy,
+    Resend, Span, SpanId, Target, Timestamp,
 };
 use uuid::Uuid;
 
@@ -18,10 +18,10 @@ use crate::table::Table;
 pub use crate::table::{StoredEntry, StoredSpan};
 use crate::{
     Acts, Adopted, Audit, AuditPage, AuditPosition, AuditQuery, AuditRecord, Causes, DuePages,
-    DueQuery, Entries, Events, Finished, KeptCause, Ledger, Lookup, Membership, NewSpan, NewStop,
-    Outcome, Page, Probe, Queries, Reading, Resumption, SLACK_LIFETIME, SpanKey, SpanKeys,
-    SpanPage, SpanQuery, SpanRecord, SpanScan, StartOutcome, StopOutcome, StoreError, SumPage,
-    SumQuery, SuspendedCause, Upkeep, Work,
+    DueQuery, Entries, EntryKey, Events, Finished, KeptCause, Ledger, Lookup, Membership, NewSpan,
+    NewStop, Outcome, Page, Probe, Queries, Reading, Resends, Resumption, SLACK_LIFETIME, SpanKey,
+    SpanKeys, SpanPage, SpanQuery, SpanRecord, SpanScan, StartOutcome, StopOutcome, StoreError,
+    SumPage, SumQuery, SuspendedCause, Upkeep, Work,
 };
 
 /// How long a worker counts as alive after a heartbeat, ms.
@@ -246,6 +246,11 @@ impl Causes for MemoryStore {
         Ok(state.table.resume_batch(cause, until, resumption, limit))
     }
 
+    async fn set_resuming(&self, cause: &KeptCause, until: Timestamp) -> Result<(), StoreError> {
+        self.lock().table.set_resuming(cause, until);
+        Ok(())
+    }
+
     async fn end_resuming(&self, cause: &KeptCause) -> Result<(), StoreError> {
         self.lock().table.end_resuming(cause);
         Ok(())
@@ -384,6 +389,11 @@ impl Queries for MemoryStore {
         self.entries(span, target, after, limit).await
     }
 
+    async fn usage(&self, id: &str) -> Result<Option<Entry>, StoreError> {
+        let state = self.lock();
+        Ok(state.table.entry(id).map(|kept| kept.entry.clone()))
+    }
+
     async fn sums(&self, query: &SumQuery) -> Result<SumPage, StoreError> {
         Ok(self.lock().table.sums(query))
     }
@@ -420,6 +430,57 @@ impl Acts for MemoryStore {
 
     async fn resume_by_operator(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
         self.resume_cause(cause, now).await
+    }
+
+    async fn resend_by_operator(
+        &self,
+        entry: &EntryKey,
+        resend: &Resend,
+    ) -> Result<bool, StoreError> {
+        self.mark_resend(entry, resend).await
+    }
+}
+
+#[async_trait]
+impl Resends for MemoryStore {
+    async fn mark_resend(&self, entry: &EntryKey, resend: &Resend) -> Result<bool, StoreError> {
+        Ok(self.lock().table.mark_resend(entry, resend))
+    }
+
+    async fn due_resends(&self, now: Timestamp, limit: usize) -> Result<Vec<Entry>, StoreError> {
+        Ok(self.lock().table.due_resends(now, limit))
+    }
+
+    async fn postpone_resend(
+        &self,
+        entry: &EntryKey,
+        act: Uuid,
+        due_at: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.lock().table.postpone_resend(entry, act, due_at);
+        Ok(())
+    }
+
+    async fn accept_resent(
+        &self,
+        entry: &Entry,
+        delivered: &Delivered,
+    ) -> Result<bool, StoreError> {
+        Ok(self.lock().table.accept_resent(entry, delivered))
+    }
+
+    async fn has_resend(&self, entry: &EntryKey, act: Uuid) -> Result<bool, StoreError> {
+        Ok(self.lock().table.has_resend(entry, act))
+    }
+
+    async fn end_resend(
+        &self,
+        entry: &EntryKey,
+        act: Uuid,
+        refusal: Option<&LastError>,
+    ) -> Result<(), StoreError> {
+        self.lock().table.end_resend(entry, act, refusal);
+        Ok(())
     }
 }
 

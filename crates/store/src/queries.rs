@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use async_trait::async_trait;
-use sampler_domain::{CauseId, EventId, Id, Span, SpanId, SpanState, Target, Timestamp};
+use sampler_domain::{CauseId, Entry, EventId, Id, Span, SpanId, SpanState, Target, Timestamp};
 
 use crate::{AuditPage, AuditQuery, Entries, KeptCause, StoreError, SumPage, SumQuery};
 
@@ -216,6 +216,9 @@ pub trait Queries: Send + Sync + 'static {
         after: Option<i64>,
         limit: usize,
     ) -> Result<Entries, StoreError>;
+
+    /// The entry of a usage, by the id of the usage.
+    async fn usage(&self, id: &str) -> Result<Option<Entry>, StoreError>;
 
     /// What usages of the ledger add up to. A page may hold fewer rows than its limit, or none, and
     /// still have a next one. [`StoreError::Overloaded`] where even one window has too many usages

@@ -98,6 +98,10 @@ pub trait Causes: Send + Sync + 'static {
         limit: usize,
     ) -> Result<u64, StoreError>;
 
+    /// Sets by which moment the spans were suspended that go on, if that still is what was read. The
+    /// clock of the program that asked for it may have been ahead.
+    async fn set_resuming(&self, cause: &KeptCause, until: Timestamp) -> Result<(), StoreError>;
+
     /// Notes that all spans that were to be resumed are resumed.
     async fn end_resuming(&self, cause: &KeptCause) -> Result<(), StoreError>;
 

@@ -334,7 +334,7 @@ impl Table {
         let Some(kept) = self.spans.get_mut(&read.id) else {
             return Changed::Rejected;
         };
-        if !read.still_allows_change(&kept.span) || !change.suspension_holds(&kept.span) {
+        if !change.is_allowed(read, &kept.span) {
             return Changed::Rejected;
         }
         kept.span = kept.span.after(change);

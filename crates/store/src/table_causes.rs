@@ -154,6 +154,14 @@ impl Table {
         count
     }
 
+    /// Sets by which moment the spans were suspended that go on.
+    pub fn set_resuming(&mut self, cause: &KeptCause, until: Timestamp) {
+        let kept = self.causes.get_mut(&cause.id);
+        if let Some(kept) = kept.filter(|kept| kept.resuming == cause.resuming) {
+            kept.resuming = Some(until);
+        }
+    }
+
     /// Notes that all spans that were to be resumed are resumed.
     pub fn end_resuming(&mut self, cause: &KeptCause) {
         let kept = self.causes.get_mut(&cause.id);

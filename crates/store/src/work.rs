@@ -68,7 +68,7 @@ pub trait Work: Send + Sync + 'static {
     async fn find(&self, id: &SpanId, target: &Target) -> Result<Option<Span>, StoreError>;
 
     /// Makes a change that was decided for `span`, if the span is unchanged since it was read
-    /// ([`Span::still_allows_change`]). Then the span is [`Span::after`] the change. `now` is stored as
+    /// ([`Change::is_allowed`]). Then the span is [`Span::after`] the change. `now` is stored as
     /// the moment of the change.
     async fn change(
         &self,

@@ -13,6 +13,7 @@ pub mod span_acts;
 pub mod spans;
 pub mod sums;
 pub mod suspended;
+pub mod usage_acts;
 pub mod usages;
 
 use axum::response::{IntoResponse, Response};

@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, Request};
 use axum::response::{IntoResponse, Response};
-use sampler_domain::{Change, Changed, Skip, Span, Suspension};
+use sampler_domain::{Change, Changed, SKIP_DELAY, Skip, Span, Suspension};
 use sampler_service::problem::{FieldError, Pointer, Problem};
 use sampler_service::security::Grant;
 use sampler_store::SpanRecord;
@@ -126,15 +126,18 @@ impl Receiver {
             reason,
             record,
         };
+        // By the workers' time, which said when the usage was refused last.
+        let not_before = suspension.since.plus(SKIP_DELAY);
         let at = self.parts.clock.now();
         let change = |act| Change::Skip {
             skip: Skip {
                 usage_guid: usage_id,
                 at,
+                not_before,
                 act,
             },
             suspension,
-            due_at: at,
+            due_at: not_before,
         };
         self.change_by_operator(grant, asked, change).await
     }

@@ -162,7 +162,7 @@ impl UsageQuery {
 /// A usage as it is shown.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Usage)]
-struct ShownUsage<'a> {
+pub(super) struct ShownUsage<'a> {
     #[schema(example = "ad1f2853-43e0-5cbf-b4f7-39fd0d67600c")]
     id: &'a str,
     span: String,
@@ -188,7 +188,7 @@ struct ShownUsage<'a> {
 }
 
 /// The entry, as the ledger had it at a moment: what Abacus answered later was not there.
-fn shown(entry: &Entry, as_of: Option<Timestamp>) -> ShownUsage<'_> {
+pub(super) fn shown(entry: &Entry, as_of: Option<Timestamp>) -> ShownUsage<'_> {
     let state = as_of.and_then(|at| entry.as_of(at)).unwrap_or(entry.state);
     let accepted_at = entry
         .accepted_at

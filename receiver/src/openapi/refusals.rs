@@ -83,6 +83,8 @@ refusals! {
         PRECONDITION_REQUIRED;
     /// Of an act on a cause.
     OfCauseAct: ALWAYS WITH_BODY, INVALID_BODY, NO_SUCH_CAUSE;
+    /// Of an act on a usage.
+    OfUsageAct: ALWAYS WITH_BODY, INVALID_BODY, NO_SUCH_USAGE, NOT_RESENDABLE;
     /// Of setting control.
     OfControl: ALWAYS WITH_BODY,
         INVALID_BODY, INVALID_QUERY, PRECONDITION_FAILED, PRECONDITION_REQUIRED;

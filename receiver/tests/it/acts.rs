@@ -12,11 +12,11 @@ use crate::event::{start, with};
 use crate::store::{Fate, SECRET};
 use crate::world::{DAY, HOUR, NOW, World};
 
-const REASON: &str = "The plan has its mapping.";
+pub(crate) const REASON: &str = "The plan has its mapping.";
 
 impl World {
     /// A span that is suspended, and the cause.
-    async fn suspended(&self, instance: &str, resource: &str) -> (String, CauseId) {
+    pub(crate) async fn suspended(&self, instance: &str, resource: &str) -> (String, CauseId) {
         let event = with(&start(NOW), "resource_instance_id", instance);
         let answer = self.start(&with(&event, "resource_id", resource)).await;
         let location = answer.header("location").unwrap().to_owned();
@@ -36,18 +36,18 @@ impl World {
         (location, cause.id())
     }
 
-    fn span_at(&self, location: &str) -> Span {
+    pub(crate) fn span_at(&self, location: &str) -> Span {
         let mut spans = self.spans().into_iter();
         let of = |span: &Span| location.ends_with(&span.id.to_string());
         spans.find(of).unwrap()
     }
 
-    async fn shown(&self, path: &str) -> Answer {
+    pub(crate) async fn shown(&self, path: &str) -> Answer {
         let request = Request::get(path).body(Body::empty()).unwrap();
         self.send(request).await
     }
 
-    async fn act(&self, path: &str, tag: Option<&str>, body: &Value) -> Answer {
+    pub(crate) async fn act(&self, path: &str, tag: Option<&str>, body: &Value) -> Answer {
         let mut request = Request::post(path).header("content-type", "application/json");
         if let Some(tag) = tag {
             request = request.header("if-match", tag);
@@ -57,7 +57,7 @@ impl World {
     }
 
     /// The acts in the trail, the newest first: what, how it ended, and about what.
-    async fn trail_of_acts(&self) -> Vec<[String; 3]> {
+    pub(crate) async fn trail_of_acts(&self) -> Vec<[String; 3]> {
         let trail = json_of(&self.shown("/v1/audit").await);
         let text = |item: &Value, name: &str| item[name].as_str().unwrap().to_owned();
         let act = |item: &Value| ["act", "outcome", "subject"].map(|name| text(item, name));
@@ -65,11 +65,11 @@ impl World {
     }
 }
 
-fn json_of(answer: &Answer) -> Value {
+pub(crate) fn json_of(answer: &Answer) -> Value {
     serde_json::from_slice(&answer.body).unwrap_or_else(|_| panic!("{answer:?}"))
 }
 
-fn tag_of(answer: &Answer) -> String {
+pub(crate) fn tag_of(answer: &Answer) -> String {
     answer.header("etag").unwrap().to_owned()
 }
 

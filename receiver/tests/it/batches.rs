@@ -131,13 +131,18 @@ pub(crate) fn table() -> Vec<Typed> {
         ("start", instance(&start(NOW), "another")),
         ("stop", instance(&stop(NOW + HOUR), "another")),
         ("stop", instance(&stop(NOW + HOUR), "a third")),
+        // The stop of an update stands alone under its id, and another event is in the way of its start.
+        ("start", instance(&start(NOW), "halved")),
+        ("stop", instance(&by("half", &stop(NOW + HOUR)), "halved")),
+        ("start", instance(&start(NOW + HOUR), "halved")),
+        ("update", instance(&resized("half", NOW + HOUR), "halved")),
         ("start", with(&start(NOW), "id", "control \u{1f}")),
         ("start", with(&start(NOW), "space_id", "x".repeat(600_000))),
     ]
 }
 
 /// What the events are answered with one by one.
-async fn alone(world: &World, events: &[Typed]) -> Vec<Value> {
+pub(crate) async fn alone(world: &World, events: &[Typed]) -> Vec<Value> {
     let mut answers = Vec::new();
     for (kind, event) in events {
         let answer = world.post(path(kind), event).await;
@@ -151,7 +156,7 @@ async fn alone(world: &World, events: &[Typed]) -> Vec<Value> {
 }
 
 /// A result without what only a batch has.
-fn comparable(mut result: Value) -> Value {
+pub(crate) fn comparable(mut result: Value) -> Value {
     let members = result.as_object_mut().unwrap();
     members.shift_remove("index");
     members.shift_remove("span");

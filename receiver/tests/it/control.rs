@@ -59,7 +59,7 @@ impl World {
     }
 
     /// Sets the rate of all starts.
-    async fn let_in(&self, rate: f64) {
+    pub(crate) async fn let_in(&self, rate: f64) {
         let answer = self
             .put(Some("*"), &body("/starts/rate", json!(rate)))
             .await;

@@ -223,6 +223,7 @@ async fn acts_and_their_trail_are_for_operators_alone() {
             format!("{}/resume", two.spans[0]),
             format!("{}/skip", two.spans[0]),
             format!("/v1/suspended/{cause}/resume"),
+            "/v1/usages/u/resend".to_owned(),
         ] {
             let answer = ask(&two.router, &path, &[&two.bearer(scopes)], &json!({})).await;
             let answered = (answer.status, answer.body_was_read);

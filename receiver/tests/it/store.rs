@@ -8,14 +8,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sampler_domain::partition::{partition_of, range_of};
 use sampler_domain::{
-    CauseId, Change, Changed, Control, EventId, Id, Span, SpanId, Target, Timestamp,
+    CauseId, Change, Changed, Control, Entry, EventId, Id, Resend, Span, SpanId, Target, Timestamp,
 };
 use sampler_store::memory::MemoryStore;
 use sampler_store::{
     Acts, Audit, AuditPage, AuditQuery, AuditRecord, Backlog, BacklogQuery, Backlogs,
-    ControllerState, Controls, Entries, Events, KeptControl, Lookup, NewSpan, NewStop, Outcome,
-    Published, Queries, Replication, SpanPage, SpanQuery, SpanRecord, StartOutcome, StopOutcome,
-    StoreError, SumPage, SumQuery, SuspendedCause,
+    ControllerState, Controls, Entries, EntryKey, Events, KeptControl, Lookup, NewSpan, NewStop,
+    Outcome, Published, Queries, Replication, SpanPage, SpanQuery, SpanRecord, StartOutcome,
+    StopOutcome, StoreError, SumPage, SumQuery, SuspendedCause,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio::time::interval;
@@ -238,6 +238,10 @@ impl Queries for Store {
             .await
     }
 
+    async fn usage(&self, id: &str) -> Result<Option<Entry>, StoreError> {
+        self.met(self.memory.usage(id)).await
+    }
+
     async fn sums(&self, query: &SumQuery) -> Result<SumPage, StoreError> {
         self.met(self.memory.sums(query)).await
     }
@@ -262,6 +266,16 @@ impl Acts for Store {
 
     async fn resume_by_operator(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
         self.met(self.memory.resume_by_operator(cause, now)).await
+    }
+
+    async fn resend_by_operator(
+        &self,
+        entry: &EntryKey,
+        resend: &Resend,
+    ) -> Result<bool, StoreError> {
+        let fate = *self.fate_of_changes.lock().unwrap();
+        let call = self.memory.resend_by_operator(entry, resend);
+        self.met_as(fate, call).await
     }
 }
 

@@ -60,11 +60,13 @@ impl World {
             accepted_at: Some(at(hour * HOUR + HOUR + 7)),
             counted_at: None,
             set_aside_at: None,
+            resent_at: None,
             skipped_at: None,
             state: EntryState::Accepted,
             status: Some(202),
             location: None,
             error: None,
+            resend: None,
             ask_again: None,
         };
         self.store.memory.record(entry, DAY).await.unwrap();

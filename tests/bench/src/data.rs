@@ -13,6 +13,9 @@ pub(crate) struct Data {
     /// A flood and a quiet client.
     #[serde(default)]
     pub(crate) fairness: Option<Part<Fairness>>,
+    /// Batches, single events, and what the server takes.
+    #[serde(default)]
+    pub(crate) batches: Option<Part<Batches>>,
     /// Sums beside starts.
     #[serde(default)]
     pub(crate) reading: Option<Part<Reading>>,
@@ -61,6 +64,8 @@ pub(crate) enum System {
     Sampler,
     /// The receiver with overlapping spans allowed: it reads no previous spans.
     Overlapping,
+    /// The receiver, which is sent batches.
+    Batched,
     /// One write per event, behind the simplest HTTP handler.
     OneWriteHttp,
     /// One write per event, by the driver alone.
@@ -172,6 +177,30 @@ pub(crate) struct ReadingRun {
     pub(crate) sum_p50_ms: f64,
     /// Requests for sums that were turned away each second.
     pub(crate) turned_away_per_second: f64,
+}
+
+/// What came of batches.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Batches {
+    /// Batches, single events, and what the server takes at the most.
+    pub(crate) rates: Vec<Run>,
+    /// A quiet client, by turns alone and beside batches.
+    pub(crate) quiet: Vec<QuietRun>,
+}
+
+/// A quiet client with single events.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct QuietRun {
+    /// Connections over which others send batches without pause.
+    pub(crate) batches: u64,
+    /// Their events that were kept each second.
+    pub(crate) kept_per_second: f64,
+    /// How much of what the quiet client sent was kept, per cent.
+    pub(crate) kept_share: f64,
+    /// Half of its answers took no longer than this, ms.
+    pub(crate) p50_ms: f64,
+    /// 99 of 100.
+    pub(crate) p99_ms: f64,
 }
 
 /// What came of all runs of workers.

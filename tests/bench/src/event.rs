@@ -230,6 +230,27 @@ fn request(address: &str, kind: Kind, body: &str) -> Template {
     Template::new(request.into_bytes())
 }
 
+/// A start as a line of a batch.
+pub(crate) fn batch_line() -> Template {
+    let line = format!(
+        "{{\"type\":\"start\",\"id\":\"{START_ID}\",\"timestamp\":{START_TEXT},{},\
+         \"measured_usage\":[{{\"measure\":\"memory\",\"quantity\":512}}]}}\n",
+        target_json(RESOURCE)
+    );
+    Template::new(line.into_bytes())
+}
+
+/// Appends the request of a batch with these lines.
+pub(crate) fn batch_request(address: &str, lines: &[u8], into: &mut Vec<u8>) {
+    let length = lines.len();
+    let head = format!(
+        "POST /v1/events HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/x-ndjson\r\n\
+         content-length: {length}\r\n\r\n"
+    );
+    into.extend_from_slice(head.as_bytes());
+    into.extend_from_slice(lines);
+}
+
 /// What a stop of one write matches and changes, with holes: the open span of the target, by its
 /// dotted fields.
 pub(crate) fn stop_write() -> (Document, Document) {

@@ -108,7 +108,9 @@ async fn measure(cli: &Cli) -> Result<()> {
 }
 
 async fn run(server: &Server, scale: &Scale) -> Result<Data> {
-    use scenario::{fairness, growth, ledger, memory, midnight, reading, receiver, worker};
+    use scenario::{
+        batches, fairness, growth, ledger, memory, midnight, reading, receiver, worker,
+    };
     Ok(Data {
         receiver: part(
             Part::Receiver,
@@ -122,6 +124,13 @@ async fn run(server: &Server, scale: &Scale) -> Result<Data> {
             server,
             scale,
             Box::pin(fairness::run(server, scale)),
+        )
+        .await?,
+        batches: part(
+            Part::Batches,
+            server,
+            scale,
+            Box::pin(batches::run(server, scale)),
         )
         .await?,
         reading: part(

@@ -1,5 +1,6 @@
 //! What is made of the figures: tables, and whether the targets are reached.
 
+pub(crate) mod batches;
 pub(crate) mod fairness;
 pub(crate) mod markdown;
 pub(crate) mod output;

@@ -14,6 +14,8 @@ pub(crate) enum Part {
     Receiver,
     /// A client that floods the receiver, and a quiet one beside it.
     Fairness,
+    /// Batches beside single events, and a quiet client beside batches.
+    Batches,
     /// Clients that ask for sums, and one that starts as much as it can.
     Reading,
     /// Intervals a second, and catching up.
@@ -98,6 +100,8 @@ pub(crate) struct Scale {
     pub(crate) growth: Vec<u64>,
     /// Connections of a client that floods the receiver.
     pub(crate) flood: Vec<u64>,
+    /// Events of a batch.
+    pub(crate) batch: usize,
     /// Usages that are added up while events come in.
     pub(crate) summed: i64,
     /// Events over which memory is measured.
@@ -175,6 +179,7 @@ fn usual() -> Scale {
         midnight: 100_000,
         growth: vec![10_000, 100_000],
         flood: vec![30, 100, 300, 1_000, 3_000],
+        batch: 500,
         summed: 300_000,
         memory: 100_000,
         ledger: 100_000,
@@ -215,6 +220,7 @@ fn smoke() -> Scale {
         midnight: 100,
         growth: vec![500],
         flood: vec![5],
+        batch: 10,
         summed: 1_000,
         memory: 200,
         ledger: 300,

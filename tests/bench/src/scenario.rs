@@ -1,5 +1,6 @@
 //! What is measured.
 
+pub(crate) mod batches;
 pub(crate) mod events;
 pub(crate) mod fairness;
 pub(crate) mod growth;

@@ -26,6 +26,7 @@ fn measures_a_little_of_everything() {
         "HTTP that writes nothing",
         "SAMPLER_ALLOW_OVERLAP",
         "## A flood and a quiet client",
+        "## Batches",
         "## Sums beside starts",
         "## Worker",
         "## Midnight",

@@ -18,6 +18,8 @@ use sampler_testkit::rng::Rng;
 const TARGETS: usize = 3;
 /// How many accepted events it remembers, to repeat them.
 const REMEMBERED: usize = 60;
+/// How many of them it repeats in one batch, at most.
+const REPEATED: usize = 8;
 /// The field that malformed events lack.
 const MISSING_FIELD: &str = "plan_id";
 /// The longest pause between two events, ms.
@@ -68,8 +70,7 @@ impl Client {
         while Instant::now() < until {
             self.sender.wait_for_backlog(until).await;
             if !self.accepted.is_empty() && self.rng.percent(12) {
-                let event = &self.accepted[self.rng.below(self.accepted.len())];
-                self.sender.repeat(event, &mut self.rng).await;
+                self.repeat().await;
             } else {
                 self.send_next().await;
             }
@@ -96,29 +97,70 @@ impl Client {
             _ => SendMode::Patient,
         };
         let target = self.timelines[place].target.clone();
+        // Of two updates at once each may make a half: both would say that it is new.
+        if step.intent == Intent::UpdateStop && mode != SendMode::Twice && self.rng.percent(50) {
+            return self.update(place, &step, mode).await;
+        }
         let outcome = self.say(&target, &step, mode).await;
         self.timelines[place].note(&step, outcome, &mut self.rng, now_millis());
     }
 
+    /// Sends some accepted events again.
+    async fn repeat(&mut self) {
+        let count = 1 + self.rng.below(REPEATED);
+        let mut events: Vec<Event> = Vec::new();
+        while events.len() < count {
+            let event = &self.accepted[self.rng.below(self.accepted.len())];
+            events.push(event.clone());
+        }
+        self.sender.repeat(&events, &mut self.rng).await;
+    }
+
+    /// Sends the stop and the start of an update as one event.
+    async fn update(&mut self, place: usize, stop: &NextEvent, mode: SendMode) {
+        let target = self.timelines[place].target.clone();
+        let start = NextEvent {
+            kind: Kind::Start,
+            intent: Intent::UpdateStart,
+            ..stop.clone()
+        };
+        let mut halves = [stop, &start].map(|step| self.event(&target, step, mode));
+        halves[1].body["id"] = halves[0].body["id"].clone();
+        let outcome = self.sender.deliver(&halves, mode, &mut self.rng).await;
+        for (step, event) in [stop, &start].into_iter().zip(halves) {
+            self.timelines[place].note(step, outcome, &mut self.rng, now_millis());
+            self.remember(event, outcome);
+        }
+    }
+
     async fn say(&mut self, target: &Target, step: &NextEvent, mode: SendMode) -> Outcome {
+        let event = self.event(target, step, mode);
+        let alone = std::slice::from_ref(&event);
+        let outcome = self.sender.deliver(alone, mode, &mut self.rng).await;
+        self.remember(event, outcome);
+        outcome
+    }
+
+    fn event(&mut self, target: &Target, step: &NextEvent, mode: SendMode) -> Event {
         let name = format!("c{}-e{}", self.number, self.events);
         self.events += 1;
-        let event = Event {
+        Event {
             client: self.number,
             kind: step.kind,
             intent: step.intent.text().to_owned(),
             gives_up: mode == SendMode::GivesUp,
             body: self.body(&name, target, step),
             name,
-        };
-        let outcome = self.sender.deliver(&event, mode, &mut self.rng).await;
+        }
+    }
+
+    fn remember(&mut self, event: Event, outcome: Outcome) {
         if outcome == Outcome::Accepted {
             self.accepted.push_back(event);
             if self.accepted.len() > REMEMBERED {
                 self.accepted.pop_front();
             }
         }
-        outcome
     }
 
     fn body(&mut self, name: &str, target: &Target, step: &NextEvent) -> Value {

@@ -29,7 +29,8 @@ pub enum Record {
 /// An event of a client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// Its name in the history, and its `id` unless that is the one of another event.
+    /// Its name in the history, and its `id` unless that is the one of another event, or both are halves
+    /// of one update.
     pub name: String,
     /// The client.
     pub client: usize,

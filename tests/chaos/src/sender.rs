@@ -7,8 +7,9 @@ use anyhow::{Context, Result};
 use reqwest::Client;
 use reqwest::header::RETRY_AFTER;
 use sampler_testkit::now_millis;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::event::Kind;
 use crate::fleet::Addresses;
 use crate::history::{Answer, Attempt, Event, History, Record};
 use crate::stats::Stats;
@@ -28,6 +29,9 @@ const PAUSE_MAX: i64 = 1_000;
 /// With more stopped spans to work off than this, clients pause: it is faults that are looked for
 /// here, not speed.
 const BACKLOG_MAX: u64 = 400;
+
+/// How often an event is sent in a batch, per cent.
+const IN_BATCH: usize = 30;
 
 /// How an event is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,19 +82,21 @@ impl Sender {
         }
     }
 
-    /// Sends an event, and repeats it as its mode says.
-    pub(crate) async fn deliver(&self, event: &Event, mode: SendMode, rng: &mut Rng) -> Outcome {
-        self.history.note(&Record::Event(event.clone()));
+    /// Sends an event, or the two halves of an update, and repeats it as its mode says.
+    pub(crate) async fn deliver(&self, halves: &[Event], mode: SendMode, rng: &mut Rng) -> Outcome {
+        for event in halves {
+            self.history.note(&Record::Event(event.clone()));
+        }
         let began = Instant::now();
         let mut answer = if mode == SendMode::Twice {
-            self.twice(event, rng).await
+            self.twice(halves, rng).await
         } else {
-            self.attempt(event, rng).await
+            self.attempt(halves, rng).await
         };
         while !answer.is_definite() && mode != SendMode::GivesUp && Instant::now() < self.give_up {
             self.pause(&answer, rng).await;
             self.stats.retries.add();
-            answer = self.attempt(event, rng).await;
+            answer = self.attempt(halves, rng).await;
         }
         if answer.is_definite() {
             self.stats.note_wait(began.elapsed());
@@ -110,39 +116,63 @@ impl Sender {
         outcome
     }
 
-    /// Sends an event again that was accepted before.
-    pub(crate) async fn repeat(&self, event: &Event, rng: &mut Rng) {
-        self.stats.repeats.add();
-        self.attempt(event, rng).await;
+    /// Sends events again, in one batch, that were accepted before.
+    pub(crate) async fn repeat(&self, events: &[Event], rng: &mut Rng) {
+        for _ in events {
+            self.stats.repeats.add();
+        }
+        let alone: Vec<&[Event]> = events.iter().map(std::slice::from_ref).collect();
+        self.send(&alone, true, rng).await;
     }
 
     /// Sends an event twice at the same time; of two answers the definite one counts.
-    async fn twice(&self, event: &Event, rng: &mut Rng) -> Answer {
+    async fn twice(&self, halves: &[Event], rng: &mut Rng) -> Answer {
         self.stats.repeats.add();
         let mut other = rng.clone();
         // Or both would go the same way.
         other.percent(1);
-        let (one, other) = tokio::join!(self.attempt(event, rng), self.attempt(event, &mut other));
+        let (one, other) =
+            tokio::join!(self.attempt(halves, rng), self.attempt(halves, &mut other));
         if one.is_definite() { one } else { other }
     }
 
-    async fn attempt(&self, event: &Event, rng: &mut Rng) -> Answer {
+    /// Sends an event once: alone, or in a batch of one.
+    async fn attempt(&self, halves: &[Event], rng: &mut Rng) -> Answer {
+        let in_batch = rng.percent(IN_BATCH);
+        let mut answers = self.send(&[halves], in_batch, rng).await;
+        answers.swap_remove(0)
+    }
+
+    /// Sends events once, each one or the halves of an update, and notes what came back for each.
+    async fn send(&self, all: &[&[Event]], in_batch: bool, rng: &mut Rng) -> Vec<Answer> {
         let receiver = rng.below(self.receivers.count());
         let client = &self.clients[rng.below(self.clients.len())];
         let (at, began) = (now_millis(), Instant::now());
-        let url = format!("{}{}", self.receivers.get(receiver), event.kind.path());
-        let answer = post(client, &url, &event.body).await;
-        if !answer.is_definite() {
-            self.stats.error(&describe(&answer));
+        let address = self.receivers.get(receiver);
+        let answers = if in_batch {
+            let items: Value = all.iter().map(|halves| item(halves)).collect();
+            post_batch(client, &format!("{address}/v1/events"), &items, all.len()).await
+        } else {
+            let (kind, body) = fields(all[0]);
+            let url = format!("{address}/v1/events/{kind}");
+            vec![post(client, &url, &body).await.0]
+        };
+        let took = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        for (halves, answer) in all.iter().zip(&answers) {
+            if !answer.is_definite() {
+                self.stats.error(&describe(answer));
+            }
+            for event in *halves {
+                self.history.note(&Record::Attempt(Attempt {
+                    event: event.name.clone(),
+                    at,
+                    took,
+                    receiver,
+                    answer: answer.clone(),
+                }));
+            }
         }
-        self.history.note(&Record::Attempt(Attempt {
-            event: event.name.clone(),
-            at,
-            took: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
-            receiver,
-            answer: answer.clone(),
-        }));
-        answer
+        answers
     }
 
     async fn pause(&self, answer: &Answer, rng: &mut Rng) {
@@ -160,7 +190,47 @@ impl Sender {
     }
 }
 
-async fn post(client: &Client, url: &str, body: &Value) -> Answer {
+/// What an event is, and its fields. Halves of an update differ only in what the start has more.
+fn fields(halves: &[Event]) -> (&'static str, Value) {
+    match halves {
+        [_, start] => ("update", start.body.clone()),
+        [event, ..] if event.kind == Kind::Start => ("start", event.body.clone()),
+        [event, ..] => ("stop", event.body.clone()),
+        [] => ("none", Value::Null),
+    }
+}
+
+/// An event as it is in a batch.
+fn item(halves: &[Event]) -> Value {
+    let (kind, mut body) = fields(halves);
+    body["type"] = json!(kind);
+    body
+}
+
+/// Posts a batch; says what came back for each of its events.
+async fn post_batch(client: &Client, url: &str, items: &Value, count: usize) -> Vec<Answer> {
+    let (answer, body) = post(client, url, items).await;
+    if !matches!(answer, Answer::Status { status: 200, .. }) {
+        return vec![answer; count];
+    }
+    let body = body.unwrap_or_default();
+    let results = body["results"].as_array().map_or(&[][..], Vec::as_slice);
+    if results.len() != count {
+        // It broke off: the status says nothing of the events.
+        let error = "a batch without its results".to_owned();
+        return vec![Answer::Lost { error }; count];
+    }
+    let answer = |result: &Value| Answer::Status {
+        status: u16::try_from(result["status"].as_u64().unwrap_or_default()).unwrap_or_default(),
+        replayed: result["replayed"] == true,
+        problem: result["problem"]["type"].as_str().map(str::to_owned),
+        retry_after: result["retry_after"].as_u64(),
+    };
+    results.iter().map(answer).collect()
+}
+
+/// Posts a body; says what came back, and its body.
+async fn post(client: &Client, url: &str, body: &Value) -> (Answer, Option<Value>) {
     let lost = |error: reqwest::Error| {
         let error = anyhow::Error::from(error.without_url());
         Answer::Lost {
@@ -169,7 +239,7 @@ async fn post(client: &Client, url: &str, body: &Value) -> Answer {
     };
     let response = match client.post(url).json(body).send().await {
         Ok(response) => response,
-        Err(error) => return lost(error),
+        Err(error) => return (lost(error), None),
     };
     let header = |name| {
         let value = response.headers().get(name)?;
@@ -179,14 +249,15 @@ async fn post(client: &Client, url: &str, body: &Value) -> Answer {
     let retry_after = header(RETRY_AFTER.as_str()).and_then(|text| text.parse().ok());
     let status = response.status().as_u16();
     // The status alone says what became of the event; an answer that breaks off after it counts.
-    let problem: Option<Value> = response.json().await.ok();
-    let problem = problem.and_then(|problem| problem["type"].as_str().map(str::to_owned));
-    Answer::Status {
+    let body: Option<Value> = response.json().await.ok();
+    let problem = body.as_ref().and_then(|body| body["type"].as_str());
+    let answer = Answer::Status {
         status,
         replayed,
-        problem,
+        problem: problem.map(str::to_owned),
         retry_after,
-    }
+    };
+    (answer, body)
 }
 
 fn describe(answer: &Answer) -> String {

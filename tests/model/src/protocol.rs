@@ -289,6 +289,7 @@ fn skip(state: &mut State, id: &SpanId) {
             skip: Skip {
                 usage_guid: planned.usage_guid.clone(),
                 at: Timestamp::MIN,
+                not_before: Timestamp::MIN,
                 act: Uuid::nil(),
             },
             suspension,

@@ -167,7 +167,9 @@ impl SimCollector {
                 usage.dedup_id = format!("{:016x}", rng.u64());
             }
             Mutant::TimestampPerAttempt => (usage.start, usage.end) = (now, now),
-            Mutant::ResendsOtherBytes if self.world.has_counted(&usage) => {
+            Mutant::ResendsOtherBytes
+                if self.world.has_counted(&usage) || self.world.was_skipped(&usage.dedup_id) =>
+            {
                 usage.measured_usage.remove(0);
             }
             _ => {}

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sampler_domain::{Span, SpanId, Target, Usage};
+use sampler_domain::{Entry, EntryState, Span, SpanId, Target, Usage};
 
 use super::abacus::duration;
 use super::op::{Event, Kind};
 use super::provider::{Reply, Sent};
-use super::world::{World, measures, millis, target};
+use super::world::{OTHER_PLAN, World, measures, millis, target};
 
 /// All spans of the run, removed ones as well.
 struct Spans {
@@ -33,6 +33,7 @@ impl World {
         self.check_overlaps(&spans);
         self.check_events(&spans);
         self.check_refusals(&spans);
+        self.check_incomplete(&spans);
         self.check_ledger(&spans);
         let lengths = spans
             .all()
@@ -48,7 +49,7 @@ impl World {
                 self.report_violation(format!("span {} is not complete at the end", span.id));
                 continue;
             };
-            let length = end.since(span.start);
+            let length = end.since(span.start) - self.skipped_of(&span.id);
             let sum = self.truth.facts().sums.get(&span.id).copied();
             if sum != Some(length) {
                 self.report_violation(format!(
@@ -91,7 +92,11 @@ impl World {
                     && usage.measured_usage[..given.len()] == *given
                     && duration(usage) == entry.interval.duration()
             };
-            if !counted.get(guid).is_some_and(same) {
+            let is_right = match entry.state {
+                EntryState::Skipped => !counted.contains_key(guid),
+                _ => counted.get(guid).is_some_and(same),
+            };
+            if !is_right {
                 self.report_violation(format!("{entry:?} is not what Abacus counts"));
             }
         }
@@ -103,8 +108,13 @@ impl World {
                     .is_some_and(|first| entry.version >= first);
                 entry.span == span.id && is_later
             });
-            let lengths: Vec<i64> = of_span.map(|entry| entry.interval.duration()).collect();
+            let is_skipped = |entry: &&Entry| entry.state == EntryState::Skipped;
+            let (skipped, billed): (Vec<&Entry>, Vec<&Entry>) = of_span.partition(is_skipped);
+            let skipped = skipped.iter().map(|entry| entry.interval.duration());
+            let lengths = billed.iter().map(|entry| entry.interval.duration());
+            let lengths: Vec<i64> = lengths.collect();
             let fits = lengths.iter().sum::<i64>() == totals.billed
+                && skipped.sum::<i64>() == totals.skipped
                 && lengths.len() as u64 == totals.usages
                 && span.difference() == 0;
             if !fits {
@@ -166,6 +176,13 @@ impl World {
                     *counted.entry((id, window(usage.end))).or_default() += duration(&usage);
                 }
             }
+            // What is skipped stands for its window, too.
+            let skipped = facts.plans.values();
+            for plan in skipped.filter(|plan| plan.skipped && !plan.counted) {
+                let at = window(plan.interval.midpoint());
+                let sum = counted.entry((plan.span.clone(), at)).or_default();
+                *sum += plan.interval.duration();
+            }
         }
         for span in &spans.ours {
             let end = span.end.unwrap_or(span.start);
@@ -202,6 +219,7 @@ impl World {
         let gaps = self.truth.facts().gaps.clone();
         let well_behaved: BTreeSet<Target> = (0..self.setup.well_behaved.len())
             .filter(|number| self.setup.well_behaved[*number])
+            .flat_map(|number| [number, number + OTHER_PLAN])
             .map(target)
             .collect();
         let counts =
@@ -231,15 +249,18 @@ impl World {
         for one in self.history.all() {
             let replies = one.replies.iter().zip(&one.times);
             let refused = replies.filter(|(reply, _)| matches!(reply, Reply::Refused(_)));
-            for (_, (asked, answered)) in refused {
+            let halves = one.event.halves();
+            for (event, (_, (asked, answered))) in
+                refused.flat_map(|refused| halves.iter().map(move |half| (half, refused)))
+            {
                 let late = facts.kept.iter().filter(|kept| {
-                    kept.kind == one.event.kind
+                    kept.kind == event.kind
                         && kept.arrived_at.plus(bound) < *asked
                         && kept.kept_at > *answered
                 });
-                let of_event = |span: &&Span| keeps(span, &one.event);
+                let of_event = |span: &&Span| keeps(span, event);
                 for span in late.filter_map(|kept| of_span(&kept.span)).filter(of_event) {
-                    let (event, id) = (&one.event, &span.id);
+                    let id = &span.id;
                     self.report_violation(format!(
                         "{event} was refused at {answered}, and span {id} has it"
                     ));
@@ -248,34 +269,64 @@ impl World {
         }
     }
 
+    /// What refuses the start of an update is found before its stop is kept. So an update of which the
+    /// stop alone was kept was met by a start of its target since it was first sent.
+    fn check_incomplete(&self, spans: &Spans) {
+        let facts = self.truth.facts();
+        let all = self.history.all();
+        let is_incomplete = |one: &&Sent| {
+            // A repeat may be too late for the slack.
+            let is_other = |text: &String| !text.contains("outside-slack");
+            let replies = &mut one.replies.iter();
+            replies.any(|reply| matches!(reply, Reply::Incomplete(text) if is_other(text)))
+        };
+        for one in all.iter().filter(is_incomplete) {
+            let halves = one.event.halves();
+            // What came in between may be the stop, sent by itself.
+            if all.iter().any(|other| other.event == halves[0]) {
+                continue;
+            }
+            let sent = all.iter().filter(|other| other.event == one.event);
+            let Some((first, _)) = sent.filter_map(|sent| sent.times.first()).min() else {
+                continue;
+            };
+            let of_target: BTreeSet<&SpanId> = spans
+                .all()
+                .filter(|span| span.target == target(one.event.target))
+                .map(|span| &span.id)
+                .collect();
+            let is_met = facts.kept.iter().any(|kept| {
+                kept.kind == Kind::Start && kept.kept_at >= *first && of_target.contains(&kept.span)
+            });
+            if !is_met {
+                let event = &one.event;
+                self.report_violation(format!(
+                    "{event} was halved, and nothing came in between: {:?}",
+                    one.replies
+                ));
+            }
+        }
+    }
+
     /// Every event is kept as it was answered.
     fn check_events(&self, spans: &Spans) {
         let mut sent: BTreeMap<Event, Vec<Sent>> = BTreeMap::new();
+        let mut halves: BTreeMap<Event, Vec<Sent>> = BTreeMap::new();
         for one in self.history.all() {
+            for half in one.event.halves() {
+                halves.entry(half).or_default().push(one.clone());
+            }
             sent.entry(one.event.clone()).or_default().push(one);
         }
-        let mut explained = 0;
+        let explained: usize = halves
+            .iter()
+            .map(|(half, all)| self.check_half(spans, half, all))
+            .sum();
         for (event, all) in &sent {
-            let kept = spans.all().filter(|span| keeps(span, event)).count();
-            let replies = || all.iter().flat_map(|one| &one.replies);
-            let count =
-                |wanted: fn(&Reply) -> bool| replies().filter(|reply| wanted(reply)).count();
-            let unknown = count(|reply| matches!(reply, Reply::Unknown(_)));
-            let first_kept = count(|reply| matches!(reply, Reply::Kept));
-            let replayed = count(|reply| matches!(reply, Reply::Replayed));
-            let (least, most) = if event.id.is_some() {
-                let least = usize::from(first_kept + replayed > 0);
-                (least, least.max(usize::from(unknown > 0)))
-            } else {
-                (first_kept, first_kept + unknown)
-            };
-            if kept < least || kept > most {
-                self.report_violation(format!(
-                    "{event} is kept {kept} times, after {:?}",
-                    replies().collect::<Vec<_>>()
-                ));
-            }
-            if event.id.is_some() && first_kept > 1 {
+            let replies = all.iter().flat_map(|one| &one.replies);
+            let first_kept = replies.filter(|reply| **reply == Reply::Kept).count();
+            // Of two requests with the same update, each may have kept a half.
+            if event.id.is_some() && first_kept > event.halves().len() {
                 self.report_violation(format!(
                     "{event} was said to be kept anew {first_kept} times"
                 ));
@@ -287,9 +338,6 @@ impl World {
                     one.replies.last()
                 ));
             }
-            if event.kind == Kind::Start {
-                explained += kept;
-            }
         }
         if explained != spans.ours.len() {
             let count = spans.ours.len();
@@ -297,6 +345,35 @@ impl World {
                 "there are {count} spans, but only {explained} were started"
             ));
         }
+    }
+
+    /// A start or a stop is kept as it was answered, alone or as a half of updates. Returns how many
+    /// spans it has started.
+    fn check_half(&self, spans: &Spans, half: &Event, all: &[Sent]) -> usize {
+        let kept = spans.all().filter(|span| keeps(span, half)).count();
+        let replies = || all.iter().flat_map(|one| &one.replies);
+        let count =
+            |wanted: &dyn Fn(&Reply) -> bool| replies().filter(|reply| wanted(reply)).count();
+        let unknown = count(&|reply| matches!(reply, Reply::Unknown(_)));
+        let accepted = count(&|reply| match reply {
+            Reply::Kept | Reply::Replayed => true,
+            Reply::Incomplete(_) => half.kind == Kind::Stop,
+            Reply::Refused(_) | Reply::NothingKept(_) | Reply::Unknown(_) => false,
+        });
+        let (least, most) = if half.id.is_some() {
+            let least = usize::from(accepted > 0);
+            (least, least.max(usize::from(unknown > 0)))
+        } else {
+            let first_kept = count(&|reply| *reply == Reply::Kept);
+            (first_kept, first_kept + unknown)
+        };
+        if kept < least || kept > most {
+            self.report_violation(format!(
+                "{half} is kept {kept} times, after {:?}",
+                replies().collect::<Vec<_>>()
+            ));
+        }
+        if half.kind == Kind::Start { kept } else { 0 }
     }
 }
 
@@ -319,6 +396,8 @@ fn keeps(span: &Span, event: &Event) -> bool {
                 && span.measures == measures(event.measures)
         }
         Kind::Stop => text(&span.end_id) == event.id && span.end == Some(event.timestamp),
+        // Its halves are kept.
+        Kind::Update { .. } => false,
     }
 }
 

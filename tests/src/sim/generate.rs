@@ -2,8 +2,9 @@
 
 use sampler_domain::Timestamp;
 
+use super::combine::combine;
 use super::conditions::Conditions;
-use super::op::{Action, Event, Kind, Op, Original, Process, ProcessFault, Sending};
+use super::op::{Action, Event, Kind, Op, Original, Process, ProcessFault, Sending, Way};
 use super::setup::Setup;
 use super::world::MEASURES;
 use crate::calendar::{DAY, MINUTE};
@@ -37,8 +38,11 @@ pub(crate) fn operations(setup: &Setup) -> Vec<Op> {
     for _ in 0..generator.rng.below(12) {
         generator.fault();
     }
+    if setup.has_operator {
+        generator.operators();
+    }
     generator.ops.sort_by_key(|op| op.at);
-    generator.ops
+    combine(setup, generator.ops)
 }
 
 struct Generator<'a> {
@@ -79,7 +83,7 @@ impl Generator<'_> {
         let id = with_id.then(|| format!("event-{}", self.serial));
         let measures = match kind {
             Kind::Start => self.rng.below(MEASURES),
-            Kind::Stop => 0,
+            Kind::Stop | Kind::Update { .. } => 0,
         };
         Event {
             kind,
@@ -100,6 +104,7 @@ impl Generator<'_> {
         let sending = Sending {
             seed: self.rng.u64(),
             events,
+            way: Way::OneByOne,
             ordered,
             retried: has_ids && (ordered || self.rng.percent(85)),
             must_succeed,
@@ -296,6 +301,24 @@ impl Generator<'_> {
             at,
             act: Action::Original(original),
         });
+    }
+
+    /// Abacus refuses for a while, and operators act then and later.
+    fn operators(&mut self) {
+        // A row of its own: all else in the run stays as it is without operators.
+        let rng = &mut Rng::new(self.setup.seed, 7);
+        let horizon = self.horizon();
+        let from = rng.between(0, horizon / 2);
+        let to = from + rng.between(0, horizon / 4);
+        for (at, conditions) in [(from, Conditions::Refusing), (to, Conditions::Flaky)] {
+            let act = Action::Abacus(conditions);
+            self.ops.push(Op { at, act });
+        }
+        for _ in 0..rng.between(4, 24) {
+            let at = rng.between(from, horizon);
+            let act = Action::Operator(rng.u64());
+            self.ops.push(Op { at, act });
+        }
     }
 
     /// A fault of a process, a clock, the store or Abacus.

@@ -11,11 +11,13 @@
 
 mod abacus;
 mod check;
+mod combine;
 mod conditions;
 mod generate;
 mod lifecycle;
 mod mutant;
 mod op;
+mod operator;
 mod original;
 mod panics;
 mod process;
@@ -27,6 +29,7 @@ mod setup;
 mod shrink;
 mod store;
 mod store_causes;
+mod store_resends;
 mod truth;
 mod world;
 

@@ -49,11 +49,16 @@ pub enum Mutant {
     ResumedStaysAway,
     /// A post without an answer, or a 5xx, counts as a refusal.
     SuspendsWhatWaits,
+    /// The totals of a span do not count what was sent again.
+    TotalsForgetResends,
+    /// An update does not look for spans that end after it: they refuse its start once its stop is
+    /// kept.
+    UpdateOverlooksEnds,
 }
 
 impl Mutant {
     /// All bugs.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::ExecutedIgnoresVersion,
         Self::PlanIgnoresVersion,
         Self::GuidPerAttempt,
@@ -74,6 +79,8 @@ impl Mutant {
         Self::ProbePerSpan,
         Self::ResumedStaysAway,
         Self::SuspendsWhatWaits,
+        Self::TotalsForgetResends,
+        Self::UpdateOverlooksEnds,
     ];
 
     /// A change as the server makes it; a planted bug completes the span too early.

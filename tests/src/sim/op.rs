@@ -31,6 +31,8 @@ pub(crate) enum Action {
     Store(Conditions),
     /// The conditions of Abacus change.
     Abacus(Conditions),
+    /// An operator acts; the seed says on what.
+    Operator(u64),
 }
 
 /// A process, by its number.
@@ -56,13 +58,14 @@ pub(crate) enum ProcessFault {
     Freeze { checkpoints: usize, length: i64 },
 }
 
-/// Events that are sent one after the other, each until it has an answer that is final.
+/// Events that are sent, each until it has an answer that is final.
 #[derive(Clone, Debug)]
 pub(crate) struct Sending {
     /// The seed of its waits and its choice of receivers.
     pub(crate) seed: u64,
     pub(crate) events: Vec<Event>,
-    /// It waits until all earlier ordered sendings for the target are answered.
+    pub(crate) way: Way,
+    /// It waits until all earlier ordered sendings for the targets are answered.
     pub(crate) ordered: bool,
     /// It is repeated until it has a final answer; otherwise it is sent once.
     pub(crate) retried: bool,
@@ -70,6 +73,15 @@ pub(crate) struct Sending {
     pub(crate) must_succeed: bool,
     /// How long the provider waits for an answer, ms.
     pub(crate) timeout: i64,
+}
+
+/// How events are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// One after the other.
+    OneByOne,
+    /// In one batch, which is repeated as a whole.
+    Batch,
 }
 
 /// An event, as a provider reports it.
@@ -85,11 +97,35 @@ pub(crate) struct Event {
     pub(crate) broken: bool,
 }
 
-/// Whether a usage starts or stops.
+/// Whether a usage starts, stops, or goes on otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Start,
     Stop,
+    /// The usage of the target of that number stops, and that of the event's target starts.
+    Update {
+        previous: usize,
+    },
+}
+
+impl Event {
+    /// The start or the stop that it is; both, for an update.
+    pub(crate) fn halves(&self) -> Vec<Self> {
+        let Kind::Update { previous } = self.kind else {
+            return vec![self.clone()];
+        };
+        let stop = Self {
+            kind: Kind::Stop,
+            target: previous,
+            measures: 0,
+            ..self.clone()
+        };
+        let start = Self {
+            kind: Kind::Start,
+            ..self.clone()
+        };
+        vec![stop, start]
+    }
 }
 
 /// A span as an original Sampler leaves it.
@@ -116,6 +152,7 @@ impl fmt::Display for Op {
             Action::Clock(process, offset) => write!(f, "{process:?}: clock off by {offset} ms"),
             Action::Store(conditions) => write!(f, "store: {conditions:?}"),
             Action::Abacus(conditions) => write!(f, "Abacus: {conditions:?}"),
+            Action::Operator(seed) => write!(f, "operator: {seed}"),
         }
     }
 }
@@ -127,6 +164,7 @@ impl fmt::Display for Sending {
             write!(f, "{then}{event}")?;
         }
         let flags = [
+            (self.way == Way::Batch, "in one batch"),
             (self.ordered, "in turn"),
             (self.retried, "until answered"),
             (self.must_succeed, "must be kept"),
@@ -141,8 +179,9 @@ impl fmt::Display for Sending {
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
-            Kind::Start => "start",
-            Kind::Stop => "stop",
+            Kind::Start => "start".to_owned(),
+            Kind::Stop => "stop".to_owned(),
+            Kind::Update { previous } => format!("update after target {previous}"),
         };
         let id = self.id.as_deref().unwrap_or("no id");
         let Self {

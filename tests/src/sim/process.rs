@@ -180,6 +180,7 @@ impl Node {
                 let parts = Parts {
                     work: link.clone(),
                     ledger: link.clone(),
+                    resends: link.clone(),
                     causes: link.clone(),
                     // Usages are not confirmed here.
                     confirming: Confirming {

@@ -1,17 +1,19 @@
 //! The providers: they send events, again and again where they must, and remember each answer.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
+use futures_util::future::join_all;
 use sampler_domain::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::op::{Event, Kind, Sending};
+use super::op::{Event, Kind, Sending, Way};
 use super::process::{HttpAnswer, Node};
-use super::world::{Tally, World, measures_json, target_fields};
+use super::world::{OTHER_PLAN, Tally, World, measures_json, target_fields};
 use sampler_testkit::rng::Rng;
 
 /// What a provider knows after it has sent an event once.
@@ -23,6 +25,8 @@ pub(crate) enum Reply {
     Replayed,
     /// 4xx: it was not kept, and never will be.
     Refused(String),
+    /// 409: an update has stopped the previous span, and what the text says refuses its start.
+    Incomplete(String),
     /// It was not kept this time.
     NothingKept(String),
     /// Nothing: whether it was kept is not known.
@@ -78,63 +82,146 @@ impl History {
     }
 }
 
-/// Sends events, one after the other.
+impl Reply {
+    /// Whether a provider sends the event no more.
+    fn is_final(&self) -> bool {
+        match self {
+            Self::Kept | Self::Replayed | Self::Refused(_) | Self::Incomplete(_) => true,
+            Self::NothingKept(_) | Self::Unknown(_) => false,
+        }
+    }
+}
+
+/// Sends events, one after the other or together.
 pub(crate) async fn send(world: Arc<World>, receivers: Vec<Arc<Node>>, sending: Sending) {
-    let turn = world.history.turn(sending.events[0].target);
-    let turn = if sending.ordered {
-        Some(turn.lock().await)
-    } else {
-        None
+    let targets = sending.events.iter().map(|event| event.target % OTHER_PLAN);
+    let targets: BTreeSet<usize> = targets.filter(|_| sending.ordered).collect();
+    // It queues for all of them at once: those that come later stay behind it everywhere.
+    let turns = targets
+        .into_iter()
+        .map(|target| world.history.turn(target).lock_owned());
+    let turns = join_all(turns).await;
+    let mut provider = Provider {
+        rng: Rng::new(sending.seed, 0),
+        world: &world,
+        receivers: &receivers,
+        sending: &sending,
     };
-    let mut rng = Rng::new(sending.seed, 0);
-    for event in &sending.events {
-        let index = world.history.begin(event, sending.must_succeed);
+    match sending.way {
+        Way::OneByOne => {
+            for event in &sending.events {
+                provider.send(std::slice::from_ref(event)).await;
+            }
+        }
+        Way::Batch => provider.send(&sending.events).await,
+    }
+    drop(turns);
+}
+
+/// A provider that sends.
+struct Provider<'s> {
+    rng: Rng,
+    world: &'s World,
+    receivers: &'s [Arc<Node>],
+    sending: &'s Sending,
+}
+
+impl Provider<'_> {
+    /// Sends an event, or a batch of them, until each has an answer that is final.
+    async fn send(&mut self, events: &[Event]) {
+        let (world, must_succeed) = (self.world, self.sending.must_succeed);
+        let index = |event| world.history.begin(event, must_succeed);
+        let indices: Vec<usize> = events.iter().map(index).collect();
         for attempt in 1.. {
-            let receiver = rng.pick(&receivers);
-            let stays = rng.percent(50);
+            let receiver = self.rng.pick(self.receivers);
+            let stays = self.rng.percent(50);
             let began = world.now();
-            let reply = attempt_once(&world, receiver, event, sending.timeout, stays).await;
-            world.log("provider", || {
-                format!("{event}, attempt {attempt}: {reply:?}")
-            });
-            let is_final = matches!(reply, Reply::Kept | Reply::Replayed | Reply::Refused(_));
-            world.history.note(index, reply, (began, world.now()));
-            if is_final || !sending.retried {
+            let replies = self.attempt_once(receiver, events, stays).await;
+            let are_final = replies.iter().all(Reply::is_final);
+            for ((event, index), reply) in events.iter().zip(&indices).zip(replies) {
+                world.log("provider", || {
+                    format!("{event}, attempt {attempt}: {reply:?}")
+                });
+                world.history.note(*index, reply, (began, world.now()));
+            }
+            if are_final || !self.sending.retried {
                 break;
             }
             let tick = world.setup.scale.tick;
-            world.sleep(tick / 64 + rng.log_uniform(tick)).await;
+            world.sleep(tick / 64 + self.rng.log_uniform(tick)).await;
         }
     }
-    drop(turn);
-}
 
-/// Sends an event once. A client that times out disconnects, or (`stays`) the receiver does not
-/// notice it.
-async fn attempt_once(
-    world: &World,
-    receiver: &Node,
-    event: &Event,
-    limit: i64,
-    stays: bool,
-) -> Reply {
-    Tally::add(&world.tally.requests);
-    let Some(mut answer) = receiver.request(request(event)) else {
-        return Reply::NothingKept("nobody listens".to_owned());
-    };
-    match timeout(Duration::from_millis(limit.unsigned_abs()), &mut answer).await {
-        Ok(Ok(answer)) => reply(&answer),
-        Ok(Err(_)) => Reply::Unknown("the connection broke".to_owned()),
-        Err(_) => {
-            if !stays {
-                answer.abort();
+    /// Sends events once. A client that times out disconnects, or (`stays`) the receiver does not
+    /// notice it.
+    async fn attempt_once(&self, receiver: &Node, events: &[Event], stays: bool) -> Vec<Reply> {
+        Tally::add(&self.world.tally.requests);
+        let all = |reply: Reply| vec![reply; events.len()];
+        let request = match self.sending.way {
+            Way::OneByOne => request(&events[0]),
+            Way::Batch => batch(events),
+        };
+        let Some(mut answer) = receiver.request(request) else {
+            return all(Reply::NothingKept("nobody listens".to_owned()));
+        };
+        let limit = Duration::from_millis(self.sending.timeout.unsigned_abs());
+        match timeout(limit, &mut answer).await {
+            Ok(Ok(answer)) if answer.status == 200 => self.replies(&answer, events),
+            Ok(Ok(answer)) => all(reply(&answer)),
+            Ok(Err(_)) => all(Reply::Unknown("the connection broke".to_owned())),
+            Err(_) => {
+                if !stays {
+                    answer.abort();
+                }
+                all(Reply::Unknown("no answer came".to_owned()))
             }
-            Reply::Unknown("no answer came".to_owned())
         }
+    }
+
+    /// What became of each event of a batch.
+    fn replies(&self, answer: &HttpAnswer, events: &[Event]) -> Vec<Reply> {
+        let document: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+        let results = document["results"].as_array();
+        let results = results.filter(|results| results.len() == events.len());
+        let Some(results) = results else {
+            let text = format!("{} events are answered with {document}", events.len());
+            self.world.report_violation(text);
+            return vec![Reply::Unknown("no results".to_owned()); events.len()];
+        };
+        let reply = |result: &Value| {
+            let status = result["status"].as_u64().unwrap_or_default();
+            let is_replayed = result["replayed"] == true;
+            meaning(status, is_replayed, &result["problem"])
+        };
+        results.iter().map(reply).collect()
     }
 }
 
-fn request(event: &Event) -> Request<Body> {
+fn reply(answer: &HttpAnswer) -> Reply {
+    let problem: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+    meaning(u64::from(answer.status), answer.replayed, &problem)
+}
+
+/// The meaning of an answer. A 503 promises that nothing was kept only if it says so.
+fn meaning(status: u64, is_replayed: bool, problem: &Value) -> Reply {
+    match status {
+        201 if is_replayed => return Reply::Replayed,
+        201 => return Reply::Kept,
+        _ => {}
+    }
+    let kind = problem["type"].as_str().unwrap_or("no type");
+    let text = format!("{status} {kind}");
+    let detail = problem["detail"].as_str().unwrap_or_default();
+    match status {
+        409 if kind.ends_with(":update-incomplete") => Reply::Incomplete(detail.to_owned()),
+        400..=499 => Reply::Refused(text),
+        503 if detail.ends_with("Nothing was kept.") => Reply::NothingKept(text),
+        _ => Reply::Unknown(text),
+    }
+}
+
+/// What an event reports, and its fields.
+fn fields(event: &Event) -> (&'static str, Value) {
     let mut body = json!({ "timestamp": event.timestamp.as_millis() });
     if let Some(id) = &event.id {
         body["id"] = json!(id);
@@ -142,38 +229,44 @@ fn request(event: &Event) -> Request<Body> {
     for (name, text) in target_fields(event.target) {
         body[name] = json!(text);
     }
-    let path = match event.kind {
-        Kind::Start => {
-            body["measured_usage"] = measures_json(event.measures);
-            "/v1/events/start"
-        }
-        Kind::Stop => "/v1/events/stop",
-    };
+    if event.kind != Kind::Stop {
+        body["measured_usage"] = measures_json(event.measures);
+    }
+    if let Kind::Update { previous } = event.kind {
+        let own = target_fields(event.target);
+        let others = target_fields(previous).into_iter().zip(own);
+        let others = others.filter(|(previous, own)| previous != own);
+        let previous = others.map(|((name, text), _)| (name.to_owned(), json!(text)));
+        body["previous"] = Value::Object(previous.collect());
+    }
     if event.broken {
         body["space_id"] = Value::Null;
     }
+    let kind = match event.kind {
+        Kind::Start => "start",
+        Kind::Stop => "stop",
+        Kind::Update { .. } => "update",
+    };
+    (kind, body)
+}
+
+fn request(event: &Event) -> Request<Body> {
+    let (kind, body) = fields(event);
+    post(&format!("/v1/events/{kind}"), &body)
+}
+
+fn batch(events: &[Event]) -> Request<Body> {
+    let item = |event| {
+        let (kind, mut body) = fields(event);
+        body["type"] = json!(kind);
+        body
+    };
+    post("/v1/events", &events.iter().map(item).collect())
+}
+
+fn post(path: &str, body: &Value) -> Request<Body> {
     Request::post(path)
         .header("content-type", "application/json")
         .body(Body::from(body.to_string()))
         .expect("a fit request")
-}
-
-/// The meaning of an answer. A 503 promises that nothing was kept only if it says so.
-fn reply(answer: &HttpAnswer) -> Reply {
-    if answer.status == 201 {
-        return if answer.replayed {
-            Reply::Replayed
-        } else {
-            Reply::Kept
-        };
-    }
-    let problem: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-    let kind = problem["type"].as_str().unwrap_or("no type");
-    let text = format!("{} {kind}", answer.status);
-    let detail = problem["detail"].as_str().unwrap_or_default();
-    match answer.status {
-        400..=499 => Reply::Refused(text),
-        503 if detail.ends_with("Nothing was kept.") => Reply::NothingKept(text),
-        _ => Reply::Unknown(text),
-    }
 }

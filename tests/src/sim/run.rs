@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sampler_domain::{SpanId, Timestamp};
+use sampler_domain::{SKIP_DELAY, SpanId, Timestamp};
 use tokio::runtime::Builder;
 use tokio_util::task::TaskTracker;
 
 use super::generate::operations;
 use super::mutant::Mutant;
-use super::op::{Action, Event, Kind, Op, Process, Sending};
+use super::op::{Action, Event, Kind, Op, Process, Sending, Way};
 use super::panics::catch_panics;
 use super::process::Node;
 use super::provider::send;
@@ -193,6 +193,7 @@ impl Run {
             Action::Clock(Process::Worker(number), error) => self.workers[number].set_clock(error),
             Action::Store(conditions) => self.world.set_store(conditions),
             Action::Abacus(conditions) => self.world.set_abacus(conditions),
+            Action::Operator(seed) => self.world.operate(seed),
         }
     }
 
@@ -212,9 +213,12 @@ impl Run {
         self.world.sleep(4 * scale.tick).await;
         let ends = self.stop_all();
         self.await_providers().await;
-        // The longest possible wait: a retry, a partition that moves to another worker, the
+        // The longest possible wait: a retry, a skip, a partition that moves to another worker, the
         // grace, a plan that an original Sampler or a fast clock has made ahead.
-        let limit = 40 * scale.tick + 4 * self.world.setup.heartbeat() + 4 * scale.length;
+        let mut limit = 40 * scale.tick + 4 * self.world.setup.heartbeat() + 4 * scale.length;
+        if self.world.setup.has_operator {
+            limit += 2 * SKIP_DELAY;
+        }
         let deadline = ends.since(self.world.setup.base) + limit;
         while !self.world.truth.all_complete() {
             if self.world.elapsed() >= deadline {
@@ -224,6 +228,7 @@ impl Run {
             }
             self.world.sleep(scale.tick).await;
         }
+        self.await_resends().await;
         self.world.sleep(5 * scale.tick).await;
         self.nodes().for_each(|node| node.stop());
         self.world.sleep(4 * scale.tick).await;
@@ -231,6 +236,19 @@ impl Run {
             self.world
                 .report_violation("a worker that was told to stop has not ended".to_owned());
         }
+    }
+
+    /// Waits until what counts is no longer skipped, and no usage is to be sent again.
+    async fn await_resends(&self) {
+        let step = self.world.setup.scale.tick.max(SKIP_DELAY);
+        for round in 0..60 {
+            if self.world.resend_what_counts(round) {
+                return;
+            }
+            self.world.sleep(step).await;
+        }
+        self.world
+            .report_violation("a resend is never done".to_owned());
     }
 
     /// Waits until all events have their final answer, now that nothing fails any more.
@@ -272,6 +290,7 @@ impl Run {
             self.send(Sending {
                 seed: number as u64,
                 events: vec![event],
+                way: Way::OneByOne,
                 ordered: true,
                 retried: true,
                 must_succeed: true,

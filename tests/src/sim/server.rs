@@ -382,9 +382,7 @@ impl Statement for Changing {
             return Some(Changed::Made);
         }
         let now = world.store.with(|table| table.find(&self.span.id).cloned());
-        let untouched = now.is_some_and(|now| {
-            self.span.still_allows_change(&now) && self.change.suspension_holds(&now)
-        });
+        let untouched = now.is_some_and(|now| self.change.is_allowed(&self.span, &now));
         (!untouched).then_some(Changed::Rejected)
     }
 

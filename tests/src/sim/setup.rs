@@ -171,6 +171,8 @@ pub(crate) struct Setup {
     /// Abacus puts usages of the future aside. Then the workers' clocks are never ahead, unless it
     /// dates its answers.
     pub(crate) puts_future_aside: bool,
+    /// Operators skip, resume and resend.
+    pub(crate) has_operator: bool,
     /// Abacus dates its answers, so that workers can tell that their clocks are ahead.
     pub(crate) dates_answers: bool,
     /// How long the server may take for a command, ms.
@@ -242,6 +244,9 @@ impl Setup {
             allow_overlap: rng.percent(15),
             max_inflight: rng.percent(15).then_some(2),
             puts_future_aside: rng.percent(40),
+            // Of a row of its own, so that runs without operators stay as they were. What is skipped
+            // waits, too long for a month that closes; and a span is not removed before it is resent.
+            has_operator: !closes && !narrow_slack && Rng::new(seed, 6).percent(50),
             dates_answers: rng.percent(75),
             time_limit: scale.slow / 2,
             heartbeat_slowdown: if shared {
@@ -306,6 +311,8 @@ impl Setup {
     pub(crate) fn worker(&self, name: String, rng: &mut Rng) -> sampler_worker::Options {
         let millis = |millis: i64| Duration::from_millis(millis.unsigned_abs());
         let tick = self.scale.tick;
+        // What operators resend must still be there.
+        let kept = i64::from(self.has_operator) * (4 * self.scale.horizon + DAY);
         sampler_worker::Options {
             name,
             policy: self.policy(rng),
@@ -332,8 +339,8 @@ impl Setup {
             },
             // Some entries expire while the run goes on, some do not.
             ledger: LedgerSettings {
-                minutes: millis(2 * tick),
-                hours: millis(8 * tick),
+                minutes: millis(2 * tick + kept),
+                hours: millis(8 * tick + kept),
                 ..LedgerSettings::default()
             },
             distress: self.distress(rng),

@@ -365,10 +365,14 @@ impl Events for SimStore {
         moment: Timestamp,
     ) -> Result<Vec<Span>, StoreError> {
         let target = target.clone();
-        self.call("find_not_ended", |world| async move {
+        let found = self.call("find_not_ended", |world| async move {
             world.store.find_not_ended(&target, moment).await
-        })
-        .await
+        });
+        let mut found = found.await?;
+        if self.has(Mutant::UpdateOverlooksEnds) {
+            found.retain(|span| span.end.is_none());
+        }
+        Ok(found)
     }
 
     async fn announce_slack(&self, past: i64) -> Result<(), StoreError> {
@@ -413,6 +417,9 @@ impl Work for SimStore {
         {
             let error = self.connection.clock_error.load(Ordering::Relaxed);
             failure.retry_at = failure.retry_at.plus(error);
+        }
+        if self.has(Mutant::TotalsForgetResends) && matches!(change, Change::Resent { .. }) {
+            return Ok(Changed::Made);
         }
         let changing = Changing::new(&self.connection.world, span, &change);
         self.changes.submit(changing).await
@@ -559,6 +566,7 @@ brief_as_debug!(
     Adopted,
     Option<i64>,
     Probe,
+    Vec<Entry>,
     Vec<KeptCause>,
     Vec<String>
 );

@@ -104,6 +104,14 @@ impl Causes for SimStore {
         .await
     }
 
+    async fn set_resuming(&self, cause: &KeptCause, until: Timestamp) -> Result<(), StoreError> {
+        let cause = cause.clone();
+        self.call("set_resuming", move |world| async move {
+            world.store.set_resuming(&cause, until).await
+        })
+        .await
+    }
+
     async fn end_resuming(&self, cause: &KeptCause) -> Result<(), StoreError> {
         let cause = cause.clone();
         self.call("end_resuming", |world| async move {

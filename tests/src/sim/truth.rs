@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 
-use sampler_domain::{CauseId, Change, Entry, Interval, Span, SpanId, Target, Timestamp, Usage};
+use sampler_domain::{
+    CauseId, Change, Entry, EntryState, Interval, Span, SpanId, Target, Timestamp, Usage,
+};
 
 use super::op::Kind;
 use super::world::World;
@@ -33,6 +35,10 @@ pub(crate) struct Facts {
     refused: BTreeSet<String>,
     /// Ids of usages that Abacus has refused.
     refused_usages: BTreeSet<String>,
+    /// Ids of usages that an operator has skipped.
+    asked_to_skip: BTreeSet<String>,
+    /// Ids of usages that totals count as billed after they were skipped.
+    resent: BTreeSet<String>,
     /// Targets of which another span was inserted between the overlap query of a start and its
     /// insert.
     pub(crate) gaps: BTreeSet<Target>,
@@ -55,8 +61,10 @@ pub(crate) struct Plan {
     pub(crate) interval: Interval,
     /// Abacus has counted its usage.
     pub(crate) counted: bool,
-    /// The span says that it was executed.
+    /// The span says that it was executed or skipped.
     pub(crate) noted: bool,
+    /// The span has said that it was skipped.
+    pub(crate) skipped: bool,
 }
 
 impl Truth {
@@ -132,6 +140,7 @@ impl World {
             Change::Plan { .. } => self.note_plan(after),
             Change::Executed { .. } => self.note_executed(before, after),
             Change::Skipped { .. } => self.note_skipped(before, after),
+            Change::Resent { resent, .. } => self.note_resent(&resent.usage_guid, after),
             Change::Complete => self.note_complete(after),
             Change::Failed {
                 suspension: Some(_),
@@ -187,6 +196,7 @@ impl World {
             interval: planned.interval,
             counted: false,
             noted: false,
+            skipped: false,
         };
         let earlier = self
             .truth
@@ -227,11 +237,77 @@ impl World {
         self.note_complete(after);
     }
 
-    /// What an operator has given up was noted. No operator is part of the simulation.
+    /// An operator has skipped the planned usage of a span.
+    pub(crate) fn note_asked_to_skip(&self, guid: &str) {
+        self.truth.facts().asked_to_skip.insert(guid.to_owned());
+    }
+
+    /// Whether a span has noted that this usage is skipped.
+    pub(crate) fn was_skipped(&self, guid: &str) -> bool {
+        let plans = &self.truth.facts().plans;
+        plans.get(guid).is_some_and(|plan| plan.skipped)
+    }
+
+    /// A skipped interval was noted.
     fn note_skipped(&self, before: &Span, after: &Span) {
+        let planned = before.processing.planned.as_ref();
+        let guid = &planned.expect("an interval was skipped").usage_guid;
+        let mut facts = self.truth.facts();
+        let is_asked = facts.asked_to_skip.contains(guid);
+        let entry = facts.entries.get(guid).map(|entry| entry.state);
+        let plan = facts.plans.get_mut(guid).expect("it was planned before");
+        (plan.noted, plan.skipped) = (true, true);
+        drop(facts);
         let id = &before.id;
-        self.report_violation(format!("span {id} was skipped, and nobody asked for that"));
+        if !is_asked {
+            self.report_violation(format!("span {id} was skipped, and nobody asked for that"));
+        }
+        if entry != Some(EntryState::Skipped) {
+            self.report_violation(format!(
+                "{guid} of span {id} is noted as skipped, and its entry says {entry:?}"
+            ));
+        }
         self.check_entry(before, after);
+        self.note_plan(after);
+        self.check_sum(after, after.sampled_to());
+        self.note_complete(after);
+    }
+
+    /// Abacus has accepted a usage that was skipped, and its entry says so.
+    pub(crate) fn note_accepted_again(&self, entry: &Entry) {
+        let guid = entry.usage_guid.clone();
+        let mut facts = self.truth.facts();
+        let plan = facts.plans.get(&guid);
+        let is_right = plan.is_some_and(|plan| plan.counted && plan.skipped);
+        facts.entries.insert(guid.clone(), entry.clone());
+        drop(facts);
+        if !is_right {
+            self.report_violation(format!(
+                "{guid} is accepted again, and does not count or was never skipped"
+            ));
+        }
+    }
+
+    /// The totals of a span count a usage as billed that was skipped.
+    fn note_resent(&self, guid: &str, after: &Span) {
+        let mut facts = self.truth.facts();
+        let is_first = facts.resent.insert(guid.to_owned());
+        let state = facts.entries.get(guid).map(|entry| entry.state);
+        drop(facts);
+        let (id, difference) = (&after.id, after.difference());
+        if !is_first || state != Some(EntryState::Accepted) || difference != 0 {
+            self.report_violation(format!(
+                "the totals of span {id} count {guid} again, which is {state:?}: {difference} ms"
+            ));
+        }
+    }
+
+    /// What of a span is noted as skipped and does not count, ms.
+    pub(crate) fn skipped_of(&self, span: &SpanId) -> i64 {
+        let facts = self.truth.facts();
+        let plans = facts.plans.values().filter(|plan| plan.span == *span);
+        let skipped = plans.filter(|plan| plan.skipped && !plan.counted);
+        skipped.map(|plan| plan.interval.duration()).sum()
     }
 
     /// A noted execution has its entry, and the span says what its executions come to, at any moment.
@@ -267,6 +343,10 @@ impl World {
             None => Some("was never planned"),
             Some(plan) if plan.interval != entry.interval => Some("was planned otherwise"),
             Some(plan) if plan.span != entry.span => Some("is of another span"),
+            Some(plan) if entry.state == EntryState::Skipped => {
+                let is_asked = facts.asked_to_skip.contains(&entry.usage_guid);
+                (!is_asked || plan.noted).then_some("was skipped, and nobody asked for that")
+            }
             Some(plan) if !plan.counted => Some("does not count"),
             Some(plan) if plan.noted => Some("was noted before its entry was written"),
             Some(_) => None,
@@ -318,7 +398,7 @@ impl World {
             .get(&span.id)
             .copied()
             .unwrap_or_default();
-        let due = until.since(span.start);
+        let due = until.since(span.start) - self.skipped_of(&span.id);
         if sum != due {
             self.report_violation(format!(
                 "{sum} ms of span {} count upstream, and {due} ms are right",
@@ -337,7 +417,7 @@ impl World {
             Some(plan) => {
                 *facts.sums.entry(plan.span.clone()).or_default() += duration;
                 plan.counted = true;
-                if plan.noted {
+                if plan.noted && !plan.skipped {
                     Some("was noted as executed before it was counted")
                 } else if plan.interval.duration() != duration {
                     Some("stands for another duration than was planned")

@@ -179,14 +179,18 @@ pub(crate) fn millis(length: Duration) -> i64 {
     i64::try_from(length.as_millis()).expect("runs take less than 290 million years")
 }
 
+/// A target of that number and this many more differ in the plan alone.
+pub(crate) const OTHER_PLAN: usize = 64;
+
 /// The fields of a target by its number. Consecutive targets differ in one field.
 pub(crate) fn target_fields(number: usize) -> [(&'static str, String); 6] {
+    let (number, plan) = (number % OTHER_PLAN, number / OTHER_PLAN);
     [
         ("organization_id", "organization".to_owned()),
         ("space_id", format!("space-{}", number % 2)),
         ("consumer_id", "consumer".to_owned()),
         ("resource_id", format!("resource-{}", number / 2 % 2)),
-        ("plan_id", "plan".to_owned()),
+        ("plan_id", ["plan", "larger"][plan].to_owned()),
         ("resource_instance_id", format!("instance-{}", number / 4)),
     ]
 }

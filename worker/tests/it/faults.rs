@@ -199,6 +199,11 @@ impl Causes for Faulty {
         let call = self.inner.resume_batch(cause, until, resumption, limit);
         self.faults.call("resume_batch", call).await
     }
+    async fn set_resuming(&self, cause: &KeptCause, until: Timestamp) -> Result<(), StoreError> {
+        self.faults
+            .call("set_resuming", self.inner.set_resuming(cause, until))
+            .await
+    }
     async fn end_resuming(&self, cause: &KeptCause) -> Result<(), StoreError> {
         self.faults
             .call("end_resuming", self.inner.end_resuming(cause))
@@ -271,6 +276,7 @@ fn name(change: &Change) -> &'static str {
         Change::KeepSuspended { .. } => "keep_suspended",
         Change::Resume { .. } => "resume",
         Change::Skip { .. } => "skip",
+        Change::Resent { .. } => "resent",
     }
 }
 

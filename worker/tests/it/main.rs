@@ -12,6 +12,7 @@ mod faults;
 mod ledger;
 mod memory;
 mod ownership;
+mod resend;
 mod sampling;
 mod skip;
 mod suspension;

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sampler_abacus::Answer;
-use sampler_domain::{Change, Changed, EntryState, Skip, Span};
+use sampler_domain::{Change, Changed, EntryState, SKIP_DELAY, Skip, Span};
 use sampler_store::Work;
 use uuid::Uuid;
 
 use crate::world::{HOUR, World};
 
 /// A span of which Abacus refuses one usage for good: it is suspended.
-async fn suspended(world: &World) -> Span {
+pub(crate) async fn suspended(world: &World) -> Span {
     world.start("a", -2 * HOUR).await;
     let first = Arc::new(AtomicBool::new(true));
     let refused = Arc::new(std::sync::Mutex::new(None));
@@ -33,12 +33,13 @@ async fn suspended(world: &World) -> Span {
 }
 
 /// What an operator does.
-async fn skip(world: &World, span: &Span) -> Changed {
+pub(crate) async fn skip(world: &World, span: &Span) -> Changed {
     let planned = span.processing.planned.as_ref().unwrap();
     let change = Change::Skip {
         skip: Skip {
             usage_guid: planned.usage_guid.clone(),
             at: world.clock_now(),
+            not_before: span.processing.suspended.unwrap().since.plus(SKIP_DELAY),
             act: Uuid::nil(),
         },
         suspension: span.processing.suspended.unwrap(),

@@ -493,12 +493,39 @@ impl Causes for Counting {
         let store = self.count();
         store.resume_batch(cause, until, resumption, limit).await
     }
+    async fn set_resuming(&self, cause: &KeptCause, until: Timestamp) -> Result<(), StoreError> {
+        self.count().set_resuming(cause, until).await
+    }
     async fn end_resuming(&self, cause: &KeptCause) -> Result<(), StoreError> {
         self.count().end_resuming(cause).await
     }
     async fn remove_cause(&self, cause: &KeptCause) -> Result<bool, StoreError> {
         self.count().remove_cause(cause).await
     }
+}
+
+/// The clock of a receiver is ahead: a resumption that it asked for lets each span go on once.
+#[tokio::test(start_paused = true)]
+async fn a_resumption_of_the_future_lets_spans_go_on_once() {
+    let world = World::new();
+    for number in 0..3 {
+        world.start(&format!("bad {number}"), -2 * HOUR).await;
+    }
+    refuse(&world, "bad");
+    let worker = world.run("w");
+    world
+        .until("all are suspended", || suspended(&world) == 3)
+        .await;
+    let before = world.abacus.post_count();
+    let id = causes(&world)[0].id;
+    let ahead = world.clock_now().plus(5 * HOUR);
+    world.store.resume_cause(id, ahead).await.unwrap();
+    world.pass(HOUR).await;
+    let posts = world.abacus.post_count() - before;
+    // Each once, and a probe every ten minutes.
+    assert!((3..=3 + 7).contains(&posts), "{posts} posts");
+    assert_eq!(causes(&world)[0].resuming, None);
+    worker.stop().await;
 }
 
 /// What the counts of causes come to at all.

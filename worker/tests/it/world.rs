@@ -360,6 +360,7 @@ impl World {
         Parts {
             work: self.store.clone(),
             ledger: self.store.clone(),
+            resends: self.store.clone(),
             causes: self.store.clone(),
             confirming: Confirming {
                 store: self.store.clone(),

@@ -256,6 +256,8 @@ fn causes_and_the_audit_trail_are_listed() {
         text.lines().nth(1).unwrap().ends_with("agreed\u{fffd}"),
         "{text}"
     );
+    // The address of the causes has no parameters.
+    assert_eq!(stub.whats()[0], "GET /v1/suspended");
     let expected = format!("GET /v1/audit?from={NOW}&who=ann&limit=100");
     assert_eq!(stub.whats()[1], expected);
 }

@@ -40,7 +40,7 @@ async fn document(usages: &Collection<Document>, entry: &Entry) -> Document {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_ledger_has_seven_indexes_beside_the_id() {
+async fn the_ledger_has_eight_indexes_beside_the_id() {
     let (_, spans) = store_and_spans("ledger_indexes").await;
     let mut indexes = usages_beside(&spans).list_indexes().await.unwrap();
     let mut seen = Vec::new();
@@ -61,6 +61,7 @@ async fn the_ledger_has_seven_indexes_beside_the_id() {
         (sum("resource_instance_id"), None),
         (of_span, None),
         (doc! { "expires_at": 1 }, Some(0)),
+        (doc! { "resend.due_at": 1 }, None),
         (
             doc! { "partition": 1, "ask_again.month": 1, "ask_again.at": 1 },
             None,

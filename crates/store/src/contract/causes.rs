@@ -210,6 +210,14 @@ pub async fn spans_of_a_cause_go_on_in_batches(store: &Shared) {
     register(store, &spans[0], 0).await;
     let resumed = store.resume_cause(id, at(3)).await;
     assert!(resumed.expect("the store answers"));
+    let resumed = store.resume_cause(id, at(9)).await;
+    assert!(resumed.expect("the store answers"));
+    // The second one has read something else.
+    let ahead = due_causes(store, 0).await.remove(0);
+    for until in [3, 5] {
+        let set = store.set_resuming(&ahead, at(until)).await;
+        set.expect("the store answers");
+    }
     let cause = due_causes(store, 0).await.remove(0);
     assert_eq!(cause.resuming, Some(at(3)));
     assert_eq!(resume(store, id, at(3), 3).await, 3);

@@ -1,6 +1,6 @@
 //! Whatever is changed in whatever order: each store makes of a span what [`Span::after`] says.
 
-use sampler_domain::{Change, Changed, Next, Skip, Span, Suspension};
+use sampler_domain::{Change, Changed, Next, Resent, Skip, Span, Suspension};
 use uuid::Uuid;
 
 use super::support::{
@@ -58,7 +58,7 @@ async fn lead(store: &dyn Store, name: &str, course: Vec<Deed>) {
         }
         let read = states[states.len().saturating_sub(age + 1)].clone();
         let change = change(&read, kind, millis);
-        let expected = if read.still_allows_change(&now) && change.suspension_holds(&now) {
+        let expected = if change.is_allowed(&read, &now) {
             states.push(now.after(&change));
             Changed::Made
         } else {
@@ -87,6 +87,9 @@ fn change(read: &Span, kind: u8, millis: i64) -> Change {
             _ => {}
         }
     }
+    if kind % 16 == 9 {
+        return resent(millis);
+    }
     match (&read.processing.planned, kind % 5) {
         (_, 0) => Change::Postpone { due_at },
         (None, 1) => Change::Complete,
@@ -110,6 +113,18 @@ fn change(read: &Span, kind: u8, millis: i64) -> Change {
     }
 }
 
+/// What was given up is billed after all: also of a span that is complete.
+fn resent(millis: i64) -> Change {
+    let number = millis.unsigned_abs();
+    Change::Resent {
+        resent: Resent {
+            usage_guid: format!("usage {number}"),
+            act: Uuid::from_u128(number.into()),
+        },
+        duration: millis,
+    }
+}
+
 fn skip(read: &Span, suspension: Suspension, millis: i64) -> Change {
     let planned = read.processing.planned.as_ref();
     let usage_guid = planned.map(|planned| planned.usage_guid.clone());
@@ -117,6 +132,7 @@ fn skip(read: &Span, suspension: Suspension, millis: i64) -> Change {
         skip: Skip {
             usage_guid: usage_guid.expect("it was refused"),
             at: at(millis),
+            not_before: at(millis),
             act: Uuid::from_u128(millis.unsigned_abs().into()),
         },
         suspension,

@@ -20,6 +20,8 @@ mod ledger;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod queries;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
+mod resends;
+#[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod sampling;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod span_scan;
@@ -36,6 +38,7 @@ pub use control::*;
 pub use events::*;
 pub use ledger::*;
 pub use queries::*;
+pub use resends::*;
 pub use sampling::*;
 pub use span_scan::*;
 pub use sums::*;
@@ -96,6 +99,12 @@ macro_rules! store_contract_tests {
             entries_of_other_spans_do_not_show
             an_entry_is_kept_once_whatever_span_names_it
             entries_outlive_their_span
+            a_usage_that_was_given_up_is_marked_once_and_sent_again
+            what_was_put_aside_is_accepted_again_with_one_change
+            a_refused_resend_ends_and_tells_why
+            totals_count_a_resend_once
+            an_execution_needs_the_resend_it_was_decided_with
+            an_entry_that_is_sent_again_outlives_its_expiry
             the_oldest_month_is_asked_for_first
             a_usage_that_counts_is_asked_for_no_more
             a_usage_that_was_put_aside_keeps_why

@@ -32,11 +32,13 @@ fn usage(names: [&str; 3], from: i64, to: i64, measures: &Value) -> Entry {
         accepted_at: Some(end.plus(5)),
         counted_at: None,
         set_aside_at: None,
+        resent_at: None,
         skipped_at: None,
         state: EntryState::Accepted,
         status: Some(202),
         location: None,
         error: None,
+        resend: None,
         ask_again: None,
     }
 }
@@ -330,6 +332,7 @@ fn changed(state: EntryState, changes: &[(&str, i64)]) -> Entry {
             "skipped" => entry.skipped_at = moment,
             "accepted" => entry.accepted_at = moment,
             "set_aside" => entry.set_aside_at = moment,
+            "resent" => entry.resent_at = moment,
             _ => entry.counted_at = moment,
         }
     }
@@ -345,6 +348,15 @@ pub async fn sums_count_what_abacus_has_now_or_had_then(store: &Shared) {
         changed(EntryState::SetAside, &[("accepted", 20), ("set_aside", 30)]),
         changed(EntryState::SetAside, &[("accepted", 20), ("set_aside", 20)]),
         changed(EntryState::Skipped, &[("refused", 15), ("skipped", 20)]),
+        // Sent again after it was put aside.
+        changed(
+            EntryState::Accepted,
+            &[("accepted", 20), ("set_aside", 30), ("resent", 40)],
+        ),
+        changed(
+            EntryState::Accepted,
+            &[("accepted", 20), ("set_aside", 30), ("resent", 30)],
+        ),
         // Sent again after it was given up.
         changed(EntryState::Accepted, &[("skipped", 20), ("accepted", 30)]),
         changed(
@@ -363,12 +375,12 @@ pub async fn sums_count_what_abacus_has_now_or_had_then(store: &Shared) {
         let rows = sums(store, query).await;
         rows.first().map_or(0, |row| row[2].as_u64().unwrap_or(0))
     };
-    assert_eq!(counted(&query).await, 5);
+    assert_eq!(counted(&query).await, 7);
     for millis in [0, 9, 10, 15, 19, 20, 21, 29, 30, 31, 40, 50] {
         query.as_of = Some(at(millis));
         let expected = entries.iter().filter(|entry| query.counts(entry)).count();
         assert_eq!(counted(&query).await, expected as u64, "{millis}");
     }
     query.as_of = Some(at(25));
-    assert_eq!(counted(&query).await, 4);
+    assert_eq!(counted(&query).await, 6);
 }

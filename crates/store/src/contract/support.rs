@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::{
     Audit, Backlogs, Causes, Confirmations, Controls, DuePages, DueQuery, Events, Finished, Ledger,
-    Membership, NewSpan, NewStop, Queries, Reading, SpanScan, StartOutcome, StopOutcome,
+    Membership, NewSpan, NewStop, Queries, Reading, Resends, SpanScan, StartOutcome, StopOutcome,
     StoreError, Upkeep, Work,
 };
 
@@ -31,6 +31,7 @@ pub trait Store:
     + Queries
     + Audit
     + Reading
+    + Resends
     + SpanScan
     + Confirmations
 {
@@ -48,6 +49,7 @@ impl<S> Store for S where
         + Queries
         + Audit
         + Reading
+        + Resends
         + SpanScan
         + Confirmations
 {

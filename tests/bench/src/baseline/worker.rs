@@ -88,6 +88,7 @@ pub(crate) async fn work(has_ledger: bool) -> Result<()> {
     let parts = Parts {
         work: store.clone(),
         ledger,
+        resends: store.clone(),
         causes: store.clone(),
         confirming,
         span_scan: store.clone(),

@@ -4,16 +4,21 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
+use sampler_testkit::build::Kind;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::Sender;
-use crate::event::{Event, Requests, Times};
+use crate::event::{Event, Requests, Times, batch_line, batch_request};
+use crate::template::Template;
 
-/// Answers of events are short; longer ones are not waited for.
-const ANSWER_MAX: usize = 64 * 1024;
+/// Answers of events are short, and those of a batch some 80 bytes for each; longer ones are not waited
+/// for.
+const ANSWER_MAX: usize = 128 * 1024;
 /// What an event that is kept is answered.
 const CREATED: u16 = 201;
+/// What a batch is answered.
+const OK: u16 = 200;
 
 /// A connection that is kept.
 #[derive(Debug)]
@@ -126,6 +131,68 @@ impl Sender for HttpSender {
                 self.connection.last_answer()
             );
         }
+        Ok(())
+    }
+}
+
+/// Sends batches of starts over one connection.
+#[derive(Debug)]
+pub(crate) struct BatchSender {
+    connection: Connection,
+    address: String,
+    batch: usize,
+    line: Arc<Template>,
+    times: Times,
+    body: Vec<u8>,
+    request: Vec<u8>,
+}
+
+impl BatchSender {
+    /// This many senders, each with its own connection, of batches of so many events.
+    pub(crate) async fn open(
+        address: &str,
+        count: usize,
+        batch: usize,
+        times: Times,
+    ) -> Result<Vec<Self>> {
+        let line = Arc::new(batch_line());
+        let mut senders = Vec::with_capacity(count);
+        for _ in 0..count {
+            senders.push(Self {
+                connection: Connection::open(address).await?,
+                address: address.to_owned(),
+                batch,
+                line: Arc::clone(&line),
+                times,
+                body: Vec::new(),
+                request: Vec::new(),
+            });
+        }
+        Ok(senders)
+    }
+}
+
+impl Sender for BatchSender {
+    fn batch(&self) -> usize {
+        self.batch
+    }
+
+    async fn send(&mut self, events: &[Event]) -> Result<()> {
+        self.body.clear();
+        for event in events {
+            ensure!(event.kind == Kind::Start, "batches are of starts");
+            self.line
+                .fill(&self.times.values(event.number), &mut self.body);
+        }
+        self.request.clear();
+        batch_request(&self.address, &self.body, &mut self.request);
+        let status = self.connection.exchange(&self.request).await?;
+        let answer = self.connection.last_answer();
+        let all = format!(r#"{{"accepted":{},"replayed":0,"#, events.len());
+        ensure!(
+            status == OK && answer.contains(&all),
+            "a batch was answered\n{answer}"
+        );
         Ok(())
     }
 }

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 
 use crate::data::{Data, Growth, Ledger, Memory, Midnight, Part, Poll, Sampled, Taken, Worker};
 
+use super::batches::of_batches;
 use super::fairness::of_fairness;
 use super::reading::of_reading;
 use super::targets::targets;
@@ -22,6 +23,7 @@ pub(crate) fn markdown(data: &Data, level: usize) -> String {
             data.fairness.as_ref(),
             of_fairness,
         ),
+        section("Batches", data.batches.as_ref(), of_batches),
         section("Sums beside starts", data.reading.as_ref(), of_reading),
         section("Worker", data.worker.as_ref(), of_worker),
         section(

@@ -30,6 +30,7 @@ pub(crate) fn publish(data: Data) -> Result<()> {
     let mut all = published()?.unwrap_or_default();
     all.receiver = data.receiver.or(all.receiver);
     all.fairness = data.fairness.or(all.fairness);
+    all.batches = data.batches.or(all.batches);
     all.reading = data.reading.or(all.reading);
     all.worker = data.worker.or(all.worker);
     all.midnight = data.midnight.or(all.midnight);

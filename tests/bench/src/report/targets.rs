@@ -3,6 +3,7 @@
 use crate::data::{Data, FairnessRun, Ledger, Receiver, Run, Sampled, System, find};
 use crate::event::Mix;
 
+use super::batches::targets_of_batches;
 use super::reading::targets_of_reading;
 use super::{grouped, rounded, workers};
 
@@ -33,6 +34,9 @@ pub(crate) fn targets(data: &Data) -> Vec<Target> {
     }
     if let Some(part) = &data.fairness {
         targets.extend(of_fairness(&part.figures.runs));
+    }
+    if let Some(part) = &data.batches {
+        targets.extend(targets_of_batches(&part.figures));
     }
     if let Some(part) = &data.reading {
         targets.extend(targets_of_reading(&part.figures.runs));

@@ -9,7 +9,7 @@ use crate::baseline::ceiling::Batches;
 use crate::baseline::one_write::OneWrite;
 use crate::data::{Run, System};
 use crate::event::{Feed, Mix, Times};
-use crate::load::http::HttpSender;
+use crate::load::http::{BatchSender, HttpSender};
 use crate::load::{Outcome, Sender, Timing, closed, on_own_thread, open};
 use crate::mongo::{Server, Spans};
 use crate::process::{WatchedProcesses, peak_memory_mb};
@@ -29,6 +29,8 @@ pub(crate) struct EventRun {
     pub(crate) system: System,
     pub(crate) mix: Mix,
     pub(crate) connections: usize,
+    /// How many are in a batch, where they come in batches.
+    pub(crate) batch: usize,
     /// How many a second; as many as there can be, unless given.
     pub(crate) per_second: Option<f64>,
     pub(crate) timing: Timing,
@@ -59,7 +61,7 @@ impl EventRun {
         let values = |number| times.values(number);
         spans.load_open(first..first + open, values).await?;
         let program = match self.system {
-            System::Sampler => Some(programs::receiver(&spans.uri).await?),
+            System::Sampler | System::Batched => Some(programs::receiver(&spans.uri).await?),
             System::Overlapping => Some(programs::overlapping_receiver(&spans.uri).await?),
             System::OneWriteHttp => Some(programs::one_write(&spans.uri).await?),
             System::HttpAlone => Some(programs::http_alone().await?),
@@ -99,6 +101,11 @@ impl EventRun {
         if let Some(program) = program {
             let address = program.address().to_owned();
             return on_own_thread(move || async move {
+                if run.system == System::Batched {
+                    let senders =
+                        BatchSender::open(&address, run.connections, run.batch, times).await?;
+                    return run.send(senders, feed, watch).await;
+                }
                 let senders = HttpSender::open(&address, run.connections, times).await?;
                 run.send(senders, feed, watch).await
             })

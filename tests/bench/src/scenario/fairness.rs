@@ -22,13 +22,13 @@ use crate::programs;
 use crate::scale::Scale;
 
 /// The resource of the quiet client, and its first event: no number of the flood's.
-const QUIET: &str = "quiet-database";
-const QUIET_FIRST: u64 = 5_000_000;
+pub(super) const QUIET: &str = "quiet-database";
+pub(super) const QUIET_FIRST: u64 = 5_000_000;
 /// Between two of its events, and over how many connections it sends them: so many that the next event
 /// finds one free, unless an answer takes more than 400 ms. With fewer, events would wait in the client,
 /// and count as late.
 const QUIET_PAUSE: Duration = Duration::from_millis(10);
-const QUIET_CONNECTIONS: u64 = 40;
+pub(super) const QUIET_CONNECTIONS: u64 = 40;
 /// The limit that the receiver once had.
 const LIMIT_BEFORE: &str = "200";
 const CREATED: u16 = 201;
@@ -37,11 +37,11 @@ const NO_ANSWER: u16 = 0;
 
 /// What became of a client's events.
 #[derive(Debug, Default)]
-struct Sent {
-    created: u64,
-    all: u64,
+pub(super) struct Sent {
+    pub(super) created: u64,
+    pub(super) all: u64,
     unanswered: u64,
-    latencies: Histogram,
+    pub(super) latencies: Histogram,
 }
 
 /// Runs everything.
@@ -145,7 +145,7 @@ async fn exchange(connection: &mut Connection, address: &str, request: &[u8]) ->
 }
 
 /// One event each time that the pause is over. One that is turned away is not sent again.
-async fn send_some(
+pub(super) async fn send_some(
     address: &str,
     client: u64,
     requests: Arc<Requests>,
@@ -181,7 +181,7 @@ impl Sent {
     }
 }
 
-fn sum(parts: Vec<Result<Result<Sent>, tokio::task::JoinError>>) -> Result<Sent> {
+pub(super) fn sum(parts: Vec<Result<Result<Sent>, tokio::task::JoinError>>) -> Result<Sent> {
     let mut all = Sent::default();
     for part in parts {
         let part = part??;

@@ -48,6 +48,7 @@ async fn row(server: &Server, scale: &Scale, count: u64) -> Result<Growth> {
         system: System::Sampler,
         mix,
         connections: CONNECTIONS.min(scale.most_connections()),
+        batch: 1,
         per_second: None,
         timing: scale.timing,
     };

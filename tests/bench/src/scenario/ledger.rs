@@ -126,10 +126,12 @@ fn entry(target: &Target, span: u64, place: u64, midnight: i64) -> Result<Entry>
         accepted_at: Some(Timestamp::new(midnight)?),
         counted_at: None,
         set_aside_at: None,
+        resent_at: None,
         skipped_at: None,
         state: EntryState::Accepted,
         status: Some(202),
         error: None,
+        resend: None,
         ask_again: None,
     })
 }

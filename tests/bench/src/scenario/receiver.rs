@@ -98,6 +98,7 @@ fn event_run(
         system,
         mix,
         connections,
+        batch: 1,
         per_second,
         timing: scale.timing,
     }
@@ -116,7 +117,7 @@ async fn rounds(server: &Server, scale: &Scale, runs: &[EventRun]) -> Result<Vec
 }
 
 /// The run in the middle, by its rate; of two, the lesser.
-fn median(mut runs: Vec<Run>) -> Option<Run> {
+pub(super) fn median(mut runs: Vec<Run>) -> Option<Run> {
     runs.sort_by(|one, other| one.per_second.total_cmp(&other.per_second));
     let middle = runs.len().checked_sub(1)? / 2;
     Some(runs.swap_remove(middle))

@@ -1,5 +1,7 @@
 //! Replica sets of one or three members, whose members can be killed, frozen and started again.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,7 +12,7 @@ use tempfile::TempDir;
 use tokio::sync::Mutex;
 
 use super::find::find;
-use super::member::{Member, MemberOptions, command, is_primary, patient_command};
+use super::member::{Door, Member, MemberOptions, command, is_primary, patient_command};
 use crate::wait::within;
 
 /// The name of every set.
@@ -39,6 +41,8 @@ pub struct Options {
     pub election_timeout: Duration,
     /// More arguments for each member.
     pub arguments: Vec<String>,
+    /// The key of the set, of 6 to 1,024 characters of base64: users must sign in.
+    pub key: Option<String>,
 }
 
 impl Options {
@@ -52,6 +56,7 @@ impl Options {
             cache_gb: 0.25,
             election_timeout: Duration::from_secs(2),
             arguments: Vec::new(),
+            key: None,
         }
     }
 
@@ -69,6 +74,7 @@ impl Options {
 pub struct ReplicaSet {
     members: Vec<Mutex<Member>>,
     ports: Vec<u16>,
+    key: Option<String>,
     keeps_data: bool,
     // Last: it is removed when the servers are gone.
     _temporary: Option<TempDir>,
@@ -84,7 +90,7 @@ impl ReplicaSet {
     pub async fn start(options: Options) -> Result<Self> {
         let election_timeout = options.election_timeout;
         let set = Self::start_members(options, Some(SET_NAME)).await?;
-        configure(&set.ports, election_timeout)
+        configure(&set.doors(), election_timeout)
             .await
             .context("making the replica set")?;
         set.wait_for_primary().await?;
@@ -120,6 +126,8 @@ impl ReplicaSet {
             .context("a data folder")?;
         let mut members = Vec::new();
         let mut ports = Vec::new();
+        let key = options.key.as_deref();
+        let key_file = key.map(|key| write_key(&folder, key)).transpose()?;
         for number in 0..options.members {
             let member = MemberOptions {
                 binary: binary.clone(),
@@ -129,6 +137,7 @@ impl ReplicaSet {
                 cache_gb: options.cache_gb,
                 remove: removed.clone(),
                 arguments: options.arguments.clone(),
+                key_file: key_file.clone(),
             };
             let port = options.ports.get(number).copied().unwrap_or(0);
             let member = Member::start(member, port).await?;
@@ -138,6 +147,7 @@ impl ReplicaSet {
         Ok(Self {
             members,
             ports,
+            key: options.key,
             keeps_data: removed.is_none(),
             _temporary: temporary,
         })
@@ -164,6 +174,18 @@ impl ReplicaSet {
         }
     }
 
+    fn door(&self, member: usize) -> Door<'_> {
+        Door {
+            port: self.ports[member],
+            key: self.key.as_deref(),
+        }
+    }
+
+    fn doors(&self) -> Vec<Door<'_>> {
+        let members = 0..self.ports.len();
+        members.map(|member| self.door(member)).collect()
+    }
+
     /// The members' ports.
     pub fn ports(&self) -> &[u16] {
         &self.ports
@@ -176,8 +198,8 @@ impl ReplicaSet {
 
     /// The number of the member that takes writes, if there is one.
     pub async fn primary(&self) -> Option<usize> {
-        for (number, port) in self.ports.iter().enumerate() {
-            if self.pid(number).await.is_some() && is_primary(*port).await {
+        for (number, door) in self.doors().into_iter().enumerate() {
+            if self.pid(number).await.is_some() && is_primary(door).await {
                 return Some(number);
             }
         }
@@ -242,7 +264,7 @@ impl ReplicaSet {
     ///
     /// What the server says.
     pub async fn command(&self, member: usize, document: Document) -> Result<Document> {
-        command(self.ports[member], document).await
+        command(self.door(member), document).await
     }
 
     /// Ends all members: cleanly when their data is kept, or else at once.
@@ -267,12 +289,22 @@ fn member_folder(folder: &Path, number: usize) -> PathBuf {
     folder.join(format!("member-{number}"))
 }
 
+/// Writes the key of a set where the servers look for it. They take none that others may read.
+fn write_key(folder: &Path, key: &str) -> Result<PathBuf> {
+    fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    let path = folder.join("key");
+    fs::write(&path, key).with_context(|| format!("writing {}", path.display()))?;
+    let mode = Permissions::from_mode(0o600);
+    fs::set_permissions(&path, mode).with_context(|| format!("{}", path.display()))?;
+    Ok(path)
+}
+
 /// Makes new servers a set; gives the members of an old set their new addresses.
-async fn configure(ports: &[u16], election_timeout: Duration) -> Result<()> {
-    let Some(old) = present_configuration(ports[0]).await? else {
-        let configuration = configuration(ports, election_timeout, 1)?;
+async fn configure(doors: &[Door<'_>], election_timeout: Duration) -> Result<()> {
+    let Some(old) = present_configuration(doors[0]).await? else {
+        let configuration = configuration(doors, election_timeout, 1)?;
         patient_command(
-            ports[0],
+            doors[0],
             doc! { "replSetInitiate": configuration },
             PRIMARY_LIMIT,
         )
@@ -281,24 +313,28 @@ async fn configure(ports: &[u16], election_timeout: Duration) -> Result<()> {
     };
     let count = old.get_array("members").map_or(0, Vec::len);
     ensure!(
-        count == ports.len(),
+        count == doors.len(),
         "the folder holds a set of {count} members"
     );
-    readdress(old, ports, election_timeout).await
+    readdress(old, doors, election_timeout).await
 }
 
 /// Gives the members of an old set their new addresses. The server may cut the connection while it
 /// finds itself in the new configuration, so what counts is what it says when asked again.
-async fn readdress(mut old: Document, ports: &[u16], election_timeout: Duration) -> Result<()> {
+async fn readdress(
+    mut old: Document,
+    doors: &[Door<'_>],
+    election_timeout: Duration,
+) -> Result<()> {
     for _ in 0..RECONFIG_ATTEMPTS {
         let version = old.get_i32("version").unwrap_or(1);
-        let new = configuration(ports, election_timeout, version + 1)?;
+        let new = configuration(doors, election_timeout, version + 1)?;
         if hosts(&old) == hosts(&new) {
             return Ok(());
         }
         let reconfig = doc! { "replSetReconfig": new, "force": true };
-        let _ = patient_command(ports[0], reconfig, PRIMARY_LIMIT).await;
-        old = present_configuration(ports[0])
+        let _ = patient_command(doors[0], reconfig, PRIMARY_LIMIT).await;
+        old = present_configuration(doors[0])
             .await?
             .context("the set has lost its data")?;
     }
@@ -306,14 +342,14 @@ async fn readdress(mut old: Document, ports: &[u16], election_timeout: Duration)
 }
 
 /// The configuration that a server holds, whether or not it finds itself in it.
-async fn present_configuration(port: u16) -> Result<Option<Document>> {
-    let status = patient_command(port, doc! { "replSetGetStatus": 1 }, PRIMARY_LIMIT).await;
+async fn present_configuration(door: Door<'_>) -> Result<Option<Document>> {
+    let status = patient_command(door, doc! { "replSetGetStatus": 1 }, PRIMARY_LIMIT).await;
     if let Err(error) = &status
         && error_code(error) == Some(NOT_YET_INITIALIZED)
     {
         return Ok(None);
     }
-    let answer = command(port, doc! { "replSetGetConfig": 1 }).await?;
+    let answer = command(door, doc! { "replSetGetConfig": 1 }).await?;
     Ok(Some(
         answer
             .get_document("config")
@@ -329,9 +365,9 @@ fn error_code(error: &anyhow::Error) -> Option<i32> {
     }
 }
 
-fn configuration(ports: &[u16], election_timeout: Duration, version: i32) -> Result<Document> {
+fn configuration(doors: &[Door<'_>], election_timeout: Duration, version: i32) -> Result<Document> {
     let mut members = Vec::new();
-    for (id, port) in ports.iter().enumerate() {
+    for (id, Door { port, .. }) in doors.iter().enumerate() {
         members.push(doc! { "_id": i32::try_from(id)?, "host": format!("127.0.0.1:{port}") });
     }
     let timeout = i32::try_from(election_timeout.as_millis())?;

@@ -44,6 +44,7 @@ fn system_name(system: System) -> &'static str {
     match system {
         System::Sampler => "Sampler",
         System::Overlapping => "Sampler with `SAMPLER_ALLOW_OVERLAP`",
+        System::Batched => "Sampler, batches",
         System::OneWriteHttp => "one write per event, HTTP",
         System::OneWrite => "one write per event, driver alone",
         System::Ceiling => "batches, driver alone",

@@ -1,0 +1,251 @@
+//! Resends: entries of the ledger that are marked, and what becomes of them.
+//!
+//! The mark is a member of the entry (`resend`). A partial index holds the marked ones alone. Each of
+//! these is one conditional change of one entry, so any of them can be made again.
+
+use bson::{Document, doc};
+use sampler_domain::partition::partition_of;
+use sampler_domain::{Delivered, Entry, EntryState, LastError, Resend, Timestamp};
+use sampler_store::{EntryKey, StoreError};
+use tracing::error;
+use uuid::Uuid;
+
+use crate::MongoStore;
+use crate::document::{Unreadable, id_to_bson, moment, read_moment, read_optional_moment};
+use crate::entry_document::{ERROR_LEN_MAX, entry_in, status_in};
+use crate::index;
+use crate::unreadable::name_of;
+
+impl MongoStore {
+    pub(crate) async fn entry_named(&self, usage_guid: &str) -> Result<Option<Entry>, StoreError> {
+        let options = self.usages.find_options(1, doc! {}, "_id_");
+        let filter = doc! { "_id": usage_guid };
+        let found = self.usages.found(filter, options, 1).await?;
+        let entry = found.documents.first().map(|raw| entry_in(raw)).transpose();
+        entry.map_err(|problem| StoreError::Refused(Box::new(problem)))
+    }
+
+    pub(crate) async fn mark(&self, key: &EntryKey, resend: &Resend) -> Result<bool, StoreError> {
+        let mut filter = condition(key);
+        let states = [EntryState::Skipped, EntryState::SetAside].map(EntryState::name);
+        filter.insert("state", doc! { "$in": states.to_vec() });
+        filter.insert("resend", doc! { "$exists": false });
+        let set = doc! {
+            "resend": { "$literal": written(resend) },
+            "expires_at": kept_from(resend.at),
+        };
+        self.change_entry(filter, vec![doc! { "$set": set }]).await
+    }
+
+    pub(crate) async fn resends_due_by(
+        &self,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Entry>, StoreError> {
+        let sort = doc! { "resend.due_at": 1 };
+        let options = self.usages.find_options(limit, sort, index::RESEND);
+        let filter = doc! { "resend.due_at": { "$lte": moment(now) } };
+        let found = self.usages.found(filter, options, limit).await?;
+        let mut entries = Vec::with_capacity(found.documents.len());
+        for raw in &found.documents {
+            match entry_in(raw) {
+                Ok(entry) if entry.resend.is_some() => entries.push(entry),
+                Ok(_) => self.tell_of_mark(raw, "its mark cannot be read"),
+                Err(problem) => self.tell_of_mark(raw, &problem.to_string()),
+            }
+        }
+        Ok(entries)
+    }
+
+    fn tell_of_mark(&self, raw: &bson::raw::RawDocument, problem: &str) {
+        if self.is_news("resends", raw) {
+            let name = name_of(raw);
+            error!(code = "usage.unreadable", usage = %name, error = problem,
+                "an entry of the ledger cannot be read");
+        }
+    }
+
+    pub(crate) async fn postpone_marked(
+        &self,
+        key: &EntryKey,
+        act: Uuid,
+        due_at: Timestamp,
+    ) -> Result<(), StoreError> {
+        let update = doc! { "$set": { "resend.due_at": moment(due_at) } };
+        self.change_entry(marked(key, act), vec![update])
+            .await
+            .map(drop)
+    }
+
+    pub(crate) async fn accept_marked(
+        &self,
+        entry: &Entry,
+        delivered: &Delivered,
+    ) -> Result<bool, StoreError> {
+        let Some(resend) = &entry.resend else {
+            return Ok(false);
+        };
+        let after = entry.resent(delivered);
+        let mut filter = marked(&EntryKey::of(entry), resend.act);
+        filter.insert("state", entry.state.name());
+        let mut set = doc! {
+            "state": after.state.name(),
+            "attempts": i64::from(after.attempts),
+            "expires_at": kept_from(delivered.at),
+        };
+        let mut unset = vec!["error"];
+        for (name, value) in [
+            ("accepted_at", after.accepted_at.map(moment)),
+            ("resent_at", after.resent_at.map(moment)),
+            ("status", after.status.map(|it| i32::from(it).into())),
+            (
+                "location",
+                after.location.map(|it| doc! { "$literal": it }.into()),
+            ),
+        ] {
+            match value {
+                Some(value) => _ = set.insert(name, value),
+                None => unset.push(name),
+            }
+        }
+        if after.resend.is_none() {
+            unset.extend(["resend", "cause"]);
+        }
+        let update = vec![doc! { "$set": set }, doc! { "$unset": unset }];
+        self.change_entry(filter, update).await
+    }
+
+    pub(crate) async fn is_marked(&self, key: &EntryKey, act: Uuid) -> Result<bool, StoreError> {
+        let (link, filter) = (self.usages.clone(), marked(key, act));
+        let find = async move { link.find_linearizable(filter, "_id_").await };
+        Ok(!self.usages.run(find).await?.is_empty())
+    }
+
+    pub(crate) async fn unmark(
+        &self,
+        key: &EntryKey,
+        act: Uuid,
+        refusal: Option<&LastError>,
+    ) -> Result<(), StoreError> {
+        let mut update = vec![doc! { "$unset": ["resend"] }];
+        if let Some(refusal) = refusal {
+            let error: String = refusal.error.chars().take(ERROR_LEN_MAX).collect();
+            let mut set = doc! { "error": { "$literal": error } };
+            match refusal.status {
+                Some(status) => set.insert("status", i32::from(status)),
+                None => set.insert("status", "$$REMOVE"),
+            };
+            update.push(doc! { "$set": set });
+        }
+        self.change_entry(marked(key, act), update).await.map(drop)
+    }
+
+    /// Changes one entry; says whether the filter found it.
+    async fn change_entry(
+        &self,
+        filter: Document,
+        update: Vec<Document>,
+    ) -> Result<bool, StoreError> {
+        let usages = self.usages.collection.clone();
+        let call = async move { usages.update_one(filter, update).await };
+        Ok(self.usages.run(call).await?.matched_count > 0)
+    }
+}
+
+/// The condition that only this entry meets, and that says where it is kept.
+fn condition(key: &EntryKey) -> Document {
+    doc! {
+        "_id": &key.usage_guid,
+        "partition": i64::from(partition_of(&key.target)),
+        "span": id_to_bson(&key.span),
+    }
+}
+
+/// The same, while the entry has this mark.
+fn marked(key: &EntryKey, act: Uuid) -> Document {
+    let mut condition = condition(key);
+    condition.insert("resend.act", act.to_string());
+    condition
+}
+
+/// When an entry expires that is kept for its lifetime from this moment: not at all, if it had no
+/// moment before.
+fn kept_from(from: Timestamp) -> Document {
+    let later = doc! { "$convert": {
+        "input": { "$add": [moment(from), "$lifetime"] },
+        "to": "date",
+        "onError": "$expires_at",
+    } };
+    let is_fit = doc! { "$and": [
+        { "$eq": [{ "$type": "$expires_at" }, "date"] },
+        { "$isNumber": "$lifetime" },
+    ] };
+    let unchanged = doc! { "$ifNull": ["$expires_at", "$$REMOVE"] };
+    doc! { "$cond": [is_fit, { "$max": ["$expires_at", later] }, unchanged] }
+}
+
+/// A mark, as it is kept.
+fn written(resend: &Resend) -> Document {
+    let mut document = doc! {
+        "act": resend.act.to_string(),
+        "at": moment(resend.at),
+        "due_at": moment(resend.due_at),
+    };
+    if let Some(delivered) = &resend.delivered {
+        document.insert("accepted_at", moment(delivered.at));
+        if let Some(status) = delivered.status {
+            document.insert("status", i32::from(status));
+        }
+        if let Some(location) = &delivered.location {
+            document.insert("location", location);
+        }
+    }
+    document
+}
+
+/// The mark of an entry, if it has one that can be read.
+pub(crate) fn read_resend(entry: &Document) -> Option<Resend> {
+    let read = |document: &Document| -> Result<Option<Resend>, Unreadable> {
+        let delivered = read_optional_moment(document, "accepted_at")?;
+        let text = |name: &str| document.get_str(name).ok();
+        let Some(act) = text("act").and_then(|act| act.parse().ok()) else {
+            return Ok(None);
+        };
+        Ok(Some(Resend {
+            act,
+            at: read_moment(document, "at")?,
+            due_at: read_moment(document, "due_at")?,
+            delivered: delivered.map(|at| Delivered {
+                at,
+                status: status_in(document),
+                location: text("location").map(str::to_owned),
+            }),
+        }))
+    };
+    read(entry.get_document("resend").ok()?).ok().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_read_as_it_was_written() {
+        let delivered = Delivered {
+            at: Timestamp::clamped(5),
+            status: Some(202),
+            location: Some("https://abacus/$x".to_owned()),
+        };
+        for delivered in [None, Some(delivered)] {
+            let resend = Resend {
+                act: Uuid::from_u128(7),
+                at: Timestamp::clamped(1),
+                due_at: Timestamp::clamped(2),
+                delivered,
+            };
+            let entry = doc! { "resend": written(&resend) };
+            assert_eq!(read_resend(&entry), Some(resend));
+        }
+        assert_eq!(read_resend(&doc! { "resend": { "act": "x" } }), None);
+    }
+}

@@ -1,0 +1,126 @@
+//! What operators do to one usage that was given up or put aside: have it sent again.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{Request, StatusCode};
+use axum::response::{IntoResponse, Response};
+use sampler_domain::{Entry, EntryState, Resend};
+use sampler_service::problem::Problem;
+use sampler_service::security::Grant;
+use sampler_store::EntryKey;
+use serde_json::{Value, json};
+
+use super::answer;
+use super::spans::SpanPath;
+use super::usages::{ShownUsage, shown};
+use crate::acts::{Act, ActBody, Admitted};
+use crate::openapi::{refusals, types};
+use crate::{Receiver, problems};
+
+/// Characters of the id of a usage that is looked for. Those of Sampler and of an original are UUIDs.
+const ID_MAX: usize = 256;
+
+/// `POST /v1/usages/{id}/resend`.
+#[utoipa::path(
+    post, path = "/v1/usages/{id}/resend", operation_id = "resend_usage", tag = "Operating",
+    summary = "Send a usage again",
+    description = "The usage was skipped, or set aside by Abacus. A worker sends the same bytes again.",
+    params(("id" = String, Path, description = "The id of the usage.")),
+    request_body(content = types::Reason, content_type = "application/json"),
+    responses((status = 202, description = "A worker sends it.", body = ShownUsage<'static>), refusals::OfUsageAct),
+)]
+pub async fn resend(
+    State(receiver): State<Arc<Receiver>>,
+    grant: Grant,
+    id: SpanPath,
+    request: Request<Body>,
+) -> Response {
+    let outcome = receiver.resend_usage(&grant, id, request).await;
+    answer(&receiver, "resend", &grant, outcome)
+}
+
+impl Receiver {
+    /// The entry of the usage is marked; a worker finds it within seconds. Asking again for what is
+    /// marked already changes nothing.
+    async fn resend_usage(
+        &self,
+        grant: &Grant,
+        id: SpanPath,
+        request: Request<Body>,
+    ) -> Result<impl IntoResponse, Problem> {
+        let admitted = self.admit_act(grant, request, |_: &mut ActBody<'_>| Some(()));
+        let Admitted {
+            reason, _permit, ..
+        } = admitted.await?;
+        let entry = self.resendable(grant, id).await?;
+        let asked = Act {
+            act: "usage.resend",
+            subject: format!("/v1/usages/{}", entry.usage_guid),
+            span: Some(entry.span.to_string()),
+            reason,
+            before: digest(&entry, entry.resend.is_some()),
+            after: digest(&entry, true),
+        };
+        let act = self.ask(grant, asked).await?;
+        let resend = Resend {
+            act,
+            at: self.parts.clock.now(),
+            // At once, whatever the clock of this machine says.
+            due_at: entry.planned_at,
+            delivered: None,
+        };
+        let key = EntryKey::of(&entry);
+        let marked = self.parts.acts.resend_by_operator(&key, &resend).await;
+        let is_marked = entry.resend.is_some();
+        let marked = marked.map(|marked| (marked || is_marked).then_some(()));
+        self.settle_by(act, &marked).await;
+        let marked = marked.map_err(|failure| self.not_acted(&failure))?;
+        marked.ok_or_else(not_resendable)?;
+        let answer = Json(shown(&entry, None)).into_response();
+        Ok((StatusCode::ACCEPTED, answer))
+    }
+
+    /// The entry of an address, if its usage can be sent again.
+    async fn resendable(&self, grant: &Grant, id: SpanPath) -> Result<Entry, Problem> {
+        let id = id.ok().map(|Path(id)| id);
+        let id = id.filter(|id| id.chars().count() <= ID_MAX);
+        let id = id.ok_or_else(no_such_usage)?;
+        let _permit = self.admit_reading(grant).await?;
+        let entry = self.parts.queries.usage(&id).await;
+        let entry = entry.map_err(|failure| self.not_read(&failure))?;
+        let entry = entry.ok_or_else(no_such_usage)?;
+        if entry.is_resendable() {
+            Ok(entry)
+        } else {
+            Err(not_resendable())
+        }
+    }
+}
+
+fn no_such_usage() -> Problem {
+    let detail = "The ledger has no usage of this id. What is planned is not in the ledger: workers \
+                  send it by themselves.";
+    Problem::new(&problems::NO_SUCH_USAGE, detail)
+}
+
+fn not_resendable() -> Problem {
+    let states = [EntryState::Skipped, EntryState::SetAside].map(EntryState::name);
+    let detail = format!(
+        "Only a usage that is {} can be sent again. Nothing was done.",
+        states.join(" or ")
+    );
+    Problem::new(&problems::NOT_RESENDABLE, detail)
+}
+
+/// What the audit trail tells of a usage.
+fn digest(entry: &Entry, is_resending: bool) -> Value {
+    json!({
+        "state": entry.state.name(),
+        "start": entry.interval.start,
+        "end": entry.interval.end,
+        "resend": is_resending,
+    })
+}

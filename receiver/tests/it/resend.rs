@@ -1,0 +1,142 @@
+//! `POST /v1/usages/{id}/resend`.
+
+use sampler_domain::{Delivered, Entry, EntryState, Skip, Timestamp};
+use sampler_store::Ledger;
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::acts::{REASON, json_of};
+use crate::store::Fate;
+use crate::world::{DAY, NOW, World};
+
+impl World {
+    /// The entry of a usage in this state.
+    async fn usage_in(&self, instance: &str, state: EntryState) -> Entry {
+        let (location, _) = self.suspended(instance, "postgres").await;
+        let span = self.span_at(&location);
+        let at = Timestamp::clamped(NOW);
+        let entry = if state == EntryState::Skipped {
+            let usage_guid = span.processing.planned.clone().unwrap().usage_guid;
+            let act = Uuid::nil();
+            let not_before = at;
+            let skip = Skip {
+                usage_guid,
+                at,
+                not_before,
+                act,
+            };
+            Entry::of_skipped(&span, &skip).unwrap()
+        } else {
+            let delivered = Delivered {
+                at,
+                status: Some(202),
+                location: None,
+            };
+            let entry = Entry::of_delivered(&span, delivered).unwrap();
+            Entry { state, ..entry }
+        };
+        let memory = &self.store.memory;
+        memory.record(entry.clone(), DAY).await.unwrap();
+        entry
+    }
+
+    fn entry(&self, guid: &str) -> Entry {
+        let kept = self.store.memory.with(|table| table.entry(guid).cloned());
+        kept.unwrap().entry
+    }
+}
+
+fn path_of(entry: &Entry) -> String {
+    format!("/v1/usages/{}/resend", entry.usage_guid)
+}
+
+#[tokio::test]
+async fn a_usage_that_was_given_up_or_put_aside_is_sent_again() {
+    for state in [EntryState::Skipped, EntryState::SetAside] {
+        let world = World::new();
+        let entry = world.usage_in("1", state).await;
+        let body = json!({ "reason": REASON });
+        let answer = world.act(&path_of(&entry), None, &body).await;
+        assert_eq!(answer.status, 202, "{answer:?}");
+        let shown = json_of(&answer);
+        assert_eq!(shown["id"], entry.usage_guid);
+        assert_eq!(shown["state"], state.name());
+        // A worker carries it out, at once whatever the clock of the receiver says.
+        let resend = world.entry(&entry.usage_guid).resend.unwrap();
+        assert_eq!((resend.delivered, resend.at.as_millis()), (None, NOW));
+        assert!(resend.due_at <= entry.planned_at);
+        let trail = json_of(&world.shown("/v1/audit").await);
+        let act = &trail["items"][0];
+        assert_eq!(act["id"], resend.act.to_string());
+        assert_eq!(act["act"], "usage.resend");
+        assert_eq!(act["subject"], format!("/v1/usages/{}", entry.usage_guid));
+        assert_eq!(act["outcome"], "done");
+        assert_eq!(act["reason"], REASON);
+        assert_eq!(act["before"]["state"], state.name());
+        let states = [&act["before"]["resend"], &act["after"]["resend"]];
+        assert_eq!(states, [&json!(false), &json!(true)]);
+        let of_span = format!("/v1/audit?span={}", entry.span);
+        let of_span = json_of(&world.shown(&of_span).await);
+        assert_eq!(of_span["items"].as_array().unwrap().len(), 1);
+        // Asked again before that, it is the same resend.
+        let answer = world.act(&path_of(&entry), None, &body).await;
+        assert_eq!(answer.status, 202, "{answer:?}");
+        let again = world.entry(&entry.usage_guid).resend.unwrap();
+        assert_eq!(again.act, resend.act);
+    }
+}
+
+#[tokio::test]
+async fn what_abacus_has_is_not_sent_again_and_what_nobody_knows_is_not_found() {
+    let world = World::new();
+    let body = json!({ "reason": REASON });
+    for (instance, state) in [("1", EntryState::Accepted), ("2", EntryState::Counted)] {
+        let entry = world.usage_in(instance, state).await;
+        let answer = world.act(&path_of(&entry), None, &body).await;
+        answer.problem(409, "not-resendable");
+        assert_eq!(world.entry(&entry.usage_guid), entry);
+    }
+    let long = "x".repeat(5_000);
+    for id in ["unknown", "%ff", "%00", "%20", "$where", &long] {
+        let path = format!("/v1/usages/{id}/resend");
+        let answer = world.act(&path, None, &body).await;
+        answer.problem(404, "no-such-usage");
+    }
+    let entry = world.usage_in("3", EntryState::Skipped).await;
+    for (body, wrong) in [
+        (json!({}), "#/reason"),
+        (json!({ "reason": " " }), "#/reason"),
+        (json!({ "reason": "r", "usage_id": "u" }), "#/usage_id"),
+        (json!([]), "#"),
+    ] {
+        let answer = world.act(&path_of(&entry), None, &body).await;
+        let problem = answer.problem(400, "invalid-body");
+        assert_eq!(problem["errors"][0]["pointer"], wrong, "{body}");
+    }
+    assert_eq!(world.entry(&entry.usage_guid).resend, None);
+    assert_eq!(world.trail_of_acts().await, [[""; 3]; 0]);
+}
+
+/// A receiver that ends, or loses the store, between two of its writes says what it knows.
+#[tokio::test]
+async fn no_usage_is_sent_again_that_is_not_in_the_trail() {
+    let world = World::new();
+    let entry = world.usage_in("1", EntryState::Skipped).await;
+    let body = json!({ "reason": REASON });
+    for fate in [Fate::Unavailable, Fate::Unknown, Fate::Lost] {
+        world.store.meets_acts(fate);
+        let answer = world.act(&path_of(&entry), None, &body).await;
+        let problem = answer.problem(503, "database-unavailable");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains("Nothing was done"), "{detail}");
+    }
+    assert_eq!(world.entry(&entry.usage_guid).resend, None);
+    world.store.meets_acts(Fate::Served);
+    world.store.loses_changes();
+    let answer = world.act(&path_of(&entry), None, &body).await;
+    let problem = answer.problem(503, "database-unavailable");
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains("may or may not be done"), "{detail}");
+    assert_eq!(world.trail_of_acts().await[0][1], "asked");
+    assert!(world.entry(&entry.usage_guid).resend.is_some());
+}

@@ -1,0 +1,133 @@
+//! Batches over a few connections, beside single events over many and what the server takes at the
+//! most; and a quiet client with single events, alone and while others send batches without pause.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::Result;
+use futures_util::future::join_all;
+use sampler_testkit::now_millis;
+
+use super::events::EventRun;
+use super::fairness::{QUIET, QUIET_CONNECTIONS, QUIET_FIRST, send_some, sum};
+use super::least_disturbed;
+use super::receiver::median;
+use crate::baseline::ceiling::IN_FLIGHT;
+use crate::data::{Batches, QuietRun, System, tenths, thousandths};
+use crate::event::{Event, Feed, Mix, Requests, Times};
+use crate::load::http::BatchSender;
+use crate::load::{Sender, Timing, on_own_thread};
+use crate::mongo::Server;
+use crate::programs;
+use crate::scale::Scale;
+
+/// Connections over which batches are sent, and over which single events are, unless fewer are measured.
+const CONNECTIONS: usize = 4;
+const SINGLE_CONNECTIONS: usize = 256;
+
+/// Runs everything.
+pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Batches> {
+    let single = SINGLE_CONNECTIONS.min(scale.most_connections());
+    let what = [
+        (System::Batched, CONNECTIONS),
+        (System::Sampler, single),
+        (System::Ceiling, IN_FLIGHT),
+    ];
+    let mut found = vec![Vec::new(); what.len()];
+    for _ in 0..scale.rounds {
+        for ((system, connections), found) in what.into_iter().zip(&mut found) {
+            let run = EventRun {
+                system,
+                mix: Mix::Starts,
+                connections,
+                batch: scale.batch,
+                per_second: None,
+                timing: scale.timing,
+            };
+            let run = least_disturbed(scale.again, || run.alone(server), |run| run.others_share);
+            found.push(run.await?);
+        }
+    }
+    let mut quiet = Vec::new();
+    for connections in [0, CONNECTIONS, 0, CONNECTIONS] {
+        quiet.push(quiet_client(server, scale, connections).await?);
+    }
+    Ok(Batches {
+        rates: found.into_iter().filter_map(median).collect(),
+        quiet,
+    })
+}
+
+/// A quiet client while others send batches over so many connections.
+async fn quiet_client(server: &Server, scale: &Scale, connections: usize) -> Result<QuietRun> {
+    let spans = server.spans().await?;
+    let program = programs::receiver(&spans.uri).await?;
+    server.settle().await?;
+    let address = program.address().to_owned();
+    let (batch, timing) = (scale.batch, scale.timing);
+    let load = move || async move { load(&address, (connections, batch), timing).await };
+    let run = on_own_thread(load).await?;
+    eprintln!("    {run:?}");
+    program.kill()?;
+    spans.drop().await?;
+    Ok(run)
+}
+
+async fn load(
+    address: &str,
+    (connections, batch): (usize, usize),
+    timing: Timing,
+) -> Result<QuietRun> {
+    let times = Times::beginning(now_millis());
+    let feed = Arc::new(Feed::new(Mix::Starts, 0, 0, 0).at_most(QUIET_FIRST));
+    let requests = Arc::new(Requests::of_resource(address, QUIET));
+    let senders = BatchSender::open(address, connections, batch, times).await?;
+    let from = Instant::now() + timing.warm_up;
+    let until = from + timing.measured;
+    let batches = senders
+        .into_iter()
+        .map(|sender| tokio::spawn(send_batches(sender, Arc::clone(&feed), (from, until))));
+    let batches: Vec<_> = batches.collect();
+    let mut quiet = Vec::new();
+    for client in 0..QUIET_CONNECTIONS {
+        let requests = Arc::clone(&requests);
+        let address = address.to_owned();
+        quiet.push(tokio::spawn(async move {
+            send_some(&address, client, requests, times, (from, until)).await
+        }));
+    }
+    let mut kept = 0;
+    for sent in join_all(batches).await {
+        kept += sent??;
+    }
+    let quiet = sum(join_all(quiet).await)?;
+    Ok(QuietRun {
+        batches: connections as u64,
+        kept_per_second: tenths(kept as f64 / timing.measured.as_secs_f64()),
+        kept_share: thousandths(100.0 * quiet.created as f64 / quiet.all.max(1) as f64),
+        p50_ms: thousandths(quiet.latencies.millis_at(0.5)),
+        p99_ms: thousandths(quiet.latencies.millis_at(0.99)),
+    })
+}
+
+/// One batch after the other; says how many events were kept while it was measured.
+async fn send_batches(
+    mut sender: BatchSender,
+    feed: Arc<Feed>,
+    (from, until): (Instant, Instant),
+) -> Result<u64> {
+    let mut kept = 0;
+    while Instant::now() < until {
+        let next = std::iter::from_fn(|| feed.next()).map(|(_, event)| event);
+        let events: Vec<Event> = next.take(sender.batch()).collect();
+        if events.is_empty() {
+            break;
+        }
+        sender.send(&events).await?;
+        let now = Instant::now();
+        if from <= now && now < until {
+            kept += events.len() as u64;
+        }
+    }
+    Ok(kept)
+}

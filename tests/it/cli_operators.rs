@@ -1,0 +1,303 @@
+//! The command line as an operator uses it, against the real programs: suspended spans, the acts that
+//! end them, their trail; the backlog and control; dry runs and snapshots.
+
+use std::time::Duration;
+
+use sampler_testkit::abacus::Fault;
+use sampler_testkit::{now_millis, wait_until};
+use serde_json::{Value, json};
+
+use crate::cli::{Cli, event, write};
+use crate::landscape::{HOUR, Landscape, PATIENCE, until_ready};
+
+/// The span of an instance.
+async fn span_of(cli: &Cli, instance: &str) -> String {
+    let query = ["spans", "--resource-instance-id", instance];
+    let spans = cli.json(0, &query).await;
+    spans["items"][0]["id"].as_str().unwrap().to_owned()
+}
+
+async fn state(cli: &Cli, span: &str) -> String {
+    let shown = cli.json(0, &["span", span]).await;
+    let shown = shown.get("span").unwrap_or(&shown);
+    shown["state"].as_str().unwrap().to_owned()
+}
+
+async fn planned(cli: &Cli, span: &str) -> String {
+    let shown = cli.json(0, &["span", span]).await;
+    let shown = shown.get("span").unwrap_or(&shown);
+    let usage = shown["planned"]["usage_id"].as_str();
+    usage.unwrap_or_else(|| panic!("{shown:#}")).to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_ends_what_abacus_refuses() {
+    let world = Landscape::new("cli-operator").await;
+    world.abacus.fault(Fault::status(400));
+    let receiver = world.receiver().start().await.unwrap();
+    until_ready(&world.http, &receiver).await;
+    let cli = Cli::of(&receiver).await;
+    let folder = tempfile::tempdir().unwrap();
+    // Half an hour within an hour: one usage each.
+    let began = (now_millis() / HOUR - 5) * HOUR;
+    let instances = ["one", "two", "three"];
+    let events: Vec<Value> = instances
+        .into_iter()
+        .flat_map(|name| {
+            [
+                event("start", name, began),
+                event("stop", name, began + HOUR / 2),
+            ]
+        })
+        .collect();
+    let file = write(&folder.path().join("events.ndjson"), &events);
+    cli.run(0, &["events", "send", &file]).await;
+    let worker = world.worker().env("SAMPLER_SUSPEND_AFTER", "1");
+    let worker = worker.start().await.unwrap();
+
+    wait_until("three spans are suspended", PATIENCE, async || {
+        let causes = cli.json(0, &["suspended"]).await;
+        causes["items"][0]["spans"] == 3
+    })
+    .await;
+    let causes = cli.json(0, &["suspended"]).await;
+    let cause = causes["items"][0]["cause"].as_str().unwrap();
+    let table = cli.run(0, &["suspended"]).await;
+    for part in ["cause", "probe at", cause, " 400 ", " postgres ", " 3 "] {
+        assert!(table.contains(part), "{part:?} in {table}");
+    }
+    let of_cause = cli.json(0, &["spans", "--cause", cause]).await;
+    assert_eq!(of_cause["items"].as_array().unwrap().len(), 3);
+    let backlog = cli.run(0, &["backlog"]).await;
+    for part in ["spans due", "span-seconds", "suspended", "usages/s"] {
+        assert!(backlog.contains(part), "{part:?} in {backlog}");
+    }
+    let backlog = cli.json(0, &["backlog"]).await;
+    assert!(backlog["due"].is_u64(), "{backlog:#}");
+
+    // An act without a reason is none, and one on what is not there says so.
+    let (one, two) = (span_of(&cli, "one").await, span_of(&cli, "two").await);
+    for (code, arguments, part) in [
+        (2, &["resume", "--span", &one][..], "--reason"),
+        (2, &["resume", "--reason", "because"], "--cause"),
+        (
+            2,
+            &["resume", "--span", &one, "--reason", ""],
+            "[#/reason: ",
+        ),
+        (
+            3,
+            &[
+                "resume",
+                "--cause",
+                "00000000-0000-5000-8000-000000000000",
+                "--reason",
+                "because",
+            ],
+            "/resume is answered 404 Not Found: ",
+        ),
+        (
+            3,
+            &["resume", "--span", "nobody", "--reason", "because"],
+            "/v1/spans/nobody is answered 404 Not Found: ",
+        ),
+        (
+            3,
+            &[
+                "skip",
+                &one,
+                "ad1f2853-43e0-5cbf-b4f7-39fd0d67600c",
+                "--reason",
+                "because",
+            ],
+            "/skip is answered 409 Conflict: ",
+        ),
+    ] {
+        let complaint = cli.complaint(code, arguments).await;
+        assert!(complaint.contains(part), "{arguments:?}: {complaint}");
+    }
+
+    // One usage is given up; the span goes on, and is complete.
+    let usage = planned(&cli, &one).await;
+    let reason = "Billed by hand.";
+    let said = cli
+        .run(0, &["skip", &one, &usage, "--reason", reason])
+        .await;
+    assert!(said.starts_with(&format!("The span {one} is ")), "{said}");
+    wait_until("the span is complete", PATIENCE, async || {
+        state(&cli, &one).await == "complete"
+    })
+    .await;
+    let text = cli.run(0, &["span", &one]).await;
+    for part in ["  skipped", "skipped 0:30:00.000", "difference 0 ms"] {
+        assert!(text.contains(part), "{part:?} in {text}");
+    }
+
+    // Another one is tried again, and refused again.
+    let resume = ["resume", "--span", &two, "--reason", "The plan is mapped."];
+    let posts = world.abacus.post_count();
+    let said = cli.run(0, &resume).await;
+    assert!(said.starts_with(&format!("The span {two} is ")), "{said}");
+    wait_until("it is refused again", PATIENCE, async || {
+        world.abacus.post_count() > posts && state(&cli, &two).await == "suspended"
+    })
+    .await;
+    // Now Abacus accepts them.
+    world.abacus.clear_faults();
+    let said = cli
+        .run(0, &["resume", "--cause", cause, "--reason", "All of them."])
+        .await;
+    assert_eq!(said, "2 spans go on\n");
+    world.until_complete(3).await;
+    let complaint = cli.complaint(3, &resume).await;
+    let expected = format!("/v1/spans/{two}/resume is answered 409 Conflict: ");
+    assert!(complaint.contains(&expected), "{complaint}");
+
+    let trail = cli.json(0, &["audit", "--span", &one]).await;
+    let acts = trail["items"].as_array().unwrap();
+    let done: Vec<_> = acts.iter().filter(|act| act["outcome"] == "done").collect();
+    assert_eq!(done.len(), 1, "{trail:#}");
+    assert_eq!(
+        (&done[0]["act"], &done[0]["reason"]),
+        (&json!("span.skip"), &json!(reason))
+    );
+    let table = cli.run(0, &["audit", "--limit", "50"]).await;
+    for part in ["span.skip", "span.resume", reason, "The plan is mapped."] {
+        assert!(table.contains(part), "{part:?} in {table}");
+    }
+    assert_eq!(world.billed("one"), 0);
+    assert_eq!(world.billed("two"), i128::from(HOUR / 2));
+    drop(worker);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_says_how_many_starts_are_let_in() {
+    let world = Landscape::new("cli-control").await;
+    let receiver = world.receiver().start().await.unwrap();
+    until_ready(&world.http, &receiver).await;
+    let cli = Cli::of(&receiver).await;
+    let shown = cli.run(0, &["control"]).await;
+    assert!(
+        shown.contains("starts let in") && shown.contains("100 %"),
+        "{shown}"
+    );
+
+    let set = ["control", "set", "--reason", "A drain."];
+    let drained = ["--rate", "0", "--resource", "redis=50"];
+    let set_now = cli.json(0, &[&set[..], &drained].concat()).await;
+    let starts = json!({ "rate": 0, "resources": { "redis": 50 } });
+    assert_eq!(set_now["starts"], starts);
+    assert_eq!(cli.json(0, &["control"]).await["starts"], starts);
+    let start = event("start", "new", now_millis());
+    wait_until(
+        "starts are turned away",
+        Duration::from_secs(20),
+        async || {
+            let mut start = start.clone();
+            start["resource_instance_id"] = json!(now_millis().to_string());
+            start.as_object_mut().unwrap().shift_remove("type");
+            let answer = world.post(&receiver, "/v1/events/start", &start).await;
+            answer.status().as_u16() == 503
+        },
+    )
+    .await;
+
+    let all = ["--rate", "100", "--resource", "redis", "--paused", "true"];
+    let text = cli.run(0, &[&set[..], &all].concat()).await;
+    assert!(text.contains("100 %") && text.contains("paused"), "{text}");
+    assert!(!text.contains("redis"), "{text}");
+    for wrong in [
+        &["--rate", "101"][..],
+        &["--rate", "x"],
+        &["--resource", "redis=-1"],
+        &["--paused", "yes"],
+        &["--kp", "-1"],
+        &[],
+    ] {
+        cli.complaint(2, &[&set[..], wrong].concat()).await;
+    }
+    let complaint = cli.complaint(2, &["control", "set", "--rate", "1"]).await;
+    assert!(complaint.contains("--reason"), "{complaint}");
+    let trail = cli.run(0, &["audit"]).await;
+    assert_eq!(trail.matches("A drain.").count(), 2, "{trail}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_would_be_billed_is_shown_and_what_runs_is_compared() {
+    let world = Landscape::new("cli-snapshot").await;
+    let receiver = world.receiver().env("SAMPLER_DIMENSION", "hour");
+    let receiver = receiver.start().await.unwrap();
+    until_ready(&world.http, &receiver).await;
+    let cli = Cli::of(&receiver).await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let began = now_millis() - 5 * HOUR;
+    let good = [
+        event("start", "one", began),
+        event("stop", "one", began + HOUR),
+        event("start", "gone", began),
+    ];
+    let file = write(&path("good.ndjson"), &good);
+    let text = cli.run(0, &["events", "dry-run", &file]).await;
+    for part in ["line 1: 201", "line 2: 201", "usage", "duration"] {
+        assert!(text.contains(part), "{part:?} in {text}");
+    }
+    let foreseen = cli.json(0, &["events", "dry-run", &file]).await;
+    assert_ne!(foreseen["items"][1]["usages"], json!([]), "{foreseen:#}");
+    let wrong = [good[0].clone(), event("stop", "nobody", began)];
+    let wrong = write(&path("wrong.ndjson"), &wrong);
+    let text = cli.run(1, &["events", "dry-run", &wrong]).await;
+    assert!(text.contains("line 2: 422 no-open-span"), "{text}");
+    cli.complaint(2, &["events", "dry-run", "nothing.ndjson"])
+        .await;
+    assert_eq!(
+        cli.json(0, &["spans", "--resource-id", "postgres"]).await["items"],
+        json!([])
+    );
+    cli.run(0, &["events", "send", &file]).await;
+
+    let at = now_millis() - HOUR;
+    let mut new = event("start", "new", began);
+    for field in ["type", "id", "timestamp", "resource_id"] {
+        new.as_object_mut().unwrap().shift_remove(field);
+    }
+    let head = json!({ "resource_id": "postgres", "at": at });
+    let file = write(&path("snapshot.ndjson"), &[head, new]);
+    let diff = ["snapshot", "diff", &file];
+    let text = cli.run(1, &diff).await;
+    for part in [
+        "runs no more",
+        "was not started",
+        "2 differences among 1 instances",
+    ] {
+        assert!(text.contains(part), "{part:?} in {text}");
+    }
+    let apply = ["snapshot", "apply", &file];
+    let few = [&apply[..], &["--most", "1"]].concat();
+    let complaint = cli.complaint(1, &few).await;
+    assert!(
+        complaint.contains("nothing is sent: 2 events"),
+        "{complaint}"
+    );
+    assert_eq!(cli.json(1, &diff).await["checked"], 1);
+    let text = cli.run(0, &apply).await;
+    assert!(
+        text.contains("2 events: 2 accepted, 0 replayed, 0 refused."),
+        "{text}"
+    );
+    let text = cli.run(0, &diff).await;
+    assert!(
+        text.starts_with("Nothing differs: 1 instances at "),
+        "{text}"
+    );
+    let again = cli.json(0, &apply).await;
+    assert_eq!(again["report"]["events"], 0, "{again:#}");
+    let broken = write(&path("broken.ndjson"), &[json!({ "at": at })]);
+    let complaint = cli.complaint(2, &["snapshot", "diff", &broken]).await;
+    assert!(complaint.contains("resource_id"), "{complaint}");
+    let text = folder.path().join("snapshot.txt");
+    std::fs::write(&text, "").unwrap();
+    let arguments = ["snapshot", "diff", text.to_str().unwrap()];
+    let complaint = cli.complaint(2, &arguments).await;
+    assert!(complaint.contains("a .json or .ndjson file"), "{complaint}");
+}

@@ -1,0 +1,581 @@
+//! A usage that was given up or put aside is sent again: the same bytes, counted once, and the totals say
+//! so, whatever dies in between.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sampler_abacus::{Answer, AnswerDate, Collector, Posted};
+use sampler_domain::{
+    Change, Changed, Delivered, Entry, EntryState, Id, LastError, Measure, Measures, Quantity,
+    Resend, Span, Timestamp, Usage,
+};
+use sampler_store::memory::MemoryStore;
+use sampler_store::{EntryKey, Resends, StoreError, Work};
+use sampler_worker::Parts;
+use serde_json::json;
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+use crate::skip::{skip, suspended};
+use crate::world::{DAY, HOUR, MINUTE, World, options, run_with};
+
+/// A span with a usage that was given up, and the entry of that.
+async fn skipped(world: &World) -> Entry {
+    let span = suspended(world).await;
+    let guid = span.processing.planned.clone().unwrap().usage_guid;
+    assert_eq!(skip(world, &span).await, Changed::Made);
+    let worker = world.run("w");
+    let is_noted = || world.kept("a").span.processing.totals.skipped != 0;
+    world.until("it is skipped", is_noted).await;
+    worker.stop().await;
+    world.abacus.answer(|_| None);
+    entry(world, &guid)
+}
+
+fn entry(world: &World, guid: &str) -> Entry {
+    let kept = world.store.with(|table| table.entry(guid).cloned());
+    kept.unwrap().entry
+}
+
+async fn resend(world: &World, entry: &Entry, act: u128) -> bool {
+    let resend = Resend {
+        act: Uuid::from_u128(act),
+        at: world.clock_now(),
+        due_at: entry.planned_at,
+        delivered: None,
+    };
+    let marked = world.store.mark_resend(&EntryKey::of(entry), &resend).await;
+    marked.unwrap()
+}
+
+/// The law, when nothing is under way.
+fn assert_right(world: &World) {
+    let span = world.kept("a").span;
+    let totals = &span.processing.totals;
+    assert_eq!(totals.billed, world.abacus.sum("a"), "{span:?}");
+    assert_eq!(span.difference(), 0);
+    let entries = world.store.with(|table| {
+        table
+            .entries_of(&span.id, None)
+            .into_iter()
+            .cloned()
+            .collect()
+    });
+    let entries: Vec<Entry> = entries;
+    let noted = entries
+        .iter()
+        .filter(|entry| entry.version < span.processing.version);
+    let (mut billed, mut skipped, mut usages) = (0, 0, 0);
+    for entry in noted {
+        assert_eq!(entry.resend, None);
+        let length = entry.interval.duration();
+        if entry.state == EntryState::Skipped {
+            skipped += length;
+        } else {
+            billed += length;
+            usages += 1;
+        }
+    }
+    assert_eq!(
+        (billed, skipped, usages),
+        (totals.billed, totals.skipped, totals.usages)
+    );
+}
+
+async fn until_settled(world: &World) {
+    let is_settled = || {
+        let due = world
+            .store
+            .with(|table| table.due_resends(Timestamp::MAX, 9));
+        due.is_empty()
+    };
+    world.until("it is settled", is_settled).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_usage_that_was_given_up_is_sent_again_with_the_same_bytes() {
+    let world = World::new();
+    let entry = skipped(&world).await;
+    let bodies = || {
+        let posts = world.abacus.posts.lock().unwrap().clone();
+        let of_it = posts.into_iter().map(|(_, body)| body);
+        let of_it = of_it.filter(|body| body.contains(&entry.usage_guid));
+        of_it.collect::<Vec<String>>()
+    };
+    let refused = bodies().len();
+    assert!(resend(&world, &entry, 7).await);
+    assert!(!resend(&world, &entry, 8).await, "once is enough");
+    let worker = world.run("w");
+    until_settled(&world).await;
+    worker.stop().await;
+    let mut bodies = bodies();
+    assert_eq!(bodies.len(), refused + 1);
+    bodies.dedup();
+    assert_eq!(bodies.len(), 1, "the same bytes");
+    let after = self::entry(&world, &entry.usage_guid);
+    assert_eq!(after.state, EntryState::Accepted);
+    assert_eq!((after.error, after.skipped_at), (None, entry.skipped_at));
+    assert_eq!(world.kept("a").span.processing.totals.skipped, 0);
+    assert_right(&world);
+    assert!(!resend(&world, &entry, 9).await, "Abacus has it");
+}
+
+/// What is rebuilt from the ledger is what was planned for the span, whatever was measured.
+#[tokio::test(start_paused = true)]
+async fn a_usage_of_the_ledger_is_that_of_the_span() {
+    let world = World::new();
+    let quantities = [
+        json!(512),
+        json!(-0.0),
+        json!(1e300),
+        json!(0.1),
+        json!(u64::MAX),
+        json!(i64::MIN),
+    ];
+    let measure = |(number, quantity): (usize, _)| Measure {
+        measure: Id::from_store(format!("m{number}")),
+        quantity: Quantity::from_store(quantity),
+    };
+    let measures: Vec<Measure> = (0..).zip(quantities).map(measure).collect();
+    let measures = Measures::from_store(measures);
+    world.start_with("a", -2 * HOUR, measures).await;
+    world.abacus.answer(|_| {
+        Some(Answer::TryAgain {
+            after: None,
+            error: "Abacus answered 503".into(),
+        })
+    });
+    let worker = world.run("w");
+    let planned = || world.kept("a").span.processing.planned.clone();
+    world.until("it is planned", || planned().is_some()).await;
+    worker.kill();
+    let span = world.kept("a").span;
+    let usage = Usage::new(&span, &planned().unwrap());
+    let entry = Entry::of_planned(&span).unwrap();
+    let bytes = |usage: &Usage| serde_json::to_string(usage).unwrap();
+    assert_eq!(bytes(&Usage::of_entry(&entry)), bytes(&usage));
+}
+
+/// The totals of a complete span are corrected, and nothing is left to do for one that is gone.
+#[tokio::test(start_paused = true)]
+async fn a_complete_span_is_corrected_and_one_that_is_gone_is_not_needed() {
+    for is_gone in [false, true] {
+        let world = World::new();
+        let entry = skipped(&world).await;
+        world.stop("a", 30 * MINUTE).await;
+        let worker = world.run("w");
+        world
+            .until("it is complete", || world.is_complete("a"))
+            .await;
+        worker.stop().await;
+        if is_gone {
+            let id = world.kept("a").span.id;
+            world.store.with(|table| table.remove(&[id]));
+        }
+        assert!(resend(&world, &entry, 7).await);
+        let worker = world.run("w");
+        until_settled(&world).await;
+        worker.stop().await;
+        let after = self::entry(&world, &entry.usage_guid);
+        assert_eq!((after.state, after.resend), (EntryState::Accepted, None));
+        let expires_at = world
+            .store
+            .with(|table| table.entry(&entry.usage_guid).unwrap().expires_at);
+        let kept = expires_at.unwrap().since(after.accepted_at.unwrap());
+        assert_eq!(kept, 93 * DAY, "from its last answer on");
+        if !is_gone {
+            assert_right(&world);
+        }
+    }
+}
+
+/// A usage that was put aside counts in the totals all the while.
+#[tokio::test(start_paused = true)]
+async fn a_usage_that_was_put_aside_is_sent_again() {
+    let world = World::new();
+    world.start("a", -HOUR).await;
+    let worker = world.run("w");
+    let is_billed = || world.kept("a").span.processing.totals.usages == 1;
+    world.until("it is billed", is_billed).await;
+    worker.stop().await;
+    let span = world.kept("a").span;
+    let entry = world.store.with(|table| {
+        let entry = table.entries_of(&span.id, None)[0].clone();
+        let aside = Entry {
+            state: EntryState::SetAside,
+            set_aside_at: Some(entry.accepted_at.unwrap().plus(1)),
+            error: Some("no such plan".to_owned()),
+            ..entry
+        };
+        table.replace_entry(aside.clone());
+        aside
+    });
+    let posts = world.abacus.post_count();
+    assert!(resend(&world, &entry, 7).await);
+    let worker = world.run("w");
+    until_settled(&world).await;
+    worker.stop().await;
+    assert_eq!(world.abacus.post_count(), posts + 1);
+    let after = self::entry(&world, &entry.usage_guid);
+    assert_eq!((after.state, after.error), (EntryState::Accepted, None));
+    assert_eq!(after.accepted_at, entry.accepted_at);
+    assert!(after.resent_at > entry.set_aside_at);
+    assert_eq!(world.kept("a").span, span);
+    assert_right(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_ends_a_resend_and_a_failure_does_not() {
+    let world = World::new();
+    let entry = skipped(&world).await;
+    world.abacus.answer_first([
+        Answer::TryAgain {
+            after: None,
+            error: "Abacus answered 503".into(),
+        },
+        Answer::Refused {
+            error: "Abacus answered 422".into(),
+        },
+    ]);
+    let posts = world.abacus.post_count();
+    assert!(resend(&world, &entry, 7).await);
+    let worker = world.run("w");
+    world
+        .until("it has failed", || world.abacus.post_count() > posts)
+        .await;
+    world.pass(MINUTE / 2).await;
+    assert_eq!(world.abacus.post_count(), posts + 1, "it waits");
+    until_settled(&world).await;
+    assert_eq!(world.abacus.post_count(), posts + 2);
+    let after = self::entry(&world, &entry.usage_guid);
+    assert_eq!(after.state, EntryState::Skipped);
+    assert_eq!(after.error.as_deref(), Some("Abacus answered 422"));
+    world.pass(10 * MINUTE).await;
+    assert_eq!(world.abacus.posts_of(&entry.usage_guid, posts), 2);
+    assert!(resend(&world, &entry, 8).await, "it can be asked for again");
+    until_settled(&world).await;
+    worker.stop().await;
+    assert_right(&world);
+}
+
+/// A store that fails: each call by its number, before or after it was carried out.
+struct Faulty {
+    inner: Arc<MemoryStore>,
+    calls: AtomicUsize,
+    fails_at: usize,
+    is_done: bool,
+}
+
+impl Faulty {
+    async fn call<T>(
+        &self,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let number = self.calls.fetch_add(1, Ordering::Relaxed);
+        if number < self.fails_at {
+            return call.await;
+        }
+        // From then on, the worker might as well be dead.
+        if number == self.fails_at && self.is_done {
+            call.await?;
+        }
+        Err(StoreError::Unknown("the answer was lost".into()))
+    }
+}
+
+#[async_trait]
+impl Resends for Faulty {
+    async fn mark_resend(&self, entry: &EntryKey, resend: &Resend) -> Result<bool, StoreError> {
+        self.call(self.inner.mark_resend(entry, resend)).await
+    }
+
+    async fn due_resends(&self, now: Timestamp, limit: usize) -> Result<Vec<Entry>, StoreError> {
+        self.inner.due_resends(now, limit).await
+    }
+
+    async fn postpone_resend(
+        &self,
+        entry: &EntryKey,
+        act: Uuid,
+        due_at: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.inner.postpone_resend(entry, act, due_at).await
+    }
+
+    async fn accept_resent(
+        &self,
+        entry: &Entry,
+        delivered: &Delivered,
+    ) -> Result<bool, StoreError> {
+        self.call(self.inner.accept_resent(entry, delivered)).await
+    }
+
+    async fn has_resend(&self, entry: &EntryKey, act: Uuid) -> Result<bool, StoreError> {
+        self.call(self.inner.has_resend(entry, act)).await
+    }
+
+    async fn end_resend(
+        &self,
+        entry: &EntryKey,
+        act: Uuid,
+        refusal: Option<&LastError>,
+    ) -> Result<(), StoreError> {
+        self.call(self.inner.end_resend(entry, act, refusal)).await
+    }
+}
+
+/// A worker that dies at any of its steps leaves something from which the next one goes on. Two usages of
+/// one span are sent again: the second one's totals overwrite what the span says of the first.
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_dies_at_any_step_leaves_nothing_wrong() {
+    for step in 0..14 {
+        let world = World::new();
+        let first = skipped(&world).await;
+        let second = another_skipped(&world).await;
+        assert!(resend(&world, &first, 7).await);
+        assert!(resend(&world, &second, 8).await);
+        let faulty = Faulty {
+            inner: world.store.clone(),
+            calls: AtomicUsize::new(0),
+            fails_at: step / 2,
+            is_done: step % 2 == 1,
+        };
+        let mut parts = world.parts();
+        parts.resends = Arc::new(faulty);
+        let worker = run_with(parts, options("w"));
+        world.pass(MINUTE / 2).await;
+        worker.kill();
+        let worker = world.run("next");
+        until_settled(&world).await;
+        worker.stop().await;
+        for entry in [&first, &second] {
+            let after = self::entry(&world, &entry.usage_guid);
+            assert_eq!(after.state, EntryState::Accepted, "step {step}");
+        }
+        assert_eq!(world.kept("a").span.processing.totals.skipped, 0);
+        assert_right(&world);
+    }
+}
+
+/// One more usage of the span that is given up: what it has planned next.
+async fn another_skipped(world: &World) -> Entry {
+    let before = world.kept("a").span.processing.totals.skipped;
+    world.abacus.answer(|_| {
+        Some(Answer::Refused {
+            error: "Abacus answered 400: it is malformed".into(),
+        })
+    });
+    let worker = world.run("w");
+    let is_suspended = || world.kept("a").span.processing.suspended.is_some();
+    world.until("it is suspended", is_suspended).await;
+    worker.stop().await;
+    let span = world.kept("a").span;
+    let guid = span.processing.planned.clone().unwrap().usage_guid;
+    assert_eq!(skip(world, &span).await, Changed::Made);
+    world.abacus.answer(|_| None);
+    let worker = world.run("w");
+    let is_noted = || world.kept("a").span.processing.totals.skipped > before;
+    world.until("it is skipped", is_noted).await;
+    worker.stop().await;
+    entry(world, &guid)
+}
+
+/// A worker that sleeps between what it has read and the correction counts nothing twice: the other one
+/// has done everything, and has corrected another usage after that.
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_sleeps_counts_no_resend_twice() {
+    let world = World::new();
+    let first = skipped(&world).await;
+    let second = another_skipped(&world).await;
+    assert!(resend(&world, &first, 7).await);
+    let sleeper = Arc::new(Sleeper {
+        inner: world.store.clone(),
+        is_asleep: AtomicBool::new(false),
+        woken: Notify::new(),
+    });
+    let parts = Parts {
+        work: sleeper.clone(),
+        ..world.parts()
+    };
+    let sleeping = run_with(parts, options("a sleeper"));
+    let is_asleep = || sleeper.is_asleep.load(Ordering::Relaxed);
+    world.until("it sleeps", is_asleep).await;
+    let worker = world.run("w");
+    let key = EntryKey::of(&first);
+    // The other one may not own the first partition.
+    world
+        .store
+        .with(|table| table.postpone_resend(&key, Uuid::from_u128(7), first.planned_at));
+    let other = run_with(world.parts(), options("another"));
+    sampler_store::Membership::leave(&*world.store, "a sleeper")
+        .await
+        .unwrap();
+    world.pass(HOUR / 2).await;
+    assert!(resend(&world, &second, 8).await);
+    world.pass(HOUR / 2).await;
+    sleeper.woken.notify_waiters();
+    world.pass(MINUTE).await;
+    sleeping.stop().await;
+    worker.stop().await;
+    other.stop().await;
+    assert_eq!(world.kept("a").span.processing.totals.skipped, 0);
+    assert_right(&world);
+}
+
+/// A store whose caller falls asleep before the first correction of totals.
+struct Sleeper {
+    inner: Arc<MemoryStore>,
+    is_asleep: AtomicBool,
+    woken: Notify,
+}
+
+#[async_trait]
+impl Work for Sleeper {
+    fn due(&self, query: sampler_store::DueQuery) -> sampler_store::DuePages {
+        self.inner.due(query)
+    }
+
+    async fn find(
+        &self,
+        id: &sampler_domain::SpanId,
+        target: &sampler_domain::Target,
+    ) -> Result<Option<Span>, StoreError> {
+        self.inner.find(id, target).await
+    }
+
+    async fn change(
+        &self,
+        span: &Span,
+        change: &Change,
+        now: Timestamp,
+    ) -> Result<Changed, StoreError> {
+        let is_correction = matches!(change, Change::Resent { .. });
+        if is_correction && !self.is_asleep.swap(true, Ordering::Relaxed) {
+            self.woken.notified().await;
+        }
+        self.inner.change(span, change, now).await
+    }
+}
+
+/// A collector whose caller falls asleep when it is about to post a usage for the first time.
+struct FallsAsleep {
+    world: Arc<World>,
+    is_asleep: AtomicBool,
+    woken: Notify,
+}
+
+#[async_trait]
+impl Collector for FallsAsleep {
+    async fn post(&self, usage: &Usage, now: Timestamp) -> Posted {
+        if !self.is_asleep.swap(true, Ordering::Relaxed) {
+            self.woken.notified().await;
+        }
+        self.world.abacus.post(usage, now).await
+    }
+
+    async fn probe(&self) -> Result<AnswerDate, String> {
+        self.world.abacus.probe().await
+    }
+}
+
+/// The gap of a skip: a worker sleeps with a usage in its hands, others see it refused, an operator gives
+/// it up, and it is posted after all that. What counts upstream is accepted.
+#[tokio::test(start_paused = true)]
+async fn a_usage_that_is_posted_after_it_was_given_up_is_accepted() {
+    let world = Arc::new(World::new());
+    world.start("a", -2 * HOUR).await;
+    let asleep = Arc::new(FallsAsleep {
+        world: world.clone(),
+        is_asleep: AtomicBool::new(false),
+        woken: Notify::new(),
+    });
+    let parts = Parts {
+        collector: asleep.clone(),
+        ..world.parts()
+    };
+    let sleeping = run_with(parts, options("a sleeper"));
+    let is_asleep = || asleep.is_asleep.load(Ordering::Relaxed);
+    world.until("it sleeps", is_asleep).await;
+    let entry = skipped_while_one_sleeps(&world).await;
+    assert_eq!(entry.state, EntryState::Skipped);
+    let sum = world.abacus.sum("a");
+    asleep.woken.notify_waiters();
+    let is_accepted = || self::entry(&world, &entry.usage_guid).state == EntryState::Accepted;
+    world.until("the ledger says so", is_accepted).await;
+    until_settled(&world).await;
+    sleeping.stop().await;
+    assert!(world.abacus.sum("a") >= sum + entry.interval.duration());
+    assert_eq!(world.kept("a").span.processing.totals.skipped, 0);
+    assert_right(&world);
+}
+
+async fn skipped_while_one_sleeps(world: &World) -> Entry {
+    let guid = world.kept("a").span.processing.planned.unwrap().usage_guid;
+    let refused = guid.clone();
+    world.abacus.answer(move |usage| {
+        (usage.dedup_id == refused).then(|| Answer::Refused {
+            error: "Abacus answered 400".into(),
+        })
+    });
+    let worker = world.run("w");
+    let is_suspended = || world.kept("a").span.processing.suspended.is_some();
+    world.until("it is suspended", is_suspended).await;
+    let span = world.kept("a").span;
+    assert_eq!(skip(world, &span).await, Changed::Made);
+    let is_noted = || world.kept("a").span.processing.totals.skipped != 0;
+    world.until("it is skipped", is_noted).await;
+    worker.stop().await;
+    world.abacus.answer(|_| None);
+    entry(world, &guid)
+}
+
+/// Nothing is given up while a post of it may be on its way, and nothing is posted by what was read long
+/// ago.
+#[tokio::test(start_paused = true)]
+async fn a_usage_is_given_up_once_no_post_of_it_is_on_its_way() {
+    let world = World::new();
+    let span = suspended(&world).await;
+    let suspended_at = span.processing.suspended.unwrap().since;
+    assert_eq!(skip(&world, &span).await, Changed::Made);
+    // A stop makes the span due before that.
+    world.stop("a", -HOUR).await;
+    let worker = world.run("w");
+    let is_noted = || world.kept("a").span.processing.totals.skipped != 0;
+    world.until("it is skipped", is_noted).await;
+    worker.stop().await;
+    let waited = world.clock_now().since(suspended_at);
+    assert!(waited >= sampler_domain::SKIP_DELAY, "{waited} ms");
+}
+
+/// A worker that waits for its turn to post for long reads the span again before it does.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_posted_by_what_was_read_long_ago() {
+    let world = World::new();
+    world.start("a", -2 * HOUR).await;
+    world.abacus.answer_first([Answer::Wait {
+        after: Duration::from_mins(20),
+    }]);
+    let worker = world.run("w");
+    world
+        .until("it waits", || world.abacus.post_count() == 1)
+        .await;
+    let span = world.kept("a").span;
+    let planned = span.processing.planned.clone().unwrap();
+    // Others have dealt with it: the usage is refused, suspended, and given up.
+    let failure = sampler_store::contract::support::last_refusal("none", 0);
+    let failed = Change::failed(&span, failure);
+    let changed = world.store.change(&span, &failed, world.clock_now()).await;
+    assert_eq!(changed.unwrap(), Changed::Made);
+    assert_eq!(skip(&world, &world.kept("a").span).await, Changed::Made);
+    let is_noted = || world.kept("a").span.processing.totals.skipped != 0;
+    world.until("it is skipped", is_noted).await;
+    world.pass(HOUR / 2).await;
+    worker.stop().await;
+    let posts = world.abacus.posts_of(&planned.usage_guid, 0);
+    assert_eq!(posts, 1, "what was given up is not posted");
+    let entry = entry(&world, &planned.usage_guid);
+    assert_eq!(entry.state, EntryState::Skipped);
+    assert_right(&world);
+}
