@@ -93,7 +93,7 @@ impl MongoStore {
             "attempts": i64::from(after.attempts),
             "expires_at": kept_from(delivered.at),
         };
-        let mut unset = vec!["error", "cause"];
+        let mut unset = vec!["error"];
         let update = asked_again(entry);
         for (name, value) in [
             ("accepted_at", after.accepted_at.map(moment)),
