@@ -60,6 +60,7 @@ async fn an_operator_ends_what_abacus_refuses() {
         causes["items"][0]["spans"] == 3
     })
     .await;
+    world.age_suspensions().await;
     let causes = cli.json(0, &["suspended"]).await;
     let cause = causes["items"][0]["cause"].as_str().unwrap();
     let table = cli.run(0, &["suspended"]).await;

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bson::Document;
+use bson::{Document, doc};
 use futures_util::TryStreamExt;
 use mongodb::Collection;
 use reqwest::{Client, Response};
 use sampler_testkit::abacus::Options;
 use sampler_testkit::abacus::StandInAbacus;
 use sampler_testkit::program::Launch;
-use sampler_testkit::{Program, TestDatabase, wait_until};
+use sampler_testkit::{Program, TestDatabase, now_millis, wait_until};
 use serde_json::Value;
 
 pub(crate) const MINUTE: i64 = 60_000;
@@ -81,11 +81,21 @@ impl Landscape {
         assert_eq!(status, 201, "{path}: {}", response.text().await.unwrap());
     }
 
+    /// Has what is suspended be so for ten minutes. A skip is carried out five minutes after its span
+    /// was suspended.
+    pub(crate) async fn age_suspensions(&self) {
+        let since = now_millis() - 10 * MINUTE;
+        let suspended = doc! { "processing.suspended.cause": { "$exists": true } };
+        let earlier = doc! { "$set": { "processing.suspended.since": since } };
+        let spans = self.spans().await;
+        spans.update_many(suspended, earlier).await.unwrap();
+    }
+
     /// Waits until no span that was stopped has anything left to do.
     pub(crate) async fn until_complete(&self, count: u64) {
         let spans = self.spans().await;
         wait_until("all stopped spans are complete", PATIENCE, async || {
-            let complete = bson::doc! { "processing.complete": true };
+            let complete = doc! { "processing.complete": true };
             spans.count_documents(complete).await.unwrap() == count
         })
         .await;
