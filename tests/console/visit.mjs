@@ -56,9 +56,9 @@ async function numbers(page, base, id) {
 }
 
 /** Waits for what the workers do. */
-async function until(what, isSo) {
+async function until(what, isSo, limit = 30_000) {
   for (const begin = Date.now(); !(await isSo()); ) {
-    assert.ok(Date.now() - begin < 30_000, what);
+    assert.ok(Date.now() - begin < limit, what);
     await new Promise((done) => setTimeout(done, 100));
   }
 }
@@ -247,11 +247,12 @@ const visits = {
   /** What the README shows. */
   async pictures({ base, open }) {
     const { context, page } = await open({ viewport: { width: 1120, height: 640 }, deviceScaleFactor: 1.5 });
-    // The backlog's trend needs some moments.
+    // The backlog's trend needs some moments, and so do refusals.
     await until('the backlog drains', async () => {
       await page.goto(`${base}/console`);
-      return (await page.locator(`${hook('backlog')} .trend rect`).count()) >= 4;
-    });
+      const causes = await page.locator(`${hook('causes')} tbody tr`).count();
+      return causes > 0 && (await page.locator(`${hook('backlog')} .trend rect`).count()) >= 6;
+    }, 120_000);
     await page.locator('.banner').evaluate((it) => it.remove());
     await picture(page, 'console-overview');
     const complete = async () => (await api(base, `/v1/spans/${known.span}`)).state === 'complete';

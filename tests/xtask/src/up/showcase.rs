@@ -22,7 +22,7 @@ const DAY: i64 = 24 * HOUR;
 const UNMAPPED: &str = "experimental";
 /// Spans of that plan.
 const REFUSED: i64 = 12;
-/// Spans that are far behind, and since when.
+/// Spans that are behind, each more than the one before, and by how much the last one is.
 const BEHIND: i64 = 400;
 const AGE: i64 = 45 * DAY;
 /// How long Abacus takes for each of their usages, so that one can watch.
@@ -58,7 +58,7 @@ pub(crate) async fn begin(system: &System) -> Result<Showcase> {
     });
     sender.send_all(refused.collect()).await?;
     let behind = (1..=BEHIND).map(|number| {
-        let start = sender.now - AGE + number * HOUR / 4;
+        let start = sender.now - number * AGE / BEHIND;
         sender.start("cache", "small", &format!("cache-{number}"), start)
     });
     sender.send_all(behind.collect()).await?;
