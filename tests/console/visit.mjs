@@ -202,7 +202,7 @@ const visits = {
     const { planned } = await api(base, `/v1/spans/${known.span}`);
     await press(page, hook('skip'));
     await page.waitForURL('**/skip');
-    assert.match(await page.locator(hook('effect')).textContent(), /Skip 1 usage of .*Then resume 1 span, .* behind, about \d+ usages?\./s);
+    assert.match(await page.locator(hook('effect')).textContent(), /Skip 1 usage of .*Then resume 1 span, .* behind, about [\d,]+ usages?\./s);
     await tabTo(page, 'textarea');
     await page.keyboard.type('Billed by hand, <b>4711</b>.');
     await press(page, hook('confirm'));

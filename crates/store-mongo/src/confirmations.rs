@@ -82,12 +82,14 @@ impl MongoStore {
     }
 }
 
-/// Which entries are to be asked for. The first two conditions are those of the index.
+/// Which entries are to be asked for. The first two conditions are those of the index. The totals of a
+/// span are about to count a usage that is marked for a resend: its state stays until they do.
 fn filter(query: &UnconfirmedQuery) -> Document {
     let partitions: Vec<i64> = query.partitions.iter().copied().map(i64::from).collect();
     let mut filter = doc! {
         "state": EntryState::Accepted.name(),
         "ask_again.at": { "$lte": moment(query.now) },
+        "resend": { "$exists": false },
         "partition": { "$in": partitions },
     };
     if let Some(month) = query.month {
@@ -151,6 +153,7 @@ fn condition(read: &Unconfirmed, ask: AskAgain) -> Document {
         "span": id_to_bson(&read.span),
         "state": EntryState::Accepted.name(),
         "ask_again.at": moment(ask.at),
+        "resend": { "$exists": false },
     }
 }
 

@@ -29,6 +29,8 @@ impl Table {
     /// Usages that are to be asked for, the oldest month first.
     pub fn unconfirmed(&self, query: &UnconfirmedQuery) -> Vec<Unconfirmed> {
         let entries = self.entries().map(|kept| &kept.entry);
+        // The totals of a span are about to count a marked usage: its state stays until they do.
+        let entries = entries.filter(|entry| entry.resend.is_none());
         let found = entries.filter_map(|entry| {
             let unconfirmed = Unconfirmed::of(entry)?;
             let month = Granularity::Month.window_of(entry.interval.midpoint());
@@ -47,7 +49,8 @@ impl Table {
     /// whether it was noted.
     pub fn confirm(&mut self, read: &Unconfirmed, confirmation: &Confirmation) -> bool {
         let is_same = |kept: &&mut StoredEntry| {
-            Unconfirmed::of(&kept.entry).is_some_and(|now| now.ask.at == read.ask.at)
+            let now = Unconfirmed::of(&kept.entry).filter(|_| kept.entry.resend.is_none());
+            now.is_some_and(|now| now.ask.at == read.ask.at)
         };
         let kept = self.entries.get_mut(&read.usage_guid).filter(is_same);
         let Some(kept) = kept else {

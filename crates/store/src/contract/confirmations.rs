@@ -240,6 +240,57 @@ pub async fn a_usage_is_only_asked_for_where_its_entry_says_so(store: &Shared) {
     assert_eq!(unconfirmed(store, query(DAY)).await.len(), 1);
 }
 
+/// Put aside in between, it would pass for one whose totals are right: nobody would correct them.
+pub async fn a_usage_that_was_skipped_and_sent_is_asked_for_once_its_totals_are_right(
+    store: &Shared,
+) {
+    let store = &**store;
+    let span = started(store, "a", "a", -DAY).await;
+    let span = done(store.plan(&span, plan_to(&span, -HOUR), at(0), at(0)).await);
+    let delivered = Delivered {
+        at: at(11),
+        status: Some(202),
+        location: Some("https://abacus/usage/a".to_owned()),
+    };
+    let accepted = Entry::of_delivered(&span, delivered.clone()).expect("it is planned");
+    let skipped = Entry {
+        state: EntryState::Skipped,
+        accepted_at: None,
+        skipped_at: Some(at(7)),
+        status: None,
+        location: None,
+        ..accepted
+    };
+    let recorded = store.record(skipped.clone(), DAY).await;
+    assert_eq!(recorded.ok(), Some(EntryState::Skipped));
+    let act = Uuid::from_u128(7);
+    let resend = Resend {
+        act,
+        at: at(10),
+        due_at: at(10),
+        delivered: None,
+    };
+    let key = EntryKey::of(&skipped);
+    assert_eq!(store.mark_resend(&key, &resend).await.ok(), Some(true));
+    let read = Entry {
+        ask_again: Some(AskAgain {
+            at: at(20),
+            until: at(DAY),
+        }),
+        ..kept(store, &skipped).await
+    };
+    let noted = store.accept_resent(&read, &delivered).await;
+    assert_eq!(noted.ok(), Some(true));
+    assert_eq!(instances(store, query(20)).await, [""; 0]);
+    let marked = kept(store, &skipped).await;
+    let aside = || set_aside(at(21), "no plan", aside(&marked, "no plan").id());
+    assert!(!confirm(store, &marked, aside()).await, "it is marked");
+    let unmarked = store.end_resend(&key, act, None).await;
+    unmarked.expect("the store answers");
+    assert_eq!(instances(store, query(20)).await, ["a"]);
+    assert!(confirm(store, &marked, aside()).await);
+}
+
 pub async fn a_usage_that_was_sent_again_is_asked_for_again(store: &Shared) {
     let store = &**store;
     let entry = accepted(store, "a", -2 * HOUR, 0).await;

@@ -112,6 +112,7 @@ macro_rules! store_contract_tests {
             many_usages_are_noted_at_once
             of_16_that_note_the_same_answer_one_does
             a_usage_is_only_asked_for_where_its_entry_says_so
+            a_usage_that_was_skipped_and_sent_is_asked_for_once_its_totals_are_right
             a_usage_that_was_sent_again_is_asked_for_again
             a_list_holds_what_its_query_asks_for
             a_list_goes_on_while_spans_come_change_and_go
