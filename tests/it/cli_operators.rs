@@ -64,7 +64,15 @@ async fn an_operator_ends_what_abacus_refuses() {
     let causes = cli.json(0, &["suspended"]).await;
     let cause = causes["items"][0]["cause"].as_str().unwrap();
     let table = cli.run(0, &["suspended"]).await;
-    for part in ["cause", "probe at", cause, " 400 ", " postgres ", " 3 "] {
+    for part in [
+        "cause",
+        "set aside",
+        "probe at",
+        cause,
+        " 400 ",
+        " postgres ",
+        " 3 ",
+    ] {
         assert!(table.contains(part), "{part:?} in {table}");
     }
     let of_cause = cli.json(0, &["spans", "--cause", cause]).await;

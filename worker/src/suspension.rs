@@ -138,8 +138,8 @@ impl Worker {
         let mut goes_on = false;
         for cause in due {
             match cause.resuming {
-                // By the clock of a receiver, which may be ahead. What is suspended from now on would go
-                // on again and again until then.
+                // By an operator, who means all of now, whatever the clock of a receiver says. What is
+                // suspended from now on would go on again and again.
                 Some(until) if until > self.now() => {
                     self.parts.causes.set_resuming(&cause, self.now()).await?;
                     goes_on = true;

@@ -88,9 +88,17 @@ pub(crate) struct Act {
 
 pub(crate) async fn suspended(arguments: SuspendedArguments) -> Result<ExitCode, Failure> {
     let header = [
-        "cause", "status", "error", "resource", "plan", "spans", "since", "probe at",
+        "cause",
+        "status",
+        "error",
+        "resource",
+        "plan",
+        "spans",
+        "set aside",
+        "since",
+        "probe at",
     ];
-    let columns = (header, &[0, 1, 2, 3, 4, 6, 7][..]);
+    let columns = (header, &[0, 1, 2, 3, 4, 7, 8][..]);
     let (common, length) = (&arguments.common, &arguments.length);
     let path = ["v1", "suspended"];
     print_list(common, &path, &Query::new(), length, columns, |cause| {
@@ -101,10 +109,14 @@ pub(crate) async fn suspended(arguments: SuspendedArguments) -> Result<ExitCode,
             "/resource_id",
             "/plan_id",
             "/spans",
+            "/set_aside",
         ];
-        let [id, status, error, resource, plan, spans] = words.map(|place| text(cause, place));
+        let [id, status, error, resource, plan, spans, aside] =
+            words.map(|place| text(cause, place));
         let (since, probe) = (moment(cause, "/since"), moment(cause, "/probe_at"));
-        [id, status, error, resource, plan, spans, since, probe]
+        [
+            id, status, error, resource, plan, spans, aside, since, probe,
+        ]
     })
     .await
 }

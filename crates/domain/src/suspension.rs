@@ -65,6 +65,18 @@ impl Cause {
     }
 }
 
+impl CauseId {
+    /// The id of these bytes, as [`to_bytes`](Self::to_bytes) gives them.
+    pub fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(Uuid::from_bytes(bytes))
+    }
+
+    /// Its 16 bytes.
+    pub fn to_bytes(self) -> [u8; 16] {
+        self.0.into_bytes()
+    }
+}
+
 impl fmt::Display for CauseId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.0.hyphenated(), f)

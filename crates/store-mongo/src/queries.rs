@@ -13,8 +13,8 @@ use mongodb::options::FindOptions;
 use sampler_domain::partition::PARTITIONS;
 use sampler_domain::{CauseId, Entry, Id, Span, SpanId, SpanState, Target, Timestamp};
 use sampler_store::{
-    AuditPage, AuditQuery, Entries, Lookup, Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord,
-    StoreError, SumPage, SumQuery, SuspendedCause,
+    AuditPage, AuditQuery, CausePage, CauseQuery, Entries, Lookup, Queries, SpanPage, SpanPosition,
+    SpanQuery, SpanRecord, StoreError, SumPage, SumQuery, SuspendedCause,
 };
 use tracing::error;
 
@@ -465,8 +465,8 @@ impl Queries for MongoStore {
         self.one(id, resources).await
     }
 
-    async fn suspended(&self, resources: Option<&[Id]>) -> Result<Vec<SuspendedCause>, StoreError> {
-        self.suspended_causes(resources).await
+    async fn suspended(&self, query: &CauseQuery) -> Result<CausePage, StoreError> {
+        self.suspended_causes(query).await
     }
 
     async fn cause(&self, id: CauseId) -> Result<Option<SuspendedCause>, StoreError> {
@@ -514,8 +514,8 @@ impl Queries for MongoReader {
         self.0.span(id, resources).await
     }
 
-    async fn suspended(&self, resources: Option<&[Id]>) -> Result<Vec<SuspendedCause>, StoreError> {
-        self.0.suspended_causes(resources).await
+    async fn suspended(&self, query: &CauseQuery) -> Result<CausePage, StoreError> {
+        self.0.suspended_causes(query).await
     }
 
     async fn cause(&self, id: CauseId) -> Result<Option<SuspendedCause>, StoreError> {

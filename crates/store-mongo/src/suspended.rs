@@ -6,40 +6,48 @@ use bson::{Document, doc};
 use futures_util::TryStreamExt;
 use mongodb::options::FindOptions;
 use sampler_domain::{CauseId, Id};
-use sampler_store::{KeptCause, StoreError, SuspendedCause};
+use sampler_store::{CauseKey, CausePage, CauseQuery, KeptCause, StoreError, SuspendedCause};
 
 use crate::MongoStore;
 use crate::call::{CallError, hint};
+use crate::document::moment;
 use crate::index;
 
 impl MongoStore {
     pub(crate) async fn suspended_causes(
         &self,
-        resources: Option<&[Id]>,
-    ) -> Result<Vec<SuspendedCause>, StoreError> {
+        query: &CauseQuery,
+    ) -> Result<CausePage, StoreError> {
         let mut filter = Document::new();
-        if let Some(resources) = resources {
+        if let Some(resources) = &query.resources {
             let ids: Vec<&str> = resources.iter().map(Id::as_str).collect();
             filter.insert("resource_id", doc! { "$in": ids });
         }
-        let kept = self.causes_where(filter).await?;
-        let part = SuspendedCause::COUNT_MAX / kept.len().max(1);
-        let mut causes = Vec::with_capacity(kept.len());
-        for kept in kept {
-            let cause = self.counted_cause(kept, part).await?;
-            if cause.is_needed() {
-                causes.push(cause);
-            }
+        if let Some(CauseKey { since, id }) = query.begin() {
+            let since = moment(since);
+            filter.insert(
+                "$or",
+                [
+                    doc! { "since": { "$gt": since.clone() } },
+                    doc! { "since": since, "_id": { "$gt": id.to_string() } },
+                ]
+                .to_vec(),
+            );
         }
-        causes.sort_by_key(SuspendedCause::position);
-        Ok(causes)
+        let kept = self.causes_where(filter, query.read_max()).await?;
+        let block = query.block_of(kept);
+        let mut causes = Vec::with_capacity(block.left.len());
+        for kept in &block.left {
+            causes.push(self.counted_cause(kept.clone(), block.count_max).await?);
+        }
+        Ok(block.page(causes, query.limit))
     }
 
     pub(crate) async fn one_cause(
         &self,
         id: CauseId,
     ) -> Result<Option<SuspendedCause>, StoreError> {
-        let kept = self.causes_where(doc! { "_id": id.to_string() }).await?;
+        let kept = self.causes_where(doc! { "_id": id.to_string() }, 1).await?;
         let Some(kept) = kept.into_iter().next() else {
             return Ok(None);
         };
@@ -60,10 +68,14 @@ impl MongoStore {
     }
 
     /// The causes that have been there longest. There are few, so they are sorted by the server.
-    async fn causes_where(&self, filter: Document) -> Result<Vec<KeptCause>, CallError> {
+    async fn causes_where(
+        &self,
+        filter: Document,
+        limit: usize,
+    ) -> Result<Vec<KeptCause>, CallError> {
         let options = FindOptions::builder()
             .sort(doc! { "since": 1, "_id": 1 })
-            .limit(i64::try_from(SuspendedCause::CAUSES_MAX).unwrap_or(i64::MAX))
+            .limit(i64::try_from(limit).unwrap_or(i64::MAX))
             .max_time(self.link.time_limit)
             .build();
         let causes = self.causes.clone();

@@ -18,9 +18,10 @@ pub trait Acts: Send + Sync + 'static {
         now: Timestamp,
     ) -> Result<Changed, StoreError>;
 
-    /// Marks the cause, so that workers resume all spans that are suspended under it by now, some
-    /// at a time. Returns whether there is such a cause.
-    async fn resume_by_operator(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError>;
+    /// Marks the cause, so that workers resume all spans that are suspended under it by then, some
+    /// at a time; by the time that a worker finds it, if that is earlier. Returns whether there is such
+    /// a cause.
+    async fn resume_by_operator(&self, cause: CauseId, by: Timestamp) -> Result<bool, StoreError>;
 
     /// Has a worker send a usage again ([`Resends::mark_resend`](crate::Resends::mark_resend)). Says
     /// whether its entry is marked by this.

@@ -28,6 +28,7 @@
 mod acts;
 mod audit;
 mod backlog;
+mod cause_pages;
 mod confirmations;
 #[cfg(feature = "testing")]
 pub mod contract;
@@ -64,6 +65,7 @@ mod work;
 pub use acts::Acts;
 pub use audit::{Audit, AuditPage, AuditPosition, AuditQuery, AuditRecord, Outcome};
 pub use backlog::{Backlog, BacklogQuery, Backlogs, ClosingBacklog, Published, Remaining};
+pub use cause_pages::{CauseBlock, CauseKey, CauseMark, CausePage, CausePosition, CauseQuery};
 pub use confirmations::{Confirmation, Confirmations, Unconfirmed, UnconfirmedQuery};
 pub use control::{ControllerState, Controls, KeptControl};
 pub use error::StoreError;

@@ -17,11 +17,11 @@ use crate::memory_control;
 use crate::table::Table;
 pub use crate::table::{StoredEntry, StoredSpan};
 use crate::{
-    Acts, Adopted, Audit, AuditPage, AuditPosition, AuditQuery, AuditRecord, Causes, DuePages,
-    DueQuery, Entries, EntryKey, Events, Finished, KeptCause, Ledger, Lookup, Membership, NewSpan,
-    NewStop, Outcome, Page, Probe, Queries, Reading, Resends, Resumption, SLACK_LIFETIME, SpanKey,
-    SpanKeys, SpanPage, SpanQuery, SpanRecord, SpanScan, StartOutcome, StopOutcome, StoreError,
-    SumPage, SumQuery, SuspendedCause, Upkeep, Work,
+    Acts, Adopted, Audit, AuditPage, AuditPosition, AuditQuery, AuditRecord, CausePage, CauseQuery,
+    Causes, DuePages, DueQuery, Entries, EntryKey, Events, Finished, KeptCause, Ledger, Lookup,
+    Membership, NewSpan, NewStop, Outcome, Page, Probe, Queries, Reading, Resends, Resumption,
+    SLACK_LIFETIME, SpanKey, SpanKeys, SpanPage, SpanQuery, SpanRecord, SpanScan, StartOutcome,
+    StopOutcome, StoreError, SumPage, SumQuery, SuspendedCause, Upkeep, Work,
 };
 
 /// How long a worker counts as alive after a heartbeat, ms.
@@ -342,19 +342,26 @@ impl Queries for MemoryStore {
         Ok(found.filter(is_of))
     }
 
-    async fn suspended(&self, resources: Option<&[Id]>) -> Result<Vec<SuspendedCause>, StoreError> {
+    async fn suspended(&self, query: &CauseQuery) -> Result<CausePage, StoreError> {
         let state = self.lock();
-        let of =
-            |kept: &&KeptCause| resources.is_none_or(|ids| ids.contains(&kept.cause.resource_id));
+        let key = |kept: &KeptCause| (kept.since, kept.id);
+        let begin = query.begin().map(|begin| (begin.since, begin.id));
+        let resources = query.resources.as_ref();
+        let of = |kept: &&KeptCause| {
+            resources.is_none_or(|ids| ids.contains(&kept.cause.resource_id))
+                && begin.is_none_or(|begin| key(kept) > begin)
+        };
+        let mut kept: Vec<_> = state.table.causes().filter(of).cloned().collect();
+        kept.sort_by_key(key);
+        kept.truncate(query.read_max());
+        let block = query.block_of(kept);
         let counted = |kept: &KeptCause| SuspendedCause {
             spans: state.table.count_suspended(kept.id) as u64,
             set_aside: state.table.count_set_aside(kept.id) as u64,
             kept: kept.clone(),
         };
-        let causes = state.table.causes().filter(of).map(counted);
-        let mut causes: Vec<_> = causes.filter(SuspendedCause::is_needed).collect();
-        causes.sort_by_key(SuspendedCause::position);
-        Ok(causes)
+        let causes = block.left.iter().map(counted).collect();
+        Ok(block.page(causes, query.limit))
     }
 
     async fn cause(&self, id: CauseId) -> Result<Option<SuspendedCause>, StoreError> {

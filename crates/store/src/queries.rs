@@ -5,7 +5,9 @@ use std::cmp::Reverse;
 use async_trait::async_trait;
 use sampler_domain::{CauseId, Entry, EventId, Id, Span, SpanId, SpanState, Target, Timestamp};
 
-use crate::{AuditPage, AuditQuery, Entries, KeptCause, StoreError, SumPage, SumQuery};
+use crate::{
+    AuditPage, AuditQuery, CausePage, CauseQuery, Entries, KeptCause, StoreError, SumPage, SumQuery,
+};
 
 /// Conditions on the fields of a target: each that is given must be the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -157,8 +159,8 @@ impl SuspendedCause {
     /// Spans that are counted for one answer.
     pub const COUNT_MAX: usize = 100_000;
 
-    /// Causes that are looked at for one answer, those that have been there longest.
-    pub const CAUSES_MAX: usize = 1_000;
+    /// Causes of a block, in which the largest comes first.
+    pub const BLOCK: usize = 1_000;
 
     /// Whether the cause is to be shown: something is left of it.
     pub fn is_needed(&self) -> bool {
@@ -166,9 +168,9 @@ impl SuspendedCause {
     }
 
     /// Where it stands in a list: the largest comes first.
-    pub fn position(&self) -> (Reverse<u64>, Reverse<u64>, Timestamp) {
-        let since = self.kept.since;
-        (Reverse(self.spans), Reverse(self.set_aside), since)
+    pub fn position(&self) -> (Reverse<u64>, Reverse<u64>, Timestamp, CauseId) {
+        let (since, id) = (self.kept.since, self.kept.id);
+        (Reverse(self.spans), Reverse(self.set_aside), since, id)
     }
 }
 
@@ -197,8 +199,9 @@ pub trait Queries: Send + Sync + 'static {
     ) -> Result<Option<SpanRecord>, StoreError>;
 
     /// Causes under which spans are suspended or usages were set aside, those with the most spans
-    /// first; only of these resources.
-    async fn suspended(&self, resources: Option<&[Id]>) -> Result<Vec<SuspendedCause>, StoreError>;
+    /// first. A page may hold fewer than its limit, or none, and still have a next one. Each cause that
+    /// is there all the while is on exactly one page.
+    async fn suspended(&self, query: &CauseQuery) -> Result<CausePage, StoreError>;
 
     /// One cause, also where no span is suspended under it.
     async fn cause(&self, id: CauseId) -> Result<Option<SuspendedCause>, StoreError>;

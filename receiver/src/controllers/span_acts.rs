@@ -96,7 +96,8 @@ impl Receiver {
             reason,
             record,
         };
-        let due_at = self.parts.clock.now();
+        // By the workers' time, and over for sure: the clock of this machine may be ahead.
+        let due_at = suspension.since;
         let change = |_| Change::Resume { suspension, due_at };
         self.change_by_operator(grant, asked, change).await
     }

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use sampler_domain::{CauseId, Timestamp};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
-use sampler_store::{KeptCause, SuspendedCause};
+use sampler_store::{CauseQuery, KeptCause, SuspendedCause};
 use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -18,8 +18,9 @@ use utoipa::ToSchema;
 use super::answer;
 use super::spans::SpanPath;
 use crate::acts::{Act, ActBody, Admitted};
+use crate::openapi::params::Page;
 use crate::openapi::{refusals, types};
-use crate::reading::{List, Parameters, readable_resources};
+use crate::reading::{List, Parameters, read_causes, readable_resources, write_causes};
 use crate::{Receiver, problems};
 
 /// `GET /v1/suspended`.
@@ -27,7 +28,9 @@ use crate::{Receiver, problems};
     get, path = "/v1/suspended", operation_id = "list_causes", tag = "Operating",
     summary = "Why spans are suspended",
     description = "The cause with the most spans comes first.",
-    responses((status = 200, description = "All causes.", body = List<ShownCause<'static>>), refusals::OfReading),
+    params(Page),
+    responses((status = 200, description = "A page of causes.", body = List<ShownCause<'static>>,
+        headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), refusals::OfReading),
 )]
 pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri) -> Response {
     let outcome = receiver.suspended(&grant, &uri).await;
@@ -54,13 +57,20 @@ pub async fn resume(
 
 impl Receiver {
     async fn suspended(&self, grant: &Grant, uri: &Uri) -> Result<impl IntoResponse, Problem> {
-        Parameters::of(uri).finish()?;
+        let mut parameters = Parameters::of(uri);
+        let query = CauseQuery {
+            resources: readable_resources(grant),
+            after: parameters.cursor(read_causes),
+            block: SuspendedCause::BLOCK,
+            limit: parameters.limit(),
+        };
+        let next = parameters.finish()?;
         let _permit = self.admit_reading(grant).await?;
-        let resources = readable_resources(grant);
-        let causes = self.parts.queries.suspended(resources.as_deref()).await;
-        let causes = causes.map_err(|failure| self.not_read(&failure))?;
-        let items = causes.iter().map(ShownCause::from);
-        Ok(List::new(items.collect(), None).into_response())
+        let page = self.parts.queries.suspended(&query).await;
+        let page = page.map_err(|failure| self.not_read(&failure))?;
+        let next = page.next.map(|last| next.page(&write_causes(&last)));
+        let items = page.causes.iter().map(ShownCause::from);
+        Ok(List::new(items.collect(), next).into_response())
     }
 
     /// The cause is noted as one whose spans go on; workers find it within seconds. The number is that
@@ -86,8 +96,10 @@ impl Receiver {
             after: json!({ "resuming": cause.spans }),
         };
         let act = self.ask(grant, act).await?;
-        let now = self.parts.clock.now();
-        let resumed = self.parts.acts.resume_by_operator(id, now).await;
+        // What is suspended by the time that a worker finds this, by its clock: that of this machine may
+        // be behind, and spans that it takes to be suspended later would stay.
+        let by = Timestamp::MAX;
+        let resumed = self.parts.acts.resume_by_operator(id, by).await;
         let resumed = resumed.map(|is_known| is_known.then_some(()));
         self.settle_by(act, &resumed).await;
         let resumed = resumed.map_err(|failure| self.not_acted(&failure))?;

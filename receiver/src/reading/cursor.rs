@@ -6,8 +6,8 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use sampler_domain::{Id, SpanId, Timestamp};
-use sampler_store::{AuditPosition, SpanPosition, SumPosition};
+use sampler_domain::{CauseId, Id, SpanId, Timestamp};
+use sampler_store::{AuditPosition, CauseKey, CausePosition, SpanPosition, SumPosition};
 use uuid::Uuid;
 
 /// What the cursor of each kind of list begins with.
@@ -15,6 +15,7 @@ const SPANS: u8 = b's';
 const USAGES: u8 = b'u';
 const SUMS: u8 = b'g';
 const ACTS: u8 = b'a';
+const CAUSES: u8 = b'c';
 
 /// Marks in a cursor of sums: `WINDOW` stands before a window of which no row was shown yet,
 /// `GROUP` before the group of the last row that was shown.
@@ -128,6 +129,48 @@ pub(crate) fn read_act(cursor: &str) -> Option<AuditPosition> {
     })
 }
 
+/// The cursor behind some causes of a block.
+pub(crate) fn write_causes(position: &CausePosition) -> String {
+    let mut bytes = vec![CAUSES];
+    for key in [position.begin, position.end] {
+        bytes.push(u8::from(key.is_some()));
+        if let Some(key) = key {
+            bytes.extend(key.since.as_millis().to_be_bytes());
+            bytes.extend(key.id.to_bytes());
+        }
+    }
+    bytes.extend(position.shown.iter().flatten());
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// The causes that a cursor is behind.
+pub(crate) fn read_causes(cursor: &str) -> Option<CausePosition> {
+    let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
+    let (begin, rest) = read_key(bytes.strip_prefix(&[CAUSES])?)?;
+    let (end, rest) = read_key(rest)?;
+    let (shown, rest) = rest.as_chunks();
+    rest.is_empty().then(|| CausePosition {
+        begin,
+        end,
+        shown: shown.to_vec(),
+    })
+}
+
+/// Where a cause stands, or none, and what follows it.
+fn read_key(bytes: &[u8]) -> Option<(Option<CauseKey>, &[u8])> {
+    match bytes.split_first()? {
+        (0, rest) => Some((None, rest)),
+        (1, rest) => {
+            let (since, rest) = rest.split_first_chunk()?;
+            let (id, rest) = rest.split_first_chunk()?;
+            let since = Timestamp::new(i64::from_be_bytes(*since)).ok()?;
+            let id = CauseId::from_bytes(*id);
+            Some((Some(CauseKey { since, id }), rest))
+        }
+        _ => None,
+    }
+}
+
 /// The number in the cursor of this kind of list, and what follows it.
 fn read_number(cursor: &str, kind: u8) -> Option<(i64, Vec<u8>)> {
     let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
@@ -164,6 +207,15 @@ mod tests {
             id: Uuid::from_u128(7),
         };
         assert_eq!(read_act(&write_act(&act)), Some(act));
+        let key = CauseKey {
+            since: Timestamp::MAX,
+            id: CauseId::from_bytes([7; 16]),
+        };
+        for (begin, end) in [(None, None), (None, Some(key)), (Some(key), Some(key))] {
+            let shown = vec![[1; 6], [255; 6]];
+            let causes = CausePosition { begin, end, shown };
+            assert_eq!(read_causes(&write_causes(&causes)), Some(causes));
+        }
     }
 
     #[test]
@@ -192,6 +244,14 @@ mod tests {
         ] {
             assert_eq!(sum(rest), None, "{rest:?}");
         }
+        let causes = |rest: &[u8]| read_causes(&URL_SAFE_NO_PAD.encode([&b"c"[..], rest].concat()));
+        assert!(causes(&[0, 0]).is_some());
+        for rest in [&[][..], &[0], &[2, 0], &[0, 1], &[0, 0, 7], &[0, 1, 255]] {
+            assert_eq!(causes(rest), None, "{rest:?}");
+        }
+        let negative = [&[0, 1][..], &[255; 24]].concat();
+        assert_eq!(causes(&negative), None);
+        assert_eq!(read_causes(&spans), None);
         assert_eq!(read_position(&write_version(1)), None);
         let negative = URL_SAFE_NO_PAD.encode([&b"s"[..], &[0xff; 8], &[1]].concat());
         assert_eq!(read_position(&negative), None);

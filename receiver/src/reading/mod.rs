@@ -20,8 +20,8 @@ use crate::admission::ServingPermit;
 
 pub(crate) use answer::{List, Single};
 pub(crate) use cursor::{
-    read_act, read_position, read_sum, read_version, write_act, write_position, write_sum,
-    write_version,
+    read_act, read_causes, read_position, read_sum, read_version, write_act, write_causes,
+    write_position, write_sum, write_version,
 };
 pub(crate) use parameters::Parameters;
 

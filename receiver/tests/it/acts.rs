@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::Request;
 use sampler_domain::{Cause, CauseId, Interval, Planned, Span, Timestamp};
 use sampler_store::Causes;
-use sampler_store::contract::support::{Changing, done, last_refusal};
+use sampler_store::contract::support::{Changing, at, done, last_refusal};
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
@@ -95,7 +95,6 @@ async fn causes_are_listed_the_largest_first_and_their_spans_by_them() {
     assert_eq!(items.len(), 1);
     assert!(small.ends_with(items[0]["id"].as_str().unwrap()));
     for (query, wrong) in [
-        ("suspended?limit=3", "limit"),
         ("spans?organization_id=o&cause=x&state=suspended", "cause"),
         (&format!("spans?organization_id=o&cause={cause}"), "cause"),
         (&format!("spans?state=open&cause={cause}"), "cause"),
@@ -120,12 +119,13 @@ async fn a_span_is_resumed_as_it_was_seen() {
     assert_eq!(world.trail_of_acts().await, [[""; 3]; 0]);
     let answer = world.act(&path, Some(&seen), &body).await;
     assert_eq!(answer.status, 200, "{answer:?}");
-    // It is as it will be read from now on, and due at once.
+    // It is as it will be read from now on, and due at once: since it was suspended, by the workers'
+    // time. The clock of this receiver is years behind.
     let again = world.shown(&location).await;
     assert_eq!(json_of(&answer), json_of(&again));
     assert_eq!(tag_of(&answer), tag_of(&again));
     assert_eq!(json_of(&answer)["state"], "open");
-    assert_eq!(json_of(&answer)["due_at"], NOW);
+    assert_eq!(json_of(&answer)["due_at"], at(0).as_millis());
     let span = world.span_at(&location);
     assert_eq!(
         (span.processing.suspended, span.processing.refusals),
@@ -202,7 +202,8 @@ async fn all_spans_of_a_cause_are_resumed_together() {
         .due_causes(Timestamp::clamped(NOW), 9)
         .await
         .unwrap();
-    assert_eq!(kept[0].resuming, Some(Timestamp::clamped(NOW)));
+    // Whatever the clock of this receiver says: workers take their own time instead.
+    assert_eq!(kept[0].resuming, Some(Timestamp::MAX));
     let expected = ["cause.resume", "done", &format!("/v1/suspended/{cause}")];
     assert_eq!(world.trail_of_acts().await, [expected.map(str::to_owned)]);
     let unknown = cause

@@ -15,6 +15,7 @@ mod backlog;
 mod batches;
 mod bodies;
 mod both_ways;
+mod cause_pages;
 mod cloud_events;
 mod control;
 mod database;

@@ -12,10 +12,10 @@ use sampler_domain::{
 };
 use sampler_store::memory::MemoryStore;
 use sampler_store::{
-    Acts, Audit, AuditPage, AuditQuery, AuditRecord, Backlog, BacklogQuery, Backlogs,
-    ControllerState, Controls, Entries, EntryKey, Events, KeptControl, Lookup, NewSpan, NewStop,
-    Outcome, Published, Queries, Replication, SpanPage, SpanQuery, SpanRecord, StartOutcome,
-    StopOutcome, StoreError, SumPage, SumQuery, SuspendedCause,
+    Acts, Audit, AuditPage, AuditQuery, AuditRecord, Backlog, BacklogQuery, Backlogs, CausePage,
+    CauseQuery, ControllerState, Controls, Entries, EntryKey, Events, KeptControl, Lookup, NewSpan,
+    NewStop, Outcome, Published, Queries, Replication, SpanPage, SpanQuery, SpanRecord,
+    StartOutcome, StopOutcome, StoreError, SumPage, SumQuery, SuspendedCause,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio::time::interval;
@@ -215,8 +215,8 @@ impl Queries for Store {
         self.met(self.memory.span(id, resources)).await
     }
 
-    async fn suspended(&self, resources: Option<&[Id]>) -> Result<Vec<SuspendedCause>, StoreError> {
-        self.met(self.memory.suspended(resources)).await
+    async fn suspended(&self, query: &CauseQuery) -> Result<CausePage, StoreError> {
+        self.met(self.memory.suspended(query)).await
     }
 
     async fn cause(&self, id: CauseId) -> Result<Option<SuspendedCause>, StoreError> {

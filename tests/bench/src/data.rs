@@ -282,6 +282,9 @@ pub(crate) struct Ledger {
     pub(crate) with: Sampled,
     /// The same that write no entries.
     pub(crate) without: Sampled,
+    /// A midnight with and without it.
+    #[serde(default)]
+    pub(crate) midnight: Option<[Sampled; 2]>,
     /// How many entries there are.
     pub(crate) entries: u64,
     /// How many were written a second.

@@ -108,6 +108,8 @@ pub(crate) struct Scale {
     pub(crate) memory: u64,
     /// Entries in the ledger.
     pub(crate) ledger: u64,
+    /// Spans that are due at a midnight with the ledger, and at one without.
+    pub(crate) ledger_midnight: u64,
 }
 
 impl ScaleArguments {
@@ -122,6 +124,7 @@ impl ScaleArguments {
                 growth: vec![10_000, 100_000, 1_000_000],
                 memory: 1_000_000,
                 ledger: 1_000_000,
+                ledger_midnight: 200_000,
                 ..usual()
             },
             _ => usual(),
@@ -183,6 +186,7 @@ fn usual() -> Scale {
         summed: 300_000,
         memory: 100_000,
         ledger: 100_000,
+        ledger_midnight: 50_000,
     }
 }
 
@@ -201,6 +205,7 @@ fn quick() -> Scale {
         flood: vec![30, 300, 3_000],
         memory: 20_000,
         ledger: 20_000,
+        ledger_midnight: 10_000,
         ..usual()
     }
 }
@@ -224,6 +229,7 @@ fn smoke() -> Scale {
         summed: 1_000,
         memory: 200,
         ledger: 300,
+        ledger_midnight: 100,
         ..usual()
     }
 }

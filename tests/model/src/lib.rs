@@ -31,7 +31,9 @@
 //! - Abacus refuses usages. Then the worker keeps the cause and suspends the span; one span of the
 //!   cause is tried again at any time, and once it is accepted, and the worker has noted that, the
 //!   others go on. A cause without spans is removed at any time.
-//! - An operator gives up the usage of a suspended span that no worker has in hand.
+//! - An operator gives up the usage of a suspended span that no worker has in hand, and later has it
+//!   sent again. One worker does that in four steps; it may die or sleep between two of them, while the
+//!   span goes on, is complete or removed. Abacus may refuse it.
 //! - The clock goes on at any time; complete spans are removed once their retention is over.
 //!
 //! # Liveness
@@ -54,6 +56,7 @@ mod explore;
 mod properties;
 mod protocol;
 mod receiver;
+mod resend;
 mod scenario;
 mod state;
 mod update;
@@ -62,11 +65,12 @@ mod worker;
 pub use explore::{Explored, explore, find_violations};
 pub use properties::{
     ALL_REMOVED, AS_PLANNED, CONSERVATION, COUNTED_ONCE, DUE_BY_END, KEPT_ONCE, LEDGER, LIVENESS,
-    MUST_HAPPEN, MUST_HOLD, ONE_OPEN_SPAN, PROBED, SAME_BYTES, SAMPLED_COUNTS, SKIPPED, SUSPENDED,
-    SUSPENDED_BY_REFUSAL, TAKEN_BACK, WAKES_AFTER_REMOVAL, WITHIN_END,
+    MUST_HAPPEN, MUST_HOLD, ONE_OPEN_SPAN, PROBED, RESENT, SAME_BYTES, SAMPLED_COUNTS, SKIPPED,
+    SUSPENDED, SUSPENDED_BY_REFUSAL, TAKEN_BACK, WAKES_AFTER_REMOVAL, WITHIN_END,
 };
 pub use protocol::{Action, Protocol};
 pub use receiver::Request;
+pub use resend::Resender;
 pub use scenario::{Event, Mutant, Scenario, at, start, stop};
 pub use state::{History, Message, Provider, Removed, State, Worker};
 pub use update::{

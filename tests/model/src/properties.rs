@@ -5,6 +5,7 @@ use sampler_store::table::StoredSpan;
 use stateright::Property;
 
 use crate::protocol::Protocol;
+use crate::resend::{is_given_up, uncorrected};
 use crate::state::{State, Worker};
 
 /// Never two open spans of one target.
@@ -65,6 +66,9 @@ pub const PROBED: &str = "a probe can be accepted";
 /// In some run what is refused is given up. Only where an operator does that.
 pub const SKIPPED: &str = "a usage can be skipped";
 
+/// In some run what was given up counts in the end. Only where an operator has it sent again.
+pub const RESENT: &str = "a usage that was skipped can be sent again";
+
 /// All that must be possible: a model in which nothing happens holds, too.
 pub const MUST_HAPPEN: [&str; 3] = [ALL_REMOVED, TAKEN_BACK, WAKES_AFTER_REMOVAL];
 
@@ -101,7 +105,8 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
         ),
         Property::always(LIVENESS, |protocol: &Protocol, state: &State| {
             let rest = protocol.fair_run(state);
-            spans(&rest).all(|span| span.end.is_none() || span.processing.complete)
+            let has_ended = rest.table.entries().all(|kept| kept.entry.resend.is_none());
+            has_ended && spans(&rest).all(|span| span.end.is_none() || span.processing.complete)
         }),
         Property::sometimes(ALL_REMOVED, |_, state: &State| {
             state.history.kept.iter().all(|times| *times == 1) && spans(state).next().is_none()
@@ -118,6 +123,13 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
         Property::sometimes(SKIPPED, |_, state: &State| {
             let mut removed = state.history.removed.values();
             removed.any(|removed| removed.skipped != 0)
+        }),
+        Property::sometimes(RESENT, |_, state: &State| {
+            let mut entries = state.table.entries().map(|kept| &kept.entry);
+            entries.any(|entry| {
+                let is_over = entry.skipped_at.is_some() && entry.resend.is_none();
+                is_over && entry.state == EntryState::Accepted
+            })
         }),
         Property::sometimes(WAKES_AFTER_REMOVAL, |_, state: &State| {
             let mut in_hand = state.workers.iter().filter_map(Worker::span);
@@ -171,32 +183,34 @@ fn is_due_by_end(state: &State, kept: &StoredSpan) -> bool {
 fn counts_what_is_sampled(state: &State, span: &Span) -> bool {
     let planned = span.processing.planned.as_ref();
     let billed = state.billed(&span.id, planned.map(|planned| planned.interval));
-    billed + span.processing.totals.skipped == span.sampled_to().since(span.start)
+    let skipped = span.processing.totals.skipped - uncorrected(state, span);
+    billed + skipped == span.sampled_to().since(span.start)
 }
 
 fn is_conserved(state: &State) -> bool {
     let complete = spans(state).filter(|span| span.processing.complete);
     let mut complete = complete.map(|span| {
         let length = span.end.map(|end| end.since(span.start));
-        let counts = state.billed(&span.id, None) + span.processing.totals.skipped;
+        let skipped = span.processing.totals.skipped - uncorrected(state, span);
+        let counts = state.billed(&span.id, None) + skipped;
         (length, Some(counts))
     });
     let kept = complete.all(|(length, counts)| length == counts);
     let mut removed = state.history.removed.iter();
-    kept && removed.all(|(id, removed)| removed.length == state.billed(id, None) + removed.skipped)
+    kept && removed.all(|(id, removed)| {
+        let entries = state.table.entries_of(id, None).into_iter();
+        let skipped = entries.filter(|entry| !counts(state, entry));
+        let skipped: i64 = skipped.map(|entry| entry.interval.duration()).sum();
+        removed.length == state.billed(id, None) + skipped
+    })
 }
 
 fn is_proved(state: &State) -> bool {
     let mut removed = state.history.removed.iter();
     let outlive = removed.all(|(id, removed)| {
         let entries = state.table.entries_of(id, None);
-        let sum = |is_skipped: bool| {
-            let of_state = entries
-                .iter()
-                .filter(|entry| (entry.state == EntryState::Skipped) == is_skipped);
-            of_state.map(|entry| entry.interval.duration()).sum::<i64>()
-        };
-        sum(true) == removed.skipped && sum(false) == removed.length - removed.skipped
+        let lengths = entries.iter().map(|entry| entry.interval.duration());
+        lengths.sum::<i64>() == removed.length && entries.iter().all(|entry| says(state, entry))
     });
     outlive && spans(state).all(|span| is_span_proved(state, span))
 }
@@ -208,8 +222,7 @@ fn is_span_proved(state: &State, span: &Span) -> bool {
     let planned = planned.map(|planned| &planned.usage_guid);
     let (mut reached, mut billed, mut skipped, mut usages) = (span.start, 0, 0, 0);
     for entry in state.table.entries_of(&span.id, None) {
-        let is_skipped = entry.state == EntryState::Skipped;
-        if counts(state, entry) == is_skipped {
+        if !says(state, entry) {
             return false;
         }
         if Some(&entry.usage_guid) == planned {
@@ -219,7 +232,7 @@ fn is_span_proved(state: &State, span: &Span) -> bool {
             return false;
         }
         reached = entry.interval.end;
-        if is_skipped {
+        if is_given_up(Some(span), entry) {
             skipped += entry.interval.duration();
         } else {
             billed += entry.interval.duration();
@@ -232,6 +245,15 @@ fn is_span_proved(state: &State, span: &Span) -> bool {
         && totals.skipped == skipped
         && totals.usages == usages
         && span.difference() == 0
+}
+
+/// Whether an entry says what is: what is given up does not count, unless it is being sent again, and all
+/// else does.
+fn says(state: &State, entry: &Entry) -> bool {
+    match entry.state {
+        EntryState::Skipped => entry.resend.is_some() || !counts(state, entry),
+        _ => counts(state, entry),
+    }
 }
 
 /// Whether Abacus counts what an entry says.

@@ -8,6 +8,7 @@ use stateright::{Model, Property};
 use uuid::Uuid;
 
 use crate::receiver::Request;
+use crate::resend::{self, Resender};
 use crate::scenario::{Mutant, Scenario};
 use crate::state::{Message, Removed, State, Worker};
 use crate::{properties, receiver, worker};
@@ -45,6 +46,16 @@ pub enum Action {
     Forget(CauseId),
     /// An operator gives up the usage of a suspended span.
     Skip(SpanId),
+    /// An operator has a usage sent again that was given up.
+    Resend(String),
+    /// A worker takes up a usage that is to be sent again.
+    TakeUp(String),
+    /// It takes the next step with that.
+    StepResend,
+    /// Abacus refuses a usage that is sent again.
+    RefuseResend,
+    /// The worker that sends again dies, or its post times out.
+    ResenderDies,
     /// A worker dies, or its call was answered and the answer was lost.
     WorkerDies(usize),
     /// A usage arrives at Abacus.
@@ -67,6 +78,7 @@ impl Model for Protocol {
         self.worker_actions(state, actions);
         cause_actions(state, actions);
         actions.extend(self.skippable(state).map(Action::Skip));
+        self.resend_actions(state, actions);
         actions.extend(state.in_flight.iter().cloned().map(Action::Arrive));
         actions.extend(self.removable(state).into_iter().map(Action::Remove));
     }
@@ -107,12 +119,40 @@ impl Protocol {
             if worker::can_step(state, worker) {
                 actions.push(Action::Step(index));
             }
+            if self.is_calm(state) {
+                continue;
+            }
             if worker::may_time_out(&self.0, worker) {
                 actions.push(Action::TimeOut(index));
             }
             if worker::may_be_refused(&self.0, state, worker) {
                 actions.push(Action::Refuse(index));
             }
+        }
+    }
+
+    /// Where usages are sent again, Abacus takes all that a worker posts once one was given up: otherwise
+    /// there are too many states.
+    fn is_calm(&self, state: &State) -> bool {
+        let mut entries = state.table.entries().map(|kept| &kept.entry);
+        self.0.resends_max > 0 && entries.any(|entry| entry.skipped_at.is_some())
+    }
+
+    fn resend_actions(&self, state: &State, actions: &mut Vec<Action>) {
+        let resendable = resend::resendable(&self.0, state).into_iter();
+        actions.extend(resendable.map(Action::Resend));
+        if state.resender == Resender::Idle {
+            let due = resend::due(state).into_iter();
+            actions.extend(due.map(Action::TakeUp));
+            return;
+        }
+        actions.push(Action::ResenderDies);
+        if resend::can_step(state) {
+            actions.push(Action::StepResend);
+        }
+        if matches!(&state.resender, Resender::Posting(_, message) if state.in_flight.contains(message))
+        {
+            actions.push(Action::RefuseResend);
         }
     }
 
@@ -154,7 +194,9 @@ impl Protocol {
         let is_free = is_free && state.workers.iter().all(|worker| *worker == Worker::Idle);
         let suspended = state.table.all().filter(|kept| {
             let processing = &kept.span.processing;
-            processing.suspended.is_some() && processing.totals.skipped == 0
+            processing.suspended.is_some()
+                && processing.totals.skipped == 0
+                && state.history.resends == 0
         });
         let suspended = suspended.filter(move |_| is_free);
         suspended.map(|kept| kept.span.id.clone())
@@ -177,6 +219,11 @@ impl Protocol {
             Action::LookAfter(cause) => self.look_after(state, cause),
             Action::Forget(cause) => forget(state, cause),
             Action::Skip(span) => skip(state, &span),
+            Action::Resend(usage) => resend::mark(state, &usage),
+            Action::TakeUp(usage) => resend::take_up(&self.0, state, &usage),
+            Action::StepResend => resend::step(&self.0, state),
+            Action::RefuseResend => resend::refuse(state),
+            Action::ResenderDies => state.resender = Resender::Idle,
             Action::WorkerDies(worker) => state.workers[worker] = Worker::Idle,
             Action::Arrive(message) => worker::arrive(state, &message),
             Action::Remove(span) => remove(state, &span),
@@ -225,6 +272,7 @@ impl Protocol {
                 self.look_after(&mut state, cause);
             }
         }
+        resend::run(&self.0, &mut state);
         state
     }
 

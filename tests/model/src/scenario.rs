@@ -59,6 +59,12 @@ pub enum Mutant {
     PostsWhatIsSkipped,
     /// What is skipped counts as billed.
     BillsWhatIsSkipped,
+    /// What is sent again by an operator says something else.
+    ResentSaysMore,
+    /// The mark of a resend goes before the totals are corrected.
+    ResentBeforeTotals,
+    /// Totals are corrected whether they count the resend already or not.
+    ResentCountsTwice,
 }
 
 /// What happens in a model.
@@ -90,19 +96,22 @@ pub struct Scenario {
     pub suspend_after: u32,
     /// Whether an operator may skip a usage that is refused.
     pub may_skip: bool,
+    /// How often an operator has a usage sent again that was skipped.
+    pub resends_max: u8,
     /// What is broken.
     pub mutant: Option<Mutant>,
 }
 
 impl Scenario {
     /// All scenarios, by name.
-    pub fn all() -> [(&'static str, Self); 5] {
+    pub fn all() -> [(&'static str, Self); 6] {
         [
             ("update", Self::update()),
             ("disorder", Self::disorder()),
             ("outage", Self::outage()),
             ("refusal", Self::refusal()),
             ("skip", Self::skip()),
+            ("resend", Self::resend()),
         ]
     }
 
@@ -134,6 +143,7 @@ impl Scenario {
             retry: 30_000,
             suspend_after: 0,
             may_skip: false,
+            resends_max: 0,
             mutant: None,
         }
     }
@@ -188,6 +198,15 @@ impl Scenario {
             failures_max: 1,
             may_skip: true,
             ..Self::refusal()
+        }
+    }
+
+    /// The same, and later an operator has that sent again, while a worker goes on with the span or
+    /// after it is complete.
+    pub fn resend() -> Self {
+        Self {
+            resends_max: 1,
+            ..Self::skip()
         }
     }
 

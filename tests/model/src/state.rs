@@ -8,6 +8,7 @@ use std::sync::Arc;
 use sampler_domain::{Change, Driver, Entry, Interval, Planned, Span, SpanId, Timestamp, Usage};
 use sampler_store::table::Table;
 
+use crate::resend::Resender;
 use crate::scenario::Scenario;
 
 /// One state of a model.
@@ -26,6 +27,8 @@ pub struct State {
     pub table: Arc<Table>,
     /// Per worker what it remembers.
     pub workers: Vec<Worker>,
+    /// The worker that sends usages again.
+    pub resender: Resender,
     /// Usages on their way to Abacus. One stays here until it arrives, which may be never; what
     /// arrives again is a repeat, and changes nothing.
     pub in_flight: BTreeSet<Arc<Message>>,
@@ -94,6 +97,8 @@ pub struct History {
     pub removed: BTreeMap<SpanId, Removed>,
     /// How many spans were opened: documents get their ids by it.
     pub opened: u64,
+    /// How often an operator had a usage sent again: acts get their ids by it.
+    pub resends: u8,
     /// How many usages were posted; only where a mutant makes ids of it.
     pub posts: u64,
 }
@@ -115,6 +120,7 @@ impl State {
             provider: Provider::new(scenario),
             table: Arc::default(),
             workers: vec![Worker::Idle; scenario.workers],
+            resender: Resender::Idle,
             in_flight: BTreeSet::new(),
             counted: BTreeSet::new(),
             history: History {
@@ -177,15 +183,20 @@ impl Worker {
 impl Message {
     /// The usage of a planned interval, as the worker makes it.
     pub(crate) fn new(span: &Span, planned: &Planned) -> Self {
-        let usage = Usage::new(span, planned);
+        let interval = (planned.interval.start, planned.interval.end);
+        Self::of(span.id.clone(), interval, Usage::new(span, planned))
+    }
+
+    /// A usage for this interval of this span.
+    pub(crate) fn of(span: SpanId, interval: (Timestamp, Timestamp), usage: Usage) -> Self {
         let duration = usage
             .measured_usage
             .last()
             .and_then(|measure| measure.quantity.as_json().as_i64())
             .expect("the duration is the last measure, a whole number");
         Self {
-            span: span.id.clone(),
-            interval: (planned.interval.start, planned.interval.end),
+            span,
+            interval,
             dedup_id: usage.dedup_id,
             dated: (usage.start, usage.end),
             duration,

@@ -140,7 +140,7 @@ pub(crate) fn arrive(state: &mut State, message: &Arc<Message>) {
     }
 }
 
-fn is_counted(state: &State, message: &Message) -> bool {
+pub(crate) fn is_counted(state: &State, message: &Message) -> bool {
     state.counted.iter().any(|usage| usage.repeats(message))
 }
 
@@ -277,7 +277,7 @@ fn receive_answer(
 }
 
 /// Abacus's answer that it has a usage.
-const DELIVERED: Delivered = Delivered {
+pub(crate) const DELIVERED: Delivered = Delivered {
     at: Timestamp::MIN,
     status: None,
     location: None,

@@ -238,8 +238,12 @@ async fn workers_that_die_lose_no_success_of_a_probe() {
     }
     let worker = world.run("last");
     let done = || (0..30).all(|number| world.abacus.sum(&format!("bad {number}")) >= HOUR);
+    let began = world.clock_now();
     world.until("all are through", done).await;
     assert_eq!(suspended(&world), 0);
+    // One by one, with a probe for each, they would take hours.
+    let took = world.clock_now().since(began);
+    assert!(took <= 11 * MINUTE, "{took} ms");
     worker.stop().await;
 }
 
@@ -428,6 +432,8 @@ struct Counting {
     inner: Arc<MemoryStore>,
     calls: AtomicUsize,
     batches: AtomicUsize,
+    /// How long the answer to a batch takes.
+    latency: Duration,
 }
 
 impl Counting {
@@ -436,6 +442,7 @@ impl Counting {
             inner,
             calls: AtomicUsize::default(),
             batches: AtomicUsize::default(),
+            latency: Duration::ZERO,
         }
     }
 
@@ -491,7 +498,9 @@ impl Causes for Counting {
     ) -> Result<u64, StoreError> {
         self.batches.fetch_add(1, Ordering::Relaxed);
         let store = self.count();
-        store.resume_batch(cause, until, resumption, limit).await
+        let resumed = store.resume_batch(cause, until, resumption, limit).await;
+        tokio::time::sleep(self.latency).await;
+        resumed
     }
     async fn set_resuming(&self, cause: &KeptCause, until: Timestamp) -> Result<(), StoreError> {
         self.count().set_resuming(cause, until).await
@@ -504,7 +513,8 @@ impl Causes for Counting {
     }
 }
 
-/// The clock of a receiver is ahead: a resumption that it asked for lets each span go on once.
+/// The clock of a receiver is ahead: a resumption that it asked for lets each span go on once, also where
+/// spans are refused again before the last one goes on.
 #[tokio::test(start_paused = true)]
 async fn a_resumption_of_the_future_lets_spans_go_on_once() {
     let world = World::new();
@@ -512,7 +522,15 @@ async fn a_resumption_of_the_future_lets_spans_go_on_once() {
         world.start(&format!("bad {number}"), -2 * HOUR).await;
     }
     refuse(&world, "bad");
-    let worker = world.run("w");
+    let slow = Counting {
+        latency: Duration::from_mins(1),
+        ..Counting::new(world.store.clone())
+    };
+    let parts = Parts {
+        causes: Arc::new(slow),
+        ..world.parts()
+    };
+    let worker = run_with(parts, options("w"));
     world
         .until("all are suspended", || suspended(&world) == 3)
         .await;

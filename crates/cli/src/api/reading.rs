@@ -115,10 +115,7 @@ impl Api {
         position: &Position,
     ) -> Result<Listed<T>, ApiError> {
         let mut query = query.clone();
-        // All causes are on one page.
-        if path != ["v1", "suspended"] {
-            query.push(("limit", limit.to_string()));
-        }
+        query.push(("limit", limit.to_string()));
         query.extend(position.cursor.clone().map(|cursor| ("cursor", cursor)));
         let answer = self.call(&Request::get(path).query(query)).await?;
         let Page { items } = answer.read(path)?;

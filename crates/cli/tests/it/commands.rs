@@ -238,7 +238,8 @@ fn causes_and_the_audit_trail_are_listed() {
             .into();
         }
         json!({ "items": [{ "cause": "c1", "status": 422, "error": "noplan", "resource_id": "r",
-                            "plan_id": "p", "spans": 10_000, "since": NOW, "probe_at": null }] })
+                            "plan_id": "p", "spans": 10_000, "set_aside": 7, "since": NOW,
+                            "probe_at": null }] })
         .into()
     });
     let text = done(&stub.url(), &["suspended"]);
@@ -246,7 +247,7 @@ fn causes_and_the_audit_trail_are_listed() {
     let since = "2026-11-22T13:00:00.000Z";
     assert_eq!(
         words,
-        ["c1", "422", "noplan", "r", "p", "10000", since, "-"]
+        ["c1", "422", "noplan", "r", "p", "10000", "7", since, "-"]
     );
     let text = done(
         &stub.url(),
@@ -256,8 +257,7 @@ fn causes_and_the_audit_trail_are_listed() {
         text.lines().nth(1).unwrap().ends_with("agreed\u{fffd}"),
         "{text}"
     );
-    // The address of the causes has no parameters.
-    assert_eq!(stub.whats()[0], "GET /v1/suspended");
+    assert_eq!(stub.whats()[0], "GET /v1/suspended?limit=100");
     let expected = format!("GET /v1/audit?from={NOW}&who=ann&limit=100");
     assert_eq!(stub.whats()[1], expected);
 }

@@ -189,7 +189,9 @@ async fn of_cause(
     frame: Frame,
 ) -> Result<Page, Refusal> {
     let (api, grant) = (&console.api, session.grant());
-    let causes = api.get::<List<Cause>>(grant, "/v1/suspended", &[]).await?;
+    let causes = api
+        .get::<List<Cause>>(grant, "/v1/suspended?limit=1000", &[])
+        .await?;
     let found = causes.body.items.into_iter();
     let found = found.into_iter().find(|cause| cause.cause == subject.id);
     let cause = found.ok_or_else(|| {

@@ -77,7 +77,7 @@ pub(crate) async fn show(
     let backlog = console.api.get::<Backlog>(grant, "/v1/backlog", &[]).await;
     let causes = console
         .api
-        .get::<List<Cause>>(grant, "/v1/suspended", &[])
+        .get::<List<Cause>>(grant, "/v1/suspended?limit=1000", &[])
         .await;
     let causes = causes.ok().map(|answer| answer.body.items);
     let control = console.api.get::<Control>(grant, "/v1/control", &[]).await;

@@ -83,7 +83,9 @@ pub(crate) async fn show(
 
 async fn page(console: &Arc<Console>, session: &Session, query: Query) -> Result<Page, Refusal> {
     let (api, grant) = (&console.api, session.grant());
-    let causes = api.get::<List<Cause>>(grant, "/v1/suspended", &[]).await?;
+    let causes = api
+        .get::<List<Cause>>(grant, "/v1/suspended?limit=1000", &[])
+        .await?;
     let causes = causes.body.items;
     let asked_for = Some(parameters::value(&query, "cause").to_owned());
     let asked_for = asked_for.filter(|cause| !cause.is_empty());

@@ -22,4 +22,5 @@ mod proxy;
 mod sums;
 mod support;
 mod suspension;
+mod ten_million;
 mod unreadable;

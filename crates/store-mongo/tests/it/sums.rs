@@ -83,7 +83,7 @@ async fn counted(store: &MongoStore, query: &SumQuery) -> u64 {
 }
 
 /// Keys and documents that the commands since the last call examined, each with its plan.
-async fn examined(spans: &Collection<Document>) -> Vec<(String, i64, i64)> {
+pub(crate) async fn examined(spans: &Collection<Document>) -> Vec<(String, i64, i64)> {
     let database = spans.client().database(&spans.namespace().db);
     database.run_command(doc! { "profile": 0 }).await.unwrap();
     let profile = database.collection::<Document>("system.profile");

@@ -149,6 +149,11 @@ async fn what_an_original_executes_is_suspended_no_longer() {
     let read = kept(&store, "a").await;
     assert_eq!(read.processing.suspended, None);
     assert_eq!(read.processing.refusals, 0);
+    // What it has left behind is no span to be tried.
+    assert_eq!(
+        store.probe(cause, resumption(), HOUR).await.unwrap(),
+        Probe::NoSpan
+    );
     let resumed = store.resume_batch(cause, at(HOUR), resumption(), 10).await;
     assert_eq!(resumed.unwrap(), 1);
     assert_eq!(
@@ -203,6 +208,7 @@ async fn an_open_span_that_others_went_on_with_is_found_again() {
         );
     }
     // The stop came first: its span has waited longer.
+    assert_eq!(due(&store, 4).await, ["stopped"]);
     assert_eq!(due(&store, 5).await, ["stopped", "open"]);
     assert!(kept(&store, "ours").await.processing.suspended.is_some());
     assert_eq!(end_stale().await, 0);

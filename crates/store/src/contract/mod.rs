@@ -6,6 +6,8 @@ mod audit;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod backlog;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
+mod cause_pages;
+#[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod causes;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod changes;
@@ -31,6 +33,7 @@ pub mod support;
 
 pub use audit::*;
 pub use backlog::*;
+pub use cause_pages::*;
 pub use causes::*;
 pub use changes::*;
 pub use confirmations::*;
@@ -130,6 +133,8 @@ macro_rules! store_contract_tests {
             a_cause_goes_when_nothing_is_suspended_under_it
             a_cause_that_is_missing_is_found_by_its_spans
             spans_of_a_cause_go_on_in_batches
+            causes_come_page_by_page_the_largest_first
+            pages_of_causes_go_on_while_causes_grow_shrink_come_and_go
             all_spans_of_a_partition_are_gone_through_once
             the_backlog_is_what_is_due_and_what_waits_after_a_failure
             the_backlog_counts_each_granularity_by_its_intervals

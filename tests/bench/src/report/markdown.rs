@@ -178,9 +178,17 @@ fn of_growth(rows: &[Growth]) -> String {
 /// The first row is that of workers as they are.
 fn of_ledger(figures: &Ledger) -> String {
     let [document, storage, indexes] = figures.bytes.map(grouped);
+    let midnight = figures.midnight.iter().map(|runs| {
+        format!(
+            "A midnight of {} spans, with the ledger and without:\n\n{}",
+            grouped(runs[0].spans as f64),
+            sampled(runs)
+        )
+    });
+    let midnight: String = midnight.collect();
     format!(
         "Workers that have more work than they can do, day by day: as they are, and in the second row \
-         without what they write to the ledger.\n\n{}{} entries, {} of them of one span: an entry takes \
+         without what they write to the ledger.\n\n{}{midnight}{} entries, {} of them of one span: an entry takes \
          {document} bytes as it is sent, {storage} on the disk and {indexes} of indexes. {} were written a \
          second. A page of 1,000 entries of that span takes {} ms (median; 99 of 100 pages: {} ms).\n\n",
         sampled([&figures.with, &figures.without]),

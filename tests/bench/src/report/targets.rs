@@ -213,7 +213,21 @@ fn of_worker(rates: &[Sampled]) -> Vec<Target> {
 fn of_ledger(figures: &Ledger) -> Vec<Target> {
     let (with, without) = (&figures.with, &figures.without);
     let share = 100.0 * with.per_second / without.per_second;
-    vec![
+    let midnight = figures.midnight.as_ref().map(|[with, without]| {
+        let times = with.seconds / without.seconds;
+        Target {
+            wanted: "a midnight takes at most 1.25 times as long as without the ledger".to_owned(),
+            found: format!(
+                "{} s against {} s for {} spans: {} times",
+                rounded(with.seconds),
+                rounded(without.seconds),
+                grouped(with.spans as f64),
+                rounded(times)
+            ),
+            reached: times <= 1.25,
+        }
+    });
+    let mut targets = vec![
         Target {
             wanted: "intervals a second at least 80 % of those without the ledger".to_owned(),
             found: format!(
@@ -238,7 +252,9 @@ fn of_ledger(figures: &Ledger) -> Vec<Target> {
             found: format!("{} ms", rounded(figures.page.p99_ms)),
             reached: figures.page.p99_ms <= 50.0,
         },
-    ]
+    ];
+    targets.extend(midnight);
+    targets
 }
 
 /// The greatest peaks of all runs.

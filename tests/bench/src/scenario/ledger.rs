@@ -13,6 +13,7 @@ use sampler_testkit::now_millis;
 use serde_json::Value;
 
 use super::least_disturbed;
+use super::midnight::through;
 use super::worker::rate_of;
 use crate::data::{Ledger, Poll, Sampled, tenths, thousandths};
 use crate::event::DAY;
@@ -36,6 +37,7 @@ const LIFETIME: i64 = 400 * DAY;
 pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Ledger> {
     let with = workers(server, scale, WorkerProgram::WithLedger).await?;
     let without = workers(server, scale, WorkerProgram::WithoutLedger).await?;
+    let midnight = midnights(server, scale.ledger_midnight).await?;
     let count = scale.ledger;
     eprintln!("  {count} entries");
     let spans = server.spans().await?;
@@ -49,6 +51,7 @@ pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Ledger> {
     Ok(Ledger {
         with,
         without,
+        midnight: Some(midnight),
         entries: count,
         written_per_second,
         bytes: [sizes.documents, sizes.storage, sizes.indexes]
@@ -56,6 +59,14 @@ pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Ledger> {
         of_span: OF_ONE.min(count),
         page,
     })
+}
+
+/// A midnight with the ledger, and without.
+async fn midnights(server: &Server, count: u64) -> Result<[Sampled; 2]> {
+    eprintln!("  a midnight of {count} spans, with and without");
+    let (with, _) = through(server, count, WorkerProgram::WithLedger).await?;
+    let (without, _) = through(server, count, WorkerProgram::WithoutLedger).await?;
+    Ok([with, without])
 }
 
 async fn workers(server: &Server, scale: &Scale, program: WorkerProgram) -> Result<Sampled> {

@@ -8,7 +8,7 @@ use sampler_testkit::now_millis;
 
 use super::worker::{USUAL_WORKERS, until_done};
 use super::workers::Job;
-use crate::data::Midnight;
+use crate::data::{Midnight, Sampled};
 use crate::event::DAY;
 use crate::mongo::Server;
 use crate::programs::WorkerProgram;
@@ -21,6 +21,20 @@ const MONTH_SLACK: (&str, u32) = ("27d", 27);
 
 /// Runs until the last span is through.
 pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Midnight> {
+    let (sampled, day) = through(server, scale.midnight, WorkerProgram::Released).await?;
+    Ok(Midnight {
+        closing: day <= MONTH_SLACK.1,
+        repeats: sampled.intervals - scale.midnight,
+        sampled,
+    })
+}
+
+/// The same for so many spans with any program; and which day of the month is today.
+pub(crate) async fn through(
+    server: &Server,
+    count: u64,
+    program: WorkerProgram,
+) -> Result<(Sampled, u32)> {
     let now = now_millis();
     let (midnight, day) = first_of_month(now).context("the calendar")?;
     let mut spans = server.hidden().await?;
@@ -34,9 +48,9 @@ pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Midnight> {
             stop: 0,
         }
     };
-    spans.load_open(0..scale.midnight, values).await?;
+    spans.load_open(0..count, values).await?;
     let job = Job {
-        program: WorkerProgram::Released,
+        program,
         workers: USUAL_WORKERS,
         answer: Duration::ZERO,
         // With months, one interval of each span is due, whatever day it is today.
@@ -44,15 +58,11 @@ pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Midnight> {
             ("SAMPLER_DIMENSION", "month"),
             ("SAMPLER_MONTH_SLACK", MONTH_SLACK.0),
         ],
-        spans: scale.midnight,
+        spans: count,
     };
-    let sampled = until_done(server, &mut spans, job, scale.midnight).await?;
+    let sampled = until_done(server, &mut spans, job, count).await?;
     spans.drop().await?;
-    Ok(Midnight {
-        closing: day <= MONTH_SLACK.1,
-        repeats: sampled.intervals - scale.midnight,
-        sampled,
-    })
+    Ok((sampled, day))
 }
 
 /// The first moment of this month (UTC), and which day of it is today.

@@ -139,3 +139,21 @@ fn billing_what_is_skipped_is_found() {
     let broken = Scenario::skip().broken(Mutant::BillsWhatIsSkipped);
     assert_breaks(broken, &[LEDGER, CONSERVATION]);
 }
+
+#[test]
+fn sending_something_else_again_is_found() {
+    let broken = Scenario::resend().broken(Mutant::ResentSaysMore);
+    assert_breaks(broken, &[SAMPLED_COUNTS]);
+}
+
+#[test]
+fn a_mark_that_goes_before_the_totals_are_right_is_found() {
+    let broken = Scenario::resend().broken(Mutant::ResentBeforeTotals);
+    assert_breaks(broken, &[LEDGER]);
+}
+
+#[test]
+fn totals_that_count_a_resend_twice_are_found() {
+    let broken = Scenario::resend().broken(Mutant::ResentCountsTwice);
+    assert_breaks(broken, &[LEDGER]);
+}

@@ -1,12 +1,13 @@
 //! The protocol holds in every state of every scenario.
 
 use sampler_model::{
-    MUST_HAPPEN, MUST_HOLD, PROBED, SKIPPED, SUSPENDED, Scenario, WAKES_AFTER_REMOVAL, explore,
+    MUST_HAPPEN, MUST_HOLD, PROBED, RESENT, SKIPPED, SUSPENDED, Scenario, WAKES_AFTER_REMOVAL,
+    explore,
 };
 
 fn assert_holds(scenario: Scenario, states_min: usize) {
     let (refuses, is_alone) = (scenario.suspend_after > 0, scenario.workers == 1);
-    let skips = scenario.may_skip;
+    let (skips, resends) = (scenario.may_skip, scenario.resends_max > 0);
     let explored = explore(scenario);
     println!("{} states, {} steps", explored.states, explored.steps);
     for property in MUST_HOLD {
@@ -18,7 +19,9 @@ fn assert_holds(scenario: Scenario, states_min: usize) {
     let must_happen = MUST_HAPPEN.into_iter();
     let must_happen = must_happen.filter(|property| !is_alone || *property != WAKES_AFTER_REMOVAL);
     let of_skips = Some(SKIPPED).filter(|_| skips);
-    for property in must_happen.chain(of_refusals).chain(of_skips) {
+    let of_resends = Some(RESENT).filter(|_| resends);
+    let all = must_happen.chain(of_refusals).chain(of_skips);
+    for property in all.chain(of_resends) {
         assert!(explored.found.contains_key(property), "never: {property}");
     }
     assert!(explored.states >= states_min, "{} states", explored.states);
@@ -47,4 +50,9 @@ fn a_late_stop_while_abacus_refuses() {
 #[test]
 fn what_abacus_refuses_is_given_up() {
     assert_holds(Scenario::skip(), 50_000);
+}
+
+#[test]
+fn what_was_given_up_is_sent_again() {
+    assert_holds(Scenario::resend(), 100_000);
 }

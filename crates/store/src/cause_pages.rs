@@ -1,0 +1,136 @@
+//! Pages of causes, the largest first.
+//!
+//! How many spans a cause has changes while somebody turns its pages, so a position in that order would
+//! skip causes and show others twice. So causes are gone through in *blocks* of those that have been
+//! there longest, which never changes. Within a block the largest comes first, and the position names
+//! those that were shown (`docs/adr/046-pages-of-causes.md`).
+
+use sampler_domain::{CauseId, Id, Timestamp};
+
+use crate::{KeptCause, SuspendedCause};
+
+/// A list of causes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CauseQuery {
+    /// Only of these resources.
+    pub resources: Option<Vec<Id>>,
+    /// Where the page begins; at the first one, where it is left out.
+    pub after: Option<CausePosition>,
+    /// How many causes are in a block.
+    pub block: usize,
+    /// How many causes are on a page, at the most.
+    pub limit: usize,
+}
+
+/// Where a list of causes goes on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CausePosition {
+    /// The last cause of the block before; none in the first block.
+    pub begin: Option<CauseKey>,
+    /// The last cause of this block; none before the block is read.
+    pub end: Option<CauseKey>,
+    /// The causes of this block that were shown.
+    pub shown: Vec<CauseMark>,
+}
+
+/// Where a cause stands among those that have been there longest. It never changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CauseKey {
+    /// Since when the cause is there.
+    pub since: Timestamp,
+    /// Its id.
+    pub id: CauseId,
+}
+
+/// The first 48 bits of the hash that is the id of a cause: enough to tell those of a block apart.
+pub type CauseMark = [u8; 6];
+
+/// Some causes of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CausePage {
+    /// The causes, the largest first.
+    pub causes: Vec<SuspendedCause>,
+    /// Where the list goes on, if there may be more.
+    pub next: Option<CausePosition>,
+}
+
+/// A block, of which a page is to be made.
+#[derive(Clone, Debug)]
+pub struct CauseBlock {
+    /// The causes that were not shown yet.
+    pub left: Vec<KeptCause>,
+    /// How many spans, and how many usages, are counted for each of them at the most.
+    pub count_max: usize,
+    position: CausePosition,
+    is_last: bool,
+}
+
+impl CauseQuery {
+    /// The cause behind which the block begins.
+    pub fn begin(&self) -> Option<CauseKey> {
+        self.after.as_ref().and_then(|position| position.begin)
+    }
+
+    /// How many causes behind that are to be read, for [`block_of`](Self::block_of): twice a block, for
+    /// those that come into a block whose end is known.
+    pub fn read_max(&self) -> usize {
+        self.block.saturating_mul(2).saturating_add(1)
+    }
+
+    /// The block of this page, of the causes behind its [`begin`](Self::begin), which have been there
+    /// longest.
+    pub fn block_of(&self, mut kept: Vec<KeptCause>) -> CauseBlock {
+        let mut position = self.after.clone().unwrap_or_default();
+        let count = match position.end {
+            None => self.block.min(kept.len()),
+            Some(end) => kept.partition_point(|cause| CauseKey::of(cause) <= end),
+        };
+        let is_last = count == kept.len() && count < self.read_max();
+        kept.truncate(count);
+        position.end = position.end.or_else(|| kept.last().map(CauseKey::of));
+        let count_max = SuspendedCause::COUNT_MAX / count.max(1);
+        kept.retain(|cause| !position.shown.contains(&mark(cause.id)));
+        CauseBlock {
+            left: kept,
+            count_max,
+            position,
+            is_last,
+        }
+    }
+}
+
+impl CauseBlock {
+    /// The page, of those that are left and counted. Those of which nothing is left are not shown.
+    pub fn page(mut self, mut causes: Vec<SuspendedCause>, limit: usize) -> CausePage {
+        causes.retain(SuspendedCause::is_needed);
+        causes.sort_by_key(SuspendedCause::position);
+        let is_more = causes.len() > limit;
+        causes.truncate(limit);
+        let shown = causes.iter().map(|cause| mark(cause.kept.id));
+        let next = if is_more {
+            self.position.shown.extend(shown);
+            Some(self.position)
+        } else {
+            let begin = self.position.end.filter(|_| !self.is_last);
+            begin.map(|begin| CausePosition {
+                begin: Some(begin),
+                ..CausePosition::default()
+            })
+        };
+        CausePage { causes, next }
+    }
+}
+
+impl CauseKey {
+    fn of(cause: &KeptCause) -> Self {
+        Self {
+            since: cause.since,
+            id: cause.id,
+        }
+    }
+}
+
+fn mark(id: CauseId) -> CauseMark {
+    let [a, b, c, d, e, f, ..] = id.to_bytes();
+    [a, b, c, d, e, f]
+}
