@@ -18,8 +18,10 @@ use crate::page::{Frame, refused, render};
 use crate::session::Session;
 use crate::{Console, parameters, show};
 
-/// Usages that are read to find one.
+/// Usages that are read at a time to find one, and how often. The API looks at many for one answer
+/// where a time is given.
 const USAGES: &str = "1000";
+const READS_MAX: usize = 20;
 
 /// The page that confirms that this usage of a span is sent again. The time of the usage says where
 /// in the ledger it stands.
@@ -151,14 +153,19 @@ async fn find(
         query.push(("to".to_owned(), at.saturating_add(1).to_string()));
     }
     let path = format!("{path}/usages");
-    let usages = api.get::<List<Usage>>(grant, &path, &query).await?;
-    let usages = usages.body.items.into_iter();
-    let usage = usages.into_iter().find(|usage| usage.id == subject.usage);
-    let usage = usage.ok_or_else(|| {
-        let detail = "The ledger keeps a usage until it expires.";
-        Refusal::not_there("There is no such usage", detail)
-    })?;
-    Ok((span, usage))
+    for _ in 0..READS_MAX {
+        let page = api.get::<List<Usage>>(grant, &path, &query).await?;
+        let mut usages = page.body.items.into_iter();
+        if let Some(usage) = usages.find(|usage| usage.id == subject.usage) {
+            return Ok((span, usage));
+        }
+        let Some(cursor) = page.cursor else {
+            break;
+        };
+        query = parameters::with(&query, "cursor", Some(&cursor));
+    }
+    let detail = "The ledger keeps a usage until it expires.";
+    Err(Refusal::not_there("There is no such usage", detail))
 }
 
 /// What sending it again means.
