@@ -267,7 +267,7 @@ async fn a_resend_that_cannot_be_says_why() {
     }
     // A time that is none is left out.
     let odd = format!(
-        "/console/spans/one%2Ftwo/usages/{}/resend?at=<b>",
+        "/console/spans/one%2Ftwo/usages/{}/resend?at=%3Cb%3E",
         usage_id(4)
     );
     assert_eq!(visit.console.get(&odd).await.status, 200);
