@@ -1,11 +1,11 @@
 //! Reports to all instances that this one runs, and how it is.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sampler_service::health::Health;
 use sampler_service::lifecycle::Shutdown;
 use sampler_store::{Instance, Instances};
-use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
