@@ -77,6 +77,7 @@ fn receiver() -> Arc<Receiver> {
         audit: store.clone(),
         acts: store.clone(),
         backlogs: store.clone(),
+        instances: store.clone(),
         controls: store.clone(),
         replication: store,
         provisioning: None,

@@ -56,14 +56,14 @@ use sampler_service::security::Authenticator;
 use sampler_settings::DistressSettings;
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_steering::Steering;
-use sampler_store::{Acts, Audit, Backlogs, Controls, Events, Queries, Replication};
+use sampler_store::{Acts, Audit, Backlogs, Controls, Events, Instances, Queries, Replication};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use admission::Admission;
 use controllers::{
-    audit, backlog, batches, control as steering, events, mappings, snapshots, span_acts, spans,
-    sums, suspended, usage_acts, usages,
+    audit, backlog, batches, control as steering, events, instances, mappings, snapshots,
+    span_acts, spans, sums, suspended, usage_acts, usages,
 };
 use metrics::EventMetrics;
 use refusals::Refusals;
@@ -106,6 +106,8 @@ pub struct Parts {
     pub acts: Arc<dyn Acts>,
     /// The store of what waits for the workers.
     pub backlogs: Arc<dyn Backlogs>,
+    /// Shows which instances run.
+    pub instances: Arc<dyn Instances>,
     /// The store of how operators and the controller steer.
     pub controls: Arc<dyn Controls>,
     /// Says how far a majority of the database is behind.
@@ -207,6 +209,7 @@ fn described() -> OpenApiRouter<Api> {
         .routes(routes!(usage_acts::resend))
         .routes(routes!(audit::list))
         .routes(routes!(backlog::get))
+        .routes(routes!(instances::list))
         .routes(routes!(steering::get, steering::put))
 }
 

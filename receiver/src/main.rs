@@ -9,7 +9,7 @@ use sampler_abacus::{AbacusOptions, Provisioning};
 use sampler_metrics::Registry;
 use sampler_receiver::settings::{PROGRAM, Settings};
 use sampler_receiver::{Options, Parts, Receiver, console, reading};
-use sampler_service::environment::{Clock, SystemClock, SystemRandom};
+use sampler_service::environment::{Clock, Random, SystemClock, SystemRandom};
 use sampler_service::health::{Health, Progress};
 use sampler_service::http::{HttpMetrics, Port, bind, bind_metrics, serve};
 use sampler_service::lifecycle::{Shutdown, UnusableSettings, run_until_stopped};
@@ -18,6 +18,8 @@ use sampler_service::platform::Identity;
 use sampler_service::security::Authenticator;
 use sampler_service::settings::{Variables, load_from_process};
 use sampler_service::telemetry::{self, LogCounts};
+use sampler_steering::InstanceReports;
+use sampler_store::{Instance, InstanceProgram};
 use sampler_store_mongo::{MongoOptions, MongoStore};
 
 /// The scope that the provisioning service requires in a token for mappings.
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
         Err(exit) => return exit.report(),
     };
     let identity = Identity::of_this_process();
+    let index = identity.index().map(str::to_owned);
     let traces = &settings.traces;
     let traces = traces.options(PROGRAM.name, PROGRAM.version, &settings.security);
     let telemetry = match telemetry::init(&settings.log, &identity, traces.as_ref()) {
@@ -45,7 +48,7 @@ fn main() -> ExitCode {
     let remote: Vec<_> = provisioning.map(|url| ("PROVISIONING_URL", url)).collect();
     let variables = Variables::of_this_process();
     settings.security.announce(&remote, &variables);
-    let end = run_until_stopped(|shutdown| run(settings, counts, shutdown));
+    let end = run_until_stopped(|shutdown| run(settings, counts, index, shutdown));
     drop(telemetry);
     end.into()
 }
@@ -55,8 +58,14 @@ fn main() -> ExitCode {
     clippy::too_many_lines,
     reason = "it only puts parts together, one after the other"
 )]
-async fn run(settings: Settings, counts: LogCounts, shutdown: Shutdown) -> anyhow::Result<()> {
+async fn run(
+    settings: Settings,
+    counts: LogCounts,
+    index: Option<String>,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let started_at = clock.now();
     let database = settings.database.options(PROGRAM.name);
     let unknown_for = database.unknown_for();
     let of_readers = MongoOptions {
@@ -72,6 +81,7 @@ async fn run(settings: Settings, counts: LogCounts, shutdown: Shutdown) -> anyho
         audit: store.clone(),
         acts: store.clone(),
         backlogs: queries.clone(),
+        instances: queries.clone(),
         controls: store.clone(),
         replication: store.clone(),
         provisioning: provisioning(&settings)?,
@@ -119,6 +129,19 @@ async fn run(settings: Settings, counts: LogCounts, shutdown: Shutdown) -> anyho
     });
     let api = Arc::clone(&receiver).routes(authenticator.clone());
     let random = Arc::new(SystemRandom);
+    let reports = InstanceReports {
+        store: store.clone(),
+        health: health.clone(),
+        shutdown: shutdown.clone(),
+        instance: Instance {
+            index,
+            version: Some(PROGRAM.version.to_owned()),
+            started_at: Some(started_at),
+            slack: Some(settings.slack.past),
+            ..Instance::new(random.uuid_v4().to_string(), InstanceProgram::Receiver)
+        },
+        describe: Box::new(|_| {}),
+    };
     let console = console::routes(&settings, api.clone(), authenticator.clone(), clock, random)?;
     let readers = settings.security.metrics(Some(authenticator.clone()))?;
     // Health is served from the beginning: indexing a large collection takes its time.
@@ -166,7 +189,8 @@ async fn run(settings: Settings, counts: LogCounts, shutdown: Shutdown) -> anyho
         Ok(())
     };
     let refreshing = keep_keys_fresh(&authenticator, &shutdown);
-    let (served, prepared, refreshed) = tokio::join!(serving, preparing, refreshing);
+    let running = async { tokio::join!(serving, preparing, refreshing) };
+    let (served, prepared, refreshed) = Box::pin(reports.during(running)).await;
     refreshed?;
     served.context("serving HTTP").and(prepared)
 }

@@ -55,6 +55,22 @@ async function numbers(page, base, id) {
   assert.deepEqual(proof, [used, billed, skipped, difference, usages]);
 }
 
+/** Each instance is the API's, with its version and its state. */
+async function instances(page, base) {
+  const { items } = await api(base, '/v1/instances');
+  const rows = await page.locator(`${hook('instances')} ${hook('instance-row')}`).evaluateAll((all) =>
+    all.map((row) => [row.dataset.instance, row.querySelector('.state').textContent, row.cells[2].textContent]),
+  );
+  assert.deepEqual(rows, items.map((it) => [it.instance, it.state, it.version]));
+  assert.deepEqual([...new Set(items.map((it) => it.program))], ['receiver', 'worker']);
+}
+
+/** The overview is small. */
+async function isSmall(answer) {
+  const { length } = await answer.body();
+  assert.ok(length < 100_000, `${length} bytes`);
+}
+
 /** Waits for what the workers do. */
 async function until(what, isSo, limit = 30_000) {
   for (const begin = Date.now(); !(await isSo()); ) {
@@ -90,6 +106,10 @@ const visits = {
           told.push(`Failed to load resource: the server responded with a status of ${answer.status()} (${answer.statusText()})`);
         }
         assert.equal(await page.locator(hook('open-banner')).count(), 1);
+        if (name === 'overview') {
+          await isSmall(answer);
+          await instances(page, base);
+        }
         await fits(page);
         await accessible(page);
         await picture(page, `${name}-${look}`);
@@ -241,6 +261,53 @@ const visits = {
     await page.reload();
     assert.equal(await page.locator(hook('span-row')).count(), 0);
     assert.deepEqual(faults, []);
+    await context.close();
+  },
+
+  /** A usage that was skipped is sent again: in every look, then with the keyboard alone and without
+   * JavaScript. */
+  async resend({ base, open }) {
+    const { items: before } = await api(base, `/v1/spans/${known.span}/usages`);
+    const skipped = before.find((it) => it.state === 'skipped');
+    for (const [look, options] of LOOKS) {
+      const { context, page, faults } = await open(options);
+      await page.goto(`${base}/console/spans/${known.span}`);
+      await fits(page);
+      await accessible(page);
+      await picture(page, `span-skipped-${look}`);
+      await page.locator(hook('resend')).click();
+      await page.waitForURL('**/resend?at=*');
+      await fits(page);
+      await accessible(page);
+      await picture(page, `resend-${look}`);
+      assert.deepEqual(faults, [], look);
+      await context.close();
+    }
+    const { context, page, faults } = await open({ javaScriptEnabled: false });
+    await page.goto(`${base}/console/spans/${known.span}`);
+    await press(page, hook('resend'));
+    await page.waitForURL('**/resend?at=*');
+    const form = page.url();
+    assert.match(await page.locator(hook('effect')).textContent(), /Resend 1 usage of .*It is billed then\./s);
+    await tabTo(page, 'textarea');
+    await page.keyboard.type('Mapped now.');
+    await press(page, hook('confirm'));
+    await page.waitForURL(`**/console/spans/${known.span}#u-${skipped.id}`);
+    const isAccepted = async () => {
+      const { items } = await api(base, `/v1/spans/${known.span}/usages`);
+      return items.find((it) => it.id === skipped.id).state === 'accepted';
+    };
+    await until('the usage is accepted', isAccepted);
+    const { items: [act] } = await api(base, `/v1/audit?span=${known.span}`);
+    assert.deepEqual([act.act, act.reason, act.outcome], ['usage.resend', 'Mapped now.', 'done']);
+    assert.deepEqual(faults, []);
+    // The same form once more, from a page that is old: it says why not.
+    await page.goto(form);
+    assert.match(await page.locator(hook('problem')).textContent(), /This one is accepted/);
+    await page.locator('textarea').fill('Again.');
+    await page.locator(hook('confirm')).click();
+    await page.locator(hook('problem')).waitFor();
+    assert.match(await page.locator(hook('problem')).textContent(), /skipped or set_aside/);
     await context.close();
   },
 

@@ -118,6 +118,7 @@ async fn spans_are_resumed_and_usages_skipped_in_a_browser() {
     }
     world.abacus.clear_faults();
     visit("resume", &known).await.unwrap();
+    visit("resend", &known).await.unwrap();
     let span = format!("{}/v1/spans/{}", receiver.base_url(), spans[0]);
     // By hours, up to the last boundary: at least half an hour less than a day.
     wait_until("it is billed", PATIENCE, async || {

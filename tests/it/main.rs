@@ -18,6 +18,7 @@ mod confirm;
 mod console;
 mod control;
 mod examples;
+mod instances;
 mod intake;
 mod landscape;
 mod lifecycle;

@@ -33,6 +33,14 @@ impl Distress {
         self.seen().pauses()
     }
 
+    /// Why sampling pauses; nothing while the database keeps up.
+    pub(crate) fn reasons(&self) -> impl Iterator<Item = &'static str> {
+        let seen = self.seen();
+        let lag = seen.pauses_for_lag.then_some("replication-lag");
+        let commit = seen.pauses_for_commit.then_some("commit-time");
+        lag.into_iter().chain(commit)
+    }
+
     /// How far a majority is behind, s.
     pub(crate) fn lag(&self) -> Option<f64> {
         self.seen().lag

@@ -12,6 +12,7 @@ mod confirm;
 mod control;
 mod distress;
 mod drive;
+mod instance;
 mod intervals;
 mod metrics;
 mod ownership;

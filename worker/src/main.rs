@@ -18,7 +18,8 @@ use sampler_service::problem;
 use sampler_service::settings::{Variables, load_from_process};
 use sampler_service::telemetry::{self, LogCounts};
 use sampler_settings::millis;
-use sampler_steering::MonthClose;
+use sampler_steering::{InstanceReports, MonthClose};
+use sampler_store::{Instance, InstanceProgram};
 use sampler_store_mongo::{MigrationError, MongoStore, Retired};
 use sampler_worker::settings::{PROGRAM, Settings};
 use sampler_worker::shadow::Shadow;
@@ -59,7 +60,8 @@ fn main() -> ExitCode {
     let remote = [("COLLECTOR_URL", &settings.abacus.collector_url)];
     let variables = Variables::of_this_process();
     settings.security.announce(&remote, &variables);
-    let end = run_until_stopped(|shutdown| run(settings, counts, shutdown));
+    let index = identity.index().map(str::to_owned);
+    let end = run_until_stopped(|shutdown| run(settings, counts, index, shutdown));
     drop(telemetry);
     end.into()
 }
@@ -73,8 +75,14 @@ enum Mode {
 }
 
 /// Sets everything up, then serves HTTP and works until the shutdown.
-async fn run(settings: Settings, counts: LogCounts, shutdown: Shutdown) -> anyhow::Result<()> {
+async fn run(
+    settings: Settings,
+    counts: LogCounts,
+    index: Option<String>,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let started_at = clock.now();
     let store = Arc::new(MongoStore::connect(settings.database.options(PROGRAM.name)).await?);
     let original_gone = settings.processing.original_gone;
     let mut health = Health::new(shutdown.clone());
@@ -116,6 +124,19 @@ async fn run(settings: Settings, counts: LogCounts, shutdown: Shutdown) -> anyho
             async move { store.ping().await.is_ok() }
         }
     });
+    let reports = match &mode {
+        Mode::Sample(worker) => {
+            let instance = Instance {
+                index,
+                version: Some(PROGRAM.version.to_owned()),
+                started_at: Some(started_at),
+                ..Instance::new(worker.name().to_owned(), InstanceProgram::Worker)
+            };
+            Some(reports(worker, instance, &store, &health, &shutdown))
+        }
+        // It writes nothing.
+        Mode::Shadow(_) => None,
+    };
     // Health is served from the beginning: indexing a large collection takes its time.
     let port = Port {
         listener: bind(&settings.http).await?,
@@ -141,8 +162,30 @@ async fn run(settings: Settings, counts: LogCounts, shutdown: Shutdown) -> anyho
         shutdown.begin();
         ended
     };
-    let (served, worked) = tokio::join!(serving, working);
+    let running = async { tokio::join!(serving, working) };
+    let (served, worked) = match reports {
+        Some(reports) => Box::pin(reports.during(running)).await,
+        None => running.await,
+    };
     served.context("serving HTTP").and(worked)
+}
+
+/// What this worker reports of itself to all instances.
+fn reports(
+    worker: &Arc<Worker>,
+    instance: Instance,
+    store: &Arc<MongoStore>,
+    health: &Health,
+    shutdown: &Shutdown,
+) -> InstanceReports {
+    let worker = Arc::clone(worker);
+    InstanceReports {
+        store: store.clone(),
+        health: health.clone(),
+        shutdown: shutdown.clone(),
+        instance,
+        describe: Box::new(move |instance| worker.describe(instance)),
+    }
 }
 
 async fn work(

@@ -30,6 +30,13 @@ pub(crate) struct Span {
     pub(crate) proof: Proof,
 }
 
+impl Span {
+    /// From where to where the planned usage reaches, if one is planned.
+    pub(crate) fn planned_interval(&self) -> Option<(Timestamp, Timestamp)> {
+        self.planned.as_ref().map(|plan| (plan.start, plan.end))
+    }
+}
+
 /// What is used, and by whom.
 #[derive(Debug, Deserialize)]
 #[allow(clippy::struct_field_names, reason = "these are the names of the API")]
@@ -142,6 +149,11 @@ impl Usage {
         self.duration < 0
     }
 
+    /// Whether it can be sent again.
+    pub(crate) fn is_resendable(&self) -> bool {
+        matches!(self.state.as_str(), "skipped" | "set_aside")
+    }
+
     /// Whether Abacus has it, as far as is known.
     pub(crate) fn is_billed(&self) -> bool {
         matches!(self.state.as_str(), "accepted" | "counted")
@@ -219,8 +231,47 @@ pub(crate) struct Cause {
     pub(crate) resource_id: String,
     pub(crate) plan_id: String,
     pub(crate) spans: i64,
+    /// Usages that Abacus has put aside for it.
+    #[serde(default)]
+    pub(crate) set_aside: i64,
     pub(crate) since: Timestamp,
     pub(crate) probe_at: Timestamp,
+}
+
+/// An instance of one of the programs.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Instance {
+    pub(crate) program: String,
+    pub(crate) instance: String,
+    pub(crate) index: Option<String>,
+    pub(crate) version: Option<String>,
+    pub(crate) started_at: Option<Timestamp>,
+    pub(crate) seen_at: Timestamp,
+    pub(crate) state: String,
+    pub(crate) failing: Vec<String>,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) partitions: Option<i64>,
+    pub(crate) paused_by: Vec<String>,
+    pub(crate) slack: Option<i64>,
+}
+
+impl Instance {
+    pub(crate) fn is_up(&self) -> bool {
+        self.state == "up"
+    }
+
+    /// Why it is not as it should be, or pauses; empty where there is nothing to say.
+    pub(crate) fn troubles(&self) -> String {
+        let reasons = |what: &str, names: &[String]| {
+            (!names.is_empty()).then(|| format!("{what}: {}", names.join(", ")))
+        };
+        let all = [
+            reasons("fails", &self.failing),
+            reasons("warns", &self.warnings),
+            reasons("pauses", &self.paused_by),
+        ];
+        all.into_iter().flatten().collect::<Vec<_>>().join("; ")
+    }
 }
 
 /// How operators steer.

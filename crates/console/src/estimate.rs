@@ -24,12 +24,9 @@ pub(crate) struct Estimate {
 impl Estimate {
     /// Of `count` spans, of which these were read.
     ///
-    /// The length of the windows follows from what is planned: the longest plan fills its window,
-    /// unless all spans begin or end in the middle of one.
+    /// The length of the windows follows from what is planned: see [`granularity`].
     pub(crate) fn of(spans: &[Span], count: i64, now: Timestamp) -> Self {
-        let planned = spans.iter().filter_map(|span| span.planned.as_ref());
-        let longest = planned.map(|plan| plan.end.since(plan.start).abs()).max();
-        let window = window(longest.unwrap_or(HOUR));
+        let window = shortest_window(granularity(spans));
         let behind = |span: &Span| left(span, now).abs();
         // Each has at least the usage that is planned.
         let usages = |span: &Span| ((behind(span) + window - 1) / window).max(1);
@@ -72,11 +69,40 @@ pub(crate) fn left(span: &Span, now: Timestamp) -> i64 {
     }
 }
 
-/// The length of the windows that a usage of this length fits into, in ms.
-fn window(length: i64) -> i64 {
-    let mut windows = Granularity::ALL.into_iter().map(shortest_window);
-    let fitting = windows.find(|window| length <= *window);
-    fitting.unwrap_or(shortest_window(Granularity::Month))
+/// The granularity by which these spans are sampled, as far as their plans tell it: the coarsest that
+/// all plans agree with. A plan of an hour that ends at midnight may be one of a day that began late,
+/// but of 24 hours only one ends so. Without plans it is the hour. Where plans agree with none, the
+/// longest of them decides.
+fn granularity(spans: &[Span]) -> Granularity {
+    let plans = || {
+        let planned = |span| Some((span, Span::planned_interval(span)?));
+        spans.iter().filter_map(planned)
+    };
+    if plans().next().is_none() {
+        return Granularity::Hour;
+    }
+    let agrees = |granularity: &Granularity| {
+        plans().all(|(span, plan)| is_plan_of(*granularity, span, plan))
+    };
+    let coarsest = Granularity::ALL.into_iter().rev().find(agrees);
+    coarsest.unwrap_or_else(|| {
+        let lengths = plans().map(|(_, (start, end))| end.since(start).abs());
+        let longest = lengths.max().unwrap_or(HOUR);
+        let mut fitting = Granularity::ALL.into_iter();
+        let fitting = fitting.find(|granularity| longest <= shortest_window(*granularity));
+        fitting.unwrap_or(Granularity::Month)
+    })
+}
+
+/// Whether a worker plans this interval of a span by this granularity: within one window, and from
+/// boundary to boundary but where the span itself begins or ends.
+fn is_plan_of(granularity: Granularity, span: &Span, (start, end): (Timestamp, Timestamp)) -> bool {
+    let is_boundary = |moment| granularity.window_of(moment) == moment;
+    let next = granularity.boundary_after(start.min(end));
+    let is_in_window = next.is_none_or(|next| start.max(end) <= next);
+    let begins = is_boundary(start) || start == span.start || start == span.proof.since;
+    let ends = is_boundary(end) || Some(end) == span.end;
+    is_in_window && begins && ends
 }
 
 /// `1 span`, `812 spans`.
@@ -137,15 +163,49 @@ mod tests {
         assert_eq!(estimate(&many, 812), expected);
         // Of more spans than are read, the rest is taken to be alike.
         assert_eq!(estimate(&many[..400], 812), expected);
-        let hours = [span(
-            None,
-            NOW - 5 * HOUR,
-            (NOW - 5 * HOUR, NOW - 5 * HOUR + 9),
-        )];
+        let minutes = (NOW - 5 * HOUR, NOW - 5 * HOUR + MINUTE);
         assert_eq!(
-            estimate(&hours, 1),
+            estimate(&[span(None, minutes.0, minutes)], 1),
             "1 span, 5 hours behind, about 300 usages"
         );
+    }
+
+    /// A span that has not been sampled yet.
+    fn new(start: i64, planned_to: i64) -> Span {
+        let mut span = span(None, start, (start, planned_to));
+        span.start = Timestamp::clamped(start);
+        span
+    }
+
+    #[test]
+    fn a_plan_that_is_shorter_than_its_window_tells_its_granularity() {
+        // It began in the last seconds of an hour.
+        let begin = NOW - 25 * HOUR - 20_000;
+        let last_minute = new(begin, NOW - 25 * HOUR);
+        let expected = "1 span, 25 hours behind, about 26 usages";
+        assert_eq!(estimate(&[last_minute], 1), expected);
+        let of_minutes = new(NOW - 90_000, NOW - MINUTE);
+        let expected = "1 span, 90 seconds behind, about 2 usages";
+        assert_eq!(estimate(&[of_minutes], 1), expected);
+        // One plan is enough to tell a cause whose other spans may be of days.
+        let late = || new(NOW - 2 * DAY - 30_000, NOW - 2 * DAY);
+        let hour = new(NOW - 50 * HOUR - 1, NOW - 50 * HOUR);
+        let of_cause = [late(), hour];
+        assert_eq!(granularity(&of_cause), Granularity::Hour);
+        assert_eq!(granularity(&[late()]), Granularity::Day);
+    }
+
+    #[test]
+    fn a_plan_that_ends_with_its_span_leaves_its_granularity_open() {
+        let ends = NOW - 3 * HOUR + 5 * MINUTE + 7;
+        let stopped = span(Some(ends), NOW - 3 * HOUR, (NOW - 3 * HOUR, ends));
+        assert_eq!(granularity(&[stopped]), Granularity::Hour);
+        // Backwards, from a boundary down to where the span ends.
+        let back = span(Some(ends), NOW - 2 * HOUR, (NOW - 2 * HOUR, ends));
+        assert_eq!(granularity(&[back]), Granularity::Hour);
+        let back = span(Some(ends), NOW - DAY, (NOW, ends));
+        assert_eq!(granularity(&[back]), Granularity::Day);
+        assert_eq!(granularity(&[]), Granularity::Hour);
     }
 
     #[test]

@@ -100,6 +100,10 @@ impl Console {
                 "/console/spans/{id}/skip",
                 get(pages::acts::show_skip).post(pages::acts::skip),
             )
+            .route(
+                "/console/spans/{id}/usages/{usage}/resend",
+                get(pages::resend::show).post(pages::resend::carry_out),
+            )
             .route("/console/suspended", get(pages::suspended::show))
             .route(
                 "/console/suspended/{cause}/resume",

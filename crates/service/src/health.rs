@@ -113,7 +113,7 @@ impl Health {
     }
 
     /// The names of the warnings that stand.
-    fn standing(&self) -> Vec<&'static str> {
+    pub fn standing(&self) -> Vec<&'static str> {
         let standing = self.warnings.iter().filter(|(_, stands)| stands());
         standing.map(|(name, _)| *name).collect()
     }

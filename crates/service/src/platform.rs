@@ -56,6 +56,11 @@ impl Identity {
         }
     }
 
+    /// The number of this instance, where the platform numbers instances.
+    pub fn index(&self) -> Option<&str> {
+        self.index.as_deref()
+    }
+
     /// What every line of the log says of the instance that wrote it.
     pub(crate) fn marks(&self) -> Map<String, Value> {
         let marks = [

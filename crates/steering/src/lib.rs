@@ -5,6 +5,7 @@
 //! turned away; but receivers take no events and workers begin nothing until they know what
 //! operators have set.
 
+mod instance;
 mod metrics;
 
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -18,6 +19,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
+pub use instance::{Describe, InstanceReports};
 pub use metrics::MonthClose;
 
 /// How often everything is read.

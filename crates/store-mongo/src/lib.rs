@@ -24,6 +24,7 @@ mod document;
 mod due;
 mod entry_document;
 mod index;
+mod instances;
 mod ledger;
 mod lookup;
 mod migrate;
@@ -130,6 +131,8 @@ pub struct MongoStore {
     /// The same as the link, for the collection of the audit trail.
     audit: Link,
     workers: Collection<Document>,
+    /// How the instances of both programs are.
+    instances: Collection<Document>,
     /// How operators steer, and what is told to all instances.
     control: Collection<Document>,
     receivers: Collection<Document>,
@@ -214,6 +217,7 @@ impl MongoStore {
             causes: database.collection(&format!("{}_causes", options.collection)),
             control: database.collection(&format!("{}_control", options.collection)),
             workers: database.collection(&format!("{}_workers", options.collection)),
+            instances: database.collection(&format!("{}_instances", options.collection)),
             receivers: database.collection(&receivers),
             starts: GroupPerRange::measured(links().map(StartWriter::new), call_limit, &metrics),
             stops: GroupPerRange::measured(links().map(StopWriter::new), call_limit, &metrics),

@@ -10,6 +10,7 @@
 //! | [`Causes`] | keep why spans are suspended, and let them go on | the worker |
 //! | [`Upkeep`] | adopt spans of an original, remove complete ones | the worker |
 //! | [`Membership`] | know which workers are alive | the worker |
+//! | [`Instances`] | show which instances run, and how each is | both programs |
 //! | [`Backlogs`] | count what waits, and tell all instances | both programs |
 //! | [`Controls`] | keep how operators and the controller steer | both programs |
 //! | [`Replication`] | know how far a majority is behind | both programs |
@@ -36,6 +37,7 @@ mod control;
 mod error;
 mod events;
 pub mod group;
+mod instances;
 mod ledger;
 mod membership;
 #[cfg(feature = "testing")]
@@ -44,6 +46,8 @@ pub mod memory;
 mod memory_confirmations;
 #[cfg(feature = "testing")]
 mod memory_control;
+#[cfg(feature = "testing")]
+mod memory_instances;
 mod queries;
 mod reading;
 mod replication;
@@ -70,6 +74,10 @@ pub use confirmations::{Confirmation, Confirmations, Unconfirmed, UnconfirmedQue
 pub use control::{ControllerState, Controls, KeptControl};
 pub use error::StoreError;
 pub use events::{Events, NewSpan, NewStop, StartOutcome, StopOutcome};
+pub use instances::{
+    INSTANCE_LIFETIME, INSTANCE_SHOWN, INSTANCES_MAX, Instance, InstanceProgram, Instances,
+    SeenInstance, sort_instances,
+};
 pub use ledger::{Entries, Ledger, lifetime_from};
 pub use membership::Membership;
 pub use queries::{

@@ -18,10 +18,10 @@ use crate::table::Table;
 pub use crate::table::{StoredEntry, StoredSpan};
 use crate::{
     Acts, Adopted, Audit, AuditPage, AuditPosition, AuditQuery, AuditRecord, CausePage, CauseQuery,
-    Causes, DuePages, DueQuery, Entries, EntryKey, Events, Finished, KeptCause, Ledger, Lookup,
-    Membership, NewSpan, NewStop, Outcome, Page, Probe, Queries, Reading, Resends, Resumption,
-    SLACK_LIFETIME, SpanKey, SpanKeys, SpanPage, SpanQuery, SpanRecord, SpanScan, StartOutcome,
-    StopOutcome, StoreError, SumPage, SumQuery, SuspendedCause, Upkeep, Work,
+    Causes, DuePages, DueQuery, Entries, EntryKey, Events, Finished, Instance, KeptCause, Ledger,
+    Lookup, Membership, NewSpan, NewStop, Page, Probe, Queries, Resends, Resumption,
+    SLACK_LIFETIME, SpanKey, SpanKeys, SpanPage, SpanQuery, SpanScan, StartOutcome, StopOutcome,
+    StoreError, SumPage, SumQuery, SuspendedCause, Upkeep, Work,
 };
 
 /// How long a worker counts as alive after a heartbeat, ms.
@@ -34,6 +34,8 @@ pub(crate) struct State {
     /// When each slack was announced last.
     slacks: BTreeMap<i64, Timestamp>,
     pub(crate) steering: memory_control::Steering,
+    /// What instances reported last, and when, by their names.
+    pub(crate) instances: BTreeMap<String, (Instance, Timestamp)>,
     audit: BTreeMap<AuditPosition, AuditRecord>,
 }
 

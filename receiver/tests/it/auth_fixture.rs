@@ -82,6 +82,7 @@ fn router_of(store: Arc<MemoryStore>, authenticator: Authenticator, options: Opt
         audit: store.clone(),
         acts: store.clone(),
         backlogs: store.clone(),
+        instances: store.clone(),
         controls: store.clone(),
         replication: store,
         provisioning: None,

@@ -25,6 +25,7 @@ mod event;
 mod events;
 mod fairness;
 mod fuzz_schema;
+mod instances;
 mod log;
 mod malformed;
 mod mappings;

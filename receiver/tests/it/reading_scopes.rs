@@ -249,6 +249,8 @@ async fn the_backlog_needs_a_scope_for_all_resources_and_control_that_of_operato
     for scope in of_all {
         let (status, body) = two.get("/v1/backlog", &[scope]).await;
         assert_eq!((status, &body["due"]), (200, &json!(0)), "{scope}");
+        let (status, body) = two.get("/v1/instances", &[scope]).await;
+        assert_eq!((status, &body["items"]), (200, &json!([])), "{scope}");
         let (status, _) = two.get("/v1/control", &[scope]).await;
         let expected = if scope == "abacus.sampler.admin" {
             200
@@ -261,7 +263,7 @@ async fn the_backlog_needs_a_scope_for_all_resources_and_control_that_of_operato
         "abacus.sampler.postgres.read",
         "abacus.sampler.postgres.write",
     ] {
-        for path in ["/v1/backlog", "/v1/control"] {
+        for path in ["/v1/backlog", "/v1/instances", "/v1/control"] {
             let (status, body) = two.get(path, &[scope]).await;
             assert_eq!(status, 403, "{scope} {path}");
             assert_eq!(body["type"], "urn:sampler:problem:forbidden");

@@ -13,9 +13,9 @@ use sampler_domain::{
 use sampler_store::memory::MemoryStore;
 use sampler_store::{
     Acts, Audit, AuditPage, AuditQuery, AuditRecord, Backlog, BacklogQuery, Backlogs, CausePage,
-    CauseQuery, ControllerState, Controls, Entries, EntryKey, Events, KeptControl, Lookup, NewSpan,
-    NewStop, Outcome, Published, Queries, Replication, SpanPage, SpanQuery, SpanRecord,
-    StartOutcome, StopOutcome, StoreError, SumPage, SumQuery, SuspendedCause,
+    CauseQuery, ControllerState, Controls, Entries, EntryKey, Events, Instance, Instances,
+    KeptControl, Lookup, NewSpan, NewStop, Published, Queries, Replication, SeenInstance, SpanPage,
+    SpanQuery, StartOutcome, StopOutcome, StoreError, SumPage, SumQuery, SuspendedCause,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio::time::interval;
@@ -307,6 +307,21 @@ impl Backlogs for Store {
 
     async fn report_rate(&self, worker: &str, rate: f64) -> Result<(), StoreError> {
         self.met(self.memory.report_rate(worker, rate)).await
+    }
+}
+
+#[async_trait]
+impl Instances for Store {
+    async fn report_instance(&self, instance: &Instance) -> Result<(), StoreError> {
+        self.met(self.memory.report_instance(instance)).await
+    }
+
+    async fn withdraw_instance(&self, name: &str) -> Result<(), StoreError> {
+        self.met(self.memory.withdraw_instance(name)).await
+    }
+
+    async fn instances(&self) -> Result<Vec<SeenInstance>, StoreError> {
+        self.met(self.memory.instances()).await
     }
 }
 

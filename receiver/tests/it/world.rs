@@ -150,6 +150,7 @@ impl World {
             audit: store.clone(),
             acts: store.clone(),
             backlogs: store.clone(),
+            instances: store.clone(),
             controls: store.clone(),
             replication: store.clone(),
             provisioning: provisioning.map(|options| Provisioning::new(options).unwrap()),

@@ -155,6 +155,7 @@ impl Node {
                     acts: queries.clone(),
                     queries,
                     backlogs: unsteered.clone(),
+                    instances: unsteered.clone(),
                     controls: unsteered.clone(),
                     replication: unsteered,
                     provisioning: None,

@@ -74,21 +74,21 @@ impl Subject {
 /// The page that confirms an act.
 #[derive(Template)]
 #[template(path = "act.html")]
-struct Page {
-    frame: Frame,
-    title: &'static str,
+pub(super) struct Page {
+    pub(super) frame: Frame,
+    pub(super) title: &'static str,
     /// What will be done, in full sentences.
-    effect: Vec<String>,
+    pub(super) effect: Vec<String>,
     /// What it is done to.
-    facts: Vec<(&'static str, String)>,
-    button: String,
-    action: String,
-    back: String,
+    pub(super) facts: Vec<(&'static str, String)>,
+    pub(super) button: String,
+    pub(super) action: String,
+    pub(super) back: String,
     /// What was seen: the act is for that.
-    tag: String,
-    usage_id: String,
-    reason: String,
-    problem: Option<Problem>,
+    pub(super) tag: String,
+    pub(super) usage_id: String,
+    pub(super) reason: String,
+    pub(super) problem: Option<Problem>,
 }
 
 macro_rules! handlers {
@@ -145,7 +145,7 @@ async fn carry_out(console: &Arc<Console>, subject: Subject, request: Request) -
         return Redirect::to(&subject.back()).into_response();
     };
     let frame = Frame::new(console, &form.session, "Suspended");
-    if !refusal.status.is_client_error() || refusal.status == StatusCode::NOT_FOUND {
+    if !can_be_confirmed_anew(&refusal) {
         return refused(frame, refusal);
     }
     // What is the matter stands over the act as things are now: it can be confirmed anew.
@@ -163,6 +163,11 @@ async fn carry_out(console: &Arc<Console>, subject: Subject, request: Request) -
     }
 }
 
+/// Whether it makes sense to show the act again, with why it was refused.
+pub(super) fn can_be_confirmed_anew(refusal: &Refusal) -> bool {
+    refusal.status.is_client_error() && refusal.status != StatusCode::NOT_FOUND
+}
+
 /// The page for an act as things are now, or the page that says why there is none.
 async fn page(
     console: &Arc<Console>,
@@ -171,15 +176,19 @@ async fn page(
 ) -> Result<Page, Response> {
     let frame = || Frame::new(console, session, "Suspended");
     if !session.is_admin() {
-        let detail = "Acts need the scope abacus.sampler.admin.";
-        let status = StatusCode::FORBIDDEN;
-        return Err(message(frame(), status, "Not allowed", detail, None));
+        return Err(not_allowed(frame()));
     }
     let made = match subject.act {
         Act::ResumeCause => of_cause(console, session, subject, frame()).await,
         Act::Resume | Act::Skip => of_span(console, session, subject, frame()).await,
     };
     made.map_err(|refusal| refused(frame(), refusal))
+}
+
+/// Says that the session may not act.
+pub(super) fn not_allowed(frame: Frame) -> Response {
+    let detail = "Acts need the scope abacus.sampler.admin.";
+    message(frame, StatusCode::FORBIDDEN, "Not allowed", detail, None)
 }
 
 async fn of_cause(

@@ -4,6 +4,7 @@ pub(crate) mod acts;
 pub(crate) mod audit;
 pub(crate) mod control;
 pub(crate) mod overview;
+pub(crate) mod resend;
 pub(crate) mod span;
 pub(crate) mod spans;
 pub(crate) mod suspended;

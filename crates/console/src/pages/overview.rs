@@ -11,13 +11,16 @@ use http::StatusCode;
 use sampler_domain::Timestamp;
 
 use crate::chart::Trend;
-use crate::documents::{Backlog, Cause, Closing, Control, List};
+use crate::documents::{Backlog, Cause, Closing, Control, Instance, List};
 use crate::page::{Frame, render};
 use crate::session::Session;
 use crate::{Console, show};
 
 /// Causes that the overview shows, the largest.
 const CAUSES: usize = 5;
+
+/// Instances that the overview shows: those first that are not as they should be.
+const INSTANCES: usize = 40;
 
 /// Backlogs that are remembered, and the least time between two, in ms.
 const REMEMBERED: usize = 240;
@@ -33,7 +36,9 @@ struct Page {
     hidden_causes: usize,
     control: Option<Control>,
     trend: Option<Trend>,
-    version: &'static str,
+    instances: Option<Vec<Instance>>,
+    /// How many instances are not shown here. They are up.
+    hidden_instances: usize,
 }
 
 impl Page {
@@ -66,6 +71,15 @@ impl Memory {
     }
 }
 
+/// Those that are shown: the order of the API, but where there are too many those that are up go.
+fn chosen(mut instances: Vec<Instance>) -> Vec<Instance> {
+    if instances.len() > INSTANCES {
+        instances.sort_by_key(Instance::is_up);
+        instances.truncate(INSTANCES);
+    }
+    instances
+}
+
 /// `GET /console`.
 pub(crate) async fn show(
     State(console): State<Arc<Console>>,
@@ -82,6 +96,11 @@ pub(crate) async fn show(
     let causes = causes.ok().map(|answer| answer.body.items);
     let control = console.api.get::<Control>(grant, "/v1/control", &[]).await;
     let backlog = backlog.ok().map(|answer| answer.body);
+    let instances = console
+        .api
+        .get::<List<Instance>>(grant, "/v1/instances", &[])
+        .await;
+    let instances = instances.ok().map(|answer| answer.body.items);
     let now = console.clock.now();
     let trend = backlog
         .as_ref()
@@ -95,7 +114,10 @@ pub(crate) async fn show(
         causes: causes.map(|causes| causes.into_iter().take(CAUSES).collect()),
         control: control.ok().map(|answer| answer.body),
         trend,
-        version: env!("CARGO_PKG_VERSION"),
+        hidden_instances: instances
+            .as_ref()
+            .map_or(0, |all| all.len().saturating_sub(INSTANCES)),
+        instances: instances.map(chosen),
     };
     render(StatusCode::OK, &page)
 }

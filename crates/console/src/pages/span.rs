@@ -38,6 +38,8 @@ struct Page {
     is_refreshing: bool,
     /// Whether the session may act on the span, and there is something to do.
     may_act: bool,
+    /// Whether the session may have usages sent again, and there is one in the table.
+    may_resend: bool,
     /// Whether rows name their usages, because the drawing has no element for each.
     rows_name_usages: bool,
 }
@@ -123,6 +125,7 @@ async fn page(
         frame,
         timeline,
         may_act: span.state == "suspended" && session.is_admin(),
+        may_resend: session.is_admin() && rows.body.items.iter().any(Usage::is_resendable),
         is_refreshing: span.state != "complete" && query.is_empty(),
         rows_name_usages: drawn.usages.len() > DRAWN_MAX,
         usages: rows.body.items,

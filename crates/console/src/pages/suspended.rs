@@ -134,7 +134,7 @@ async fn history(console: &Console, session: &Session) -> Vec<ActRecord> {
     let Ok(acts) = acts.await else {
         return Vec::new();
     };
-    let names = ["cause.resume", "span.resume", "span.skip"];
+    let names = ["cause.resume", "span.resume", "span.skip", "usage.resend"];
     let of_page = acts.body.items.into_iter();
     let of_page = of_page.filter(|act| names.contains(&act.act.as_str()));
     of_page.take(HISTORY).collect()

@@ -3,7 +3,9 @@
 use axum::body::Body;
 use axum::http::Request;
 
-use crate::stub::{Browser, Ledger, MIDNIGHT, Shown, span, suspended, usage_id};
+use crate::stub::{
+    Browser, HOUR, Ledger, MIDNIGHT, Shown, settle, span, suspended, usage, usage_id,
+};
 
 fn some() -> Ledger {
     let mut ledger = Ledger::default();
@@ -173,4 +175,102 @@ async fn a_span_that_is_not_suspended_says_so() {
     }
     let span = console.get("/console/spans/open").await;
     assert_eq!(span.count("data-test=\"resume\""), 0);
+}
+
+/// A span with a usage that was skipped, one that was put aside, and others.
+fn given_up() -> Ledger {
+    let mut aside = usage(5, MIDNIGHT + 2 * HOUR, MIDNIGHT + HOUR, "set_aside");
+    aside["error"] = serde_json::json!("<b>no plan</b>");
+    let usages = vec![
+        usage(3, MIDNIGHT, MIDNIGHT + HOUR, "accepted"),
+        usage(4, MIDNIGHT + HOUR, MIDNIGHT + 2 * HOUR, "skipped"),
+        aside,
+    ];
+    let mut ledger = Ledger::default();
+    ledger.add(settle(span("one/two", MIDNIGHT, None), &usages), usages);
+    ledger
+}
+
+/// The page that sends a usage again.
+fn resend_page(number: usize, at: i64) -> String {
+    let usage = usage_id(number);
+    format!("/console/spans/one%2Ftwo/usages/{usage}/resend?at={at}")
+}
+
+#[tokio::test]
+async fn a_usage_that_was_given_up_is_sent_again_after_its_numbers_were_seen() {
+    let page = resend_page(4, MIDNIGHT + HOUR + HOUR / 2);
+    let visit = Visit::new(given_up(), &page).await;
+    let ledger = visit
+        .console
+        .page("/console/spans/one%2Ftwo", "span-given-up");
+    let ledger = ledger.await;
+    assert_eq!(ledger.count("data-test=\"resend\""), 2, "{}", ledger.text);
+    assert!(
+        ledger.text.contains(&format!("href=\"{page}\"")),
+        "{}",
+        ledger.text
+    );
+    let shown = visit.console.page(&page, "span-resend").await;
+    let effect = "Resend 1 usage of 1\u{a0}h: 2026-11-20 01:00:00 to 2026-11-20 02:00:00. \
+                  It is billed then.";
+    for text in [effect, "It was skipped.", ">Resend 1 usage<"] {
+        assert!(shown.text.contains(text), "{text}: {}", shown.text);
+    }
+    let unexplained = visit.send(&page, "reason=+").await;
+    assert_eq!(
+        (unexplained.status, unexplained.count("must not be blank")),
+        (400, 1)
+    );
+    let done = visit.send(&page, "reason=Mapped+now.").await;
+    let back = format!("/console/spans/one%2Ftwo#u-{}", usage_id(4));
+    assert_eq!((done.status, done.header("location")), (303, &*back));
+}
+
+#[tokio::test]
+async fn a_resend_that_cannot_be_says_why() {
+    // It takes back, and was put aside.
+    let aside = resend_page(5, MIDNIGHT + HOUR + HOUR / 2);
+    let visit = Visit::new(given_up(), &aside).await;
+    let shown = visit.console.get(&aside).await;
+    for text in [
+        "It then takes back what was billed too much.",
+        "Abacus has set it aside: &#60;b&#62;no plan&#60;/b&#62;.",
+    ] {
+        assert!(shown.text.contains(text), "{text}: {}", shown.text);
+    }
+    // The usage was accepted, or sent again by somebody else meanwhile.
+    for number in [3, 5] {
+        let page = resend_page(
+            number,
+            MIDNIGHT + HOUR / 2 + if number == 5 { HOUR } else { 0 },
+        );
+        let refused = visit.send(&page, "reason=Mapped+now.").await;
+        assert_eq!(refused.status, 409, "{}", refused.text);
+        assert_eq!(refused.count("The usage cannot be sent again"), 1);
+    }
+    let accepted = visit
+        .console
+        .get(&resend_page(3, MIDNIGHT + HOUR / 2))
+        .await;
+    assert!(
+        accepted.text.contains("This one is accepted."),
+        "{}",
+        accepted.text
+    );
+    for page in [
+        resend_page(6, MIDNIGHT),
+        resend_page(3, MIDNIGHT - HOUR),
+        "/console/spans/none/usages/x/resend".to_owned(),
+    ] {
+        assert_eq!(visit.console.get(&page).await.status, 404, "{page}");
+    }
+    // A time that is none is left out.
+    let odd = format!(
+        "/console/spans/one%2Ftwo/usages/{}/resend?at=%3Cb%3E",
+        usage_id(4)
+    );
+    assert_eq!(visit.console.get(&odd).await.status, 200);
+    let forged = Request::post(&aside).body(Body::from("csrf=x&reason=Mapped+now."));
+    assert_eq!(visit.console.send(forged.unwrap()).await.status, 403);
 }

@@ -137,6 +137,17 @@ async fn the_overview_says_how_things_stand() {
         assert!(shown.text.contains(text), "{text}: {}", shown.text);
     }
     assert!(shown.text.len() < 100_000);
+    // Those that are up give way to those that are not.
+    assert_eq!(shown.count("data-test=\"instance-row\""), 40);
+    for text in [
+        "<span class=\"state stale\">stale</span>",
+        "fails: processing, database; pauses: replication-lag",
+        "not told",
+        "20 more",
+        "7d44&#60;b&#62;-50",
+    ] {
+        assert!(shown.text.contains(text), "{text}: {}", shown.text);
+    }
 }
 
 #[tokio::test]

@@ -106,6 +106,8 @@ impl Ledger {
         Router::new()
             .route("/v1/usages", get(sums))
             .route("/v1/backlog", get(async || Json(backlog())))
+            .route("/v1/instances", get(async || Json(instances())))
+            .route("/v1/usages/{id}/resend", post(resend))
             .route(
                 "/v1/suspended",
                 get(async || Json(json!({ "items": [cause()] }))),
@@ -172,10 +174,47 @@ fn backlog() -> Value {
     })
 }
 
+/// A receiver, a worker that is not well, and more that are.
+fn instances() -> Value {
+    let instance = |number: i64| {
+        json!({
+            "program": if number == 0 { "receiver" } else { "worker" },
+            "instance": format!("7d44<b>-{number}"), "index": "0", "version": "1.2.3",
+            "started_at": MIDNIGHT + number, "seen_at": NOW, "state": "up", "failing": [],
+            "warnings": [], "partitions": (number > 0).then_some(8), "paused_by": [],
+            "slack": (number == 0).then_some(5_270_400_000_i64),
+        })
+    };
+    let mut all: Vec<Value> = (0..60).map(instance).collect();
+    all[50]["state"] = json!("unhealthy");
+    all[50]["failing"] = json!(["processing", "database"]);
+    all[50]["paused_by"] = json!(["replication-lag"]);
+    all[51]["state"] = json!("stale");
+    all[51]["version"] = json!(null);
+    json!({ "items": all })
+}
+
+/// Takes usage number 4, once.
+async fn resend(Path(id): Path<String>, headers: HeaderMap, body: String) -> Response {
+    assert!(!headers.contains_key("if-match"));
+    let body: Value = serde_json::from_str(&body).unwrap();
+    match body["reason"].as_str() {
+        Some("Mapped now.") if id == usage_id(4) => {
+            (StatusCode::ACCEPTED, Json(json!({ "id": id }))).into_response()
+        }
+        Some("Mapped now.") => {
+            let detail = "Only a usage that is skipped or set_aside can be sent again.";
+            let problem = json!({ "title": "The usage cannot be sent again", "detail": detail });
+            (StatusCode::CONFLICT, Json(problem)).into_response()
+        }
+        _ => invalid_reason(),
+    }
+}
+
 fn cause() -> Value {
     json!({
         "cause": CAUSE, "status": 422, "error": "unprocessable <plan>", "resource_id": "postgres",
-        "plan_id": "small", "spans": 812, "since": MIDNIGHT, "probe_at": NOW,
+        "plan_id": "small", "spans": 812, "set_aside": 31, "since": MIDNIGHT, "probe_at": NOW,
     })
 }
 

@@ -18,6 +18,8 @@ mod control;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod events;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
+mod instances;
+#[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod ledger;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod queries;
@@ -39,6 +41,7 @@ pub use changes::*;
 pub use confirmations::*;
 pub use control::*;
 pub use events::*;
+pub use instances::*;
 pub use ledger::*;
 pub use queries::*;
 pub use resends::*;
@@ -149,6 +152,8 @@ macro_rules! store_contract_tests {
             the_trail_holds_what_its_query_asks_for
             the_trail_goes_on_while_acts_come
             workers_know_of_each_other
+            instances_are_shown_as_they_reported_last
+            workers_of_an_earlier_release_are_shown_while_they_are_alive
             the_largest_slack_of_all_receivers_counts
         );
     };

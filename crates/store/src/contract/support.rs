@@ -13,9 +13,9 @@ use sampler_domain::{
 use uuid::Uuid;
 
 use crate::{
-    Audit, Backlogs, Causes, Confirmations, Controls, DuePages, DueQuery, Events, Finished, Ledger,
-    Membership, NewSpan, NewStop, Queries, Reading, Resends, SpanScan, StartOutcome, StopOutcome,
-    StoreError, Upkeep, Work,
+    Audit, Backlogs, Causes, Confirmations, Controls, DuePages, DueQuery, Events, Finished,
+    Instances, Ledger, Membership, NewSpan, NewStop, Queries, Reading, Resends, SpanScan,
+    StartOutcome, StopOutcome, StoreError, Upkeep, Work,
 };
 
 /// All ports of one store.
@@ -34,6 +34,7 @@ pub trait Store:
     + Resends
     + SpanScan
     + Confirmations
+    + Instances
 {
 }
 
@@ -52,6 +53,7 @@ impl<S> Store for S where
         + Resends
         + SpanScan
         + Confirmations
+        + Instances
 {
 }
 

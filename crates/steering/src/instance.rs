@@ -1,0 +1,100 @@
+//! Reports to all instances that this one runs, and how it is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sampler_service::health::Health;
+use sampler_service::lifecycle::Shutdown;
+use sampler_store::{Instance, Instances};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use crate::error_chain;
+
+/// How often an instance reports.
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How long the end of a program waits for the removal of its report.
+const WITHDRAWAL_LIMIT: Duration = Duration::from_secs(2);
+
+/// Adds to a report what only the program knows.
+pub type Describe = Box<dyn Fn(&mut Instance) + Send + Sync>;
+
+/// Reports again and again how this instance is.
+pub struct InstanceReports {
+    /// Where.
+    pub store: Arc<dyn Instances>,
+    /// The health of the program.
+    pub health: Health,
+    /// Says whether the program was asked to stop.
+    pub shutdown: Shutdown,
+    /// What stays the same.
+    pub instance: Instance,
+    /// Adds the rest.
+    pub describe: Describe,
+}
+
+impl InstanceReports {
+    /// Reports while `work` runs. Then removes the report, so that nobody takes an instance that has
+    /// ended for one that hangs.
+    pub async fn during<T>(self, work: impl Future<Output = T>) -> T {
+        let ended = CancellationToken::new();
+        let working = async {
+            let end = work.await;
+            ended.cancel();
+            end
+        };
+        let reporting = async {
+            let too_late = async {
+                ended.cancelled().await;
+                tokio::time::sleep(WITHDRAWAL_LIMIT).await;
+            };
+            tokio::select! {
+                () = self.report_until(&ended) => {}
+                () = too_late => {}
+            }
+        };
+        let (end, ()) = tokio::join!(working, reporting);
+        end
+    }
+
+    /// The removal follows the last report, so no report comes after it.
+    async fn report_until(&self, ended: &CancellationToken) {
+        while !ended.is_cancelled() {
+            self.report().await;
+            let stopping = self.shutdown.soft().cancelled();
+            let pause = async {
+                // That the program was asked to stop is reported at once.
+                if self.shutdown.is_stopping() {
+                    tokio::time::sleep(REPORT_INTERVAL).await;
+                } else {
+                    let _ = tokio::time::timeout(REPORT_INTERVAL, stopping).await;
+                }
+            };
+            ended.run_until_cancelled(pause).await;
+        }
+        if let Err(error) = self.store.withdraw_instance(&self.instance.name).await {
+            warn!(
+                code = "instance.not_withdrawn",
+                error = error_chain(error),
+                "this instance could not say that it has ended; it is shown as not seen for an hour"
+            );
+        }
+    }
+
+    async fn report(&self) {
+        let mut instance = self.instance.clone();
+        let names = |names: Vec<&'static str>| names.into_iter().map(str::to_owned).collect();
+        instance.is_stopping = self.shutdown.is_stopping();
+        instance.failing = names(self.health.failing().await);
+        instance.warnings = names(self.health.standing());
+        (self.describe)(&mut instance);
+        if let Err(error) = self.store.report_instance(&instance).await {
+            warn!(
+                code = "instance.not_reported",
+                error = error_chain(error),
+                "this instance could not report how it is"
+            );
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Which instances of both programs run, and how each is.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sampler_domain::Timestamp;
+
+use crate::StoreError;
+
+/// How long after its last report an instance counts as running.
+pub const INSTANCE_LIFETIME: Duration = Duration::from_secs(20);
+
+/// How long after its last report an instance is shown.
+pub const INSTANCE_SHOWN: Duration = Duration::from_hours(1);
+
+/// The most instances that are shown.
+pub const INSTANCES_MAX: usize = 1_000;
+
+/// Which of the programs an instance runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum InstanceProgram {
+    /// The one that takes events.
+    Receiver,
+    /// The one that samples.
+    Worker,
+}
+
+impl InstanceProgram {
+    /// Its name, as it is kept and shown.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Receiver => "receiver",
+            Self::Worker => "worker",
+        }
+    }
+}
+
+impl fmt::Display for InstanceProgram {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.as_str())
+    }
+}
+
+/// There is no program of this name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it is no program of Sampler")]
+pub struct UnknownProgram;
+
+impl FromStr for InstanceProgram {
+    type Err = UnknownProgram;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        [Self::Receiver, Self::Worker]
+            .into_iter()
+            .find(|program| program.as_str() == text)
+            .ok_or(UnknownProgram)
+    }
+}
+
+/// One run of a program, as it describes itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instance {
+    /// The name of this run; no two runs have the same.
+    pub name: String,
+    /// Which program it is.
+    pub program: InstanceProgram,
+    /// The number of the instance on its platform, where that has numbers.
+    pub index: Option<String>,
+    /// Its version; `None` of a release that reports nothing but that it is alive.
+    pub version: Option<String>,
+    /// When it began, by its own clock; `None` as for the version.
+    pub started_at: Option<Timestamp>,
+    /// Whether it was asked to stop, and takes nothing new on.
+    pub is_stopping: bool,
+    /// The names of the health probes that fail.
+    pub failing: Vec<String>,
+    /// The names of the health warnings that stand.
+    pub warnings: Vec<String>,
+    /// How many partitions a worker owns.
+    pub partitions: Option<u32>,
+    /// Why a worker pauses sampling: names of reasons, none while it samples.
+    pub paused_by: Vec<String>,
+    /// How far into the past a receiver takes events, ms.
+    pub slack: Option<i64>,
+}
+
+impl Instance {
+    /// A run of which nothing but its name is known.
+    pub fn new(name: String, program: InstanceProgram) -> Self {
+        Self {
+            name,
+            program,
+            index: None,
+            version: None,
+            started_at: None,
+            is_stopping: false,
+            failing: Vec::new(),
+            warnings: Vec::new(),
+            partitions: None,
+            paused_by: Vec::new(),
+            slack: None,
+        }
+    }
+}
+
+/// What an instance has reported last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenInstance {
+    /// What it said of itself.
+    pub instance: Instance,
+    /// When that was, by the store's own clock.
+    pub seen_at: Timestamp,
+    /// How long ago that was, by the same clock, ms.
+    pub age: i64,
+}
+
+impl SeenInstance {
+    /// Whether it was not seen for so long that it does not count as running any more.
+    pub fn is_stale(&self) -> bool {
+        self.age > i64::try_from(INSTANCE_LIFETIME.as_millis()).unwrap_or(i64::MAX)
+    }
+}
+
+/// Knows which instances run.
+#[async_trait]
+pub trait Instances: Send + Sync + 'static {
+    /// Keeps how an instance is, in place of what it reported before. The first report of a name
+    /// removes reports that are not shown any more.
+    async fn report_instance(&self, instance: &Instance) -> Result<(), StoreError>;
+
+    /// Removes an instance that has ended.
+    async fn withdraw_instance(&self, name: &str) -> Result<(), StoreError>;
+
+    /// All that have reported within [`INSTANCE_SHOWN`], and live workers that report nothing but
+    /// heartbeats: receivers before workers, those that run longest first. [`INSTANCES_MAX`] at the
+    /// most. A report that cannot be read is left out.
+    async fn instances(&self) -> Result<Vec<SeenInstance>, StoreError>;
+}
+
+/// The order in which instances are shown.
+pub fn sort_instances(instances: &mut Vec<SeenInstance>) {
+    instances.sort_by(|one, other| {
+        let key = |seen: &SeenInstance| (seen.instance.program, seen.instance.started_at);
+        key(one)
+            .cmp(&key(other))
+            .then_with(|| one.instance.name.cmp(&other.instance.name))
+    });
+    instances.truncate(INSTANCES_MAX);
+}

@@ -1,0 +1,125 @@
+//! Which instances run, as it is shown.
+
+use axum::body::Body;
+use axum::http::Request;
+use sampler_domain::Timestamp;
+use sampler_store::{Instance, InstanceProgram, Instances, Membership};
+use serde_json::{Value, json};
+
+use crate::answer::Answer;
+use crate::store::Fate;
+use crate::world::{HOUR, NOW, World};
+
+impl World {
+    async fn instances(&self, query: &str) -> Answer {
+        let request = Request::get(format!("/v1/instances{query}"));
+        self.send(request.body(Body::empty()).unwrap()).await
+    }
+
+    async fn shown_instances(&self) -> Vec<Value> {
+        let answer = self.instances("").await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let body: Value = serde_json::from_slice(&answer.body).unwrap();
+        body["items"].as_array().unwrap().clone()
+    }
+
+    async fn report(&self, instance: Instance) {
+        self.store.memory.report_instance(&instance).await.unwrap();
+    }
+
+    async fn states(&self) -> Vec<(String, String)> {
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let shown = self.shown_instances().await;
+        let states = shown
+            .iter()
+            .map(|it| (text(&it["instance"]), text(&it["state"])));
+        states.collect()
+    }
+}
+
+fn instance(name: &str, program: InstanceProgram) -> Instance {
+    Instance {
+        version: Some("1.2.3".to_owned()),
+        started_at: Some(Timestamp::clamped(NOW - HOUR)),
+        ..Instance::new(name.to_owned(), program)
+    }
+}
+
+fn pair(name: &str, state: &str) -> (String, String) {
+    (name.to_owned(), state.to_owned())
+}
+
+#[tokio::test]
+async fn an_instance_is_shown_as_it_describes_itself() {
+    let world = World::new();
+    assert_eq!(world.shown_instances().await, [] as [Value; 0]);
+    world
+        .report(Instance {
+            index: Some("2".to_owned()),
+            failing: vec!["processing".to_owned()],
+            warnings: vec!["clock".to_owned()],
+            partitions: Some(32),
+            paused_by: vec!["replication-lag".to_owned()],
+            ..instance("w", InstanceProgram::Worker)
+        })
+        .await;
+    world
+        .report(Instance {
+            slack: Some(5_270_400_000),
+            ..instance("r", InstanceProgram::Receiver)
+        })
+        .await;
+    world.store.memory.heartbeat("old").await.unwrap();
+    let expected = [
+        json!({
+            "program": "receiver", "instance": "r", "index": null, "version": "1.2.3",
+            "started_at": NOW - HOUR, "seen_at": NOW, "state": "up", "failing": [], "warnings": [],
+            "partitions": null, "paused_by": [], "slack": 5_270_400_000_i64,
+        }),
+        json!({
+            "program": "worker", "instance": "old", "index": null, "version": null,
+            "started_at": null, "seen_at": NOW, "state": "up", "failing": [], "warnings": [],
+            "partitions": null, "paused_by": [], "slack": null,
+        }),
+        json!({
+            "program": "worker", "instance": "w", "index": "2", "version": "1.2.3",
+            "started_at": NOW - HOUR, "seen_at": NOW, "state": "unhealthy",
+            "failing": ["processing"], "warnings": ["clock"], "partitions": 32,
+            "paused_by": ["replication-lag"], "slack": null,
+        }),
+    ];
+    assert_eq!(world.shown_instances().await, expected);
+}
+
+#[tokio::test]
+async fn an_instance_that_is_not_seen_is_stale_for_an_hour_and_then_gone() {
+    let world = World::new();
+    world.report(instance("a", InstanceProgram::Worker)).await;
+    world.clock.set(NOW + 20_000);
+    assert_eq!(world.states().await, [pair("a", "up")]);
+    world.clock.set(NOW + 20_001);
+    assert_eq!(world.states().await, [pair("a", "stale")]);
+    world
+        .report(Instance {
+            is_stopping: true,
+            failing: vec!["database".to_owned()],
+            ..instance("b", InstanceProgram::Worker)
+        })
+        .await;
+    let expected = [pair("a", "stale"), pair("b", "stopping")];
+    assert_eq!(world.states().await, expected);
+    world.clock.set(NOW + HOUR);
+    assert_eq!(world.states().await[0], pair("a", "stale"));
+    world.clock.set(NOW + HOUR + 1);
+    assert_eq!(world.states().await, [pair("b", "stale")]);
+}
+
+#[tokio::test]
+async fn parameters_are_refused_and_an_outage_is_said() {
+    let world = World::new();
+    let answer = world.instances("?limit=1").await;
+    answer.problem(400, "invalid-query");
+    world.store.meets(Fate::Unavailable);
+    let answer = world.instances("").await;
+    answer.problem(503, "database-unavailable");
+}

@@ -1,0 +1,21 @@
+//! What a worker reports of itself to all instances.
+
+use sampler_store::Instance;
+
+use crate::Worker;
+
+impl Worker {
+    /// The name of this run.
+    pub fn name(&self) -> &str {
+        &self.options.name
+    }
+
+    /// Adds what only this worker knows: the partitions that it owns, and why it pauses sampling.
+    pub fn describe(&self, instance: &mut Instance) {
+        let owned = self.ownership.partitions().len();
+        instance.partitions = Some(u32::try_from(owned).unwrap_or(u32::MAX));
+        let operator = self.steering.is_sampling_paused().then_some("operator");
+        let reasons = operator.into_iter().chain(self.distress.reasons());
+        instance.paused_by = reasons.map(str::to_owned).collect();
+    }
+}
