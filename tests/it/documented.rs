@@ -61,10 +61,12 @@ fn is_answer(block: &str) -> bool {
 
 /// What is answered to each command, with the head.
 async fn run(steps: &[Step], receiver: &Program, folder: &Path) -> Vec<String> {
-    let mut script = "curl() { command curl -sS -i \"$@\"; }\n".to_owned();
-    for step in steps {
-        script += &format!("{}\nprintf '\\036'\n", step.command);
-    }
+    let command = |step: &Step| format!("{}\nprintf '\\036'\n", step.command);
+    let commands: Vec<String> = steps.iter().map(command).collect();
+    let script = format!(
+        "curl() {{ command curl -sS -i \"$@\"; }}\n{}",
+        commands.concat()
+    );
     let script = of_today(&script).replace(RECEIVER, receiver.address());
     let mut shell = Command::new("bash");
     shell.args(["-c", &script]).current_dir(folder);

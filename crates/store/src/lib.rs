@@ -67,7 +67,7 @@ pub use backlog::{Backlog, BacklogQuery, Backlogs, ClosingBacklog, Published, Re
 pub use confirmations::{Confirmation, Confirmations, Unconfirmed, UnconfirmedQuery};
 pub use control::{ControllerState, Controls, KeptControl};
 pub use error::StoreError;
-pub use events::{Events, NewSpan, NewStop, StartOutcome, StopOutcome};
+pub use events::{Arrival, Events, NewSpan, NewStop, StartOutcome, StopOutcome};
 pub use ledger::{Entries, Ledger, lifetime_from};
 pub use membership::Membership;
 pub use queries::{

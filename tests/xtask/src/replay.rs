@@ -123,11 +123,11 @@ fn by_target(events: Vec<Event>) -> Vec<Queue> {
         let number = *numbers.entry(event.target.clone()).or_insert(next);
         if let Kind::Update(previous) = &event.kind {
             let joined = *numbers.entry(previous.clone()).or_insert(number);
-            if joined == number {
-                continue;
-            }
-            for other in numbers.values_mut().filter(|other| **other == joined) {
-                *other = number;
+            if joined != number {
+                let others = numbers.values_mut().filter(|other| **other == joined);
+                for other in others {
+                    *other = number;
+                }
             }
         }
     }
