@@ -9,7 +9,7 @@ use crate::StoreError;
 /// How an event came to the receiver. Those of batches have commands of their own ([ADR 47]), so that
 /// one that comes alone does not wait for many that came together.
 ///
-/// [ADR 47]: ../../../../docs/adr/047-batches-have-commands-of-their-own.md
+/// [ADR 47]: ../../../docs/adr/047-batches-have-commands-of-their-own.md
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Arrival {
     /// In a request of its own.
