@@ -122,7 +122,9 @@ func send(client *http.Client, url string, events []Event) (bool, error) {
 		if answer != nil {
 			for _, result := range answer.Results {
 				fmt.Printf("%d: %d %s%s\n", result.Index, result.Status, result.Span, result.Problem.Type)
-				wait = max(wait, result.RetryAfter)
+				if result.RetryAfter > wait {
+					wait = result.RetryAfter
+				}
 			}
 			if answer.Failed == 0 {
 				return answer.Refused == 0, nil

@@ -17,6 +17,7 @@ mod clocks;
 mod confirm;
 mod console;
 mod control;
+mod documented;
 mod examples;
 mod instances;
 mod intake;

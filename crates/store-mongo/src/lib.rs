@@ -67,9 +67,9 @@ use sampler_domain::{
 use sampler_metrics::Registry;
 use sampler_store::group::{GroupMetrics, GroupPerRange};
 use sampler_store::{
-    Acts, Adopted, Audit, AuditRecord, Causes, DuePages, DueQuery, Entries, EntryKey, Events,
-    Finished, KeptCause, Ledger, Membership, NewSpan, NewStop, Outcome, Page, Probe, Reading,
-    Resends, Resumption, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
+    Acts, Adopted, Arrival, Audit, AuditRecord, Causes, DuePages, DueQuery, Entries, EntryKey,
+    Events, Finished, KeptCause, Ledger, Membership, NewSpan, NewStop, Outcome, Page, Probe,
+    Reading, Resends, Resumption, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
 };
 use uuid::Uuid;
 
@@ -138,6 +138,8 @@ pub struct MongoStore {
     receivers: Collection<Document>,
     starts: GroupPerRange<StartWriter>,
     stops: GroupPerRange<StopWriter>,
+    batch_starts: GroupPerRange<StartWriter>,
+    batch_stops: GroupPerRange<StopWriter>,
     changes: GroupPerRange<ChangeWriter>,
     records: GroupPerRange<EntryWriter>,
     expiries: GroupPerRange<ExpiryWriter>,
@@ -221,6 +223,16 @@ impl MongoStore {
             receivers: database.collection(&receivers),
             starts: GroupPerRange::measured(links().map(StartWriter::new), call_limit, &metrics),
             stops: GroupPerRange::measured(links().map(StopWriter::new), call_limit, &metrics),
+            batch_starts: GroupPerRange::measured(
+                links().map(StartWriter::new),
+                call_limit,
+                &metrics,
+            ),
+            batch_stops: GroupPerRange::measured(
+                links().map(StopWriter::new),
+                call_limit,
+                &metrics,
+            ),
             changes: GroupPerRange::measured(links().map(ChangeWriter::new), call_limit, &metrics),
             records: GroupPerRange::measured(
                 each(&usages).map(EntryWriter::new),
@@ -250,12 +262,20 @@ impl MongoStore {
 impl Events for MongoStore {
     async fn start(&self, new: NewSpan) -> Result<StartOutcome, StoreError> {
         let range = self.range_of(&new.span.target);
-        self.starts.submit(range, StartWrite::new(new)?).await
+        let starts = match new.arrival {
+            Arrival::Alone => &self.starts,
+            Arrival::InBatch => &self.batch_starts,
+        };
+        starts.submit(range, StartWrite::new(new)?).await
     }
 
     async fn stop(&self, new: NewStop) -> Result<StopOutcome, StoreError> {
         let range = self.range_of(&new.event.target);
-        self.stops.submit(range, StopWrite::new(new)).await
+        let stops = match new.arrival {
+            Arrival::Alone => &self.stops,
+            Arrival::InBatch => &self.batch_stops,
+        };
+        stops.submit(range, StopWrite::new(new)).await
     }
 
     async fn find_by_start_id(

@@ -6,6 +6,19 @@ use uuid::Uuid;
 
 use crate::StoreError;
 
+/// How an event came to the receiver. Those of batches have commands of their own ([ADR 47]), so that
+/// one that comes alone does not wait for many that came together.
+///
+/// [ADR 47]: ../../../docs/adr/047-batches-have-commands-of-their-own.md
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Arrival {
+    /// In a request of its own.
+    #[default]
+    Alone,
+    /// In a batch.
+    InBatch,
+}
+
 /// A span to be opened (section 6.1).
 #[derive(Clone, Debug)]
 pub struct NewSpan {
@@ -17,6 +30,8 @@ pub struct NewSpan {
     pub now: Timestamp,
     /// Lets the span begin before the end of the target's previous one, as an original does.
     pub may_overlap: bool,
+    /// How its event came.
+    pub arrival: Arrival,
 }
 
 /// The outcome of a start.
@@ -53,6 +68,8 @@ pub struct NewStop {
     pub client: Option<ClientId>,
     /// What the `correlation_id` of the ended span becomes, making room for the next span.
     pub correlation_id: Uuid,
+    /// How the event came.
+    pub arrival: Arrival,
 }
 
 /// The outcome of a stop.

@@ -73,7 +73,7 @@ pub use cause_pages::{CauseBlock, CauseKey, CauseMark, CausePage, CausePosition,
 pub use confirmations::{Confirmation, Confirmations, Unconfirmed, UnconfirmedQuery};
 pub use control::{ControllerState, Controls, KeptControl};
 pub use error::StoreError;
-pub use events::{Events, NewSpan, NewStop, StartOutcome, StopOutcome};
+pub use events::{Arrival, Events, NewSpan, NewStop, StartOutcome, StopOutcome};
 pub use instances::{
     INSTANCE_LIFETIME, INSTANCE_SHOWN, INSTANCES_MAX, Instance, InstanceProgram, Instances,
     SeenInstance, sort_instances,

@@ -185,6 +185,7 @@ impl Table {
             event,
             client,
             correlation_id,
+            arrival: _,
         } = new;
         let is_taken = |kept: &StoredSpan| {
             let has_id = event.id.is_some() && kept.span.end_id == event.id;

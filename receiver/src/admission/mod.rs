@@ -24,8 +24,9 @@ use permits::{FairPermit, FairPermits, NoPermit, PermitLimits};
 
 use crate::reading;
 
-/// Events of one kind that wait for an answer of the store, in each shard range. They keep all
-/// commands of a group busy while the next ones gather; more would only wait in the group.
+/// Events of one kind that wait for an answer of the store, in each shard range; and as many of the
+/// same kind that came in batches. They keep all commands of a group busy while the next ones gather;
+/// more would only wait in the group.
 const STORE_PERMITS: usize = 384;
 
 /// Requests with large bodies that are served at a time, and what they may weigh together. Until such
@@ -85,6 +86,10 @@ pub enum RequestKind {
     Stop,
     /// A start.
     Start,
+    /// A stop in a batch.
+    BatchStop,
+    /// A start in a batch.
+    BatchStart,
     /// A mapping of a plan.
     Mapping,
 }
@@ -123,6 +128,8 @@ pub struct Admission {
 struct EventPermits {
     stops: Arc<FairPermits>,
     starts: Arc<FairPermits>,
+    batch_stops: Arc<FairPermits>,
+    batch_starts: Arc<FairPermits>,
     /// This range's part of what large events may take. Where there is one range, all of it.
     large: Option<Arc<FairPermits>>,
 }
@@ -176,6 +183,8 @@ impl Admission {
         let events = || EventPermits {
             stops: permits(STORE_PERMITS),
             starts: permits(STORE_PERMITS),
+            batch_stops: permits(STORE_PERMITS),
+            batch_starts: permits(STORE_PERMITS),
             large: (ranges > 1).then(large_of_range),
         };
         Self {
@@ -259,6 +268,8 @@ impl Admission {
         let permits = match kind {
             RequestKind::Stop => &range.stops,
             RequestKind::Start => &range.starts,
+            RequestKind::BatchStop => &range.batch_stops,
+            RequestKind::BatchStart => &range.batch_starts,
             RequestKind::Mapping => &self.mappings,
         };
         acquire(permits, client, weight).await
@@ -317,12 +328,10 @@ impl Admission {
         weight: usize,
     ) -> Result<ServingPermit, TurnedAway> {
         match (&self.range(range).large, kind) {
-            (Some(large), RequestKind::Stop | RequestKind::Start) => {
+            (None, _) | (_, RequestKind::Mapping) => Ok(parsed),
+            (Some(large), _) => {
                 drop(parsed);
                 acquire(large, client, weight).await
-            }
-            (None, RequestKind::Stop | RequestKind::Start) | (_, RequestKind::Mapping) => {
-                Ok(parsed)
             }
         }
     }
@@ -346,7 +355,8 @@ impl Admission {
         let events = self.ranges.iter();
         let events = events.map(|range| {
             let large = range.large.as_ref().map_or(0, |large| large.waiting());
-            range.stops.waiting() + range.starts.waiting() + large
+            let batches = range.batch_stops.waiting() + range.batch_starts.waiting();
+            range.stops.waiting() + range.starts.waiting() + batches + large
         });
         events.sum::<usize>() + self.large.waiting()
     }
@@ -413,8 +423,10 @@ impl InFlightLimit {
             permit.map_err(|_| TurnedAway::Limit)
         };
         let others = match kind {
-            RequestKind::Stop => None,
-            RequestKind::Start | RequestKind::Mapping => Some(take(&self.others)?),
+            RequestKind::Stop | RequestKind::BatchStop => None,
+            RequestKind::Start | RequestKind::BatchStart | RequestKind::Mapping => {
+                Some(take(&self.others)?)
+            }
         };
         Ok(InFlightPermit {
             _all: take(&self.all)?,
@@ -480,6 +492,25 @@ mod tests {
         assert!(weight(lists.as_bytes()) > 10_000 * VALUE_WEIGHT);
         let text = format!("[\"{}\"]", "x".repeat(30_000));
         assert!(weight(text.as_bytes()) < 33_000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_of_batches_hold_up_none_that_come_alone() {
+        let admission = Admission::new(None, 1);
+        let client = admission.client("one");
+        let range = ShardRange(0);
+        let serve = |kind| admission.acquire_turn(kind, range, client, 1_000);
+        let mut held = Vec::new();
+        for (in_batch, alone) in [
+            (RequestKind::BatchStart, RequestKind::Start),
+            (RequestKind::BatchStop, RequestKind::Stop),
+        ] {
+            for _ in 0..STORE_PERMITS {
+                held.push(serve(in_batch).await.unwrap());
+            }
+            assert_eq!(serve(in_batch).await.unwrap_err(), TurnedAway::Queue);
+            held.push(serve(alone).await.unwrap());
+        }
     }
 
     /// A range of the collection that does not answer.

@@ -13,6 +13,7 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
+use sampler_store::Arrival;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -224,7 +225,7 @@ impl Receiver {
         if let Some(dry_run) = dry_run {
             return self.rehearse_one(dry_run, grant, body.as_ref(), form).await;
         }
-        let outcome = self.take(grant, body, form).await;
+        let outcome = self.take(grant, body, form, Arrival::Alone).await;
         self.count(kind, &outcome);
         Ok(outcome?.into_response())
     }
@@ -267,7 +268,10 @@ impl Taking<'_> {
             return Err(body::too_large(max));
         }
         let form = Form::of(self.layout);
-        self.receiver.take(self.grant, item.bytes, form).await
+        let arrival = Arrival::InBatch;
+        self.receiver
+            .take(self.grant, item.bytes, form, arrival)
+            .await
     }
 
     /// Bounds what the answer takes of memory.

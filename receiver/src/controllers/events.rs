@@ -14,6 +14,7 @@ use axum::http::{HeaderName, HeaderValue, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
+use sampler_store::Arrival;
 
 pub(super) use decision::Accepted;
 pub(super) use view::View;
@@ -148,7 +149,7 @@ impl Receiver {
         request: Request<Body>,
     ) -> Result<Accepted, Problem> {
         let (body, _counted) = self.read_body(kind, grant, request).await?;
-        self.take(grant, body, Form::Of(kind)).await
+        self.take(grant, body, Form::Of(kind), Arrival::Alone).await
     }
 
     async fn read_body(
@@ -173,19 +174,24 @@ impl Receiver {
         grant: &Grant,
         body: impl AsRef<[u8]>,
         form: Form,
+        arrival: Arrival,
     ) -> Result<Accepted, Problem> {
-        let admitted = self.admit(grant, body, form, |event| self.turns(event));
+        let admitted = self.admit(grant, body, form, |event| self.turns(event, arrival));
         let Admitted { event, _permits } = admitted.await?;
-        self.keep(event, grant).await
+        self.keep(event, grant, arrival).await
     }
 
-    fn turns(&self, event: &Event) -> Vec<(RequestKind, ShardRange)> {
+    fn turns(&self, event: &Event, arrival: Arrival) -> Vec<(RequestKind, ShardRange)> {
+        let (start, stop) = match arrival {
+            Arrival::Alone => (RequestKind::Start, RequestKind::Stop),
+            Arrival::InBatch => (RequestKind::BatchStart, RequestKind::BatchStop),
+        };
         match event {
-            Event::Start(event) => vec![(RequestKind::Start, self.range(&event.target))],
-            Event::Stop(event) => vec![(RequestKind::Stop, self.range(&event.target))],
+            Event::Start(event) => vec![(start, self.range(&event.target))],
+            Event::Stop(event) => vec![(stop, self.range(&event.target))],
             Event::Update(event) => vec![
-                (RequestKind::Start, self.range(&event.target)),
-                (RequestKind::Stop, self.range(&event.previous)),
+                (start, self.range(&event.target)),
+                (stop, self.range(&event.previous)),
             ],
         }
     }

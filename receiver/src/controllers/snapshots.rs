@@ -19,6 +19,7 @@ use super::answer;
 use crate::Receiver;
 use crate::admission::ServingPermit;
 use crate::openapi::{refusals, types};
+use crate::reading::Parameters;
 use crate::snapshot::{self, Compared, Comparison};
 
 /// Spans that are read at a time, at the most.
@@ -58,6 +59,7 @@ impl Receiver {
     /// Compares a snapshot with the spans. Only one is in memory at a time, until it is answered.
     async fn compare(&self, grant: &Grant, request: Request<Body>) -> Result<Response, Problem> {
         self.require_readable()?;
+        Parameters::of(request.uri()).finish()?;
         let client = grant.client().map(ClientId::as_str);
         let permit = self.admission.snapshot(client).await;
         let permit = permit.map_err(|_| self.overloaded("Another snapshot is being compared."))?;

@@ -28,6 +28,9 @@ const UNPACKED_AT_A_TIME: usize = 1 << 10;
 /// Wrong fields that are named.
 const ERRORS_MAX: usize = 100;
 
+/// The most instances. Short ones take more memory than they have bytes.
+const INSTANCES_MAX: usize = 1_000_000;
+
 /// Stands for the resource of the snapshot while that is still to come.
 const UNNAMED: &str = "the resource of the snapshot";
 
@@ -225,6 +228,9 @@ impl Taking<'_> {
 
     fn take_instance(&mut self, bytes: &[u8]) -> Result<(), Problem> {
         let index = self.count;
+        if index == INSTANCES_MAX {
+            return Err(too_many());
+        }
         self.count += 1;
         let resource = self
             .head
@@ -328,6 +334,11 @@ fn field(name: &str, detail: &str) -> FieldError {
 fn invalid(errors: impl IntoIterator<Item = FieldError>) -> Problem {
     let detail = "The body is JSON, but no snapshot as it is expected here.";
     Problem::new(&problems::INVALID_SNAPSHOT, detail).errors(errors)
+}
+
+fn too_many() -> Problem {
+    let detail = "The snapshot has more than 1,000,000 instances.";
+    Problem::new(&problems::PAYLOAD_TOO_LARGE, detail)
 }
 
 fn too_slow() -> Problem {

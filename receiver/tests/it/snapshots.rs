@@ -477,6 +477,8 @@ async fn what_is_no_snapshot_is_refused() {
         .send(text)
         .await
         .names(415, "unsupported-media-type", &[]);
+    let asked = request(&format!("{SNAPSHOTS}?dry_run=true"), "{}");
+    world.send(asked).await.problem(400, "invalid-query");
     let get = Request::get(SNAPSHOTS).body(Body::empty()).unwrap();
     world.send(get).await.names(405, "method-not-allowed", &[]);
     for (fate, status, slug) in [

@@ -3,4 +3,5 @@
 pub(crate) mod ceiling;
 pub(crate) mod one_write;
 pub(crate) mod server;
+pub(crate) mod store;
 pub(crate) mod worker;

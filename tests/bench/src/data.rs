@@ -72,6 +72,8 @@ pub(crate) enum System {
     OneWrite,
     /// Batches, by the driver alone.
     Ceiling,
+    /// The receiver's own store, without HTTP.
+    Store,
     /// Nothing is written: the simplest HTTP handler that there can be answers at once.
     HttpAlone,
 }
@@ -343,7 +345,7 @@ impl Run {
         let spent = &outcome.spent;
         let each = |seconds: f64| tenths(seconds * 1e6 / outcome.events.max(1) as f64);
         let millis_at = |quantile| thousandths(outcome.latencies.millis_at(quantile));
-        let has_program = !matches!(system, System::OneWrite | System::Ceiling);
+        let has_program = !matches!(system, System::OneWrite | System::Ceiling | System::Store);
         Self {
             system,
             mix,

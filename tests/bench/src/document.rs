@@ -7,7 +7,7 @@ use mongodb::Collection;
 use sampler_domain::{
     Id, Measure, Measures, Quantity, Span, SpanId, StartEvent, Target, Timestamp,
 };
-use sampler_store::{Events, NewSpan, StartOutcome};
+use sampler_store::{Arrival, Events, NewSpan, StartOutcome};
 use sampler_store_mongo::MongoStore;
 use serde::Deserialize;
 use serde::de::value::{Error as ValueError, MapDeserializer};
@@ -34,6 +34,7 @@ impl Documents {
             due_at: Timestamp::new(DUE_AT)?,
             now: Timestamp::new(NOW)?,
             may_overlap: true,
+            arrival: Arrival::Alone,
         };
         let started = store.start(new).await.context("starting a span")?;
         ensure!(

@@ -136,7 +136,7 @@ impl Server {
             database: self.client.database(&name),
             collection,
             documents: Arc::clone(&self.documents),
-            store,
+            store: Arc::new(store),
             uri,
         })
     }
@@ -250,7 +250,7 @@ async fn store(uri: &str, database: &str, collection: &str) -> Result<MongoStore
         uri: uri.to_owned(),
         database: database.to_owned(),
         collection: collection.to_owned(),
-        pool_size: 4,
+        pool_size: POOL_SIZE,
         server_selection_timeout: Duration::from_secs(10),
         operation_timeout: Duration::from_mins(1),
         app_name: "sampler-bench".to_owned(),
@@ -267,7 +267,7 @@ pub(crate) struct Spans {
     collection: &'static str,
     documents: Arc<Documents>,
     /// The programs' own store, on this database.
-    pub(crate) store: MongoStore,
+    pub(crate) store: Arc<MongoStore>,
     /// The connection string, with this database in its path.
     pub(crate) uri: String,
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use sampler_domain::{Span, SpanId, StartEvent, StopEvent, Timestamp};
-use sampler_store::{NewSpan, NewStop, StartOutcome, StopOutcome};
+use sampler_store::{Arrival, NewSpan, NewStop, StartOutcome, StopOutcome};
 use uuid::Uuid;
 
 use crate::scenario::{Event, Mutant, Scenario};
@@ -86,6 +86,7 @@ fn start(scenario: &Scenario, state: &mut State, event: &StartEvent) -> Answer {
         span,
         now: state.now,
         may_overlap: false,
+        arrival: Arrival::Alone,
     };
     match Arc::make_mut(&mut state.table).start(new) {
         StartOutcome::Opened => {
@@ -106,6 +107,7 @@ fn stop(state: &mut State, number: usize, event: &StopEvent) -> Answer {
         client: None,
         // Each request draws its own. Only those that are kept differ here, so that states do not.
         correlation_id: Uuid::from_u64_pair(number as u64 + 1, state.history.kept[number].into()),
+        arrival: Arrival::Alone,
     };
     match Arc::make_mut(&mut state.table).stop(&new) {
         StopOutcome::Ended => Answer::Kept,

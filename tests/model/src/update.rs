@@ -11,7 +11,7 @@ use sampler_domain::{
     EventId, Id, Measures, Span, SpanId, StopEvent, Target, Timestamp, UpdateEvent,
 };
 use sampler_store::table::Table;
-use sampler_store::{NewSpan, NewStop, StartOutcome, StopOutcome};
+use sampler_store::{Arrival, NewSpan, NewStop, StartOutcome, StopOutcome};
 use stateright::{Model, Property};
 use uuid::Uuid;
 
@@ -440,6 +440,7 @@ fn start(state: &mut UpdateState, name: &str, target: &Target, at: Timestamp) ->
         due_at: at,
         now: at,
         may_overlap: false,
+        arrival: Arrival::Alone,
     })
 }
 
@@ -450,6 +451,7 @@ fn end(state: &mut UpdateState, event: &StopEvent) -> StopOutcome {
         event: event.clone(),
         client: None,
         correlation_id: Uuid::from_u64_pair(1, ended.count() as u64),
+        arrival: Arrival::Alone,
     };
     Arc::make_mut(&mut state.table).stop(&new)
 }

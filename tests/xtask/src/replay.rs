@@ -5,7 +5,7 @@
 //! One event per line; empty lines and lines that begin with `#` are left out. An event has the
 //! fields that the receiver takes, and besides:
 //!
-//! - `"type"`: `"start"` or `"stop"`.
+//! - `"type"`: `"start"`, `"stop"` or `"update"`.
 //! - Its moment, in one of three ways: `"timestamp"` in ms since epoch; or `"day"` and `"time"`, a
 //!   day (UTC) counted from today and a time of that day, like `-3` and `"10:30:00.000"`; or `"at"`,
 //!   an offset from now like `"-2d3h"` (units `d`, `h`, `m`, `s`, `ms`).
@@ -23,20 +23,41 @@
 //!
 //! All moments can be moved by the same length, so that the last lies a given time ago.
 //!
-//! Events of one target are sent in the order of the file; targets do not wait for each other.
+//! Events of one target are sent in the order of the file, also those of targets that an update
+//! joins; others do not wait for each other.
 
 mod moment;
 mod ndjson;
 mod table;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
-use sampler_testkit::build::{Kind, Target, with};
+use sampler_testkit::build::{self, Target, with};
 use serde_json::Value;
 
 pub(crate) use moment::parse_duration;
+
+/// What an event reports.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Kind {
+    Start,
+    Stop,
+    /// The span of this target, which may be another one, goes on as the event says.
+    Update(Target),
+}
+
+impl Kind {
+    /// Where it is posted.
+    pub(crate) fn path(&self) -> &'static str {
+        match self {
+            Self::Start => build::Kind::Start.path(),
+            Self::Stop => build::Kind::Stop.path(),
+            Self::Update(_) => "/v1/events/update",
+        }
+    }
+}
 
 /// An event to send.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,13 +77,22 @@ impl Event {
         with(self.fields.clone(), "timestamp", self.timestamp)
     }
 
-    /// The measures of a start; null for a stop.
+    /// The target whose span it ends, if it ends one.
+    pub(crate) fn ended(&self) -> Option<&Target> {
+        match &self.kind {
+            Kind::Start => None,
+            Kind::Stop => Some(&self.target),
+            Kind::Update(previous) => Some(previous),
+        }
+    }
+
+    /// The measures of a start or an update; null for a stop.
     pub(crate) fn measures(&self) -> &Value {
         &self.fields["measured_usage"]
     }
 }
 
-/// The events of one target, in order.
+/// The events of one target, or of those that updates join, in order.
 pub(crate) type Queue = Vec<Event>;
 
 /// Reads a file. `now` is what relative moments count from.
@@ -88,15 +118,25 @@ pub(crate) fn read(path: &Path, now: i64) -> Result<Vec<Queue>> {
 
 fn by_target(events: Vec<Event>) -> Vec<Queue> {
     let mut numbers: HashMap<Target, usize> = HashMap::new();
-    let mut queues: Vec<Queue> = Vec::new();
-    for event in events {
-        let number = *numbers.entry(event.target.clone()).or_insert(queues.len());
-        match queues.get_mut(number) {
-            Some(queue) => queue.push(event),
-            None => queues.push(vec![event]),
+    for event in &events {
+        let next = numbers.len();
+        let number = *numbers.entry(event.target.clone()).or_insert(next);
+        if let Kind::Update(previous) = &event.kind {
+            let joined = *numbers.entry(previous.clone()).or_insert(number);
+            if joined != number {
+                let others = numbers.values_mut().filter(|other| **other == joined);
+                for other in others {
+                    *other = number;
+                }
+            }
         }
     }
-    queues
+    let mut queues: BTreeMap<usize, Queue> = BTreeMap::new();
+    for event in events {
+        let number = numbers[&event.target];
+        queues.entry(number).or_default().push(event);
+    }
+    queues.into_values().collect()
 }
 
 /// Moves all events by the same length, so that the last lies `ago` ms before `now`. Returns the
@@ -146,6 +186,16 @@ mod tests {
             queues,
             [vec![event("a", 3), event("a", 1)], vec![event("b", 2)]]
         );
+    }
+
+    #[test]
+    fn keeps_the_order_of_targets_that_an_update_joins() {
+        let mut update = event("b", 3);
+        update.kind = Kind::Update(event("a", 0).target);
+        let all = [event("b", 1), event("a", 2), update, event("b", 4)];
+        let [first, second, third, last] = all.clone();
+        let queues = by_target(vec![first, event("c", 0), second, third, last]);
+        assert_eq!(queues, [all.to_vec(), vec![event("c", 0)]]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use sampler_domain::{
 };
 use sampler_settings::worker::{AbacusSettings, CleanupSettings, ProcessingSettings};
 use sampler_store::memory::MemoryStore;
-use sampler_store::{Causes, KeptCause, NewSpan, Probe, Resumption, StoreError};
+use sampler_store::{Arrival, Causes, KeptCause, NewSpan, Probe, Resumption, StoreError};
 use sampler_worker::{Options, Parts};
 
 use crate::world::{DAY, HOUR, MINUTE, NOON, World, options, run_with, target};
@@ -421,6 +421,7 @@ fn suspend_many(world: &World, count: i64, registered: u8) {
                 due_at: SUSPENDED_DUE_AT,
                 now: then,
                 may_overlap: true,
+                arrival: Arrival::Alone,
             };
             table.put(new);
         });

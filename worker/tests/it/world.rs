@@ -18,7 +18,7 @@ use sampler_settings::worker::{
     ProcessingSettings, SuspensionSettings,
 };
 use sampler_store::memory::{MemoryStore, StoredSpan};
-use sampler_store::{Events, NewSpan, NewStop, StartOutcome, StopOutcome};
+use sampler_store::{Arrival, Events, NewSpan, NewStop, StartOutcome, StopOutcome};
 use sampler_testkit::rng::SharedRng;
 use sampler_worker::{AbacusTime, Confirming, IgnoreProgress, Intervals, Options, Parts, Worker};
 use tokio::task::JoinHandle;
@@ -405,6 +405,7 @@ impl World {
             due_at,
             now: self.clock.now(),
             may_overlap: false,
+            arrival: Arrival::Alone,
         };
         assert_eq!(self.store.start(new).await.unwrap(), StartOutcome::Opened);
     }
@@ -491,6 +492,7 @@ pub(crate) async fn stop_in(store: &dyn Events, instance: &str, millis: i64) -> 
             event,
             client: None,
             correlation_id,
+            arrival: Arrival::Alone,
         })
         .await
         .unwrap()

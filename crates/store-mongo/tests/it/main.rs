@@ -9,6 +9,7 @@ mod contract;
 mod explain;
 mod faults;
 mod ids;
+mod lanes;
 mod late;
 mod ledger;
 mod lists;

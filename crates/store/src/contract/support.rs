@@ -13,8 +13,8 @@ use sampler_domain::{
 use uuid::Uuid;
 
 use crate::{
-    Audit, Backlogs, Causes, Confirmations, Controls, DuePages, DueQuery, Events, Finished,
-    Instances, Ledger, Membership, NewSpan, NewStop, Queries, Reading, Resends, SpanScan,
+    Arrival, Audit, Backlogs, Causes, Confirmations, Controls, DuePages, DueQuery, Events,
+    Finished, Instances, Ledger, Membership, NewSpan, NewStop, Queries, Reading, Resends, SpanScan,
     StartOutcome, StopOutcome, StoreError, Upkeep, Work,
 };
 
@@ -180,6 +180,7 @@ pub fn new_span(event: StartEvent) -> NewSpan {
         due_at,
         now: at(0),
         may_overlap: false,
+        arrival: Arrival::Alone,
     }
 }
 
@@ -205,6 +206,7 @@ pub fn new_stop(event_id: Option<&str>, instance: &str, millis: i64) -> NewStop 
         event,
         client: None,
         correlation_id: Uuid::from_u128(u128::from(unique()) + 1),
+        arrival: Arrival::Alone,
     }
 }
 

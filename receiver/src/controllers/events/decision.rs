@@ -3,7 +3,7 @@
 use sampler_domain::{EventId, Field, Span, SpanId, StartEvent, StopEvent, Target, Timestamp};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
-use sampler_store::{NewSpan, NewStop, StartOutcome, StopOutcome};
+use sampler_store::{Arrival, NewSpan, NewStop, StartOutcome, StopOutcome};
 
 use super::refusals;
 use crate::Receiver;
@@ -49,6 +49,7 @@ impl Receiver {
         &self,
         event: Event,
         grant: &Grant,
+        arrival: Arrival,
     ) -> Result<Accepted, Problem> {
         self.require_prepared()?;
         let now = self.parts.clock.now();
@@ -58,10 +59,10 @@ impl Receiver {
             Event::Stop(event) if is_outside_slack => self.stop_outside_slack(&event, now).await,
             Event::Start(event) => match self.throttled(&event, now) {
                 Some(throttled) => self.start_throttled(&event, throttled).await,
-                None => self.start(event, grant, now).await,
+                None => self.start(event, grant, now, arrival).await,
             },
-            Event::Stop(event) => self.stop(event, grant).await,
-            Event::Update(event) => self.update(event, grant, now).await,
+            Event::Stop(event) => self.stop(event, grant, arrival).await,
+            Event::Update(event) => self.update(event, grant, now, arrival).await,
         }
     }
 
@@ -70,6 +71,7 @@ impl Receiver {
         event: StartEvent,
         grant: &Grant,
         now: Timestamp,
+        arrival: Arrival,
     ) -> Result<Accepted, Problem> {
         let span = self.open(event, grant, now);
         let due_at = self.options.policy.open_due_at(&span.target, span.start);
@@ -82,6 +84,7 @@ impl Receiver {
             due_at,
             now,
             may_overlap: self.options.events.allow_overlap,
+            arrival,
         };
         let outcome = self.parts.events.start(new).await;
         match outcome.map_err(|failure| self.store_problem(&failure))? {
@@ -108,11 +111,17 @@ impl Receiver {
         span
     }
 
-    pub(super) async fn stop(&self, event: StopEvent, grant: &Grant) -> Result<Accepted, Problem> {
+    pub(super) async fn stop(
+        &self,
+        event: StopEvent,
+        grant: &Grant,
+        arrival: Arrival,
+    ) -> Result<Accepted, Problem> {
         let new = NewStop {
             event,
             client: grant.client().cloned(),
             correlation_id: self.parts.random.uuid_v4(),
+            arrival,
         };
         let outcome = self.parts.events.stop(new).await;
         match outcome.map_err(|failure| self.store_problem(&failure))? {

@@ -9,6 +9,7 @@
 use sampler_domain::{Span, Timestamp, UpdateEvent};
 use sampler_service::problem::{Problem, StatusCode};
 use sampler_service::security::Grant;
+use sampler_store::Arrival;
 
 use super::decision::Accepted;
 use super::view::{Kept, View};
@@ -21,6 +22,7 @@ impl Receiver {
         event: UpdateEvent,
         grant: &Grant,
         now: Timestamp,
+        arrival: Arrival,
     ) -> Result<Accepted, Problem> {
         let view = View::to_decide(self);
         let kept = view.find_for_update(&event, now).await?.kept;
@@ -28,13 +30,13 @@ impl Receiver {
         let (had_stop, ended) = if let Some(span) = kept.ended {
             replayed(span)
         } else {
-            let accepted = self.stop(event.stop(), grant).await?;
+            let accepted = self.stop(event.stop(), grant, arrival).await?;
             (accepted.is_replayed, accepted.ended)
         };
         let (had_start, started) = if let Some(span) = kept.started {
             replayed(span)
         } else {
-            let accepted = self.start(event.start(), grant, now).await;
+            let accepted = self.start(event.start(), grant, now, arrival).await;
             let accepted = accepted.map_err(incomplete)?;
             (accepted.is_replayed, accepted.started)
         };

@@ -13,6 +13,7 @@ use super::fairness::{QUIET, QUIET_CONNECTIONS, QUIET_FIRST, send_some, sum};
 use super::least_disturbed;
 use super::receiver::median;
 use crate::baseline::ceiling::IN_FLIGHT;
+use crate::baseline::store::SENDERS;
 use crate::data::{Batches, QuietRun, System, tenths, thousandths};
 use crate::event::{Event, Feed, Mix, Requests, Times};
 use crate::load::http::BatchSender;
@@ -31,6 +32,7 @@ pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Batches> {
     let what = [
         (System::Batched, CONNECTIONS),
         (System::Sampler, single),
+        (System::Store, SENDERS),
         (System::Ceiling, IN_FLIGHT),
     ];
     let mut found = vec![Vec::new(); what.len()];

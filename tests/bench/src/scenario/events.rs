@@ -7,6 +7,7 @@ use sampler_testkit::{Program, now_millis};
 
 use crate::baseline::ceiling::Batches;
 use crate::baseline::one_write::OneWrite;
+use crate::baseline::store::StoreCalls;
 use crate::data::{Run, System};
 use crate::event::{Feed, Mix, Times};
 use crate::load::http::{BatchSender, HttpSender};
@@ -65,7 +66,7 @@ impl EventRun {
             System::Overlapping => Some(programs::overlapping_receiver(&spans.uri).await?),
             System::OneWriteHttp => Some(programs::one_write(&spans.uri).await?),
             System::HttpAlone => Some(programs::http_alone().await?),
-            System::OneWrite | System::Ceiling => None,
+            System::OneWrite | System::Ceiling | System::Store => None,
         };
         server.settle().await?;
         let feed = Feed::new(self.mix, first + open, first, open);
@@ -113,6 +114,10 @@ impl EventRun {
         }
         if self.system == System::Ceiling {
             let senders = Batches::senders(spans, self.mix, times).await?;
+            return self.send(senders, feed, watch).await;
+        }
+        if self.system == System::Store {
+            let senders = StoreCalls::senders(spans, self.batch, times)?;
             return self.send(senders, feed, watch).await;
         }
         let senders = OneWrite::senders(spans, self.connections, times).await?;

@@ -25,11 +25,12 @@ fn parse_line(line: &str, now: i64) -> Result<Event> {
     let kind = match kind.as_str() {
         Some("start") => Kind::Start,
         Some("stop") => Kind::Stop,
-        _ => bail!("\"type\" is neither \"start\" nor \"stop\""),
+        Some("update") => Kind::Update(previous(&fields)?),
+        _ => bail!("\"type\" is not \"start\", \"stop\" or \"update\""),
     };
     let timestamp = take_moment(&mut fields, now)?;
     let after = fields.shift_remove("after");
-    let after_sampled = match after.as_ref().map(|after| (kind, after.as_str())) {
+    let after_sampled = match after.as_ref().map(|after| (&kind, after.as_str())) {
         None => false,
         Some((Kind::Stop, Some("sampled"))) => true,
         Some(_) => bail!("\"after\" can only be \"sampled\", and only of a stop"),
@@ -41,6 +42,18 @@ fn parse_line(line: &str, now: i64) -> Result<Event> {
         target,
         fields: Value::Object(fields),
         after_sampled,
+    })
+}
+
+/// The target whose span an update ends.
+fn previous(fields: &Map<String, Value>) -> Result<Target> {
+    let previous = fields.get("previous");
+    Target::read(|name| {
+        let own = fields.get(name);
+        previous
+            .and_then(|previous| previous.get(name))
+            .or(own)
+            .and_then(Value::as_str)
     })
 }
 
@@ -68,7 +81,8 @@ mod tests {
         let stop = json!({ "type": "stop", "timestamp": 6, "after": "sampled" });
         let text = format!("# a comment\n\n{}\n  {}\n", line(&start), line(&stop));
         let events = parse(&text, 0).unwrap();
-        assert_eq!((events[0].kind, events[1].kind), (Kind::Start, Kind::Stop));
+        assert_eq!(events[0].kind, Kind::Start);
+        assert_eq!(events[1].kind, Kind::Stop);
         assert_eq!(
             (events[0].after_sampled, events[1].after_sampled),
             (false, true)
@@ -81,10 +95,21 @@ mod tests {
     }
 
     #[test]
+    fn an_update_ends_the_span_of_its_previous_target() {
+        let update = json!({ "type": "update", "timestamp": 5, "previous": { "plan_id": "q" } });
+        let events = parse(&line(&update), 0).unwrap();
+        let ended = events[0].ended().unwrap();
+        assert_eq!(ended.0, ["o", "s", "c", "r", "q", "i"]);
+        assert_eq!(events[0].target.0[4], "p");
+        assert_eq!(events[0].body()["previous"], update["previous"]);
+    }
+
+    #[test]
     fn says_which_line_is_wrong() {
         for wrong in [
             "{".to_owned(),
-            line(&json!({ "type": "update", "timestamp": 5 })),
+            line(&json!({ "type": "updated", "timestamp": 5 })),
+            line(&json!({ "type": "update", "timestamp": 5, "previous": { "plan_id": 5 } })),
             line(&json!({ "type": "start" })),
             line(&json!({ "type": "start", "timestamp": 5, "plan_id": 5 })),
             line(&json!({ "type": "start", "timestamp": 5, "after": "sampled" })),

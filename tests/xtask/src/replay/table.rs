@@ -53,7 +53,7 @@ mod tests {
         assert_eq!(events.len(), 4);
         let cpu = json!([{ "measure": "cpu", "quantity": 12 }]);
         assert_eq!((events[0].timestamp, events[0].measures()), (5000, &cpu));
-        assert_eq!((events[1].kind, events[1].timestamp), (Kind::Stop, 7000));
+        assert_eq!((&events[1].kind, events[1].timestamp), (&Kind::Stop, 7000));
         assert_eq!(events[1].measures(), &Value::Null);
         assert_eq!(events[2].target.instance(), "pod-2");
     }

@@ -7,14 +7,13 @@ use futures_util::stream::{self, StreamExt};
 use reqwest::header::RETRY_AFTER;
 use reqwest::{Client, StatusCode};
 use sampler_testkit::abacus::StandInAbacus;
-use sampler_testkit::build::Kind;
 use sampler_testkit::now_millis;
 use serde_json::Value;
 
 use super::attribution::{Row, interval_of};
 use super::progress::Progress;
 use super::system::System;
-use crate::replay::{Event, Queue};
+use crate::replay::{Event, Kind, Queue};
 
 /// How many targets are sent for at once.
 const IN_FLIGHT: usize = 64;
@@ -120,7 +119,7 @@ impl Sender<'_> {
         let body = event.body();
         let mut outcome = Ok(());
         for _ in 0..ATTEMPTS {
-            let pause = match self.post(event.kind, &body).await? {
+            let pause = match self.post(&event.kind, &body).await? {
                 Answer::Taken => return Ok(()),
                 Answer::Refused(reason) => anyhow::bail!(reason),
                 Answer::Later(reason, pause) => {
@@ -133,7 +132,7 @@ impl Sender<'_> {
         outcome.with_context(|| format!("not taken after {ATTEMPTS} attempts"))
     }
 
-    async fn post(&self, kind: Kind, body: &Value) -> Result<Answer> {
+    async fn post(&self, kind: &Kind, body: &Value) -> Result<Answer> {
         let url = format!("{}{}", self.base_url, kind.path());
         let response = match self.client.post(url).json(body).send().await {
             Ok(response) => response,
@@ -169,13 +168,14 @@ fn pause(seconds: Option<u64>) -> Duration {
 impl Sent {
     /// Notes an event that was taken.
     fn note(&mut self, event: &Event, sent_at: i64) {
-        match event.kind {
-            Kind::Start => self.rows.push(Row::started(event, sent_at)),
-            Kind::Stop => {
-                if let Some(row) = self.rows.last_mut() {
-                    row.end = Some(event.timestamp);
-                }
+        if let Some(target) = event.ended() {
+            let is_ended = |row: &&mut Row| row.end.is_none() && row.target == *target;
+            if let Some(row) = self.rows.iter_mut().rev().find(is_ended) {
+                row.end = Some(event.timestamp);
             }
+        }
+        if event.kind != Kind::Stop {
+            self.rows.push(Row::started(event, sent_at));
         }
     }
 }

@@ -48,6 +48,7 @@ fn system_name(system: System) -> &'static str {
         System::OneWriteHttp => "one write per event, HTTP",
         System::OneWrite => "one write per event, driver alone",
         System::Ceiling => "batches, driver alone",
+        System::Store => "the store alone",
         System::HttpAlone => "HTTP that writes nothing",
     }
 }
