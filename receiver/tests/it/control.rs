@@ -159,6 +159,16 @@ async fn every_wrong_field_is_named() {
     let answer = world.put(Some("*"), &missing).await;
     let expected = ["#/reason", "#/starts", "#/sampling", "#/controller"];
     answer.names(400, "invalid-body", &expected);
+    // What is out of its range is named beside what is of another type.
+    let controller = json!({"enabled": "yes", "target_seconds": 0, "kp": -1, "ki": 1e9, "kd": []});
+    let answer = world.put(Some("*"), &body("/controller", controller)).await;
+    let expected = ["enabled", "kd", "target_seconds", "kp", "ki"];
+    let expected = expected.map(|name| format!("#/controller/{name}"));
+    let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+    answer.names(400, "invalid-body", &expected);
+    let controller = json!({"enabled": true, "target_seconds": 60, "kp": 0, "ki": "1", "kd": 0});
+    let answer = world.put(Some("*"), &body("/controller", controller)).await;
+    answer.names(400, "invalid-body", &["#/controller/ki"]);
     for (pointer, value) in [
         ("/controller/target_seconds", json!(0)),
         ("/controller/kp", json!(-1)),

@@ -194,14 +194,14 @@ pub(crate) fn of_spans() -> Vec<Case> {
             ASKED,
         ),
         case(
-            "/v1/spans?resource_id&state=stopped, of half of all",
-            spans(&[postgres], in_state(SpanState::Stopped)),
+            "/v1/spans?resource_id&state=open, of half of all",
+            spans(&[postgres], in_state(SpanState::Open)),
             2 * WINDOW,
             WINDOW,
         )
         .varying(),
         case(
-            "/v1/spans?resource_id&plan_id, one of thousands",
+            "/v1/spans?resource_id&plan_id, one of thousands of half of all",
             spans(&[postgres, ("plan_id", "rare")], plain),
             2 * WINDOW,
             WINDOW,

@@ -9,6 +9,8 @@ pub(crate) struct Cost {
     pub(crate) commands: i64,
     pub(crate) keys: i64,
     pub(crate) documents: i64,
+    /// The time in the server, ms.
+    pub(crate) millis: i64,
     /// The collections and the plans, each once.
     pub(crate) plans: Vec<(String, String)>,
 }
@@ -39,6 +41,7 @@ pub(crate) async fn end(database: &Database) -> Cost {
         cost.commands += 1;
         cost.keys += number("keysExamined");
         cost.documents += number("docsExamined");
+        cost.millis += number("millis");
         let text = |name: &str| command.get_str(name).unwrap_or_default().to_owned();
         let of = text("ns").replace(&format!("{}.", database.name()), "");
         let plan = (of, text("planSummary"));
