@@ -14,7 +14,7 @@ use sampler_store_mongo::{MongoOptions, MongoReader, MongoStore};
 use sampler_testkit::TestDatabase;
 
 use crate::support::{options, store_and_spans};
-use cases::{Case, Question, large_sums, of_operators, of_spans, of_usages};
+use cases::{Case, large_sums, of_operators, of_spans, of_usages};
 use collections::Size;
 use profile::Cost;
 
@@ -66,7 +66,7 @@ async fn look_at_all(
 async fn a_query_reads_what_it_asks_for_and_no_more_where_there_is_twice_as_much() {
     let (store, spans) = store_and_spans("scale").await;
     let database = spans.client().database(&spans.namespace().db);
-    let sizes = [0, 50_000, 100_000].map(|spans| Size {
+    let sizes = [0, 25_000, 50_000].map(|spans| Size {
         spans,
         usages_of_each: 2,
     });

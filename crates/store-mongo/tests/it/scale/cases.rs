@@ -122,148 +122,117 @@ fn spans(conditions: &[(&str, &str)], change: impl FnOnce(&mut SpanQuery)) -> Qu
 
 fn plain(_: &mut SpanQuery) {}
 
+const ORGANIZATION: (&str, &str) = ("organization_id", "asked");
+const INSTANCE: (&str, &str) = ("resource_instance_id", "asked-7");
+const POSTGRES: (&str, &str) = ("resource_id", "postgres");
+
+fn in_state(state: SpanState) -> impl FnOnce(&mut SpanQuery) {
+    move |query| query.state = Some(state)
+}
+
 /// Lists of spans, and single ones.
 pub(crate) fn of_spans() -> Vec<Case> {
-    let organization = ("organization_id", "asked");
-    let instance = ("resource_instance_id", "asked-7");
-    let postgres = ("resource_id", "postgres");
+    let mut cases = of_index_alone();
+    cases.extend(of_an_instance());
+    cases.extend(with_conditions());
+    cases.extend(compared_within_a_window());
+    cases.extend(single());
+    cases
+}
+
+/// Pages that cost what they show.
+fn of_index_alone() -> [Case; 4] {
+    let page = |name, question| case(name, question, 102, 101);
+    let to = |query: &mut SpanQuery| query.to = Some(at(-DAYS * 12 * HOUR));
+    let resource = spans(&[("resource_id", "asked")], plain);
+    let of_half = spans(&[POSTGRES], plain);
+    [
+        page("/v1/spans?organization_id", spans(&[ORGANIZATION], plain)),
+        page("/v1/spans?resource_id", resource),
+        page("/v1/spans?resource_id, of half of all", of_half).varying(),
+        page("/v1/spans?resource_id&to", spans(&[POSTGRES], to)).varying(),
+    ]
+}
+
+fn of_an_instance() -> [Case; 3] {
     let target = asked(7);
     let all = target.fields().map(|(name, id)| (name, id.as_str()));
-    let in_state = |state| move |query: &mut SpanQuery| query.state = Some(state);
-    let of_cause = |query: &mut SpanQuery| {
-        query.state = Some(SpanState::Suspended);
-        query.cause = causes().next().map(|cause| cause.id());
-    };
     let each = ASKED / INSTANCES;
-    let (page, documents) = (102, 101);
-    vec![
-        case(
-            "/v1/spans?organization_id",
-            spans(&[organization], plain),
-            page,
-            documents,
-        ),
-        case(
-            "/v1/spans?resource_id",
-            spans(&[("resource_id", "asked")], plain),
-            page,
-            documents,
-        ),
-        case(
-            "/v1/spans?resource_id, of half of all",
-            spans(&[postgres], plain),
-            page,
-            documents,
-        )
-        .varying(),
-        case(
-            "/v1/spans?resource_id&to",
-            spans(&[postgres], |query| query.to = Some(at(-DAYS * 12 * HOUR))),
-            page,
-            documents,
-        )
-        .varying(),
-        case(
-            "/v1/spans?resource_instance_id",
-            spans(&[instance], plain),
-            PARTITIONS + each,
-            each,
-        ),
+    let in_all = |name, question| case(name, question, PARTITIONS + each, each);
+    let open = spans(&[INSTANCE], in_state(SpanState::Open));
+    [
+        in_all("/v1/spans?resource_instance_id", spans(&[INSTANCE], plain)),
+        in_all("/v1/spans?resource_instance_id&state=open", open),
         case(
             "/v1/spans? all six fields",
             spans(&all, plain),
             2 + each,
             each,
         ),
-        case(
-            "/v1/spans?resource_instance_id&state=open",
-            spans(&[instance], in_state(SpanState::Open)),
-            PARTITIONS + each,
-            each,
-        ),
-        case(
-            "/v1/spans?organization_id&state=open",
-            spans(&[organization], in_state(SpanState::Open)),
-            2 * ASKED + 2,
-            ASKED,
-        ),
-        case(
+    ]
+}
+
+/// Conditions that are compared with all that the organization has.
+fn with_conditions() -> [Case; 3] {
+    let of = |name, question| case(name, question, 2 * ASKED + 2, ASKED);
+    let from = |query: &mut SpanQuery| query.from = Some(at(-24 * HOUR));
+    let others = |query: &mut SpanQuery| query.resources = Some(vec![id("postgres")]);
+    let open = spans(&[ORGANIZATION], in_state(SpanState::Open));
+    let of_others = "/v1/spans?organization_id, with scopes of another resource";
+    [
+        of("/v1/spans?organization_id&state=open", open),
+        of(
             "/v1/spans?organization_id&from",
-            spans(&[organization], |query| query.from = Some(at(-24 * HOUR))),
-            2 * ASKED + 2,
-            ASKED,
+            spans(&[ORGANIZATION], from),
         ),
-        case(
+        of(of_others, spans(&[ORGANIZATION], others)),
+    ]
+}
+
+/// Conditions that few of very many spans meet.
+fn compared_within_a_window() -> [Case; 6] {
+    let of_half = |name, conditions: &[(&str, &str)], change: fn(&mut SpanQuery)| {
+        let all: Vec<_> = [POSTGRES].iter().chain(conditions).copied().collect();
+        case(name, spans(&all, change), 2 * WINDOW, WINDOW).varying()
+    };
+    // The condition of a partial index has the server fetch what its keys would say.
+    let suspended = |name, question| case(name, question, 2 * WINDOW, 2 * WINDOW);
+    let of_cause = |query: &mut SpanQuery| {
+        query.state = Some(SpanState::Suspended);
+        query.cause = causes().next().map(|cause| cause.id());
+    };
+    let all = spans(&[], in_state(SpanState::Suspended));
+    let rare = "/v1/spans?resource_id&plan_id, one of thousands of half of all";
+    let none = "/v1/spans?resource_id&space_id, none of half of all";
+    [
+        of_half(
             "/v1/spans?resource_id&state=open, of half of all",
-            spans(&[postgres], in_state(SpanState::Open)),
-            2 * WINDOW,
-            WINDOW,
-        )
-        .varying(),
-        case(
-            "/v1/spans?resource_id&plan_id, one of thousands of half of all",
-            spans(&[postgres, ("plan_id", "rare")], plain),
-            2 * WINDOW,
-            WINDOW,
-        )
-        .varying(),
-        case(
-            "/v1/spans?resource_id&space_id, none of half of all",
-            spans(&[postgres, ("space_id", "nobody")], plain),
-            2 * WINDOW,
-            WINDOW,
-        )
-        .varying(),
-        case(
-            "/v1/spans?resource_id&from, none of half of all",
-            spans(&[postgres], |query| {
-                query.from = Some(at(HOUR));
-                query.state = Some(SpanState::Complete);
-            }),
-            2 * WINDOW,
-            WINDOW,
-        )
-        .varying(),
-        case(
-            "/v1/spans?organization_id, with scopes of another resource",
-            spans(&[organization], |query| {
-                query.resources = Some(vec![id("postgres")])
-            }),
-            2 * ASKED + 2,
-            ASKED,
+            &[],
+            |query| {
+                query.state = Some(SpanState::Open);
+            },
         ),
-        case(
-            "/v1/spans?state=suspended",
-            spans(&[], in_state(SpanState::Suspended)),
-            // The condition of a partial index has the server fetch what its keys would say.
-            2 * WINDOW,
-            2 * WINDOW,
-        ),
-        case(
-            "/v1/spans?state=suspended&cause",
-            spans(&[], of_cause),
-            2 * WINDOW,
-            2 * WINDOW,
-        ),
+        of_half("/v1/spans?resource_id&from, of half of all", &[], |query| {
+            query.from = Some(at(HOUR));
+        }),
+        of_half(rare, &[("plan_id", "rare")], plain),
+        of_half(none, &[("space_id", "nobody")], plain),
+        suspended("/v1/spans?state=suspended", all),
+        suspended("/v1/spans?state=suspended&cause", spans(&[], of_cause)),
+    ]
+}
+
+fn single() -> [Case; 4] {
+    let look_up = |name, by, keys| case(name, Question::LookUp(by), keys, 2);
+    let (started, stopped) = (
+        Lookup::StartedBy(id("start-7")),
+        Lookup::StoppedBy(id("stop-107")),
+    );
+    [
         case("/v1/spans/{id}", Question::Span(span_id(ASKED - 1)), 3, 1),
-        case(
-            "a start's search for its span",
-            Question::LookUp(Lookup::StartedBy(id("start-7"))),
-            2,
-            1,
-        ),
-        case(
-            "a stop's search for its span",
-            Question::LookUp(Lookup::StoppedBy(id("stop-107"))),
-            2,
-            1,
-        ),
-        case(
-            "a search for the open span",
-            Question::LookUp(Lookup::NotEndedBy(at(0))),
-            8,
-            2,
-        ),
+        look_up("the span that an event started", started, 2),
+        look_up("the span that an event stopped", stopped, 2),
+        look_up("the open span of a target", Lookup::NotEndedBy(at(0)), 8),
     ]
 }
 
