@@ -120,18 +120,20 @@ fn controller(mut part: Part<'_>, body: &mut ActBody<'_>) -> Option<ControllerSe
     let (kp, ki, kd) = (parameter("kp"), parameter("ki"), parameter("kd"));
     let pointer = part.pointer.clone();
     part.finish(body);
+    let has_all = [target_seconds, kp, ki, kd].iter().all(Option::is_some);
+    // In place of what is no number stands what is right, so that all others are looked at.
     let settings = ControllerSettings {
-        enabled: enabled?,
-        target_seconds: target_seconds?,
-        kp: kp?,
-        ki: ki?,
-        kd: kd?,
+        enabled: enabled.unwrap_or(false),
+        target_seconds: target_seconds.unwrap_or(1.0),
+        kp: kp.unwrap_or(1.0),
+        ki: ki.unwrap_or(1.0),
+        kd: kd.unwrap_or(0.0),
     };
     let errors = settings.errors();
     for (name, detail) in &errors {
         body.complain(pointer.clone().field(name), format!("It {detail}."));
     }
-    errors.is_empty().then_some(settings)
+    (enabled.is_some() && has_all && errors.is_empty()).then_some(settings)
 }
 
 const PERCENT: &str = "It must be a number from 0 to 100.";

@@ -3,8 +3,8 @@
 //! The id of an event gives it a place on a circle, and each minute all places move on by the rate.
 //! A start is let in during the minutes in which its place has just passed zero. So in each minute
 //! the share of starts that is let in is the rate. At a steady rate, a start that is repeated each
-//! minute is let in within `⌈100 / rate⌉` minutes. Each receiver decides alike, and none remembers
-//! anything.
+//! minute is let in within `⌈100 / rate⌉` minutes. With each change of the rate the places jump, and
+//! that time begins anew. Each receiver decides alike, and none remembers anything.
 
 use crate::{EventId, Percent, Target, Timestamp, partition};
 
@@ -139,6 +139,19 @@ mod tests {
                 assert!((share - rate).abs() < 1.5, "{share} % at {rate} %");
             }
         }
+    }
+
+    /// The bound is that of a steady rate alone.
+    #[test]
+    fn there_is_no_bound_while_the_rate_changes_each_minute() {
+        let rates = [50.0, 10.0].map(|rate| Percent::new(rate).unwrap());
+        let gets_in = |place| {
+            let mut minutes = (0..10_000_i64).zip(rates.iter().cycle());
+            minutes.any(|(minute, rate)| is_admitted(place, minute, *rate))
+        };
+        let places = (0..100).map(|number| place(&format!("event-{number}")));
+        let never = places.filter(|place| !gets_in(*place)).count();
+        assert!((10..40).contains(&never), "{never} of 100");
     }
 
     #[test]

@@ -25,6 +25,16 @@ const BUCKETS: &str = "
 | --- | --- |
 ";
 
+const COST: &str = "
+## Cost
+
+What is counted and timed for a start takes 0.44 µs of a processor: 0.8 % of the 56 µs that a \
+start costs the receiver under load ([performance.md](performance.md#receiver)). `cargo run \
+--release -p sampler-receiver --example cost_of_metrics` measures it. The same router answers \
+requests that do nothing, with and without all that is measured for a start; the difference of the \
+medians of 101 rounds counts.
+";
+
 /// All metrics in Markdown.
 pub fn document() -> String {
     let mut text = HEAD.to_owned();
@@ -39,6 +49,7 @@ pub fn document() -> String {
             writeln!(text, "| `{name}` | {bounds} |").expect("a text grows");
         }
     }
+    text.push_str(COST);
     text
 }
 

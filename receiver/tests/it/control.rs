@@ -159,6 +159,16 @@ async fn every_wrong_field_is_named() {
     let answer = world.put(Some("*"), &missing).await;
     let expected = ["#/reason", "#/starts", "#/sampling", "#/controller"];
     answer.names(400, "invalid-body", &expected);
+    // What is out of its range is named beside what is of another type.
+    let controller = json!({"enabled": "yes", "target_seconds": 0, "kp": -1, "ki": 1e9, "kd": []});
+    let answer = world.put(Some("*"), &body("/controller", controller)).await;
+    let expected = ["enabled", "kd", "target_seconds", "kp", "ki"];
+    let expected = expected.map(|name| format!("#/controller/{name}"));
+    let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+    answer.names(400, "invalid-body", &expected);
+    let controller = json!({"enabled": true, "target_seconds": 60, "kp": 0, "ki": "1", "kd": 0});
+    let answer = world.put(Some("*"), &body("/controller", controller)).await;
+    answer.names(400, "invalid-body", &["#/controller/ki"]);
     for (pointer, value) in [
         ("/controller/target_seconds", json!(0)),
         ("/controller/kp", json!(-1)),
@@ -282,6 +292,38 @@ async fn whoever_comes_again_gets_in_in_time_and_the_bill_is_exact() {
             assert_eq!(span.end.map(|end| end.since(span.start)), Some(HOUR));
         }
     }
+}
+
+/// A change of the rate begins the time anew in which all get in; it never makes it longer than that.
+#[tokio::test]
+async fn after_the_last_change_of_the_rate_all_get_in_in_time() {
+    let world = World::new();
+    let names: Vec<String> = (0..60).map(|number| format!("i{number}")).collect();
+    let mut waiting: Vec<&String> = names.iter().collect();
+    // As an operator and the controller may change it: each minute, and to nothing for a while.
+    let changing = [5.0, 5.5, 7.05, 0.0, 0.0, 4.0, 9.9, 3.0];
+    let steady = [30.0; 5];
+    let rates = changing.into_iter().chain(steady);
+    let mut left = Vec::new();
+    for (minute, rate) in (0..).zip(rates) {
+        world.let_in(rate).await;
+        world.clock.set(NOW + minute * MINUTE + 20_000);
+        let mut still = Vec::new();
+        for name in waiting {
+            let answer = world.start(&start_of(name, NOW)).await;
+            if answer.status != 201 {
+                answer.problem(503, "throttled");
+                still.push(name);
+            }
+        }
+        left.push(still.len());
+        waiting = still;
+    }
+    assert!(left[changing.len() - 1] > 0, "{left:?}");
+    assert!(waiting.is_empty(), "{left:?}");
+    let spans = world.spans();
+    assert_eq!(spans.len(), names.len());
+    assert!(spans.iter().all(|span| span.start.as_millis() == NOW));
 }
 
 /// Whoever comes when they are told to gets in then, at a steady rate.
