@@ -258,7 +258,7 @@ sampler_service::problem_types! {
         slug: "throttled",
         status: SERVICE_UNAVAILABLE,
         title: "Not now",
-        when: "New starts are let in at a lower rate at the moment, which an operator, the controller \
+        when: "New starts are admitted at a lower rate at the moment, which an operator, the controller \
             or a database in distress has set; or bodies of the client take as much memory as it may \
             have beside the others. `detail` says which. Nothing was kept.",
         provider: "Sends the same event again, with the same `id` and the same `timestamp`, after the \

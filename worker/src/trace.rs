@@ -29,8 +29,8 @@ pub(crate) fn of_change(change: &Change) -> Span {
 }
 
 /// The writing of an entry of the ledger.
-pub(crate) fn of_record() -> Span {
-    trace_span!(target: TRACE, "record")
+pub(crate) fn of_entry() -> Span {
+    trace_span!(target: TRACE, "write_entry")
 }
 
 /// A post of a usage. The status of the answer is added later.

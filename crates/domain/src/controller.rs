@@ -8,7 +8,7 @@
 //! at the target.
 //!
 //! The rate falls at once and rises slowly. Clients repeat a start that was turned away each
-//! minute, so many starts wait when the rate rises, and the intervals of those that are let in are
+//! minute, so many starts wait when the rate rises, and the intervals of those that are admitted are
 //! due only later. A rate that rose at once would swing between the limits.
 
 use crate::{ControllerSettings, Percent};
@@ -70,7 +70,7 @@ pub struct ControllerTerms {
 /// What a step of the controller decides.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ControllerStep {
-    /// How many of the new starts are let in.
+    /// How many of the new starts are admitted.
     pub rate: Percent,
     /// Why.
     pub terms: ControllerTerms,

@@ -231,13 +231,13 @@ pub static SUSPENDED_SPANS: Metric = Metric {
     help: "Spans that are suspended, because Abacus refuses their usages",
 };
 
-/// The part of starts that is let in.
+/// The part of starts that is admitted.
 pub static ADMISSION_RATE: Metric = Metric {
     name: "sampler_admission_rate",
     program: Program::Both,
     kind: Kind::Gauge,
     labels: &[],
-    help: "The percentage of new starts that is let in, for resources without a rate of their own",
+    help: "The percentage of new starts that is admitted, for resources without a rate of their own",
 };
 
 /// Whether operators have paused sampling.

@@ -53,7 +53,7 @@ struct Known {
     control: Option<KeptControl>,
     controller: Option<Seen<ControllerState>>,
     backlog: Option<Seen<Backlog>>,
-    /// The share of new starts that is let in while the database is in distress.
+    /// The share of new starts that is admitted while the database is in distress.
     distress_share: Option<f64>,
     /// How far a majority of the database is behind, s.
     lag: Option<f64>,
@@ -177,7 +177,7 @@ impl Steering {
         kept.is_some_and(|kept| kept.control.sampling.paused)
     }
 
-    /// How many of the new starts of a resource are let in: all rates that apply multiply.
+    /// How many of the new starts of a resource are admitted: all rates that apply multiply.
     pub fn admission_rate_of(&self, resource: &Id) -> Percent {
         let known = self.known();
         let rates = known.control.as_ref().map(|kept| &kept.control.starts);
@@ -204,7 +204,7 @@ impl Steering {
             warn!(
                 code = "distress.starts_slowed",
                 lag_seconds = lag,
-                "fewer new starts are let in, because the database cannot keep up"
+                "fewer new starts are admitted, because the database cannot keep up"
             );
         }
     }

@@ -17,7 +17,7 @@ use mongodb::error::{Error, ErrorKind, WriteFailure};
 use mongodb::options::{FindOptions, Hint};
 use mongodb::{Collection, Cursor, Database};
 use sampler_store::StoreError;
-use sampler_store::group::{CommandFailure, Outcome, WriteResult, store_error, write_results};
+use sampler_store::group::{CommandFailure, WriteOutcome, WriteResult, store_error, write_results};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use tokio::time::Instant;
@@ -388,7 +388,7 @@ fn written(answer: &Document) -> Result<Written, CallError> {
     })
 }
 
-/// Whether a unique index with these keys lets in an event id once in all.
+/// Whether a unique index with these keys allows an event id only once in all.
 fn is_across_targets(keys: &Document) -> bool {
     let id = keys.keys().next().map(String::as_str);
     keys.len() == 1 && matches!(id, Some("start_dedup_id" | "end_dedup_id"))
@@ -460,19 +460,19 @@ impl Written {
 }
 
 impl CommandFailure for CallError {
-    fn outcome(&self) -> Outcome {
+    fn outcome(&self) -> WriteOutcome {
         let error = match self {
             Self::Driver(error) => error,
-            Self::Unreachable(_) => return Outcome::Unavailable,
-            Self::Write { code, .. } if !is_of_the_moment(*code) => return Outcome::Refused,
-            _ => return Outcome::Unknown,
+            Self::Unreachable(_) => return WriteOutcome::Unavailable,
+            Self::Write { code, .. } if !is_of_the_moment(*code) => return WriteOutcome::Refused,
+            _ => return WriteOutcome::Unknown,
         };
         match error.kind.as_ref() {
             ErrorKind::ServerSelection { .. } | ErrorKind::DnsResolve { .. } => {
-                Outcome::Unavailable
+                WriteOutcome::Unavailable
             }
-            _ if may_pass(error) => Outcome::Unknown,
-            _ => Outcome::Refused,
+            _ if may_pass(error) => WriteOutcome::Unknown,
+            _ => WriteOutcome::Refused,
         }
     }
 

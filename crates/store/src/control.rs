@@ -17,7 +17,7 @@ pub struct KeptControl {
 /// What the controller has decided.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControllerState {
-    /// How many of the new starts are let in.
+    /// How many of the new starts are admitted.
     pub rate: Percent,
     /// Why.
     pub terms: ControllerTerms,

@@ -16,7 +16,7 @@
 //! | [`Queries`] | show spans, their usages and the audit trail | the receiver |
 //! | [`Audit`] | keep the audit trail | the receiver |
 //! | [`Acts`] | carry out acts of operators | the receiver |
-//! | [`Reading`] | read all spans | the worker in shadow mode |
+//! | [`AllSpans`] | read all spans | the worker in shadow mode |
 //! | [`SpanScan`] | go through all spans of a partition | the worker's auditor |
 //!
 //! Each change is one atomic change of one span; nothing needs a transaction. Writes that are in
@@ -26,6 +26,7 @@
 //! for tests and the simulation. Both pass the same contract suite.
 
 mod acts;
+mod all_spans;
 mod audit;
 mod backlog;
 mod confirmations;
@@ -44,7 +45,6 @@ mod memory_confirmations;
 #[cfg(feature = "testing")]
 mod memory_control;
 mod queries;
-mod reading;
 mod replication;
 mod resends;
 mod span_scan;
@@ -62,7 +62,8 @@ mod upkeep;
 mod work;
 
 pub use acts::Acts;
-pub use audit::{Audit, AuditPage, AuditPosition, AuditQuery, AuditRecord, Outcome};
+pub use all_spans::{AllSpans, Page};
+pub use audit::{ActOutcome, Audit, AuditPage, AuditPosition, AuditQuery, AuditRecord};
 pub use backlog::{Backlog, BacklogQuery, Backlogs, ClosingBacklog, Published, Remaining};
 pub use confirmations::{Confirmation, Confirmations, Unconfirmed, UnconfirmedQuery};
 pub use control::{ControllerState, Controls, KeptControl};
@@ -71,9 +72,8 @@ pub use events::{Events, NewSpan, NewStop, StartOutcome, StopOutcome};
 pub use ledger::{Entries, Ledger, lifetime_from};
 pub use membership::Membership;
 pub use queries::{
-    Lookup, Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord, SuspendedCause, TargetFilter,
+    ListedSpan, Lookup, Queries, SpanPage, SpanPosition, SpanQuery, SuspendedCause, TargetFilter,
 };
-pub use reading::{Page, Reading};
 pub use replication::Replication;
 pub use resends::{EntryKey, Resends};
 pub use span_scan::{SpanKey, SpanKeys, SpanScan};

@@ -123,7 +123,7 @@ pub enum Lookup {
 
 /// A span, and what only the store knows of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SpanRecord {
+pub struct ListedSpan {
     /// The span.
     pub span: Span,
     /// When it needs a worker next; `None` if an original Sampler started it and it is not adopted
@@ -131,7 +131,7 @@ pub struct SpanRecord {
     pub due_at: Option<Timestamp>,
 }
 
-impl SpanRecord {
+impl ListedSpan {
     /// Where the span stands in a list.
     pub fn position(&self) -> SpanPosition {
         SpanPosition {
@@ -176,7 +176,7 @@ impl SuspendedCause {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpanPage {
     /// The spans, the newest start first.
-    pub spans: Vec<SpanRecord>,
+    pub spans: Vec<ListedSpan>,
     /// Up to where the list was read, if there may be more behind it.
     pub next: Option<SpanPosition>,
 }
@@ -194,7 +194,7 @@ pub trait Queries: Send + Sync + 'static {
         &self,
         id: &str,
         resources: Option<&[Id]>,
-    ) -> Result<Option<SpanRecord>, StoreError>;
+    ) -> Result<Option<ListedSpan>, StoreError>;
 
     /// Causes under which spans are suspended or usages were set aside, those with the most spans
     /// first; only of these resources.

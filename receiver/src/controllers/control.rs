@@ -53,7 +53,7 @@ pub async fn get(
 /// `PUT /v1/control`.
 #[utoipa::path(
     put, path = "/v1/control", operation_id = "set_control", tag = "Operating",
-    summary = "Set how many starts are let in, and whether sampling is paused",
+    summary = "Set how many starts are admitted, and whether sampling is paused",
     description = "All instances follow within 5 seconds. All members must be there.",
     params(IfMatch),
     request_body(content = types::ControlRequest, content_type = "application/json"),

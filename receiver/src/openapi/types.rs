@@ -323,7 +323,7 @@ pub(crate) struct ControlRequest {
     reason: String,
 }
 
-/// Percentages of new starts that are let in: of all, and of single resources. They multiply.
+/// Percentages of new starts that are admitted: of all, and of single resources. They multiply.
 #[derive(ToSchema)]
 pub(crate) struct StartRates {
     #[schema(minimum = 0, maximum = 100, example = 100)]

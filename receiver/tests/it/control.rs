@@ -1,4 +1,4 @@
-//! How operators steer, and what becomes of starts while few are let in.
+//! How operators steer, and what becomes of starts while few are admitted.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -247,7 +247,7 @@ async fn a_resource_has_a_rate_of_its_own() {
     world.start(&other).await.is_created();
 }
 
-/// Each start comes again each minute until it is let in, with its own timestamp.
+/// Each start comes again each minute until it is admitted, with its own timestamp.
 #[tokio::test]
 async fn whoever_comes_again_gets_in_in_time_and_the_bill_is_exact() {
     for (rate, minutes) in [(50.0, 3), (30.0, 5), (8.0, 14)] {
@@ -271,7 +271,7 @@ async fn whoever_comes_again_gets_in_in_time_and_the_bill_is_exact() {
             waiting = still;
         }
         assert!(refused > 0 && waiting.is_empty(), "{waiting:?} at {rate} %");
-        // Later ones are let in, too, and stops never wait.
+        // Later ones are admitted, too, and stops never wait.
         for name in &names {
             world.stop(&stop_of(name, NOW + HOUR)).await.is_created();
         }

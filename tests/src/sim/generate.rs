@@ -275,7 +275,7 @@ impl Generator<'_> {
             0..=3 => None,
             4..=6 => Some(start.plus(self.rng.between(0, 8 * length))),
             7 => Some(sampled_to),
-            // It lets stops before the start in.
+            // It accepts stops before the start.
             8 => Some(start.plus(-self.rng.log_uniform(2 * length))),
             _ => Some(self.moment(at).plus(self.rng.log_uniform(2 * length))),
         };

@@ -24,7 +24,9 @@ use super::conditions::CallOutcome;
 use super::lifecycle::Lifecycle;
 use super::mutant::Mutant;
 use super::rng::CallRng;
-use super::server::{Changing, CommandTiming, Ending, Failed, Made, Opening, Recording, Statement};
+use super::server::{
+    Changing, CommandTiming, Ending, EntryInsert, Failed, Made, Opening, Statement,
+};
 use super::world::{Tally, World, pause};
 
 /// The connection from one process to the server.
@@ -51,7 +53,7 @@ pub(crate) struct SimStore {
     starts: Group<Grouped<Opening>>,
     stops: Group<Grouped<Ending>>,
     changes: Group<Grouped<Changing>>,
-    records: Group<Grouped<Recording>>,
+    entries: Group<Grouped<EntryInsert>>,
 }
 
 impl SimStore {
@@ -61,7 +63,7 @@ impl SimStore {
             starts: Group::new(Grouped::new(&connection), timeout),
             stops: Group::new(Grouped::new(&connection), timeout),
             changes: Group::new(Grouped::new(&connection), timeout),
-            records: Group::new(Grouped::new(&connection), timeout),
+            entries: Group::new(Grouped::new(&connection), timeout),
             connection,
         }
     }
@@ -428,19 +430,19 @@ impl Work for SimStore {
 
 #[async_trait]
 impl Ledger for SimStore {
-    async fn record(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError> {
+    async fn write_entry(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError> {
         let state = entry.state;
-        let recording = Recording { entry, lifetime };
+        let insert = EntryInsert { entry, lifetime };
         if self.has(Mutant::EntryAfterNote) {
-            let records = self.records.clone();
+            let entries = self.entries.clone();
             let tick = self.connection.world.setup.scale.tick;
             tokio::spawn(async move {
                 pause(Duration::from_millis(tick.unsigned_abs())).await;
-                records.submit(recording).await
+                entries.submit(insert).await
             });
             return Ok(state);
         }
-        self.records.submit(recording).await
+        self.entries.submit(insert).await
     }
 
     async fn expire(&self, finished: &[Finished]) -> Result<(), StoreError> {

@@ -42,7 +42,7 @@ async fn accepted(store: &MongoStore, name: &str) -> (Span, Entry) {
         }),
         ..Entry::of_delivered(&span, delivered).unwrap()
     };
-    store.record(entry.clone(), LIFETIME).await.unwrap();
+    store.write_entry(entry.clone(), LIFETIME).await.unwrap();
     (span, entry)
 }
 

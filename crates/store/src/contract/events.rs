@@ -226,7 +226,7 @@ pub async fn fault_4_a_start_id_seen_before_is_refused_and_the_fields_are_named(
     assert_eq!(stop(store, None, "i", MINUTE).await, StopOutcome::NotOpen);
 }
 
-/// Fault 12 of the original: a start before the end of the target's previous span was let in.
+/// Fault 12 of the original: a start before the end of the target's previous span was admitted.
 pub async fn fault_12_a_start_inside_the_previous_span_is_refused(store: &Shared) {
     let store = &**store;
     let hour = 60 * MINUTE;

@@ -55,7 +55,7 @@ fn measured(measures: &Value) -> Measures {
 
 async fn keep(store: &dyn Store, entries: impl IntoIterator<Item = Entry>) {
     for entry in entries {
-        let kept = store.record(entry, 4_000 * DAY).await;
+        let kept = store.write_entry(entry, 4_000 * DAY).await;
         kept.expect("the store answers");
     }
 }

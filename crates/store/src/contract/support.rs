@@ -13,9 +13,9 @@ use sampler_domain::{
 use uuid::Uuid;
 
 use crate::{
-    Audit, Backlogs, Causes, Confirmations, Controls, DuePages, DueQuery, Events, Finished, Ledger,
-    Membership, NewSpan, NewStop, Queries, Reading, Resends, SpanScan, StartOutcome, StopOutcome,
-    StoreError, Upkeep, Work,
+    AllSpans, Audit, Backlogs, Causes, Confirmations, Controls, DuePages, DueQuery, Events,
+    Finished, Ledger, Membership, NewSpan, NewStop, Queries, Resends, SpanScan, StartOutcome,
+    StopOutcome, StoreError, Upkeep, Work,
 };
 
 /// All ports of one store.
@@ -30,7 +30,7 @@ pub trait Store:
     + Controls
     + Queries
     + Audit
-    + Reading
+    + AllSpans
     + Resends
     + SpanScan
     + Confirmations
@@ -48,7 +48,7 @@ impl<S> Store for S where
         + Controls
         + Queries
         + Audit
-        + Reading
+        + AllSpans
         + Resends
         + SpanScan
         + Confirmations

@@ -109,11 +109,11 @@ enum Failed {
 }
 
 impl CommandFailure for Failed {
-    fn outcome(&self) -> Outcome {
+    fn outcome(&self) -> WriteOutcome {
         match self {
-            Self::Unreachable => Outcome::Unavailable,
-            Self::Lost | Self::GivenUp => Outcome::Unknown,
-            Self::Refused | Self::Duplicate => Outcome::Refused,
+            Self::Unreachable => WriteOutcome::Unavailable,
+            Self::Lost | Self::GivenUp => WriteOutcome::Unknown,
+            Self::Refused | Self::Duplicate => WriteOutcome::Refused,
         }
     }
 
