@@ -139,7 +139,7 @@ sampler_service::problem_types! {
         slug: "not-resendable",
         status: CONFLICT,
         title: "The usage cannot be sent again",
-        when: "An operator has a usage sent again that was neither skipped nor put aside. Abacus has it already.",
+        when: "An operator has a usage sent again that was neither skipped nor set aside. Abacus has it already.",
         provider: NOTHING,
         operator: "Reads the usage again. Nothing is to be done if it is `accepted` by now.",
     }

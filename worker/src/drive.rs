@@ -311,7 +311,7 @@ impl Worker {
     }
 
     /// Posts a usage once, when there is a permit for that. `known` is when that was read by which it is
-    /// posted: what was given up since must not be posted any more.
+    /// posted: a usage that was skipped since must not be posted any more.
     pub(crate) async fn post_once(&self, usage: &Usage, known: &Known) -> Posting {
         let permit = self
             .post_limit

@@ -66,14 +66,14 @@ pub enum Change {
     /// An operator asks to skip the planned interval of a suspended span. A worker carries that out
     /// ([`Change::Skipped`]).
     Skip {
-        /// What is given up.
+        /// What is skipped.
         skip: Skip,
         /// How the span is suspended. If that has changed, the change is rejected.
         suspension: Suspension,
         /// When the span needs a worker next.
         due_at: Timestamp,
     },
-    /// Counts a usage as billed that was given up, once Abacus has accepted it all the same. The span may
+    /// Counts a usage as billed that was skipped, once Abacus has accepted it all the same. The span may
     /// be complete.
     Resent {
         /// Which one.

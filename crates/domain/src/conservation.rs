@@ -18,7 +18,7 @@ pub struct ConservationCheck<'a> {
     reached: Timestamp,
     /// When the last of the entries was answered.
     answered_at: Option<Timestamp>,
-    /// Whether an entry is being sent again: the totals count it as given up until that is done.
+    /// Whether an entry is being sent again: the totals count it as skipped until that is done.
     is_resending: bool,
     /// The first stretch for which there is no entry, and when the entry before it was answered.
     gap: Option<(Interval, Option<Timestamp>)>,

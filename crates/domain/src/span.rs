@@ -131,7 +131,7 @@ pub struct Totals {
     pub first_version: Option<i64>,
     /// Signed durations of the usages that Abacus accepted, ms.
     pub billed: i64,
-    /// Signed durations of the usages that were given up, ms.
+    /// Signed durations of the usages that were skipped, ms.
     pub skipped: i64,
     /// How many usages Abacus accepted.
     pub usages: u64,

@@ -5,7 +5,7 @@
 //! | [`Events`] | keep starts and stops | the receiver |
 //! | [`Work`] | find spans that are due, and change them | the worker |
 //! | [`Ledger`] | keep what became of each usage | the worker |
-//! | [`Resends`] | send usages again that were given up | the worker |
+//! | [`Resends`] | send usages again that were skipped or set aside | the worker |
 //! | [`Confirmations`] | follow up usages that Abacus has accepted | the worker |
 //! | [`Causes`] | keep why spans are suspended, and let them go on | the worker |
 //! | [`Upkeep`] | adopt spans of an original, remove complete ones | the worker |

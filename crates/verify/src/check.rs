@@ -363,7 +363,7 @@ impl<'a> SpanCheck<'a> {
             }
             Outcome::SetAside => {
                 one.set_aside = duration;
-                let detail = format!("Abacus put {duration} ms aside: they are not billed");
+                let detail = format!("Abacus set {duration} ms aside: they are not billed");
                 self.push(Finding::about(&entry.id, Kind::SetAside, detail));
             }
             Outcome::Skipped => {

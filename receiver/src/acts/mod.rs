@@ -56,7 +56,7 @@ pub(crate) struct Act<'a> {
 }
 
 impl Receiver {
-    /// Lets an operator act: reads the body, its reason, and what `read` takes of the rest of it.
+    /// Checks the scope of an act, reads its body, the reason, and with `read` the other members.
     ///
     /// # Errors
     /// 403 without the scope, before the body is read; 400 that names each field that is wrong; 413

@@ -1,4 +1,4 @@
-//! What operators do to one span that is suspended: let it go on, or give up its planned usage.
+//! What operators do to one span that is suspended: resume it, or skip its planned usage.
 //!
 //! An operator acts on what was read: the entity tag in `If-Match` must be that of the span as it is
 //! now, and the change is conditional on its version, its end and its suspension.

@@ -289,7 +289,7 @@ pub(crate) struct Reason {
     reason: String,
 }
 
-/// A usage to give up, and why.
+/// The usage to skip, and why.
 #[derive(ToSchema)]
 pub(crate) struct SkipRequest {
     #[schema(example = "Billed by hand.", min_length = 1, max_length = 1000)]

@@ -373,7 +373,7 @@ impl Generator<'_> {
             return Action::Clock(Process::Receiver(number), error);
         }
         // A worker whose clock is ahead samples what is not over yet, unless it knows Abacus's from
-        // the dates of its answers. Abacus may put that aside; where the stand-in does, and dates
+        // the dates of its answers. Abacus may set that aside; where the stand-in does, and dates
         // none, no worker is ahead. Behind it is by no more than a worker makes up for.
         let error = if self.setup.dates_answers {
             if self.rng.percent(50) {

@@ -1,4 +1,4 @@
-//! A usage that was given up or put aside is sent again: the same bytes, counted once, and the totals say
+//! A usage that was skipped or set aside is sent again: the same bytes, counted once, and the totals say
 //! so, whatever dies in between.
 
 use std::sync::Arc;
@@ -191,7 +191,7 @@ async fn a_complete_span_is_corrected_and_one_that_is_gone_is_not_needed() {
     }
 }
 
-/// A usage that was put aside counts in the totals all the while.
+/// A usage that was set aside counts in the totals all the while.
 #[tokio::test(start_paused = true)]
 async fn a_usage_that_was_put_aside_is_sent_again() {
     let world = World::new();

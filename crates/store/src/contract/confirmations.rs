@@ -240,7 +240,7 @@ pub async fn a_usage_is_only_asked_for_where_its_entry_says_so(store: &Shared) {
     assert_eq!(unconfirmed(store, query(DAY)).await.len(), 1);
 }
 
-/// Put aside in between, it would pass for one whose totals are right: nobody would correct them.
+/// Set aside in between, it would pass for one whose totals are right: nobody would correct them.
 pub async fn a_usage_that_was_skipped_and_sent_is_asked_for_once_its_totals_are_right(
     store: &Shared,
 ) {

@@ -140,7 +140,7 @@ pub async fn what_was_put_aside_is_accepted_again_with_one_change(store: &Shared
     let store = &**store;
     let (_, skipped) = skipped(store, "a").await;
     let aside = Entry {
-        usage_guid: "put aside".to_owned(),
+        usage_guid: "set aside".to_owned(),
         state: EntryState::SetAside,
         accepted_at: Some(at(1)),
         set_aside_at: Some(at(2)),

@@ -348,7 +348,7 @@ pub async fn sums_count_what_abacus_has_now_or_had_then(store: &Shared) {
         changed(EntryState::SetAside, &[("accepted", 20), ("set_aside", 30)]),
         changed(EntryState::SetAside, &[("accepted", 20), ("set_aside", 20)]),
         changed(EntryState::Skipped, &[("refused", 15), ("skipped", 20)]),
-        // Sent again after it was put aside.
+        // Sent again after it was set aside.
         changed(
             EntryState::Accepted,
             &[("accepted", 20), ("set_aside", 30), ("resent", 40)],
