@@ -54,7 +54,7 @@ impl Asking {
     }
 }
 
-/// What came of asking for a usage.
+/// A usage, and Abacus's answer about it.
 type Answered = (Unconfirmed, Asked);
 
 impl Worker {
@@ -314,7 +314,7 @@ fn cause(usage: &Unconfirmed, asked: &Asked) -> Option<Cause> {
     }
 }
 
-/// What an answer shows about the load.
+/// The load that an answer shows.
 fn load(asked: &Asked) -> Load {
     match asked {
         Asked::Counts | Asked::SetAside { .. } | Asked::Unknown | Asked::Mismatch { .. } => {

@@ -51,7 +51,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// What is asked for from now on.
+    /// Begins now.
     pub(crate) fn now(worker: &Worker) -> Self {
         Self {
             at: Instant::now(),

@@ -26,7 +26,7 @@ const TRIES: usize = 5;
 /// corrected, ms.
 const NOT_NOTED_WAIT: i64 = 5_000;
 
-/// What became of a usage that was sent again.
+/// The outcome of sending a usage again.
 enum SentAgain {
     Delivered(Delivered),
     /// Abacus refused this usage.

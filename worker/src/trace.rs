@@ -6,7 +6,7 @@ use sampler_metrics::TRACE;
 use tracing::field::Empty;
 use tracing::{Span, trace_span};
 
-/// What a worker does for a span of the collection until it leaves it.
+/// The trace span of a turn: all that a worker does for one span.
 pub(crate) fn of_turn(id: &SpanId) -> Span {
     trace_span!(target: TRACE, "turn", span.id = %id)
 }

@@ -29,15 +29,15 @@ pub struct ConservationCheck<'a> {
 pub struct Difference {
     /// How far the span is sampled from where its totals begin.
     pub used: i64,
-    /// What the totals say was billed.
+    /// Billed, by the totals.
     pub billed: i64,
-    /// What the totals say was skipped.
+    /// Skipped, by the totals.
     pub skipped: i64,
     /// How many usages the totals count.
     pub usages: u64,
-    /// What the entries say was billed.
+    /// Billed, by the entries.
     pub entries_billed: i64,
-    /// What the entries say was skipped.
+    /// Skipped, by the entries.
     pub entries_skipped: i64,
     /// How many entries say that a usage was billed.
     pub entries: u64,

@@ -47,7 +47,7 @@ pub struct Steering {
     known: RwLock<Known>,
 }
 
-/// What was read last.
+/// The last values that were read.
 #[derive(Default)]
 struct Known {
     control: Option<KeptControl>,
@@ -104,14 +104,14 @@ impl Steering {
     /// Reads everything again and again until `stop`, with this pause.
     pub async fn follow(&self, interval: Duration, stop: &CancellationToken) {
         while !stop.is_cancelled() {
-            self.look().await;
+            self.poll().await;
             let pause = tokio::time::sleep(interval);
             stop.run_until_cancelled(pause).await;
         }
     }
 
     /// Reads everything once.
-    pub async fn look(&self) {
+    pub async fn poll(&self) {
         let asked = Instant::now();
         let control = self.controls.control().await;
         let controller = self.controls.controller().await;
@@ -158,7 +158,7 @@ impl Steering {
         self.known().control.is_some()
     }
 
-    /// What operators have set, as far as that is known.
+    /// The settings of operators, as far as they are known.
     pub fn control(&self) -> Control {
         let known = self.known();
         let kept = known.control.as_ref();
@@ -214,14 +214,14 @@ impl Steering {
         self.known().lag
     }
 
-    /// What the controller has decided, if it runs.
+    /// The rate of the controller, if it runs.
     pub fn controller(&self) -> Option<ControllerState> {
         let known = self.known();
         let running = known.running_controller()?;
         Some(running.value)
     }
 
-    /// What was counted last of the backlog, and how long ago.
+    /// The last count of the backlog, and its age.
     pub fn backlog(&self) -> Option<Published<Backlog>> {
         self.known().backlog.as_ref().map(Seen::now)
     }

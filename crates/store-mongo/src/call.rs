@@ -68,7 +68,7 @@ pub(crate) struct Link {
     pub(crate) told: Arc<Told>,
     /// Whether an original may write beside us.
     pub(crate) beside: Arc<Beside>,
-    /// What no error may tell.
+    /// Hosts that no error may name.
     pub(crate) doubtful: DoubtfulHosts,
 }
 

@@ -1,4 +1,4 @@
-//! What waits for the workers.
+//! The backlog: spans that wait for the workers.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -103,7 +103,7 @@ impl Receiver {
         set.map_err(|failure| self.not_acted(&failure))?
             .ok_or_else(stale)?;
         // This instance follows at once.
-        self.steering.look().await;
+        self.steering.poll().await;
         let kept = KeptControl {
             control: admitted.fields,
             version: kept.version.saturating_add(1),

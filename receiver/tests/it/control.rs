@@ -304,12 +304,12 @@ async fn who_comes_when_told_gets_in() {
 #[tokio::test]
 async fn other_instances_follow() {
     let world = World::new();
-    world.receiver.steering.look().await;
+    world.receiver.steering.poll().await;
     let mut control = world.store.control().await.unwrap();
     control.control.starts.rate = sampler_domain::Percent::NONE;
     assert!(world.store.set_control(&control.control, 0).await.unwrap());
     world.start(&start_of("a", NOW)).await.is_created();
-    world.receiver.steering.look().await;
+    world.receiver.steering.poll().await;
     world
         .start(&start_of("b", NOW))
         .await

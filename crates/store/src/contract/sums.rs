@@ -1,4 +1,4 @@
-//! What usages of the ledger add up to.
+//! Sums of usages of the ledger.
 
 use sampler_domain::{
     Entry, EntryState, Id, Interval, Measure, Measures, Quantity, SpanId, Timestamp, WindowLength,
