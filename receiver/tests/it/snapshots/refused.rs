@@ -1,10 +1,7 @@
 //! Snapshots that are refused.
 
-use std::io::Write;
-
 use axum::body::Body;
 use axum::http::Request;
-use sampler_store::contract::support::Changing;
 use serde_json::{Value, json};
 
 use super::{SNAPSHOTS, forms, instance, snapshot};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::routing::get;
 use sampler_service::http::Limits;
 use sampler_service::lifecycle::Shutdown;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
