@@ -4,7 +4,7 @@ use std::future::Future;
 
 use tokio::task::JoinSet;
 
-use super::support::{Shared, at, id, kept, start, stop, target};
+use super::support::{Shared, at, kept, start, stop};
 use crate::{StartOutcome, StopOutcome};
 
 const MINUTE: i64 = 60_000;
