@@ -31,7 +31,7 @@ impl Receiver {
         }
         // The rate of starts must be known before the first one comes.
         while !self.steering.is_known() {
-            self.steering.look().await;
+            self.steering.poll().await;
             if !self.steering.is_known() {
                 tokio::select! {
                     () = &mut given_up => return false,

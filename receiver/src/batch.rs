@@ -51,7 +51,7 @@ pub(crate) fn read(layout: Layout, body: &[u8]) -> Result<Vec<Item<'_>>, Problem
         *numbers.entry(target).or_insert(next)
     };
     let item = |bytes| {
-        let (kind, targets) = look(layout, bytes);
+        let (kind, targets) = kind_and_targets(layout, bytes);
         Item {
             bytes,
             kind,
@@ -267,11 +267,11 @@ impl<'b> Seen<'b> {
 
 /// What a `CloudEvent` reports, as far as it says so.
 pub(crate) fn kind_of_cloud_event(event: &[u8]) -> Option<EventKind> {
-    look(Layout::CloudEvents, event).0
+    kind_and_targets(Layout::CloudEvents, event).0
 }
 
-/// What an event reports, and what it is about. One that cannot be read says nothing.
-fn look(layout: Layout, event: &[u8]) -> (Option<EventKind>, Vec<TargetFields<'_>>) {
+/// The kind of an event and its targets. An event that cannot be read has neither.
+fn kind_and_targets(layout: Layout, event: &[u8]) -> (Option<EventKind>, Vec<TargetFields<'_>>) {
     if layout == Layout::CloudEvents {
         let seen = serde_json::from_slice::<SeenCloudEvent<'_>>(event).ok();
         let kind = seen.as_ref().and_then(|seen| seen.kind.as_ref());

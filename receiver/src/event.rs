@@ -47,7 +47,7 @@ pub(crate) enum EventKind {
 impl EventKind {
     const ALL: [Self; 3] = [Self::Start, Self::Stop, Self::Update];
 
-    /// What it is called.
+    /// Its name.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Start => "start",

@@ -79,7 +79,7 @@ pub struct Options {
     pub slack: Slack,
     /// The granularity and the grace, for the first `due_at` of a span.
     pub policy: Policy,
-    /// When fewer starts are let in because the database cannot keep up.
+    /// When fewer starts are admitted because the database cannot keep up.
     pub distress: DistressSettings,
     /// How long into a month Abacus accepts usages of the previous one.
     pub month_slack: Duration,

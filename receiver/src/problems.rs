@@ -139,7 +139,7 @@ sampler_service::problem_types! {
         slug: "not-resendable",
         status: CONFLICT,
         title: "The usage cannot be sent again",
-        when: "An operator has a usage sent again that was neither skipped nor put aside. Abacus has it already.",
+        when: "An operator has a usage sent again that was neither skipped nor set aside. Abacus has it already.",
         provider: NOTHING,
         operator: "Reads the usage again. Nothing is to be done if it is `accepted` by now.",
     }
@@ -258,7 +258,7 @@ sampler_service::problem_types! {
         slug: "throttled",
         status: SERVICE_UNAVAILABLE,
         title: "Not now",
-        when: "New starts are let in at a lower rate at the moment, which an operator, the controller \
+        when: "New starts are admitted at a lower rate at the moment, which an operator, the controller \
             or a database in distress has set; or bodies of the client take as much memory as it may \
             have beside the others. `detail` says which. Nothing was kept.",
         provider: "Sends the same event again, with the same `id` and the same `timestamp`, after the \

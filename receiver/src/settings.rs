@@ -58,7 +58,7 @@ pub struct Settings {
     pub events: EventsSettings,
     /// When a month closes.
     pub month: MonthSettings,
-    /// When fewer starts are let in because the database cannot keep up.
+    /// When fewer starts are admitted because the database cannot keep up.
     pub distress: DistressSettings,
     /// How far events may be dated from now.
     pub slack: Slack,

@@ -1,6 +1,6 @@
 //! New starts that are turned away for now: the rate of starts is below 100 %.
 //!
-//! The id of a start, the minute and the rate decide whether it is let in ([`Place`]). So a client
+//! The id of a start, the minute and the rate decide whether it is admitted ([`Place`]). So a client
 //! that repeats a start each minute gets in, and receivers remember nothing. Stops always pass, and
 //! so do repeats of starts that were kept.
 
@@ -20,7 +20,7 @@ const RETRY_AFTER_MAX: u64 = 300;
 const SPREAD: u64 = 45;
 
 impl Receiver {
-    /// Why a start is turned away now; `None` where it is let in.
+    /// Why a start is turned away now; `None` where it is admitted.
     pub(crate) fn throttled(&self, event: &StartEvent, now: Timestamp) -> Option<Problem> {
         let rate = self.steering.admission_rate_of(&event.target.resource_id);
         let place = Place::of(event.id.as_ref(), &event.target);
@@ -28,7 +28,7 @@ impl Receiver {
         if admitted_at == Some(now) {
             return None;
         }
-        let detail = "New starts are let in at a lower rate at the moment. Nothing was kept: send \
+        let detail = "New starts are admitted at a lower rate at the moment. Nothing was kept: send \
                       the same event again, with the same timestamp.";
         let wait = admitted_at.map_or(MINUTE, |at| at.since(now));
         let seconds = wait.unsigned_abs().div_ceil(1_000);

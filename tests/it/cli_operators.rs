@@ -187,7 +187,7 @@ async fn an_operator_says_how_many_starts_are_let_in() {
     let cli = Cli::of(&receiver).await;
     let shown = cli.run(0, &["control"]).await;
     assert!(
-        shown.contains("starts let in") && shown.contains("100 %"),
+        shown.contains("starts admitted") && shown.contains("100 %"),
         "{shown}"
     );
 

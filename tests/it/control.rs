@@ -33,7 +33,7 @@ impl Landscape {
         assert_eq!(answer.status(), 200, "{}", answer.text().await.unwrap());
     }
 
-    /// Whether this start is let in. Where it is not, the answer says when to come again.
+    /// Whether this start is admitted. Where it is not, the answer says when to come again.
     async fn is_let_in(&self, receiver: &Program, event: &Value) -> bool {
         let answer = self.post(receiver, "/v1/events/start", event).await;
         let has_time = answer.headers().contains_key("retry-after");
@@ -49,7 +49,7 @@ impl Landscape {
         }
     }
 
-    /// The share of starts that a receiver says that it lets in.
+    /// The share of starts that a receiver says that it admits.
     async fn admission_rate(&self, receiver: &Program) -> Option<f64> {
         let metrics = self
             .http
@@ -81,7 +81,7 @@ async fn all_instances_drain_within_seconds_and_after_a_restart_and_stops_pass()
     for receiver in [&one, &three] {
         assert!(!world.is_let_in(receiver, &start_event(1, start)).await);
     }
-    // A repeat with an id and a stop are let in at any rate.
+    // A repeat with an id and a stop are admitted at any rate.
     world.take(&three, "/v1/events/start", &kept).await;
     let end = start + 2 * HOUR;
     world

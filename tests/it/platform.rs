@@ -36,7 +36,7 @@ fn apps(manifest: &Manifest) -> (&App, &App) {
 }
 
 /// The example with addresses filled in has valid settings, and apps
-/// that let in by token alone, survive the loss of a machine and are looked at by HTTP.
+/// that accept a request only with a token, survive the loss of a machine and are looked at by HTTP.
 #[tokio::test]
 async fn what_is_pushed_is_what_the_programs_take() {
     let manifest = manifest(&example_variables().unwrap()).unwrap();

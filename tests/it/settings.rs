@@ -86,7 +86,7 @@ async fn each_program_knows_the_names_of_the_other() {
     }
 }
 
-/// Fault 3 of the original: dedup ids went after 30 days, while events of 61 days were let in.
+/// Fault 3 of the original: dedup ids went after 30 days, while events of 61 days were admitted.
 #[tokio::test]
 async fn fault_3_a_retention_not_an_hour_longer_than_the_slack_does_not_start() {
     let environment = |retention, slack| {

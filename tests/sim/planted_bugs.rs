@@ -104,7 +104,7 @@ fn a_stop_without_a_correlation_id_is_found() {
 
 #[test]
 fn one_date_that_decides_is_found() {
-    assert_found(Mutant::SingleDateDecides, 300, &["was put aside"]);
+    assert_found(Mutant::SingleDateDecides, 300, &["was set aside"]);
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn retries_by_a_clock_of_its_own_are_found() {
     assert_found(
         Mutant::RetriesByOwnClock,
         300,
-        &["was put aside", "not all spans get complete"],
+        &["was set aside", "not all spans get complete"],
     );
 }
 

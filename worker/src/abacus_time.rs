@@ -54,7 +54,7 @@ struct State {
     reported: ClockState,
 }
 
-/// What the log has said last of the clock.
+/// The last state of the clock that was logged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ClockState {
     #[default]

@@ -32,7 +32,7 @@ const SECOND_LOOK: Duration = Duration::from_secs(1);
 const TOLD_FOR: Duration = Duration::from_hours(1);
 const TOLD_MAX: usize = 10_000;
 
-/// What the auditor has found.
+/// The findings of the auditor.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     count: Arc<AtomicU64>,

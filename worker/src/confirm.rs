@@ -1,8 +1,8 @@
-//! Confirmation: with 202 a usage is only queued, so Abacus is asked for each until it counts or was
-//! set aside.
+//! Confirmation (`docs/adr/043-confirmation.md`): a 202 says only that Abacus has queued a usage. So the
+//! worker asks for each accepted usage until Abacus counts it or has set it aside.
 //!
-//! What is to be asked for is in the ledger, so a worker that starts goes on where another one was. Two
-//! workers that ask for the same usage do no harm: each notes what it learns only where the entry is
+//! The ledger says which usages are to be asked for, so a worker that starts goes on where another one
+//! stopped. Two workers that ask for the same usage do no harm: each notes an answer only if the entry is
 //! still as it was read.
 
 use std::collections::BTreeMap;
@@ -20,19 +20,20 @@ use tracing::{error, info, warn};
 use crate::post_limit::PostLimit;
 use crate::{IgnoreProgress, Worker, error_chain};
 
-/// Usages that are asked for at once, at the most. It is a limit of its own: posts come first.
+/// Questions in flight, at the most. Posts have a limit of their own and do not wait for them.
 const CONCURRENCY: usize = 16;
 
-/// Entries that are read, and noted, with one command.
+/// Entries that one command reads, and answers that one command notes.
 const PAGE: usize = 100;
 
-/// The pause after a page without a result.
+/// The pause after a page of which nothing was noted.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// How often a worker that does not confirm looks for what another one has left.
-const LEFT_PAUSE: Duration = Duration::from_mins(10);
+/// With `SAMPLER_CONFIRM=false`: the pause between searches for usages that another worker wanted to ask
+/// for.
+const RELEASE_PAUSE: Duration = Duration::from_mins(10);
 
-/// How a worker asks.
+/// The limit of the questions to Abacus, and the counts of their outcomes.
 pub(crate) struct Asking {
     limit: PostLimit,
     outcomes: Counters,
@@ -53,7 +54,7 @@ impl Asking {
     }
 }
 
-/// What came of asking for a usage.
+/// A usage, and Abacus's answer about it.
 type Answered = (Unconfirmed, Asked);
 
 impl Worker {
@@ -86,7 +87,8 @@ impl Worker {
         }
     }
 
-    /// When a usage is asked for that was accepted then; not at all where that is off.
+    /// When Abacus is asked for a usage that it accepted at `accepted_at`; `None` with
+    /// `SAMPLER_CONFIRM=false`.
     fn ask_from(&self, accepted_at: Timestamp) -> Option<AskAgain> {
         let confirm = &self.options.confirm;
         confirm.enabled.then(|| AskAgain {
@@ -107,7 +109,7 @@ impl Worker {
             let pause = match done {
                 Ok(true) => continue,
                 Ok(false) if is_on => self.asking.limit.remaining_pause().unwrap_or(PAUSE),
-                Ok(false) => LEFT_PAUSE,
+                Ok(false) => RELEASE_PAUSE,
                 Err(error) => {
                     warn!(
                         code = "confirmation.store_failed",
@@ -123,7 +125,7 @@ impl Worker {
         }
     }
 
-    /// Usages that are to be asked for by now.
+    /// Usages of this worker's partitions that are due to be asked for: of one month, or of any.
     async fn unconfirmed(&self, month: Option<Timestamp>) -> Result<Vec<Unconfirmed>, StoreError> {
         let partitions = self.ownership.partitions();
         if partitions.is_empty() {
@@ -138,8 +140,8 @@ impl Worker {
         self.parts.confirming.store.unconfirmed(&query).await
     }
 
-    /// Asks for some usages: those of a month that closes, and where there are none, of any month.
-    /// Returns whether anything was learnt.
+    /// Asks for a page of usages: of the month that closes, or else of any month. Returns whether any
+    /// entry was changed.
     async fn confirm_page(&self) -> Result<bool, StoreError> {
         if self.asking.limit.remaining_pause().is_some() {
             return Ok(false);
@@ -157,7 +159,7 @@ impl Worker {
         self.note_answers(answered).await
     }
 
-    /// Asks for a usage; nothing once Abacus asks to wait, or on shutdown.
+    /// Asks for a usage. `None` if Abacus asks to wait, or after a shutdown.
     async fn ask(&self, usage: Unconfirmed) -> Option<Answered> {
         let limit = &self.asking.limit;
         if limit.remaining_pause().is_some() || self.stop.is_cancelled() {
@@ -181,7 +183,7 @@ impl Worker {
         Some((usage, asked))
     }
 
-    /// Notes what was learnt. The causes are kept first, because the entries name them.
+    /// Notes the answers in the ledger. The causes are kept first, because the entries name them.
     async fn note_answers(&self, answered: Vec<Answered>) -> Result<bool, StoreError> {
         if answered.is_empty() {
             return Ok(false);
@@ -200,11 +202,11 @@ impl Worker {
         let note = |(usage, asked): &Answered| (usage.clone(), self.confirmation(usage, asked));
         let confirmed: Vec<(Unconfirmed, Confirmation)> = answered.iter().map(note).collect();
         let noted = self.parts.confirming.store.confirm(&confirmed).await?;
-        self.tell(&answered, &confirmed, &causes);
+        self.report(&answered, &confirmed, &causes);
         Ok(noted > 0)
     }
 
-    /// What is noted of an answer.
+    /// The change of the entry that follows from an answer.
     fn confirmation(&self, usage: &Unconfirmed, asked: &Asked) -> Confirmation {
         let at = self.now();
         let again = Confirmation::AskAgain {
@@ -215,7 +217,7 @@ impl Worker {
             Asked::SetAside { error } => Confirmation::SetAside {
                 at,
                 error: error.clone(),
-                cause: aside(usage, error).id(),
+                cause: set_aside_cause(usage, error).id(),
             },
             Asked::Unknown | Asked::Mismatch { .. } if usage.ask.until <= at => {
                 Confirmation::GivenUp
@@ -225,8 +227,8 @@ impl Worker {
         }
     }
 
-    /// Counts what was learnt, and tells of what somebody should look at, in a few lines for all.
-    fn tell(
+    /// Counts the outcomes, and logs what needs attention: one line for each cause, not for each usage.
+    fn report(
         &self,
         answered: &[Answered],
         confirmed: &[(Unconfirmed, Confirmation)],
@@ -236,8 +238,8 @@ impl Worker {
             self.asking.outcomes.inc(&[outcome(asked, confirmation)]);
         }
         for (id, cause) in causes {
-            let of = |it: &&(Unconfirmed, Confirmation)| matches!(&it.1, Confirmation::SetAside { cause, .. } if cause == id);
-            let mut usages = confirmed.iter().filter(of);
+            let is_of_cause = |it: &&(Unconfirmed, Confirmation)| matches!(&it.1, Confirmation::SetAside { cause, .. } if cause == id);
+            let mut usages = confirmed.iter().filter(is_of_cause);
             let Some((first, _)) = usages.next() else {
                 continue;
             };
@@ -267,9 +269,9 @@ impl Worker {
         }
     }
 
-    /// Where usages are not confirmed, no longer or on this worker: those of which another worker has
-    /// noted that they are to be asked for are given up once their time is over. Otherwise their
-    /// entries would never expire. Returns whether there may be more.
+    /// With `SAMPLER_CONFIRM=false`: gives up the usages that another worker wanted to ask for, once their
+    /// `SAMPLER_CONFIRM_TIMEOUT` is over. Otherwise their entries would never expire. Returns whether
+    /// there may be more.
     async fn release_page(&self) -> Result<bool, StoreError> {
         let page = self.unconfirmed(None).await?;
         let now = self.now();
@@ -295,8 +297,8 @@ impl Worker {
     }
 }
 
-/// Why a usage was set aside. Without a status, so it is never the cause of a refusal.
-fn aside(usage: &Unconfirmed, error: &str) -> Cause {
+/// The cause of a usage that was set aside. It has no status, so it is never the cause of a refusal.
+fn set_aside_cause(usage: &Unconfirmed, error: &str) -> Cause {
     Cause {
         status: None,
         error: error.to_owned(),
@@ -307,12 +309,12 @@ fn aside(usage: &Unconfirmed, error: &str) -> Cause {
 
 fn cause(usage: &Unconfirmed, asked: &Asked) -> Option<Cause> {
     match asked {
-        Asked::SetAside { error } => Some(aside(usage, error)),
+        Asked::SetAside { error } => Some(set_aside_cause(usage, error)),
         _ => None,
     }
 }
 
-/// What an answer shows about the load.
+/// The load that an answer shows.
 fn load(asked: &Asked) -> Load {
     match asked {
         Asked::Counts | Asked::SetAside { .. } | Asked::Unknown | Asked::Mismatch { .. } => {

@@ -79,7 +79,7 @@ impl Worker {
                 needed_seconds = next.terms.needed_seconds,
                 "the controller has set the rate of starts"
             );
-            self.steering.look().await;
+            self.steering.poll().await;
         }
         Ok(())
     }

@@ -51,7 +51,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// What is asked for from now on.
+    /// Begins now.
     pub(crate) fn now(worker: &Worker) -> Self {
         Self {
             at: Instant::now(),
@@ -75,8 +75,9 @@ enum TurnState {
 
 impl Worker {
     /// Drives a span until nothing is due, its turn is over, something fails or another worker
-    /// drives it. `known` is when it was read. Each failure is logged here, and nowhere else. Returns how long the span is to be
-    /// left alone, if the store failed on it.
+    /// drives it. `known` is when it was read. Each failure is logged here, and nowhere else.
+    ///
+    /// Returns how long the span has to pause, if the store failed on it.
     pub(crate) async fn drive(&self, span: Span, known: Known) -> Option<Duration> {
         let id = span.id.clone();
         let turn = trace::of_turn(&id);
@@ -126,10 +127,10 @@ impl Worker {
                     self.resume_cause(cause).await?;
                     driver.on_resumed();
                 }
-                Action::Record(entry) => {
-                    let step = trace::of_record();
-                    let recorded = self.record(driver.span(), *entry).instrument(step);
-                    driver.on_recorded(recorded.await?);
+                Action::WriteEntry(entry) => {
+                    let step = trace::of_entry();
+                    let written = self.write_entry(driver.span(), *entry).instrument(step);
+                    driver.on_entry_written(written.await?);
                 }
                 Action::Reread => {
                     let span = driver.span();
@@ -153,7 +154,7 @@ impl Worker {
     ///
     /// Where an operator has given the usage up meanwhile, the ledger says so first, and the span notes
     /// that. The entry is marked, so that both come to say that Abacus has it ([`Self::send_again`]).
-    async fn record(&self, span: &Span, entry: Entry) -> Result<EntryState, StoreError> {
+    async fn write_entry(&self, span: &Span, entry: Entry) -> Result<EntryState, StoreError> {
         let granularity = self.options.policy.granularities.of(&entry.target);
         let lifetime = millis(self.options.ledger.retention(granularity));
         let usage_guid = entry.usage_guid.clone();
@@ -163,7 +164,7 @@ impl Worker {
             location: entry.location.clone(),
         });
         let entry = self.to_confirm(entry);
-        let kept = self.parts.ledger.record(entry, lifetime).await;
+        let kept = self.parts.ledger.write_entry(entry, lifetime).await;
         self.parts.processing_progress.report();
         if let (Some(delivered), Ok(EntryState::Skipped)) = (delivered, &kept) {
             error!(code = "delivery.after_skip", span.id = %span.id, usage = usage_guid,
@@ -310,7 +311,7 @@ impl Worker {
     }
 
     /// Posts a usage once, when there is a permit for that. `known` is when that was read by which it is
-    /// posted: what was given up since must not be posted any more.
+    /// posted: a usage that was skipped since must not be posted any more.
     pub(crate) async fn post_once(&self, usage: &Usage, known: &Known) -> Posting {
         let permit = self
             .post_limit

@@ -128,7 +128,7 @@ pub struct Parts {
     pub cleanup_progress: Arc<dyn ReportProgress>,
 }
 
-/// What it takes to confirm usages.
+/// The parts that confirmation needs.
 #[derive(Clone)]
 pub struct Confirming {
     /// The ledger.
@@ -143,7 +143,7 @@ pub struct Worker {
     options: Options,
     /// The concurrency limit of posts.
     post_limit: PostLimit,
-    /// What is measured of posts.
+    /// The metrics of posts.
     metrics: PostMetrics,
     /// How usages are confirmed.
     asking: Asking,
@@ -163,7 +163,7 @@ pub struct Worker {
     registered: RegisteredCauses,
     /// The spans that the store has failed on.
     store_failures: StoreFailures,
-    /// What the auditor has found.
+    /// The findings of the auditor.
     findings: Findings,
     /// Cancelled when the worker should take on nothing new.
     stop: CancellationToken,
@@ -218,7 +218,7 @@ impl Worker {
         self.deregister().await;
     }
 
-    /// What this worker knows of the backlog, and of how operators steer.
+    /// The backlog and the control, as this worker has read them last.
     pub fn steering(&self) -> Arc<Steering> {
         Arc::clone(&self.steering)
     }

@@ -66,7 +66,7 @@ fn main() -> ExitCode {
     end.into()
 }
 
-/// What this worker does.
+/// The mode of this worker.
 enum Mode {
     /// It samples.
     Sample(Arc<Worker>),

@@ -1,4 +1,4 @@
-//! What the worker measures of its posts.
+//! The metrics of a worker's posts.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

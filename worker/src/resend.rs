@@ -1,9 +1,9 @@
-//! Usages that are to be sent again, though they were given up or put aside
+//! Usages that are to be sent again, though they were skipped or set aside
 //! (`docs/adr/042-resending.md`).
 //!
-//! Each step can be made again by another worker: the post has the same bytes, the entry changes its
-//! state once, and the totals of the span say which resend they count last. The mark on the entry goes
-//! last. So whatever dies in between, the next worker finds the entry and goes on.
+//! Another worker can repeat each step: the post has the same bytes, the entry changes its state once, and
+//! the totals of the span say which resend they count last. The mark on the entry is removed last. So if
+//! a worker dies in between, the next one finds the entry and goes on.
 
 use sampler_domain::{
     Change, Changed, Delivered, Entry, EntryState, LastError, Resend, Resent, Span, Usage,
@@ -16,19 +16,20 @@ use crate::drive::{Known, Posting, blames_usage};
 use crate::{Worker, error_chain};
 use sampler_abacus::Answer;
 
-/// Usages that are sent again in one go; the others come next.
+/// Marked entries that are read with one command.
 const BATCH: usize = 100;
 
-/// How often the totals of a span are tried to be corrected in one go, while others change the span.
+/// Attempts to correct the totals of a span while others change the span. After that the entry waits.
 const TRIES: usize = 5;
 
-/// How long a usage waits whose span has not noted yet that it was given up, ms.
+/// How long a usage waits while its span has not noted the skip yet, or its totals could not be
+/// corrected, ms.
 const NOT_NOTED_WAIT: i64 = 5_000;
 
-/// What became of a usage that was sent again.
+/// The outcome of sending a usage again.
 enum SentAgain {
     Delivered(Delivered),
-    /// Abacus does not take it.
+    /// Abacus refused this usage.
     Refused(LastError),
     /// It is to be tried later.
     Later(Later),
@@ -36,14 +37,15 @@ enum SentAgain {
 
 /// Why a usage is tried later.
 enum Later {
-    /// Abacus is away, or failed on it.
+    /// Abacus is away, or failed on this usage.
     Failed(String),
-    /// Abacus asks to wait, or this worker takes nothing new on.
+    /// Abacus asks to wait, or this worker begins nothing new.
     Held,
 }
 
 impl Worker {
-    /// Sends usages again that are marked. One worker does this for all. Says whether there may be more.
+    /// Sends again the usages whose entries are marked. The owner of partition 0 does this for all.
+    /// Returns whether there may be more.
     pub(crate) async fn send_again(&self) -> bool {
         let due = match self.parts.resends.due_resends(self.now(), BATCH).await {
             Ok(due) => due,
@@ -67,7 +69,8 @@ impl Worker {
         due.len() == BATCH
     }
 
-    /// Takes one usage as far as it gets. Says whether the next one may be tried.
+    /// Does all steps that are left for one usage. Returns whether the next one may be tried: not while
+    /// Abacus is away or the worker stops.
     async fn resend(&self, entry: &Entry) -> Result<bool, StoreError> {
         let Some(resend) = &entry.resend else {
             return Ok(true);
@@ -83,7 +86,7 @@ impl Worker {
                 None => match self.post_again(entry).await {
                     SentAgain::Delivered(delivered) => delivered,
                     SentAgain::Refused(refusal) => {
-                        return self.give_up_resend(entry, resend, &refusal).await;
+                        return self.end_refused(entry, resend, &refusal).await;
                     }
                     SentAgain::Later(later) => return Ok(self.put_off(entry, later).await),
                 },
@@ -108,7 +111,8 @@ impl Worker {
         Ok(true)
     }
 
-    /// Posts the same document as before. A post that is on its way from somebody else has the same id.
+    /// Posts the same document as before. If another worker posts it at the same moment, Abacus recognises
+    /// the id and counts it once.
     async fn post_again(&self, entry: &Entry) -> SentAgain {
         let usage = Usage::of_entry(entry);
         let known = Known::now(self);
@@ -134,8 +138,9 @@ impl Worker {
         }
     }
 
-    /// Notes that Abacus has the usage. Where the mark has gone meanwhile, somebody else has met another
-    /// answer: then it is noted anew that Abacus has it.
+    /// Notes that Abacus has accepted the usage. If the mark is gone, another worker got another answer and
+    /// has removed it: then the entry is marked again, together with this answer. Returns whether the
+    /// entry is `accepted` now.
     async fn accept(&self, entry: &Entry, delivered: Delivered) -> Result<bool, StoreError> {
         let (span, usage) = (&entry.span, &entry.usage_guid);
         let asked = self.to_confirm_again(entry, &delivered);
@@ -147,8 +152,8 @@ impl Worker {
         Ok(false)
     }
 
-    /// Marks an entry: Abacus has accepted its usage, though it was given up. Where the ledger says that
-    /// already, or is about to, nothing is changed.
+    /// Marks an entry: Abacus has accepted its usage, although it was skipped. If the entry is `accepted`
+    /// or marked already, nothing changes.
     pub(crate) async fn note_delivered(
         &self,
         key: &EntryKey,
@@ -165,7 +170,7 @@ impl Worker {
         self.parts.resends.mark_resend(key, &resend).await.map(drop)
     }
 
-    async fn give_up_resend(
+    async fn end_refused(
         &self,
         entry: &Entry,
         resend: &Resend,
@@ -180,7 +185,7 @@ impl Worker {
         Ok(true)
     }
 
-    /// Tries a usage later. Says whether the next one may be tried: not while Abacus is away.
+    /// Postpones a usage that failed. Returns false: no other usage is tried while Abacus is away.
     async fn put_off(&self, entry: &Entry, later: Later) -> bool {
         if let Later::Failed(error) = later {
             let wait = self.options.abacus.backoff().limit;
@@ -201,8 +206,8 @@ impl Worker {
         }
     }
 
-    /// Has the totals of the span count a usage as billed that they counted as given up. Says whether
-    /// they do, or whether there is nothing to correct.
+    /// Corrects the totals of the span: the usage is billed, not skipped. Returns whether they are right
+    /// now, also if there was nothing to correct.
     async fn correct_totals(&self, entry: &Entry, act: Uuid) -> Result<bool, StoreError> {
         let key = EntryKey::of(entry);
         let change = Change::Resent {
@@ -221,8 +226,9 @@ impl Worker {
             if last.is_some_and(|last| last.act == act) {
                 return Ok(true);
             }
-            // What the span names is overwritten. So the mark of that goes first; and this one must be
-            // there after the span was read. Otherwise the totals count it already.
+            // The change overwrites the resend that the span names. So the mark of that one is removed
+            // first. If our own mark is gone after the span was read, another worker has removed it: then
+            // the totals count this resend already.
             if let Some(last) = last {
                 self.end_counted(&key, &last.usage_guid, last.act).await?;
             }
@@ -237,7 +243,7 @@ impl Worker {
         Ok(false)
     }
 
-    /// Removes the mark of another usage of the same span, which the totals count.
+    /// Removes the mark of another usage of the same span, because the totals count its resend.
     async fn end_counted(
         &self,
         key: &EntryKey,
@@ -252,8 +258,8 @@ impl Worker {
     }
 }
 
-/// Whether the span has noted that the usage was given up. Before that a worker is about to, and it goes
-/// by what the ledger says.
+/// Whether the span has noted the skip. Until then a worker may be about to note what the ledger says, so
+/// the entry must stay `skipped`.
 fn is_noted(entry: &Entry, span: Option<&Span>) -> bool {
     span.is_none_or(|span| span.processing.version > entry.version)
 }

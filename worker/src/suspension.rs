@@ -17,7 +17,7 @@ use crate::{IgnoreProgress, Worker, error_chain};
 /// How many spans one command resumes.
 const BATCH: usize = 1_000;
 
-/// Causes that are looked after in one go; the others come next.
+/// Causes that one command reads.
 const CAUSES: usize = 100;
 
 /// How long a cause that was registered need not be registered again. It is less than
@@ -30,7 +30,7 @@ const IDLE_CAUSE: Duration = Duration::from_mins(10);
 /// The most causes that are remembered. Further ones are registered each time.
 const REMEMBERED_MAX: usize = 10_000;
 
-/// The causes that this worker has registered lately.
+/// The causes that this worker has registered within [`REGISTERED_FOR`].
 #[derive(Debug, Default)]
 pub(crate) struct RegisteredCauses(Mutex<HashMap<CauseId, Instant>>);
 
@@ -106,14 +106,14 @@ impl Worker {
         Ok(())
     }
 
-    /// Probes causes, resumes spans and sends usages again, over and over. Only the owner of the first
-    /// partition does it.
+    /// Probes causes, resumes spans and sends usages again, until the shutdown. Only the owner of
+    /// partition 0 does it.
     pub(crate) async fn keep_causes(&self) {
         let mut searched = None;
         while self.wait_until_time_known(&IgnoreProgress).await {
             let goes_on = if self.ownership.owns_first() {
                 let has_more = self.send_again().await;
-                let goes_on = self.look_after_causes(&mut searched).await;
+                let goes_on = self.serve_causes(&mut searched).await;
                 goes_on.map(|goes_on| goes_on || has_more)
             } else {
                 Ok(false)
@@ -124,22 +124,23 @@ impl Worker {
                 Err(error) => warn!(
                     code = "suspension.failed",
                     error = error_chain(error),
-                    "looking after suspended spans failed"
+                    "suspended spans could not be probed or resumed"
                 ),
             }
             self.pause(self.options.intervals.causes).await;
         }
     }
 
-    /// Returns whether there is more to do at once. `searched` is when the last search for
-    /// forgotten spans was ([`search_forgotten`](Self::search_forgotten)).
-    async fn look_after_causes(&self, searched: &mut Option<Instant>) -> Result<bool, StoreError> {
+    /// Probes the causes that are due, and resumes spans. Returns whether there is more to do at once.
+    /// `searched` is the moment of the last search for suspended spans without a probe
+    /// ([`search_unprobed`](Self::search_unprobed)).
+    async fn serve_causes(&self, searched: &mut Option<Instant>) -> Result<bool, StoreError> {
         let due = self.parts.causes.due_causes(self.now(), CAUSES).await?;
         let mut goes_on = false;
         for cause in due {
             match cause.resuming {
-                // By an operator, who means all of now, whatever the clock of a receiver says. What is
-                // suspended from now on would go on again and again.
+                // A receiver whose clock is ahead has set this. Spans that are suspended from now on
+                // would be resumed again and again until that moment.
                 Some(until) if until > self.now() => {
                     self.parts.causes.set_resuming(&cause, self.now()).await?;
                     goes_on = true;
@@ -150,7 +151,7 @@ impl Worker {
         }
         let is_old = |at: Instant| at.elapsed() >= self.options.suspension.probe_interval;
         if searched.is_none_or(is_old) {
-            if self.search_forgotten().await? {
+            if self.search_unprobed().await? {
                 return Ok(true);
             }
             *searched = Some(Instant::now());
@@ -158,10 +159,10 @@ impl Worker {
         Ok(goes_on)
     }
 
-    /// Looks for suspended spans that no probe would ever reach, because another program has
-    /// executed their interval or their cause is missing. Returns whether there may be more of the
-    /// former.
-    async fn search_forgotten(&self) -> Result<bool, StoreError> {
+    /// Mends suspended spans that no probe would ever find: an original or an earlier release has
+    /// executed their interval, or their cause is missing. Returns whether there may be more of the
+    /// first kind.
+    async fn search_unprobed(&self) -> Result<bool, StoreError> {
         let now = self.now();
         let causes = &self.parts.causes;
         let spans = causes.end_stale_suspensions(now, BATCH).await?;

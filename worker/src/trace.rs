@@ -6,7 +6,7 @@ use sampler_metrics::TRACE;
 use tracing::field::Empty;
 use tracing::{Span, trace_span};
 
-/// What a worker does for a span of the collection until it leaves it.
+/// The trace span of a turn: all that a worker does for one span.
 pub(crate) fn of_turn(id: &SpanId) -> Span {
     trace_span!(target: TRACE, "turn", span.id = %id)
 }
@@ -29,8 +29,8 @@ pub(crate) fn of_change(change: &Change) -> Span {
 }
 
 /// The writing of an entry of the ledger.
-pub(crate) fn of_record() -> Span {
-    trace_span!(target: TRACE, "record")
+pub(crate) fn of_entry() -> Span {
+    trace_span!(target: TRACE, "write_entry")
 }
 
 /// A post of a usage. The status of the answer is added later.

@@ -17,7 +17,7 @@ use crate::Worker;
 /// costs a read, which is little beside 32 posts and changes. Others wait about a second for a turn.
 pub(crate) const TURN_LENGTH: u32 = 32;
 
-/// What a span has done since it got its permit.
+/// The progress of a span since it got its permit.
 pub(crate) struct Turn {
     executed: u32,
     /// The month that was closing when it got the permit.

@@ -17,10 +17,10 @@ use crate::http::{AbacusClient, AbacusOptions, ClientError};
 /// The largest document that is read, in bytes. A usage of ours has half a megabyte at the most.
 const DOCUMENT_LEN_MAX: usize = 2 << 20;
 
-/// What stands for an error that names nothing which can be shown.
+/// The name of an error that has no name which can be shown.
 const UNNAMED: &str = "unnamed error";
 
-/// What Abacus says of a usage that it has accepted.
+/// Abacus's answer about a usage that it has accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// It counts.
@@ -121,7 +121,7 @@ fn otherwise(status: u16, retry_after: Option<&str>, now: Timestamp) -> Asked {
     }
 }
 
-/// What a document says. One of something else, such as a login page, says nothing.
+/// The answer that a document gives. A document of another kind, such as a login page, gives none.
 fn meaning(body: &[u8], usage_guid: &str) -> Asked {
     let document: Value = serde_json::from_slice(body).unwrap_or_default();
     let Some(dedup_id) = document.get("dedup_id") else {

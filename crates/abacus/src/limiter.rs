@@ -25,7 +25,7 @@ const WEIGHT: f64 = 0.2;
 /// The shortest window: a limit that is adjusted after each answer would only follow noise.
 const WINDOW_MIN: Duration = Duration::from_millis(10);
 
-/// What an answer shows about the load.
+/// The load that an answer shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
     /// Abacus can take it, whatever the answer says about the usage.

@@ -1,4 +1,4 @@
-//! `backlog`, and `control`: how much there is to do, and how much is let in.
+//! `backlog`, and `control`: how much there is to do, and how much is admitted.
 
 use std::process::ExitCode;
 
@@ -22,7 +22,7 @@ pub(crate) struct BacklogArguments {
     common: Common,
 }
 
-/// Shows or sets how many starts are let in, and whether sampling is paused
+/// Shows or sets how many starts are admitted, and whether sampling is paused
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct ControlArguments {
@@ -41,7 +41,7 @@ enum ControlCommand {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("change").required(true).multiple(true))]
 struct SetArguments {
-    /// The percentage of new starts that are let in; 0 drains
+    /// The percentage of new starts that are admitted; 0 drains
     #[arg(long, value_name = "PERCENT", group = "change", value_parser = percent)]
     rate: Option<f64>,
     /// The same for one resource; both multiply. Without a percentage, the resource has none of its own
@@ -188,7 +188,7 @@ fn show(common: &Common, control: &Value) -> Result<ExitCode, Failure> {
         _ => text(control, place),
     };
     let mut lines = vec![(
-        "starts let in",
+        "starts admitted",
         format!("{} %", text(control, "/starts/rate")),
     )];
     if !resources.is_empty() {

@@ -1,9 +1,9 @@
 //! `events`: sends a file of events, or asks what would come of it.
 
 mod dry_run;
+mod file_event;
 mod input;
 mod journal;
-mod record;
 mod report;
 mod send;
 
@@ -19,9 +19,9 @@ use crate::failure::Failure;
 use crate::listing::Common;
 use crate::output::print;
 use crate::show::print_json;
+pub(crate) use file_event::FileEvent;
 use input::Input;
 use journal::{Begun, Journal};
-pub(crate) use record::Record;
 pub(crate) use send::Sender;
 
 /// Sends events, or asks what would come of them

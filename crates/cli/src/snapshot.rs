@@ -10,7 +10,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::api::{Api, Request};
-use crate::events::{Record, Sender};
+use crate::events::{FileEvent, Sender};
 use crate::failure::Failure;
 use crate::listing::Common;
 use crate::output::print;
@@ -100,8 +100,8 @@ async fn diff(arguments: &DiffArguments) -> Result<ExitCode, Failure> {
 async fn apply(arguments: &ApplyArguments) -> Result<ExitCode, Failure> {
     let api = Api::new(&arguments.common.connection)?;
     let difference = ask(&api, &arguments.file).await?;
-    let records: Vec<Record> = items(&difference).zip(1..).map(record).collect();
-    let (count, most) = (records.len(), arguments.most);
+    let events: Vec<FileEvent> = items(&difference).zip(1..).map(file_event).collect();
+    let (count, most) = (events.len(), arguments.most);
     if count > most {
         eprintln!(
             "nothing is sent: {count} events are more than --most {most}; `sampler snapshot diff` shows them"
@@ -109,7 +109,7 @@ async fn apply(arguments: &ApplyArguments) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::FAILURE);
     }
     let mut sender = Sender::unjournaled(&api, BATCH);
-    sender.send_records(records).await?;
+    sender.send_events(events).await?;
     let report = sender.finish()?;
     if arguments.common.json {
         print_json(&json!({ "difference": difference, "report": report.document() }))?;
@@ -159,8 +159,8 @@ fn items(difference: &Value) -> impl Iterator<Item = (&'static str, &Value)> {
 }
 
 /// The event that mends a difference; its line is that of the table.
-fn record(((_, item), line): ((&'static str, &Value), u64)) -> Record {
-    Record {
+fn file_event(((_, item), line): ((&'static str, &Value), u64)) -> FileEvent {
+    FileEvent {
         line,
         is_cloud_event: false,
         body: item["proposal"].to_string(),

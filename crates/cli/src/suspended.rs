@@ -49,7 +49,7 @@ pub(crate) struct SkipArguments {
     act: Act,
 }
 
-/// Sends a usage again that was skipped or put aside
+/// Sends a usage again that was skipped or set aside
 #[derive(Debug, Args)]
 pub(crate) struct ResendArguments {
     /// The usage, as `sampler span` shows it

@@ -12,21 +12,21 @@ use crate::{Cause, Planned, Resent, SUSPENDED_DUE_AT, Skip, Span, Suspension, Ti
 pub enum Change {
     /// Plans an interval for a span that has none planned (section 6.5).
     Plan {
-        /// What is to be executed next.
+        /// The interval to be executed next.
         planned: Planned,
         /// When the span needs a worker next.
         due_at: Timestamp,
     },
     /// Notes that the planned interval was executed, and decides what follows (section 6.6).
     Executed {
-        /// What follows.
+        /// The next step.
         next: Next,
         /// When the span needs a worker next.
         due_at: Timestamp,
     },
     /// Notes that the planned interval was skipped, as the ledger says, and decides what follows.
     Skipped {
-        /// What follows.
+        /// The next step.
         next: Next,
         /// When the span needs a worker next.
         due_at: Timestamp,
@@ -66,14 +66,14 @@ pub enum Change {
     /// An operator asks to skip the planned interval of a suspended span. A worker carries that out
     /// ([`Change::Skipped`]).
     Skip {
-        /// What is given up.
+        /// The usage to be skipped, and the act.
         skip: Skip,
         /// How the span is suspended. If that has changed, the change is rejected.
         suspension: Suspension,
         /// When the span needs a worker next.
         due_at: Timestamp,
     },
-    /// Counts a usage as billed that was given up, once Abacus has accepted it all the same. The span may
+    /// Counts a usage as billed that was skipped, once Abacus has accepted it all the same. The span may
     /// be complete.
     Resent {
         /// Which one.
@@ -83,7 +83,7 @@ pub enum Change {
     },
 }
 
-/// What follows an execution, decided in the same change.
+/// The step that follows an execution, decided in the same change.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Next {
     /// The next interval is due already: this is it.
@@ -101,7 +101,7 @@ pub struct Failure {
     pub at: Timestamp,
     /// When it is to be tried again.
     pub retry_at: Timestamp,
-    /// What happened: the name that Abacus gives the error, or else words for the operator.
+    /// The name that Abacus gives the error, or else words for the operator.
     pub error: String,
     /// The status of Abacus's answer, if there was one.
     pub status: Option<u16>,
@@ -119,12 +119,12 @@ pub struct LastError {
     pub at: Timestamp,
     /// The status of Abacus's answer, if there was one.
     pub status: Option<u16>,
-    /// What happened: the name that Abacus gives the error, or else words for the operator.
+    /// The name that Abacus gives the error, or else words for the operator.
     pub error: String,
 }
 
 impl Failure {
-    /// What is kept of it with the span.
+    /// The part of it that the span keeps.
     pub fn to_last_error(&self) -> LastError {
         LastError {
             at: self.at,

@@ -18,7 +18,7 @@ pub struct ConservationCheck<'a> {
     reached: Timestamp,
     /// When the last of the entries was answered.
     answered_at: Option<Timestamp>,
-    /// Whether an entry is being sent again: the totals count it as given up until that is done.
+    /// Whether an entry is being sent again: the totals count it as skipped until that is done.
     is_resending: bool,
     /// The first stretch for which there is no entry, and when the entry before it was answered.
     gap: Option<(Interval, Option<Timestamp>)>,
@@ -29,15 +29,15 @@ pub struct ConservationCheck<'a> {
 pub struct Difference {
     /// How far the span is sampled from where its totals begin.
     pub used: i64,
-    /// What the totals say was billed.
+    /// Billed, by the totals.
     pub billed: i64,
-    /// What the totals say was skipped.
+    /// Skipped, by the totals.
     pub skipped: i64,
     /// How many usages the totals count.
     pub usages: u64,
-    /// What the entries say was billed.
+    /// Billed, by the entries.
     pub entries_billed: i64,
-    /// What the entries say was skipped.
+    /// Skipped, by the entries.
     pub entries_skipped: i64,
     /// How many entries say that a usage was billed.
     pub entries: u64,

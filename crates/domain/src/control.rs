@@ -1,4 +1,4 @@
-//! How an operator steers: how many new starts are let in, whether sampling is paused, and what the
+//! How an operator steers: how many new starts are admitted, whether sampling is paused, and what the
 //! controller is to aim at.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use crate::{Id, Percent};
 /// What an operator has set. By default nothing is held back.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Control {
-    /// How many new starts are let in.
+    /// How many new starts are admitted.
     pub starts: StartRates,
     /// Whether sampling goes on.
     pub sampling: SamplingControl,
@@ -19,7 +19,7 @@ pub struct Control {
     pub controller: ControllerSettings,
 }
 
-/// How many new starts are let in. All rates that apply to a start multiply.
+/// How many new starts are admitted. All rates that apply to a start multiply.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StartRates {
     /// Of all starts.

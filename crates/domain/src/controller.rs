@@ -8,7 +8,7 @@
 //! at the target.
 //!
 //! The rate falls at once and rises slowly. Clients repeat a start that was turned away each
-//! minute, so many starts wait when the rate rises, and the intervals of those that are let in are
+//! minute, so many starts wait when the rate rises, and the intervals of those that are admitted are
 //! due only later. A rate that rose at once would swing between the limits.
 
 use crate::{ControllerSettings, Percent};
@@ -32,7 +32,7 @@ const RISE_LEAST: f64 = 0.01;
 /// nothing of the time between.
 const STEP_MAX: f64 = 300.0;
 
-/// What is measured each minute.
+/// The measurement of each minute.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
     /// Intervals that are due.
@@ -41,7 +41,7 @@ pub struct Load {
     pub rate: f64,
 }
 
-/// What the controller remembers from one step to the next.
+/// The state of the controller between two steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ControllerMemory {
     /// The sum of all errors, each times its seconds.
@@ -67,14 +67,14 @@ pub struct ControllerTerms {
     pub derivative: f64,
 }
 
-/// What a step of the controller decides.
+/// The result of a step of the controller.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ControllerStep {
-    /// How many of the new starts are let in.
+    /// How many of the new starts are admitted.
     pub rate: Percent,
     /// Why.
     pub terms: ControllerTerms,
-    /// What to remember.
+    /// The state for the next step.
     pub memory: ControllerMemory,
 }
 

@@ -10,17 +10,18 @@
 //!              ┌────────── on_change_made ────────────┐
 //!              ▼                                      │
 //!   next() ─► Change ─ on_change_rejected ─► Reread ─ on_reread ─► next() or Done
-//!        ├──► Post ─── on_delivered ─► next() ─► Record
+//!        ├──► Post ─── on_delivered ─► next() ─► WriteEntry
 //!        │        └─── on_failed ────► next() (notes the failure)
-//!        └──► Record ─ on_recorded ──► next() (notes the execution)
+//!        └──► WriteEntry ─ on_entry_written ──► next() (notes the execution)
 //! ```
 //!
-//! A usage that an operator skips is not posted: `Record` comes first then. A worker that has read the
-//! span too long ago to post by that answers a `Post` with [`Driver::on_outdated`], and reads it again.
+//! A usage that an operator skips is not posted: `WriteEntry` comes first then. If the worker's read of
+//! the span is too old for a post, the worker answers a `Post` with [`Driver::on_outdated`], and reads
+//! the span again.
 //!
 //! A failure that suspends the span asks for `Register` first: the cause is kept before any span is
-//! suspended under it. A span that is tried for all of its cause asks for `Resume` before `Record`, so
-//! that the success of a probe is not lost in a crash.
+//! suspended under it. A span that probes its cause asks for `Resume` before `WriteEntry`, so that the
+//! success of a probe is not lost in a crash.
 //!
 //! The worker, the model and the simulation carry out the actions that the driver returns.
 
@@ -38,8 +39,8 @@ pub enum Action {
     /// Post the usage of this planned interval. Answer with [`Driver::on_delivered`] or
     /// [`Driver::on_failed`].
     Post(Planned),
-    /// Write this entry into the ledger. Answer with [`Driver::on_recorded`].
-    Record(Box<Entry>),
+    /// Write this entry into the ledger. Answer with [`Driver::on_entry_written`].
+    WriteEntry(Box<Entry>),
     /// Keep this cause of refusals, before the span is suspended under it. Answer with
     /// [`Driver::on_registered`].
     Register(Box<Cause>),
@@ -56,13 +57,13 @@ pub enum Action {
 pub struct Driver {
     span: Span,
     /// The plan whose usage Abacus has accepted, or that was skipped, until that is noted.
-    outcome: Option<Outcome>,
+    outcome: Option<PlanOutcome>,
     state: State,
 }
 
 /// The outcome of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Outcome {
+struct PlanOutcome {
     planned: Planned,
     progress: Progress,
 }
@@ -77,7 +78,7 @@ enum Progress {
         resumed: bool,
     },
     /// The ledger has its entry, in this state.
-    Recorded(EntryState),
+    EntryWritten(EntryState),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -152,7 +153,7 @@ impl Driver {
     }
 
     /// Posts the usage, then has its entry written, then notes the execution. Only an original
-    /// Sampler plans intervals of no length; there is nothing to bill, and nothing to record.
+    /// Sampler plans intervals of no length; there is nothing to bill, and no entry to write.
     ///
     /// A usage that an operator skips is not posted: its entry is written instead. A worker that
     /// had posted it before, and has Abacus's answer, writes that it is accepted. The ledger keeps
@@ -167,11 +168,13 @@ impl Driver {
                 Some(skip) if skip.not_before > now => Action::Change(Change::Postpone {
                     due_at: skip.not_before,
                 }),
-                Some(skip) => write(Entry::of_skipped(&self.span, skip)),
+                Some(skip) => write_entry(Entry::of_skipped(&self.span, skip)),
                 None => Action::Post(planned),
             },
-            Some(Progress::Accepted { delivered, resumed }) => self.tell(delivered, *resumed),
-            Some(Progress::Recorded(kept)) => {
+            Some(Progress::Accepted { delivered, resumed }) => {
+                self.after_acceptance(delivered, *resumed)
+            }
+            Some(Progress::EntryWritten(kept)) => {
                 let is_skipped = *kept == EntryState::Skipped;
                 Action::Change(self.execution(now, policy, is_skipped))
             }
@@ -180,11 +183,11 @@ impl Driver {
 
     /// What follows once Abacus has the usage: a probe resumes the other spans of its cause, then
     /// the entry is written.
-    fn tell(&self, delivered: &Delivered, resumed: bool) -> Action {
+    fn after_acceptance(&self, delivered: &Delivered, resumed: bool) -> Action {
         if let Some(cause) = self.span.processing.probe.filter(|_| !resumed) {
             return Action::Resume(cause);
         }
-        write(Entry::of_delivered(&self.span, delivered.clone()))
+        write_entry(Entry::of_delivered(&self.span, delivered.clone()))
     }
 
     /// Notes that the planned interval was executed or skipped, and plans the next one if it is
@@ -209,7 +212,7 @@ impl Driver {
     /// Input: Abacus has accepted the usage of the planned interval.
     pub fn on_delivered(&mut self, delivered: Delivered) {
         let planned = self.span.processing.planned.clone();
-        self.outcome = planned.map(|planned| Outcome {
+        self.outcome = planned.map(|planned| PlanOutcome {
             planned,
             progress: Progress::Accepted {
                 delivered,
@@ -228,11 +231,11 @@ impl Driver {
 
     /// Input: the ledger has an entry of the usage of the planned interval, in this state. The entry
     /// that was written first stays.
-    pub fn on_recorded(&mut self, kept: EntryState) {
+    pub fn on_entry_written(&mut self, kept: EntryState) {
         let planned = self.span.processing.planned.clone();
-        self.outcome = planned.map(|planned| Outcome {
+        self.outcome = planned.map(|planned| PlanOutcome {
             planned,
-            progress: Progress::Recorded(kept),
+            progress: Progress::EntryWritten(kept),
         });
     }
 
@@ -309,6 +312,6 @@ impl Driver {
 }
 
 /// Has the entry of the planned interval written.
-fn write(entry: Option<Entry>) -> Action {
-    Action::Record(Box::new(entry.expect("it was planned")))
+fn write_entry(entry: Option<Entry>) -> Action {
+    Action::WriteEntry(Box::new(entry.expect("it was planned")))
 }

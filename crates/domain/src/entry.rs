@@ -1,8 +1,8 @@
-//! What became of one usage: an entry of the ledger.
+//! An entry of the ledger: one usage and its state.
 
 use crate::{Interval, Measures, Resend, Skip, Span, SpanId, Target, Timestamp};
 
-/// What became of a usage.
+/// The state of a usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EntryState {
     /// It is planned on its span, and not answered yet.
@@ -35,11 +35,11 @@ pub struct Entry {
     pub usage_guid: String,
     /// The span that it is for.
     pub span: SpanId,
-    /// What was used, and by whom.
+    /// The target.
     pub target: Target,
     /// How much of it.
     pub measures: Measures,
-    /// What the usage stands for.
+    /// The interval of the usage.
     pub interval: Interval,
     /// The version of the span while the usage was planned: the order of a span's entries.
     pub version: i64,
@@ -59,7 +59,7 @@ pub struct Entry {
     pub resent_at: Option<Timestamp>,
     /// When an operator gave it up.
     pub skipped_at: Option<Timestamp>,
-    /// What became of it so far.
+    /// Its state.
     pub state: EntryState,
     /// The status of Abacus's last answer, if there was one.
     pub status: Option<u16>,
@@ -144,7 +144,7 @@ impl Entry {
         })
     }
 
-    /// What the ledger said of the usage at a moment; none where it was not planned yet.
+    /// The entry as the ledger had it at a moment; `None` if the usage was not planned yet.
     pub fn as_of(&self, at: Timestamp) -> Option<EntryState> {
         // In the order in which they follow each other where two have one moment.
         let changes = [
@@ -179,7 +179,7 @@ impl EntryState {
         Self::Counted,
     ];
 
-    /// What the state is called where it is kept and shown.
+    /// The name of the state in documents and answers.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Planned => "planned",

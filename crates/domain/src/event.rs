@@ -11,7 +11,7 @@ pub struct StartEvent {
     pub id: Option<EventId>,
     /// When the usage starts.
     pub timestamp: Timestamp,
-    /// What is used, and by whom.
+    /// The target.
     pub target: Target,
     /// How much of it.
     pub measures: Measures,
@@ -24,7 +24,7 @@ pub struct StopEvent {
     pub id: Option<EventId>,
     /// When the usage stops.
     pub timestamp: Timestamp,
-    /// What is used, and by whom.
+    /// The target.
     pub target: Target,
 }
 
@@ -36,9 +36,9 @@ pub struct UpdateEvent {
     pub id: EventId,
     /// When both happens.
     pub timestamp: Timestamp,
-    /// What was used until then.
+    /// The target until then.
     pub previous: Target,
-    /// What is used from then on.
+    /// The target from then on.
     pub target: Target,
     /// How much of it.
     pub measures: Measures,

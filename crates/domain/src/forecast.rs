@@ -47,7 +47,7 @@ impl Iterator for Forecast {
                     });
                     return Some(usage);
                 }
-                Action::Record(_) => self.driver.on_recorded(EntryState::Accepted),
+                Action::WriteEntry(_) => self.driver.on_entry_written(EntryState::Accepted),
                 // Nothing fails here, and nobody else drives the span.
                 Action::Register(_) | Action::Resume(_) | Action::Reread | Action::Done => {
                     return None;

@@ -62,7 +62,7 @@ impl Id {
 
     /// Takes a text that is already in the store, whatever it is.
     ///
-    /// An original Sampler let in empty and endless ids. What it let in must be sampled all the
+    /// An original Sampler accepted empty and endless ids. What it accepted must be sampled all the
     /// same: Abacus, not we, answers for it.
     pub fn from_store(text: impl Into<String>) -> Self {
         Self(text.into())

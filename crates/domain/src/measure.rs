@@ -353,7 +353,7 @@ mod tests {
         ));
     }
 
-    /// Fault 12 of the original: a measure named `duration` was let in beside the appended one.
+    /// Fault 12 of the original: a measure named `duration` was admitted beside the appended one.
     #[test]
     fn fault_12_a_measure_named_duration_is_refused_and_so_is_one_named_twice() {
         let list = vec![

@@ -1,23 +1,24 @@
-//! Sending a usage again that was given up or put aside (`docs/adr/042-resending.md`).
+//! Sending a usage again that was skipped or set aside (`docs/adr/042-resending.md`).
 //!
-//! The entry of the usage is marked ([`Resend`]). A worker posts the same document again. Only then it
-//! changes the state of the entry, then the totals of the span, and removes the mark last. Each of these
-//! can be done again by another worker: the span says which resend its totals count last ([`Resent`]).
+//! The receiver marks the entry of the usage ([`Resend`]). A worker posts the same document again. Then
+//! it changes the state of the entry, then the totals of the span ([`Resent`]), and removes the mark
+//! last. Another worker can repeat each step: the span names the resend that its totals count last.
 
 use uuid::Uuid;
 
 use crate::{Delivered, Entry, EntryState, Span, Timestamp};
 
-/// A usage is to be posted again, or Abacus has accepted it although the ledger says that it was given up.
+/// The mark on an entry whose usage a worker must post again. Or Abacus has accepted the usage although
+/// the ledger says that it was skipped; then only the ledger and the totals are to be corrected.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Resend {
-    /// The act in the audit trail; a number of its own where a worker found out that Abacus has it.
+    /// The act in the audit trail. A worker that finds out that Abacus has the usage draws an id.
     pub act: Uuid,
-    /// When that was asked for.
+    /// When the operator asked for it, or Abacus accepted the usage.
     pub at: Timestamp,
     /// When a worker tries it next.
     pub due_at: Timestamp,
-    /// Abacus's answer, if it has accepted the usage already: then it is not posted.
+    /// Abacus's answer, if Abacus has accepted the usage already. Then no worker posts it again.
     pub delivered: Option<Delivered>,
 }
 
@@ -30,12 +31,12 @@ pub struct Resent {
     pub act: Uuid,
 }
 
-/// How long after the last refusal a usage is given up at the earliest, ms: by then no post of it is on
-/// its way any more. A worker does not begin a post by what it knew of a span for longer than
-/// [`KNOWN_FOR`], and a post ends after `SAMPLER_POST_TIMEOUT`.
+/// How long after the last refusal a usage can be skipped, ms: by then no post of it is in flight. A
+/// worker begins no post by a read of the span that is older than [`KNOWN_FOR`], and a post ends after
+/// `SAMPLER_POST_TIMEOUT`.
 pub const SKIP_DELAY: i64 = 5 * 60_000;
 
-/// For how long a worker may go by what it has read of a span when it begins a post, ms.
+/// How old the read of a span may be when a worker begins a post by it, ms.
 pub const KNOWN_FOR: i64 = 2 * 60_000;
 
 impl Entry {
@@ -44,8 +45,8 @@ impl Entry {
         matches!(self.state, EntryState::Skipped | EntryState::SetAside)
     }
 
-    /// The entry after Abacus has accepted its usage once more. The mark of one that was given up stays
-    /// until the totals of the span are right.
+    /// The entry after Abacus has accepted its usage again. If the usage was skipped, the mark stays until
+    /// the totals of the span are right.
     #[must_use]
     pub fn resent(&self, delivered: &Delivered) -> Self {
         let mut entry = self.clone();
@@ -67,14 +68,14 @@ impl Entry {
 }
 
 impl Span {
-    /// Whether the totals count the usage that was planned at this version. An original Sampler knows
-    /// no totals; they begin anew behind what it has sampled.
+    /// Whether the totals count the usage that was planned at this version. They count none that an
+    /// original Sampler has sampled, because it keeps no totals.
     pub fn counts(&self, version: i64) -> bool {
         let first = self.processing.totals.first_version;
         first.is_some_and(|first| version >= first) && version < self.processing.version
     }
 
-    /// The span once its totals count a usage as billed that they counted as given up.
+    /// The span once its totals count a usage as billed that they counted as skipped.
     pub(crate) fn with_resent(&self, resent: &Resent, duration: i64) -> Self {
         let mut span = self.clone();
         let totals = &mut span.processing.totals;

@@ -9,7 +9,7 @@ use crate::{
     Target, Timestamp,
 };
 
-/// What identifies a span's document: the `_id` that MongoDB, or a client for it, gave it.
+/// The id of a span's document: the `_id` that MongoDB, or a client for it, gave it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SpanId {
     /// A BSON `ObjectId`.
@@ -48,9 +48,9 @@ impl fmt::Debug for SpanId {
 /// A span, as figure 6.1 of the paper shows its document.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Span {
-    /// What identifies the document.
+    /// The id of the document.
     pub id: SpanId,
-    /// What is used, and by whom.
+    /// The target.
     pub target: Target,
     /// How much of it, throughout the span.
     pub measures: Measures,
@@ -131,7 +131,7 @@ pub struct Totals {
     pub first_version: Option<i64>,
     /// Signed durations of the usages that Abacus accepted, ms.
     pub billed: i64,
-    /// Signed durations of the usages that were given up, ms.
+    /// Signed durations of the usages that were skipped, ms.
     pub skipped: i64,
     /// How many usages Abacus accepted.
     pub usages: u64,
@@ -167,7 +167,7 @@ impl Totals {
 /// An interval with the id of its usage, both decided once and for all.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Planned {
-    /// What is to be sampled.
+    /// The measures to be sampled.
     pub interval: Interval,
     /// The `dedup_id` by which Abacus recognises a repeat.
     pub usage_guid: String,

@@ -31,7 +31,7 @@ pub struct Cause {
     pub plan_id: Id,
 }
 
-/// What identifies a cause: it follows from the cause, so that all workers give it the same.
+/// The id of a cause. It follows from the cause, so all workers derive the same.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CauseId(Uuid);
 

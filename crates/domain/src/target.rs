@@ -1,4 +1,4 @@
-//! What is used, and by whom.
+//! The target.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,9 +1,9 @@
-//! Which new starts are let in while their rate is below 100 %.
+//! Which new starts are admitted while their rate is below 100 %.
 //!
 //! The id of an event gives it a place on a circle, and each minute all places move on by the rate.
-//! A start is let in during the minutes in which its place has just passed zero. So in each minute
-//! the share of starts that is let in is the rate. At a steady rate, a start that is repeated each
-//! minute is let in within `⌈100 / rate⌉` minutes. With each change of the rate the places jump, and
+//! A start is admitted during the minutes in which its place has just passed zero. So in each minute
+//! the share of starts that is admitted is the rate. At a steady rate, a start that is repeated each
+//! minute is admitted within `⌈100 / rate⌉` minutes. With each change of the rate the places jump, and
 //! that time begins anew. Each receiver decides alike, and none remembers anything.
 
 use crate::{EventId, Percent, Target, Timestamp, partition};
@@ -30,7 +30,7 @@ impl Place {
         Self(u32::try_from(bits).expect("32 bits"))
     }
 
-    /// When a start that comes at `now` is let in: `now`, or at the beginning of a later minute if
+    /// When a start that comes at `now` is admitted: `now`, or at the beginning of a later minute if
     /// the rate stays. `None` if never, because the rate is 0.
     pub fn admitted_at(self, now: Timestamp, rate: Percent) -> Option<Timestamp> {
         let step = step(rate);

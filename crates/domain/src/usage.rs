@@ -23,7 +23,7 @@ pub struct Usage {
     pub start: Timestamp,
     /// The same moment again.
     pub end: Timestamp,
-    /// What is used, and by whom.
+    /// The target.
     #[serde(flatten)]
     pub target: Target,
     /// The measures of the start event, untouched, and `duration`.

@@ -136,7 +136,7 @@ pub static USAGES: Metric = Metric {
            throttled with 429; failed, which are repeated",
 };
 
-/// What came of asking whether usages count.
+/// Questions whether usages count, by their outcome.
 pub static CONFIRMATIONS: Metric = Metric {
     name: "sampler_confirmations_total",
     program: Program::Worker,
@@ -194,7 +194,7 @@ pub static BACKLOG_OLDEST_SECONDS: Metric = Metric {
     help: "How long the span has been due that waits longest; 0 where none is due",
 };
 
-/// What is not sampled yet.
+/// Spans that are not sampled yet.
 pub static BACKLOG_SPAN_SECONDS: Metric = Metric {
     name: "sampler_backlog_span_seconds",
     program: Program::Both,
@@ -212,7 +212,7 @@ pub static MONTH_CLOSE_SECONDS: Metric = Metric {
     help: "The time until Abacus closes the previous month; absent while no month closes",
 };
 
-/// What is left of that month.
+/// The backlog of that month.
 pub static MONTH_LEFT_SPANS: Metric = Metric {
     name: "sampler_month_left_spans",
     program: Program::Both,
@@ -231,13 +231,13 @@ pub static SUSPENDED_SPANS: Metric = Metric {
     help: "Spans that are suspended, because Abacus refuses their usages",
 };
 
-/// The part of starts that is let in.
+/// The part of starts that is admitted.
 pub static ADMISSION_RATE: Metric = Metric {
     name: "sampler_admission_rate",
     program: Program::Both,
     kind: Kind::Gauge,
     labels: &[],
-    help: "The percentage of new starts that is let in, for resources without a rate of their own",
+    help: "The percentage of new starts that is admitted, for resources without a rate of their own",
 };
 
 /// Whether operators have paused sampling.
@@ -258,7 +258,7 @@ pub static CONTROLLER_RUNNING: Metric = Metric {
     help: "1 while the controller of starts is on and its parameters are right; 0 otherwise",
 };
 
-/// What the controller measures.
+/// The measurement of the controller.
 pub static CONTROLLER_NEEDED_SECONDS: Metric = Metric {
     name: "sampler_controller_needed_seconds",
     program: Program::Both,

@@ -152,7 +152,7 @@ fn log_panic(info: &PanicHookInfo<'_>) {
     );
 }
 
-/// What a panic had to say, where it is text.
+/// The message of a panic, if it is text.
 fn message_of(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<&str>().copied();
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
@@ -182,7 +182,7 @@ mod tests {
         }
     }
 
-    /// What is logged by `act`.
+    /// The lines that `act` logs.
     fn logged(format: LogFormat, level: &str, terminal: bool, act: impl FnOnce()) -> String {
         let page = Page::default();
         let writer = page.clone();

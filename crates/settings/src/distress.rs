@@ -11,7 +11,7 @@ sampler_service::settings! {
     /// When sampling pauses because the database cannot keep up.
     pub struct DistressSettings("distress") {
         /// Sampling pauses while a majority of the replica set is further behind its primary than
-        /// this. At twice as much, the receiver lets in fewer new starts.
+        /// this. At twice as much, the receiver admits fewer new starts.
         lag_upper: Duration = "SAMPLER_LAG_UPPER", Kind::time(SECOND, HOUR), or("20s");
         /// Sampling goes on once a majority is less far behind than this. It must be less than
         /// SAMPLER_LAG_UPPER.

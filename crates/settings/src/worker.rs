@@ -107,7 +107,7 @@ sampler_service::settings! {
     /// Whether the worker follows up what Abacus has accepted: with 202 a usage is only queued, and
     /// Abacus may still set it aside.
     pub struct ConfirmSettings("confirm") {
-        /// Whether Abacus is asked for each usage that it has accepted, until it counts or was put
+        /// Whether Abacus is asked for each usage that it has accepted, until it counts or was set
         /// aside. The token needs the right to read collected usages.
         enabled: bool = "SAMPLER_CONFIRM", Kind::Boolean, or("false");
         /// How long after it was accepted a usage is asked for, and how often after that.

@@ -49,13 +49,13 @@ pub struct Steering {
     known: RwLock<Known>,
 }
 
-/// What was read last.
+/// The last values that were read.
 #[derive(Default)]
 struct Known {
     control: Option<KeptControl>,
     controller: Option<Seen<ControllerState>>,
     backlog: Option<Seen<Backlog>>,
-    /// The share of new starts that is let in while the database is in distress.
+    /// The share of new starts that is admitted while the database is in distress.
     distress_share: Option<f64>,
     /// How far a majority of the database is behind, s.
     lag: Option<f64>,
@@ -106,14 +106,14 @@ impl Steering {
     /// Reads everything again and again until `stop`, with this pause.
     pub async fn follow(&self, interval: Duration, stop: &CancellationToken) {
         while !stop.is_cancelled() {
-            self.look().await;
+            self.poll().await;
             let pause = tokio::time::sleep(interval);
             stop.run_until_cancelled(pause).await;
         }
     }
 
     /// Reads everything once.
-    pub async fn look(&self) {
+    pub async fn poll(&self) {
         let asked = Instant::now();
         let control = self.controls.control().await;
         let controller = self.controls.controller().await;
@@ -160,7 +160,7 @@ impl Steering {
         self.known().control.is_some()
     }
 
-    /// What operators have set, as far as that is known.
+    /// The settings of operators, as far as they are known.
     pub fn control(&self) -> Control {
         let known = self.known();
         let kept = known.control.as_ref();
@@ -179,7 +179,7 @@ impl Steering {
         kept.is_some_and(|kept| kept.control.sampling.paused)
     }
 
-    /// How many of the new starts of a resource are let in: all rates that apply multiply.
+    /// How many of the new starts of a resource are admitted: all rates that apply multiply.
     pub fn admission_rate_of(&self, resource: &Id) -> Percent {
         let known = self.known();
         let rates = known.control.as_ref().map(|kept| &kept.control.starts);
@@ -206,7 +206,7 @@ impl Steering {
             warn!(
                 code = "distress.starts_slowed",
                 lag_seconds = lag,
-                "fewer new starts are let in, because the database cannot keep up"
+                "fewer new starts are admitted, because the database cannot keep up"
             );
         }
     }
@@ -216,14 +216,14 @@ impl Steering {
         self.known().lag
     }
 
-    /// What the controller has decided, if it runs.
+    /// The rate of the controller, if it runs.
     pub fn controller(&self) -> Option<ControllerState> {
         let known = self.known();
         let running = known.running_controller()?;
         Some(running.value)
     }
 
-    /// What was counted last of the backlog, and how long ago.
+    /// The last count of the backlog, and its age.
     pub fn backlog(&self) -> Option<Published<Backlog>> {
         self.known().backlog.as_ref().map(Seen::now)
     }

@@ -1,4 +1,4 @@
-//! Metrics of the backlog, and of how many starts are let in.
+//! Metrics of the backlog, and of how many starts are admitted.
 
 use std::sync::Arc;
 

@@ -106,7 +106,7 @@ async fn what_was_never_readable_holds_nothing_back() {
     let (store, steering) = world();
     store.broken.store(true, Ordering::Relaxed);
     assert!(!steering.is_known());
-    steering.look().await;
+    steering.poll().await;
     assert!(steering.is_known() && !steering.is_sampling_paused());
     assert_eq!(steering.admission_rate(), Percent::ALL);
 }
@@ -115,17 +115,17 @@ async fn what_was_never_readable_holds_nothing_back() {
 async fn the_rate_of_the_controller_multiplies_while_it_runs() {
     let (store, steering) = world();
     assert!(store.set_controller(&state(20.0, 1)).await.unwrap());
-    steering.look().await;
+    steering.poll().await;
     assert_eq!(steering.admission_rate(), Percent::ALL, "it is off");
     assert!(store.set_control(&control(), 0).await.unwrap());
-    steering.look().await;
+    steering.poll().await;
     assert_eq!(steering.admission_rate().get(), 10.0);
     // No worker keeps it up any more.
     tokio::time::sleep(Duration::from_secs(301)).await;
-    steering.look().await;
+    steering.poll().await;
     assert_eq!(steering.admission_rate().get(), 50.0);
     assert!(store.set_controller(&state(0.0, 2)).await.unwrap());
-    steering.look().await;
+    steering.poll().await;
     assert_eq!(steering.admission_rate(), Percent::NONE);
     let mut registry = Registry::new("program", "1.0.0");
     steering.register_controller(&mut registry);
@@ -136,7 +136,7 @@ async fn the_rate_of_the_controller_multiplies_while_it_runs() {
     let mut wrong = control();
     wrong.controller.target_seconds = 0.0;
     assert!(store.set_control(&wrong, 1).await.unwrap());
-    steering.look().await;
+    steering.poll().await;
     assert_eq!(steering.admission_rate().get(), 50.0, "it turns itself off");
     let (shown, off) = (registry.encode().unwrap(), running.replace('1', "0"));
     assert!(shown.contains(&off) && !shown.contains(terms), "{shown}");

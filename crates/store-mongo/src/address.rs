@@ -12,7 +12,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::call::CallError;
 
-/// What separates the parts of a connection string.
+/// The separators in a connection string.
 const SEPARATORS: [char; 10] = [':', '@', '/', '?', '&', '=', ',', ';', '#', ' '];
 
 /// The ports that a MongoDB has by default.
@@ -81,7 +81,7 @@ fn hide(mut text: String, parts: &[String]) -> String {
 /// Whether the driver can read a connection string.
 ///
 /// # Errors
-/// What is wrong with it, without any part of it that may be secret.
+/// Its fault, without any part of it that may be secret.
 pub fn check_address(uri: &str) -> Result<(), String> {
     match ConnectionString::parse(uri) {
         Ok(_) => Ok(()),

@@ -4,7 +4,7 @@ use bson::raw::RawDocument;
 use bson::{Document, doc};
 use mongodb::options::FindOptions;
 use sampler_domain::ClientId;
-use sampler_store::{AuditPage, AuditPosition, AuditQuery, AuditRecord, Outcome, StoreError};
+use sampler_store::{ActOutcome, AuditPage, AuditPosition, AuditQuery, AuditRecord, StoreError};
 use serde_json::Value;
 use tracing::error;
 use uuid::Uuid;
@@ -25,7 +25,11 @@ impl MongoStore {
         Ok(())
     }
 
-    pub(crate) async fn note_outcome(&self, id: Uuid, outcome: Outcome) -> Result<(), StoreError> {
+    pub(crate) async fn note_outcome(
+        &self,
+        id: Uuid,
+        outcome: ActOutcome,
+    ) -> Result<(), StoreError> {
         let (audit, filter) = (self.audit.collection.clone(), named(id));
         let update = doc! { "$set": { "outcome": outcome.name() } };
         let call = async move { audit.update_one(filter, update).await };
@@ -134,7 +138,7 @@ fn record_in(raw: &RawDocument) -> Result<AuditRecord, Unreadable> {
         let value = serde_json::from_str(&text(name)?);
         value.map_err(|_| unreadable(name, "is not JSON"))
     };
-    let outcome = Outcome::from_name(&text("outcome")?);
+    let outcome = ActOutcome::from_name(&text("outcome")?);
     let AuditPosition { at, id } = position(raw).ok_or_else(|| unreadable("at", "is no moment"))?;
     Ok(AuditRecord {
         id,

@@ -1,4 +1,4 @@
-//! What waits for the workers.
+//! The backlog: spans that wait for the workers.
 //!
 //! How many spans are due, and what they have to sample, is read from their documents: the server reads
 //! these for the condition of a partial index, even where its keys say enough. Reading a million would

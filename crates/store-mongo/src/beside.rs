@@ -18,7 +18,7 @@ use crate::MongoStore;
 use crate::call::{CallError, Link};
 use crate::index;
 
-/// What is known of other programs that may write beside us.
+/// The state of other programs that may write beside us.
 #[derive(Debug, Default)]
 pub(crate) struct Beside {
     /// Whether the indexes are there that an original, or an earlier release, relies on.

@@ -13,22 +13,19 @@ use std::time::Duration;
 use bson::oid::ObjectId;
 use bson::raw::RawDocumentBuf;
 use bson::{Bson, Document, doc};
-use mongodb::error::{Error, ErrorKind, WriteFailure};
+use mongodb::error::Error;
 use mongodb::options::{FindOptions, Hint};
 use mongodb::{Collection, Cursor, Database};
-use sampler_store::StoreError;
-use sampler_store::group::{CommandFailure, Outcome, WriteResult, store_error, write_results};
+use sampler_store::group::{WriteResult, write_results};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use tokio::time::Instant;
 
 use crate::address::DoubtfulHosts;
 use crate::beside::Beside;
-use crate::codes::{
-    BAD_VALUE, DUPLICATE_KEY, INDEX_NOT_FOUND, NAMESPACE_NOT_FOUND, is_lost_behind_router,
-    is_of_the_moment,
-};
 use crate::unreadable::Told;
+
+mod error;
 
 /// Documents that the server sends at once: all that one call of `resolve` asks for.
 const BATCH_SIZE: u32 = 1_024;
@@ -68,7 +65,7 @@ pub(crate) struct Link {
     pub(crate) told: Arc<Told>,
     /// Whether an original may write beside us.
     pub(crate) beside: Arc<Beside>,
-    /// What no error may tell.
+    /// Hosts that no error may name.
     pub(crate) doubtful: DoubtfulHosts,
 }
 
@@ -388,45 +385,10 @@ fn written(answer: &Document) -> Result<Written, CallError> {
     })
 }
 
-/// Whether a unique index with these keys lets in an event id once in all.
+/// Whether a unique index with these keys allows an event id only once in all.
 fn is_across_targets(keys: &Document) -> bool {
     let id = keys.keys().next().map(String::as_str);
     keys.len() == 1 && matches!(id, Some("start_dedup_id" | "end_dedup_id"))
-}
-
-impl CallError {
-    /// Whether it was refused because an event of another target has the id.
-    pub(crate) fn is_across_targets(&self) -> bool {
-        matches!(
-            self,
-            Self::Write {
-                is_across_targets: true,
-                ..
-            }
-        )
-    }
-
-    /// Whether there is no such collection yet.
-    pub(crate) fn is_no_collection(&self) -> bool {
-        self.is_refusal(NAMESPACE_NOT_FOUND)
-    }
-
-    /// Whether there is no such index.
-    pub(crate) fn is_no_index(&self) -> bool {
-        self.is_refusal(INDEX_NOT_FOUND)
-    }
-
-    /// Whether a search named an index that is not there.
-    pub(crate) fn is_no_hint(&self) -> bool {
-        self.is_refusal(BAD_VALUE)
-    }
-
-    fn is_refusal(&self, code: i32) -> bool {
-        let Self::Driver(error) = self else {
-            return false;
-        };
-        matches!(error.kind.as_ref(), ErrorKind::Command(error) if error.code == code)
-    }
 }
 
 impl Written {
@@ -456,104 +418,5 @@ impl Written {
             }
         }
         results
-    }
-}
-
-impl CommandFailure for CallError {
-    fn outcome(&self) -> Outcome {
-        let error = match self {
-            Self::Driver(error) => error,
-            Self::Unreachable(_) => return Outcome::Unavailable,
-            Self::Write { code, .. } if !is_of_the_moment(*code) => return Outcome::Refused,
-            _ => return Outcome::Unknown,
-        };
-        match error.kind.as_ref() {
-            ErrorKind::ServerSelection { .. } | ErrorKind::DnsResolve { .. } => {
-                Outcome::Unavailable
-            }
-            _ if may_pass(error) => Outcome::Unknown,
-            _ => Outcome::Refused,
-        }
-    }
-
-    fn is_duplicate_key(&self) -> bool {
-        let error = match self {
-            Self::Driver(error) => error,
-            Self::Write { code, .. } => return *code == DUPLICATE_KEY,
-            _ => return false,
-        };
-        match error.kind.as_ref() {
-            ErrorKind::Write(WriteFailure::WriteError(error)) => error.code == DUPLICATE_KEY,
-            ErrorKind::Command(error) => error.code == DUPLICATE_KEY,
-            _ => false,
-        }
-    }
-
-    /// The server has answered, or was never asked; in all other cases nothing is known. A router
-    /// answers, too, where it is the server behind it that is lost.
-    fn may_still_execute(&self) -> bool {
-        let error = match self {
-            Self::Driver(error) => error,
-            Self::TimedOut(_) | Self::Ended(_) => return true,
-            Self::Write { code, .. } => return is_lost_behind_router(*code),
-            Self::Unreachable(_) | Self::Unconfirmed(_) | Self::TooLate => return false,
-        };
-        match error.kind.as_ref() {
-            ErrorKind::Command(error) => is_lost_behind_router(error.code),
-            ErrorKind::ServerSelection { .. }
-            | ErrorKind::DnsResolve { .. }
-            | ErrorKind::Write(_)
-            | ErrorKind::InsertMany(_) => false,
-            _ => true,
-        }
-    }
-}
-
-impl From<CallError> for StoreError {
-    fn from(error: CallError) -> Self {
-        store_error(&Arc::new(error))
-    }
-}
-
-/// Whether the error says something of the moment, not of what was asked.
-fn may_pass(error: &Error) -> bool {
-    let labelled = [
-        "RetryableWriteError",
-        "TransientTransactionError",
-        "NoWritesPerformed",
-    ];
-    if labelled.iter().any(|label| error.contains_label(label)) {
-        return true;
-    }
-    match error.kind.as_ref() {
-        ErrorKind::Io(_)
-        | ErrorKind::ConnectionPoolCleared { .. }
-        | ErrorKind::ServerSelection { .. }
-        | ErrorKind::DnsResolve { .. }
-        | ErrorKind::InvalidResponse { .. }
-        | ErrorKind::Write(WriteFailure::WriteConcernError(_)) => true,
-        ErrorKind::Write(WriteFailure::WriteError(error)) => is_of_the_moment(error.code),
-        ErrorKind::InsertMany(error) => error.write_concern_error.is_some(),
-        ErrorKind::Command(error) => is_of_the_moment(error.code),
-        _ => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn store_error(error: Error) -> StoreError {
-        CallError::Driver(error).into()
-    }
-
-    #[test]
-    fn what_may_have_been_done_is_told_from_what_was_not() {
-        let lost = Error::from(std::io::Error::other("connection reset"));
-        assert!(matches!(store_error(lost), StoreError::Unknown(_)));
-        let odd = Error::custom("a mistake of ours");
-        assert!(matches!(store_error(odd), StoreError::Refused(_)));
-        let slow = CallError::TimedOut(Duration::from_secs(1));
-        assert!(matches!(StoreError::from(slow), StoreError::Unknown(_)));
     }
 }

@@ -24,7 +24,7 @@ use crate::unreadable::{
     Identity, Statement, change_each, condition_of, decoded, name_of, shard_key_of,
 };
 
-/// What is read of suspended spans, beside their ids. A span can have half a megabyte.
+/// The fields of suspended spans that are read, beside their ids. A span can have half a megabyte.
 const PROJECTED: [&str; 8] = [
     "processing.partition",
     "processing.version",

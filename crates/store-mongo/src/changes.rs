@@ -97,7 +97,7 @@ impl ChangeWrite {
         })
     }
 
-    /// What the document tells about the change; `None` if the change can still be made.
+    /// The outcome of the change, by the document; `None` if the change can still be made.
     fn seen(&self, document: &RawDocumentBuf) -> Resolution<Changed> {
         let processing = document.get_document("processing");
         let last = processing.and_then(|processing| processing.get_object_id("last_change_id"));

@@ -16,7 +16,7 @@ use crate::index;
 use crate::ledger::expires_at;
 use crate::unreadable::{Statement, change_each, decoded, name_of};
 
-/// What is read of an entry, beside its id. One can have half a megabyte.
+/// The fields of an entry that are read, beside its id. An entry can have half a megabyte.
 const PROJECTED: [&str; 4] = ["span", "target", "location", "ask_again"];
 
 #[async_trait]

@@ -21,7 +21,7 @@ use crate::document::{Unreadable, member, read_integer, unreadable};
 /// What operators have set.
 const CONTROL: &str = "control";
 
-/// What the controller has decided.
+/// The state of the controller.
 const CONTROLLER: &str = "controller";
 
 #[async_trait]

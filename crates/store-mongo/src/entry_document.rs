@@ -16,7 +16,7 @@ use crate::unreadable::decoded;
 /// Room for the document of an entry with the usual ids and one measure or two.
 const USUAL_BYTES: usize = 1_024;
 
-/// What is kept of the reason of a refusal, in characters.
+/// The longest reason of a refusal that is kept, in characters.
 pub(crate) const ERROR_LEN_MAX: usize = 1_000;
 
 /// The document of an entry. What is absent is left out, not null.

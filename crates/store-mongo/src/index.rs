@@ -41,9 +41,9 @@ pub(crate) const SUM_INSTANCE: &str = "sum_instance";
 /// The usages that are to be sent again.
 pub(crate) const RESEND: &str = "resend";
 
-/// What is to be confirmed, the oldest month first.
+/// Entries to be confirmed, the oldest month first.
 pub(crate) const UNCONFIRMED: &str = "unconfirmed";
-/// What was set aside, by its cause.
+/// Entries that were set aside, by their cause.
 pub(crate) const SET_ASIDE: &str = "set_aside";
 /// The entries that expire, for the server to remove.
 pub(crate) const EXPIRY: &str = "expiry";
@@ -75,7 +75,7 @@ pub(crate) const RETIRED: [&str; 6] = [
     "previous_end",
 ];
 
-/// What a sharded collection is divided by. Both follow from the target, so a span never moves.
+/// The shard key. Both fields follow from the target, so a span never moves.
 pub(crate) fn shard_key() -> Document {
     doc! { "processing.partition": 1, "target.resource_instance_id": 1 }
 }

@@ -103,7 +103,7 @@ impl GroupWriter for EntryWriter {
     }
 
     async fn send(&self, batch: &[Arc<EntryWrite>], send_by: Instant) -> CommandResult<Self> {
-        let documents = batch.iter().map(|record| &record.document);
+        let documents = batch.iter().map(|write| &write.document);
         let written = self.link.insert(documents, send_by).await?;
         let failed: Vec<usize> = written.failed.iter().map(|(index, _)| *index).collect();
         let mut results = written.write_results(batch.len(), |index| batch[index].state, None);
@@ -120,11 +120,11 @@ impl GroupWriter for EntryWriter {
         &self,
         batch: &[Arc<EntryWrite>],
     ) -> Result<Vec<Resolution<EntryState>>, CallError> {
-        let conditions: Vec<Document> = batch.iter().map(|record| record.condition()).collect();
+        let conditions: Vec<Document> = batch.iter().map(|write| write.condition()).collect();
         let mut states = self.states(doc! { "$or": conditions }).await?;
         let missing = batch
             .iter()
-            .map(|record| record.usage_guid.as_str())
+            .map(|write| write.usage_guid.as_str())
             .filter(|usage_guid| !states.contains_key(*usage_guid));
         let missing: Vec<&str> = missing.collect();
         if !missing.is_empty() {
@@ -132,11 +132,11 @@ impl GroupWriter for EntryWriter {
             // a start that was sent again has another `_id`, and usages with the same ids.
             states.extend(self.states(doc! { "_id": { "$in": missing } }).await?);
         }
-        let mut seen = |record: &Arc<EntryWrite>| {
-            let state = states.remove(&record.usage_guid)?;
+        let mut seen = |write: &Arc<EntryWrite>| {
+            let state = states.remove(&write.usage_guid)?;
             // Two writers of one usage may share a command.
             if let Ok(state) = &state {
-                states.insert(record.usage_guid.clone(), Ok(*state));
+                states.insert(write.usage_guid.clone(), Ok(*state));
             }
             Some(state.map_err(|error| StoreError::Refused(Box::new(error))))
         };
@@ -145,14 +145,14 @@ impl GroupWriter for EntryWriter {
 }
 
 impl MongoStore {
-    pub(crate) async fn record_entry(
+    pub(crate) async fn insert_entry(
         &self,
         entry: &Entry,
         lifetime: i64,
     ) -> Result<EntryState, StoreError> {
         let range = self.range_of(&entry.target);
-        let record = EntryWrite::new(entry, lifetime)?;
-        self.records.submit(range, record).await
+        let write = EntryWrite::new(entry, lifetime)?;
+        self.entries.submit(range, write).await
     }
 
     pub(crate) async fn expire_entries(&self, finished: &[Finished]) -> Result<(), StoreError> {

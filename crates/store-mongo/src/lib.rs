@@ -19,6 +19,7 @@ mod changes;
 mod cleanup;
 mod codes;
 mod confirmations;
+mod connect;
 mod control;
 mod document;
 mod due;
@@ -48,17 +49,9 @@ mod totals;
 mod unreadable;
 mod workers;
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use async_trait::async_trait;
 use bson::Document;
-use bson::oid::ObjectId;
-use mongodb::options::{
-    Acknowledgment, ClientOptions, CollectionOptions, ReadConcern, ReadPreference,
-    SelectionCriteria, WriteConcern,
-};
-use mongodb::{Client, Collection};
+use mongodb::Collection;
 use sampler_domain::partition::{partition_of, range_of};
 use sampler_domain::{
     Cause, CauseId, Change, Changed, Delivered, Entry, EntryState, EventId, LastError, Policy,
@@ -67,58 +60,25 @@ use sampler_domain::{
 use sampler_metrics::Registry;
 use sampler_store::group::{GroupMetrics, GroupPerRange};
 use sampler_store::{
-    Acts, Adopted, Arrival, Audit, AuditRecord, Causes, DuePages, DueQuery, Entries, EntryKey,
-    Events, Finished, KeptCause, Ledger, Membership, NewSpan, NewStop, Outcome, Page, Probe,
-    Reading, Resends, Resumption, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
+    ActOutcome, Acts, Adopted, AllSpans, Arrival, Audit, AuditRecord, Causes, DuePages, DueQuery,
+    Entries, EntryKey, Events, Finished, KeptCause, Ledger, Membership, NewSpan, NewStop, Page,
+    Probe, Resends, Resumption, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
 };
 use uuid::Uuid;
 
 use call::Link;
 use changes::ChangeWriter;
+use connect::Links;
 use ledger::{EntryWriter, ExpiryWriter};
 use resolve::{by_event_id, not_ended, readable};
 use starts::{StartWrite, StartWriter};
 use stops::{StopWrite, StopWriter};
 
 pub use address::check_address;
+pub use connect::{ConnectError, MongoOptions};
 pub use migrate::MigrationError;
 pub use queries::MongoReader;
 pub use retire::Retired;
-
-/// How to reach MongoDB, and how long to wait for it.
-#[derive(Clone)]
-pub struct MongoOptions {
-    /// The connection string; it may hold a password.
-    pub uri: String,
-    /// The database.
-    pub database: String,
-    /// The collection of spans.
-    pub collection: String,
-    /// Connections at the most.
-    pub pool_size: u32,
-    /// How long to look for a primary.
-    pub server_selection_timeout: Duration,
-    /// How long one operation may take.
-    pub operation_timeout: Duration,
-    /// What the server calls us in its logs.
-    pub app_name: String,
-    /// How many shards the collection is divided among; none where it is not sharded.
-    pub shards: Option<u32>,
-}
-
-impl MongoOptions {
-    /// How long after a [`StoreError::Unknown`] the server may still carry out what was asked. The
-    /// driver looks for a server that long before it sends a command, and the server then works on
-    /// it that long, even where its client has gone.
-    pub fn unknown_for(&self) -> Duration {
-        self.server_selection_timeout + self.operation_timeout + call::MARGIN
-    }
-}
-
-/// The connection string cannot be used. The text never holds the string itself.
-#[derive(Debug, thiserror::Error)]
-#[error("the MongoDB connection string cannot be used: {0}")]
-pub struct ConnectError(String);
 
 /// Spans in MongoDB. Cheap to clone; all clones share one pool of connections.
 #[derive(Clone, Debug)]
@@ -141,7 +101,7 @@ pub struct MongoStore {
     batch_starts: GroupPerRange<StartWriter>,
     batch_stops: GroupPerRange<StopWriter>,
     changes: GroupPerRange<ChangeWriter>,
-    records: GroupPerRange<EntryWriter>,
+    entries: GroupPerRange<EntryWriter>,
     expiries: GroupPerRange<ExpiryWriter>,
     metrics: GroupMetrics,
     shards: Option<u32>,
@@ -153,63 +113,13 @@ impl MongoStore {
     /// # Errors
     /// Where the connection string cannot be used.
     pub async fn connect(options: MongoOptions) -> Result<Self, ConnectError> {
-        let mut client = ClientOptions::parse(&options.uri)
-            .await
-            .map_err(|error| ConnectError(address::describe_without(&options.uri, &error)))?;
-        client.app_name = Some(options.app_name);
-        client.max_pool_size = Some(options.pool_size);
-        client.server_selection_timeout = Some(options.server_selection_timeout);
-        client.connect_timeout = Some(options.server_selection_timeout);
-        client.retry_writes = Some(true);
-        // Whatever the connection string says: a secondary does not know yet what the primary has
-        // promised. All collections inherit it.
-        client.selection_criteria =
-            Some(SelectionCriteria::ReadPreference(ReadPreference::Primary));
-        client.read_concern = Some(ReadConcern::majority());
-        client.write_concern = Some(
-            WriteConcern::builder()
-                .w(Acknowledgment::Majority)
-                .journal(true)
-                .w_timeout(options.operation_timeout)
-                .build(),
-        );
-        let client = Client::with_options(client)
-            .map_err(|error| ConnectError(address::describe_without(&options.uri, &error)))?;
-        let database = client.database(&options.database);
-        let linearizable = CollectionOptions::builder()
-            .read_concern(ReadConcern::linearizable())
-            .build();
-        let journalled = WriteConcern::builder()
-            .w(Acknowledgment::Nodes(1))
-            .journal(true)
-            .build();
-        let journalled = CollectionOptions::builder()
-            .write_concern(journalled)
-            .build();
+        let database = connect::client(&options).await?.database(&options.database);
         let receivers = format!("{}_receivers", options.collection);
-        let link = Link {
-            collection: database.collection(&options.collection),
-            linearizable: database
-                .collection_with_options(&options.collection, linearizable.clone()),
-            flushes: database.collection_with_options(&receivers, journalled),
-            flush_id: ObjectId::new(),
-            time_limit: options.operation_timeout,
-            database: database.clone(),
-            told: Arc::default(),
-            beside: Arc::default(),
-            doubtful: address::DoubtfulHosts::of(&options.uri),
-        };
-        let ledger = format!("{}_usages", options.collection);
-        let usages = Link {
-            collection: database.collection(&ledger),
-            linearizable: database.collection_with_options(&ledger, linearizable),
-            ..link.clone()
-        };
-        let audit = format!("{}_audit", options.collection);
-        let audit = Link {
-            collection: database.collection(&audit),
-            ..link.clone()
-        };
+        let Links {
+            link,
+            usages,
+            audit,
+        } = Links::new(&options, &database, &receivers);
         let call_limit = link.call_limit();
         let ranges = usize::try_from(options.shards.unwrap_or(1)).unwrap_or(1);
         let each = |link: &Link| std::iter::repeat_n(link.clone(), ranges.max(1));
@@ -234,7 +144,7 @@ impl MongoStore {
                 &metrics,
             ),
             changes: GroupPerRange::measured(links().map(ChangeWriter::new), call_limit, &metrics),
-            records: GroupPerRange::measured(
+            entries: GroupPerRange::measured(
                 each(&usages).map(EntryWriter::new),
                 call_limit,
                 &metrics,
@@ -340,8 +250,8 @@ impl Work for MongoStore {
 
 #[async_trait]
 impl Ledger for MongoStore {
-    async fn record(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError> {
-        self.record_entry(&entry, lifetime).await
+    async fn write_entry(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError> {
+        self.insert_entry(&entry, lifetime).await
     }
 
     async fn expire(&self, finished: &[Finished]) -> Result<(), StoreError> {
@@ -497,7 +407,7 @@ impl Audit for MongoStore {
         self.keep_act(record).await
     }
 
-    async fn settle_act(&self, id: Uuid, outcome: Outcome) -> Result<(), StoreError> {
+    async fn settle_act(&self, id: Uuid, outcome: ActOutcome) -> Result<(), StoreError> {
         self.note_outcome(id, outcome).await
     }
 }
@@ -573,7 +483,7 @@ impl MongoStore {
 }
 
 #[async_trait]
-impl Reading for MongoStore {
+impl AllSpans for MongoStore {
     async fn page(&self, after: Option<&SpanId>, limit: usize) -> Result<Page, StoreError> {
         self.page_of_spans(after, limit).await
     }

@@ -39,9 +39,9 @@ pub enum MigrationError {
         collection: String,
         /// The index that was to be made.
         index: &'static str,
-        /// What it was to be.
+        /// The index that was wanted.
         definition: String,
-        /// What the server says.
+        /// The message of the server.
         message: String,
     },
     /// The documents do not fit a unique index.
@@ -54,7 +54,7 @@ pub enum MigrationError {
         collection: String,
         /// The index that was to be made.
         index: &'static str,
-        /// What the server says.
+        /// The message of the server.
         message: String,
     },
     /// The server is alone, so that no write can wait for a majority.

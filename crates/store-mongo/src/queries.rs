@@ -13,8 +13,8 @@ use mongodb::options::FindOptions;
 use sampler_domain::partition::PARTITIONS;
 use sampler_domain::{CauseId, Entry, Id, Span, SpanId, SpanState, Target, Timestamp};
 use sampler_store::{
-    AuditPage, AuditQuery, CausePage, CauseQuery, Entries, Lookup, Queries, SpanPage, SpanPosition,
-    SpanQuery, SpanRecord, StoreError, SumPage, SumQuery, SuspendedCause,
+    AuditPage, AuditQuery, CausePage, CauseQuery, Entries, ListedSpan, Lookup, Queries, SpanPage,
+    SpanPosition, SpanQuery, StoreError, SumPage, SumQuery, SuspendedCause,
 };
 use tracing::error;
 
@@ -182,9 +182,9 @@ impl MongoStore {
     fn page(&self, query: &SpanQuery, found: &Found, window: Option<SpanPosition>) -> SpanPage {
         let mut page = SpanPage::default();
         for raw in &found.documents {
-            match record(raw) {
-                Ok(record) if query.has_state(&record.span) => {
-                    page.spans.push(record);
+            match listed_span(raw) {
+                Ok(listed) if query.has_state(&listed.span) => {
+                    page.spans.push(listed);
                 }
                 Ok(_) => {}
                 Err(problem) => {
@@ -209,7 +209,7 @@ impl MongoStore {
         &self,
         id: &str,
         resources: Option<&[Id]>,
-    ) -> Result<Option<SpanRecord>, StoreError> {
+    ) -> Result<Option<ListedSpan>, StoreError> {
         let mut forms = vec![Bson::from(id)];
         if is_hexadecimal(id) {
             forms.extend(ObjectId::parse_str(id).map(Bson::ObjectId));
@@ -221,8 +221,12 @@ impl MongoStore {
             filter.insert("target.resource_id", doc! { "$in": ids });
         }
         let found = self.found(filter, options, 1).await?;
-        let record = found.documents.first().map(|raw| record(raw)).transpose();
-        record.map_err(|problem| StoreError::Refused(Box::new(problem)))
+        let listed = found
+            .documents
+            .first()
+            .map(|raw| listed_span(raw))
+            .transpose();
+        listed.map_err(|problem| StoreError::Refused(Box::new(problem)))
     }
 }
 
@@ -410,12 +414,12 @@ fn is_hexadecimal(id: &str) -> bool {
 }
 
 /// The span that a document holds.
-fn record(raw: &RawDocument) -> Result<SpanRecord, Unreadable> {
+fn listed_span(raw: &RawDocument) -> Result<ListedSpan, Unreadable> {
     let document = decoded(raw)?;
     let span = read(&document)?;
     let processing = member(&document, "processing")?;
     let due_at = read_optional_moment(processing, "due_at")?;
-    Ok(SpanRecord { span, due_at })
+    Ok(ListedSpan { span, due_at })
 }
 
 /// A position at or a little after this one that does not reveal the id: only half of the id is
@@ -461,7 +465,7 @@ impl Queries for MongoStore {
         &self,
         id: &str,
         resources: Option<&[Id]>,
-    ) -> Result<Option<SpanRecord>, StoreError> {
+    ) -> Result<Option<ListedSpan>, StoreError> {
         self.one(id, resources).await
     }
 
@@ -510,7 +514,7 @@ impl Queries for MongoReader {
         &self,
         id: &str,
         resources: Option<&[Id]>,
-    ) -> Result<Option<SpanRecord>, StoreError> {
+    ) -> Result<Option<ListedSpan>, StoreError> {
         self.0.span(id, resources).await
     }
 

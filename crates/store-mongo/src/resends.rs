@@ -94,7 +94,7 @@ impl MongoStore {
             "expires_at": kept_from(delivered.at),
         };
         let mut unset = vec!["error"];
-        let update = asked_again(entry);
+        let confirmation = asked_again(entry);
         for (name, value) in [
             ("accepted_at", after.accepted_at.map(moment)),
             ("resent_at", after.resent_at.map(moment)),
@@ -113,7 +113,7 @@ impl MongoStore {
             unset.extend(["resend", "cause"]);
         }
         let changes = [doc! { "$set": set }, doc! { "$unset": unset }];
-        let update = changes.into_iter().chain(update).collect();
+        let update = changes.into_iter().chain(confirmation).collect();
         self.change_entry(filter, update).await
     }
 

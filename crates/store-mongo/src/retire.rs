@@ -12,7 +12,7 @@ use tracing::info;
 use crate::MongoStore;
 use crate::index;
 
-/// What became of the step.
+/// The outcome of the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retired {
     /// The indexes of an original are gone, now or since before.

@@ -80,7 +80,7 @@ impl MongoStore {
         Ok(found.iter().filter_map(name).collect())
     }
 
-    /// What the collection is sharded by, if it is.
+    /// The shard key of the collection, if it is sharded.
     async fn key_of_shards(&self, namespace: &str) -> Result<Option<Document>, CallError> {
         let config = self.link.database.client().database("config");
         let collections = config.collection::<Document>("collections");

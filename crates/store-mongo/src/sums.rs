@@ -1,4 +1,4 @@
-//! What usages of the ledger add up to.
+//! Sums of usages of the ledger.
 //!
 //! The server groups entries by window, group and measures, and adds up their durations: integers
 //! that stay exact. Quantities are multiplied here, in 128 bits ([`Amount`](sampler_domain::Amount)).
@@ -198,7 +198,7 @@ fn pipeline(query: &SumQuery, windows: &[Window], after: Option<&[Id]>) -> Vec<D
     stages
 }
 
-/// What entries meet that count.
+/// The condition that entries meet which count.
 fn condition(query: &SumQuery, windows: &[Window]) -> Document {
     let from = windows.first().map_or(Timestamp::MIN, |first| first.start);
     let to = windows.last().map_or(Timestamp::MIN, |last| last.end);

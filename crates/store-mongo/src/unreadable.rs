@@ -13,7 +13,7 @@ use bson::raw::{RawDocument, RawDocumentBuf, cstr};
 use bson::{Bson, Document, doc, rawdoc};
 use sampler_domain::{Id, Span, Timestamp};
 use sampler_store::StoreError;
-use sampler_store::group::{CommandFailure, Outcome};
+use sampler_store::group::{CommandFailure, WriteOutcome};
 use tokio::time::Instant;
 use tracing::{error, warn};
 
@@ -173,7 +173,7 @@ pub(crate) struct Statement {
 pub(crate) async fn change_each(link: &Link, changes: &[Statement]) -> Result<Written, CallError> {
     let statements = changes.iter().map(|change| change.statement.clone());
     let refused = match update(link, statements.collect()).await {
-        Err(error) if error.outcome() == Outcome::Refused => error,
+        Err(error) if error.outcome() == WriteOutcome::Refused => error,
         written => return written,
     };
     if changes.len() == 1 {
@@ -192,7 +192,9 @@ pub(crate) async fn change_each(link: &Link, changes: &[Statement]) -> Result<Wr
                 let failed = written.failed.into_iter();
                 all.failed.extend(failed.map(|(_, error)| (index, error)));
             }
-            Err(error) if error.outcome() == Outcome::Refused => all.failed.push((index, error)),
+            Err(error) if error.outcome() == WriteOutcome::Refused => {
+                all.failed.push((index, error))
+            }
             Err(error) => return Err(error),
         }
     }

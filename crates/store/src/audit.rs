@@ -2,7 +2,7 @@
 //!
 //! First the record is written, with the state that the act is to produce. Then the act is carried
 //! out, as one atomic change. Then the outcome is noted in the record. A program that dies in
-//! between leaves a record whose outcome is [`Outcome::Asked`]: the act was asked for, and its
+//! between leaves a record whose outcome is [`ActOutcome::Asked`]: the act was asked for, and its
 //! subject tells whether it was done. So every act that was done is in the trail.
 
 use async_trait::async_trait;
@@ -34,12 +34,12 @@ pub struct AuditRecord {
     /// The subject as the act is to make it.
     pub after: Value,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: ActOutcome,
 }
 
 /// How an act ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Outcome {
+pub enum ActOutcome {
     /// It was asked for. The program did not learn how it ended, or does not know yet.
     Asked,
     /// It was done.
@@ -48,7 +48,7 @@ pub enum Outcome {
     Refused,
 }
 
-impl Outcome {
+impl ActOutcome {
     /// All outcomes.
     pub const ALL: [Self; 3] = [Self::Asked, Self::Done, Self::Refused];
 
@@ -129,5 +129,5 @@ pub trait Audit: Send + Sync + 'static {
     async fn record_act(&self, record: &AuditRecord) -> Result<(), StoreError>;
 
     /// Notes how the act of a record ended.
-    async fn settle_act(&self, id: Uuid, outcome: Outcome) -> Result<(), StoreError>;
+    async fn settle_act(&self, id: Uuid, outcome: ActOutcome) -> Result<(), StoreError>;
 }

@@ -1,14 +1,14 @@
-//! What waits for the workers, and how fast it is done.
+//! The backlog, and how fast it is sampled.
 
 use async_trait::async_trait;
 use sampler_domain::{ClosingMonth, Granularities, SUSPENDED_DUE_AT, Span, Timestamp};
 
 use crate::StoreError;
 
-/// What to count.
+/// The parameters of a count.
 #[derive(Clone, Debug)]
 pub struct BacklogQuery {
-    /// What is due by this moment.
+    /// The moment by which spans are due.
     pub now: Timestamp,
     /// The month that closes next.
     pub closing: Option<ClosingMonth>,
@@ -16,7 +16,7 @@ pub struct BacklogQuery {
     pub granularities: Granularities,
 }
 
-/// What waits for the workers.
+/// The backlog: spans that wait for the workers.
 ///
 /// A span waits if it is due, or if its usage failed and is tried again later. Suspended spans are
 /// counted apart. With very many spans the numbers are estimated from a part of the partitions: a
@@ -28,7 +28,7 @@ pub struct Backlog {
     pub due: u64,
     /// When the one that waits longest fell due.
     pub oldest: Option<Timestamp>,
-    /// What they have to sample, ms: the sum of |min(end, now) − sampled to|.
+    /// The time that they have to sample, ms: the sum of |min(end, now) − sampled to|.
     pub span_millis: i64,
     /// In about how many intervals.
     pub intervals: u64,
@@ -36,13 +36,13 @@ pub struct Backlog {
     pub suspended: u64,
     /// Intervals that all workers do in a second, while they have something to do.
     pub rate: f64,
-    /// What is left of the month that closes next.
+    /// The backlog of the month that closes next.
     pub closing: Option<ClosingBacklog>,
     /// How long counting took, ms. The pause until the next count grows with it.
     pub cost: i64,
 }
 
-/// What is left to sample of the month that closes next, without suspended spans.
+/// The backlog of the month that closes next, without suspended spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClosingBacklog {
     /// The first moment of the month.
@@ -74,7 +74,7 @@ pub trait Backlogs: Send + Sync + 'static {
     /// Tells all instances what was counted.
     async fn publish(&self, backlog: &Backlog) -> Result<(), StoreError>;
 
-    /// What was counted last; `None` if nothing was, or the document cannot be read.
+    /// The last count; `None` if there is none, or its document cannot be read.
     async fn published(&self) -> Result<Option<Published<Backlog>>, StoreError>;
 
     /// Says how many intervals a worker does in a second. It counts as long as the worker is alive
@@ -82,7 +82,7 @@ pub trait Backlogs: Send + Sync + 'static {
     async fn report_rate(&self, worker: &str, rate: f64) -> Result<(), StoreError>;
 }
 
-/// What a span has left to sample.
+/// The time that a span has left to sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remaining {
     /// From here on, whichever way sampling goes.
@@ -92,7 +92,7 @@ pub struct Remaining {
 }
 
 impl Remaining {
-    /// What a span has left at `now`; nothing where it is sampled far enough.
+    /// The time that a span has left to sample at `now`; none if it is sampled far enough.
     pub fn of(span: &Span, now: Timestamp) -> Self {
         let sampled_to = span.sampled_to();
         let reached = span.end.map_or(now, |end| end.min(now));

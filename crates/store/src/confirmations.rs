@@ -20,14 +20,14 @@ pub struct UnconfirmedQuery {
     pub limit: usize,
 }
 
-/// What has to be known of an accepted usage to ask for it.
+/// An accepted usage, with all that a question to Abacus needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unconfirmed {
     /// The `dedup_id` of the usage.
     pub usage_guid: String,
     /// The span that it is for.
     pub span: SpanId,
-    /// Who used it.
+    /// Its target.
     pub target: Target,
     /// Where Abacus says that it can be found.
     pub location: String,
@@ -36,7 +36,7 @@ pub struct Unconfirmed {
 }
 
 impl Unconfirmed {
-    /// What is asked of the usage of an entry; none where it is not to be asked for.
+    /// The question for the usage of an entry; `None` if Abacus is not to be asked for it.
     pub fn of(entry: &Entry) -> Option<Self> {
         let is_accepted = entry.state == EntryState::Accepted;
         let ask = entry.ask_again.filter(|_| is_accepted)?;
@@ -50,7 +50,7 @@ impl Unconfirmed {
     }
 }
 
-/// What comes of asking for a usage.
+/// The change of an entry that follows from an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Confirmation {
     /// It counts.

@@ -5,23 +5,23 @@ use sampler_domain::{Control, ControllerMemory, ControllerTerms, Percent};
 
 use crate::{Published, StoreError};
 
-/// What operators have set, as it is kept.
+/// The settings of operators, with their version.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KeptControl {
-    /// What is set.
+    /// The settings.
     pub control: Control,
     /// How often it was changed. A change names the version that its author has seen.
     pub version: i64,
 }
 
-/// What the controller has decided.
+/// The state of the controller.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControllerState {
-    /// How many of the new starts are let in.
+    /// How many of the new starts are admitted.
     pub rate: Percent,
     /// Why.
     pub terms: ControllerTerms,
-    /// What the next step needs to know.
+    /// The state for the next step.
     pub memory: ControllerMemory,
     /// How many steps there were. Of two workers that make the same step, one is refused.
     pub version: i64,
@@ -30,7 +30,7 @@ pub struct ControllerState {
 /// Keeps how operators and the controller steer.
 #[async_trait]
 pub trait Controls: Send + Sync + 'static {
-    /// What operators have set; the default, at version 0, where nobody has.
+    /// The settings of operators; the default, at version 0, if there are none.
     ///
     /// # Errors
     /// [`StoreError::Refused`] where somebody else has written it so that it cannot be read.
@@ -39,7 +39,7 @@ pub trait Controls: Send + Sync + 'static {
     /// Replaces what is set, if its version is this one; says whether it did.
     async fn set_control(&self, control: &Control, version: i64) -> Result<bool, StoreError>;
 
-    /// What the controller decided last; `None` if it never did, or the document cannot be read.
+    /// The last state of the controller; `None` if it never ran, or the document cannot be read.
     async fn controller(&self) -> Result<Option<Published<ControllerState>>, StoreError>;
 
     /// Replaces what the controller has decided, if its version is one less; says whether it did.

@@ -33,7 +33,7 @@ use crate::StoreError;
 pub use metrics::GroupMetrics;
 pub use ranges::GroupPerRange;
 pub use writes::{
-    CommandFailure, CommandResult, GroupWriter, Outcome, Resolution, WriteResult, store_error,
+    CommandFailure, CommandResult, GroupWriter, Resolution, WriteOutcome, WriteResult, store_error,
     write_results,
 };
 

@@ -25,7 +25,7 @@ pub trait Ledger: Send + Sync + 'static {
     ///
     /// The entry is kept until its span is complete, and at least for `lifetime` ms after its usage
     /// was accepted or skipped.
-    async fn record(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError>;
+    async fn write_entry(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError>;
 
     /// Lets the entries of these spans expire: each once its lifetime is over. To be called before
     /// the spans are removed, and only for spans that are complete.

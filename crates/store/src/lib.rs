@@ -5,7 +5,7 @@
 //! | [`Events`] | keep starts and stops | the receiver |
 //! | [`Work`] | find spans that are due, and change them | the worker |
 //! | [`Ledger`] | keep what became of each usage | the worker |
-//! | [`Resends`] | send usages again that were given up | the worker |
+//! | [`Resends`] | send usages again that were skipped or set aside | the worker |
 //! | [`Confirmations`] | follow up usages that Abacus has accepted | the worker |
 //! | [`Causes`] | keep why spans are suspended, and let them go on | the worker |
 //! | [`Upkeep`] | adopt spans of an original, remove complete ones | the worker |
@@ -17,7 +17,7 @@
 //! | [`Queries`] | show spans, their usages and the audit trail | the receiver |
 //! | [`Audit`] | keep the audit trail | the receiver |
 //! | [`Acts`] | carry out acts of operators | the receiver |
-//! | [`Reading`] | read all spans | the worker in shadow mode |
+//! | [`AllSpans`] | read all spans | the worker in shadow mode |
 //! | [`SpanScan`] | go through all spans of a partition | the worker's auditor |
 //!
 //! Each change is one atomic change of one span; nothing needs a transaction. Writes that are in
@@ -27,6 +27,7 @@
 //! for tests and the simulation. Both pass the same contract suite.
 
 mod acts;
+mod all_spans;
 mod audit;
 mod backlog;
 mod cause_pages;
@@ -49,7 +50,6 @@ mod memory_control;
 #[cfg(feature = "testing")]
 mod memory_instances;
 mod queries;
-mod reading;
 mod replication;
 mod resends;
 mod span_scan;
@@ -67,7 +67,8 @@ mod upkeep;
 mod work;
 
 pub use acts::Acts;
-pub use audit::{Audit, AuditPage, AuditPosition, AuditQuery, AuditRecord, Outcome};
+pub use all_spans::{AllSpans, Page};
+pub use audit::{ActOutcome, Audit, AuditPage, AuditPosition, AuditQuery, AuditRecord};
 pub use backlog::{Backlog, BacklogQuery, Backlogs, ClosingBacklog, Published, Remaining};
 pub use cause_pages::{CauseBlock, CauseKey, CauseMark, CausePage, CausePosition, CauseQuery};
 pub use confirmations::{Confirmation, Confirmations, Unconfirmed, UnconfirmedQuery};
@@ -81,9 +82,8 @@ pub use instances::{
 pub use ledger::{Entries, Ledger, lifetime_from};
 pub use membership::Membership;
 pub use queries::{
-    Lookup, Queries, SpanPage, SpanPosition, SpanQuery, SpanRecord, SuspendedCause, TargetFilter,
+    ListedSpan, Lookup, Queries, SpanPage, SpanPosition, SpanQuery, SuspendedCause, TargetFilter,
 };
-pub use reading::{Page, Reading};
 pub use replication::Replication;
 pub use resends::{EntryKey, Resends};
 pub use span_scan::{SpanKey, SpanKeys, SpanScan};

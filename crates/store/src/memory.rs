@@ -17,11 +17,11 @@ use crate::memory_control;
 use crate::table::Table;
 pub use crate::table::{StoredEntry, StoredSpan};
 use crate::{
-    Acts, Adopted, Audit, AuditPage, AuditPosition, AuditQuery, AuditRecord, CausePage, CauseQuery,
-    Causes, DuePages, DueQuery, Entries, EntryKey, Events, Finished, Instance, KeptCause, Ledger,
-    Lookup, Membership, NewSpan, NewStop, Page, Probe, Queries, Resends, Resumption,
-    SLACK_LIFETIME, SpanKey, SpanKeys, SpanPage, SpanQuery, SpanScan, StartOutcome, StopOutcome,
-    StoreError, SumPage, SumQuery, SuspendedCause, Upkeep, Work,
+    ActOutcome, Acts, Adopted, AllSpans, Audit, AuditPage, AuditPosition, AuditQuery, AuditRecord,
+    CausePage, CauseQuery, Causes, DuePages, DueQuery, Entries, EntryKey, Events, Finished,
+    Instance, KeptCause, Ledger, ListedSpan, Lookup, Membership, NewSpan, NewStop, Page, Probe,
+    Queries, Resends, Resumption, SLACK_LIFETIME, SpanKey, SpanKeys, SpanPage, SpanQuery, SpanScan,
+    StartOutcome, StopOutcome, StoreError, SumPage, SumQuery, SuspendedCause, Upkeep, Work,
 };
 
 /// How long a worker counts as alive after a heartbeat, ms.
@@ -157,8 +157,8 @@ impl Work for MemoryStore {
 
 #[async_trait]
 impl Ledger for MemoryStore {
-    async fn record(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError> {
-        Ok(self.lock().table.record(entry, lifetime))
+    async fn write_entry(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError> {
+        Ok(self.lock().table.write_entry(entry, lifetime))
     }
 
     async fn expire(&self, finished: &[Finished]) -> Result<(), StoreError> {
@@ -336,10 +336,10 @@ impl Queries for MemoryStore {
         &self,
         id: &str,
         resources: Option<&[Id]>,
-    ) -> Result<Option<SpanRecord>, StoreError> {
+    ) -> Result<Option<ListedSpan>, StoreError> {
         let found = self.lock().table.span(id);
-        let is_of = |record: &SpanRecord| {
-            resources.is_none_or(|ids| ids.contains(&record.span.target.resource_id))
+        let is_of = |listed: &ListedSpan| {
+            resources.is_none_or(|ids| ids.contains(&listed.span.target.resource_id))
         };
         Ok(found.filter(is_of))
     }
@@ -502,7 +502,7 @@ impl Audit for MemoryStore {
         Ok(())
     }
 
-    async fn settle_act(&self, id: Uuid, outcome: Outcome) -> Result<(), StoreError> {
+    async fn settle_act(&self, id: Uuid, outcome: ActOutcome) -> Result<(), StoreError> {
         let mut state = self.lock();
         let kept = state.audit.values_mut().find(|record| record.id == id);
         if let Some(kept) = kept {
@@ -536,7 +536,7 @@ impl SpanScan for MemoryStore {
 }
 
 #[async_trait]
-impl Reading for MemoryStore {
+impl AllSpans for MemoryStore {
     async fn page(&self, after: Option<&SpanId>, limit: usize) -> Result<Page, StoreError> {
         let state = self.lock();
         let spans = state.table.page(after, limit);

@@ -125,7 +125,7 @@ pub enum Lookup {
 
 /// A span, and what only the store knows of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SpanRecord {
+pub struct ListedSpan {
     /// The span.
     pub span: Span,
     /// When it needs a worker next; `None` if an original Sampler started it and it is not adopted
@@ -133,7 +133,7 @@ pub struct SpanRecord {
     pub due_at: Option<Timestamp>,
 }
 
-impl SpanRecord {
+impl ListedSpan {
     /// Where the span stands in a list.
     pub fn position(&self) -> SpanPosition {
         SpanPosition {
@@ -178,7 +178,7 @@ impl SuspendedCause {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpanPage {
     /// The spans, the newest start first.
-    pub spans: Vec<SpanRecord>,
+    pub spans: Vec<ListedSpan>,
     /// Up to where the list was read, if there may be more behind it.
     pub next: Option<SpanPosition>,
 }
@@ -196,7 +196,7 @@ pub trait Queries: Send + Sync + 'static {
         &self,
         id: &str,
         resources: Option<&[Id]>,
-    ) -> Result<Option<SpanRecord>, StoreError>;
+    ) -> Result<Option<ListedSpan>, StoreError>;
 
     /// Causes under which spans are suspended or usages were set aside, those with the most spans
     /// first. A page may hold fewer than its limit, or none, and still have a next one. Each cause that

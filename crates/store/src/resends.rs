@@ -1,4 +1,4 @@
-//! Usages that are to be sent again, though they were given up or put aside.
+//! Usages that are to be sent again, though they were skipped or set aside.
 
 use async_trait::async_trait;
 use sampler_domain::{Delivered, Entry, LastError, Resend, SpanId, Target, Timestamp};
@@ -32,7 +32,7 @@ impl EntryKey {
 /// made again at any time.
 #[async_trait]
 pub trait Resends: Send + Sync + 'static {
-    /// Marks an entry whose usage was given up or put aside ([`Entry::is_resendable`]), unless it is
+    /// Marks an entry whose usage was skipped or set aside ([`Entry::is_resendable`]), unless it is
     /// marked already. An entry that expires is kept for its lifetime from then on. Says whether it is
     /// marked by this.
     async fn mark_resend(&self, entry: &EntryKey, resend: &Resend) -> Result<bool, StoreError>;

@@ -18,7 +18,7 @@ pub struct KeptCause {
     pub probe_at: Timestamp,
     /// When a span was last suspended under it, or was about to be.
     pub touched_at: Timestamp,
-    /// While its spans are resumed: those that were suspended by this moment go on.
+    /// While its spans are resumed: the spans that were suspended by this moment.
     pub resuming: Option<Timestamp>,
 }
 
@@ -33,7 +33,7 @@ pub enum Probe {
     NoSpan,
 }
 
-/// How suspended spans go on.
+/// The state of a span that is resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resumption {
     /// The moment; the spans are due by then.
@@ -42,10 +42,10 @@ pub struct Resumption {
     pub refusals: u32,
 }
 
-/// Keeps causes, and lets their spans go on.
+/// Keeps causes, and resumes their spans.
 ///
-/// A cause is kept before a span is suspended under it. Where it has gone all the same, because its
-/// worker slept in between, [`Self::register_missing`] finds that out.
+/// A cause is kept before a span is suspended under it. If a worker sleeps in between, the cause may be
+/// removed before the span is suspended; [`Self::register_missing`] writes it again.
 #[async_trait]
 pub trait Causes: Send + Sync + 'static {
     /// Keeps a cause, with its first probe at `probe_at`, unless it is there.
@@ -63,8 +63,8 @@ pub trait Causes: Send + Sync + 'static {
         probe_at: Timestamp,
     ) -> Result<u64, StoreError>;
 
-    /// Up to `limit` causes that are to be probed by now, or whose spans go on, the longest waiting
-    /// first.
+    /// Up to `limit` causes that are due for a probe, or whose spans are being resumed, the longest
+    /// waiting first.
     async fn due_causes(&self, now: Timestamp, limit: usize) -> Result<Vec<KeptCause>, StoreError>;
 
     /// Sets when the cause is to be probed next, unless another worker did; returns whether it did.
@@ -98,8 +98,8 @@ pub trait Causes: Send + Sync + 'static {
         limit: usize,
     ) -> Result<u64, StoreError>;
 
-    /// Sets by which moment the spans were suspended that go on, if that still is what was read. The
-    /// clock of the program that asked for it may have been ahead.
+    /// Changes `resuming` to `until`, if it still is as it was read. It is needed where the clock of the
+    /// program that set it was ahead.
     async fn set_resuming(&self, cause: &KeptCause, until: Timestamp) -> Result<(), StoreError>;
 
     /// Notes that all spans that were to be resumed are resumed.

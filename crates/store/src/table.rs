@@ -13,8 +13,8 @@ use sampler_domain::{
 use uuid::Uuid;
 
 use crate::{
-    Adopted, Backlog, BacklogQuery, DueQuery, KeptCause, NewSpan, NewStop, SearchClass, SpanPage,
-    SpanPosition, SpanQuery, SpanRecord, StartOutcome, StopOutcome, SumPage, SumPosition, SumQuery,
+    Adopted, Backlog, BacklogQuery, DueQuery, KeptCause, ListedSpan, NewSpan, NewStop, SearchClass,
+    SpanPage, SpanPosition, SpanQuery, StartOutcome, StopOutcome, SumPage, SumPosition, SumQuery,
     SumRow,
 };
 
@@ -48,8 +48,8 @@ pub struct StoredEntry {
 }
 
 impl StoredSpan {
-    fn record(&self) -> SpanRecord {
-        SpanRecord {
+    fn listed(&self) -> ListedSpan {
+        ListedSpan {
             span: self.span.clone(),
             due_at: self.due_at,
         }
@@ -307,27 +307,27 @@ impl Table {
 
     /// A page of the spans that a query asks for, the newest start first.
     pub fn spans(&self, query: &SpanQuery) -> SpanPage {
-        let records = self.spans.values().map(StoredSpan::record);
-        let matches = |record: &SpanRecord| {
-            let is_behind = |after: &SpanPosition| record.position() < *after;
-            query.matches(&record.span) && query.after.as_ref().is_none_or(is_behind)
+        let all = self.spans.values().map(StoredSpan::listed);
+        let matches = |listed: &ListedSpan| {
+            let is_behind = |after: &SpanPosition| listed.position() < *after;
+            query.matches(&listed.span) && query.after.as_ref().is_none_or(is_behind)
         };
-        let mut spans: Vec<SpanRecord> = records.filter(matches).collect();
-        spans.sort_by_key(|record| std::cmp::Reverse(record.position()));
+        let mut spans: Vec<ListedSpan> = all.filter(matches).collect();
+        spans.sort_by_key(|listed| std::cmp::Reverse(listed.position()));
         let has_more = spans.len() > query.limit;
         spans.truncate(query.limit);
         let last = spans.last().filter(|_| has_more);
         SpanPage {
-            next: last.map(SpanRecord::position),
+            next: last.map(ListedSpan::position),
             spans,
         }
     }
 
     /// The span whose id is written so.
-    pub fn span(&self, id: &str) -> Option<SpanRecord> {
+    pub fn span(&self, id: &str) -> Option<ListedSpan> {
         let mut spans = self.spans.values();
         let found = spans.find(|kept| kept.span.id.to_string() == id);
-        found.map(StoredSpan::record)
+        found.map(StoredSpan::listed)
     }
 
     /// Makes a change if the span still is as it was read.
@@ -348,7 +348,7 @@ impl Table {
 
     /// Keeps an entry of the ledger, unless there is one of the same usage; says in which state it
     /// is by then.
-    pub fn record(&mut self, entry: Entry, lifetime: i64) -> EntryState {
+    pub fn write_entry(&mut self, entry: Entry, lifetime: i64) -> EntryState {
         let kept = self.entries.entry(entry.usage_guid.clone());
         let kept = kept.or_insert(StoredEntry {
             entry,

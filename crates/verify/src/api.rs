@@ -9,16 +9,16 @@ use crate::quantity::Measure;
 /// A page of a list.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Page<T> {
-    /// What is on it.
+    /// The items of the page.
     pub items: Vec<T>,
 }
 
 /// A span, as `GET /v1/spans/{id}` shows it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Span {
-    /// What it is called.
+    /// Its id.
     pub id: String,
-    /// What it is billed to.
+    /// Its target.
     pub target: Target,
     /// The quantities of each of its usages.
     pub measured_usage: Vec<Measure>,
@@ -34,7 +34,7 @@ pub struct Span {
     pub sampled_to: Millis,
     /// The usage that comes next.
     pub planned: Option<Planned>,
-    /// What Sampler says of itself.
+    /// Sampler's own proof.
     pub proof: Proof,
 }
 
@@ -58,7 +58,7 @@ pub struct Proof {
     pub billed: Millis,
     /// Signed durations that an operator skipped.
     pub skipped: Millis,
-    /// What is neither.
+    /// Time that is neither billed nor skipped.
     pub difference: Millis,
     /// How many usages.
     pub usages: u64,
@@ -82,17 +82,17 @@ pub struct Entry {
     pub id: String,
     /// The span that it belongs to.
     pub span: String,
-    /// What it stands for.
+    /// The interval of the usage.
     pub interval: Interval,
     /// When Abacus counts it.
     pub timestamp: Millis,
     /// How many ms it bills.
     pub duration: Millis,
-    /// What became of it.
+    /// Its state.
     pub state: String,
     /// Abacus's answer.
     pub status: Option<u16>,
-    /// What it is billed to, where the ledger says so.
+    /// Its target, where the ledger has it.
     #[serde(default)]
     pub target: Option<Target>,
     /// Its quantities, where the ledger says so.
@@ -100,7 +100,7 @@ pub struct Entry {
     pub measured_usage: Option<Vec<Measure>>,
 }
 
-/// What became of a usage.
+/// The state of a usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Not sent yet, or not accepted yet.

@@ -17,7 +17,7 @@ use crate::quantity;
 /// How many findings about one span are kept.
 const FINDINGS_MAX: usize = 20;
 
-/// What the check goes by.
+/// The parameters of a check.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
     /// The present moment.
@@ -30,12 +30,12 @@ pub struct Policy {
     pub kept: Millis,
 }
 
-/// What came of a check.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// What was used and billed.
+    /// The amounts that were used and billed.
     pub amounts: Amounts,
-    /// What was found, in order; at most [`FINDINGS_MAX`].
+    /// The findings, in order; at most [`FINDINGS_MAX`].
     pub findings: Vec<Finding>,
     /// How many findings there were beyond those.
     pub more: usize,
@@ -46,9 +46,9 @@ pub struct Verdict {
 pub struct Amounts {
     /// How long the usage lasted, as far as it is billed by now; without what an original billed.
     pub used: i128,
-    /// What Abacus accepted. For usages that have expired, the proof says it.
+    /// The amount that Abacus accepted. For usages that have expired, the proof says it.
     pub billed: i128,
-    /// What an operator skipped.
+    /// The amount that an operator skipped.
     pub skipped: i128,
     /// Used, and neither billed nor skipped; negative where too much is billed.
     pub difference: i128,
@@ -363,7 +363,7 @@ impl<'a> SpanCheck<'a> {
             }
             Outcome::SetAside => {
                 one.set_aside = duration;
-                let detail = format!("Abacus put {duration} ms aside: they are not billed");
+                let detail = format!("Abacus set {duration} ms aside: they are not billed");
                 self.push(Finding::about(&entry.id, Kind::SetAside, detail));
             }
             Outcome::Skipped => {

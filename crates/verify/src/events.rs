@@ -17,9 +17,9 @@ const LINE_LEN_MAX: u64 = 1 << 20;
 pub struct Event {
     /// The line of the file that it stands in, from 1.
     pub line: u64,
-    /// What it says.
+    /// The kind of the event.
     pub kind: Kind,
-    /// What it is about.
+    /// Its target.
     pub target: Target,
     /// By which the provider tells it from others.
     pub id: Option<String>,
@@ -27,7 +27,7 @@ pub struct Event {
     pub moment: Millis,
 }
 
-/// What an event says.
+/// The kind of an event.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
     /// The usage of these measures starts.
@@ -48,7 +48,7 @@ pub enum Format {
 /// How the moments of a file are meant.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reading {
-    /// What relative moments (`day`, `at`) count from.
+    /// The moment from which relative moments (`day`, `at`) count.
     pub now: Millis,
     /// Added to each moment.
     pub offset: Millis,
@@ -60,11 +60,11 @@ pub struct Reading {
 pub struct EventsError {
     /// The line, where it is one.
     pub line: Option<u64>,
-    /// What is wrong.
+    /// The fault.
     pub what: Wrong,
 }
 
-/// What is wrong with a file of events.
+/// The fault of a file of events.
 #[derive(Debug, thiserror::Error)]
 pub enum Wrong {
     /// It cannot be read.

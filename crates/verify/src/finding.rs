@@ -1,4 +1,4 @@
-//! What does not fit, and what is worth knowing.
+//! Findings: faults, and notes.
 
 use serde::Serialize;
 
@@ -91,9 +91,9 @@ impl Kind {
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What kind it is.
+    /// Its kind.
     pub kind: Kind,
-    /// What it is, for people.
+    /// A sentence for people.
     pub detail: String,
     /// The usage that it is about.
     #[serde(skip_serializing_if = "Option::is_none")]

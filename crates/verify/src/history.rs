@@ -11,7 +11,7 @@ use crate::quantity::{self, Measure};
 /// One continuous usage, as the provider's events tell it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Used {
-    /// What was used, and by whom.
+    /// The target.
     pub target: Target,
     /// How much at a time.
     pub measures: Vec<Measure>,

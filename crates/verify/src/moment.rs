@@ -129,7 +129,7 @@ impl Granularity {
         first < last && self.window(first) != self.window(last - 1)
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Minute => "minute",

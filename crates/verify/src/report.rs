@@ -1,4 +1,4 @@
-//! What came of the whole.
+//! The report of a verification.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub struct Row {
     pub line: Option<u64>,
     /// The id of the span.
     pub span: Option<String>,
-    /// What it is billed to.
+    /// Its target.
     pub target: Target,
     /// When it started.
     pub start: Millis,
@@ -42,13 +42,13 @@ pub struct Row {
     pub usages: u64,
     /// How many usages have expired.
     pub expired: u64,
-    /// What was found, in order.
+    /// The findings, in order.
     pub findings: Vec<Finding>,
     /// How many findings there are beyond those.
     pub more_findings: usize,
 }
 
-/// What is summed up over all.
+/// The sums over all spans.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Totals {
     /// How many spans and usages without a span there are.
@@ -83,13 +83,13 @@ pub struct Total {
 pub struct Contradiction {
     /// Its line.
     pub line: u64,
-    /// What it is about.
+    /// Its target.
     pub target: Target,
-    /// What is wrong with it.
+    /// Its fault.
     pub finding: Finding,
 }
 
-/// What came of it all.
+/// The result of the verification.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     /// Whether everything fits.

@@ -1,4 +1,4 @@
-//! What is used, and by whom.
+//! The target of a usage: six ids.
 
 use std::fmt;
 

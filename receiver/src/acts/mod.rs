@@ -12,7 +12,7 @@ use axum::http::Request;
 use sampler_domain::ClientId;
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
-use sampler_store::{AuditRecord, Outcome, StoreError};
+use sampler_store::{ActOutcome, AuditRecord, StoreError};
 use serde_json::Value;
 use tracing::{info, warn};
 use uuid::Uuid;
@@ -56,7 +56,7 @@ pub(crate) struct Act<'a> {
 }
 
 impl Receiver {
-    /// Lets an operator act: reads the body, its reason, and what `read` takes of the rest of it.
+    /// Checks the scope of an act, reads its body, the reason, and with `read` the other members.
     ///
     /// # Errors
     /// 403 without the scope, before the body is read; 400 that names each field that is wrong; 413
@@ -126,7 +126,7 @@ impl Receiver {
             reason: act.reason,
             before: act.before,
             after: act.after,
-            outcome: Outcome::Asked,
+            outcome: ActOutcome::Asked,
         };
         let recorded = self.parts.audit.record_act(&record).await;
         recorded.map_err(|failure| self.not_asked(&failure))?;
@@ -137,7 +137,7 @@ impl Receiver {
 
     /// Notes how an act ended. Where that fails, the record says what was asked for, and the subject
     /// whether it was done.
-    pub(crate) async fn settle(&self, id: Uuid, outcome: Outcome) {
+    pub(crate) async fn settle(&self, id: Uuid, outcome: ActOutcome) {
         if let Err(failure) = self.parts.audit.settle_act(id, outcome).await {
             warn!(code = "audit.not_settled", record = %id, outcome = outcome.name(),
                 error = %failure, "the outcome of an act is not in the audit trail");
@@ -147,9 +147,9 @@ impl Receiver {
     /// The same, from what the store answered: an answer that was lost leaves the record as it is.
     pub(crate) async fn settle_by<T>(&self, id: Uuid, answer: &Result<Option<T>, StoreError>) {
         let outcome = match answer {
-            Ok(Some(_)) => Outcome::Done,
+            Ok(Some(_)) => ActOutcome::Done,
             Err(StoreError::Unknown(_)) => return,
-            Ok(None) | Err(_) => Outcome::Refused,
+            Ok(None) | Err(_) => ActOutcome::Refused,
         };
         self.settle(id, outcome).await;
     }

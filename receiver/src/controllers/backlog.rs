@@ -1,4 +1,4 @@
-//! What waits for the workers.
+//! The backlog: spans that wait for the workers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -121,7 +121,7 @@ impl Receiver {
         );
     }
 
-    /// Lets in fewer new starts while a majority of the database is far behind. Sampling has paused
+    /// Admits fewer new starts while a majority of the database is far behind. Sampling has paused
     /// long before that.
     pub async fn watch_lag(&self) {
         match self.parts.replication.commit_lag().await {

@@ -53,7 +53,7 @@ pub async fn get(
 /// `PUT /v1/control`.
 #[utoipa::path(
     put, path = "/v1/control", operation_id = "set_control", tag = "Operating",
-    summary = "Set how many starts are let in, and whether sampling is paused",
+    summary = "Set how many starts are admitted, and whether sampling is paused",
     description = "All instances follow within 5 seconds. All members must be there.",
     params(IfMatch),
     request_body(content = types::ControlRequest, content_type = "application/json"),
@@ -103,7 +103,7 @@ impl Receiver {
         set.map_err(|failure| self.not_acted(&failure))?
             .ok_or_else(stale)?;
         // This instance follows at once.
-        self.steering.look().await;
+        self.steering.poll().await;
         let kept = KeptControl {
             control: admitted.fields,
             version: kept.version.saturating_add(1),

@@ -104,7 +104,7 @@ impl Receiver {
     ) -> Result<Response, Problem> {
         let _permit = self.admit_reading(grant).await?;
         let mut rehearsal = self.rehearsal(dry_run, grant)?;
-        let would = rehearsal.look(body, form).await?;
+        let would = rehearsal.rehearse(body, form).await?;
         // What is no JSON is refused as ever.
         match would.problem {
             Some(problem) if *problem.kind() == problems::MALFORMED_JSON => Err(problem),
@@ -124,7 +124,7 @@ impl Receiver {
         let mut rehearsal = self.rehearsal(dry_run, grant)?;
         let mut all = Vec::with_capacity(items.len());
         for item in items {
-            all.push(rehearsal.look(item.bytes, Form::of(layout)).await?);
+            all.push(rehearsal.rehearse(item.bytes, Form::of(layout)).await?);
         }
         Ok(all)
     }
@@ -157,15 +157,15 @@ impl Rehearsal<'_> {
     ///
     /// # Errors
     /// 503 where that cannot be found out.
-    async fn look(&mut self, body: &[u8], form: Form) -> Result<Would, Problem> {
-        match self.try_to_look(body, form).await {
+    async fn rehearse(&mut self, body: &[u8], form: Form) -> Result<Would, Problem> {
+        match self.try_to_rehearse(body, form).await {
             Ok(would) => Ok(would),
             Err(problem) if problem.status().is_server_error() => Err(problem),
             Err(problem) => Ok(Would::refused(problem)),
         }
     }
 
-    async fn try_to_look(&mut self, body: &[u8], form: Form) -> Result<Would, Problem> {
+    async fn try_to_rehearse(&mut self, body: &[u8], form: Form) -> Result<Would, Problem> {
         let max = self.receiver.options.limits.payload;
         if body.len() > max {
             return Err(body::too_large(max));
@@ -175,7 +175,7 @@ impl Rehearsal<'_> {
         let large = self.receiver.admission.acquire_large(sender, weight).await;
         let _large = large.map_err(|reason| self.receiver.turned_away(reason))?;
         let (event, _) = self.receiver.read(self.grant, body, form)?;
-        let foreseen = self.view.look(&event, self.grant, self.now).await?;
+        let foreseen = self.view.foresee(&event, self.grant, self.now).await?;
         let (mut usages, mut more) = (Vec::new(), false);
         for span in foreseen.spans {
             more |= self.forecast(span, &mut usages);

@@ -1,4 +1,4 @@
-//! What operators do to one span that is suspended: let it go on, or give up its planned usage.
+//! What operators do to one span that is suspended: resume it, or skip its planned usage.
 //!
 //! An operator acts on what was read: the entity tag in `If-Match` must be that of the span as it is
 //! now, and the change is conditional on its version, its end and its suspension.
@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use sampler_domain::{Change, Changed, SKIP_DELAY, Skip, Span, Suspension};
 use sampler_service::problem::{FieldError, Pointer, Problem};
 use sampler_service::security::Grant;
-use sampler_store::SpanRecord;
+use sampler_store::ListedSpan;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -73,7 +73,7 @@ pub async fn skip(
 struct Asked {
     act: &'static str,
     reason: String,
-    record: SpanRecord,
+    listed: ListedSpan,
 }
 
 impl Receiver {
@@ -89,12 +89,12 @@ impl Receiver {
         let Admitted {
             reason, _permit, ..
         } = admitted.await?;
-        let (record, suspension) = self.suspended_span(grant, id, &seen).await?;
+        let (listed, suspension) = self.suspended_span(grant, id, &seen).await?;
         let act = "span.resume";
         let asked = Asked {
             act,
             reason,
-            record,
+            listed,
         };
         // By the workers' time, and over for sure: the clock of this machine may be ahead.
         let due_at = suspension.since;
@@ -116,8 +116,8 @@ impl Receiver {
             fields: usage_id,
             _permit,
         } = admitted.await?;
-        let (record, suspension) = self.suspended_span(grant, id, &seen).await?;
-        let planned = record.span.processing.planned.as_ref();
+        let (listed, suspension) = self.suspended_span(grant, id, &seen).await?;
+        let planned = listed.span.processing.planned.as_ref();
         if planned.is_none_or(|planned| planned.usage_guid != usage_id) {
             return Err(not_planned());
         }
@@ -125,7 +125,7 @@ impl Receiver {
         let asked = Asked {
             act,
             reason,
-            record,
+            listed,
         };
         // By the workers' time, which said when the usage was refused last.
         let not_before = suspension.since.plus(SKIP_DELAY);
@@ -149,13 +149,13 @@ impl Receiver {
         grant: &Grant,
         id: SpanPath,
         seen: &Seen,
-    ) -> Result<(SpanRecord, Suspension), Problem> {
+    ) -> Result<(ListedSpan, Suspension), Problem> {
         let permit = self.admit_reading(grant).await?;
-        let record = self.span(grant, id).await?;
+        let listed = self.span(grant, id).await?;
         drop(permit);
-        seen.require(shown_span(&record, &HeaderMap::new()).tag())?;
-        match record.span.processing.suspended {
-            Some(suspension) if !record.span.processing.complete => Ok((record, suspension)),
+        seen.require(shown_span(&listed, &HeaderMap::new()).tag())?;
+        match listed.span.processing.suspended {
+            Some(suspension) if !listed.span.processing.complete => Ok((listed, suspension)),
             _ => {
                 let detail = "The span is not suspended. Nothing was done.";
                 Err(Problem::new(&problems::NOT_SUSPENDED, detail))
@@ -171,7 +171,7 @@ impl Receiver {
         asked: Asked,
         change: impl FnOnce(Uuid) -> Change,
     ) -> Result<Response, Problem> {
-        let span = &asked.record.span;
+        let span = &asked.listed.span;
         let act = Act {
             act: asked.act,
             subject: location(&span.id).to_str().unwrap_or_default().to_owned(),
@@ -182,9 +182,9 @@ impl Receiver {
         };
         let id = self.new_act();
         let change = change(id);
-        let after = SpanRecord {
+        let after = ListedSpan {
             span: span.after(&change),
-            due_at: change.due_at().or(asked.record.due_at),
+            due_at: change.due_at().or(asked.listed.due_at),
         };
         let act = Act {
             after: digest(&after.span),

@@ -10,7 +10,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sampler_domain::{Id, Interval, LastError, Measures, SpanId, SpanState, Target, Timestamp};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
-use sampler_store::{SpanPage, SpanQuery, SpanRecord};
+use sampler_store::{ListedSpan, SpanPage, SpanQuery};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -71,8 +71,8 @@ pub async fn get(
     let shown = async {
         Parameters::of(&uri).finish()?;
         let _permit = receiver.admit_reading(&grant).await?;
-        let record = receiver.span(&grant, id).await?;
-        Ok(shown_span(&record, &headers))
+        let listed = receiver.span(&grant, id).await?;
+        Ok(shown_span(&listed, &headers))
     };
     answer(&receiver, "span", &grant, shown.await)
 }
@@ -96,7 +96,7 @@ impl Receiver {
     }
 
     /// The span of an address. One that the grant does not let read is not there.
-    pub(super) async fn span(&self, grant: &Grant, id: SpanPath) -> Result<SpanRecord, Problem> {
+    pub(super) async fn span(&self, grant: &Grant, id: SpanPath) -> Result<ListedSpan, Problem> {
         // What is no text is the id of no span.
         let Ok(Path(id)) = id else {
             return Err(no_such_span());
@@ -109,8 +109,8 @@ impl Receiver {
 }
 
 /// The answer that shows a span.
-pub(super) fn shown_span(record: &SpanRecord, request: &HeaderMap) -> Single {
-    Single::new(&ShownSpan::from(record), request)
+pub(super) fn shown_span(listed: &ListedSpan, request: &HeaderMap) -> Single {
+    Single::new(&ShownSpan::from(listed), request)
 }
 
 fn read_query(parameters: &mut Parameters) -> SpanQuery {
@@ -236,9 +236,9 @@ struct Proof {
     since: Timestamp,
 }
 
-impl<'a> From<&'a SpanRecord> for ShownSpan<'a> {
-    fn from(record: &'a SpanRecord) -> Self {
-        let span = &record.span;
+impl<'a> From<&'a ListedSpan> for ShownSpan<'a> {
+    fn from(listed: &'a ListedSpan) -> Self {
+        let span = &listed.span;
         let processing = &span.processing;
         let totals = &processing.totals;
         let plan = processing.planned.as_ref().map(|planned| ShownPlan {
@@ -256,7 +256,7 @@ impl<'a> From<&'a SpanRecord> for ShownSpan<'a> {
             end_event_id: span.end_id.as_ref().map(Id::as_str),
             sampled_to: span.sampled_to(),
             // Nothing is left to do for one that is complete.
-            due_at: record.due_at.filter(|_| !processing.complete),
+            due_at: listed.due_at.filter(|_| !processing.complete),
             planned: plan,
             delivery: Delivery {
                 attempts: processing.attempts,

@@ -1,4 +1,4 @@
-//! What operators do to one usage that was given up or put aside: have it sent again.
+//! The act of an operator on one usage that was skipped or set aside: a worker sends it again.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::acts::{Act, ActBody, Admitted};
 use crate::openapi::{refusals, types};
 use crate::{Receiver, problems};
 
-/// Characters of the id of a usage that is looked for. Those of Sampler and of an original are UUIDs.
+/// The longest id of a usage that is searched for, in characters. Sampler's and an original's are UUIDs.
 const ID_MAX: usize = 256;
 
 /// `POST /v1/usages/{id}/resend`.
@@ -61,8 +61,8 @@ impl Receiver {
             subject: format!("/v1/usages/{}", entry.usage_guid),
             span: Some(entry.span.to_string()),
             reason,
-            before: digest(&entry, entry.resend.is_some()),
-            after: digest(&entry, true),
+            before: summary(&entry, entry.resend.is_some()),
+            after: summary(&entry, true),
         };
         let act = self.ask(grant, asked).await?;
         let resend = Resend {
@@ -115,8 +115,8 @@ fn not_resendable() -> Problem {
     Problem::new(&problems::NOT_RESENDABLE, detail)
 }
 
-/// What the audit trail tells of a usage.
-fn digest(entry: &Entry, is_resending: bool) -> Value {
+/// The state of a usage, as the audit trail shows it.
+fn summary(entry: &Entry, is_resending: bool) -> Value {
     json!({
         "state": entry.state.name(),
         "start": entry.interval.start,

@@ -289,7 +289,7 @@ pub(crate) struct Reason {
     reason: String,
 }
 
-/// A usage to give up, and why.
+/// The usage to skip, and why.
 #[derive(ToSchema)]
 pub(crate) struct SkipRequest {
     #[schema(example = "Billed by hand.", min_length = 1, max_length = 1000)]
@@ -323,7 +323,7 @@ pub(crate) struct ControlRequest {
     reason: String,
 }
 
-/// Percentages of new starts that are let in: of all, and of single resources. They multiply.
+/// Percentages of new starts that are admitted: of all, and of single resources. They multiply.
 #[derive(ToSchema)]
 pub(crate) struct StartRates {
     #[schema(minimum = 0, maximum = 100, example = 100)]

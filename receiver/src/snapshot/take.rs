@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::http::{Request, header};
 use flate2::write::MultiGzDecoder;
 use http_body_util::BodyExt;
@@ -71,52 +71,16 @@ pub(crate) async fn take(
     if length.is_some_and(|length| length > limits.snapshot_payload as u64) {
         return Err(body::too_large(limits.snapshot_payload));
     }
-    let taking = Taking {
-        receiver,
-        grant,
-        form,
-        head: None,
-        gathering: Gathering::new(),
-        count: 0,
-        errors: Vec::new(),
-        named: None,
-        latest: None,
-    };
-    let mut arriving = Arriving {
-        taking,
-        pieces: Pieces::new(form, limits.payload),
-        unpacked: 0,
-        max: limits.snapshot_payload,
-    };
+    let mut arriving = Arriving::new(receiver, grant, form);
     let mut unpacking = is_compressed.then(|| MultiGzDecoder::new(Vec::new()));
-    let end = Instant::now() + TIME_MAX;
-    let mut deadline = (Instant::now() + limits.body_timeout).min(end);
-    let (mut body, mut arrived, mut since) = (request.into_body(), 0, 0);
-    loop {
-        let frame = timeout_at(deadline, body.frame())
-            .await
-            .map_err(|_| too_slow())?;
-        let Some(frame) = frame else { break };
-        let Ok(data) = frame.map_err(|_| cut_short())?.into_data() else {
-            continue;
-        };
-        (arrived, since) = (arrived + data.len(), since + data.len());
-        if arrived > arriving.max {
+    let mut body = TimedBody::new(request.into_body(), limits.body_timeout);
+    while let Some(data) = body.next().await? {
+        if body.arrived > arriving.max {
             return Err(body::too_large(arriving.max));
-        }
-        if since >= STRETCH {
-            since = 0;
-            deadline = (Instant::now() + limits.body_timeout).min(end);
         }
         match &mut unpacking {
             None => arriving.push(&data)?,
-            Some(decoder) => {
-                for part in data.chunks(UNPACKED_AT_A_TIME) {
-                    decoder.write_all(part).map_err(|_| not_unpacked())?;
-                    let bytes = std::mem::take(decoder.get_mut());
-                    arriving.push(&bytes)?;
-                }
-            }
+            Some(decoder) => arriving.unpack(&data, decoder)?,
         }
     }
     if let Some(decoder) = unpacking {
@@ -124,6 +88,56 @@ pub(crate) async fn take(
         arriving.push(&bytes)?;
     }
     arriving.finish()
+}
+
+/// A body that must arrive at a minimum rate: each [`STRETCH`] within `stretch_timeout`.
+struct TimedBody {
+    body: Body,
+    stretch_timeout: Duration,
+    /// When all of it must be there.
+    end: Instant,
+    /// When the present stretch must be there.
+    deadline: Instant,
+    /// Bytes of the present stretch.
+    of_stretch: usize,
+    /// Bytes so far.
+    arrived: usize,
+}
+
+impl TimedBody {
+    fn new(body: Body, stretch_timeout: Duration) -> Self {
+        let now = Instant::now();
+        let end = now + TIME_MAX;
+        Self {
+            body,
+            stretch_timeout,
+            end,
+            deadline: (now + stretch_timeout).min(end),
+            of_stretch: 0,
+            arrived: 0,
+        }
+    }
+
+    /// The next bytes; `None` at the end of the body.
+    async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+        loop {
+            let frame = timeout_at(self.deadline, self.body.frame()).await;
+            let Some(frame) = frame.map_err(|_| too_slow())? else {
+                return Ok(None);
+            };
+            // Trailers are skipped.
+            let Ok(data) = frame.map_err(|_| cut_short())?.into_data() else {
+                continue;
+            };
+            self.arrived += data.len();
+            self.of_stretch += data.len();
+            if self.of_stretch >= STRETCH {
+                self.of_stretch = 0;
+                self.deadline = (Instant::now() + self.stretch_timeout).min(self.end);
+            }
+            return Ok(Some(data));
+        }
+    }
 }
 
 /// Why a body is taken apart no further.
@@ -137,7 +151,42 @@ struct Arriving<'a> {
     max: usize,
 }
 
-impl Arriving<'_> {
+impl<'a> Arriving<'a> {
+    fn new(receiver: &'a Receiver, grant: &'a Grant, form: Form) -> Self {
+        let limits = &receiver.options.limits;
+        let taking = Taking {
+            receiver,
+            grant,
+            form,
+            head: None,
+            gathering: Gathering::new(),
+            count: 0,
+            errors: Vec::new(),
+            named: None,
+            latest: None,
+        };
+        Self {
+            taking,
+            pieces: Pieces::new(form, limits.payload),
+            unpacked: 0,
+            max: limits.snapshot_payload,
+        }
+    }
+
+    /// Takes compressed bytes.
+    fn unpack(
+        &mut self,
+        data: &[u8],
+        decoder: &mut MultiGzDecoder<Vec<u8>>,
+    ) -> Result<(), Problem> {
+        for part in data.chunks(UNPACKED_AT_A_TIME) {
+            decoder.write_all(part).map_err(|_| not_unpacked())?;
+            let bytes = std::mem::take(decoder.get_mut());
+            self.push(&bytes)?;
+        }
+        Ok(())
+    }
+
     fn push(&mut self, bytes: &[u8]) -> Result<(), Problem> {
         self.unpacked += bytes.len();
         if self.unpacked > self.max {

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::http::Request;
 use sampler_domain::{ClientId, Timestamp};
-use sampler_store::{Audit, AuditRecord, Outcome};
+use sampler_store::{ActOutcome, Audit, AuditRecord};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -22,7 +22,7 @@ fn record(number: u128, who: &str, span: Option<&str>) -> AuditRecord {
         reason: "The mapping is there.".to_owned(),
         before: json!({"state": "suspended"}),
         after: json!({"state": "open"}),
-        outcome: Outcome::Asked,
+        outcome: ActOutcome::Asked,
     }
 }
 
@@ -71,7 +71,7 @@ async fn an_act_is_shown_as_it_was_asked_for() {
         "outcome": "asked",
     });
     assert_eq!(shown["items"], json!([expected]));
-    let settled = world.store.settle_act(Uuid::from_u128(1), Outcome::Done);
+    let settled = world.store.settle_act(Uuid::from_u128(1), ActOutcome::Done);
     settled.await.unwrap();
     world.store.record_act(&record(2, "", None)).await.unwrap();
     let answer = world.trail("").await;

@@ -1,4 +1,4 @@
-//! How operators steer, and what becomes of starts while few are let in.
+//! How operators steer, and what becomes of starts while few are admitted.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -257,7 +257,7 @@ async fn a_resource_has_a_rate_of_its_own() {
     world.start(&other).await.is_created();
 }
 
-/// Each start comes again each minute until it is let in, with its own timestamp.
+/// Each start comes again each minute until it is admitted, with its own timestamp.
 #[tokio::test]
 async fn whoever_comes_again_gets_in_in_time_and_the_bill_is_exact() {
     for (rate, minutes) in [(50.0, 3), (30.0, 5), (8.0, 14)] {
@@ -281,7 +281,7 @@ async fn whoever_comes_again_gets_in_in_time_and_the_bill_is_exact() {
             waiting = still;
         }
         assert!(refused > 0 && waiting.is_empty(), "{waiting:?} at {rate} %");
-        // Later ones are let in, too, and stops never wait.
+        // Later ones are admitted, too, and stops never wait.
         for name in &names {
             world.stop(&stop_of(name, NOW + HOUR)).await.is_created();
         }
@@ -346,12 +346,12 @@ async fn who_comes_when_told_gets_in() {
 #[tokio::test]
 async fn other_instances_follow() {
     let world = World::new();
-    world.receiver.steering.look().await;
+    world.receiver.steering.poll().await;
     let mut control = world.store.control().await.unwrap();
     control.control.starts.rate = sampler_domain::Percent::NONE;
     assert!(world.store.set_control(&control.control, 0).await.unwrap());
     world.start(&start_of("a", NOW)).await.is_created();
-    world.receiver.steering.look().await;
+    world.receiver.steering.poll().await;
     world
         .start(&start_of("b", NOW))
         .await

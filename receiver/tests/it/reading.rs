@@ -180,7 +180,7 @@ async fn executed(world: &World, span: &Span, next: Option<i64>) -> Span {
         location: Some("https://abacus/1".to_owned()),
     };
     let entry = Entry::of_delivered(span, delivered).unwrap();
-    world.store.memory.record(entry, DAY).await.unwrap();
+    world.store.memory.write_entry(entry, DAY).await.unwrap();
     let next = next.map_or(Next::Wait, |end| Next::Planned(plan(&span.executed(), end)));
     done(
         world

@@ -50,7 +50,7 @@ impl Two {
             let mut span = span.filter(|span| span.target.resource_id.as_str() == resource);
             let span = span.next().unwrap();
             two.spans[index] = format!("/v1/spans/{}", span.id);
-            store.record(billed(&span), DAY).await.unwrap();
+            store.write_entry(billed(&span), DAY).await.unwrap();
         }
         two
     }

@@ -36,7 +36,7 @@ impl World {
             Entry { state, ..entry }
         };
         let memory = &self.store.memory;
-        memory.record(entry.clone(), DAY).await.unwrap();
+        memory.write_entry(entry.clone(), DAY).await.unwrap();
         entry
     }
 

@@ -13,7 +13,9 @@ use serde_json::{Value, json};
 use crate::answer::Answer;
 use crate::event::{start, stop, with};
 use crate::store::Fate;
-use crate::world::{DAY, HOUR, NOW, PAST, World, request};
+use crate::world::{DAY, HOUR, NOW, World, request};
+
+mod refused;
 
 const SNAPSHOTS: &str = "/v1/snapshots";
 
@@ -350,147 +352,6 @@ async fn the_moment_of_the_snapshot_decides() {
         lists(&world.compare(&other).await),
         [const { Vec::<String>::new() }; 3]
     );
-}
-
-#[tokio::test]
-async fn wrong_fields_of_a_snapshot_are_named() {
-    let world = World::new();
-    let one = || instance("j", "large");
-    let changed = |name: &str, value: Value| with(&one(), name, value);
-    let without = |name: &str| {
-        let mut one = one();
-        one.as_object_mut().unwrap().remove(name);
-        one
-    };
-    let names = |fields: &[&str]| -> Vec<String> {
-        fields
-            .iter()
-            .map(|field| format!("#/instances/1/{field}"))
-            .collect()
-    };
-    for (wrong, fields) in [
-        (without("plan_id"), names(&["plan_id"])),
-        (changed("space_id", json!("")), names(&["space_id"])),
-        (changed("since", json!(NOW - HOUR + 1)), names(&["since"])),
-        (changed("since", json!("today")), names(&["since"])),
-        (
-            changed("resource_id", json!("redis")),
-            names(&["resource_id"]),
-        ),
-        (changed("id", json!("a")), names(&["id"])),
-        (changed("timestamp", json!(1)), names(&["timestamp"])),
-        (changed("nope", json!(1)), names(&["nope"])),
-        (
-            changed("measured_usage", json!([{ "measure": "a" }])),
-            names(&["measured_usage/0/quantity"]),
-        ),
-        (json!([]), vec!["#/instances/1".to_owned()]),
-        (instance("i", "large"), vec!["#/instances/1".to_owned()]),
-    ] {
-        for form in forms(&snapshot(
-            NOW - HOUR,
-            &[
-                instance("i", "large"),
-                wrong.clone(),
-                instance("x", "large"),
-            ],
-        )) {
-            let answer = world.send(form).await;
-            answer.names(
-                400,
-                "invalid-snapshot",
-                &fields.iter().map(String::as_str).collect::<Vec<_>>(),
-            );
-        }
-    }
-    for (head, fields) in [
-        (json!({}), &["#/resource_id", "#/at"][..]),
-        (
-            json!({ "resource_id": 7, "at": "now", "x": 1 }),
-            &["#/x", "#/resource_id", "#/at"],
-        ),
-        (
-            json!({ "resource_id": "", "at": NOW + 1 }),
-            &["#/resource_id", "#/at"],
-        ),
-        (
-            json!({ "resource_id": "postgres", "at": NOW - PAST - 1 }),
-            &["#/at"],
-        ),
-    ] {
-        let head = with(&head, "instances", json!([]));
-        for form in forms(&head) {
-            world
-                .send(form)
-                .await
-                .names(400, "invalid-snapshot", fields);
-        }
-    }
-    let none = json!({ "resource_id": "postgres", "at": NOW });
-    world
-        .compare_once(&none)
-        .await
-        .names(400, "invalid-snapshot", &["#/instances"]);
-    let many = vec![json!(7); 1_000];
-    let answer = world.compare_once(&snapshot(NOW, &many)).await;
-    let problem = answer.problem(400, "invalid-snapshot");
-    assert_eq!(problem["errors"].as_array().unwrap().len(), 100);
-}
-
-#[tokio::test]
-async fn what_is_no_snapshot_is_refused() {
-    let world = World::with(|options| options.limits.snapshot_payload = 10_000);
-    for body in [
-        "",
-        "[]x",
-        "{\"instances\":[{]}",
-        "{\"instances\":[{},]}",
-        "{\"at\":1,\"at\":2,\"instances\":[]}",
-    ] {
-        let answer = world.send(request(SNAPSHOTS, body)).await;
-        answer.names(400, "malformed-json", &[]);
-    }
-    let lines = |body: String| {
-        let post = Request::post(SNAPSHOTS).header("content-type", "application/x-ndjson");
-        post.body(Body::from(body)).unwrap()
-    };
-    let head = json!({ "resource_id": "postgres", "at": NOW });
-    for body in [
-        "\n\n".to_owned(),
-        format!("{head}\n{{"),
-        format!("{head}\nnope\n"),
-    ] {
-        world
-            .send(lines(body))
-            .await
-            .names(400, "malformed-json", &[]);
-    }
-    let large = format!("{head}\n{}", "\n".repeat(10_000));
-    world
-        .send(lines(large))
-        .await
-        .names(413, "payload-too-large", &[]);
-    let mut text = request(SNAPSHOTS, "{}");
-    text.headers_mut()
-        .insert("content-type", "text/plain".parse().unwrap());
-    world
-        .send(text)
-        .await
-        .names(415, "unsupported-media-type", &[]);
-    let asked = request(&format!("{SNAPSHOTS}?dry_run=true"), "{}");
-    world.send(asked).await.problem(400, "invalid-query");
-    let get = Request::get(SNAPSHOTS).body(Body::empty()).unwrap();
-    world.send(get).await.names(405, "method-not-allowed", &[]);
-    for (fate, status, slug) in [
-        (Fate::Unavailable, 503, "database-unavailable"),
-        (Fate::Refused, 500, "internal"),
-    ] {
-        world.store.meets(fate);
-        world
-            .compare_once(&snapshot(NOW, &[]))
-            .await
-            .names(status, slug, &[]);
-    }
 }
 
 #[tokio::test(start_paused = true)]

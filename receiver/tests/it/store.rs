@@ -12,10 +12,11 @@ use sampler_domain::{
 };
 use sampler_store::memory::MemoryStore;
 use sampler_store::{
-    Acts, Audit, AuditPage, AuditQuery, AuditRecord, Backlog, BacklogQuery, Backlogs, CausePage,
-    CauseQuery, ControllerState, Controls, Entries, EntryKey, Events, Instance, Instances,
-    KeptControl, Lookup, NewSpan, NewStop, Published, Queries, Replication, SeenInstance, SpanPage,
-    SpanQuery, StartOutcome, StopOutcome, StoreError, SumPage, SumQuery, SuspendedCause,
+    ActOutcome, Acts, Audit, AuditPage, AuditQuery, AuditRecord, Backlog, BacklogQuery, Backlogs,
+    CausePage, CauseQuery, ControllerState, Controls, Entries, EntryKey, Events, Instance,
+    Instances, KeptControl, ListedSpan, Lookup, NewSpan, NewStop, Published, Queries, Replication,
+    SeenInstance, SpanPage, SpanQuery, StartOutcome, StopOutcome, StoreError, SumPage, SumQuery,
+    SuspendedCause,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio::time::interval;
@@ -211,7 +212,7 @@ impl Queries for Store {
         &self,
         id: &str,
         resources: Option<&[Id]>,
-    ) -> Result<Option<SpanRecord>, StoreError> {
+    ) -> Result<Option<ListedSpan>, StoreError> {
         self.met(self.memory.span(id, resources)).await
     }
 
@@ -286,7 +287,7 @@ impl Audit for Store {
         self.met_as(fate, self.memory.record_act(record)).await
     }
 
-    async fn settle_act(&self, id: Uuid, outcome: Outcome) -> Result<(), StoreError> {
+    async fn settle_act(&self, id: Uuid, outcome: ActOutcome) -> Result<(), StoreError> {
         self.met(self.memory.settle_act(id, outcome)).await
     }
 }

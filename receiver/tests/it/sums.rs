@@ -69,7 +69,7 @@ impl World {
             resend: None,
             ask_again: None,
         };
-        self.store.memory.record(entry, DAY).await.unwrap();
+        self.store.memory.write_entry(entry, DAY).await.unwrap();
     }
 }
 

@@ -15,7 +15,7 @@ use crate::history::{Record, read_lines, write_lines};
 pub(crate) const HISTORY: &str = "history.ndjson";
 /// What counts at Abacus.
 const COUNTED: &str = "counted.ndjson";
-/// What Abacus has put aside.
+/// What Abacus has set aside.
 const ASIDE: &str = "aside.ndjson";
 /// The spans in the database when all was quiet.
 const SPANS: &str = "spans.ndjson";
@@ -55,7 +55,7 @@ impl Usage {
     }
 }
 
-/// A usage that Abacus took and then put aside.
+/// A usage that Abacus took and then set aside.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Aside {
     /// Its id.

@@ -301,7 +301,7 @@ impl Fault {
             Self::Abacus(FaultKind::Status { .. }, _) => "Abacus says 5xx",
             Self::Abacus(FaultKind::CloseBefore, _) => "Abacus closes connections",
             Self::Abacus(FaultKind::Hang, _) => "Abacus hangs",
-            Self::Abacus(FaultKind::PutAside(_), _) => "Abacus puts usages aside",
+            Self::Abacus(FaultKind::PutAside(_), _) => "Abacus sets usages aside",
             Self::AbacusAway => "Abacus is away",
         }
     }

@@ -1,7 +1,7 @@
 //! A stand-in for Abacus: the collector of usages and the provisioning of plans.
 //!
 //! It says 202 before it has judged, as the real one does: repeats, usages of tomorrow and usages of
-//! closed months are put aside afterwards, and only a `GET` on the `Location` tells (under that of a
+//! closed months are set aside afterwards, and only a `GET` on the `Location` tells (under that of a
 //! repeat there never is anything). Faults can be
 //! ordered, and everything it was sent and what it counts can be asked for.
 
@@ -46,9 +46,9 @@ pub struct Options {
     pub clock: Clock,
     /// What it keeps.
     pub keep: Keep,
-    /// Whether usages that end after today (UTC) are put aside.
+    /// Whether usages that end after today (UTC) are set aside.
     pub refuses_future: bool,
-    /// How long after its end a month is closed, and later usages of it put aside. `None`: never.
+    /// How long after its end a month is closed, and later usages of it set aside. `None`: never.
     pub month_slack: Option<Duration>,
     /// How long the document of a usage is not found after its post.
     pub confirms_after: Duration,

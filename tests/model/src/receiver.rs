@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::scenario::{Event, Mutant, Scenario};
 use crate::state::State;
 
-/// An event that a receiver has let in and takes to the store.
+/// An event that a receiver has admitted and takes to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Which event.

@@ -14,7 +14,7 @@ use crate::scenario::Scenario;
 /// One state of a model.
 ///
 /// Workers are all alike: they are kept in an order of their contents, so that states which differ
-/// only in who is who are one. Receivers do not show: the request that one has in hand, let in at
+/// only in who is who are one. Receivers do not show: the request that one has in hand, admitted at
 /// an earlier moment, is all its memory, and any of those that the provider has sent by then may be
 /// in the hands of one. So there are as many receivers as there could be requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -63,7 +63,7 @@ pub enum Worker {
     /// It has posted the planned usage, and waits for the answer.
     Posting(Arc<Driver>, Arc<Message>),
     /// It has noted an execution, and is about to ask the ledger for its entry: a planted bug.
-    Recording(Arc<Driver>, Box<Entry>),
+    WritingEntry(Arc<Driver>, Box<Entry>),
 }
 
 /// A usage as it was sent, with what it stands for. There is only one target, and no measure but
@@ -175,7 +175,7 @@ impl Worker {
             Self::Holding(driver)
             | Self::Calling(driver, _)
             | Self::Posting(driver, _)
-            | Self::Recording(driver, _) => Some(driver.span()),
+            | Self::WritingEntry(driver, _) => Some(driver.span()),
         }
     }
 }

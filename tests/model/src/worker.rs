@@ -44,7 +44,7 @@ pub(crate) fn step(scenario: &Scenario, state: &mut State, worker: usize) {
         Worker::Holding(driver) => decide(scenario, state, driver),
         Worker::Calling(driver, change) => call(scenario, state, driver, &change),
         Worker::Posting(driver, message) => receive_answer(scenario, state, driver, message),
-        Worker::Recording(driver, entry) => record(scenario, state, driver, &entry),
+        Worker::WritingEntry(driver, entry) => write_entry(scenario, state, driver, &entry),
     };
 }
 
@@ -128,7 +128,7 @@ pub(crate) fn can_step(state: &State, worker: &Worker) -> bool {
     match worker {
         Worker::Idle => false,
         Worker::Posting(_, message) => is_counted(state, message),
-        Worker::Holding(_) | Worker::Calling(..) | Worker::Recording(..) => true,
+        Worker::Holding(_) | Worker::Calling(..) | Worker::WritingEntry(..) => true,
     }
 }
 
@@ -156,7 +156,7 @@ fn decide(scenario: &Scenario, state: &mut State, driver: Arc<Driver>) -> Worker
         }
         // A worker that sleeps or dies before it asks for the entry is one that does so before it
         // hears the answer: nobody can tell them apart.
-        Action::Record(entry) => {
+        Action::WriteEntry(entry) => {
             let planned = driver.span().processing.planned.clone();
             let is_skipped = entry.state == EntryState::Skipped;
             if let Some(planned) =
@@ -164,7 +164,7 @@ fn decide(scenario: &Scenario, state: &mut State, driver: Arc<Driver>) -> Worker
             {
                 post(scenario, state, driver.span(), &planned);
             }
-            record(scenario, state, driver, &canonical_entry(*entry))
+            write_entry(scenario, state, driver, &canonical_entry(*entry))
         }
         // So is one that does so before it keeps the cause of a refusal.
         Action::Register(cause) => register(scenario, state, driver, &cause),
@@ -271,7 +271,7 @@ fn receive_answer(
     }
     Arc::make_mut(&mut driver).on_delivered(DELIVERED);
     if scenario.is_broken(Mutant::EntryAfterNote) {
-        Arc::make_mut(&mut driver).on_recorded(EntryState::Accepted);
+        Arc::make_mut(&mut driver).on_entry_written(EntryState::Accepted);
     }
     decide(scenario, state, driver)
 }
@@ -284,19 +284,19 @@ pub(crate) const DELIVERED: Delivered = Delivered {
 };
 
 /// Asks the ledger for an entry.
-fn record(
+fn write_entry(
     scenario: &Scenario,
     state: &mut State,
     mut driver: Arc<Driver>,
     entry: &Entry,
 ) -> Worker {
     let table = Arc::make_mut(&mut state.table);
-    let kept = table.record(entry.clone(), 0);
+    let kept = table.write_entry(entry.clone(), 0);
     if scenario.is_broken(Mutant::ExpiresBeforeCompletion) {
         table.expire(std::slice::from_ref(&entry.span));
         table.remove_expired(state.now);
     }
-    Arc::make_mut(&mut driver).on_recorded(kept);
+    Arc::make_mut(&mut driver).on_entry_written(kept);
     decide(scenario, state, driver)
 }
 
@@ -322,7 +322,7 @@ fn call(
         && scenario.is_broken(Mutant::EntryAfterNote)
         && let Some(entry) = Entry::of_delivered(&before, DELIVERED)
     {
-        return Worker::Recording(driver, canonical_entry(entry));
+        return Worker::WritingEntry(driver, canonical_entry(entry));
     }
     decide(scenario, state, driver)
 }

@@ -76,14 +76,14 @@ impl World {
         let today = self.now().as_millis().div_euclid(DAY);
         if self.setup.puts_future_aside && usage.end.as_millis() >= (today + 1) * DAY {
             self.report_violation(format!(
-                "{} was put aside: it lies after today",
+                "{} was set aside: it lies after today",
                 usage.dedup_id
             ));
             return;
         }
         if !self.takes_for_its_month(usage) {
             self.report_violation(format!(
-                "{} was put aside: its month is closed",
+                "{} was set aside: its month is closed",
                 usage.dedup_id
             ));
             return;

@@ -275,7 +275,7 @@ impl Generator<'_> {
             0..=3 => None,
             4..=6 => Some(start.plus(self.rng.between(0, 8 * length))),
             7 => Some(sampled_to),
-            // It lets stops before the start in.
+            // It accepts stops before the start.
             8 => Some(start.plus(-self.rng.log_uniform(2 * length))),
             _ => Some(self.moment(at).plus(self.rng.log_uniform(2 * length))),
         };
@@ -373,7 +373,7 @@ impl Generator<'_> {
             return Action::Clock(Process::Receiver(number), error);
         }
         // A worker whose clock is ahead samples what is not over yet, unless it knows Abacus's from
-        // the dates of its answers. Abacus may put that aside; where the stand-in does, and dates
+        // the dates of its answers. Abacus may set that aside; where the stand-in does, and dates
         // none, no worker is ahead. Behind it is by no more than a worker makes up for.
         let error = if self.setup.dates_answers {
             if self.rng.percent(50) {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sampler_domain::{Change, Changed, Entry, EntryState, Span, SpanId, Timestamp};
-use sampler_store::group::{CommandFailure, Outcome};
+use sampler_store::group::{CommandFailure, WriteOutcome};
 use sampler_store::{NewSpan, NewStop, StartOutcome, StopOutcome};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -50,11 +50,11 @@ impl fmt::Display for Failed {
 impl std::error::Error for Failed {}
 
 impl CommandFailure for Failed {
-    fn outcome(&self) -> Outcome {
+    fn outcome(&self) -> WriteOutcome {
         match self {
-            Self::NotSent => Outcome::Unavailable,
-            Self::Lost | Self::Over => Outcome::Unknown,
-            Self::Duplicate => Outcome::Refused,
+            Self::NotSent => WriteOutcome::Unavailable,
+            Self::Lost | Self::Over => WriteOutcome::Unknown,
+            Self::Duplicate => WriteOutcome::Refused,
         }
     }
 
@@ -269,12 +269,12 @@ impl Statement for Ending {
 
 /// Inserts an entry of the ledger.
 #[derive(Debug)]
-pub(crate) struct Recording {
+pub(crate) struct EntryInsert {
     pub(crate) entry: Entry,
     pub(crate) lifetime: i64,
 }
 
-impl Statement for Recording {
+impl Statement for EntryInsert {
     type Answer = EntryState;
 
     const KIND: &'static str = "record";
@@ -285,8 +285,10 @@ impl Statement for Recording {
             return None;
         }
         let entry = self.entry.clone();
-        world.note_recorded(&entry);
-        let state = world.store.with(|table| table.record(entry, self.lifetime));
+        world.note_entry(&entry);
+        let state = world
+            .store
+            .with(|table| table.write_entry(entry, self.lifetime));
         if world.setup.mutant == Mutant::ExpiresBeforeCompletion {
             let spans = [self.entry.span.clone()];
             world.store.with(|table| table.expire(&spans));

@@ -211,7 +211,7 @@ impl Setup {
         };
         // A start may be sent again until its timestamp falls out of the slack. To see that it is
         // a repeat the span must be there, whatever the clocks say and however long a request that
-        // was let in before was held up.
+        // was admitted before was held up.
         let retention = past + 2 * scale.clock_error + 4 * scale.length;
         let shared = !closes && rng.percent(50);
         let (base, closing) = if closes {

@@ -9,14 +9,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt};
 use sampler_domain::{
-    Change, Changed, Entry, EntryState, EventId, Id, Policy, Span, SpanId, Target, Timestamp,
+    Change, Changed, Entry, EntryState, EventId, Span, SpanId, Target, Timestamp,
 };
 use sampler_store::group::{
     CommandResult, Group, GroupWriter, Resolution, WriteResult, write_results,
 };
 use sampler_store::{
-    Adopted, DuePages, DueQuery, Entries, Events, Finished, KeptCause, Ledger, Membership, NewSpan,
-    NewStop, Probe, SpanKeys, SpanScan, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
+    DuePages, DueQuery, Entries, Events, Finished, Ledger, NewSpan, NewStop, StartOutcome,
+    StopOutcome, StoreError, Work,
 };
 use tokio::time::Instant;
 
@@ -24,8 +24,13 @@ use super::conditions::CallOutcome;
 use super::lifecycle::Lifecycle;
 use super::mutant::Mutant;
 use super::rng::CallRng;
-use super::server::{Changing, CommandTiming, Ending, Failed, Made, Opening, Recording, Statement};
+use super::server::{
+    Changing, CommandTiming, Ending, EntryInsert, Failed, Made, Opening, Statement,
+};
 use super::world::{Tally, World, pause};
+
+mod brief;
+mod upkeep;
 
 /// The connection from one process to the server.
 #[derive(Clone)]
@@ -51,7 +56,7 @@ pub(crate) struct SimStore {
     starts: Group<Grouped<Opening>>,
     stops: Group<Grouped<Ending>>,
     changes: Group<Grouped<Changing>>,
-    records: Group<Grouped<Recording>>,
+    entries: Group<Grouped<EntryInsert>>,
 }
 
 impl SimStore {
@@ -61,7 +66,7 @@ impl SimStore {
             starts: Group::new(Grouped::new(&connection), timeout),
             stops: Group::new(Grouped::new(&connection), timeout),
             changes: Group::new(Grouped::new(&connection), timeout),
-            records: Group::new(Grouped::new(&connection), timeout),
+            entries: Group::new(Grouped::new(&connection), timeout),
             connection,
         }
     }
@@ -428,19 +433,19 @@ impl Work for SimStore {
 
 #[async_trait]
 impl Ledger for SimStore {
-    async fn record(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError> {
+    async fn write_entry(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError> {
         let state = entry.state;
-        let recording = Recording { entry, lifetime };
+        let insert = EntryInsert { entry, lifetime };
         if self.has(Mutant::EntryAfterNote) {
-            let records = self.records.clone();
+            let entries = self.entries.clone();
             let tick = self.connection.world.setup.scale.tick;
             tokio::spawn(async move {
                 pause(Duration::from_millis(tick.unsigned_abs())).await;
-                records.submit(recording).await
+                entries.submit(insert).await
             });
             return Ok(state);
         }
-        self.records.submit(recording).await
+        self.entries.submit(insert).await
     }
 
     async fn expire(&self, finished: &[Finished]) -> Result<(), StoreError> {
@@ -464,144 +469,5 @@ impl Ledger for SimStore {
     ) -> Result<Entries, StoreError> {
         let store = &self.connection.world.store;
         store.entries(span, target, after, limit).await
-    }
-}
-
-#[async_trait]
-impl Upkeep for SimStore {
-    async fn adopt(
-        &self,
-        policy: &Policy,
-        now: Timestamp,
-        limit: usize,
-    ) -> Result<Adopted, StoreError> {
-        let policy = policy.clone();
-        self.call("adopt", |world| async move {
-            world.store.adopt(&policy, now, limit).await
-        })
-        .await
-    }
-
-    async fn completed_before(
-        &self,
-        cutoff: Timestamp,
-        limit: usize,
-    ) -> Result<Vec<Finished>, StoreError> {
-        let world = Arc::clone(&self.connection.world);
-        let what = move || format!(" {cutoff}");
-        let work = async move { world.store.completed_before(cutoff, limit).await };
-        self.connection.call("completed_before", what, work).await
-    }
-
-    async fn remove(&self, finished: &[Finished]) -> Result<u64, StoreError> {
-        let (world, finished) = (Arc::clone(&self.connection.world), finished.to_vec());
-        let named: Vec<SpanId> = finished.iter().map(|span| span.id.clone()).collect();
-        let what = move || format!(" {named:?}");
-        let work = async move {
-            let mut spans = Vec::new();
-            let find = |id: &SpanId| world.store.with(|table| table.find(id).cloned());
-            for span in &finished {
-                spans.extend(find(&span.id));
-            }
-            let removed = world.store.remove(&finished).await?;
-            for span in &spans {
-                if find(&span.id).is_none() {
-                    world.note_removed(span.clone());
-                }
-            }
-            Ok(removed)
-        };
-        self.connection.call("remove", what, work).await
-    }
-
-    async fn largest_slack(&self) -> Result<Option<i64>, StoreError> {
-        let world = Arc::clone(&self.connection.world);
-        let work = async move { world.store.largest_slack().await };
-        self.connection
-            .call("largest_slack", String::new, work)
-            .await
-    }
-}
-
-#[async_trait]
-impl Membership for SimStore {
-    async fn heartbeat(&self, worker: &str) -> Result<Vec<String>, StoreError> {
-        let worker = worker.to_owned();
-        self.call("heartbeat", |world| async move {
-            world.store.heartbeat(&worker).await
-        })
-        .await
-    }
-
-    async fn leave(&self, worker: &str) -> Result<(), StoreError> {
-        let worker = worker.to_owned();
-        self.call(
-            "leave",
-            |world| async move { world.store.leave(&worker).await },
-        )
-        .await
-    }
-}
-
-impl<A: fmt::Debug> Brief for Resolved<A> {
-    fn brief(&self) -> String {
-        format!("{:?}", self.0)
-    }
-}
-
-macro_rules! brief_as_debug {
-    ($($result:ty),*) => {
-        $(impl Brief for $result {
-            fn brief(&self) -> String {
-                format!("{self:?}")
-            }
-        })*
-    };
-}
-
-brief_as_debug!(
-    (),
-    bool,
-    u64,
-    Adopted,
-    Option<i64>,
-    Probe,
-    Vec<Entry>,
-    Vec<KeptCause>,
-    Vec<String>
-);
-
-impl Brief for Option<Span> {
-    fn brief(&self) -> String {
-        self.as_ref()
-            .map_or_else(|| "none".to_owned(), |span| span.id.to_string())
-    }
-}
-
-impl Brief for Vec<Span> {
-    fn brief(&self) -> String {
-        let ids: Vec<&SpanId> = self.iter().map(|span| &span.id).collect();
-        format!("{ids:?}")
-    }
-}
-
-impl Brief for DuePage {
-    fn brief(&self) -> String {
-        let ids: Vec<&SpanId> = self.0.iter().flatten().map(|span| &span.id).collect();
-        format!("{ids:?}")
-    }
-}
-
-impl Brief for Vec<Finished> {
-    fn brief(&self) -> String {
-        let ids: Vec<&SpanId> = self.iter().map(|span| &span.id).collect();
-        format!("{ids:?}")
-    }
-}
-
-/// The auditor is off: it would fill the virtual time.
-impl SpanScan for SimStore {
-    fn spans_of(&self, partition: u32, from: Option<&Id>, page: usize) -> SpanKeys {
-        self.connection.world.store.spans_of(partition, from, page)
     }
 }

@@ -334,7 +334,7 @@ impl World {
     }
 
     /// An entry of the ledger was written, for the first time.
-    pub(crate) fn note_recorded(&self, entry: &Entry) {
+    pub(crate) fn note_entry(&self, entry: &Entry) {
         let mut facts = self.truth.facts();
         let plan = facts.plans.get(&entry.usage_guid);
         let problem = match plan {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use sampler_domain::{Policy, Span, SpanId};
 use sampler_service::environment::Clock;
-use sampler_store::{Page, Reading, StoreError};
+use sampler_store::{AllSpans, Page, StoreError};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -23,7 +23,7 @@ const REPORTED_MAX: usize = 1_000;
 /// A worker that only compares.
 pub struct Shadow {
     /// Where the spans are.
-    pub pages: Arc<dyn Reading>,
+    pub pages: Arc<dyn AllSpans>,
     /// What time it is.
     pub clock: Arc<dyn Clock>,
     /// Takes a report of each page.

@@ -103,7 +103,7 @@ async fn with_a_clock_that_is_63_days_ahead_the_ids_of_events_stay() {
     worker.stop().await;
 }
 
-/// What lies after Abacus's today is put aside there, and would never be billed.
+/// What lies after Abacus's today is set aside there, and would never be billed.
 #[tokio::test(start_paused = true)]
 async fn a_worker_whose_clock_is_a_day_ahead_does_not_begin_with_the_future() {
     let world = World::new();

@@ -119,9 +119,9 @@ impl Work for Faulty {
 
 #[async_trait]
 impl Ledger for Faulty {
-    async fn record(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError> {
+    async fn write_entry(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError> {
         self.faults
-            .call("record", self.inner.record(entry, lifetime))
+            .call("write_entry", self.inner.write_entry(entry, lifetime))
             .await
     }
     async fn expire(&self, finished: &[Finished]) -> Result<(), StoreError> {
@@ -456,12 +456,12 @@ struct Refusing {
 
 #[async_trait]
 impl Ledger for Refusing {
-    async fn record(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError> {
+    async fn write_entry(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError> {
         let is_bad = entry.target.resource_instance_id.as_str().contains("bad");
         if is_bad && !self.is_over.load(Ordering::Relaxed) {
             return Err(StoreError::Refused("the disk is full".into()));
         }
-        self.inner.record(entry, lifetime).await
+        self.inner.write_entry(entry, lifetime).await
     }
     async fn expire(&self, finished: &[Finished]) -> Result<(), StoreError> {
         self.inner.expire(finished).await

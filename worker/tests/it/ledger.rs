@@ -38,9 +38,9 @@ impl Flaky {
 
 #[async_trait]
 impl Ledger for Flaky {
-    async fn record(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError> {
-        let kept = self.inner.record(entry, lifetime).await;
-        self.answer("record", kept)
+    async fn write_entry(&self, entry: Entry, lifetime: i64) -> Result<EntryState, StoreError> {
+        let kept = self.inner.write_entry(entry, lifetime).await;
+        self.answer("write_entry", kept)
     }
 
     async fn expire(&self, finished: &[Finished]) -> Result<(), StoreError> {

@@ -226,7 +226,7 @@ async fn a_change_of_granularity_moves_nothing_that_was_billed() {
     worker.stop().await;
 }
 
-/// Abacus puts aside what lies after its own today: nothing is sent before it is over there, too.
+/// Abacus sets aside what lies after its own today: nothing is sent before it is over there, too.
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_is_ahead_of_abacus_bills_nothing_before_its_time() {
     let world = World::new();

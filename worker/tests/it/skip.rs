@@ -98,7 +98,7 @@ async fn what_abacus_has_accepted_is_not_skipped() {
         location: None,
     };
     let entry = sampler_domain::Entry::of_delivered(&span, delivered).unwrap();
-    sampler_store::Ledger::record(&*world.store, entry, HOUR)
+    sampler_store::Ledger::write_entry(&*world.store, entry, HOUR)
         .await
         .unwrap();
     assert_eq!(skip(&world, &span).await, Changed::Made);

@@ -41,37 +41,37 @@ pub(super) struct Arguments {
 pub(super) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let api = Api::new(&arguments.common.connection)?;
     let now = arguments.file.now.unwrap_or_else(clock::now);
-    let (mut records, mut wrong) = (Vec::new(), Vec::new());
+    let (mut events, mut wrong) = (Vec::new(), Vec::new());
     let mut input = Input::open(&arguments.file, now)?;
-    while let Some(Item { line, record }) = input.next()? {
-        match record {
-            Ok(record) => records.push(record),
+    while let Some(Item { line, event }) = input.next()? {
+        match event {
+            Ok(event) => events.push(event),
             Err(reason) => wrong.push(json!({ "line": line, "would": 400, "problem": reason })),
         }
-        if records.len() + wrong.len() > EVENTS_MAX {
+        if events.len() + wrong.len() > EVENTS_MAX {
             let what = format!("more than {EVENTS_MAX} events cannot be looked at together");
             return Err(Failure::Input(what));
         }
     }
-    if records
+    if events
         .iter()
-        .any(|record| record.is_cloud_event != records[0].is_cloud_event)
+        .any(|event| event.is_cloud_event != events[0].is_cloud_event)
     {
         let what = "CloudEvents and other events cannot be looked at together";
         return Err(Failure::Input(what.to_owned()));
     }
     let mut results = wrong;
-    if !records.is_empty() {
+    if !events.is_empty() {
         let mut query: Query = vec![("dry_run", "true".to_owned())];
         add(&mut query, "until", arguments.until);
-        let bodies: Vec<&str> = records.iter().map(|record| record.body.as_str()).collect();
+        let bodies: Vec<&str> = events.iter().map(|event| event.body.as_str()).collect();
         let body = format!("[{}]", bodies.join(",\n")).into_bytes();
         let request = Request::post(&PATH)
             .query(query)
-            .body(media_type(&records), body);
+            .body(media_type(&events), body);
         let answers: Vec<Value> = api.call(&request).await?.read(&PATH)?;
-        for (record, mut answer) in records.iter().zip(answers) {
-            answer["line"] = json!(record.line);
+        for (event, mut answer) in events.iter().zip(answers) {
+            answer["line"] = json!(event.line);
             results.push(answer);
         }
     }

@@ -8,7 +8,7 @@ use sampler_verify::events::{self, Reading};
 use sampler_verify::moment::Millis;
 use serde_json::value::RawValue;
 
-use super::record::{Record, Recorder};
+use super::file_event::{FileEvent, Importer};
 use super::{FileArguments, Format};
 use crate::failure::Failure;
 
@@ -21,13 +21,13 @@ const LIST_LEN_MAX: u64 = 256 << 20;
 #[derive(Debug)]
 pub(crate) struct Item {
     pub(crate) line: u64,
-    pub(crate) record: Result<Record, String>,
+    pub(crate) event: Result<FileEvent, String>,
 }
 
 /// The events of a file, in its order.
 pub(super) struct Input {
     source: Source,
-    recorder: Recorder,
+    importer: Importer,
     name: String,
 }
 
@@ -88,18 +88,18 @@ impl Input {
                 Source::List(list(&text).map_err(|error| wrong(&error))?.into_iter())
             }
         };
-        let recorder = Recorder::new(now, file.offset);
+        let importer = Importer::new(now, file.offset);
         Ok(Self {
             source,
-            recorder,
+            importer,
             name,
         })
     }
 
     /// The next event.
     pub(super) fn next(&mut self) -> Result<Option<Item>, Failure> {
-        let recorder = &mut self.recorder;
-        let (line, record) = match &mut self.source {
+        let importer = &mut self.importer;
+        let (line, event) = match &mut self.source {
             Source::Lines(reader, number) => {
                 let next = next_line(reader, number);
                 let next = next.map_err(|error| {
@@ -107,22 +107,22 @@ impl Input {
                     Failure::Input(format!("{name}: line {line}: {error}"))
                 })?;
                 let Some(text) = next else { return Ok(None) };
-                (*number, recorder.of_json(*number, &text))
+                (*number, importer.of_json(*number, &text))
             }
             Source::Rows(rows) => {
                 let Some(event) = rows.next() else {
                     return Ok(None);
                 };
-                (event.line, recorder.of_row(&event))
+                (event.line, importer.of_row(&event))
             }
             Source::List(items) => {
                 let Some((line, text)) = items.next() else {
                     return Ok(None);
                 };
-                (line, recorder.of_json(line, &text))
+                (line, importer.of_json(line, &text))
             }
         };
-        Ok(Some(Item { line, record }))
+        Ok(Some(Item { line, event }))
     }
 }
 

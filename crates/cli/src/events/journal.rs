@@ -17,16 +17,16 @@ use super::FileArguments;
 use super::report::Report;
 use crate::failure::Failure;
 
-/// What is appended to the name of the file.
+/// The suffix of the journal's name, after that of the file.
 const EXTENSION: &str = "sampler-journal";
 /// How much of the file is compared, in bytes.
 const COMPARED: u64 = 1 << 20;
 
-/// What was begun.
+/// The command that was begun.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(super) struct Begun {
     target: String,
-    /// What relative moments count from.
+    /// The moment from which relative moments count.
     now: Millis,
     offset: Millis,
     /// How long the file was, in bytes, and what it began with.
@@ -34,7 +34,7 @@ pub(super) struct Begun {
     beginning: Uuid,
 }
 
-/// What came of a batch.
+/// The result of a batch.
 #[derive(Debug, Deserialize, Serialize)]
 struct Step {
     /// How many events of the file are done.
@@ -152,7 +152,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// What relative moments count from.
+    /// The moment from which relative moments count.
     pub(super) fn now(&self) -> Millis {
         self.now
     }
@@ -204,7 +204,7 @@ impl From<io::Error> for Unopened {
     }
 }
 
-/// What was begun, and the last step that was noted whole.
+/// The command that was begun, and the last step that is complete in the journal.
 fn read(file: &mut File) -> io::Result<Option<(Begun, Option<Step>)>> {
     file.seek(SeekFrom::Start(0))?;
     let mut lines = BufReader::new(file).lines();

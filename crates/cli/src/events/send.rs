@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::file_event::FileEvent;
 use super::input::{Input, Item};
 use super::journal::Journal;
-use super::record::Record;
 use super::report::Report;
 use crate::api::{Api, ApiError, Request};
 use crate::failure::Failure;
@@ -26,11 +26,11 @@ const PAUSE_ASKED_MAX: Duration = Duration::from_mins(1);
 /// What became of the events of a batch.
 #[derive(Deserialize)]
 struct Answered {
-    results: Vec<Outcome>,
+    results: Vec<EventResult>,
 }
 
 #[derive(Deserialize)]
-struct Outcome {
+struct EventResult {
     index: usize,
     status: u16,
     #[serde(default)]
@@ -47,7 +47,7 @@ pub(crate) struct Sender<'a> {
     journal: Journal,
     size: usize,
     /// Events that are sent next: all of one kind.
-    batch: Vec<Record>,
+    batch: Vec<FileEvent>,
     bytes: usize,
     /// Events that no batch was needed for, since the last note.
     local: u64,
@@ -85,12 +85,12 @@ impl<'a> Sender<'a> {
         self.flush().await
     }
 
-    /// Sends records that follow each other.
-    pub(crate) async fn send_records(&mut self, records: Vec<Record>) -> Result<(), Failure> {
-        for record in records {
-            let line = record.line;
-            let record = Ok(record);
-            self.item(Item { line, record }).await?;
+    /// Sends events that follow each other.
+    pub(crate) async fn send_events(&mut self, events: Vec<FileEvent>) -> Result<(), Failure> {
+        for event in events {
+            let line = event.line;
+            let event = Ok(event);
+            self.item(Item { line, event }).await?;
         }
         self.flush().await
     }
@@ -104,16 +104,16 @@ impl<'a> Sender<'a> {
     }
 
     async fn item(&mut self, item: Item) -> Result<(), Failure> {
-        match item.record {
-            Ok(record) => {
+        match item.event {
+            Ok(event) => {
                 let is_other = self.batch.first().map(|first| first.is_cloud_event);
-                let is_other = is_other.is_some_and(|is_it| is_it != record.is_cloud_event);
-                let is_full = self.bytes + record.body.len() > BATCH_LEN_MAX;
+                let is_other = is_other.is_some_and(|is_it| is_it != event.is_cloud_event);
+                let is_full = self.bytes + event.body.len() > BATCH_LEN_MAX;
                 if is_other || is_full {
                     self.flush().await?;
                 }
-                self.bytes += record.body.len() + 1;
-                self.batch.push(record);
+                self.bytes += event.body.len() + 1;
+                self.batch.push(event);
             }
             Err(reason) => {
                 self.local += 1;
@@ -151,7 +151,10 @@ impl<'a> Sender<'a> {
 
     /// Sends events until each is kept or refused. Returns the halves of a batch that the receiver
     /// finds too large.
-    async fn settle(&mut self, mut part: Vec<Record>) -> Result<Option<[Vec<Record>; 2]>, Failure> {
+    async fn settle(
+        &mut self,
+        mut part: Vec<FileEvent>,
+    ) -> Result<Option<[Vec<FileEvent>; 2]>, Failure> {
         let (mut attempt, mut pause) = (1, PAUSE_FIRST);
         while !part.is_empty() {
             let outcomes = match self.post(&part).await {
@@ -185,8 +188,8 @@ impl<'a> Sender<'a> {
         Ok(None)
     }
 
-    async fn post(&self, part: &[Record]) -> Result<Vec<Outcome>, ApiError> {
-        let bodies: Vec<&str> = part.iter().map(|record| record.body.as_str()).collect();
+    async fn post(&self, part: &[FileEvent]) -> Result<Vec<EventResult>, ApiError> {
+        let bodies: Vec<&str> = part.iter().map(|event| event.body.as_str()).collect();
         let body = format!("[{}]", bodies.join(",\n")).into_bytes();
         let request = Request::post(&PATH).body(media_type(part), body);
         let answer = self.api.call(&request).await?;
@@ -207,21 +210,21 @@ impl<'a> Sender<'a> {
     }
 
     /// Counts what was kept or refused; the others, whose fate is unknown, are left.
-    fn judge(&mut self, part: Vec<Record>, outcomes: Vec<Outcome>) -> Vec<Record> {
+    fn judge(&mut self, part: Vec<FileEvent>, outcomes: Vec<EventResult>) -> Vec<FileEvent> {
         let report = &mut self.journal.report;
         let mut unknown = Vec::new();
-        for (record, outcome) in part.into_iter().zip(outcomes) {
+        for (event, outcome) in part.into_iter().zip(outcomes) {
             match outcome.status {
                 200..=299 if outcome.replayed => report.replayed += 1,
                 200..=299 => report.accepted += 1,
-                408 | 429 | 500.. => unknown.push(record),
-                status => report.refuse(record.line, Some(status), &outcome.problem),
+                408 | 429 | 500.. => unknown.push(event),
+                status => report.refuse(event.line, Some(status), &outcome.problem),
             }
         }
         unknown
     }
 
-    fn given_up(&self, unknown: &[Record]) -> Failure {
+    fn given_up(&self, unknown: &[FileEvent]) -> Failure {
         let (count, line) = (unknown.len(), unknown[0].line);
         let done = self.journal.done;
         Failure::Unsettled(format!(
@@ -232,9 +235,9 @@ impl<'a> Sender<'a> {
 }
 
 /// How a batch is written.
-pub(super) fn media_type(part: &[Record]) -> &'static str {
+pub(super) fn media_type(part: &[FileEvent]) -> &'static str {
     match part.first() {
-        Some(record) if record.is_cloud_event => "application/cloudevents-batch+json",
+        Some(event) if event.is_cloud_event => "application/cloudevents-batch+json",
         _ => "application/json",
     }
 }

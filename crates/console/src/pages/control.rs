@@ -107,7 +107,7 @@ impl Fields {
     /// What is different, in words.
     fn changes(&self, before: &Self) -> Vec<String> {
         let pairs = [
-            ("Starts that are let in, %", &before.rate, &self.rate),
+            ("Starts that are admitted, %", &before.rate, &self.rate),
             (
                 "Target of the controller, s",
                 &before.target_seconds,

@@ -144,7 +144,7 @@ impl Console {
         let content = self.keys.open(SESSION, headers)?;
         let content: Content = serde_json::from_str(&content).ok()?;
         let is_valid = self.clock.now().as_millis() < content.until;
-        // Where people sign in, nobody is let in without a name.
+        // Where people sign in, nobody is admitted without a name.
         let fits = content.person.is_some() != self.is_open();
         Session::of_content(content).filter(|_| is_valid && fits)
     }

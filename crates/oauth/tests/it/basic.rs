@@ -68,7 +68,7 @@ async fn nobody_is_let_in_because_the_token_server_is_away() {
     let yes = async || check.check("hystrix", "hush".into()).await == Verdict::Yes;
     wait_until("it is back", PATIENCE, yes).await;
     uaa.go_away().await;
-    assert!(yes().await, "who was let in a moment ago stays");
+    assert!(yes().await, "who was admitted a moment ago stays");
     assert_eq!(
         check.check("hystrix", "guess".into()).await,
         Verdict::Unknown

@@ -274,7 +274,7 @@ impl Server {
     }
 }
 
-/// A client that went away before it was let in is no concern of ours.
+/// The error comes from a client that went away before its connection was accepted.
 fn is_of_the_client(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     matches!(

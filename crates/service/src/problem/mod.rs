@@ -29,7 +29,7 @@ pub struct FieldError {
     /// Which one.
     #[serde(flatten)]
     place: Place,
-    /// What is wrong with it, in a full sentence.
+    /// Its fault, in a full sentence.
     detail: String,
 }
 
@@ -46,7 +46,7 @@ enum Place {
 }
 
 impl FieldError {
-    /// What is wrong with the field at `pointer`.
+    /// A fault of the field at `pointer`.
     pub fn new(pointer: Pointer, detail: impl Into<String>) -> Self {
         Self {
             place: Place::Pointer(pointer),
@@ -54,7 +54,7 @@ impl FieldError {
         }
     }
 
-    /// What is wrong with the header that is called so.
+    /// A fault of the header of this name.
     pub fn of_header(name: impl Into<String>, detail: impl Into<String>) -> Self {
         Self {
             place: Place::Header(name.into()),
@@ -62,7 +62,7 @@ impl FieldError {
         }
     }
 
-    /// What is wrong with the parameter of the query that is called so.
+    /// A fault of the query parameter of this name.
     pub fn of_parameter(name: impl Into<String>, detail: impl Into<String>) -> Self {
         Self {
             place: Place::Parameter(name.into()),
@@ -79,7 +79,7 @@ pub struct Problem {
     rest: Box<Rest>,
 }
 
-/// What makes one problem differ from others of its kind.
+/// The members in which problems of one kind differ.
 #[derive(Clone, Debug, PartialEq)]
 struct Rest {
     detail: String,
@@ -193,7 +193,7 @@ impl Problem {
         }
     }
 
-    /// What kind of problem it is.
+    /// The kind of the problem.
     pub fn kind(&self) -> &'static ProblemType {
         self.kind
     }

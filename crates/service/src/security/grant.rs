@@ -1,4 +1,4 @@
-//! What a token allows.
+//! The rights that a token gives.
 
 use std::collections::BTreeSet;
 
@@ -8,16 +8,16 @@ use sampler_oauth::Claims;
 use super::authenticator::forbidden;
 use crate::problem::Problem;
 
-/// What all scopes of Sampler begin with.
+/// The prefix of all scopes of Sampler.
 const PREFIX: &str = "abacus.sampler.";
 
-/// What a scope allows, by its last word.
+/// The right that a scope gives, by its last word.
 const WRITE: &str = "write";
 const READ: &str = "read";
 /// Acts of operators. It allows to read everything, and to write no events.
 const ADMIN: &str = "admin";
 
-/// What the token of a request allows, and the client that sends it.
+/// The rights of the token of a request, and the client that sends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     client: Option<ClientId>,
@@ -48,7 +48,7 @@ impl Grant {
         }
     }
 
-    /// What the scopes of a token allow; none where that is nothing.
+    /// The rights of the scopes of a token; `None` if they give none.
     pub fn of_claims(claims: &Claims) -> Option<Self> {
         let has = |word: &str| claims.scopes.contains(&format!("{PREFIX}{word}"));
         let is_admin = has(ADMIN);
@@ -86,7 +86,7 @@ impl Grant {
         self.user.as_ref().or(self.client.as_ref())
     }
 
-    /// What may be read.
+    /// The resources that may be read.
     pub fn readable(&self) -> &Reach {
         &self.read
     }

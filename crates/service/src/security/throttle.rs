@@ -11,7 +11,7 @@ const LINES: u32 = 20;
 /// How long a period is.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Lets so many lines through in a period.
+/// Allows so many log lines in a period.
 #[derive(Debug)]
 pub struct Throttle {
     lines: u32,
@@ -33,7 +33,7 @@ impl Default for Throttle {
 }
 
 impl Throttle {
-    /// Lets `lines` through in each period of this `length`.
+    /// Allows `lines` log lines in each period of this `length`.
     pub const fn new(lines: u32, length: Duration) -> Self {
         Self {
             lines,

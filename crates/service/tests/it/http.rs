@@ -22,6 +22,8 @@ use tokio::time::{Instant, timeout};
 
 use crate::settings::file;
 
+mod shutdown;
+
 const LONG: Duration = Duration::from_secs(20);
 
 /// Bytes of a large answer.
@@ -456,102 +458,6 @@ async fn a_handshake_that_does_not_come_to_its_end_ends_for_another_connection()
     let answer = honest.send().await.unwrap().text().await.unwrap();
     assert_eq!(answer, "hello");
     assert_eq!(silent.rest().await, "");
-}
-
-#[tokio::test]
-async fn on_stop_what_is_under_way_is_finished_and_nothing_else_let_in() {
-    let server = serve(Limits::default()).await;
-    let (mut idle, mut busy) = (server.connect().await, server.connect().await);
-    idle.ask("/").await;
-    idle.answer("hello").await;
-    busy.ask("/slow").await;
-    server.entered.notified().await;
-    server.shutdown.begin();
-    assert_eq!(idle.rest().await, "");
-    server.serving.await.unwrap().unwrap();
-    assert!(TcpStream::connect(server.address).await.is_err());
-    assert_eq!(server.shutdown.running().get("http connection"), Some(&1));
-    server.go.notify_one();
-    let answer = busy.rest().await;
-    assert!(
-        answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("slow"),
-        "{answer}"
-    );
-    assert!(answer.contains("connection: close\r\n"), "{answer}");
-}
-
-/// A router keeps its connections, and cannot know that this is not the time for a request.
-#[tokio::test]
-async fn an_idle_connection_is_good_for_one_more_request_after_the_stop() {
-    let server = serve(Limits::default()).await;
-    let mut idle = server.connect().await;
-    idle.ask("/").await;
-    idle.answer("hello").await;
-    server.shutdown.begin();
-    server.serving.await.unwrap().unwrap();
-    let mut byte = [0];
-    let closed = timeout(Duration::from_millis(200), idle.0.read(&mut byte)).await;
-    assert!(closed.is_err(), "closed while a request may be on its way");
-    idle.ask("/").await;
-    let answer = idle.rest().await;
-    assert!(
-        answer.contains("connection: close\r\n") && answer.ends_with("hello"),
-        "{answer}"
-    );
-}
-
-#[tokio::test]
-async fn a_client_that_was_let_in_just_before_the_stop_is_still_served() {
-    let server = serve(Limits::default()).await;
-    let mut fresh = server.connect().await;
-    while server.shutdown.running().is_empty() {
-        tokio::task::yield_now().await;
-    }
-    server.shutdown.begin();
-    server.serving.await.unwrap().unwrap();
-    fresh.ask("/").await;
-    let answer = fresh.rest().await;
-    assert!(answer.ends_with("hello"), "{answer:?}");
-}
-
-#[tokio::test]
-async fn a_request_that_arrives_with_the_stop_is_still_served() {
-    let server = serve(Limits::default()).await;
-    let mut client = server.connect().await;
-    client.ask("/").await;
-    client.answer("hello").await;
-    client.ask("/").await;
-    server.shutdown.begin();
-    let answer = client.rest().await;
-    assert!(answer.ends_with("hello"), "{answer:?}");
-}
-
-#[tokio::test]
-async fn clients_in_the_queue_of_the_system_are_still_served() {
-    let listener = listener().await;
-    let address = listener.local_addr().unwrap();
-    let mut queued = Client(TcpStream::connect(address).await.unwrap());
-    queued.ask("/").await;
-    let shutdown = Shutdown::new();
-    shutdown.begin();
-    let server = serve_on(listener, Limits::default(), shutdown);
-    let answer = queued.rest().await;
-    assert!(answer.ends_with("hello"), "{answer:?}");
-    server.serving.await.unwrap().unwrap();
-}
-
-#[tokio::test]
-async fn what_is_still_under_way_at_the_hard_stop_is_let_go() {
-    let server = serve(Limits::default()).await;
-    let mut busy = server.connect().await;
-    busy.ask("/slow").await;
-    server.entered.notified().await;
-    server.shutdown.begin();
-    server.shutdown.hard().cancel();
-    assert_eq!(busy.rest().await, "");
-    while !server.shutdown.running().is_empty() {
-        tokio::task::yield_now().await;
-    }
 }
 
 #[tokio::test]

@@ -42,7 +42,7 @@ async fn accepted(store: &MongoStore, name: &str) -> (Span, Entry) {
         }),
         ..Entry::of_delivered(&span, delivered).unwrap()
     };
-    store.record(entry.clone(), LIFETIME).await.unwrap();
+    store.write_entry(entry.clone(), LIFETIME).await.unwrap();
     (span, entry)
 }
 
@@ -236,7 +236,7 @@ async fn a_search_for_what_is_to_be_confirmed_reads_what_it_finds() {
     }
 }
 
-/// However many there are, the index alone counts what was put aside for a cause.
+/// However many there are, the index alone counts what was set aside for a cause.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_put_aside_is_counted_by_its_index() {
     let (store, spans) = store_and_spans("confirm_count").await;

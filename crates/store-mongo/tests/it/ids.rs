@@ -10,7 +10,7 @@ use sampler_store_mongo::Retired;
 use crate::original::{original, policy, stopped_by_original};
 use crate::support::{beside, beside_original, index_names};
 
-/// Its unique indexes let in each id once, so nothing else can be answered; but the answer tells
+/// Its unique indexes allow each id once, so nothing else can be answered; but the answer tells
 /// nothing of the other target.
 #[tokio::test(flavor = "multi_thread")]
 async fn beside_an_original_an_id_of_another_target_is_refused_and_nothing_is_told_of_it() {

@@ -77,7 +77,7 @@ async fn an_entry_is_one_document() {
     let (store, spans) = store_and_spans("ledger_document").await;
     let span = planned(&store, "a").await;
     let entry = entry(&span);
-    store.record(entry.clone(), 5 * DAY).await.unwrap();
+    store.write_entry(entry.clone(), 5 * DAY).await.unwrap();
     let document = document(&usages_beside(&spans), &entry).await;
     let SpanId::ObjectId(id) = span.id else {
         panic!("an ObjectId");
@@ -110,7 +110,7 @@ async fn entries_expire_a_lifetime_after_their_answer_once_their_span_is_complet
     let (ending, other) = (planned(&store, "a").await, planned(&store, "b").await);
     let lifetime = 4_000 * DAY;
     for span in [&ending, &other] {
-        store.record(entry(span), lifetime).await.unwrap();
+        store.write_entry(entry(span), lifetime).await.unwrap();
     }
     store.expire(&[finished(&ending)]).await.unwrap();
     let expires_at = document(&usages, &entry(&ending)).await;
@@ -126,7 +126,7 @@ async fn what_is_no_entry_stands_in_nobodys_way() {
     let usages = usages_beside(&spans);
     let span = planned(&store, "a").await;
     let good = entry(&span);
-    store.record(good.clone(), 4_000 * DAY).await.unwrap();
+    store.write_entry(good.clone(), 4_000 * DAY).await.unwrap();
     for (number, broken) in [
         doc! { "$set": { "_id": "no state" }, "$unset": { "state": "" } },
         doc! { "$set": { "_id": "odd state", "state": "lost" } },
@@ -168,7 +168,7 @@ async fn what_is_no_entry_stands_in_nobodys_way() {
         usage_guid: "odd state".to_owned(),
         ..good
     };
-    assert!(store.record(again, DAY).await.is_err());
+    assert!(store.write_entry(again, DAY).await.is_err());
     assert_eq!(usages.count_documents(doc! {}).await.unwrap(), 5);
 }
 
@@ -177,7 +177,7 @@ async fn what_is_no_entry_stands_in_nobodys_way() {
 async fn totals_begin_anew_where_an_original_has_sampled_on() {
     let (store, spans) = beside_original("ledger_totals").await;
     let span = planned(&store, "a").await;
-    store.record(entry(&span), DAY).await.unwrap();
+    store.write_entry(entry(&span), DAY).await.unwrap();
     let next = Next::Planned(plan_to(&span.executed(), 0));
     let span = done(store.executed(&span, next, at(0), at(0)).await);
     assert_eq!(span.processing.totals.billed, 23 * HOUR);
@@ -206,7 +206,7 @@ async fn totals_begin_anew_where_an_original_has_sampled_on() {
     // Their plan is executed by us, under their id.
     let entry = entry(&theirs);
     assert_eq!(
-        store.record(entry, DAY).await.unwrap(),
+        store.write_entry(entry, DAY).await.unwrap(),
         EntryState::Accepted
     );
     let ours = done(store.executed(&theirs, Next::Wait, at(5), at(HOUR)).await);
@@ -257,7 +257,7 @@ async fn a_page_of_entries_reads_what_it_shows() {
     let usages = usages_beside(&spans);
     let span = planned(&store, "a").await;
     let entry = entry(&span);
-    store.record(entry.clone(), DAY).await.unwrap();
+    store.write_entry(entry.clone(), DAY).await.unwrap();
     let document = document(&usages, &entry).await;
     let copies = |count: i32, span: Bson| {
         vec![

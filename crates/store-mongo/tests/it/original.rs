@@ -7,7 +7,7 @@ use sampler_store::contract::support::Changing;
 use sampler_store::contract::support::{
     NOW, at, done, due, id, kept, lost, new_span, start, start_event, stop, target,
 };
-use sampler_store::{Adopted, Events, Reading, StartOutcome, StopOutcome, Upkeep};
+use sampler_store::{Adopted, AllSpans, Events, StartOutcome, StopOutcome, Upkeep};
 
 use crate::support::beside_original;
 

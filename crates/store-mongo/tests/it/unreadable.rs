@@ -12,7 +12,7 @@ use sampler_store::contract::support::{
     stop, target,
 };
 use sampler_store::{
-    DueQuery, Events, Reading, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
+    AllSpans, DueQuery, Events, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
 };
 use sampler_store_mongo::MongoStore;
 

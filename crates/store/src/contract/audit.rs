@@ -5,7 +5,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::support::{Shared, Store, at};
-use crate::{AuditPosition, AuditQuery, AuditRecord, Outcome};
+use crate::{ActOutcome, AuditPosition, AuditQuery, AuditRecord};
 
 fn record(number: u128, who: Option<&str>, span: Option<&str>, millis: i64) -> AuditRecord {
     AuditRecord {
@@ -18,7 +18,7 @@ fn record(number: u128, who: Option<&str>, span: Option<&str>, millis: i64) -> A
         reason: "The plan has its mapping \u{1f4b6}.".to_owned(),
         before: json!({ "state": "suspended", "$a.b": [1, 2.5, null, i64::MAX] }),
         after: json!(null),
-        outcome: Outcome::Asked,
+        outcome: ActOutcome::Asked,
     }
 }
 
@@ -48,12 +48,14 @@ pub async fn an_act_is_kept_as_it_was_asked_for_and_how_it_ended(store: &Shared)
     let all = store.audit(&query()).await.expect("the store answers");
     assert_eq!(all.records, [anybody.clone(), kept.clone()]);
     // A record that is written again after a lost answer changes nothing.
-    let settled = store.settle_act(kept.id, Outcome::Done).await;
+    let settled = store.settle_act(kept.id, ActOutcome::Done).await;
     settled.expect("the store answers");
     keep(store, &kept).await;
-    let unknown = store.settle_act(Uuid::from_u128(9), Outcome::Refused).await;
+    let unknown = store
+        .settle_act(Uuid::from_u128(9), ActOutcome::Refused)
+        .await;
     unknown.expect("the store answers");
-    kept.outcome = Outcome::Done;
+    kept.outcome = ActOutcome::Done;
     let all = store.audit(&query()).await.expect("the store answers");
     assert_eq!(all.records, [anybody, kept]);
     assert_eq!(all.next, None);

@@ -1,4 +1,4 @@
-//! What waits for the workers.
+//! The backlog: spans that wait for the workers.
 
 use sampler_domain::granularity::GranularityOverride;
 use sampler_domain::{ClosingMonth, Granularities, Granularity, Span, Timestamp};

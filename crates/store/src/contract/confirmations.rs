@@ -38,7 +38,7 @@ async fn accepted(store: &dyn Store, name: &str, from: i64, ask_at: i64) -> Entr
         }),
         ..Entry::of_delivered(&span, delivered).expect("it is planned")
     };
-    let kept = store.record(entry.clone(), DAY).await;
+    let kept = store.write_entry(entry.clone(), DAY).await;
     assert_eq!(kept.ok(), Some(EntryState::Accepted));
     entry
 }
@@ -236,12 +236,12 @@ pub async fn a_usage_is_only_asked_for_where_its_entry_says_so(store: &Shared) {
         ask_again: None,
         ..entry
     };
-    let kept = store.record(plain, DAY).await;
+    let kept = store.write_entry(plain, DAY).await;
     assert_eq!(kept.ok(), Some(EntryState::Accepted));
     assert_eq!(unconfirmed(store, query(DAY)).await.len(), 1);
 }
 
-/// Put aside in between, it would pass for one whose totals are right: nobody would correct them.
+/// Set aside in between, it would pass for one whose totals are right: nobody would correct them.
 pub async fn a_usage_that_was_skipped_and_sent_is_asked_for_once_its_totals_are_right(
     store: &Shared,
 ) {
@@ -262,8 +262,8 @@ pub async fn a_usage_that_was_skipped_and_sent_is_asked_for_once_its_totals_are_
         location: None,
         ..accepted
     };
-    let recorded = store.record(skipped.clone(), DAY).await;
-    assert_eq!(recorded.ok(), Some(EntryState::Skipped));
+    let written = store.write_entry(skipped.clone(), DAY).await;
+    assert_eq!(written.ok(), Some(EntryState::Skipped));
     let act = Uuid::from_u128(7);
     let resend = Resend {
         act,

@@ -36,8 +36,11 @@ fn entry(span: &Span) -> Entry {
     Entry::of_delivered(span, delivered).expect("it is planned")
 }
 
-async fn record(store: &dyn Store, entry: Entry) -> EntryState {
-    store.record(entry, DAY).await.expect("the store answers")
+async fn write(store: &dyn Store, entry: Entry) -> EntryState {
+    store
+        .write_entry(entry, DAY)
+        .await
+        .expect("the store answers")
 }
 
 async fn all_of(store: &dyn Store, span: &Span) -> Vec<Entry> {
@@ -114,7 +117,7 @@ pub async fn an_entry_is_kept_as_it_was_given(store: &Shared) {
     );
     let entry = entry(&refused);
     assert_eq!(entry.attempts, 2);
-    assert_eq!(record(store, entry.clone()).await, EntryState::Accepted);
+    assert_eq!(write(store, entry.clone()).await, EntryState::Accepted);
     assert_eq!(all_of(store, &span).await, [entry]);
     let bare = planned(store, "b", -HOUR).await;
     let bare = Entry {
@@ -124,7 +127,7 @@ pub async fn an_entry_is_kept_as_it_was_given(store: &Shared) {
         error: Some("no mapping".to_owned()),
         ..Entry::of_planned(&bare).expect("it is planned")
     };
-    assert_eq!(record(store, bare.clone()).await, EntryState::Skipped);
+    assert_eq!(write(store, bare.clone()).await, EntryState::Skipped);
     assert_eq!(all_of(store, &kept(store, "b").await).await, [bare]);
 }
 
@@ -133,7 +136,7 @@ pub async fn what_was_written_first_of_a_usage_stays(store: &Shared) {
     let store = &**store;
     let span = planned(store, "a", -HOUR).await;
     let first = entry(&span);
-    record(store, first.clone()).await;
+    write(store, first.clone()).await;
     let later = Entry {
         accepted_at: None,
         skipped_at: Some(at(9)),
@@ -141,7 +144,7 @@ pub async fn what_was_written_first_of_a_usage_stays(store: &Shared) {
         ..first.clone()
     };
     for _ in 0..2 {
-        assert_eq!(record(store, later.clone()).await, EntryState::Accepted);
+        assert_eq!(write(store, later.clone()).await, EntryState::Accepted);
     }
     assert_eq!(all_of(store, &span).await, [first]);
 }
@@ -152,7 +155,7 @@ pub async fn of_64_entries_of_one_usage_one_is_kept(store: &Shared) {
     for number in 0..64 {
         let (store, mut entry) = (Arc::clone(store), entry(&span));
         entry.accepted_at = Some(at(number));
-        tasks.spawn(async move { record(&*store, entry).await });
+        tasks.spawn(async move { write(&*store, entry).await });
     }
     for state in tasks.join_all().await {
         assert_eq!(state, EntryState::Accepted);
@@ -172,13 +175,13 @@ pub async fn of_64_entries_each_has_its_own_answer(store: &Shared) {
                 state: EntryState::Skipped,
                 ..Entry::of_planned(&span).expect("it is planned")
             };
-            record(&**store, skipped).await;
+            write(&**store, skipped).await;
         }
         spans.push(span);
     }
     for (number, span) in spans.iter().enumerate() {
         let (store, entry) = (Arc::clone(store), entry(span));
-        tasks.spawn(async move { (number, record(&*store, entry).await) });
+        tasks.spawn(async move { (number, write(&*store, entry).await) });
     }
     for (number, state) in tasks.join_all().await {
         let expected = if number % 3 == 0 {
@@ -199,7 +202,7 @@ pub async fn entries_come_page_by_page_in_the_order_of_their_plans(store: &Share
             usage_guid: format!("guid {version}"),
             ..entry(&span)
         };
-        record(store, entry).await;
+        write(store, entry).await;
     }
     for limit in [1, 2, 5, 6] {
         let (mut seen, mut after) = (Vec::new(), None);
@@ -221,7 +224,7 @@ pub async fn entries_of_other_spans_do_not_show(store: &Shared) {
     let store = &**store;
     let span = planned(store, "a", -HOUR).await;
     let other = planned(store, "b", -HOUR).await;
-    record(store, entry(&span)).await;
+    write(store, entry(&span)).await;
     assert_eq!(all_of(store, &other).await, []);
     let elsewhere = store.entries(&span.id, &target("c"), None, 10).await;
     assert_eq!(elsewhere.expect("the store answers").entries, []);
@@ -238,7 +241,7 @@ pub async fn entries_of_other_spans_do_not_show(store: &Shared) {
         usage_guid: "of a text".to_owned(),
         planned_at: at(1),
     });
-    record(store, entry(&text)).await;
+    write(store, entry(&text)).await;
     assert_eq!(all_of(store, &text).await, [entry(&text)]);
     assert_eq!(all_of(store, &span).await, [entry(&span)]);
 }
@@ -249,10 +252,10 @@ pub async fn an_entry_is_kept_once_whatever_span_names_it(store: &Shared) {
     let store = &**store;
     let span = planned(store, "a", 0).await;
     let first = entry(&span);
-    assert_eq!(record(store, first.clone()).await, EntryState::Accepted);
+    assert_eq!(write(store, first.clone()).await, EntryState::Accepted);
     let mut again = first;
     again.span = SpanId::new(at(0), 7);
-    assert_eq!(record(store, again).await, EntryState::Accepted);
+    assert_eq!(write(store, again).await, EntryState::Accepted);
     assert_eq!(all_of(store, &span).await.len(), 1);
 }
 
@@ -267,7 +270,7 @@ pub async fn entries_outlive_their_span(store: &Shared) {
         ..entry(&span)
     };
     store
-        .record(year.clone(), 4_000 * DAY)
+        .write_entry(year.clone(), 4_000 * DAY)
         .await
         .expect("the store answers");
     done(store.executed(&span, Next::Complete, at(0), at(0)).await);

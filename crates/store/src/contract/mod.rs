@@ -12,6 +12,8 @@ mod causes;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod changes;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
+mod concurrent_events;
+#[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod confirmations;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod control;
@@ -38,6 +40,7 @@ pub use backlog::*;
 pub use cause_pages::*;
 pub use causes::*;
 pub use changes::*;
+pub use concurrent_events::*;
 pub use confirmations::*;
 pub use control::*;
 pub use events::*;

@@ -54,7 +54,7 @@ async fn page(store: &dyn Store, query: &SpanQuery) -> (Vec<String>, Option<Span
     let page = store.spans(query).await.expect("the store answers");
     let name = |id: Option<Id>| id.map_or_else(String::new, String::from);
     let spans = page.spans.into_iter();
-    let names = spans.map(|record| name(record.span.start_id)).collect();
+    let names = spans.map(|listed| name(listed.span.start_id)).collect();
     (names, page.next)
 }
 
@@ -219,11 +219,11 @@ pub async fn a_span_is_found_by_how_its_id_is_written(store: &Shared) {
     let span = started(store, "a", "i", 10).await;
     let written = span.id.to_string();
     let found = async |id: &str| store.span(id, None).await.expect("the store answers");
-    let record = found(&written).await.expect("it is kept");
-    assert_eq!((&record.span, record.due_at), (&span, Some(at(10))));
+    let listed = found(&written).await.expect("it is kept");
+    assert_eq!((&listed.span, listed.due_at), (&span, Some(at(10))));
     assert_eq!(stop(store, None, "i", 20).await, StopOutcome::Ended);
-    let record = found(&written).await.expect("it is kept");
-    assert_eq!(record.span.end, Some(at(20)));
+    let listed = found(&written).await.expect("it is kept");
+    assert_eq!(listed.span.end, Some(at(20)));
     let other = if written.ends_with('0') { "1" } else { "0" };
     let other = format!("{}{other}", &written[..23]);
     for unknown in [

@@ -33,7 +33,7 @@ async fn skipped(store: &dyn Store, name: &str) -> (Span, Entry) {
     };
     let span = made(store, &span, &change).await;
     let entry = Entry::of_skipped(&span, &skip).expect("it is planned");
-    let state = store.record(entry.clone(), DAY).await;
+    let state = store.write_entry(entry.clone(), DAY).await;
     assert_eq!(state.expect("the store answers"), EntryState::Skipped);
     let change = Change::Skipped {
         next: Next::Wait,
@@ -140,7 +140,7 @@ pub async fn what_was_put_aside_is_accepted_again_with_one_change(store: &Shared
     let store = &**store;
     let (_, skipped) = skipped(store, "a").await;
     let aside = Entry {
-        usage_guid: "put aside".to_owned(),
+        usage_guid: "set aside".to_owned(),
         state: EntryState::SetAside,
         accepted_at: Some(at(1)),
         set_aside_at: Some(at(2)),
@@ -148,8 +148,8 @@ pub async fn what_was_put_aside_is_accepted_again_with_one_change(store: &Shared
         error: Some("no such plan".to_owned()),
         ..skipped
     };
-    let recorded = store.record(aside.clone(), DAY).await;
-    assert_eq!(recorded.expect("the store answers"), EntryState::SetAside);
+    let written = store.write_entry(aside.clone(), DAY).await;
+    assert_eq!(written.expect("the store answers"), EntryState::SetAside);
     assert!(mark(store, &aside, &resend(7)).await);
     let marked = found(store, &aside).await;
     let answer = Delivered {

@@ -10,7 +10,7 @@ use super::support::{
     Changing, Shared, Store, at, done, due, due_ids, everything, failure, finished, id, kept, lost,
     next_page, plan_to, refusal, start, started, stop, target,
 };
-use crate::{DueQuery, Page, Reading, StartOutcome, StopOutcome};
+use crate::{AllSpans, DueQuery, Page, StartOutcome, StopOutcome};
 
 const HOUR: i64 = 3_600_000;
 const DAY: i64 = 24 * HOUR;
@@ -409,7 +409,7 @@ pub async fn the_largest_slack_of_all_receivers_counts(store: &Shared) {
 }
 
 /// Outside the list of cases: not everything that stores spans can be paged through.
-pub async fn pages_hold_each_span_once<S: Store + Reading>(store: &S) {
+pub async fn pages_hold_each_span_once<S: Store + AllSpans>(store: &S) {
     let page = async |after: Option<SpanId>, limit| {
         let page = store.page(after.as_ref(), limit).await;
         page.expect("the store answers")

@@ -1,4 +1,4 @@
-//! What usages of the ledger add up to.
+//! Sums of usages of the ledger.
 
 use sampler_domain::{
     Entry, EntryState, Id, Interval, Measure, Measures, Quantity, SpanId, Timestamp, WindowLength,
@@ -55,7 +55,7 @@ fn measured(measures: &Value) -> Measures {
 
 async fn keep(store: &dyn Store, entries: impl IntoIterator<Item = Entry>) {
     for entry in entries {
-        let kept = store.record(entry, 4_000 * DAY).await;
+        let kept = store.write_entry(entry, 4_000 * DAY).await;
         kept.expect("the store answers");
     }
 }
@@ -348,7 +348,7 @@ pub async fn sums_count_what_abacus_has_now_or_had_then(store: &Shared) {
         changed(EntryState::SetAside, &[("accepted", 20), ("set_aside", 30)]),
         changed(EntryState::SetAside, &[("accepted", 20), ("set_aside", 20)]),
         changed(EntryState::Skipped, &[("refused", 15), ("skipped", 20)]),
-        // Sent again after it was put aside.
+        // Sent again after it was set aside.
         changed(
             EntryState::Accepted,
             &[("accepted", 20), ("set_aside", 30), ("resent", 40)],

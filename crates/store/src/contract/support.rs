@@ -13,8 +13,8 @@ use sampler_domain::{
 use uuid::Uuid;
 
 use crate::{
-    Arrival, Audit, Backlogs, Causes, Confirmations, Controls, DuePages, DueQuery, Events,
-    Finished, Instances, Ledger, Membership, NewSpan, NewStop, Queries, Reading, Resends, SpanScan,
+    AllSpans, Arrival, Audit, Backlogs, Causes, Confirmations, Controls, DuePages, DueQuery,
+    Events, Finished, Instances, Ledger, Membership, NewSpan, NewStop, Queries, Resends, SpanScan,
     StartOutcome, StopOutcome, StoreError, Upkeep, Work,
 };
 
@@ -30,7 +30,7 @@ pub trait Store:
     + Controls
     + Queries
     + Audit
-    + Reading
+    + AllSpans
     + Resends
     + SpanScan
     + Confirmations
@@ -49,7 +49,7 @@ impl<S> Store for S where
         + Controls
         + Queries
         + Audit
-        + Reading
+        + AllSpans
         + Resends
         + SpanScan
         + Confirmations

@@ -86,8 +86,8 @@ mod tests {
     struct NoFailure;
 
     impl CommandFailure for NoFailure {
-        fn outcome(&self) -> Outcome {
-            Outcome::Unknown
+        fn outcome(&self) -> WriteOutcome {
+            WriteOutcome::Unknown
         }
 
         fn is_duplicate_key(&self) -> bool {

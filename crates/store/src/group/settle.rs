@@ -6,7 +6,7 @@ use sampler_metrics::TRACE;
 use tokio::time::Instant;
 use tracing::{Instrument, Span, trace_span};
 
-use super::writes::{CommandFailure, GroupWriter, Outcome, WriteResult, store_error};
+use super::writes::{CommandFailure, GroupWriter, WriteOutcome, WriteResult, store_error};
 use super::{GroupMetrics, NoAnswer, Waiting};
 use crate::StoreError;
 
@@ -78,10 +78,10 @@ impl<W: GroupWriter> Settling<'_, W> {
                 Ok(results) => results,
                 Err(failure) => match failure.outcome() {
                     // One write is the cause, and the others may be accepted.
-                    Outcome::Refused if unanswered.len() > 1 => {
+                    WriteOutcome::Refused if unanswered.len() > 1 => {
                         return self.run_each(unanswered).await;
                     }
-                    Outcome::Unknown => {
+                    WriteOutcome::Unknown => {
                         self.note_unknown(failure);
                         let unresolved = |_| WriteResult::Unresolved;
                         unanswered.iter().map(unresolved).collect()

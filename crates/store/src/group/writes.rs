@@ -14,7 +14,7 @@ use crate::StoreError;
 /// How a command failed, or one of the writes in it.
 pub trait CommandFailure: Error + Send + Sync + Sized + 'static {
     /// What the failure says about the write.
-    fn outcome(&self) -> Outcome;
+    fn outcome(&self) -> WriteOutcome;
 
     /// Whether a unique index refused the write. Then nothing was written.
     fn is_duplicate_key(&self) -> bool;
@@ -26,7 +26,7 @@ pub trait CommandFailure: Error + Send + Sync + Sized + 'static {
 
 /// What a failure says about a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum WriteOutcome {
     /// Nothing was sent, so nothing was changed.
     Unavailable,
     /// It may have been executed.
@@ -38,9 +38,9 @@ pub enum Outcome {
 /// The error for a caller whose command failed. Several callers can share the failure.
 pub fn store_error<F: CommandFailure>(failure: &Arc<F>) -> StoreError {
     let error = match failure.outcome() {
-        Outcome::Unavailable => StoreError::Unavailable,
-        Outcome::Unknown => StoreError::Unknown,
-        Outcome::Refused => StoreError::Refused,
+        WriteOutcome::Unavailable => StoreError::Unavailable,
+        WriteOutcome::Unknown => StoreError::Unknown,
+        WriteOutcome::Refused => StoreError::Refused,
     };
     error(Box::new(Arc::clone(failure)))
 }
@@ -63,7 +63,7 @@ impl<A, F: CommandFailure> WriteResult<A, F> {
     /// The result of a write that failed within its command.
     pub fn failed(failure: F) -> Self {
         match failure.outcome() {
-            Outcome::Refused if !failure.is_duplicate_key() => Self::Refused(failure),
+            WriteOutcome::Refused if !failure.is_duplicate_key() => Self::Refused(failure),
             _ => Self::Unresolved,
         }
     }

@@ -74,7 +74,7 @@ const IN_USAGES: &[Fault] = &[
     ("one of another span", Kind::OtherSpan, |it| {
         it.entries[20].span = "other".into();
     }),
-    ("one put aside", Kind::SetAside, |it| {
+    ("one set aside", Kind::SetAside, |it| {
         it.entries[20].state = "set_aside".into();
     }),
     ("one refused, and gone on", Kind::Planned, |it| {

@@ -15,7 +15,7 @@ pub(super) fn id_taken(fields: &[Field]) -> Problem {
     Problem::new(&problems::ID_TAKEN, detail).errors(fields.iter().map(differs))
 }
 
-/// As long as an original Sampler writes to the same database, its index lets in each id once. The
+/// As long as an original Sampler writes to the same database, its index allows each id once. The
 /// other target is somebody else's, so nothing of it is told.
 pub(super) fn id_taken_elsewhere() -> Problem {
     let detail = "An event with this id was kept before. An original Sampler writes to the same \

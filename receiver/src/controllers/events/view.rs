@@ -70,20 +70,20 @@ impl<'r> View<'r> {
         }
     }
 
-    /// What an event would come to now. Events that are looked at later find what it leaves behind.
+    /// The outcome that an event would have now. Events that are foreseen later find its effects.
     ///
     /// # Errors
     /// What the event would be refused with; or 503 where that cannot be found out.
-    pub(in crate::controllers) async fn look(
+    pub(in crate::controllers) async fn foresee(
         &mut self,
         event: &Event,
         grant: &Grant,
         now: Timestamp,
     ) -> Result<Foreseen, Problem> {
         let foreseen = match event {
-            Event::Start(event) => self.look_at_start(event, grant, now).await?,
-            Event::Stop(event) => self.look_at_stop(event, grant, now).await?,
-            Event::Update(event) => self.look_at_update(event, grant, now).await?,
+            Event::Start(event) => self.foresee_start(event, grant, now).await?,
+            Event::Stop(event) => self.foresee_stop(event, grant, now).await?,
+            Event::Update(event) => self.foresee_update(event, grant, now).await?,
         };
         if !foreseen.is_replayed {
             let spans = foreseen.spans.iter().cloned();
@@ -93,7 +93,7 @@ impl<'r> View<'r> {
         Ok(foreseen)
     }
 
-    async fn look_at_start(
+    async fn foresee_start(
         &self,
         event: &StartEvent,
         grant: &Grant,
@@ -115,7 +115,7 @@ impl<'r> View<'r> {
         })
     }
 
-    async fn look_at_stop(
+    async fn foresee_stop(
         &self,
         event: &StopEvent,
         grant: &Grant,
@@ -136,7 +136,7 @@ impl<'r> View<'r> {
         })
     }
 
-    async fn look_at_update(
+    async fn foresee_update(
         &self,
         event: &UpdateEvent,
         grant: &Grant,

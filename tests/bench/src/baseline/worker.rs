@@ -23,7 +23,7 @@ struct Nowhere;
 
 #[async_trait]
 impl Ledger for Nowhere {
-    async fn record(&self, entry: Entry, _: i64) -> Result<EntryState, StoreError> {
+    async fn write_entry(&self, entry: Entry, _: i64) -> Result<EntryState, StoreError> {
         Ok(entry.state)
     }
 

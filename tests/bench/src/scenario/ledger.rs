@@ -93,7 +93,7 @@ async fn write(spans: &Spans, count: u64) -> Result<()> {
         };
         let entry = entry(&target, span, place, midnight);
         async move {
-            let recorded = spans.store.record(entry?, LIFETIME).await;
+            let recorded = spans.store.write_entry(entry?, LIFETIME).await;
             recorded.map(drop).context("writing an entry")
         }
     });

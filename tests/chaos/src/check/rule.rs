@@ -37,7 +37,7 @@ pub enum Rule {
     UsageKnown,
     /// A usage is charged to whom its start named.
     TargetKept,
-    /// Nothing that Abacus took is put aside afterwards.
+    /// Nothing that Abacus took is set aside afterwards.
     PutAside,
     /// Entries of the ledger, totals of spans, and what counts agree.
     Ledger,
@@ -77,7 +77,7 @@ impl Rule {
             Self::HoursBilled => "an hour is billed wrongly",
             Self::UsageKnown => "a usage belongs to nothing",
             Self::TargetKept => "a usage is charged to somebody else",
-            Self::PutAside => "Abacus has put a usage aside",
+            Self::PutAside => "Abacus has set a usage aside",
             Self::Ledger => "the ledger does not agree",
             Self::Incomplete => "a span is not complete",
             Self::ProgramLives => "a program has ended by itself",

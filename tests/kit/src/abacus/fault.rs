@@ -37,7 +37,7 @@ pub enum FaultKind {
     LoseAnswer,
     /// The connection is closed without an answer, and nothing counts.
     CloseBefore,
-    /// 202, but afterwards the usage is put aside with this error.
+    /// 202, but afterwards the usage is set aside with this error.
     PutAside(String),
 }
 

@@ -192,7 +192,7 @@ impl StandInAbacus {
         self.shared.state().counted_count()
     }
 
-    /// The usages that were put aside, and why.
+    /// The usages that were set aside, and why.
     pub fn put_aside(&self) -> Vec<(Arc<Usage>, String)> {
         self.shared.state().put_aside()
     }

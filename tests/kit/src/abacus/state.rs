@@ -1,4 +1,4 @@
-//! What the stand-in knows: what it was sent, what it counts and what it has put aside.
+//! What the stand-in knows: what it was sent, what it counts and what it has set aside.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -169,7 +169,7 @@ impl State {
         self.record(incoming, status, Outcome::NotTaken);
     }
 
-    /// Judges a post. `aside`: it is to be put aside in any case. `answered`: the answer gets through.
+    /// Judges a post. `aside`: it is to be set aside in any case. `answered`: the answer gets through.
     pub(super) fn take(
         &mut self,
         incoming: Incoming,

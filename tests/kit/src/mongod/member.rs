@@ -41,7 +41,7 @@ pub(super) struct MemberOptions {
 
 /// How a server is reached: its port, and the key of its set, which opens everything.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Door<'k> {
+pub(super) struct Endpoint<'k> {
     pub(super) port: u16,
     pub(super) key: Option<&'k str>,
 }
@@ -172,10 +172,10 @@ async fn wait_for_port(process: &mut Guarded, log: &Path) -> Result<u16> {
 ///
 /// One is made for each use: a client belongs to the runtime it was made in, and each test has its
 /// own, while a server may be shared by all.
-pub(super) fn direct_client(door: Door<'_>) -> Result<Client> {
+pub(super) fn direct_client(endpoint: Endpoint<'_>) -> Result<Client> {
     let address = ServerAddress::Tcp {
         host: "127.0.0.1".to_owned(),
-        port: Some(door.port),
+        port: Some(endpoint.port),
     };
     let mut options = ClientOptions::builder()
         .hosts(vec![address])
@@ -184,7 +184,7 @@ pub(super) fn direct_client(door: Door<'_>) -> Result<Client> {
         .connect_timeout(COMMAND_LIMIT)
         .build();
     // With the key of the set one signs in as its members do.
-    options.credential = door.key.map(|key| {
+    options.credential = endpoint.key.map(|key| {
         Credential::builder()
             .username("__system".to_owned())
             .password(key.to_owned())
@@ -195,17 +195,17 @@ pub(super) fn direct_client(door: Door<'_>) -> Result<Client> {
 }
 
 /// Runs one command against `admin` on a server, which is to answer soon.
-pub(super) async fn command(door: Door<'_>, document: Document) -> Result<Document> {
-    patient_command(door, document, COMMAND_LIMIT).await
+pub(super) async fn command(endpoint: Endpoint<'_>, document: Document) -> Result<Document> {
+    patient_command(endpoint, document, COMMAND_LIMIT).await
 }
 
 /// Runs one command against `admin` on a server.
 pub(super) async fn patient_command(
-    door: Door<'_>,
+    endpoint: Endpoint<'_>,
     command: Document,
     limit: Duration,
 ) -> Result<Document> {
-    let client = direct_client(door)?;
+    let client = direct_client(endpoint)?;
     let answer = tokio::spawn(async move {
         let answer = client.database("admin").run_command(command).await;
         client.shutdown().immediate(true).await;
@@ -219,7 +219,7 @@ pub(super) async fn patient_command(
 }
 
 /// Whether the server takes writes.
-pub(super) async fn is_primary(door: Door<'_>) -> bool {
-    let hello = command(door, doc! { "hello": 1 }).await;
+pub(super) async fn is_primary(endpoint: Endpoint<'_>) -> bool {
+    let hello = command(endpoint, doc! { "hello": 1 }).await;
     hello.is_ok_and(|answer| answer.get_bool("isWritablePrimary").unwrap_or(false))
 }

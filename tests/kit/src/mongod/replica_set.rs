@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use tokio::sync::Mutex;
 
 use super::find::find;
-use super::member::{Door, Member, MemberOptions, command, is_primary, patient_command};
+use super::member::{Endpoint, Member, MemberOptions, command, is_primary, patient_command};
 use crate::wait::within;
 
 /// The name of every set.
@@ -90,7 +90,7 @@ impl ReplicaSet {
     pub async fn start(options: Options) -> Result<Self> {
         let election_timeout = options.election_timeout;
         let set = Self::start_members(options, Some(SET_NAME)).await?;
-        configure(&set.doors(), election_timeout)
+        configure(&set.endpoints(), election_timeout)
             .await
             .context("making the replica set")?;
         set.wait_for_primary().await?;
@@ -174,16 +174,16 @@ impl ReplicaSet {
         }
     }
 
-    fn door(&self, member: usize) -> Door<'_> {
-        Door {
+    fn endpoint(&self, member: usize) -> Endpoint<'_> {
+        Endpoint {
             port: self.ports[member],
             key: self.key.as_deref(),
         }
     }
 
-    fn doors(&self) -> Vec<Door<'_>> {
+    fn endpoints(&self) -> Vec<Endpoint<'_>> {
         let members = 0..self.ports.len();
-        members.map(|member| self.door(member)).collect()
+        members.map(|member| self.endpoint(member)).collect()
     }
 
     /// The members' ports.
@@ -198,8 +198,8 @@ impl ReplicaSet {
 
     /// The number of the member that takes writes, if there is one.
     pub async fn primary(&self) -> Option<usize> {
-        for (number, door) in self.doors().into_iter().enumerate() {
-            if self.pid(number).await.is_some() && is_primary(door).await {
+        for (number, endpoint) in self.endpoints().into_iter().enumerate() {
+            if self.pid(number).await.is_some() && is_primary(endpoint).await {
                 return Some(number);
             }
         }
@@ -264,7 +264,7 @@ impl ReplicaSet {
     ///
     /// What the server says.
     pub async fn command(&self, member: usize, document: Document) -> Result<Document> {
-        command(self.door(member), document).await
+        command(self.endpoint(member), document).await
     }
 
     /// Ends all members: cleanly when their data is kept, or else at once.
@@ -300,11 +300,11 @@ fn write_key(folder: &Path, key: &str) -> Result<PathBuf> {
 }
 
 /// Makes new servers a set; gives the members of an old set their new addresses.
-async fn configure(doors: &[Door<'_>], election_timeout: Duration) -> Result<()> {
-    let Some(old) = present_configuration(doors[0]).await? else {
-        let configuration = configuration(doors, election_timeout, 1)?;
+async fn configure(endpoints: &[Endpoint<'_>], election_timeout: Duration) -> Result<()> {
+    let Some(old) = present_configuration(endpoints[0]).await? else {
+        let configuration = configuration(endpoints, election_timeout, 1)?;
         patient_command(
-            doors[0],
+            endpoints[0],
             doc! { "replSetInitiate": configuration },
             PRIMARY_LIMIT,
         )
@@ -313,28 +313,28 @@ async fn configure(doors: &[Door<'_>], election_timeout: Duration) -> Result<()>
     };
     let count = old.get_array("members").map_or(0, Vec::len);
     ensure!(
-        count == doors.len(),
+        count == endpoints.len(),
         "the folder holds a set of {count} members"
     );
-    readdress(old, doors, election_timeout).await
+    readdress(old, endpoints, election_timeout).await
 }
 
 /// Gives the members of an old set their new addresses. The server may cut the connection while it
 /// finds itself in the new configuration, so what counts is what it says when asked again.
 async fn readdress(
     mut old: Document,
-    doors: &[Door<'_>],
+    endpoints: &[Endpoint<'_>],
     election_timeout: Duration,
 ) -> Result<()> {
     for _ in 0..RECONFIG_ATTEMPTS {
         let version = old.get_i32("version").unwrap_or(1);
-        let new = configuration(doors, election_timeout, version + 1)?;
+        let new = configuration(endpoints, election_timeout, version + 1)?;
         if hosts(&old) == hosts(&new) {
             return Ok(());
         }
         let reconfig = doc! { "replSetReconfig": new, "force": true };
-        let _ = patient_command(doors[0], reconfig, PRIMARY_LIMIT).await;
-        old = present_configuration(doors[0])
+        let _ = patient_command(endpoints[0], reconfig, PRIMARY_LIMIT).await;
+        old = present_configuration(endpoints[0])
             .await?
             .context("the set has lost its data")?;
     }
@@ -342,14 +342,14 @@ async fn readdress(
 }
 
 /// The configuration that a server holds, whether or not it finds itself in it.
-async fn present_configuration(door: Door<'_>) -> Result<Option<Document>> {
-    let status = patient_command(door, doc! { "replSetGetStatus": 1 }, PRIMARY_LIMIT).await;
+async fn present_configuration(endpoint: Endpoint<'_>) -> Result<Option<Document>> {
+    let status = patient_command(endpoint, doc! { "replSetGetStatus": 1 }, PRIMARY_LIMIT).await;
     if let Err(error) = &status
         && error_code(error) == Some(NOT_YET_INITIALIZED)
     {
         return Ok(None);
     }
-    let answer = command(door, doc! { "replSetGetConfig": 1 }).await?;
+    let answer = command(endpoint, doc! { "replSetGetConfig": 1 }).await?;
     Ok(Some(
         answer
             .get_document("config")
@@ -365,9 +365,13 @@ fn error_code(error: &anyhow::Error) -> Option<i32> {
     }
 }
 
-fn configuration(doors: &[Door<'_>], election_timeout: Duration, version: i32) -> Result<Document> {
+fn configuration(
+    endpoints: &[Endpoint<'_>],
+    election_timeout: Duration,
+    version: i32,
+) -> Result<Document> {
     let mut members = Vec::new();
-    for (id, Door { port, .. }) in doors.iter().enumerate() {
+    for (id, Endpoint { port, .. }) in endpoints.iter().enumerate() {
         members.push(doc! { "_id": i32::try_from(id)?, "host": format!("127.0.0.1:{port}") });
     }
     let timeout = i32::try_from(election_timeout.as_millis())?;

@@ -67,7 +67,7 @@ fn starts_without_unique_indexes_are_found() {
     assert_breaks(broken, &[ONE_OPEN_SPAN, KEPT_ONCE]);
 }
 
-/// A repeat is let in after the span that it would be recognised by was removed.
+/// A repeat is admitted after the span that it would be recognised by was removed.
 #[test]
 fn a_retention_below_the_slack_is_found() {
     let mut broken = Scenario::update();

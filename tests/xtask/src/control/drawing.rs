@@ -50,14 +50,14 @@ pub(super) fn backlog(without: &[Moment], with: &[Moment], target: f64) -> Strin
     drawing("Time that the backlog needs, minutes", 80.0, &lines)
 }
 
-/// How many starts are let in.
+/// How many starts are admitted.
 pub(super) fn rate(with: &[Moment]) -> String {
     let line = Line {
         colour: WITH,
         name: "with the controller",
         points: points(with, |moment| moment.rate),
     };
-    drawing("Starts that are let in, %", 100.0, &[line])
+    drawing("Starts that are admitted, %", 100.0, &[line])
 }
 
 /// The largest value of each few minutes.

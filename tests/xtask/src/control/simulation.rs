@@ -4,7 +4,7 @@
 //! and on the third morning Abacus takes half as much as usual. Each instance runs for ten minutes and
 //! is sampled by hours: an interval at its stop, and one for each hour that ends while it runs. A start
 //! that is turned away is repeated each minute with its own timestamp, so nothing becomes less: what is
-//! let in later is due at once. Which starts are let in is decided as receivers decide it.
+//! admitted later is due at once. Which starts are admitted is decided as receivers decide it.
 
 use sampler_domain::{
     ControllerMemory, ControllerSettings, EventId, Load, Percent, Place, Target, Timestamp,
@@ -23,7 +23,7 @@ const RUNS: usize = 10;
 pub(crate) struct Moment {
     /// How long the backlog needs, s.
     pub(crate) needed_seconds: f64,
-    /// How many of the starts are let in, %.
+    /// How many of the starts are admitted, %.
     pub(crate) rate: f64,
     /// Starts that were turned away and come again.
     pub(crate) waiting: usize,

@@ -232,7 +232,7 @@ impl Report {
             )?;
         }
         if self.put_aside > 0 {
-            writeln!(f, "{} usages were put aside by Abacus", self.put_aside)?;
+            writeln!(f, "{} usages were set aside by Abacus", self.put_aside)?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! One event of a file, as it is posted: a record of the file.
+//! One event of a file, as it is posted.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,7 +21,7 @@ const AFTER: &str = "after";
 
 /// An event, ready to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Record {
+pub(crate) struct FileEvent {
     /// Where it stands in the file, from 1.
     pub(crate) line: u64,
     pub(crate) is_cloud_event: bool,
@@ -85,9 +85,9 @@ impl Members {
     }
 }
 
-/// Makes records of what stands in a file.
+/// Turns the lines and rows of a file into events.
 #[derive(Debug)]
-pub(super) struct Recorder {
+pub(super) struct Importer {
     /// What `day` and `at` count from.
     now: Millis,
     offset: Millis,
@@ -96,7 +96,7 @@ pub(super) struct Recorder {
     repeats: HashMap<Uuid, u32>,
 }
 
-impl Recorder {
+impl Importer {
     pub(super) fn new(now: Millis, offset: Millis) -> Self {
         Self {
             now,
@@ -105,18 +105,18 @@ impl Recorder {
         }
     }
 
-    /// The record of an object; what is wrong with it is told here only where the receiver could not.
-    pub(super) fn of_json(&mut self, line: u64, text: &str) -> Result<Record, String> {
+    /// The event of an object; what is wrong with it is told here only where the receiver could not.
+    pub(super) fn of_json(&mut self, line: u64, text: &str) -> Result<FileEvent, String> {
         let mut members: Members =
             serde_json::from_str(text).map_err(|error| format!("no JSON object: {error}"))?;
         let is_cloud_event = members.get("specversion").is_some();
-        let record = |body: String| Record {
+        let as_event = |body: String| FileEvent {
             line,
             is_cloud_event,
             body,
         };
         if is_cloud_event {
-            return Ok(record(one_line(text)));
+            return Ok(as_event(one_line(text)));
         }
         let is_relative = ["at", "day", "time"]
             .iter()
@@ -133,13 +133,13 @@ impl Recorder {
             let id = self.id_of(&members);
             members.add("id", &json!(id));
         }
-        Ok(record(members.body()))
+        Ok(as_event(members.body()))
     }
 
-    /// The record of an event of a table.
-    pub(super) fn of_row(&mut self, event: &events::Event) -> Result<Record, String> {
-        let mut body = json!({ "type": "stop", "timestamp": event.moment });
-        if let Kind::Start(measures) = &event.kind {
+    /// The event of a row of a table.
+    pub(super) fn of_row(&mut self, row: &events::Event) -> Result<FileEvent, String> {
+        let mut body = json!({ "type": "stop", "timestamp": row.moment });
+        if let Kind::Start(measures) = &row.kind {
             body["type"] = json!("start");
             let measure = |measure: &sampler_verify::quantity::Measure| match measure.quantity {
                 Quantity::Integer(quantity) => {
@@ -153,10 +153,10 @@ impl Recorder {
                 .map(measure)
                 .collect::<Result<_, String>>()?;
         }
-        for (name, id) in Target::FIELDS.into_iter().zip(event.target.ids()) {
+        for (name, id) in Target::FIELDS.into_iter().zip(row.target.ids()) {
             body[name] = json!(id);
         }
-        self.of_json(event.line, &body.to_string())
+        self.of_json(row.line, &body.to_string())
     }
 
     fn moment(&self, members: &Members) -> Result<Millis, String> {
@@ -225,27 +225,27 @@ mod tests {
 
     const TARGET: &str = r#""resource_id":"r","plan_id":"p""#;
 
-    fn body(recorder: &mut Recorder, more: &str) -> Value {
-        let record = recorder
+    fn body(importer: &mut Importer, more: &str) -> Value {
+        let event = importer
             .of_json(1, &format!("{{{more},{TARGET}}}"))
             .unwrap();
-        serde_json::from_str(&record.body).unwrap()
+        serde_json::from_str(&event.body).unwrap()
     }
 
     #[test]
     fn what_is_whole_is_sent_as_it_is_written() {
-        let mut recorder = Recorder::new(0, 0);
+        let mut importer = Importer::new(0, 0);
         let text = r#"{"type":"start","id":"a","timestamp":5,"quantity":1e2,"x":123456789012345678901234567890,"x":1}"#;
-        assert_eq!(recorder.of_json(7, text).unwrap().body, text);
+        assert_eq!(importer.of_json(7, text).unwrap().body, text);
         let event = "{\"specversion\":\"1.0\",\n\"time\":\"now\"}";
-        let record = recorder.of_json(7, event).unwrap();
-        assert!(record.is_cloud_event);
-        assert_eq!(record.body, "{\"specversion\":\"1.0\", \"time\":\"now\"}");
+        let event = importer.of_json(7, event).unwrap();
+        assert!(event.is_cloud_event);
+        assert_eq!(event.body, "{\"specversion\":\"1.0\", \"time\":\"now\"}");
     }
 
     #[test]
     fn an_event_without_an_id_gets_one_that_follows_from_it() {
-        let (mut one, mut other) = (Recorder::new(0, 0), Recorder::new(0, 0));
+        let (mut one, mut other) = (Importer::new(0, 0), Importer::new(0, 0));
         let stop = r#""type":"stop","timestamp":5"#;
         let first = body(&mut one, stop)["id"].clone();
         assert!(first.as_str().unwrap().starts_with("sampler-"));
@@ -264,25 +264,25 @@ mod tests {
 
     #[test]
     fn moments_are_moved_and_worked_out() {
-        let mut recorder = Recorder::new(1_700_000_000_000, 1_000);
-        let at = |recorder: &mut Recorder, more: &str| body(recorder, more)["timestamp"].clone();
-        assert_eq!(at(&mut recorder, r#""id":"a","timestamp":5"#), 1_005);
+        let mut importer = Importer::new(1_700_000_000_000, 1_000);
+        let at = |importer: &mut Importer, more: &str| body(importer, more)["timestamp"].clone();
+        assert_eq!(at(&mut importer, r#""id":"a","timestamp":5"#), 1_005);
         assert_eq!(
-            at(&mut recorder, r#""id":"a","at":"-1s""#),
+            at(&mut importer, r#""id":"a","at":"-1s""#),
             1_700_000_000_000_i64
         );
         let midnight = r#""id":"a","day":0,"time":"00:00:00","after":"sampled""#;
-        assert_eq!(at(&mut recorder, midnight), 1_699_920_001_000_i64);
+        assert_eq!(at(&mut importer, midnight), 1_699_920_001_000_i64);
         for wrong in [
             r#""day":1"#,
             r#""timestamp":1.5"#,
             r#""timestamp":1,"at":"1h""#,
         ] {
             assert!(
-                recorder.of_json(1, &format!("{{{wrong}}}")).is_err(),
+                importer.of_json(1, &format!("{{{wrong}}}")).is_err(),
                 "{wrong}"
             );
         }
-        assert!(recorder.of_json(1, "[1]").is_err());
+        assert!(importer.of_json(1, "[1]").is_err());
     }
 }

@@ -18,7 +18,7 @@ pub struct Page {
 
 /// All spans, page by page. It can change none.
 #[async_trait]
-pub trait Reading: Send + Sync + 'static {
+pub trait AllSpans: Send + Sync + 'static {
     /// Up to `limit` spans after the id `after`, in an order of the store's own. A span that exists
     /// during the whole scan is on exactly one page. Reads only what a majority has.
     async fn page(&self, after: Option<&SpanId>, limit: usize) -> Result<Page, StoreError>;

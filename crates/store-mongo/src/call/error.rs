@@ -1,0 +1,149 @@
+//! The meaning of a failed call: whether it may have been executed, and whether it may be repeated.
+
+use std::sync::Arc;
+
+use mongodb::error::{Error, ErrorKind, WriteFailure};
+use sampler_store::StoreError;
+use sampler_store::group::{CommandFailure, WriteOutcome, store_error};
+
+use super::CallError;
+use crate::codes::{
+    BAD_VALUE, DUPLICATE_KEY, INDEX_NOT_FOUND, NAMESPACE_NOT_FOUND, is_lost_behind_router,
+    is_of_the_moment,
+};
+
+impl CallError {
+    /// Whether it was refused because an event of another target has the id.
+    pub(crate) fn is_across_targets(&self) -> bool {
+        matches!(
+            self,
+            Self::Write {
+                is_across_targets: true,
+                ..
+            }
+        )
+    }
+
+    /// Whether there is no such collection yet.
+    pub(crate) fn is_no_collection(&self) -> bool {
+        self.is_refusal(NAMESPACE_NOT_FOUND)
+    }
+
+    /// Whether there is no such index.
+    pub(crate) fn is_no_index(&self) -> bool {
+        self.is_refusal(INDEX_NOT_FOUND)
+    }
+
+    /// Whether a search named an index that is not there.
+    pub(crate) fn is_no_hint(&self) -> bool {
+        self.is_refusal(BAD_VALUE)
+    }
+
+    fn is_refusal(&self, code: i32) -> bool {
+        let Self::Driver(error) = self else {
+            return false;
+        };
+        matches!(error.kind.as_ref(), ErrorKind::Command(error) if error.code == code)
+    }
+}
+
+impl CommandFailure for CallError {
+    fn outcome(&self) -> WriteOutcome {
+        let error = match self {
+            Self::Driver(error) => error,
+            Self::Unreachable(_) => return WriteOutcome::Unavailable,
+            Self::Write { code, .. } if !is_of_the_moment(*code) => return WriteOutcome::Refused,
+            _ => return WriteOutcome::Unknown,
+        };
+        match error.kind.as_ref() {
+            ErrorKind::ServerSelection { .. } | ErrorKind::DnsResolve { .. } => {
+                WriteOutcome::Unavailable
+            }
+            _ if may_pass(error) => WriteOutcome::Unknown,
+            _ => WriteOutcome::Refused,
+        }
+    }
+
+    fn is_duplicate_key(&self) -> bool {
+        let error = match self {
+            Self::Driver(error) => error,
+            Self::Write { code, .. } => return *code == DUPLICATE_KEY,
+            _ => return false,
+        };
+        match error.kind.as_ref() {
+            ErrorKind::Write(WriteFailure::WriteError(error)) => error.code == DUPLICATE_KEY,
+            ErrorKind::Command(error) => error.code == DUPLICATE_KEY,
+            _ => false,
+        }
+    }
+
+    /// The server has answered, or was never asked; in all other cases nothing is known. A router
+    /// answers, too, where it is the server behind it that is lost.
+    fn may_still_execute(&self) -> bool {
+        let error = match self {
+            Self::Driver(error) => error,
+            Self::TimedOut(_) | Self::Ended(_) => return true,
+            Self::Write { code, .. } => return is_lost_behind_router(*code),
+            Self::Unreachable(_) | Self::Unconfirmed(_) | Self::TooLate => return false,
+        };
+        match error.kind.as_ref() {
+            ErrorKind::Command(error) => is_lost_behind_router(error.code),
+            ErrorKind::ServerSelection { .. }
+            | ErrorKind::DnsResolve { .. }
+            | ErrorKind::Write(_)
+            | ErrorKind::InsertMany(_) => false,
+            _ => true,
+        }
+    }
+}
+
+impl From<CallError> for StoreError {
+    fn from(error: CallError) -> Self {
+        store_error(&Arc::new(error))
+    }
+}
+
+/// Whether the error says something of the moment, not of what was asked.
+fn may_pass(error: &Error) -> bool {
+    let labelled = [
+        "RetryableWriteError",
+        "TransientTransactionError",
+        "NoWritesPerformed",
+    ];
+    if labelled.iter().any(|label| error.contains_label(label)) {
+        return true;
+    }
+    match error.kind.as_ref() {
+        ErrorKind::Io(_)
+        | ErrorKind::ConnectionPoolCleared { .. }
+        | ErrorKind::ServerSelection { .. }
+        | ErrorKind::DnsResolve { .. }
+        | ErrorKind::InvalidResponse { .. }
+        | ErrorKind::Write(WriteFailure::WriteConcernError(_)) => true,
+        ErrorKind::Write(WriteFailure::WriteError(error)) => is_of_the_moment(error.code),
+        ErrorKind::InsertMany(error) => error.write_concern_error.is_some(),
+        ErrorKind::Command(error) => is_of_the_moment(error.code),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn store_error(error: Error) -> StoreError {
+        CallError::Driver(error).into()
+    }
+
+    #[test]
+    fn what_may_have_been_done_is_told_from_what_was_not() {
+        let lost = Error::from(std::io::Error::other("connection reset"));
+        assert!(matches!(store_error(lost), StoreError::Unknown(_)));
+        let odd = Error::custom("a mistake of ours");
+        assert!(matches!(store_error(odd), StoreError::Refused(_)));
+        let slow = CallError::TimedOut(Duration::from_secs(1));
+        assert!(matches!(StoreError::from(slow), StoreError::Unknown(_)));
+    }
+}

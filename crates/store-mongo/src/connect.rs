@@ -1,0 +1,129 @@
+//! How the database is reached: the options, the client, and the links to the collections.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::oid::ObjectId;
+use mongodb::options::{
+    Acknowledgment, ClientOptions, CollectionOptions, ReadConcern, ReadPreference,
+    SelectionCriteria, WriteConcern,
+};
+use mongodb::{Client, Database};
+
+use crate::address;
+use crate::call::{self, Link};
+
+/// How to reach MongoDB, and how long to wait for it.
+#[derive(Clone)]
+pub struct MongoOptions {
+    /// The connection string; it may hold a password.
+    pub uri: String,
+    /// The database.
+    pub database: String,
+    /// The collection of spans.
+    pub collection: String,
+    /// Connections at the most.
+    pub pool_size: u32,
+    /// How long to look for a primary.
+    pub server_selection_timeout: Duration,
+    /// How long one operation may take.
+    pub operation_timeout: Duration,
+    /// What the server calls us in its logs.
+    pub app_name: String,
+    /// How many shards the collection is divided among; none where it is not sharded.
+    pub shards: Option<u32>,
+}
+
+impl MongoOptions {
+    /// How long after a [`StoreError::Unknown`] the server may still carry out what was asked. The
+    /// driver looks for a server that long before it sends a command, and the server then works on
+    /// it that long, even where its client has gone.
+    pub fn unknown_for(&self) -> Duration {
+        self.server_selection_timeout + self.operation_timeout + call::MARGIN
+    }
+}
+
+/// The connection string cannot be used. The text never holds the string itself.
+#[derive(Debug, thiserror::Error)]
+#[error("the MongoDB connection string cannot be used: {0}")]
+pub struct ConnectError(String);
+
+/// A client; it connects when that is needed.
+pub(crate) async fn client(options: &MongoOptions) -> Result<Client, ConnectError> {
+    let unusable = |error| ConnectError(address::describe_without(&options.uri, &error));
+    let mut client = ClientOptions::parse(&options.uri).await.map_err(unusable)?;
+    client.app_name = Some(options.app_name.clone());
+    client.max_pool_size = Some(options.pool_size);
+    client.server_selection_timeout = Some(options.server_selection_timeout);
+    client.connect_timeout = Some(options.server_selection_timeout);
+    client.retry_writes = Some(true);
+    // Whatever the connection string says: a secondary does not know yet what the primary has
+    // promised. All collections inherit it.
+    client.selection_criteria = Some(SelectionCriteria::ReadPreference(ReadPreference::Primary));
+    client.read_concern = Some(ReadConcern::majority());
+    client.write_concern = Some(
+        WriteConcern::builder()
+            .w(Acknowledgment::Majority)
+            .journal(true)
+            .w_timeout(options.operation_timeout)
+            .build(),
+    );
+    Client::with_options(client).map_err(unusable)
+}
+
+/// The links to the collections whose commands may be repeated after a lost answer.
+pub(crate) struct Links {
+    /// To the spans.
+    pub(crate) link: Link,
+    /// To the ledger.
+    pub(crate) usages: Link,
+    /// To the audit trail.
+    pub(crate) audit: Link,
+}
+
+impl Links {
+    /// `receivers` is the collection into which a flush writes.
+    pub(crate) fn new(options: &MongoOptions, database: &Database, receivers: &str) -> Self {
+        let linearizable = CollectionOptions::builder()
+            .read_concern(ReadConcern::linearizable())
+            .build();
+        let link = Link {
+            collection: database.collection(&options.collection),
+            linearizable: database
+                .collection_with_options(&options.collection, linearizable.clone()),
+            flushes: database.collection_with_options(receivers, journalled()),
+            flush_id: ObjectId::new(),
+            time_limit: options.operation_timeout,
+            database: database.clone(),
+            told: Arc::default(),
+            beside: Arc::default(),
+            doubtful: address::DoubtfulHosts::of(&options.uri),
+        };
+        let ledger = format!("{}_usages", options.collection);
+        let usages = Link {
+            collection: database.collection(&ledger),
+            linearizable: database.collection_with_options(&ledger, linearizable),
+            ..link.clone()
+        };
+        let audit = Link {
+            collection: database.collection(&format!("{}_audit", options.collection)),
+            ..link.clone()
+        };
+        Self {
+            link,
+            usages,
+            audit,
+        }
+    }
+}
+
+/// Writes that one server has in its journal: it need not wait for a majority.
+fn journalled() -> CollectionOptions {
+    let journalled = WriteConcern::builder()
+        .w(Acknowledgment::Nodes(1))
+        .journal(true)
+        .build();
+    CollectionOptions::builder()
+        .write_concern(journalled)
+        .build()
+}

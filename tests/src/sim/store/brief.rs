@@ -1,0 +1,64 @@
+//! What the log of the simulation shows of results.
+
+use std::fmt;
+
+use sampler_domain::{Entry, Span, SpanId};
+use sampler_store::{Adopted, Finished, KeptCause, Probe};
+
+use super::{Brief, DuePage, Resolved};
+
+impl<A: fmt::Debug> Brief for Resolved<A> {
+    fn brief(&self) -> String {
+        format!("{:?}", self.0)
+    }
+}
+
+macro_rules! brief_as_debug {
+    ($($result:ty),*) => {
+        $(impl Brief for $result {
+            fn brief(&self) -> String {
+                format!("{self:?}")
+            }
+        })*
+    };
+}
+
+brief_as_debug!(
+    (),
+    bool,
+    u64,
+    Adopted,
+    Option<i64>,
+    Probe,
+    Vec<Entry>,
+    Vec<KeptCause>,
+    Vec<String>
+);
+
+impl Brief for Option<Span> {
+    fn brief(&self) -> String {
+        self.as_ref()
+            .map_or_else(|| "none".to_owned(), |span| span.id.to_string())
+    }
+}
+
+impl Brief for Vec<Span> {
+    fn brief(&self) -> String {
+        let ids: Vec<&SpanId> = self.iter().map(|span| &span.id).collect();
+        format!("{ids:?}")
+    }
+}
+
+impl Brief for DuePage {
+    fn brief(&self) -> String {
+        let ids: Vec<&SpanId> = self.0.iter().flatten().map(|span| &span.id).collect();
+        format!("{ids:?}")
+    }
+}
+
+impl Brief for Vec<Finished> {
+    fn brief(&self) -> String {
+        let ids: Vec<&SpanId> = self.iter().map(|span| &span.id).collect();
+        format!("{ids:?}")
+    }
+}
