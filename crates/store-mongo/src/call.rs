@@ -16,7 +16,7 @@ use bson::{Bson, Document, doc};
 use mongodb::error::Error;
 use mongodb::options::{FindOptions, Hint};
 use mongodb::{Collection, Cursor, Database};
-use sampler_store::group::{WriteResult, write_results};
+use sampler_store::group::{CommandFailure, WriteResult, write_results};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use tokio::time::Instant;

@@ -193,7 +193,7 @@ pub(crate) async fn change_each(link: &Link, changes: &[Statement]) -> Result<Wr
                 all.failed.extend(failed.map(|(_, error)| (index, error)));
             }
             Err(error) if error.outcome() == WriteOutcome::Refused => {
-                all.failed.push((index, error))
+                all.failed.push((index, error));
             }
             Err(error) => return Err(error),
         }

@@ -131,6 +131,7 @@ impl CauseKey {
 }
 
 fn mark(id: CauseId) -> CauseMark {
-    let [a, b, c, d, e, f, ..] = id.to_bytes();
-    [a, b, c, d, e, f]
+    let mut mark = CauseMark::default();
+    mark.copy_from_slice(&id.to_bytes()[..6]);
+    mark
 }

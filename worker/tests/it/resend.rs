@@ -12,7 +12,7 @@ use sampler_domain::{
     Usage,
 };
 use sampler_store::memory::MemoryStore;
-use sampler_store::{EntryKey, StoreError, Work};
+use sampler_store::{EntryKey, Resends, StoreError, Work};
 use sampler_worker::Parts;
 use serde_json::json;
 use tokio::sync::Notify;

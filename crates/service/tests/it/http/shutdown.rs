@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use axum::routing::get;
 use sampler_service::http::Limits;
 use sampler_service::lifecycle::Shutdown;
 use tokio::io::AsyncReadExt;

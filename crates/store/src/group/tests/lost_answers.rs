@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::{End, LATE, REFUSED, Script, all_done, company, then};
 use crate::StoreError;
+use crate::group::COMMANDS_IN_FLIGHT;
 use crate::group::settle::TRIES;
 
 #[tokio::test]
