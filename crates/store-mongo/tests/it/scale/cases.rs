@@ -4,8 +4,8 @@ use bson::oid::ObjectId;
 use sampler_domain::{ClientId, Granularities, Granularity, Id, SpanId, SpanState, WindowLength};
 use sampler_store::contract::support::{at, id};
 use sampler_store::{
-    AuditQuery, BacklogQuery, Backlogs, Lookup, Queries, SpanQuery, StoreError, SumQuery,
-    TargetFilter,
+    AuditQuery, BacklogQuery, Backlogs, CauseQuery, Lookup, Queries, SpanQuery, StoreError,
+    SumQuery, TargetFilter,
 };
 
 use super::collections::{ACTED_ON, ASKED, CAUSES, DAYS, HOUR, INSTANCES, OF_FIRST, Size};
@@ -76,7 +76,15 @@ impl Question {
             }
             Self::Usage(id) => store.usage(id).await?.into_iter().count(),
             Self::Sums(query) => store.sums(query).await?.rows.len(),
-            Self::Suspended => store.suspended(None).await?.len(),
+            Self::Suspended => {
+                let query = CauseQuery {
+                    resources: None,
+                    after: None,
+                    block: PAGE,
+                    limit: PAGE,
+                };
+                store.suspended(&query).await?.causes.len()
+            }
             Self::Audit(query) => store.audit(query).await?.records.len(),
             Self::LookUp(by) => store.look_up(&asked(ACTED_ON), by).await?.len(),
             Self::Backlog => {
@@ -132,7 +140,7 @@ fn in_state(state: SpanState) -> impl FnOnce(&mut SpanQuery) {
 
 /// Lists of spans, and single ones.
 pub(crate) fn of_spans() -> Vec<Case> {
-    let mut cases = of_index_alone();
+    let mut cases = Vec::from(of_index_alone());
     cases.extend(of_an_instance());
     cases.extend(with_conditions());
     cases.extend(compared_within_a_window());
