@@ -240,6 +240,7 @@ pub(crate) struct Cause {
 
 /// An instance of one of the programs.
 #[derive(Debug, Deserialize)]
+#[allow(clippy::struct_field_names, reason = "these are the names of the API")]
 pub(crate) struct Instance {
     pub(crate) program: String,
     pub(crate) instance: String,

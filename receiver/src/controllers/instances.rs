@@ -127,6 +127,10 @@ fn state_of(seen: &SeenInstance) -> Condition {
     }
 }
 
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes by reference"
+)]
 fn as_text<S: serde::Serializer>(
     program: &InstanceProgram,
     serializer: S,

@@ -36,10 +36,8 @@ struct Page {
     zoom: Vec<(&'static str, String)>,
     query: Query,
     is_refreshing: bool,
-    /// Whether the session may act on the span, and there is something to do.
-    may_act: bool,
-    /// Whether the session may have usages sent again, and there is one in the table.
-    may_resend: bool,
+    /// Whether the session may act.
+    is_admin: bool,
     /// Whether rows name their usages, because the drawing has no element for each.
     rows_name_usages: bool,
 }
@@ -47,6 +45,16 @@ struct Page {
 impl Page {
     fn local(&self, name: &str) -> String {
         parameters::local(&self.query, name)
+    }
+
+    /// Whether the session may act on the span, and there is something to do.
+    fn may_act(&self) -> bool {
+        self.is_admin && self.span.state == "suspended"
+    }
+
+    /// Whether the session may have usages sent again, and there is one in the table.
+    fn may_resend(&self) -> bool {
+        self.is_admin && self.usages.iter().any(Usage::is_resendable)
     }
 
     /// What of the time that is used is not sampled yet, in words.
@@ -124,8 +132,7 @@ async fn page(
     Ok(Page {
         frame,
         timeline,
-        may_act: span.state == "suspended" && session.is_admin(),
-        may_resend: session.is_admin() && rows.body.items.iter().any(Usage::is_resendable),
+        is_admin: session.is_admin(),
         is_refreshing: span.state != "complete" && query.is_empty(),
         rows_name_usages: drawn.usages.len() > DRAWN_MAX,
         usages: rows.body.items,
