@@ -19,7 +19,6 @@ mod original;
 mod outage;
 mod primary;
 mod proxy;
-mod scale;
 mod sums;
 mod support;
 mod suspension;
