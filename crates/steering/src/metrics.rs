@@ -79,7 +79,7 @@ impl Steering {
         self.register_controller(registry);
     }
 
-    fn register_controller(self: &Arc<Self>, registry: &mut Registry) {
+    pub(crate) fn register_controller(self: &Arc<Self>, registry: &mut Registry) {
         let steering = Arc::clone(self);
         registry.gauge(&CONTROLLER_RUNNING, move || {
             let settings = steering.control().controller;

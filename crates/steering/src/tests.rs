@@ -2,6 +2,7 @@ use async_trait::async_trait;
 use sampler_domain::{
     ControllerMemory, ControllerSettings, ControllerTerms, SamplingControl, StartRates, Timestamp,
 };
+use sampler_metrics::Registry;
 use sampler_store::memory::MemoryStore;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -126,9 +127,17 @@ async fn the_rate_of_the_controller_multiplies_while_it_runs() {
     assert!(store.set_controller(&state(0.0, 2)).await.unwrap());
     steering.look().await;
     assert_eq!(steering.admission_rate(), Percent::NONE);
+    let mut registry = Registry::new("program", "1.0.0");
+    steering.register_controller(&mut registry);
+    let running = "\nsampler_controller_running 1.0\n";
+    let terms = "\nsampler_controller_needed_seconds 0.0\n";
+    let shown = registry.encode().unwrap();
+    assert!(shown.contains(running) && shown.contains(terms), "{shown}");
     let mut wrong = control();
     wrong.controller.target_seconds = 0.0;
     assert!(store.set_control(&wrong, 1).await.unwrap());
     steering.look().await;
     assert_eq!(steering.admission_rate().get(), 50.0, "it turns itself off");
+    let (shown, off) = (registry.encode().unwrap(), running.replace('1', "0"));
+    assert!(shown.contains(&off) && !shown.contains(terms), "{shown}");
 }

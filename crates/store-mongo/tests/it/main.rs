@@ -19,6 +19,7 @@ mod original;
 mod outage;
 mod primary;
 mod proxy;
+mod scale;
 mod sums;
 mod support;
 mod suspension;

@@ -1,0 +1,155 @@
+//! Each query that the API allows is answered by an index: its cost follows from what is asked for, not
+//! from what there is beside that.
+
+mod cases;
+mod collections;
+mod profile;
+
+use std::time::{Duration, Instant};
+
+use bson::Document;
+use mongodb::{Client, Database};
+use sampler_store::{Backlogs, Queries, StoreError};
+use sampler_store_mongo::{MongoOptions, MongoReader, MongoStore};
+use sampler_testkit::TestDatabase;
+
+use crate::support::{options, store_and_spans};
+use cases::{Case, large_sums, of_operators, of_spans, of_usages};
+use collections::Size;
+use profile::Cost;
+
+/// Causes are few, and read as they are.
+const CAUSES: &str = "spans_causes";
+
+fn cases(size: Size) -> Vec<Case> {
+    let (spans, usages) = (of_spans(), of_usages(size));
+    spans
+        .into_iter()
+        .chain(usages)
+        .chain(of_operators())
+        .collect()
+}
+
+/// What a question costs, and how many items are on its page.
+async fn cost_of(
+    case: &Case,
+    store: &(impl Queries + Backlogs),
+    database: &Database,
+) -> (Cost, usize) {
+    profile::begin(database).await;
+    let items = case.question.ask(store).await;
+    let items = items.unwrap_or_else(|error| panic!("{}: {error}", case.name));
+    (profile::end(database).await, items)
+}
+
+/// Checks each case, and says what it cost.
+async fn look_at_all(
+    size: Size,
+    store: &(impl Queries + Backlogs),
+    database: &Database,
+) -> Vec<(Cost, usize)> {
+    let (mut costs, mut problems) = (Vec::new(), Vec::new());
+    for case in cases(size) {
+        let (cost, items) = cost_of(&case, store, database).await;
+        let is_scan = |(of, plan): &(String, String)| of != CAUSES && plan.contains("COLLSCAN");
+        let is_dear = cost.keys > case.keys || cost.documents > case.documents;
+        if cost.commands == 0 || is_dear || cost.plans.iter().any(is_scan) {
+            problems.push(format!("{case:?}: {cost:?}"));
+        }
+        costs.push((cost, items));
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+    costs
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_reads_what_it_asks_for_and_no_more_where_there_is_twice_as_much() {
+    let (store, spans) = store_and_spans("scale").await;
+    let database = spans.client().database(&spans.namespace().db);
+    let sizes = [0, 25_000, 50_000].map(|spans| Size {
+        spans,
+        usages_of_each: 2,
+    });
+    collections::grow(&database, sizes[0], sizes[1]).await;
+    let before = look_at_all(sizes[1], &store, &database).await;
+    collections::grow(&database, sizes[1], sizes[2]).await;
+    let after = look_at_all(sizes[2], &store, &database).await;
+    for ((case, before), after) in cases(sizes[1]).iter().zip(before).zip(after) {
+        if !case.varies {
+            assert_eq!(after.1, before.1, "{}", case.name);
+            assert!(
+                after.0.keys <= before.0.keys && after.0.documents <= before.0.documents,
+                "{}: {before:?}, then {after:?}",
+                case.name
+            );
+        }
+    }
+}
+
+const FULL: Size = Size {
+    spans: 1_000_000,
+    usages_of_each: 10,
+};
+
+/// The time limit of what reads for the API.
+const TIME_LIMIT: Duration = Duration::from_secs(5);
+
+/// The database of the full size. On a server that is given it stays, and the next run finds it.
+const FULL_NAME: &str = "sampler_scale";
+
+async fn full() -> (MongoReader, Database) {
+    let server = TestDatabase::new("scale_server").await;
+    let client = Client::with_uri_str(server.uri()).await.unwrap();
+    let database = client.database(FULL_NAME);
+    let options = MongoOptions {
+        database: FULL_NAME.to_owned(),
+        ..options(&server)
+    };
+    let store = MongoStore::connect(options.clone()).await.unwrap();
+    let usages = database.collection::<Document>("spans_usages");
+    let count = usages.estimated_document_count().await.unwrap();
+    if i64::try_from(count).unwrap() != FULL.usages() + collections::OF_FIRST {
+        database.drop().await.unwrap();
+        let empty = Size { spans: 0, ..FULL };
+        collections::grow(&database, empty, FULL).await;
+    }
+    store.migrate().await.unwrap();
+    let reader = store.reader(MongoOptions {
+        operation_timeout: TIME_LIMIT,
+        ..options
+    });
+    (reader.await.unwrap(), database)
+}
+
+/// A million spans and ten million usages; the figures are in `docs/performance.md`.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "it makes ten million documents, and measures"]
+async fn measure_each_query_with_a_million_spans_and_ten_million_usages() {
+    let began = Instant::now();
+    let (reader, database) = full().await;
+    println!("ready after {} s", began.elapsed().as_secs());
+    println!("| Query | Items | Keys | Documents | ms |\n| --- | ---: | ---: | ---: | ---: |");
+    // The first time they are read from the disk, it may be.
+    look_at_all(FULL, &reader, &database).await;
+    let costs = look_at_all(FULL, &reader, &database).await;
+    for (case, (cost, items)) in cases(FULL).iter().zip(costs) {
+        row(&case.name, items, &cost);
+    }
+    for (name, question) in large_sums() {
+        profile::begin(&database).await;
+        let answer = question.ask(&reader).await;
+        let cost = profile::end(&database).await;
+        match answer {
+            Ok(items) => row(&name, items, &cost),
+            Err(StoreError::Overloaded) => row(&format!("{name}: 503 `overloaded`"), 0, &cost),
+            Err(error) => panic!("{name}: {error}"),
+        }
+    }
+}
+
+fn row(name: &str, items: usize, cost: &Cost) {
+    println!(
+        "| {name} | {items} | {} | {} | {} |",
+        cost.keys, cost.documents, cost.millis
+    );
+}
