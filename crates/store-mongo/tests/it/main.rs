@@ -24,5 +24,4 @@ mod scale;
 mod sums;
 mod support;
 mod suspension;
-mod ten_million;
 mod unreadable;

@@ -4,11 +4,11 @@ use bson::oid::ObjectId;
 use sampler_domain::{ClientId, Granularities, Granularity, Id, SpanId, SpanState, WindowLength};
 use sampler_store::contract::support::{at, id};
 use sampler_store::{
-    AuditQuery, BacklogQuery, Backlogs, CauseQuery, Lookup, Queries, SpanQuery, StoreError,
-    SumQuery, TargetFilter,
+    AuditQuery, BacklogQuery, Backlogs, Lookup, Queries, SpanQuery, StoreError, SumQuery,
+    TargetFilter,
 };
 
-use super::collections::{ACTED_ON, ASKED, CAUSES, DAYS, HOUR, INSTANCES, OF_FIRST, Size};
+use super::collections::{ACTED_ON, ASKED, DAYS, HOUR, INSTANCES, OF_FIRST, Size};
 use super::collections::{asked, causes, span_id, usage_id};
 
 /// Spans on a page, and entries.
@@ -21,9 +21,6 @@ const WINDOW: i64 = 10_000 + 1_000;
 /// One key for each partition, where its range ends.
 const PARTITIONS: i64 = 2 * 64;
 
-/// Spans of a cause that are counted for `/v1/suspended` are all, here.
-const COUNTED: i64 = super::collections::SUSPENDED + CAUSES;
-
 /// Days that a large sum is about.
 const SOME_DAYS: i64 = 10;
 
@@ -35,7 +32,6 @@ pub(crate) enum Question {
     Usages(Option<i64>),
     Usage(String),
     Sums(SumQuery),
-    Suspended,
     Audit(AuditQuery),
     LookUp(Lookup),
     Backlog,
@@ -76,15 +72,6 @@ impl Question {
             }
             Self::Usage(id) => store.usage(id).await?.into_iter().count(),
             Self::Sums(query) => store.sums(query).await?.rows.len(),
-            Self::Suspended => {
-                let query = CauseQuery {
-                    resources: None,
-                    after: None,
-                    block: PAGE,
-                    limit: PAGE,
-                };
-                store.suspended(&query).await?.causes.len()
-            }
             Self::Audit(query) => store.audit(query).await?.records.len(),
             Self::LookUp(by) => store.look_up(&asked(ACTED_ON), by).await?.len(),
             Self::Backlog => {
@@ -140,7 +127,7 @@ fn in_state(state: SpanState) -> impl FnOnce(&mut SpanQuery) {
 
 /// Lists of spans, and single ones.
 pub(crate) fn of_spans() -> Vec<Case> {
-    let mut cases = Vec::from(of_index_alone());
+    let mut cases = of_index_alone();
     cases.extend(of_an_instance());
     cases.extend(with_conditions());
     cases.extend(compared_within_a_window());
@@ -353,7 +340,6 @@ pub(crate) fn of_operators() -> Vec<Case> {
     let span = |query: &mut AuditQuery| query.span = Some(span_id(ACTED_ON));
     let page = |name, question| case(name, question, 102, 101);
     vec![
-        case("/v1/suspended", Question::Suspended, 2 * COUNTED, COUNTED),
         page("/v1/audit", audit(|_| {})).varying(),
         page(
             "/v1/audit?from&to",
