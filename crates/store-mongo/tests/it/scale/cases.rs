@@ -127,7 +127,7 @@ fn in_state(state: SpanState) -> impl FnOnce(&mut SpanQuery) {
 
 /// Lists of spans, and single ones.
 pub(crate) fn of_spans() -> Vec<Case> {
-    let mut cases = of_index_alone();
+    let mut cases = Vec::from(of_index_alone());
     cases.extend(of_an_instance());
     cases.extend(with_conditions());
     cases.extend(compared_within_a_window());
