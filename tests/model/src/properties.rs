@@ -105,8 +105,11 @@ pub(crate) fn all() -> Vec<Property<Protocol>> {
         ),
         Property::always(LIVENESS, |protocol: &Protocol, state: &State| {
             let rest = protocol.fair_run(state);
-            let has_ended = rest.table.entries().all(|kept| kept.entry.resend.is_none());
-            has_ended && spans(&rest).all(|span| span.end.is_none() || span.processing.complete)
+            // Spans without an end are not driven on.
+            let is_open = |id| rest.table.find(id).is_some_and(|span| span.end.is_none());
+            let mut entries = rest.table.entries().map(|kept| &kept.entry);
+            let marks_go = entries.all(|entry| entry.resend.is_none() || is_open(&entry.span));
+            marks_go && spans(&rest).all(|span| span.end.is_none() || span.processing.complete)
         }),
         Property::sometimes(ALL_REMOVED, |_, state: &State| {
             state.history.kept.iter().all(|times| *times == 1) && spans(state).next().is_none()
