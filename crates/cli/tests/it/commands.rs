@@ -301,7 +301,7 @@ fn control_changes_what_is_named_and_nothing_else() {
     let url = stub.url();
     let text = done(&url, &["control"]);
     assert!(text.contains("postgres 50 %, redis 5 %"), "{text}");
-    assert!(text.contains("sampling       runs"), "{text}");
+    assert!(text.contains("sampling         runs"), "{text}");
     let set = [
         "control",
         "set",
