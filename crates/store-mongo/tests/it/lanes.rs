@@ -45,24 +45,21 @@ impl World {
         Self { set, store, client }
     }
 
-    /// Has the server hold each command of this name. What waits until it holds so many of them.
+    /// Has the server hold the next commands of this name, so many of them. The answer waits until it
+    /// does.
     async fn hold(&self, command: &str, count: i32) -> bson::Document {
         let held = doc! {
             "failCommands": [command], "appName": "lanes", "namespace": "lanes.spans",
             "blockConnection": true, "blockTimeMS": HELD,
         };
-        let order = doc! { "configureFailPoint": "failCommand", "mode": "alwaysOn", "data": held };
+        let order =
+            doc! { "configureFailPoint": "failCommand", "mode": { "times": count }, "data": held };
         let before = self.set.command(0, order).await.unwrap();
         doc! {
             "waitForFailPoint": "failCommand",
             "timesEntered": before.get_i32("count").unwrap() + count,
             "maxTimeMS": 20_000,
         }
-    }
-
-    async fn release(&self) {
-        let off = doc! { "configureFailPoint": "failCommand", "mode": "off" };
-        self.set.command(0, off).await.unwrap();
     }
 
     async fn run(&self, command: bson::Document) {
@@ -98,7 +95,6 @@ async fn a_start_that_comes_alone_does_not_wait_for_those_of_batches() {
     let alone = start(&*world.store, Some("alone"), "alone", 0).await;
     assert_eq!(alone, StartOutcome::Opened);
     assert_eq!(world.count().await, before + 1, "the batch is held still");
-    world.release().await;
     let outcomes = batch.join_all().await;
     assert_eq!(outcomes, vec![StartOutcome::Opened; BATCH]);
 }
