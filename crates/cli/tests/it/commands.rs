@@ -317,7 +317,7 @@ fn control_changes_what_is_named_and_nothing_else() {
         &[&set[..], &["--paused", "true", "--reason", "drain"]].concat(),
     );
     assert!(
-        text.contains("12.5 %") && text.contains("sampling       paused"),
+        text.contains("12.5 %") && text.contains("sampling         paused"),
         "{text}"
     );
     let seen = stub.seen();
