@@ -33,7 +33,7 @@ const STORE_PERMITS: usize = 384;
 /// an event is kept, it is there several times: as a body, parsed, as a document, in the command, and
 /// in what the driver sends. So this is far less than what a program has.
 const LARGE_PERMITS: usize = 64;
-const LARGE_WEIGHT: usize = 8 << 20;
+const LARGE_WEIGHT: usize = 4 << 20;
 
 /// Mappings that are served at a time: each is three calls to another service.
 const MAPPING_PERMITS: usize = 32;

@@ -244,7 +244,11 @@ async fn few_bodies_of_many_values_are_served_at_a_time_and_they_hold_up_no_othe
         large.spawn(async move { world.start(&event).await });
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(world.store.calls(), 1, "each weighs 8 MB, of 8");
+    assert_eq!(
+        world.store.calls(),
+        1,
+        "each weighs 8 MB, more than all may together"
+    );
     let (other, quiet) = (Arc::clone(&world), of(&start(NOW), "quiet", 1));
     let quiet = tokio::spawn(async move { other.start(&quiet).await });
     world.store.holds(2).await;
