@@ -15,8 +15,9 @@ use tracing::{error, warn};
 
 use crate::{IgnoreProgress, Worker, error_chain};
 
-/// Spans that are read ahead. The cursor behind them must not be idle for ten minutes.
-const PAGE: usize = 10;
+/// Spans that are read ahead: few, because one may take half a megabyte. The cursor behind them must not
+/// be idle for ten minutes.
+const PAGE: usize = 2;
 
 /// Entries that are read at once. They count as one span.
 const ENTRIES: usize = 1_000;
