@@ -231,7 +231,7 @@ pub(crate) struct Cause {
     pub(crate) resource_id: String,
     pub(crate) plan_id: String,
     pub(crate) spans: i64,
-    /// Usages that Abacus has put aside for it.
+    /// Usages that Abacus has set aside for it.
     #[serde(default)]
     pub(crate) set_aside: i64,
     pub(crate) since: Timestamp,

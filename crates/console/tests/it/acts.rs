@@ -177,7 +177,7 @@ async fn a_span_that_is_not_suspended_says_so() {
     assert_eq!(span.count("data-test=\"resume\""), 0);
 }
 
-/// A span with a usage that was skipped, one that was put aside, and others.
+/// A span with a usage that was skipped, one that was set aside, and others.
 fn given_up() -> Ledger {
     let mut aside = usage(5, MIDNIGHT + 2 * HOUR, MIDNIGHT + HOUR, "set_aside");
     aside["error"] = serde_json::json!("<b>no plan</b>");
@@ -229,7 +229,7 @@ async fn a_usage_that_was_given_up_is_sent_again_after_its_numbers_were_seen() {
 
 #[tokio::test]
 async fn a_resend_that_cannot_be_says_why() {
-    // It takes back, and was put aside.
+    // It takes back, and was set aside.
     let aside = resend_page(5, MIDNIGHT + HOUR + HOUR / 2);
     let visit = Visit::new(given_up(), &aside).await;
     let shown = visit.console.get(&aside).await;
@@ -265,7 +265,7 @@ async fn a_resend_that_cannot_be_says_why() {
     ] {
         assert_eq!(visit.console.get(&page).await.status, 404, "{page}");
     }
-    // A time that is none is left out.
+    // A time that is not a number is left out.
     let odd = format!(
         "/console/spans/one%2Ftwo/usages/{}/resend?at=%3Cb%3E",
         usage_id(4)
