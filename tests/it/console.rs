@@ -79,7 +79,7 @@ async fn pages_show_what_the_api_answers_to_everybody() {
             "audit": "/console/audit",
             "usage": "/console/usage",
             "suspended-none": "/console/suspended",
-            "sums": format!("/console/usage?organization_id={ORGANIZATION}&window=day&group_by=plan_id"),
+            "sums": format!("/console/usage?organization_id={ORGANIZATION}&window=day&group_by=plan_id&from={}&to={}", begin - DAY, begin + 3 * DAY),
             "wrong": "/console/spans?plan_id=x",
             "nothing": "/console/nothing",
         },

@@ -117,7 +117,7 @@ impl HtmlSafe for Chart {}
 /// Pixels of a trend.
 const TREND_HEIGHT: f64 = 48.0;
 
-/// How many spans were due, over time. A bar lies between two moments, and has the height of the later one.
+/// How many spans were due, over time. A bar lies between two moments, and has the height of the first one.
 #[derive(Template)]
 #[template(path = "trend.html")]
 pub(crate) struct Trend {
@@ -136,7 +136,7 @@ impl Trend {
         let all = last.since(*first).max(1) as f64;
         let place = |at: Timestamp| at.since(*first) as f64 * 100.0 / all;
         let bar = |pair: &[(Timestamp, i64)]| {
-            let [(from, _), (to, due)] = pair else {
+            let [(from, due), (to, _)] = pair else {
                 return None;
             };
             let height = *due as f64 * TREND_HEIGHT / most as f64;
@@ -147,21 +147,28 @@ impl Trend {
                 y: TREND_HEIGHT - height,
                 height,
                 is_negative: false,
-                title: format!("{to}: {due}"),
+                title: format!("{from}: {due}"),
                 label: None,
             })
         };
         Some(Self {
             bars: backlogs.windows(2).filter_map(bar).collect(),
             height: TREND_HEIGHT,
-            description: format!(
-                "{} spans due {} ago, {} now",
-                show::grouped(*begun),
-                in_words(last.since(*first) / 1_000 * 1_000),
-                show::grouped(*due)
-            ),
+            description: in_a_sentence(&(*first, *begun), most, &(*last, *due)),
         })
     }
+}
+
+/// What a trend shows: where it began, its highest bar where that is neither end, and where it is now.
+fn in_a_sentence(first: &(Timestamp, i64), most: i64, last: &(Timestamp, i64)) -> String {
+    let ago = in_words(last.0.since(first.0) / 1_000 * 1_000);
+    let [begun, now, highest] = [first.1, last.1, most].map(show::grouped);
+    let between = if most > first.1.max(last.1).max(1) {
+        format!(", {highest} at most")
+    } else {
+        String::new()
+    };
+    format!("{begun} spans due {ago} ago{between}, {now} now")
 }
 
 impl HtmlSafe for Trend {}
@@ -169,6 +176,20 @@ impl HtmlSafe for Trend {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_trend_names_its_highest_bar() {
+        let moments = |all: [i64; 3]| {
+            let moment = |(second, due): (i64, i64)| (Timestamp::clamped(second * 1_000), due);
+            let moments: Vec<_> = (0..).zip(all).map(moment).collect();
+            Trend::of(&moments).unwrap().description
+        };
+        let told = moments([3, 4_000, 5]).replace('\u{a0}', " ");
+        assert_eq!(told, "3 spans due 2 s ago, 4,000 at most, 5 now");
+        let told = moments([30, 4, 5]).replace('\u{a0}', " ");
+        assert_eq!(told, "30 spans due 2 s ago, 5 now");
+        assert!(Trend::of(&[(Timestamp::clamped(0), 3)]).is_none());
+    }
 
     #[test]
     fn a_label_stays_within_the_drawing() {

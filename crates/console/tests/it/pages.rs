@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::http::Request;
 
-use crate::stub::{DAY, HOUR, Ledger, MIDNIGHT, span};
+use crate::stub::{HOUR, Ledger, MIDNIGHT, span};
 
 fn two() -> Ledger {
     let mut ledger = Ledger::default();
@@ -91,6 +91,14 @@ async fn usage_is_a_chart_a_table_and_a_file() {
     let console = two().console();
     let empty = console.page("/console/usage", "usage-empty").await;
     assert_eq!(empty.count("data-test=\"usage-row\""), 0);
+    // The form begins with what makes a chart.
+    for text in [
+        "name=\"from\" value=\"2026-10-21T00:00\"",
+        "name=\"to\" value=\"2026-11-21T00:00\"",
+        "<option selected>day</option>",
+    ] {
+        assert_eq!(empty.count(text), 1, "{text}: {}", empty.text);
+    }
     let path = "/console/usage?organization_id=acme&window=day&group_by=resource_id,plan_id";
     let shown = console.page(path, "usage").await;
     assert_eq!(shown.count("data-test=\"usage-chart\""), 1);
@@ -142,8 +150,8 @@ async fn the_overview_says_how_things_stand() {
         "2026-10",
         // The trend is there when the page is opened for the first time.
         "4,800 spans due 2\u{a0}min ago, 1,200 now",
-        "<rect x=\"0%\" y=\"24\" width=\"50%\" height=\"24\"/>",
-        "<rect x=\"50%\" y=\"36\" width=\"50%\" height=\"12\"/>",
+        "<rect x=\"0%\" y=\"0\" width=\"50%\" height=\"48\"/>",
+        "<rect x=\"50%\" y=\"24\" width=\"50%\" height=\"24\"/>",
     ] {
         assert!(shown.text.contains(text), "{text}: {}", shown.text);
     }

@@ -95,8 +95,8 @@ impl Sender {
     }
 
     /// A stop that comes when more is billed already than was used. Answers the id of the span.
-    async fn late_stop(&self, (began, ended): (i64, i64)) -> Result<String> {
-        let (begin, end) = (self.now - began, self.now - ended);
+    async fn late_stop(&self, ago: (i64, i64)) -> Result<String> {
+        let (begin, end) = (self.now - ago.0, self.now - ago.1);
         let mut event = self.start("search", "small", "products-index", begin);
         let location = self.send("start", &event).await?;
         let location = location.context("a start without a Location")?;
