@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::api::{Api, Query};
 use crate::connection::Connection;
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{print, warn};
 use crate::show::print_json;
 use crate::table::table;
 
@@ -124,10 +124,10 @@ pub(crate) async fn print_list<const N: usize>(
         print(&format!("{}\n", table(header, items.iter().map(row), left)))?;
     }
     if is_more {
-        eprintln!(
-            "these are the first {}; --limit or --all shows more",
-            items.len()
-        );
+        let count = items.len();
+        warn(&format!(
+            "these are the first {count}; --limit or --all shows more"
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }

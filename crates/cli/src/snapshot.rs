@@ -13,7 +13,7 @@ use crate::api::{Api, Request};
 use crate::events::{FileEvent, Sender};
 use crate::failure::Failure;
 use crate::listing::Common;
-use crate::output::print;
+use crate::output::{print, warn};
 use crate::show::{moment, print_json, target, text};
 use crate::table::table;
 
@@ -103,9 +103,9 @@ async fn apply(arguments: &ApplyArguments) -> Result<ExitCode, Failure> {
     let events: Vec<FileEvent> = items(&difference).zip(1..).map(file_event).collect();
     let (count, most) = (events.len(), arguments.most);
     if count > most {
-        eprintln!(
+        warn(&format!(
             "nothing is sent: {count} events are more than --most {most}; `sampler snapshot diff` shows them"
-        );
+        ));
         return Ok(ExitCode::FAILURE);
     }
     let mut sender = Sender::unjournaled(&api, BATCH);

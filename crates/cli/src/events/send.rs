@@ -12,6 +12,7 @@ use super::journal::Journal;
 use super::report::Report;
 use crate::api::{Api, ApiError, Request};
 use crate::failure::Failure;
+use crate::output::wants_json;
 
 pub(super) const PATH: [&str; 2] = ["v1", "events"];
 /// The longest body of a batch, in bytes: half of what a receiver takes by default.
@@ -63,7 +64,7 @@ impl<'a> Sender<'a> {
             batch: Vec::new(),
             bytes: 0,
             local: 0,
-            is_shown: std::io::stderr().is_terminal(),
+            is_shown: std::io::stderr().is_terminal() && !wants_json(),
         }
     }
 

@@ -12,6 +12,7 @@ use sampler_verify::{Finding, Kind, Matcher, Policy, Report, SpanCheck, Target, 
 
 use super::Scope;
 use crate::api::{Api, ApiError, Position, Query};
+use crate::output::wants_json;
 
 /// The programs go on while one reads. What does not fit is read again, so often and with this pause
 /// in between, before it is believed.
@@ -294,7 +295,7 @@ struct Progress {
 impl Progress {
     fn new() -> Self {
         Self {
-            is_shown: std::io::stderr().is_terminal(),
+            is_shown: std::io::stderr().is_terminal() && !wants_json(),
             spans: 0,
             usages: 0,
         }
