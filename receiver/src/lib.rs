@@ -68,11 +68,15 @@ use controllers::{
 use metrics::EventMetrics;
 use refusals::Refusals;
 
+pub use snapshot::SnapshotLimits;
+
 /// The settings of the receiver.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Limits of requests and bodies.
     pub limits: LimitsSettings,
+    /// Further limits of snapshots.
+    pub snapshots: SnapshotLimits,
     /// Rules for events.
     pub events: EventsSettings,
     /// How far an event's timestamp may lie from now.

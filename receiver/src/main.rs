@@ -9,7 +9,7 @@ use sampler_abacus::{AbacusOptions, Provisioning};
 use sampler_domain::Timestamp;
 use sampler_metrics::Registry;
 use sampler_receiver::settings::{PROGRAM, Settings};
-use sampler_receiver::{Options, Parts, Receiver, console, reading};
+use sampler_receiver::{Options, Parts, Receiver, SnapshotLimits, console, reading};
 use sampler_service::environment::{Clock, Random, SystemClock, SystemRandom};
 use sampler_service::health::{Health, Progress};
 use sampler_service::http::{HttpMetrics, Port, bind, bind_metrics, serve};
@@ -160,6 +160,7 @@ fn instance(
 fn options(settings: &Settings, unknown_for: Duration) -> Options {
     Options {
         limits: settings.limits.clone(),
+        snapshots: SnapshotLimits::default(),
         events: settings.events.clone(),
         slack: settings.slack,
         policy: settings.policy.clone(),

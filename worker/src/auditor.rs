@@ -159,10 +159,8 @@ impl Worker {
             return Ok(None);
         };
         let mut check = ConservationCheck::new(&span);
-        // Totals begin with the usage of `first_version`. They count none if that is not set.
-        let first = span.processing.totals.first_version;
-        let mut after = first.map(|first| first.saturating_sub(1));
-        while after.is_some() {
+        let mut after = None;
+        loop {
             let ledger = &self.parts.ledger;
             let page = ledger
                 .entries(&span.id, &span.target, after, ENTRIES)
@@ -172,9 +170,10 @@ impl Worker {
             }
             page.entries.iter().for_each(|entry| check.add(entry));
             after = page.next;
-            if after.is_some() {
-                self.pace().await;
+            if after.is_none() {
+                break;
             }
+            self.pace().await;
         }
         let granularity = self.options.policy.granularities.of(&span.target);
         let lifetime = millis(self.options.ledger.retention(granularity));

@@ -28,7 +28,11 @@ pub(crate) fn tell_failure(failure: &Failure) {
 pub(crate) fn tell_usage(text: &str, exit_code: u8) {
     let text = text.trim();
     let text = text.strip_prefix("error: ").unwrap_or(text);
-    tell("error", text, json!({ "message": text, "exit_code": exit_code }));
+    tell(
+        "error",
+        text,
+        json!({ "message": text, "exit_code": exit_code }),
+    );
 }
 
 /// Tells standard error what is to be known beside the output.
@@ -83,7 +87,11 @@ mod tests {
             (&["events", "send", "--", "--json"], false),
             (&["span", "json"], false),
         ] {
-            assert_eq!(is_json_asked_for(arguments.iter()), is_asked, "{arguments:?}");
+            assert_eq!(
+                is_json_asked_for(arguments.iter()),
+                is_asked,
+                "{arguments:?}"
+            );
         }
     }
 

@@ -123,26 +123,31 @@ impl MongoStore {
         self.update_cause(named(cause), update).await
     }
 
+    pub(crate) async fn resume_all_by_operator(
+        &self,
+        cause: CauseId,
+        by: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let update = doc! { "$max": { "resuming": moment(by) }, "$inc": { "resumes": 1_i64 } };
+        self.update_cause(named(cause), update).await
+    }
+
     pub(crate) async fn set_resuming_of(
         &self,
         cause: &KeptCause,
         until: Timestamp,
     ) -> Result<(), StoreError> {
-        let Some(before) = cause.resuming else {
+        let Some(filter) = resuming_as(cause) else {
             return Ok(());
         };
-        let mut filter = named(cause.id);
-        filter.insert("resuming", moment(before));
         let update = doc! { "$set": { "resuming": moment(until) } };
         self.update_cause(filter, update).await.map(drop)
     }
 
     pub(crate) async fn end_resuming_of(&self, cause: &KeptCause) -> Result<(), StoreError> {
-        let Some(until) = cause.resuming else {
+        let Some(filter) = resuming_as(cause) else {
             return Ok(());
         };
-        let mut filter = named(cause.id);
-        filter.insert("resuming", moment(until));
         let update = doc! { "$unset": { "resuming": "" } };
         self.update_cause(filter, update).await.map(drop)
     }
@@ -358,6 +363,18 @@ fn named(id: CauseId) -> Document {
     doc! { "_id": id.to_string() }
 }
 
+/// The condition that the cause meets while it is still being resumed as it was when it was read.
+fn resuming_as(cause: &KeptCause) -> Option<Document> {
+    let mut filter = named(cause.id);
+    filter.insert("resuming", moment(cause.resuming?));
+    let never = doc! { "$exists": false };
+    match cause.resumes {
+        0 => filter.insert("resumes", never),
+        resumes => filter.insert("resumes", resumes),
+    };
+    Some(filter)
+}
+
 fn shortened(error: &str) -> String {
     error.chars().take(ERROR_LEN_MAX).collect()
 }
@@ -380,5 +397,7 @@ fn read_cause(document: &Document) -> Result<KeptCause, Unreadable> {
         probe_at: read_moment(document, "probe_at")?,
         touched_at: read_moment(document, "touched_at")?,
         resuming: read_optional_moment(document, "resuming")?,
+        // Nobody has, as a rule.
+        resumes: read_integer(document, "resumes").unwrap_or(0),
     })
 }

@@ -347,8 +347,8 @@ impl Acts for MongoStore {
         self.change_span(span, change, now).await
     }
 
-    async fn resume_by_operator(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
-        self.resume_all_of(cause, now).await
+    async fn resume_by_operator(&self, cause: CauseId, by: Timestamp) -> Result<bool, StoreError> {
+        self.resume_all_by_operator(cause, by).await
     }
 
     async fn resend_by_operator(

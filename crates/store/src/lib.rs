@@ -70,7 +70,9 @@ pub use acts::Acts;
 pub use all_spans::{AllSpans, Page};
 pub use audit::{ActOutcome, Audit, AuditPage, AuditPosition, AuditQuery, AuditRecord};
 pub use backlog::{Backlog, BacklogQuery, Backlogs, ClosingBacklog, Published, Remaining};
-pub use cause_pages::{CauseBlock, CauseKey, CauseMark, CausePage, CausePosition, CauseQuery};
+pub use cause_pages::{
+    BlockProgress, CauseBlock, CauseKey, CauseMark, CausePage, CausePosition, CauseQuery,
+};
 pub use confirmations::{Confirmation, Confirmations, Unconfirmed, UnconfirmedQuery};
 pub use control::{ControllerState, Controls, KeptControl};
 pub use error::StoreError;

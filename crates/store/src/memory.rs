@@ -437,8 +437,8 @@ impl Acts for MemoryStore {
         self.change(span, change, now).await
     }
 
-    async fn resume_by_operator(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
-        self.resume_cause(cause, now).await
+    async fn resume_by_operator(&self, cause: CauseId, by: Timestamp) -> Result<bool, StoreError> {
+        Ok(self.lock().table.resume_by_operator(cause, by))
     }
 
     async fn resend_by_operator(

@@ -20,6 +20,9 @@ pub struct KeptCause {
     pub touched_at: Timestamp,
     /// While its spans are resumed: the spans that were suspended by this moment.
     pub resuming: Option<Timestamp>,
+    /// How often operators have resumed it. So a worker that was about to note something of an earlier
+    /// resume does not take a later one for it.
+    pub resumes: i64,
 }
 
 /// What became of the attempt to begin a probe.
@@ -98,11 +101,12 @@ pub trait Causes: Send + Sync + 'static {
         limit: usize,
     ) -> Result<u64, StoreError>;
 
-    /// Changes `resuming` to `until`, if it still is as it was read. It is needed where the clock of the
-    /// program that set it was ahead.
+    /// Changes `resuming` to `until`, if it still is as it was read and no operator has resumed the cause
+    /// since. It is needed where the clock of the program that set it was ahead.
     async fn set_resuming(&self, cause: &KeptCause, until: Timestamp) -> Result<(), StoreError>;
 
-    /// Notes that all spans that were to be resumed are resumed.
+    /// Notes that all spans that were to be resumed are resumed, unless the cause was resumed again since
+    /// it was read.
     async fn end_resuming(&self, cause: &KeptCause) -> Result<(), StoreError>;
 
     /// Removes a cause if nothing was suspended or resumed under it since it was read, and no span is

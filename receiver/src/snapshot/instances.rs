@@ -64,8 +64,9 @@ impl Gathering {
         }
     }
 
-    pub(super) fn add(&mut self, instance: &Instance) -> io::Result<()> {
-        let index = u32::try_from(self.records.len()).map_err(io::Error::other)?;
+    /// Adds the instance that stands at this place in the body.
+    pub(super) fn add(&mut self, index: usize, instance: &Instance) -> io::Result<()> {
+        let index = u32::try_from(index).map_err(io::Error::other)?;
         self.records.push(Record {
             instance: digest::of_instance(&instance.target),
             plan: digest::of_plan(&instance.target),

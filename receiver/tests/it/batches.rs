@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::http::Request;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use crate::answer::Answer;
 use crate::bodies::gzip;
@@ -426,6 +427,31 @@ async fn events_of_one_target_follow_each_other_and_those_of_others_do_not_wait(
         world.kept().iter().filter(|span| span.1.is_some()).count(),
         300
     );
+}
+
+/// Events of batches have permits of their own (384): a single event finds one, however many wait.
+#[tokio::test]
+async fn an_event_that_comes_alone_does_not_wait_for_those_of_batches() {
+    let world = Arc::new(World::new());
+    world.store.meets(Fate::Held);
+    let events = many(600);
+    let mut sending = JoinSet::new();
+    for half in events.chunks(300) {
+        let (world, body) = (Arc::clone(&world), list(half));
+        sending.spawn(async move { world.send(request(EVENTS, body)).await });
+    }
+    world.store.holds(384).await;
+    let alone = by("alone", &instance(&start(NOW), "alone"));
+    let single = tokio::spawn({
+        let world = Arc::clone(&world);
+        async move { world.start(&alone).await }
+    });
+    world.store.holds(385).await;
+    world.store.release();
+    single.await.unwrap().is_created();
+    while let Some(answer) = sending.join_next().await {
+        assert_eq!(statuses(&answer.unwrap()), [201; 300]);
+    }
 }
 
 #[tokio::test]
