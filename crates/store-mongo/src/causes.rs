@@ -367,6 +367,8 @@ fn named(id: CauseId) -> Document {
 fn resuming_as(cause: &KeptCause) -> Option<Document> {
     let mut filter = named(cause.id);
     filter.insert("resuming", moment(cause.resuming?));
+    // Where it was removed meanwhile, and came again, they are counted anew.
+    filter.insert("since", moment(cause.since));
     let never = doc! { "$exists": false };
     match cause.resumes {
         0 => filter.insert("resumes", never),

@@ -42,19 +42,6 @@ const ITEM_BYTES: usize = 128;
 /// Parts that the server sends at once.
 const BATCH_SIZE: u32 = 101;
 
-/// When an entry changed its state, in the order in which changes at one moment follow each other
-/// ([`Entry::as_of`](sampler_domain::Entry::as_of)); and where it counts since.
-const CHANGES: [&str; 7] = [
-    "$planned_at",
-    "$refused_at",
-    "$skipped_at",
-    "$accepted_at",
-    "$set_aside_at",
-    "$resent_at",
-    "$counted_at",
-];
-const COUNTS: [i64; 3] = [3, 5, 6];
-
 /// The rows of some windows.
 struct Collected {
     windows: Vec<Window>,
@@ -217,18 +204,18 @@ fn condition(query: &SumQuery, windows: &[Window]) -> Document {
     condition
 }
 
-/// The condition, as an expression, that an entry counted at a moment: the last of its changes up to
-/// then decides. A field that is no moment counts as absent.
+/// The condition, as an expression, that an entry counted at a moment
+/// ([`Entry::as_of`](sampler_domain::Entry::as_of)). A field that is no moment counts as absent.
 fn counted_at(at: Timestamp) -> Document {
-    let kinds = i64::try_from(CHANGES.len()).unwrap_or(i64::MAX);
-    let change = |(order, name): (i64, &str)| {
+    let past = |name: &str| {
         let is_past = doc! { "$and": [{ "$isNumber": name }, { "$lte": [name, moment(at)] }] };
-        let ranked = doc! { "$add": [{ "$multiply": [name, kinds] }, order] };
-        doc! { "$cond": [is_past, ranked, Bson::Null] }
+        doc! { "$cond": [is_past, name, Bson::Null] }
     };
-    let changes: Vec<Document> = (0..).zip(CHANGES).map(change).collect();
-    let last = doc! { "$mod": [{ "$max": changes }, kinds] };
-    doc! { "$in": [last, COUNTS.to_vec()] }
+    let has = |name: &str| doc! { "$ne": [past(name), Bson::Null] };
+    let is_set_aside = doc! { "$gt": [past("$set_aside_at"), past("$resent_at")] };
+    let is_accepted = doc! { "$or": [has("$accepted_at"), has("$resent_at")] };
+    let counts = doc! { "$and": [is_accepted, { "$not": [is_set_aside] }] };
+    doc! { "$or": [has("$counted_at"), counts] }
 }
 
 /// The boundary of the calendar before a timestamp.

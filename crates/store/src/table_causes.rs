@@ -146,7 +146,8 @@ impl Table {
     /// The cause, if it is still being resumed as it was when it was read.
     fn resuming_as(&mut self, read: &KeptCause) -> Option<&mut KeptCause> {
         let kept = self.causes.get_mut(&read.id);
-        kept.filter(|kept| (kept.resuming, kept.resumes) == (read.resuming, read.resumes))
+        let of = |kept: &KeptCause| (kept.since, kept.resuming, kept.resumes);
+        kept.filter(|kept| of(kept) == of(read))
     }
 
     /// Lets spans go on that were suspended under the cause by `until`.

@@ -1,6 +1,9 @@
 //! Query parameters: each is taken by its name, and all that are wrong are named at once.
 
+use std::collections::BTreeSet;
+
 use axum::http::Uri;
+use percent_encoding::percent_decode_str;
 use sampler_domain::{Id, Timestamp};
 use sampler_service::problem::{FieldError, Problem};
 use url::form_urlencoded::{self, Serializer};
@@ -18,6 +21,8 @@ const CURSOR: &str = "cursor";
 pub(crate) struct Parameters {
     path: String,
     given: Vec<(String, String)>,
+    /// Those that are no UTF-8, by their place.
+    undecoded: BTreeSet<usize>,
     /// Those that were not taken yet, by their place.
     rest: Vec<usize>,
     errors: Vec<FieldError>,
@@ -25,12 +30,21 @@ pub(crate) struct Parameters {
 
 impl Parameters {
     pub(crate) fn of(uri: &Uri) -> Self {
-        let query = uri.query().unwrap_or_default().as_bytes();
-        let given: Vec<_> = form_urlencoded::parse(query).into_owned().collect();
+        let pairs = uri.query().unwrap_or_default().split('&');
+        let pairs = pairs.filter(|pair| !pair.is_empty()).enumerate();
+        let (mut given, mut undecoded) = (Vec::new(), BTreeSet::new());
+        for (index, pair) in pairs {
+            given.extend(form_urlencoded::parse(pair.as_bytes()).into_owned());
+            // What is no UTF-8 was decoded to something else.
+            if percent_decode_str(pair).decode_utf8().is_err() {
+                undecoded.insert(index);
+            }
+        }
         Self {
             path: uri.path().to_owned(),
             rest: (0..given.len()).collect(),
             given,
+            undecoded,
             errors: Vec::new(),
         }
     }
@@ -44,6 +58,10 @@ impl Parameters {
         let value = mine.first().map(|index| given[*index].1.clone());
         if mine.len() > 1 {
             self.complain(name, "It must be given once.");
+            return None;
+        }
+        if mine.iter().any(|index| self.undecoded.contains(index)) {
+            self.complain(name, "It must be UTF-8, percent-encoded.");
             return None;
         }
         value

@@ -269,6 +269,10 @@ async fn all_parameters_that_are_wrong_are_named() {
         let answer = world.get(&format!("{LIST}&limit={limit}")).await;
         answer.names(400, "invalid-query", &["limit"]);
     }
+    // What is no UTF-8 is not taken for another id.
+    let wrong = "space_id=%ff&plan_id=%C3&state=open%C0";
+    let answer = world.get(&format!("{LIST}&{wrong}")).await;
+    answer.names(400, "invalid-query", &["space_id", "plan_id", "state"]);
     let answer = world.get(&format!("{LIST}&from={NOW}&to={NOW}")).await;
     answer.names(400, "invalid-query", &["to"]);
     let answer = world.get(&format!("{location}?nope&limit=1")).await;
