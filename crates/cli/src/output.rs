@@ -21,27 +21,24 @@ fn is_json_asked_for(arguments: impl Iterator<Item = impl AsRef<OsStr>>) -> bool
 
 /// Tells standard error why the command has failed.
 pub(crate) fn tell_failure(failure: &Failure) {
-    tell("error", &failure.to_string(), failure.document());
+    tell("error", &failure.to_string(), &failure.document());
 }
 
 /// Tells standard error what is wrong with the command line.
 pub(crate) fn tell_usage(text: &str, exit_code: u8) {
     let text = text.trim();
     let text = text.strip_prefix("error: ").unwrap_or(text);
-    tell(
-        "error",
-        text,
-        json!({ "message": text, "exit_code": exit_code }),
-    );
+    let document = json!({ "message": text, "exit_code": exit_code });
+    tell("error", text, &document);
 }
 
 /// Tells standard error what is to be known beside the output.
 pub(crate) fn warn(text: &str) {
-    tell("warning", text, json!({ "message": text }));
+    tell("warning", text, &json!({ "message": text }));
 }
 
 /// A line for people, or an object on one line for machines.
-fn tell(kind: &str, text: &str, document: Value) {
+fn tell(kind: &str, text: &str, document: &Value) {
     if wants_json() {
         eprintln!("{}", json!({ kind: document }));
     } else {

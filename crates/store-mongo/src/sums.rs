@@ -208,7 +208,12 @@ fn condition(query: &SumQuery, windows: &[Window]) -> Document {
 /// ([`Entry::as_of`](sampler_domain::Entry::as_of)). A field that is no moment counts as absent.
 fn counted_at(at: Timestamp) -> Document {
     let past = |name: &str| {
-        let is_past = doc! { "$and": [{ "$isNumber": name }, { "$lte": [name, moment(at)] }] };
+        // NaN lies before all numbers.
+        let is_past = doc! { "$and": [
+            { "$isNumber": name },
+            { "$gte": [name, moment(Timestamp::MIN)] },
+            { "$lte": [name, moment(at)] },
+        ] };
         doc! { "$cond": [is_past, name, Bson::Null] }
     };
     let has = |name: &str| doc! { "$ne": [past(name), Bson::Null] };

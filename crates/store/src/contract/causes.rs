@@ -1,5 +1,7 @@
 //! Spans that are suspended under a cause, and how they go on.
 
+use std::slice;
+
 use sampler_domain::{Cause, CauseId, Change, Changed, SUSPENDED_DUE_AT, Span, Timestamp};
 
 use super::support::{
@@ -264,7 +266,7 @@ pub async fn each_resume_of_an_operator_is_one_of_its_own(store: &Shared) {
     let set = store.set_resuming(&first, at(1)).await;
     set.expect("the store answers");
     store.end_resuming(&first).await.expect("the store answers");
-    assert_eq!(due_causes(store, 0).await, [second.clone()]);
+    assert_eq!(due_causes(store, 0).await, slice::from_ref(&second));
     store
         .end_resuming(&second)
         .await

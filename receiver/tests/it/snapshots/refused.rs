@@ -90,9 +90,9 @@ async fn wrong_fields_of_a_snapshot_are_named() {
         instance("i", "large"),
     ];
     for form in forms(&snapshot(NOW - HOUR, &three)) {
-        let named = ["#/instances/0/plan_id", "#/instances/2"];
+        let expected = ["#/instances/0/plan_id", "#/instances/2"];
         let answer = world.send(form).await;
-        answer.names(400, "invalid-snapshot", &named);
+        answer.names(400, "invalid-snapshot", &expected);
     }
     let none = json!({ "resource_id": "postgres", "at": NOW });
     world
