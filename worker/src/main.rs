@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use sampler_abacus::{AbacusOptions, HttpCollector, HttpConfirmer};
+use sampler_domain::Timestamp;
 use sampler_metrics::Registry;
 use sampler_metrics::catalogue::CLOCK_OFFSET_SECONDS;
 use sampler_service::environment::{Clock, Random, SystemClock, SystemRandom};
@@ -107,12 +108,7 @@ async fn run(
     check_database(&store, &mut health);
     let reports = match &mode {
         Mode::Sample(worker) => {
-            let instance = Instance {
-                index,
-                version: Some(PROGRAM.version.to_owned()),
-                started_at: Some(started_at),
-                ..Instance::new(worker.name().to_owned(), InstanceProgram::Worker)
-            };
+            let instance = instance(worker, index, started_at);
             Some(reports(worker, instance, &store, &health, &shutdown))
         }
         // It writes nothing.
@@ -176,7 +172,17 @@ fn register_metrics(
     steering.register_metrics(registry, clock, month);
 }
 
-/// The reports of this worker about itself, for all instances.
+/// The report of this worker about itself.
+fn instance(worker: &Worker, index: Option<String>, started_at: Timestamp) -> Instance {
+    Instance {
+        index,
+        version: Some(PROGRAM.version.to_owned()),
+        started_at: Some(started_at),
+        ..Instance::new(worker.name().to_owned(), InstanceProgram::Worker)
+    }
+}
+
+/// The publication of this worker's reports to all instances.
 fn reports(
     worker: &Arc<Worker>,
     instance: Instance,
