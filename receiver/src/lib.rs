@@ -132,7 +132,7 @@ pub struct Receiver {
     pub options: Options,
     /// Limits requests, and gives clients their turns.
     pub admission: Admission,
-    /// How operators steer, and what waits for the workers.
+    /// The control and the backlog, as this receiver has read them last.
     pub steering: Arc<Steering>,
     /// Limits the lines in the log about refused requests.
     refusals: Refusals,

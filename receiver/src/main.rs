@@ -141,7 +141,7 @@ fn parts(
     })
 }
 
-/// What this instance says of itself from its start on.
+/// The report of this instance about itself.
 fn instance(
     settings: &Settings,
     index: Option<String>,
@@ -287,8 +287,8 @@ async fn watch(store: &MongoStore, reachable: &Progress, threshold: Duration, sh
     }
 }
 
-/// Looks for an original that writes beside this receiver. A failure is only logged: the next ping
-/// comes with another look.
+/// Finds out whether an original writes beside this receiver. A failure is only logged: the next
+/// ping comes with another attempt.
 async fn observe_original(store: &MongoStore) {
     if let Err(error) = store.observe_original().await {
         let error = anyhow::Error::from(error);

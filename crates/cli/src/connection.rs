@@ -1,4 +1,4 @@
-//! How to reach the API, for every command that needs it.
+//! The connection to the API, for every command that needs it.
 
 use std::path::PathBuf;
 use std::time::Duration;

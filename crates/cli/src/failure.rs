@@ -11,7 +11,7 @@ const EXIT_API: u8 = 3;
 /// A command has failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    /// What the user gave is wrong.
+    /// The user's input is wrong.
     #[error("{0}")]
     Input(String),
     /// The API cannot be read.

@@ -60,7 +60,7 @@ enum Command {
     Completions(CompletionsArguments),
 }
 
-/// Prints what makes a shell complete commands and options
+/// Prints the script with which a shell completes commands and options
 #[derive(Debug, Args)]
 #[command(after_help = "\
 For bash: source <(sampler completions bash)")]

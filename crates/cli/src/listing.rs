@@ -13,7 +13,7 @@ use crate::output::{print, warn};
 use crate::show::print_json;
 use crate::table::table;
 
-/// How the answer is printed, and where it comes from.
+/// The options of every list: the form of the output, and the address of the API.
 #[derive(Debug, Args)]
 pub(crate) struct Common {
     /// Prints one JSON document instead of tables

@@ -1,4 +1,4 @@
-//! What is printed.
+//! Printing.
 
 use std::env;
 use std::ffi::OsStr;

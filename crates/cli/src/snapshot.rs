@@ -150,7 +150,7 @@ fn read(path: &Path) -> Result<(&'static str, Vec<u8>), Failure> {
     Ok((media_type, bytes))
 }
 
-/// What differs, with what it means.
+/// The instances that differ, each with the meaning of its list.
 fn items(difference: &Value) -> impl Iterator<Item = (&'static str, &Value)> {
     LISTS.into_iter().flat_map(|(list, meaning)| {
         let items = difference[list].as_array().into_iter().flatten();

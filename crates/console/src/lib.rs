@@ -37,13 +37,13 @@ pub use session::{KEY_LEN_MIN, Keys};
 /// Where the console is.
 pub const PATH: &str = "/console";
 
-/// What a console is made of.
+/// The parts of a console.
 pub struct Parts {
     /// The routes of the API, which checks requests with the same authenticator.
     pub api: Router,
     /// Checks the tokens of those who sign in.
     pub authenticator: Authenticator,
-    /// How people sign in; none where no tokens are needed.
+    /// The sign-in of people; none where no tokens are needed.
     pub sign_in: Option<CodeFlow>,
     /// The keys of the cookies.
     pub keys: Keys,

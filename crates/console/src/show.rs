@@ -1,4 +1,4 @@
-//! How values look on a page: moments, lengths of time, numbers and ids.
+//! The look of values on a page: moments, lengths of time, numbers and ids.
 //!
 //! Each is safe to write into a page as it is: what comes from clients is escaped here.
 

@@ -181,8 +181,8 @@ impl Driver {
         }
     }
 
-    /// What follows once Abacus has the usage: a probe resumes the other spans of its cause, then
-    /// the entry is written.
+    /// The action once Abacus has the usage: a probe resumes the other spans of its cause, then the
+    /// entry is written.
     fn after_acceptance(&self, delivered: &Delivered, resumed: bool) -> Action {
         if let Some(cause) = self.span.processing.probe.filter(|_| !resumed) {
             return Action::Resume(cause);

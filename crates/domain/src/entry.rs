@@ -57,13 +57,13 @@ pub struct Entry {
     pub set_aside_at: Option<Timestamp>,
     /// When Abacus accepted it again after that.
     pub resent_at: Option<Timestamp>,
-    /// When an operator gave it up.
+    /// When an operator skipped it.
     pub skipped_at: Option<Timestamp>,
     /// Its state.
     pub state: EntryState,
     /// The status of Abacus's last answer, if there was one.
     pub status: Option<u16>,
-    /// Where Abacus says that the usage can be found.
+    /// The `Location` that Abacus gave the usage.
     pub location: Option<String>,
     /// Why it was refused or set aside.
     pub error: Option<String>,
@@ -80,7 +80,7 @@ pub struct Delivered {
     pub at: Timestamp,
     /// Its status.
     pub status: Option<u16>,
-    /// Where Abacus says that the usage can be found.
+    /// The `Location` that Abacus gave the usage.
     pub location: Option<String>,
 }
 

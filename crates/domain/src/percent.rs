@@ -21,7 +21,7 @@ impl Percent {
     /// Takes a number from 0 to 100.
     ///
     /// # Errors
-    /// Where it is any other number, or none at all.
+    /// If it is any other number, or none at all.
     pub fn new(percent: f64) -> Result<Self, PercentError> {
         if (0.0..=100.0).contains(&percent) {
             return Ok(Self(percent));
@@ -71,7 +71,7 @@ impl From<Percent> for f64 {
 /// Writes whole numbers as people write them: 100 and not 100.0.
 ///
 /// # Errors
-/// Where the serializer fails.
+/// If the serializer fails.
 pub fn plain<S: Serializer>(
     number: &(impl Copy + Into<f64>),
     serializer: S,

@@ -146,7 +146,7 @@ impl UnusableSettings {
     }
 }
 
-/// How a program has ended.
+/// The end of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// All was finished, or let go of after the budget.

@@ -1,5 +1,5 @@
-//! What every instance of both programs knows of the backlog, and of how operators and the controller
-//! steer. It is read every 2 s, so a change is followed within 5 s.
+//! The backlog, and the control of operators and the controller, as every instance of both programs
+//! knows them. They are read every 2 s, so a change is followed within 5 s.
 //!
 //! If something cannot be read, the last known value holds. Before the first read no start is
 //! turned away; but receivers take no events and workers begin nothing until they know what

@@ -20,7 +20,7 @@ const USUAL_PORTS: RangeInclusive<u16> = 27_017..=27_020;
 
 const HIDDEN: &str = "<hidden>";
 
-/// What stands for hosts in a connection string, but may be a user with a password: the driver reads
+/// Hosts of a connection string that may be a user with a password. The driver reads
 /// `mongodb://user:1234/db`, which has no host, as a host with a port, and names it in its errors.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DoubtfulHosts(Arc<[String]>);

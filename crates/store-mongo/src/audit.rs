@@ -154,7 +154,7 @@ fn record_in(raw: &RawDocument) -> Result<AuditRecord, Unreadable> {
     })
 }
 
-/// Where a record stands in the trail, whatever else it holds.
+/// The position of a record in the trail, even if the record cannot be read.
 fn position(raw: &RawDocument) -> Option<AuditPosition> {
     let document = decoded(raw).ok()?;
     Some(AuditPosition {

@@ -211,7 +211,7 @@ impl MongoStore {
             Ok(value) => Ok(Some(Published { value, age })),
             Err(problem) => {
                 // The next count replaces it.
-                if self.link.told.is_news("control", BACKLOG) {
+                if self.link.logged.is_news("control", BACKLOG) {
                     error!(code = "backlog.unreadable", error = %problem,
                         "what was counted of the backlog cannot be read");
                 }
@@ -239,7 +239,7 @@ fn affordable(of_one: f64) -> u32 {
     (2..=PARTITIONS).rev().find(fits).unwrap_or(1)
 }
 
-/// Up to when spans are looked at: until now, or until the last ones fall due that belong to the
+/// The moment up to which spans are read: now, or until the last ones fall due that belong to the
 /// month that closes.
 fn horizon(query: &BacklogQuery) -> Timestamp {
     let last = query.closing.map(ClosingMonth::last_due_at);

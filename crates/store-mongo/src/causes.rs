@@ -88,13 +88,13 @@ impl MongoStore {
         Ok(found.iter().filter_map(|raw| self.cause_in(raw)).collect())
     }
 
-    /// The cause that a document holds; one that cannot be read is told of, and left as it is.
+    /// The cause in a document. One that cannot be read is logged, and left as it is.
     pub(crate) fn cause_in(&self, document: &Document) -> Option<KeptCause> {
         match read_cause(document) {
             Ok(cause) => Some(cause),
             Err(problem) => {
                 let name = document.get("_id").map(Bson::to_string).unwrap_or_default();
-                if self.link.told.is_news("causes", &name) {
+                if self.link.logged.is_news("causes", &name) {
                     error!(code = "cause.unreadable", cause = name, error = %problem,
                         "a cause of suspensions cannot be read");
                 }
@@ -152,7 +152,7 @@ impl MongoStore {
         self.update_cause(filter, update).await.map(drop)
     }
 
-    /// Says whether the filter found the cause.
+    /// Returns whether the filter found the cause.
     async fn update_cause(&self, filter: Document, update: Document) -> Result<bool, StoreError> {
         let causes = self.causes.clone();
         let call = async move { causes.update_one(filter, update).await };
@@ -248,7 +248,7 @@ impl MongoStore {
         self.find_suspended(filter, limit).await
     }
 
-    /// What the index of suspended spans holds and matches.
+    /// The spans in the index of suspended spans that match.
     pub(crate) async fn find_suspended(
         &self,
         filter: Document,

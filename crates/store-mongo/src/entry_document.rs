@@ -81,7 +81,7 @@ struct EntryTarget<'a> {
 /// usage was accepted or skipped. Entries are marked for a resend later.
 ///
 /// # Errors
-/// Where a name of the provider's holds what a name cannot hold.
+/// If a name of the provider's holds what a name cannot hold.
 pub(crate) fn written(entry: &Entry, lifetime: i64) -> Result<RawDocumentBuf, bson::error::Error> {
     let target = &entry.target;
     let millis = |moment: Option<Timestamp>| moment.map(Timestamp::as_millis);
@@ -164,7 +164,7 @@ fn month_of(moment: Timestamp) -> Timestamp {
     Granularity::Month.window_of(moment)
 }
 
-/// What is kept of when Abacus is asked for the usage of an entry, if it is to be.
+/// The part of an entry's document that says when Abacus is asked for its usage, if it is to be.
 pub(crate) fn ask_again_document(entry: &Entry) -> Option<Document> {
     let ask = entry.ask_again?;
     Some(doc! {

@@ -142,7 +142,7 @@ impl MongoStore {
         self.change_entry(marked(key, act), update).await.map(drop)
     }
 
-    /// Changes one entry; says whether the filter found it.
+    /// Changes one entry. Returns whether the filter found it.
     async fn change_entry(
         &self,
         filter: Document,

@@ -28,7 +28,7 @@ impl MongoStore {
     /// needs them. It may be asked again at any time, and by many programs at once.
     ///
     /// # Errors
-    /// Where the database gave no answer.
+    /// If the database gave no answer.
     pub async fn retire_original_indexes(&self) -> Result<Retired, StoreError> {
         let names = self.link.index_names().await?;
         let retired = index::RETIRED.iter().filter(|name| names.contains(**name));

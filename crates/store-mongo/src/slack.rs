@@ -1,6 +1,6 @@
 //! How far into the past receivers take events, by the clock of the server.
 //!
-//! What they announce is as durable as the spans: a worker that did not see it would forget events
+//! An announcement is as durable as the spans: a worker that did not see it would forget events
 //! that a receiver still takes.
 
 use bson::{Bson, doc};

@@ -28,15 +28,15 @@ use crate::{MongoStore, codes, index};
 /// How long a page goes on to ask for more windows.
 const PAGE_TIME: Duration = Duration::from_secs(1);
 
-/// Where windows took less than this, the next command asks for so many times as many.
+/// If a command took less than `QUICK`, the next one asks for `GROWTH` times as many windows.
 const QUICK: Duration = Duration::from_millis(50);
 const GROWTH: usize = 4;
 
-/// About how many bytes the rows of a page take, and a single row at the most.
+/// The approximate bytes of the rows on a page, and the most bytes of a single row.
 const PAGE_BYTES: usize = 4 << 20;
 const ROW_BYTES_MAX: usize = 16 << 20;
 
-/// What a row, and each measure of it, takes beside its texts.
+/// The memory of a row, and of each of its measures, beside the texts.
 const ITEM_BYTES: usize = 128;
 
 /// Parts that the server sends at once.
@@ -46,10 +46,10 @@ const BATCH_SIZE: u32 = 101;
 struct Collected {
     windows: Vec<Window>,
     fields: usize,
-    /// So many rows at the most.
+    /// The most rows.
     limit: usize,
     rows: Vec<SumRow>,
-    /// About what the rows take of memory, and the last of them.
+    /// The approximate memory of the rows, and of the last one.
     bytes: usize,
     last_bytes: usize,
     has_more: bool,
@@ -134,7 +134,7 @@ impl MongoStore {
     }
 }
 
-/// Where a window begins.
+/// The position at the beginning of a window.
 fn start_of(window: Window) -> SumPosition {
     SumPosition {
         window: window.start,
@@ -185,7 +185,7 @@ fn pipeline(query: &SumQuery, windows: &[Window], after: Option<&[Id]>) -> Vec<D
     stages
 }
 
-/// The condition that entries meet which count.
+/// The condition on entries that count.
 fn condition(query: &SumQuery, windows: &[Window]) -> Document {
     let from = windows.first().map_or(Timestamp::MIN, |first| first.start);
     let to = windows.last().map_or(Timestamp::MIN, |last| last.end);
@@ -327,7 +327,7 @@ impl Collected {
         }
     }
 
-    /// Adds a part, which belongs to the last row or to one behind it; says whether there was room.
+    /// Adds a part, which belongs to the last row or to one behind it. Returns whether there was room.
     fn add(&mut self, raw: &RawDocument) -> bool {
         let Some(part) = Part::read(raw, self.fields) else {
             return true;

@@ -24,7 +24,7 @@ pub struct CauseQuery {
     pub limit: usize,
 }
 
-/// Where a list of causes goes on.
+/// A position in a list of causes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CausePosition {
     /// The last cause of the block before; none in the first block.
@@ -44,7 +44,7 @@ pub enum BlockProgress {
     Left(Vec<CauseMark>),
 }
 
-/// Where a cause stands among those that have been there longest. It never changes.
+/// The position of a cause in the order of age. It never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CauseKey {
     /// Since when the cause is there.

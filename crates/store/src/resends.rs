@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::StoreError;
 
-/// Where the entry of a usage is kept.
+/// The key of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EntryKey {
     /// The id of the usage.
@@ -18,7 +18,7 @@ pub struct EntryKey {
 }
 
 impl EntryKey {
-    /// Where this entry is kept.
+    /// The key of this entry.
     pub fn of(entry: &Entry) -> Self {
         Self {
             usage_guid: entry.usage_guid.clone(),
@@ -50,7 +50,7 @@ pub trait Resends: Send + Sync + 'static {
     ) -> Result<(), StoreError>;
 
     /// Notes that Abacus has accepted the usage of a marked entry ([`Entry::resent`]), if the entry still
-    /// is as it was read; says whether it did.
+    /// is as it was read. Returns whether it did.
     ///
     /// `ask_again` of the given entry is what Abacus is asked from then on. An entry that expires does so
     /// only once that is over.

@@ -1,4 +1,4 @@
-//! Causes: why spans are suspended, and how they go on.
+//! Causes: the reasons of suspensions, by which spans are resumed.
 
 use async_trait::async_trait;
 use sampler_domain::{Cause, CauseId, Timestamp};
@@ -8,9 +8,9 @@ use crate::StoreError;
 /// A cause as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KeptCause {
-    /// What identifies it.
+    /// Its id.
     pub id: CauseId,
-    /// What it is.
+    /// The cause itself.
     pub cause: Cause,
     /// Since when there are spans of it.
     pub since: Timestamp,
@@ -25,7 +25,7 @@ pub struct KeptCause {
     pub resumes: i64,
 }
 
-/// What became of the attempt to begin a probe.
+/// The result of the attempt to begin a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
     /// A span of the cause is tried again.
@@ -110,6 +110,6 @@ pub trait Causes: Send + Sync + 'static {
     async fn end_resuming(&self, cause: &KeptCause) -> Result<(), StoreError>;
 
     /// Removes a cause if nothing was suspended or resumed under it since it was read, and no span is
-    /// suspended under it; says whether it did.
+    /// suspended under it. Returns whether it did.
     async fn remove_cause(&self, cause: &KeptCause) -> Result<bool, StoreError>;
 }

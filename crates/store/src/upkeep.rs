@@ -1,5 +1,5 @@
-//! What the worker asks of the store beside sampling: taking in what an original Sampler wrote, and
-//! removing what is finished (section 6.3 of the paper).
+//! The worker's interface for upkeep: adopting the spans and stops of an original Sampler, and
+//! removing complete spans (section 6.3 of the paper).
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ pub trait Upkeep: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<Finished>, StoreError>;
 
-    /// Removes those of the spans that are complete; says how many.
+    /// Removes those of the spans that are complete. Returns how many.
     async fn remove(&self, finished: &[Finished]) -> Result<u64, StoreError>;
 
     /// The most of what receivers have announced within [`SLACK_LIFETIME`], by the store's own clock;

@@ -44,7 +44,7 @@ const CHUNKS: usize = 2;
         (String = "application/x-ndjson"),
     )),
     responses(
-        (status = 200, description = "Where both differ.", body = types::SnapshotReport),
+        (status = 200, description = "The differences, and the proposed events.", body = types::SnapshotReport),
         refusals::OfSnapshot,
     ),
 )]
@@ -81,7 +81,7 @@ impl Receiver {
     ) -> Result<Compared, Problem> {
         let _permits = self.turn_to_compare(grant).await?;
         let mut query = SpanQuery {
-            // What ran at that moment: from its first millisecond to the next.
+            // The spans that ran at that moment: from its first millisecond to the next.
             from: Some(snapshot.at),
             to: Some(snapshot.at.plus(1)),
             limit: PAGE,

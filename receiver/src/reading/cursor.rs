@@ -12,7 +12,7 @@ use sampler_store::{
 };
 use uuid::Uuid;
 
-/// What the cursor of each kind of list begins with.
+/// The first byte of a cursor, for each kind of list.
 const SPANS: u8 = b's';
 const USAGES: u8 = b'u';
 const SUMS: u8 = b'g';
@@ -24,11 +24,11 @@ const CAUSES: u8 = b'c';
 const WINDOW: u8 = 0;
 const GROUP: u8 = 1;
 
-/// What stands before the causes that were shown, or before those that are left.
+/// The byte before the marks of causes that were shown, or of those that are left.
 const SHOWN: u8 = 0;
 const LEFT: u8 = 1;
 
-/// What stands before the bytes of each kind of span id.
+/// The byte before a span's id, for each kind of id.
 const OBJECT_ID: u8 = 0;
 const TEXT: u8 = 1;
 

@@ -1,5 +1,5 @@
-//! What all requests that read share: their query parameters, where a list goes on, how many are
-//! served at a time, and what an answer is like.
+//! The parts that all requests that read share: their query parameters, the cursor of a list, the
+//! number that is served at a time, and the form of an answer.
 //!
 //! A request that reads holds a permit of its own kind, so that however many come, they never take
 //! the database from those that write. What is read comes over connections of its own

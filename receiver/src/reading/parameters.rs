@@ -14,7 +14,7 @@ use crate::problems;
 const LIMIT: usize = 100;
 const LIMIT_MAX: usize = 1_000;
 
-/// Where the next page begins.
+/// The cursor of the next page.
 const CURSOR: &str = "cursor";
 
 /// The query parameters of a request.
@@ -72,7 +72,7 @@ impl Parameters {
         self.errors.push(FieldError::of_parameter(name, detail));
     }
 
-    /// What `read` makes of a parameter, or else a complaint.
+    /// The result of `read` for a parameter. If it fails, an error is noted.
     pub(crate) fn parsed<T>(
         &mut self,
         name: &str,
@@ -130,7 +130,7 @@ impl Parameters {
         limit.unwrap_or(LIMIT)
     }
 
-    /// Where the page begins.
+    /// The cursor of the page.
     pub(crate) fn cursor<T>(&mut self, read: impl FnOnce(&str) -> Option<T>) -> Option<T> {
         let expected = "It must be the cursor of a link to the next page of this list.";
         self.parsed(CURSOR, expected, read)

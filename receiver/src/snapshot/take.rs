@@ -137,7 +137,7 @@ impl TimedBody {
     }
 }
 
-/// Why a body is taken apart no further.
+/// The reason why the division of a body ends.
 struct Refused(Problem);
 
 /// A body that is taken apart.
@@ -251,7 +251,7 @@ impl Taking<'_> {
                 self.head = Some((resource, at));
                 Ok(())
             }
-            // What the instances are of is not known.
+            // The resource of the instances is not known.
             _ => {
                 errors.append(&mut self.errors);
                 Err(invalid(errors))

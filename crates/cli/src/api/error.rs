@@ -29,7 +29,7 @@ pub(crate) enum ApiError {
     Token(String),
 }
 
-/// What a problem document says, as far as it is one.
+/// The members of a problem document, as far as they are there.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Problem {
@@ -60,7 +60,7 @@ impl Problem {
         kind.rsplit([':', '/']).next().unwrap_or_default()
     }
 
-    /// What it says, for people; with the fields that it names.
+    /// Its text for people, with the fields that it names.
     pub(crate) fn words(&self) -> String {
         let said = self.detail.as_deref().or(self.title.as_deref());
         let mut words = printable(said.unwrap_or_default());

@@ -1,4 +1,4 @@
-//! What came of the events of a file.
+//! The report on the events of a file.
 
 use std::fmt::Write;
 

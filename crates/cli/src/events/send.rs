@@ -24,7 +24,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(15);
 /// The longest pause that the receiver can ask for.
 const PAUSE_ASKED_MAX: Duration = Duration::from_mins(1);
 
-/// What became of the events of a batch.
+/// The answer to a batch.
 #[derive(Deserialize)]
 struct Answered {
     results: Vec<EventResult>,
@@ -96,7 +96,7 @@ impl<'a> Sender<'a> {
         self.flush().await
     }
 
-    /// What came of all.
+    /// The report on all events.
     pub(crate) fn finish(self) -> Result<Report, Failure> {
         if self.is_shown {
             eprintln!();
@@ -235,7 +235,7 @@ impl<'a> Sender<'a> {
     }
 }
 
-/// How a batch is written.
+/// The format of a batch.
 pub(super) fn media_type(part: &[FileEvent]) -> &'static str {
     match part.first() {
         Some(event) if event.is_cloud_event => "application/cloudevents-batch+json",

@@ -240,7 +240,7 @@ async fn judge(
 }
 
 impl Scope {
-    /// What the API is asked for: the ids that were given, or else each resource of the events.
+    /// The queries for the API: by the ids that were given, or else by each resource of the events.
     fn queries(&self, matcher: &Matcher) -> Vec<Query> {
         let ids = [
             ("organization_id", &self.organization_id),

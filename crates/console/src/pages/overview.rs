@@ -1,4 +1,4 @@
-//! How things stand.
+//! The overview.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};

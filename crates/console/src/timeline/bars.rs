@@ -45,7 +45,7 @@ pub(crate) struct Bar {
     /// The usages, where there are several.
     pub(crate) slices: Vec<Slice>,
     pub(crate) title: String,
-    /// What is shown while it is looked at: what it is, and when.
+    /// The two lines that are shown when it is pointed at: the duration, and the interval.
     pub(crate) numbers: [String; 2],
     pub(crate) label: Option<String>,
     /// Whether the label has room on a narrow page.

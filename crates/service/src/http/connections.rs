@@ -25,7 +25,7 @@ const SLOW_AFTER: Duration = Duration::from_secs(1);
 /// A connection that is idle for longer is one that its client does not need at the moment.
 const IDLE_AFTER: Duration = Duration::from_secs(10);
 
-/// What a connection is at.
+/// The phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// It is new, and has sent nothing.
@@ -68,7 +68,7 @@ enum Rank {
     Active,
 }
 
-/// What one connection is at, and since when.
+/// The phase of one connection, and its beginning.
 #[derive(Debug)]
 pub(super) struct Activity {
     began: Instant,
@@ -115,7 +115,7 @@ impl Activity {
         }
     }
 
-    /// What the connection is at.
+    /// The phase of the connection.
     pub(super) fn phase(&self) -> Phase {
         let number = self.state.load(Ordering::Relaxed) & 7;
         PHASES[usize::try_from(number).expect("three bits")]

@@ -13,7 +13,7 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// Zipkin, and the router of Cloud Foundry.
 const B3_TRACE: HeaderName = HeaderName::from_static("x-b3-traceid");
-/// What the router of Cloud Foundry calls the request.
+/// The header in which the router of Cloud Foundry names the request.
 const VCAP_REQUEST: HeaderName = HeaderName::from_static("x-vcap-request-id");
 
 /// The longest id of a request, in bytes; Cloud Foundry's has 36.

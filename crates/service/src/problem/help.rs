@@ -21,7 +21,7 @@ const MARKDOWN: HeaderValue = HeaderValue::from_static("text/markdown; charset=u
 /// Makes a page of a type, for programs that have pages.
 pub type Page = Arc<dyn Fn(&'static ProblemType) -> Response + Send + Sync>;
 
-/// What a client would rather have.
+/// The form that a client prefers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Json,

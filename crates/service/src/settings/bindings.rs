@@ -14,7 +14,7 @@ use super::file;
 /// A folder of bindings with more entries than this is some other folder.
 const BINDINGS_MAX: usize = 1000;
 
-/// What a binding says of itself where it is one of a MongoDB.
+/// The `type` of a binding of a MongoDB.
 const MONGODB: &str = "mongodb";
 
 /// A bound MongoDB.

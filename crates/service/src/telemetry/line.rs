@@ -52,7 +52,7 @@ where
     }
 }
 
-/// What stands between the braces of an object.
+/// The text between the braces of an object.
 fn members(object: &str) -> &str {
     let object = object.trim();
     object

@@ -1,4 +1,4 @@
-//! What is checked once all usages of a span are read: their end, the proof, the difference.
+//! The checks once all usages of a span are read: their end, the proof, the difference.
 
 use super::{Amounts, SpanCheck, Sums, Verdict};
 use crate::finding::Kind;
@@ -124,7 +124,7 @@ impl SpanCheck<'_> {
         }
     }
 
-    /// What of the span's time lies before its proof, and is in no usage of its ledger.
+    /// The time of the span that lies before its proof, and is in no usage of its ledger.
     fn taken_over(&mut self) -> i128 {
         let (start, since) = (self.span.start, self.span.proof.since);
         if since == start || (!self.is_since && self.expired_until.is_none()) {

@@ -3,7 +3,7 @@
 use sampler_domain::{Delivered, Entry, LastError, Resend, Timestamp};
 use uuid::Uuid;
 
-use crate::table::{StoredEntry, Table};
+use super::{StoredEntry, Table};
 use crate::{EntryKey, lifetime_from};
 
 impl StoredEntry {

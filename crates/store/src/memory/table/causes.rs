@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sampler_domain::{Cause, CauseId, Suspension, Timestamp};
 
-use crate::table::{StoredSpan, Table};
+use super::{StoredSpan, Table};
 use crate::{KeptCause, Probe, Resumption};
 
 impl StoredSpan {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use sampler_domain::{Control, Timestamp};
 
-use crate::memory::{MemoryStore, WORKER_LIFETIME};
+use super::{MemoryStore, WORKER_LIFETIME};
 use crate::{
     Backlog, BacklogQuery, Backlogs, ControllerState, Controls, KeptControl, Published,
     Replication, StoreError,

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::memory::MemoryStore;
+use super::MemoryStore;
 use crate::{Confirmation, Confirmations, StoreError, Unconfirmed, UnconfirmedQuery};
 
 #[async_trait]

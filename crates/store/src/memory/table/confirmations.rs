@@ -3,7 +3,7 @@
 use sampler_domain::partition::partition_of;
 use sampler_domain::{CauseId, Entry, EntryState, Granularity, Timestamp};
 
-use crate::table::{StoredEntry, Table};
+use super::{StoredEntry, Table};
 use crate::{Confirmation, Unconfirmed, UnconfirmedQuery, lifetime_from};
 
 impl StoredEntry {
