@@ -160,7 +160,7 @@ impl Batches {
             }
             event
         });
-        Value::from_iter(events).to_string()
+        events.collect::<Value>().to_string()
     }
 }
 
