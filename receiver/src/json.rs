@@ -100,7 +100,7 @@ impl Json<'_> {
 /// Parses a whole body.
 ///
 /// # Errors
-/// 400 where it is not JSON. What the body holds is never repeated: errors end up in logs.
+/// 400 if it is not JSON. The error never repeats the body: errors end up in logs.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Json<'_>, Problem> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err(empty());

@@ -95,7 +95,7 @@ impl HtmlSafe for Chart {}
 /// Pixels of a trend.
 const TREND_HEIGHT: f64 = 48.0;
 
-/// How many spans were due, over the time in which somebody looked.
+/// The number of due spans over the time in which the page was read.
 #[derive(Template)]
 #[template(path = "trend.html")]
 pub(crate) struct Trend {

@@ -48,12 +48,12 @@ impl Shutdown {
         Self::default()
     }
 
-    /// Cancelled once nothing new shall be taken in.
+    /// Cancelled when the program must take no new work.
     pub fn soft(&self) -> &CancellationToken {
         &self.soft
     }
 
-    /// Cancelled once even what was taken in shall be let go.
+    /// Cancelled when the program must abandon unfinished work.
     pub fn hard(&self) -> &CancellationToken {
         &self.hard
     }
@@ -178,10 +178,11 @@ impl From<End> for ExitCode {
     }
 }
 
-/// Runs a whole program: a runtime with all its threads, the signals, and `body`, which shall
-/// return once the soft token is cancelled and it has finished. Returns when all tasks that were
-/// spawned on [`Shutdown`] have ended, or the budget has run out, or a second signal has come; the
-/// program shall then end with the code of what is returned.
+/// Runs a whole program: a runtime with all its threads, the signals, and `body`, which must return
+/// once the soft token is cancelled and it has finished. Returns when all tasks that were spawned
+/// on
+/// [`Shutdown`] have ended, or the budget has run out, or a second signal has come. The program must
+/// then end with the code of the returned value.
 ///
 /// An error of `body` is logged here, the other tasks are asked to stop, and the code is 1, or 64
 /// where the error is [`UnusableSettings`].

@@ -68,8 +68,8 @@ impl MongoStore {
         })
     }
 
-    /// Sums over as many partitions as have few enough spans, and one at least; and how many these
-    /// are. What the first one has tells how many they may be.
+    /// The sums over as many partitions as have few enough spans, at least one, and the number of
+    /// these partitions. It is estimated from the first one.
     async fn sum_some(&self, query: &BacklogQuery) -> Result<(Sums, u32), CallError> {
         let first = self.sum_due(query, &[0]).await?;
         let count = affordable(first.documents);

@@ -19,7 +19,7 @@ const USUAL_BYTES: usize = 1_024;
 /// The longest reason of a refusal that is kept, in characters.
 pub(crate) const ERROR_LEN_MAX: usize = 1_000;
 
-/// The document of an entry. What is absent is left out, not null.
+/// The document of an entry. Absent members are left out, not null.
 #[derive(Serialize)]
 struct EntryDocument<'a> {
     #[serde(rename = "_id")]

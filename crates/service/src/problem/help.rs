@@ -1,4 +1,4 @@
-//! `GET /problems/{name}`: what a type of problem means, and what is done about it. Each error answer
+//! `GET /problems/{name}`: the meaning of a type of problem, and its remedies. Each error answer
 //! has a `Link` to it (`rel="help"`).
 
 use std::sync::Arc;
