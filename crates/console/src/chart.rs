@@ -1,5 +1,5 @@
-//! Bars of what usages add up to, one for each window: upwards what counts, downwards what was taken
-//! back more than counted.
+//! Bars of the sums of usages, one for each window. A bar goes downwards if more was taken back
+//! than billed in its window.
 
 use std::collections::BTreeMap;
 

@@ -26,7 +26,7 @@ use crate::settings::EXIT_SETTINGS;
 /// How long a program may take to end once it was asked to.
 pub const STOP_BUDGET: Duration = Duration::from_secs(8);
 
-/// How much of [`STOP_BUDGET`] there is to finish what was taken in.
+/// The part of [`STOP_BUDGET`] in which the program finishes the work in progress.
 pub const DRAIN_BUDGET: Duration = Duration::from_secs(7);
 
 /// For tasks that are told to let go. The rest of the budget is for ending the program itself, on a
@@ -294,7 +294,7 @@ async fn next(signals: &mut mpsc::Receiver<Signal>) -> Signal {
     }
 }
 
-/// The body of a program, and what became of it.
+/// The body of a program, and its result.
 struct Body {
     handle: Option<JoinHandle<anyhow::Result<()>>>,
     end: End,

@@ -27,7 +27,7 @@ use crate::{MongoStore, index};
 /// Documents that are read for one count, unless a single partition has more.
 const DOCUMENTS: u32 = 20_000;
 
-/// The document that holds what was counted last.
+/// The document with the last count.
 const BACKLOG: &str = "backlog";
 
 /// Sums over documents.

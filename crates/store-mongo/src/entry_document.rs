@@ -81,7 +81,7 @@ struct EntryTarget<'a> {
 /// usage was accepted or skipped. Entries are marked for a resend later.
 ///
 /// # Errors
-/// If a name of the provider's holds what a name cannot hold.
+/// If a name of the provider's has bytes that a name cannot have.
 pub(crate) fn written(entry: &Entry, lifetime: i64) -> Result<RawDocumentBuf, bson::error::Error> {
     let target = &entry.target;
     let millis = |moment: Option<Timestamp>| moment.map(Timestamp::as_millis);

@@ -13,7 +13,7 @@ use serde_json::json;
 use super::catalogue::section;
 use super::{Problem, ProblemType, kinds};
 
-/// Where types of problems are told.
+/// The path of the types of problems.
 const PATH: &str = "/problems/";
 
 const MARKDOWN: HeaderValue = HeaderValue::from_static("text/markdown; charset=utf-8");
