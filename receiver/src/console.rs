@@ -1,4 +1,4 @@
-//! The console of this receiver: whether there is one, and what it is made of.
+//! The console of this receiver, if there is one, and its parts.
 
 use std::sync::Arc;
 

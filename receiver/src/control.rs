@@ -1,4 +1,4 @@
-//! From JSON to what operators set: each wrong field is named, all of them at once.
+//! From JSON to the control: all wrong fields are named at once.
 
 use std::collections::BTreeMap;
 

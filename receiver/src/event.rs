@@ -292,8 +292,8 @@ impl<'b> Fields<'b> {
         self.id_of(|| root.field(name), value)
     }
 
-    /// An id that becomes a segment of a path. Whatever could lead elsewhere is refused, also where
-    /// a gateway in between decodes it once more.
+    /// An id that becomes a segment of a path. An id that could lead to another path is refused,
+    /// also one that a gateway in between would decode to it.
     fn segment(&mut self, name: &'static str) -> Option<Id> {
         let id = self.id(name)?;
         if leads_elsewhere(id.as_str()) {

@@ -36,7 +36,7 @@ pub(crate) enum Json<'b> {
     Object(Members<'b>),
     /// Null, a boolean or a number.
     Plain(Value),
-    /// A number that cannot be kept as what was sent, and what is nearest to it.
+    /// A number that cannot be kept as it was sent, and the nearest one that can.
     Inexact(Box<(Value, NumberError)>),
 }
 
@@ -64,7 +64,7 @@ impl Json<'_> {
     /// The same, without the body.
     ///
     /// # Errors
-    /// If it holds a number that cannot be kept as what was sent.
+    /// If it holds a number that cannot be kept as it was sent.
     pub(crate) fn into_value(self) -> Result<Value, NumberError> {
         Ok(match self {
             Self::Text(text) => Value::String(text.into_owned()),
@@ -100,7 +100,7 @@ impl Json<'_> {
 /// Parses a whole body.
 ///
 /// # Errors
-/// 400 where it is not JSON. What the body holds is never repeated: errors end up in logs.
+/// 400 if it is not JSON. The error never repeats the body: errors end up in logs.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Json<'_>, Problem> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err(empty());

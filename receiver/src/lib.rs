@@ -106,15 +106,15 @@ pub struct Parts {
     pub queries: Arc<dyn Queries>,
     /// The audit trail.
     pub audit: Arc<dyn Audit>,
-    /// Carries out what operators ask for.
+    /// The store, for acts of operators.
     pub acts: Arc<dyn Acts>,
-    /// The store of what waits for the workers.
+    /// The store of the backlog.
     pub backlogs: Arc<dyn Backlogs>,
-    /// Shows which instances run.
+    /// The store of the instances' reports.
     pub instances: Arc<dyn Instances>,
-    /// The store of how operators and the controller steer.
+    /// The store of the control.
     pub controls: Arc<dyn Controls>,
-    /// Says how far a majority of the database is behind.
+    /// The majority commit lag of the database.
     pub replication: Arc<dyn Replication>,
     /// Takes mappings, if anything does.
     pub provisioning: Option<Provisioning>,

@@ -83,7 +83,7 @@ impl Api {
         &self.base
     }
 
-    /// Sends a request, again where it is not answered for a moment. What is not answered with
+    /// Sends a request, and repeats it if the API is busy or does not answer. Any answer but
     /// success is an error.
     pub(crate) async fn call(&self, request: &Request<'_>) -> Result<Answer, ApiError> {
         let mut pause = PAUSE_FIRST;

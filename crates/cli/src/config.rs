@@ -24,7 +24,7 @@ pub(crate) struct Config {
     pub(crate) login: Option<Login>,
 }
 
-/// A token, and what it is for.
+/// A token, and the address that it is for.
 #[derive(Debug)]
 pub(crate) struct Login {
     /// The receiver that it is sent to.

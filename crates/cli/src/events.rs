@@ -1,4 +1,4 @@
-//! `events`: sends a file of events, or asks what would come of it.
+//! `events`: sends a file of events, or shows what would become of them.
 
 mod dry_run;
 mod file_event;

@@ -1,4 +1,4 @@
-//! `target`, `login` and `logout`: what later commands go by.
+//! `target`, `login` and `logout`: the receiver and the token of later commands.
 
 use std::io::{self, BufRead, IsTerminal};
 use std::process::ExitCode;

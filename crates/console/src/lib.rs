@@ -1,8 +1,8 @@
 //! The console: pages of the receiver for people.
 //!
-//! Pages are made on the server and readable without JavaScript. What they show is what the API
-//! answers within the same process ([`api`]), so its limits and scopes hold. [`session`] comes
-//! before every page: it knows the person who is signed in, and that person's scopes.
+//! Pages are made on the server and readable without JavaScript. They show the answers of the API
+//! within the same process ([`api`]), so its limits and scopes hold. [`session`] comes before every
+//! page: it knows the person who is signed in, and that person's scopes.
 
 mod address;
 mod api;

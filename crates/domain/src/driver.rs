@@ -296,8 +296,8 @@ impl Driver {
         }
     }
 
-    /// Input: what is known of the span is too old for a post to be begun by it. It is read again, and
-    /// all is decided anew.
+    /// Input: the span was read too long ago for a post. It is read again, and the driver decides
+    /// again.
     pub fn on_outdated(&mut self) {
         self.state = State::Outdated;
     }

@@ -28,7 +28,7 @@ pub struct AskAgain {
     pub until: Timestamp,
 }
 
-/// One usage, and what became of it. The span may be gone before its entries.
+/// An entry of the ledger: one usage and its state. The span may be gone before its entries.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// The `dedup_id` of the usage.

@@ -26,7 +26,7 @@ pub enum QuantityError {
     /// `null` or a boolean, which Abacus refuses.
     #[error("must be a number, a string, an object or a list")]
     Kind,
-    /// A number that cannot be kept as what was sent.
+    /// A number that cannot be kept as it was sent.
     #[error(transparent)]
     Number(#[from] NumberError),
     /// Lists and objects within each other beyond [`Quantity::DEPTH_MAX`].

@@ -1,4 +1,4 @@
-//! Numbers as they are sent: kept as what was sent, or not at all.
+//! Numbers, which are kept as they were sent, or not at all.
 //!
 //! They are read later by readers of JSON, and by programs in a language whose only number is the
 //! double. An integer that a double holds is read by all of them alike; beyond 2^53 not every
@@ -16,7 +16,7 @@ const DIGITS_MAX: usize = 17;
 /// So much of a number is repeated where it is refused, in bytes.
 const SHOWN_MAX: usize = 40;
 
-/// Why a number cannot be kept as what was sent.
+/// Why a number cannot be kept as it was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NumberError {
     /// An integer beyond 2^53 that no double is equal to.
@@ -38,7 +38,7 @@ pub enum NumberError {
 /// Reads a number as JSON writes it.
 ///
 /// # Errors
-/// If what would be kept is not what was sent.
+/// If the number would be kept as another one.
 pub fn read(text: &str) -> Result<Number, NumberError> {
     let is_integer = !text.contains(['.', 'e', 'E']);
     let number = if is_integer {

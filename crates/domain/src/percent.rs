@@ -29,7 +29,7 @@ impl Percent {
         Err(PercentError)
     }
 
-    /// The percentage of a share from 0 to 1; what lies outside is held at the limits.
+    /// The percentage of a share from 0 to 1. A share beyond a limit counts as the limit.
     pub fn of_share(share: f64) -> Self {
         if share.is_nan() {
             return Self(0.0);

@@ -55,7 +55,7 @@ pub struct Label {
 pub enum Values {
     /// These words. The series of each are there from the start.
     Words(&'static [&'static str]),
-    /// Others, whose number is bounded: what they are.
+    /// Other values, whose number is bounded, in words.
     Bounded(&'static str),
 }
 

@@ -56,7 +56,7 @@ impl Registry {
         self.read(metric, Read::Gauge(Box::new(read)));
     }
 
-    /// Adds a counter that is read when somebody asks. What it counts must never become less.
+    /// Adds a counter that is read when somebody asks. Its value must never become less.
     pub fn counter(
         &mut self,
         metric: &'static Metric,

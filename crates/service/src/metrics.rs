@@ -1,4 +1,4 @@
-//! `GET /metrics`: what a program measures, as `OpenMetrics`.
+//! `GET /metrics`: the metrics of a program, as `OpenMetrics`.
 //!
 //! Metrics are read at each request. If tokens are needed ([`Readers`]), a caller needs the scope
 //! to read everything, or the credentials of the health check. A port of their own

@@ -20,7 +20,7 @@ pub struct Identity {
     space: Option<String>,
     app: Option<String>,
     app_id: Option<String>,
-    /// Which push of the app this is: what tells old from new while both are there.
+    /// The id of the app's push, by which old and new instances differ during a push.
     app_version: Option<String>,
     process: Option<String>,
     index: Option<String>,

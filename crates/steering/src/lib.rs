@@ -29,7 +29,7 @@ pub const FOLLOW_INTERVAL: Duration = Duration::from_secs(2);
 /// worker makes steps, and the rate has nothing to do with the backlog any more.
 const CONTROLLER_LIFETIME: i64 = 300_000;
 
-/// How often the log says that what operators have set cannot be read.
+/// How often the log says that the control cannot be read.
 const REPORT_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The shortest time between two counts of the backlog. The longer one takes, the longer it is until
@@ -42,7 +42,7 @@ pub fn count_pause(cost: Duration) -> Duration {
     COUNT_INTERVAL.max(cost.saturating_mul(COUNT_SHARE))
 }
 
-/// Follows what is told to all instances.
+/// Follows the documents that all instances read.
 pub struct Steering {
     backlogs: Arc<dyn Backlogs>,
     controls: Arc<dyn Controls>,
@@ -57,7 +57,7 @@ struct Known {
     backlog: Option<Seen<Backlog>>,
     /// The share of new starts that is admitted while the database is in distress.
     distress_share: Option<f64>,
-    /// How far a majority of the database is behind, s.
+    /// The majority commit lag of the database, s.
     lag: Option<f64>,
     /// When the log said last that the control document cannot be read.
     reported: Option<Instant>,
@@ -195,7 +195,7 @@ impl Steering {
         set.times(known.automatic_rate())
     }
 
-    /// Notes how far a majority of the database is behind, s.
+    /// Notes the majority commit lag of the database, s.
     pub fn note_lag(&self, lag: Option<f64>, bounds: Bounds) {
         let mut known = self.known_mut();
         let share = bounds.admitted_share(lag);
@@ -211,7 +211,7 @@ impl Steering {
         }
     }
 
-    /// How far a majority of the database is behind, s.
+    /// The majority commit lag of the database, s.
     pub fn lag(&self) -> Option<f64> {
         self.known().lag
     }

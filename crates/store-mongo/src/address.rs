@@ -181,7 +181,7 @@ mod tests {
         assert!(said.ends_with("no <hidden> or <hidden> here"), "{said}");
     }
 
-    /// A host that is none: its user and its password may be told nowhere, not even as a port.
+    /// A host that is really a user and a password. They must not be named, not even as a port.
     #[test]
     fn a_user_and_a_password_that_read_as_a_host_and_a_port_are_hidden() {
         for (uri, expected) in [

@@ -62,7 +62,7 @@ impl MongoStore {
         let filter = doc! {
             "processing.complete": false,
             "end_is_set": true,
-            // Numbers alone, and not all of those: what cannot be read is left as it is.
+            // Numbers alone, and not all of those: a document that cannot be read is left as it is.
             "end": { "$gte": 0 },
             "$expr": { "$and": [
                 { "$gt": ["$processing.due_at", due_by] },
@@ -123,7 +123,7 @@ impl MongoStore {
         Ok(written.modified)
     }
 
-    /// Tells, once in a while, of a document that is left as it is.
+    /// Logs, once in a while, a document that is left as it is.
     fn leave(&self, of: &'static str, name: &str, problem: &dyn std::fmt::Display) {
         if self.link.logged.is_news(of, name) {
             error!(code = "adopt.left", span.id = %name, error = %problem, of, "a document of an original is left as it is");

@@ -27,7 +27,7 @@ use crate::{MongoStore, index};
 /// Documents that are read for one count, unless a single partition has more.
 const DOCUMENTS: u32 = 20_000;
 
-/// The document that holds what was counted last.
+/// The document with the last count.
 const BACKLOG: &str = "backlog";
 
 /// Sums over documents.
@@ -68,8 +68,8 @@ impl MongoStore {
         })
     }
 
-    /// Sums over as many partitions as have few enough spans, and one at least; and how many these
-    /// are. What the first one has tells how many they may be.
+    /// The sums over as many partitions as have few enough spans, at least one, and the number of
+    /// these partitions. It is estimated from the first one.
     async fn sum_some(&self, query: &BacklogQuery) -> Result<(Sums, u32), CallError> {
         let first = self.sum_due(query, &[0]).await?;
         let count = affordable(first.documents);

@@ -115,7 +115,7 @@ fn read_unconfirmed(raw: &RawDocument) -> Result<Unconfirmed, Unreadable> {
     })
 }
 
-/// The statement that notes what came of asking, unless the entry has changed since it was read.
+/// The statement that notes Abacus's answer, unless the entry has changed since it was read.
 fn statement(
     (read, confirmation): &(Unconfirmed, Confirmation),
 ) -> Result<Statement, bson::error::Error> {

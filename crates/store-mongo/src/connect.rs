@@ -35,7 +35,7 @@ pub struct MongoOptions {
 }
 
 impl MongoOptions {
-    /// How long after a [`StoreError::Unknown`] the server may still carry out what was asked. The
+    /// How long after a [`StoreError::Unknown`] the server may still carry out the command. The
     /// driver looks for a server that long before it sends a command, and the server then works on
     /// it that long, even where its client has gone.
     pub fn unknown_for(&self) -> Duration {

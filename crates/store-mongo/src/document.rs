@@ -235,7 +235,7 @@ pub(crate) fn to_json(bson: &Bson) -> Value {
                 .map(|(name, bson)| (name.clone(), to_json(bson)))
                 .collect(),
         ),
-        // Nothing else comes from JSON; what somebody put in by hand is for Abacus to refuse.
+        // Nothing else comes from JSON. A value that was put in by hand is for Abacus to refuse.
         _ => Value::Null,
     }
 }

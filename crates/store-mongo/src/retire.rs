@@ -1,9 +1,9 @@
 //! The step that ends a migration: the indexes of an original go, and with them the rule that an
 //! event id counts across targets.
 //!
-//! It is for an operator to say that no original and no earlier release writes any more. What can be
-//! checked is checked: each span must have its partition, and no event id may be a UUID binary,
-//! which the indexes of this release do not tell from its text.
+//! An operator must declare that no original and no earlier release writes any more. Two conditions
+//! are checked: each span has its partition, and no event id is a UUID binary, which the indexes of
+//! this release do not distinguish from its text.
 
 use bson::{Bson, doc};
 use sampler_store::StoreError;

@@ -160,16 +160,16 @@ impl LoggedDocuments {
     }
 }
 
-/// A change of one document: what it is called, and the statement.
+/// A change of one document: its name for the log, and the statement.
 #[derive(Debug)]
 pub(crate) struct Statement {
     pub(crate) name: String,
     pub(crate) statement: RawDocumentBuf,
 }
 
-/// Makes changes with one command; each alone where the command as a whole is refused, so that one
-/// of them cannot stand in the way of the others. It can: what the server says of a change that it
-/// refuses may quote the document, and be no UTF-8 either.
+/// Makes changes with one command. If the command as a whole is refused, makes each alone, so that
+/// one cannot prevent the others. One can: the server's error about a refused change can quote the
+/// document, and then is not UTF-8 either.
 pub(crate) async fn change_each(link: &Link, changes: &[Statement]) -> Result<Written, CallError> {
     let statements = changes.iter().map(|change| change.statement.clone());
     let refused = match update(link, statements.collect()).await {

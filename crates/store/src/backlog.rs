@@ -67,11 +67,11 @@ pub struct Published<T> {
 /// Counts the backlog, and publishes it to all instances.
 #[async_trait]
 pub trait Backlogs: Send + Sync + 'static {
-    /// Counts what waits. The cost grows with the number of due spans, but far less than reading
+    /// Counts the backlog. The cost grows with the number of due spans, but far less than reading
     /// them all would cost. Idle and complete spans cost nothing.
     async fn count(&self, query: &BacklogQuery) -> Result<Backlog, StoreError>;
 
-    /// Tells all instances what was counted.
+    /// Publishes a count to all instances.
     async fn publish(&self, backlog: &Backlog) -> Result<(), StoreError>;
 
     /// The last count; `None` if there is none, or its document cannot be read.

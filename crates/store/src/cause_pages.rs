@@ -90,7 +90,7 @@ pub type CauseMark = [u8; 6];
 pub struct CausePage {
     /// The causes, the largest first.
     pub causes: Vec<SuspendedCause>,
-    /// Where the list goes on, if there may be more.
+    /// The position at which the list goes on, if there may be more.
     pub next: Option<CausePosition>,
 }
 

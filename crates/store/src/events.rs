@@ -119,7 +119,7 @@ pub trait Events: Send + Sync + 'static {
     ) -> Result<Option<Span>, StoreError>;
 
     /// The spans of the target that have not ended by `moment`: the open one, and the one that ends
-    /// next after it. As current as what a start is decided by.
+    /// next after it. The read of the open one is linearizable, as those that decide a start.
     async fn find_not_ended(
         &self,
         target: &Target,

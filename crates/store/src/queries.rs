@@ -211,7 +211,7 @@ pub trait Queries: Send + Sync + 'static {
     async fn look_up(&self, target: &Target, by: &Lookup) -> Result<Vec<Span>, StoreError>;
 
     /// Up to `limit` entries of the ledger for a span, which were planned at a later version than
-    /// `after`. What is planned and not answered is on the span.
+    /// `after`. A usage that is planned and not answered is on the span.
     async fn usages(
         &self,
         span: &SpanId,

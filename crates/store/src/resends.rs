@@ -37,8 +37,8 @@ pub trait Resends: Send + Sync + 'static {
     /// marked by this.
     async fn mark_resend(&self, entry: &EntryKey, resend: &Resend) -> Result<bool, StoreError>;
 
-    /// Up to `limit` marked entries that are to be tried by now, the longest waiting first. What cannot
-    /// be read is told of and left out.
+    /// Up to `limit` marked entries that are to be tried by now, the longest waiting first. Entries
+    /// that cannot be read are logged and left out.
     async fn due_resends(&self, now: Timestamp, limit: usize) -> Result<Vec<Entry>, StoreError>;
 
     /// Sets when a marked entry is tried next. Where it has another mark or none, nothing is changed.

@@ -60,9 +60,9 @@ pub struct SumRow {
 /// Some rows, in the order of their windows, and of their groups within each.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SumPage {
-    /// The rows. There is none where nothing was used.
+    /// The rows. A group or a window without usages has none.
     pub rows: Vec<SumRow>,
-    /// Where the list goes on, if there may be more.
+    /// The position at which the list goes on, if there may be more.
     pub next: Option<SumPosition>,
 }
 

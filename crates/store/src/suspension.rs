@@ -5,7 +5,7 @@ use sampler_domain::{Cause, CauseId, Timestamp};
 
 use crate::StoreError;
 
-/// A cause as it is kept.
+/// A cause in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KeptCause {
     /// Its id.

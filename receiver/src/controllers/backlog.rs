@@ -98,7 +98,7 @@ impl Receiver {
         Ok(backlog)
     }
 
-    /// Follows how operators steer, and counts what waits where no worker does.
+    /// Follows the control, and counts the backlog if no worker does.
     pub async fn stay_steered(&self, stop: &CancellationToken) {
         let counting = async {
             while !stop.is_cancelled() {

@@ -1,4 +1,4 @@
-//! The ledger of a span: each usage, and what became of it.
+//! The ledger of a span: each usage and its state.
 
 use std::sync::Arc;
 

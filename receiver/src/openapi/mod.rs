@@ -1,7 +1,7 @@
 //! The description of the API, as `OpenAPI` 3.1.
 //!
-//! It is written from the handlers: each says above itself what it takes and answers, and the routes
-//! are those that are described. What a program serves beside the API is described here.
+//! It is made from the handlers: each has its parameters and answers above itself, and only
+//! described routes are served. The addresses beside the API are described here.
 
 pub(crate) mod params;
 pub(crate) mod refusals;

@@ -1,4 +1,4 @@
-//! `events dry-run`: what would be answered, and what would be billed.
+//! `events dry-run`: the answers that events would get, and the usages that would be billed.
 
 use std::fmt::Write;
 use std::process::ExitCode;

@@ -105,7 +105,7 @@ impl Importer {
         }
     }
 
-    /// The event of an object; what is wrong with it is told here only where the receiver could not.
+    /// The event of an object. Only mistakes that the receiver cannot see are errors here.
     pub(super) fn of_json(&mut self, line: u64, text: &str) -> Result<FileEvent, String> {
         let mut members: Members =
             serde_json::from_str(text).map_err(|error| format!("no JSON object: {error}"))?;

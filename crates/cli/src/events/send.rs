@@ -1,4 +1,4 @@
-//! Sends events in batches, and hears what became of each.
+//! Sends events in batches, and reads the result of each.
 
 use std::io::IsTerminal;
 use std::time::Duration;

@@ -14,8 +14,8 @@ use super::Scope;
 use crate::api::{Api, ApiError, Position, Query};
 use crate::output::wants_json;
 
-/// The programs go on while one reads. What does not fit is read again, so often and with this pause
-/// in between, before it is believed.
+/// The programs work while we read. Spans and usages that do not fit are read again, up to so many
+/// times and with this pause in between, before there is a finding.
 const ROUNDS: usize = 4;
 const PAUSE: Duration = Duration::from_millis(1_500);
 
@@ -169,8 +169,8 @@ impl<'a> Run<'a> {
         self.check_again(pairs.collect()).await
     }
 
-    /// Reads the usages of spans, several at a time. What does not fit is kept for later, unless it
-    /// is to be believed now.
+    /// Reads the usages of spans, several at a time. Spans that do not fit are kept for later,
+    /// except in the last round.
     async fn check_again(
         &mut self,
         spans: Vec<(Span, Option<usize>, bool)>,

@@ -157,7 +157,7 @@ impl Fields {
     }
 }
 
-/// A number as JSON; what is none stays a text, which the API names.
+/// A number as JSON. A text that is not a number stays a text, and the API names it.
 fn number(text: &str) -> Value {
     serde_json::from_str::<serde_json::Number>(text.trim())
         .map_or_else(|_| Value::String(text.trim().to_owned()), Value::Number)

@@ -50,7 +50,7 @@ impl Page {
     }
 }
 
-/// The backlogs that were looked at last: nobody else keeps them.
+/// The backlogs that pages have shown lately. They are kept only here.
 #[derive(Default)]
 pub(crate) struct Memory(Mutex<VecDeque<(Timestamp, i64)>>);
 

@@ -1,4 +1,4 @@
-//! Requests: what they take and what they are answered.
+//! Requests: their parameters and their answers.
 
 use serde_json::Value;
 

@@ -115,7 +115,7 @@ impl<'a> Placed<'a> {
         next.is_joined() && next.low() == self.high()
     }
 
-    /// Whether it is drawn together with its neighbours. What is not billed is always seen.
+    /// Whether it is drawn together with its neighbours. A usage that is not billed is drawn alone.
     fn is_joined(&self) -> bool {
         self.width.0 < WIDTH_MIN && self.usage.is_billed()
     }

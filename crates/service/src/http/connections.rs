@@ -54,8 +54,8 @@ const PHASES: [Phase; 6] = [
 /// Which connections end first for others; among those of one rank, the one that has been at it for
 /// the longest.
 ///
-/// Attackers open many connections within a moment. What they begin then is older than what an honest
-/// client has just begun, and a connection that was active lately comes after all of it.
+/// Attackers open many connections within a moment. Their requests are older than the one that an
+/// honest client has just begun, and a connection that was active lately ends after all of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     /// Its client is slow.

@@ -113,8 +113,8 @@ impl Tls {
         TlsAcceptor::from(Arc::clone(&current.config))
     }
 
-    /// Reads the files again whenever they change. What cannot be used is told, and what was there
-    /// before stays in force. Never ends.
+    /// Reads the files again whenever they change. If they cannot be used, that is logged, and the
+    /// files from before stay in force. Never ends.
     pub async fn keep_fresh(&self) {
         loop {
             sleep(LOOK_INTERVAL).await;

@@ -76,8 +76,8 @@ impl Extractor for Headers<'_> {
     }
 }
 
-/// The trace that the request is a part of. Whatever is not in the form of one is somebody's text,
-/// which has no place in a log.
+/// The trace that the request is a part of. A value in another form is a client's text, which has
+/// no place in a log.
 fn trace_id(headers: &HeaderMap) -> Option<&str> {
     let w3c = header(headers, &TRACEPARENT).and_then(trace_of_parent);
     let b3 = || header(headers, &B3_TRACE).filter(|id| is_trace_id(id) || is_id(id, 16));

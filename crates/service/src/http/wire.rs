@@ -234,8 +234,8 @@ impl State {
         }
     }
 
-    /// Whether more is read while the library may have nothing: what belongs to a head, or anything at
-    /// all, to see whether the client has gone away.
+    /// Whether more is read while the library may have nothing: bytes of a head, or any byte, to
+    /// see whether the client has gone away.
     fn may_read_ahead(&self) -> bool {
         self.ahead.is_empty() || matches!(self.reading, Reading::Head(_))
     }

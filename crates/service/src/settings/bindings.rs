@@ -36,7 +36,7 @@ impl Binding {
     }
 }
 
-/// One service of `VCAP_SERVICES`. What is not needed here may be missing or of any shape.
+/// One service of `VCAP_SERVICES`. Other members may be missing or of any shape.
 #[derive(Deserialize)]
 struct Service {
     name: Option<String>,

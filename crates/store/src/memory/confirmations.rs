@@ -1,4 +1,4 @@
-//! The store in memory: usages that Abacus has accepted are followed up.
+//! The store in memory: the confirmation of accepted usages.
 
 use async_trait::async_trait;
 

@@ -1,4 +1,4 @@
-//! The store in memory: the backlog, and how operators and the controller steer.
+//! The store in memory: the backlog, the control, and the state of the controller.
 
 use std::collections::BTreeMap;
 

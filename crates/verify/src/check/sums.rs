@@ -72,8 +72,9 @@ impl SpanCheck<'_> {
         self.since
     }
 
-    /// Compares the proof with the usages that the span knows. What has expired is what the proof
-    /// has beyond those that are left; together they must cover the time up to those.
+    /// Compares the proof with the usages that the span knows. The expired usages are the
+    /// difference between the proof and the usages that are left; together they must cover the time
+    /// up to those.
     fn check_proof(&mut self, noted: &Sums) -> Sums {
         let (proof, sampled_to) = (self.span.proof, self.span.sampled_to);
         let says = Sums {

@@ -1,4 +1,4 @@
-//! The rules of causes: what becomes of the spans that are suspended under them.
+//! The rules of causes and of the spans that are suspended under them.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The rules of confirmation: what becomes of entries of which Abacus is asked.
+//! The rules of confirmation, for entries that Abacus is asked about.
 
 use sampler_domain::partition::partition_of;
 use sampler_domain::{CauseId, Entry, EntryState, Granularity, Timestamp};

@@ -1,4 +1,4 @@
-//! The rules of resends: what becomes of the entries that are marked.
+//! The rules of resends and of the entries that are marked.
 
 use sampler_domain::{Delivered, Entry, LastError, Resend, Timestamp};
 use uuid::Uuid;
