@@ -18,7 +18,7 @@ use axum::routing::post;
 use sampler_domain::{Granularities, Granularity, Policy, Slack};
 use sampler_metrics::Counters;
 use sampler_metrics::catalogue::{COMMIT_BATCH_EVENTS, COMMIT_SECONDS, EVENTS};
-use sampler_receiver::{Options, Parts, Receiver};
+use sampler_receiver::{Options, Parts, Receiver, SnapshotLimits};
 use sampler_service::environment::{Clock, SystemClock, SystemRandom};
 use sampler_service::http::{HttpMetrics, answer, with_fallbacks};
 use sampler_service::security::Authenticator;
@@ -100,6 +100,7 @@ fn receiver() -> Arc<Receiver> {
             knows_granularity: true,
             unknown_for: Duration::from_secs(15),
             month_slack: Duration::from_mins(10),
+            snapshots: SnapshotLimits::default(),
             distress: DistressSettings::default(),
             mappings_full_scope: false,
         },

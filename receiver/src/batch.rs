@@ -14,7 +14,7 @@ use crate::{cloud_event, json, problems};
 /// The most events of one batch.
 pub(crate) const EVENTS_MAX: usize = 1_000;
 
-/// How the events of a batch follow each other.
+/// The form of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// A list in JSON.
@@ -30,7 +30,7 @@ pub(crate) enum Layout {
 pub(crate) struct Item<'b> {
     /// Its JSON.
     pub(crate) bytes: &'b [u8],
-    /// What it reports, as far as it says so.
+    /// Its kind, if it names one.
     pub(crate) kind: Option<EventKind>,
     /// The targets that it is about, by numbers of this batch. It has none where it is not valid.
     pub(crate) targets: Vec<usize>,
@@ -170,7 +170,7 @@ impl<'b> ListReader<'b> {
         }
     }
 
-    /// What is next does not belong there.
+    /// The next byte does not belong there.
     fn malformed(&self) -> Problem {
         json::unexpected(self.body, self.at)
     }
@@ -265,7 +265,7 @@ impl<'b> Seen<'b> {
     }
 }
 
-/// What a `CloudEvent` reports, as far as it says so.
+/// The kind of a `CloudEvent`, if it names one.
 pub(crate) fn kind_of_cloud_event(event: &[u8]) -> Option<EventKind> {
     kind_and_targets(Layout::CloudEvents, event).0
 }

@@ -16,7 +16,7 @@ use crate::problems;
 /// Bytes that are decompressed at a time.
 const DECOMPRESSED_AT_A_TIME: usize = 8 << 10;
 
-/// A body in memory. What it takes is charged to its client.
+/// A body in memory. Its bytes are charged to its client.
 pub(crate) struct Received {
     bytes: Vec<u8>,
     charge: Charge,

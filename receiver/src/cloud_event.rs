@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::event::{self, Event, EventKind, Fields, Head, Root, invalid};
 use crate::json::Json;
 
-/// What the headers of attributes begin with.
+/// The beginning of the names of attributes' headers.
 const PREFIX: &str = "ce-";
 
 /// The attributes that are read. Any others may be there, and mean nothing here.
@@ -39,8 +39,8 @@ pub(crate) struct Attributes {
     values: [Result<Option<String>, &'static str>; READ.len()],
 }
 
-/// What the attributes say of the event.
-struct Told {
+/// The values of the attributes.
+struct Values {
     kind: Option<EventKind>,
     head: Head,
     errors: Vec<FieldError>,
@@ -145,11 +145,11 @@ fn read(
     data: Option<Json<'_>>,
     mut errors: Vec<FieldError>,
 ) -> Result<Event, Problem> {
-    let told = attributes.tell();
-    errors.extend(told.errors);
+    let values = attributes.read();
+    errors.extend(values.errors);
     let fields = Fields::within(root, data, errors)?;
-    match told.kind {
-        Some(kind) => event::finish(kind, fields, told.head),
+    match values.kind {
+        Some(kind) => event::finish(kind, fields, values.head),
         // Which fields there should be is not known.
         None => Err(invalid(fields.into_errors())),
     }
@@ -168,7 +168,8 @@ impl Attributes {
         kind_of(named.as_ref().ok()?.as_deref()?)
     }
 
-    fn tell(self) -> Told {
+    /// Reads the values, and notes all that are wrong.
+    fn read(self) -> Values {
         let Self { mode, values } = self;
         let mut errors = Vec::new();
         let mut wrong = |name: &str, detail: &str| errors.push(mode.wrong(name, detail));
@@ -207,7 +208,7 @@ impl Attributes {
             moment
         });
         let head = Head { id, timestamp };
-        Told { kind, head, errors }
+        Values { kind, head, errors }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The console of this receiver: whether there is one, and what it is made of.
+//! The console of this receiver, if there is one, and its parts.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use tracing::warn;
 
 use crate::settings::Settings;
 
-/// What people who sign in are asked to grant.
+/// The scopes that people who sign in are asked to grant.
 const SCOPE: &str = "openid abacus.sampler.read abacus.sampler.admin";
 
 /// Refuses keys that are too short, and half a client.
@@ -38,7 +38,7 @@ pub(crate) fn check(settings: &ConsoleSettings, reader: &mut Reader<'_>) {
 /// The routes of the console, where there is one.
 ///
 /// # Errors
-/// Where an HTTP client cannot be set up.
+/// If an HTTP client cannot be set up.
 pub fn routes(
     settings: &Settings,
     api: Router,
@@ -66,7 +66,7 @@ pub fn routes(
     Ok(console.routes())
 }
 
-/// How people sign in, and the keys of their cookies; none where the settings do not suffice.
+/// The sign-in of people, and the keys of their cookies. None if the settings do not suffice.
 fn access(
     settings: &Settings,
     random: &dyn Random,

@@ -1,4 +1,4 @@
-//! From JSON to what operators set: each wrong field is named, all of them at once.
+//! From JSON to the control: all wrong fields are named at once.
 
 use std::collections::BTreeMap;
 
@@ -121,7 +121,7 @@ fn controller(mut part: Part<'_>, body: &mut ActBody<'_>) -> Option<ControllerSe
     let pointer = part.pointer.clone();
     part.finish(body);
     let has_all = [target_seconds, kp, ki, kd].iter().all(Option::is_some);
-    // In place of what is no number stands what is right, so that all others are looked at.
+    // A valid number replaces an invalid one, so that the check goes on to the others.
     let settings = ControllerSettings {
         enabled: enabled.unwrap_or(false),
         target_seconds: target_seconds.unwrap_or(1.0),

@@ -36,7 +36,7 @@ impl Event {
     }
 }
 
-/// What an event reports.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventKind {
     Start,
@@ -62,7 +62,7 @@ impl EventKind {
     }
 }
 
-/// What tells an event from others, as far as it could be read.
+/// The identity of an event, as far as it could be read.
 pub(crate) struct Head {
     pub(crate) id: Option<EventId>,
     pub(crate) timestamp: Option<Timestamp>,
@@ -229,7 +229,7 @@ impl<'b> Fields<'b> {
         Err(invalid(errors))
     }
 
-    /// What is wrong so far.
+    /// The errors so far.
     pub(crate) fn into_errors(self) -> Vec<FieldError> {
         self.errors
     }
@@ -250,7 +250,7 @@ impl<'b> Fields<'b> {
         }
     }
 
-    /// What is wrong, and each member that was not read.
+    /// The errors, with one for each member that was not read.
     pub(crate) fn finish_with_errors(mut self) -> Vec<FieldError> {
         for (name, value) in &self.members {
             if value.is_some() {
@@ -292,8 +292,8 @@ impl<'b> Fields<'b> {
         self.id_of(|| root.field(name), value)
     }
 
-    /// An id that becomes a segment of a path. Whatever could lead elsewhere is refused, also where
-    /// a gateway in between decodes it once more.
+    /// An id that becomes a segment of a path. An id that could lead to another path is refused,
+    /// also one that a gateway in between would decode to it.
     fn segment(&mut self, name: &'static str) -> Option<Id> {
         let id = self.id(name)?;
         if leads_elsewhere(id.as_str()) {
@@ -474,7 +474,7 @@ pub(crate) fn whole_number(value: &Json<'_>) -> Option<i64> {
         return Some(integer);
     }
     let double = value.as_f64().filter(|double| double.fract() == 0.0)?;
-    // What lies beyond is out of range as a moment too; the cast holds it at the limits.
+    // A double beyond `i64` is out of range as a moment, too; the cast stops at the limits.
     #[expect(clippy::cast_possible_truncation, reason = "held at the limits of i64")]
     Some(double as i64)
 }

@@ -7,9 +7,9 @@ use crate::cloud_event::{self, Attributes};
 use crate::event::{self, Event, EventKind};
 use crate::json::Json;
 
-/// How to read what a request, or a part of it, holds.
+/// The reader of a request's content, or of a part of it.
 pub(crate) trait Readable {
-    /// What it is read as.
+    /// The type that it is read as.
     type Read;
 
     /// The resources that it is about. A token must be for all of them.

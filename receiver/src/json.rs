@@ -24,7 +24,7 @@ const EVENT_MEMBERS: usize = 9;
 /// So many members are compared with each other faster than they are hashed.
 const FEW_MEMBERS: usize = 32;
 
-/// What our own checks say to serde; nobody else sees it.
+/// The errors of our own checks within serde. Nobody else sees them.
 const TWICE: &str = "two members of one name";
 const TOO_MANY: &str = "too many values";
 
@@ -36,7 +36,7 @@ pub(crate) enum Json<'b> {
     Object(Members<'b>),
     /// Null, a boolean or a number.
     Plain(Value),
-    /// A number that cannot be kept as what was sent, and what is nearest to it.
+    /// A number that cannot be kept as it was sent, and the nearest one that can.
     Inexact(Box<(Value, NumberError)>),
 }
 
@@ -64,7 +64,7 @@ impl Json<'_> {
     /// The same, without the body.
     ///
     /// # Errors
-    /// Where it holds a number that cannot be kept as what was sent.
+    /// If it holds a number that cannot be kept as it was sent.
     pub(crate) fn into_value(self) -> Result<Value, NumberError> {
         Ok(match self {
             Self::Text(text) => Value::String(text.into_owned()),
@@ -100,7 +100,7 @@ impl Json<'_> {
 /// Parses a whole body.
 ///
 /// # Errors
-/// 400 where it is not JSON. What the body holds is never repeated: errors end up in logs.
+/// 400 if it is not JSON. The error never repeats the body: errors end up in logs.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Json<'_>, Problem> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err(empty());
@@ -120,7 +120,7 @@ pub(crate) fn empty() -> Problem {
     Problem::new(&problems::MALFORMED_JSON, "The body is empty.")
 }
 
-/// What is at this place of a body is not what JSON has there.
+/// The byte at this place of a body is not valid JSON.
 pub(crate) fn unexpected(body: &[u8], at: usize) -> Problem {
     let what = if at == body.len() {
         "The body ends in the middle of its JSON"
@@ -130,7 +130,7 @@ pub(crate) fn unexpected(body: &[u8], at: usize) -> Problem {
     malformed_at(what, position(&body[..at], 1, 1))
 }
 
-/// What was wrong with JSON that stands behind `before` in its body.
+/// The problem of malformed JSON that stands behind `before` in its body.
 pub(crate) fn malformed(error: &serde_json::Error, before: &[u8]) -> Problem {
     let what = match error.classify() {
         Category::Eof => "The body ends in the middle of its JSON",
@@ -139,7 +139,7 @@ pub(crate) fn malformed(error: &serde_json::Error, before: &[u8]) -> Problem {
         }
         Category::Data => "An object of the body has two members of one name",
         Category::Syntax | Category::Io => {
-            // Only these two texts are looked for: the rest may hold pieces of the body.
+            // Only these two texts are read: the rest may quote the body.
             let text = error.to_string();
             if text.starts_with("recursion limit exceeded") {
                 "The body's JSON is nested too deep"

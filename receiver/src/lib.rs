@@ -68,11 +68,15 @@ use controllers::{
 use metrics::EventMetrics;
 use refusals::Refusals;
 
+pub use snapshot::SnapshotLimits;
+
 /// The settings of the receiver.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Limits of requests and bodies.
     pub limits: LimitsSettings,
+    /// Further limits of snapshots.
+    pub snapshots: SnapshotLimits,
     /// Rules for events.
     pub events: EventsSettings,
     /// How far an event's timestamp may lie from now.
@@ -102,15 +106,15 @@ pub struct Parts {
     pub queries: Arc<dyn Queries>,
     /// The audit trail.
     pub audit: Arc<dyn Audit>,
-    /// Carries out what operators ask for.
+    /// The store, for acts of operators.
     pub acts: Arc<dyn Acts>,
-    /// The store of what waits for the workers.
+    /// The store of the backlog.
     pub backlogs: Arc<dyn Backlogs>,
-    /// Shows which instances run.
+    /// The store of the instances' reports.
     pub instances: Arc<dyn Instances>,
-    /// The store of how operators and the controller steer.
+    /// The store of the control.
     pub controls: Arc<dyn Controls>,
-    /// Says how far a majority of the database is behind.
+    /// The majority commit lag of the database.
     pub replication: Arc<dyn Replication>,
     /// Takes mappings, if anything does.
     pub provisioning: Option<Provisioning>,
@@ -128,7 +132,7 @@ pub struct Receiver {
     pub options: Options,
     /// Limits requests, and gives clients their turns.
     pub admission: Admission,
-    /// How operators steer, and what waits for the workers.
+    /// The control and the backlog, as this receiver has read them last.
     pub steering: Arc<Steering>,
     /// Limits the lines in the log about refused requests.
     refusals: Refusals,

@@ -9,7 +9,7 @@ use sampler_abacus::{AbacusOptions, Provisioning};
 use sampler_domain::Timestamp;
 use sampler_metrics::Registry;
 use sampler_receiver::settings::{PROGRAM, Settings};
-use sampler_receiver::{Options, Parts, Receiver, console, reading};
+use sampler_receiver::{Options, Parts, Receiver, SnapshotLimits, console, reading};
 use sampler_service::environment::{Clock, Random, SystemClock, SystemRandom};
 use sampler_service::health::{Health, Progress};
 use sampler_service::http::{HttpMetrics, Port, bind, bind_metrics, serve};
@@ -144,7 +144,7 @@ fn parts(
     })
 }
 
-/// What this instance says of itself from its start on.
+/// The report of this instance about itself.
 fn instance(
     settings: &Settings,
     index: Option<String>,
@@ -163,6 +163,7 @@ fn instance(
 fn options(settings: &Settings, unknown_for: Duration) -> Options {
     Options {
         limits: settings.limits.clone(),
+        snapshots: SnapshotLimits::default(),
         events: settings.events.clone(),
         slack: settings.slack,
         policy: settings.policy.clone(),
@@ -289,8 +290,8 @@ async fn watch(store: &MongoStore, reachable: &Progress, threshold: Duration, sh
     }
 }
 
-/// Looks for an original that writes beside this receiver. A failure is only logged: the next ping
-/// comes with another look.
+/// Finds out whether an original writes beside this receiver. A failure is only logged: the next
+/// ping comes with another attempt.
 async fn observe_original(store: &MongoStore) {
     if let Err(error) = store.observe_original().await {
         let error = anyhow::Error::from(error);

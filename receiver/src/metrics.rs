@@ -1,4 +1,4 @@
-//! What the receiver measures of events.
+//! The metrics of events.
 
 use std::sync::Arc;
 

@@ -34,17 +34,17 @@ pub const PROGRAM: Program = Program {
 /// All settings of the receiver.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where to listen.
+    /// The addresses to listen on.
     pub http: HttpSettings,
     /// TLS on that port.
     pub tls: Option<Tls>,
-    /// Where the spans are.
+    /// The database of the spans.
     pub database: DatabaseSettings,
     /// How long the receiver may be without progress before it is unhealthy.
     pub health: HealthSettings,
     /// The level and the format of the log.
     pub log: LogSettings,
-    /// Where traces go.
+    /// The export of traces.
     pub traces: TraceSettings,
     /// The checks of tokens, and the receiver's own credentials.
     pub security: SecuritySettings,
@@ -62,7 +62,7 @@ pub struct Settings {
     pub distress: DistressSettings,
     /// How far events may be dated from now.
     pub slack: Slack,
-    /// How spans are sampled. A receiver uses it for the first `due_at` of a span, and for dry
+    /// The policy of sampling. A receiver uses it for the first `due_at` of a span, and for dry
     /// runs.
     pub policy: Policy,
     /// Whether the granularity was set.

@@ -42,8 +42,12 @@ fn assert_fits(program: &Program, what: &str) {
 }
 
 fn head(length: usize) -> String {
+    head_of("/v1/events/start", length)
+}
+
+fn head_of(path: &str, length: usize) -> String {
     format!(
-        "POST /v1/events/start HTTP/1.1\r\nhost: test\r\ncontent-type: application/json\r\n\
+        "POST {path} HTTP/1.1\r\nhost: test\r\ncontent-type: application/json\r\n\
          content-length: {length}\r\n\r\n"
     )
 }
@@ -117,6 +121,79 @@ async fn never_without_long_texts(program: &Program, clients: u64) {
     while let Some(sent) = sending.join_next().await {
         sent.unwrap();
     }
+}
+
+/// What the batches of a client are made of.
+#[derive(Clone, Copy)]
+enum Batches {
+    /// A thousand usual events.
+    Usual,
+    /// A thousand events with many values each, 4 MB together.
+    ManyValues,
+    /// The largest events that a batch can have.
+    Largest,
+}
+
+impl Batches {
+    const ALL: [Self; 3] = [Self::Usual, Self::ManyValues, Self::Largest];
+
+    /// A batch that no other has the targets of.
+    fn body(self, client: u64, number: u64) -> String {
+        let events = if matches!(self, Self::Largest) {
+            8
+        } else {
+            1_000
+        };
+        let first = 1_000_000 * (client + 1) + 1_000 * number;
+        let events = (first..first + events).map(|target| {
+            let mut event = start_event(target, now_millis());
+            event["type"] = json!("start");
+            event["resource_id"] = json!(format!("resource {client}"));
+            let lists = match self {
+                Self::Usual => 0,
+                Self::ManyValues => 1_150,
+                Self::Largest => 48_900,
+            };
+            if lists > 0 {
+                let lists: Vec<Value> = vec![json!([]); lists];
+                event["measured_usage"] = json!([{ "measure": "m", "quantity": lists }]);
+            }
+            event
+        });
+        events.collect::<Value>().to_string()
+    }
+}
+
+/// Clients that send batches, one after the other, and read only the head of each answer.
+async fn never_without_batches(program: &Program, clients: u64) -> u64 {
+    let until = Instant::now() + Duration::from_secs(8);
+    let mut sending = JoinSet::new();
+    for (client, batches) in (0..clients).zip(Batches::ALL.into_iter().cycle()) {
+        let address = program.address().to_owned();
+        sending.spawn(async move {
+            let mut taken = 0;
+            for number in 0.. {
+                if Instant::now() > until {
+                    break;
+                }
+                let body = batches.body(client, number);
+                let head = head_of("/v1/events", body.len());
+                let mut stream = TcpStream::connect(&address).await.unwrap();
+                stream.write_all(head.as_bytes()).await.unwrap();
+                // A body that is turned away need not be read.
+                let _ = stream.write_all(body.as_bytes()).await;
+                let status = status(&mut stream).await;
+                assert!(matches!(status, Some(200 | 503) | None), "{status:?}");
+                taken += u64::from(status == Some(200));
+            }
+            taken
+        });
+    }
+    let mut taken = 0;
+    while let Some(sent) = sending.join_next().await {
+        taken += sent.unwrap();
+    }
+    taken
 }
 
 async fn many_values(program: &Program, targets: Range<u64>) {
@@ -215,6 +292,16 @@ async fn large_events_without_end_fit_into_what_the_manifest_gives() {
     );
     never_without_long_texts(&receiver, 60).await;
     assert_fits(&receiver, "60 clients that keep sending half a megabyte");
+    is_alive(&receiver).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn batches_without_end_fit_into_what_the_manifest_gives() {
+    let world = Landscape::new("batches_without_end").await;
+    let receiver = receiver(&world).await;
+    let taken = never_without_batches(&receiver, 60).await;
+    assert_fits(&receiver, "60 clients that keep sending batches");
+    assert!(taken > 0, "no batch was taken");
     is_alive(&receiver).await;
 }
 

@@ -30,15 +30,15 @@ const ROUND_PAUSE: Duration = Duration::from_secs(10);
 const SECOND_LOOK: Duration = Duration::from_secs(1);
 
 /// How long a difference of a span is not logged again, and how many such spans are remembered.
-const TOLD_FOR: Duration = Duration::from_hours(1);
-const TOLD_MAX: usize = 10_000;
+const LOGGED_FOR: Duration = Duration::from_hours(1);
+const LOGGED_MAX: usize = 10_000;
 
 /// The findings of the auditor.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     count: Arc<AtomicU64>,
     /// When a difference of a span was logged last.
-    told: Mutex<HashMap<SpanId, Instant>>,
+    logged: Mutex<HashMap<SpanId, Instant>>,
 }
 
 impl Findings {
@@ -49,15 +49,15 @@ impl Findings {
 
     /// Whether a difference of the span must be logged now. If so, it counts as logged.
     fn is_news(&self, id: &SpanId) -> bool {
-        let mut told = self.told.lock().expect("nobody panics with it");
-        if told.get(id).is_some_and(|at| at.elapsed() < TOLD_FOR) {
+        let mut logged = self.logged.lock().expect("nobody panics with it");
+        if logged.get(id).is_some_and(|at| at.elapsed() < LOGGED_FOR) {
             return false;
         }
-        if told.len() >= TOLD_MAX {
-            told.retain(|_, at| at.elapsed() < TOLD_FOR);
+        if logged.len() >= LOGGED_MAX {
+            logged.retain(|_, at| at.elapsed() < LOGGED_FOR);
         }
-        if told.len() < TOLD_MAX {
-            told.insert(id.clone(), Instant::now());
+        if logged.len() < LOGGED_MAX {
+            logged.insert(id.clone(), Instant::now());
         }
         self.count.fetch_add(1, Ordering::Relaxed);
         true
@@ -145,7 +145,7 @@ impl Worker {
         Ok(())
     }
 
-    /// How a span, its totals and its entries differ now, if they do.
+    /// The differences between a span, its totals and its entries now, if there are any.
     async fn difference_of(&self, key: &SpanKey) -> Result<Option<Difference>, StoreError> {
         self.pace().await;
         // The span is read first: an entry is written before its execution is noted on the span.
@@ -159,10 +159,8 @@ impl Worker {
             return Ok(None);
         };
         let mut check = ConservationCheck::new(&span);
-        // Totals begin with the usage of `first_version`. They count none if that is not set.
-        let first = span.processing.totals.first_version;
-        let mut after = first.map(|first| first.saturating_sub(1));
-        while after.is_some() {
+        let mut after = None;
+        loop {
             let ledger = &self.parts.ledger;
             let page = ledger
                 .entries(&span.id, &span.target, after, ENTRIES)
@@ -172,9 +170,10 @@ impl Worker {
             }
             page.entries.iter().for_each(|entry| check.add(entry));
             after = page.next;
-            if after.is_some() {
-                self.pace().await;
+            if after.is_none() {
+                break;
             }
+            self.pace().await;
         }
         let granularity = self.options.policy.granularities.of(&span.target);
         let lifetime = millis(self.options.ledger.retention(granularity));

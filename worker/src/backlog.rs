@@ -1,4 +1,4 @@
-//! Counts what waits for the workers, and publishes it and this worker's rate for all instances.
+//! Counts the backlog, and publishes it and this worker's rate for all instances.
 
 use sampler_steering::count_pause;
 use sampler_store::{BacklogQuery, StoreError};
@@ -8,7 +8,7 @@ use tracing::warn;
 use crate::{IgnoreProgress, Worker, error_chain};
 
 impl Worker {
-    /// Counts what waits, again and again. Only the owner of the first partition does it.
+    /// Counts the backlog again and again. Only the owner of partition 0 does it.
     pub(crate) async fn keep_backlog_counted(&self) {
         while self.wait_until_time_known(&IgnoreProgress).await {
             let began = Instant::now();

@@ -50,7 +50,7 @@ impl Distress {
         *self.0.lock().expect("nobody panics with it")
     }
 
-    /// Notes what is seen now, and says whether that begins or ends a pause.
+    /// Notes what is seen now, and returns it if that begins or ends a pause.
     fn note(&self, change: impl FnOnce(&mut Seen)) -> Option<Seen> {
         let mut seen = self.0.lock().expect("nobody panics with it");
         let before = seen.pauses();
@@ -60,7 +60,7 @@ impl Distress {
 }
 
 impl Worker {
-    /// Asks again and again how far a majority is behind.
+    /// Reads the majority commit lag again and again.
     pub(crate) async fn watch_lag(&self) {
         let bounds = self.options.distress.lag();
         while !self.stop.is_cancelled() {
@@ -71,7 +71,7 @@ impl Worker {
                         seen.pauses_for_lag = bounds.pauses(seen.pauses_for_lag, lag);
                         seen.lag = lag;
                     });
-                    tell(changed);
+                    log_change(changed);
                 }
                 Err(error) if self.steering.may_report("distress.lag_unknown") => warn!(
                     code = "distress.lag_unknown",
@@ -96,11 +96,12 @@ impl Worker {
             seen.pauses_for_commit = bounds.pauses(seen.pauses_for_commit, Some(took));
             seen.commit = Some(took);
         });
-        tell(changed);
+        log_change(changed);
     }
 }
 
-fn tell(changed: Option<Seen>) {
+/// Logs that a pause has begun or ended.
+fn log_change(changed: Option<Seen>) {
     match changed {
         Some(seen) if seen.pauses() => warn!(
             code = "distress.begun",

@@ -376,7 +376,7 @@ impl Worker {
     }
 }
 
-/// What an answer shows about the load. Abacus can refuse a usage without being overloaded.
+/// The load that an answer shows. Abacus can refuse a usage without being overloaded.
 fn load(answer: &Answer) -> Load {
     match answer {
         Answer::Accepted | Answer::Refused { .. } => Load::Sustained,

@@ -1,4 +1,4 @@
-//! What a worker reports of itself to all instances.
+//! The report of a worker about itself, for all instances.
 
 use sampler_store::Instance;
 

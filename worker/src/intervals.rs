@@ -9,7 +9,7 @@ use sampler_steering::{COUNT_INTERVAL, FOLLOW_INTERVAL};
 pub struct Intervals {
     /// How often clocks are compared with Abacus while nothing is posted.
     pub clock: Duration,
-    /// How often the causes of suspended spans are looked after.
+    /// The interval at which causes are probed and spans resumed.
     pub causes: Duration,
     /// How often the control document and the backlog are read.
     pub steering: Duration,

@@ -69,40 +69,40 @@ use turn::WaitingCounts;
 pub struct Options {
     /// The name of this worker; no two workers may have the same.
     pub name: String,
-    /// How spans are sampled.
+    /// The policy of sampling.
     pub policy: Policy,
-    /// How usages are delivered.
+    /// The delivery of usages.
     pub abacus: AbacusSettings,
-    /// How due spans are found and driven.
+    /// The search for due spans, and the work on them.
     pub processing: ProcessingSettings,
-    /// How complete spans are removed.
+    /// The removal of complete spans.
     pub cleanup: CleanupSettings,
     /// How long the ledger keeps entries.
     pub ledger: LedgerSettings,
-    /// When spans are suspended, and how they go on.
+    /// The suspension of spans, and its end.
     pub suspension: SuspensionSettings,
-    /// Whether what was accepted is followed up.
+    /// The confirmation of accepted usages.
     pub confirm: ConfirmSettings,
-    /// How spans are checked.
+    /// The check of spans.
     pub audit: AuditSettings,
     /// When sampling pauses because the database cannot keep up.
     pub distress: DistressSettings,
-    /// How often it polls.
+    /// The intervals of its loops.
     pub intervals: Intervals,
 }
 
-/// The parts that a worker is made of.
+/// The parts of a worker.
 #[derive(Clone)]
 pub struct Parts {
     /// The store of due spans.
     pub work: Arc<dyn Work>,
-    /// The ledger, for what became of usages.
+    /// The ledger, for the entries of usages.
     pub ledger: Arc<dyn Ledger>,
     /// The ledger, for usages that are sent again.
     pub resends: Arc<dyn Resends>,
     /// The store of the causes under which spans are suspended.
     pub causes: Arc<dyn Causes>,
-    /// Where usages are confirmed, and by whom.
+    /// The parts that confirm usages.
     pub confirming: Confirming,
     /// The store, to go through all spans.
     pub span_scan: Arc<dyn SpanScan>,
@@ -110,13 +110,13 @@ pub struct Parts {
     pub upkeep: Arc<dyn Upkeep>,
     /// The store of the workers that are alive.
     pub membership: Arc<dyn Membership>,
-    /// The store of what waits for the workers.
+    /// The store of the backlog.
     pub backlogs: Arc<dyn Backlogs>,
-    /// The store of how operators and the controller steer.
+    /// The store of the control and of the controller's state.
     pub controls: Arc<dyn Controls>,
-    /// Says how far a majority of the database is behind.
+    /// The majority commit lag of the database.
     pub replication: Arc<dyn Replication>,
-    /// Takes the usages.
+    /// The client of Abacus's collector.
     pub collector: Arc<dyn Collector>,
     /// The clock of this machine.
     pub clock: Arc<dyn Clock>,
@@ -133,7 +133,7 @@ pub struct Parts {
 pub struct Confirming {
     /// The ledger.
     pub store: Arc<dyn Confirmations>,
-    /// Is asked.
+    /// The client that asks Abacus about a usage.
     pub confirmer: Arc<dyn Confirmer>,
 }
 
@@ -145,7 +145,7 @@ pub struct Worker {
     post_limit: PostLimit,
     /// The metrics of posts.
     metrics: PostMetrics,
-    /// How usages are confirmed.
+    /// The questions to Abacus about usages.
     asking: Asking,
     /// The partitions that this worker owns.
     ownership: OwnedPartitions,
@@ -153,14 +153,14 @@ pub struct Worker {
     time: Arc<AbacusTime>,
     /// Counts of the due spans that wait for a permit.
     waiting: WaitingCounts,
-    /// How operators steer, and what waits for all workers.
+    /// The control and the backlog, as this worker has read them last.
     steering: Arc<Steering>,
     /// Whether the database keeps up.
     distress: Distress,
-    /// How fast this worker is.
+    /// The rate of this worker.
     rate: RateMeter,
     /// The causes that were registered lately.
-    registered: RegisteredCauses,
+    registered_causes: RegisteredCauses,
     /// The spans that the store has failed on.
     store_failures: StoreFailures,
     /// The findings of the auditor.
@@ -191,7 +191,7 @@ impl Worker {
             steering,
             distress: Distress::default(),
             rate: RateMeter::default(),
-            registered: RegisteredCauses::default(),
+            registered_causes: RegisteredCauses::default(),
             store_failures: StoreFailures::default(),
             findings: Findings::default(),
             stop,
@@ -201,7 +201,7 @@ impl Worker {
     /// Runs all loops. After the stop it finishes what is in flight, and returns.
     pub async fn run(self: &Arc<Self>) {
         tokio::join!(
-            self.keep_registered(),
+            self.send_heartbeats(),
             self.keep_clock_estimate(),
             self.process(),
             self.clean_up(),
@@ -215,7 +215,7 @@ impl Worker {
             self.keep_controller(),
             self.watch_lag(),
         );
-        self.deregister().await;
+        self.leave().await;
     }
 
     /// The backlog and the control, as this worker has read them last.

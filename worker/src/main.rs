@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use sampler_abacus::{AbacusOptions, HttpCollector, HttpConfirmer};
+use sampler_domain::Timestamp;
 use sampler_metrics::Registry;
 use sampler_metrics::catalogue::CLOCK_OFFSET_SECONDS;
 use sampler_service::environment::{Clock, Random, SystemClock, SystemRandom};
@@ -99,39 +100,15 @@ async fn run(
     let mode = if settings.shadow.enabled {
         Mode::Shadow(shadow(&settings, &store, clock, &mut health))
     } else {
-        let worker = worker(
-            &settings,
-            &store,
-            Arc::clone(&clock),
-            &mut health,
-            &shutdown,
-        )?;
+        let worker = worker(&settings, &store, &clock, &mut health, &shutdown)?;
         report_clocks(&worker.time(), &mut health, &mut registry);
-        worker.register_metrics(&mut registry);
-        let month = MonthClose {
-            slack: millis(settings.abacus.month_slack),
-            grace: settings.policy.stop_grace,
-        };
-        worker
-            .steering()
-            .register_metrics(&mut registry, &clock, month);
+        register_metrics(&worker, &settings, &clock, &mut registry);
         Mode::Sample(worker)
     };
-    health.check("database", {
-        let store = Arc::clone(&store);
-        move || {
-            let store = Arc::clone(&store);
-            async move { store.ping().await.is_ok() }
-        }
-    });
+    check_database(&store, &mut health);
     let reports = match &mode {
         Mode::Sample(worker) => {
-            let instance = Instance {
-                index,
-                version: Some(PROGRAM.version.to_owned()),
-                started_at: Some(started_at),
-                ..Instance::new(worker.name().to_owned(), InstanceProgram::Worker)
-            };
+            let instance = instance(worker, index, started_at);
             Some(reports(worker, instance, &store, &health, &shutdown))
         }
         // It writes nothing.
@@ -170,7 +147,42 @@ async fn run(
     served.context("serving HTTP").and(worked)
 }
 
-/// What this worker reports of itself to all instances.
+/// Adds the check of the database to those of `/healthcheck`.
+fn check_database(store: &Arc<MongoStore>, health: &mut Health) {
+    let store = Arc::clone(store);
+    health.check("database", move || {
+        let store = Arc::clone(&store);
+        async move { store.ping().await.is_ok() }
+    });
+}
+
+/// The metrics of a worker that samples.
+fn register_metrics(
+    worker: &Arc<Worker>,
+    settings: &Settings,
+    clock: &Arc<dyn Clock>,
+    registry: &mut Registry,
+) {
+    worker.register_metrics(registry);
+    let month = MonthClose {
+        slack: millis(settings.abacus.month_slack),
+        grace: settings.policy.stop_grace,
+    };
+    let steering = worker.steering();
+    steering.register_metrics(registry, clock, month);
+}
+
+/// The report of this worker about itself.
+fn instance(worker: &Worker, index: Option<String>, started_at: Timestamp) -> Instance {
+    Instance {
+        index,
+        version: Some(PROGRAM.version.to_owned()),
+        started_at: Some(started_at),
+        ..Instance::new(worker.name().to_owned(), InstanceProgram::Worker)
+    }
+}
+
+/// The publication of this worker's reports to all instances.
 fn reports(
     worker: &Arc<Worker>,
     instance: Instance,
@@ -256,7 +268,7 @@ async fn retire_original(is_gone: bool, store: &MongoStore, shutdown: &Shutdown)
 fn worker(
     settings: &Settings,
     store: &Arc<MongoStore>,
-    clock: Arc<dyn Clock>,
+    clock: &Arc<dyn Clock>,
     health: &mut Health,
     shutdown: &Shutdown,
 ) -> anyhow::Result<Arc<Worker>> {
@@ -295,13 +307,13 @@ fn worker(
         collector: Arc::new(collector),
         processing_progress: Arc::new(health.progress("processing", settings.processing.threshold)),
         cleanup_progress: Arc::new(health.progress("cleanup", settings.cleanup.threshold)),
-        clock,
+        clock: Arc::clone(clock),
         random,
     };
     Ok(Worker::new(parts, options, shutdown.soft().clone()))
 }
 
-/// How to reach the collector, with tokens of this scope.
+/// The address of the collector and the terms of a call, with tokens of this scope.
 fn abacus_options(settings: &Settings, scope: &'static str) -> anyhow::Result<AbacusOptions> {
     Ok(AbacusOptions {
         url: settings.abacus.collector_url.clone(),

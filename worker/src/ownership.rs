@@ -1,4 +1,4 @@
-//! Which partitions this worker owns.
+//! The heartbeats of this worker, and the partitions that it owns.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,13 +19,14 @@ impl OwnedPartitions {
         Arc::clone(&self.partitions.lock().expect("nobody panics with it"))
     }
 
-    /// Whether this worker owns the first partition. Its owner does what only one worker should do.
+    /// Whether this worker owns partition 0. Its owner does the work that only one worker should
+    /// do.
     pub(crate) fn owns_first(&self) -> bool {
         self.partitions().contains(&0)
     }
 
-    /// Says whether the partitions changed. If not, the list stays the same object, and a search
-    /// goes on with it.
+    /// Sets the partitions, and returns whether they changed. If not, the list stays the same
+    /// object, and a search goes on with it.
     fn set(&self, partitions: &[u32]) -> bool {
         let mut owned = self.partitions.lock().expect("nobody panics with it");
         let changed = **owned != *partitions;
@@ -38,17 +39,17 @@ impl OwnedPartitions {
 
 impl Worker {
     /// Sends heartbeats, and learns which workers are alive.
-    pub(crate) async fn keep_registered(&self) {
+    pub(crate) async fn send_heartbeats(&self) {
         while !self.stop.is_cancelled() {
-            self.register().await;
+            self.send_heartbeat().await;
             self.report_rate().await;
             self.pause(self.options.processing.heartbeat_interval).await;
         }
     }
 
-    /// One heartbeat. If it fails the worker keeps its partitions: two workers on the same span do
+    /// Sends one heartbeat. If it fails, the worker keeps its partitions: two workers on the same span do
     /// no harm.
-    async fn register(&self) {
+    async fn send_heartbeat(&self) {
         let began = Instant::now();
         let alive = self.parts.membership.heartbeat(&self.options.name).await;
         self.note_commit(began.elapsed(), alive.is_err());
@@ -73,7 +74,7 @@ impl Worker {
     }
 
     /// Removes this worker's name, so that the others take its partitions over at once.
-    pub(crate) async fn deregister(&self) {
+    pub(crate) async fn leave(&self) {
         if let Err(error) = self.parts.membership.leave(&self.options.name).await {
             warn!(
                 code = "heartbeat.deregister_failed",

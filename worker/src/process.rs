@@ -10,8 +10,8 @@ use tokio_util::task::TaskTracker;
 use crate::Worker;
 use crate::search::DueQueue;
 
-/// What large spans may take of memory while they are driven, all together. Each of them is there
-/// several times for a moment: as a span, as a usage, and as what is sent to Abacus or to the ledger.
+/// The memory that all large spans may take while they are driven. Each of them is there several
+/// times for a moment: as a span, as a usage, and as the bytes for Abacus or for the ledger.
 const DRIVEN_BYTES: usize = 4 << 20;
 
 /// A span up to this size is not charged to a budget: the numbers of spans bound those.

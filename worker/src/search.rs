@@ -19,7 +19,7 @@ use crate::{Worker, error_chain};
 /// or whose retry becomes due waits up to this long until a search can find it.
 const SEARCH_LENGTH: Duration = Duration::from_secs(10);
 
-/// What large spans in the queue may take of memory before a further page is read. A page adds a
+/// The memory that large spans in the queue may take before a further page is read. A page adds a
 /// few of them.
 const QUEUE_BYTES: usize = 2 << 20;
 

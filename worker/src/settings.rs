@@ -31,31 +31,31 @@ pub const PROGRAM: Program = Program {
 /// All settings of the worker.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where to listen.
+    /// The addresses to listen on.
     pub http: HttpSettings,
-    /// Where the spans are.
+    /// The database of the spans.
     pub database: DatabaseSettings,
     /// The level and the format of the log.
     pub log: LogSettings,
-    /// Where traces go.
+    /// The export of traces.
     pub traces: TraceSettings,
     /// The credentials, and the checks of callers.
     pub security: SecuritySettings,
-    /// How usages are delivered.
+    /// The delivery of usages.
     pub abacus: AbacusSettings,
-    /// How spans are sampled.
+    /// The policy of sampling.
     pub policy: Policy,
-    /// How due spans are found and driven.
+    /// The search for due spans, and the work on them.
     pub processing: ProcessingSettings,
-    /// How complete spans are removed.
+    /// The removal of complete spans.
     pub cleanup: CleanupSettings,
     /// How long the ledger keeps entries.
     pub ledger: LedgerSettings,
-    /// When spans are suspended, and how they go on.
+    /// The suspension of spans, and its end.
     pub suspension: SuspensionSettings,
-    /// Whether what was accepted is followed up.
+    /// The confirmation of accepted usages.
     pub confirm: ConfirmSettings,
-    /// How spans are checked.
+    /// The check of spans.
     pub audit: AuditSettings,
     /// When sampling pauses because the database cannot keep up.
     pub distress: DistressSettings,

@@ -86,13 +86,13 @@ impl Worker {
     /// Keeps a cause, before a span is suspended under it.
     pub(crate) async fn register_cause(&self, cause: &Cause) -> Result<(), StoreError> {
         let id = cause.id();
-        if self.registered.is_recent(id) {
+        if self.registered_causes.is_recent(id) {
             return Ok(());
         }
         let now = self.now();
         let probe_at = self.next_probe(now);
         self.parts.causes.register(cause, now, probe_at).await?;
-        self.registered.note(id);
+        self.registered_causes.note(id);
         error!(code = "suspension.begun", cause = %id, status = cause.status,
             error = cause.error, resource = %cause.resource_id, plan = %cause.plan_id,
             "spans are suspended, because Abacus refuses their usages");

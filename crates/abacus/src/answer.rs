@@ -1,4 +1,4 @@
-//! What an answer of the collector means for a usage.
+//! The meaning of a collector's answer for a usage.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -20,7 +20,7 @@ pub enum Answer {
     TryAgain {
         /// The wait that it asked for, if it did.
         after: Option<Duration>,
-        /// What happened.
+        /// The failure, in words.
         error: String,
     },
     /// It does not take this usage as it is. An operator must act; until then the worker keeps the
@@ -53,8 +53,8 @@ pub struct AnswerParts<'a> {
     pub name: Option<&'a ErrorName>,
 }
 
-/// What a status means. `now` is needed for a `Retry-After` that is a date; it is the date of the
-/// answer, if it has one.
+/// The meaning of a status. `now` is needed for a `Retry-After` that is a date; it is the date of
+/// the answer, if it has one.
 ///
 /// Abacus accepts a usage with 202 only. A server that answers 200 or redirects is not its collector,
 /// and the usage would never be billed. Abacus never answers 409, but a gateway may, for a usage that

@@ -64,13 +64,13 @@ pub struct Reading {
     pub sent: Duration,
     /// When the answer came.
     pub received: Duration,
-    /// What our clock said when it came.
+    /// Our clock's time when it came.
     pub ours: Timestamp,
-    /// What the answer said.
+    /// The date in the answer.
     pub date: Timestamp,
 }
 
-/// How a reading was used.
+/// The use of a reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noted {
     /// It is a sample.
@@ -345,7 +345,7 @@ mod tests {
             comparison.answer(0);
             assert_eq!(comparison.error(), Some(0));
         }
-        // What is heard after it is held against the clock as it is by then.
+        // A later answer is compared with the clock as it is by then.
         let mut comparison = Comparison::of(0, &[0; 9]);
         comparison.ahead = 3 * 60 * MINUTE;
         for _ in 0..20 {

@@ -15,7 +15,7 @@ use crate::http::{AbacusClient, AbacusOptions, ClientError, join};
 /// How many bytes of the body of an answer are read.
 const BODY_LEN_MAX: usize = 8 * 1024;
 
-/// What is kept of a `Location`, in bytes. Abacus's own are a few hundred.
+/// The longest `Location` that is kept, in bytes. Abacus's own have a few hundred.
 const LOCATION_LEN_MAX: usize = 2_048;
 
 /// How long a probe waits for an answer.
@@ -32,10 +32,10 @@ pub enum AnswerDate {
     At(Timestamp),
 }
 
-/// What came of posting a usage.
+/// The result of posting a usage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Posted {
-    /// What the answer means for the usage.
+    /// The meaning of the answer for the usage.
     pub answer: Answer,
     /// The date of the answer.
     pub dated: AnswerDate,
@@ -43,12 +43,12 @@ pub struct Posted {
     pub details: Details,
 }
 
-/// What an answer says beside what it means.
+/// The other parts of an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Details {
     /// Its status.
     pub status: Option<u16>,
-    /// Where Abacus says that the usage can be found.
+    /// The `Location` that Abacus gave the usage.
     pub location: Option<String>,
     /// The name of the error in its body.
     pub error_name: Option<String>,
@@ -82,7 +82,7 @@ impl HttpCollector {
     /// Prepares a client; connections are made when they are needed, and kept.
     ///
     /// # Errors
-    /// Where the client cannot be set up.
+    /// If the client cannot be set up.
     pub fn new(options: &AbacusOptions) -> Result<Self, ClientError> {
         let url = join(&options.url, &["v1", "metering", "collected", "usage"]);
         Ok(Self {

@@ -35,7 +35,7 @@ pub enum Asked {
     Unknown,
     /// The answer is not the document of this usage.
     Mismatch {
-        /// What it is.
+        /// The error, in Abacus's words.
         error: String,
     },
     /// Nothing is to be asked for a while (429).
@@ -47,7 +47,7 @@ pub enum Asked {
     Failed {
         /// The wait that it asked for, if it did.
         after: Option<Duration>,
-        /// What happened.
+        /// The failure, in words.
         error: String,
     },
 }
@@ -71,7 +71,7 @@ impl HttpConfirmer {
     /// Prepares a client; connections are made when they are needed, and kept.
     ///
     /// # Errors
-    /// Where the client cannot be set up.
+    /// If the client cannot be set up.
     pub fn new(options: &AbacusOptions) -> Result<Self, ClientError> {
         Ok(Self {
             client: AbacusClient::new(options)?,

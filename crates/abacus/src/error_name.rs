@@ -1,8 +1,8 @@
 //! The short name of an error in an answer of Abacus.
 //!
 //! An answer may come from a gateway that repeats what it was sent: our token, the ids of the usage.
-//! What is kept of it ends up in logs, and in the document of the span. So only the name of the error
-//! is kept, and of that only what looks like plain words.
+//! The kept part ends up in logs, and in the document of the span. So only the name of the error is
+//! kept, and of that only the parts that look like plain words.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ const LEN_MAX: usize = 80;
 /// Longer words are none.
 const WORD_LEN_MAX: usize = 24;
 
-/// What stands for what is not shown.
+/// Replaces a part that is not shown.
 const HIDDEN: &str = "…";
 
 /// The name of an error, fit for a log.

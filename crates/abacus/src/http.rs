@@ -19,7 +19,7 @@ const PATH_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
-/// How to reach one of Abacus's services.
+/// The address of one of Abacus's services, and the terms of a call.
 #[derive(Clone, Debug)]
 pub struct AbacusOptions {
     /// The address of the service; paths are appended to it.

@@ -35,7 +35,7 @@ pub enum Load {
     Overload,
 }
 
-/// The controller. Moments are durations since any fixed one.
+/// The limit, and the answers by which it adapts. Moments are durations since any fixed one.
 #[derive(Clone, Debug)]
 pub struct Limiter {
     limit: f64,

@@ -17,11 +17,11 @@ pub struct Mapping {
     pub resource_id: Id,
     /// Its plan.
     pub plan_id: Id,
-    /// How its usage is metered.
+    /// The plan by which its usage is metered.
     pub metering_plan: Id,
-    /// How it is rated.
+    /// The plan by which it is rated.
     pub rating_plan: Id,
-    /// How it is priced.
+    /// The plan by which it is priced.
     pub pricing_plan: Id,
 }
 
@@ -39,12 +39,12 @@ pub enum Mapped {
     },
     /// The service failed or gave no answer. Parts may exist by now; repeating the call is safe.
     Failed {
-        /// What happened.
+        /// The failure, in words.
         error: String,
     },
 }
 
-/// What the answer to one part means: new (true) or existing (false).
+/// The meaning of the answer to one part: new (true) or existing (false).
 ///
 /// # Errors
 /// The outcome of the whole mapping, if the part is neither.
@@ -76,7 +76,7 @@ impl Provisioning {
     /// Prepares a client; connections are made when they are needed, and kept.
     ///
     /// # Errors
-    /// Where the client cannot be set up.
+    /// If the client cannot be set up.
     pub fn new(options: &AbacusOptions) -> Result<Self, ClientError> {
         Ok(Self {
             client: AbacusClient::new(options)?,

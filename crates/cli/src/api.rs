@@ -83,7 +83,7 @@ impl Api {
         &self.base
     }
 
-    /// Sends a request, again where it is not answered for a moment. What is not answered with
+    /// Sends a request, and repeats it if the API is busy or does not answer. Any answer but
     /// success is an error.
     pub(crate) async fn call(&self, request: &Request<'_>) -> Result<Answer, ApiError> {
         let mut pause = PAUSE_FIRST;
@@ -178,7 +178,7 @@ impl Api {
         Ok(body)
     }
 
-    /// What the problem document of a refusal says, if it is one.
+    /// The error of a refused request, with its problem document if it has one.
     async fn refusal(&self, response: Response, status: StatusCode, path: &[&str]) -> ApiError {
         let body = self.body(response, path).await.unwrap_or_default();
         ApiError::Status {
@@ -200,8 +200,8 @@ fn path_of(segments: &[&str]) -> String {
     format!("/{}", printable(&segments.join("/")))
 }
 
-/// What the next page is asked for with. Only the cursor is taken of a link: its host may be the
-/// name of the server behind a proxy, and a token is sent to no other address than the user's.
+/// The cursor of the next page. Only the cursor is taken from a link: its host may be the name of
+/// the server behind a proxy, and a token is sent to no other address than the user's.
 fn next_cursor(headers: &HeaderMap) -> Option<String> {
     let links = headers.get_all(LINK).iter();
     links
@@ -215,7 +215,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     seconds.trim().parse().ok().map(Duration::from_secs)
 }
 
-/// What went wrong, with its causes.
+/// The innermost cause of an error.
 fn describe(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(source) = cause.source() {

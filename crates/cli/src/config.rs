@@ -1,4 +1,5 @@
-//! What `sampler target` and `sampler login` remember: a file that only its owner may read.
+//! The file in which `sampler target` and `sampler login` keep their values. Only its owner may
+//! read it.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -14,16 +15,16 @@ use crate::failure::Failure;
 /// The longest file that is read, in bytes.
 const LEN_MAX: u64 = 1 << 20;
 
-/// What is remembered.
+/// The content of the file.
 #[derive(Debug, Default)]
 pub(crate) struct Config {
     /// The address of the receiver.
     pub(crate) target: Option<Url>,
-    /// Who has logged in there.
+    /// The login at that address.
     pub(crate) login: Option<Login>,
 }
 
-/// A token, and what it is for.
+/// A token, and the address that it is for.
 #[derive(Debug)]
 pub(crate) struct Login {
     /// The receiver that it is sent to.
@@ -49,7 +50,7 @@ struct LoginDocument {
 }
 
 impl Config {
-    /// What is remembered; nothing where there is no file, or no home to look for it.
+    /// Reads the file. Without a file, or a home directory for it, all values are absent.
     pub(crate) fn read() -> Result<Self, Failure> {
         let Some(path) = path() else {
             return Ok(Self::default());
@@ -63,7 +64,7 @@ impl Config {
         if metadata.len() > LEN_MAX {
             return Err(Failure::Input(format!("{shown}: it is too long")));
         }
-        // What it says is not told: it holds a token.
+        // The error does not quote the file: it holds a token.
         let document: Result<Document, _> = serde_json::from_reader(file);
         let config = document.ok().and_then(Self::of);
         let config = config.ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! How to reach the API, for every command that needs it.
+//! The connection to the API, for every command that needs it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use url::Url;
 
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::output::warn;
 use crate::token::{TOKEN_VARIABLE, Token};
 
 /// The address where neither an option nor `sampler target` says one.
@@ -99,7 +100,7 @@ impl Connection {
         let token = self.token(&config, &url)?;
         token.check()?;
         if !matches!(token, Token::None) && !is_private(&url) {
-            eprintln!("warning: the token is sent without TLS");
+            warn("the token is sent without TLS");
         }
         Ok((url, token))
     }

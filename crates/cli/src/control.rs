@@ -105,7 +105,7 @@ pub(crate) async fn control(arguments: ControlArguments) -> Result<ExitCode, Fai
     control["reason"] = json!(set.act.reason);
     let request = Request::act(Method::PUT, &PATH, &control).if_match(etag);
     let answer = api.call(&request).await?;
-    // What holds now, whether or not the answer says so.
+    // The control as it is now. If the answer does not have it, it is read.
     let now = if answer.body.is_empty() {
         api.single(&PATH).await?.0
     } else {

@@ -1,4 +1,4 @@
-//! `events`: sends a file of events, or asks what would come of it.
+//! `events`: sends a file of events, or shows what would become of them.
 
 mod dry_run;
 mod file_event;
@@ -24,7 +24,7 @@ use input::Input;
 use journal::{Begun, Journal};
 pub(crate) use send::Sender;
 
-/// Sends events, or asks what would come of them
+/// Sends events, or shows what would become of them
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]

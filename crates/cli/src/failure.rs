@@ -1,5 +1,7 @@
 //! Why a command could not do what it was asked for.
 
+use serde_json::{Value, json};
+
 use crate::api::ApiError;
 
 /// The exit codes of failures; 0 and 1 are answers.
@@ -9,7 +11,7 @@ const EXIT_API: u8 = 3;
 /// A command has failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    /// What the user gave is wrong.
+    /// The user's input is wrong.
     #[error("{0}")]
     Input(String),
     /// The API cannot be read.
@@ -28,5 +30,19 @@ impl Failure {
             Self::Api(error) if error.status() == Some(400) => EXIT_INPUT,
             Self::Api(_) | Self::Unsettled(_) => EXIT_API,
         }
+    }
+
+    /// The failure for machines, with what the API answered.
+    pub(crate) fn document(&self) -> Value {
+        let mut document = json!({ "message": self.to_string(), "exit_code": self.exit_code() });
+        if let Self::Api(error) = self {
+            if let Some(status) = error.status() {
+                document["status"] = json!(status);
+            }
+            if let Some(problem) = error.problem() {
+                document["problem"] = problem.clone();
+            }
+        }
+        document
     }
 }

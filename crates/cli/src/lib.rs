@@ -28,6 +28,9 @@ use tokio::runtime::Builder;
 
 use failure::Failure;
 
+/// The exit code of a command line that is wrong.
+const EXIT_USAGE: u8 = 2;
+
 /// Works with Sampler from a terminal.
 #[derive(Debug, Parser)]
 #[command(name = "sampler", version, arg_required_else_help = true)]
@@ -57,7 +60,7 @@ enum Command {
     Completions(CompletionsArguments),
 }
 
-/// Prints what makes a shell complete commands and options
+/// Prints the script with which a shell completes commands and options
 #[derive(Debug, Args)]
 #[command(after_help = "\
 For bash: source <(sampler completions bash)")]
@@ -81,17 +84,28 @@ pub fn command() -> clap::Command {
 
 /// Runs the program, and says how it ends.
 pub fn main() -> ExitCode {
-    // A wrong command line ends here, with the exit code 2.
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return end_unparsed(&error),
+    };
     let runtime = Builder::new_current_thread().enable_all().build();
     let result = match runtime {
         Ok(runtime) => runtime.block_on(run(cli.command)),
         Err(error) => Err(Failure::Input(error.to_string())),
     };
     result.unwrap_or_else(|failure| {
-        eprintln!("error: {failure}");
+        output::tell_failure(&failure);
         ExitCode::from(failure.exit_code())
     })
+}
+
+/// Prints the help that was asked for, or what is wrong with the command line.
+fn end_unparsed(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() && output::wants_json() {
+        output::tell_usage(&error.to_string(), EXIT_USAGE);
+        return ExitCode::from(EXIT_USAGE);
+    }
+    error.exit()
 }
 
 async fn run(command: Command) -> Result<ExitCode, Failure> {
@@ -111,7 +125,7 @@ async fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Verify(arguments) => verify::run(arguments).await,
         Command::Target(arguments) => login::target(arguments).await,
         Command::Login(arguments) => login::login(arguments).await,
-        Command::Logout(arguments) => login::logout(arguments),
+        Command::Logout(arguments) => login::logout(&arguments),
         Command::Completions(arguments) => completions(&arguments),
     }
 }

@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use crate::api::{Api, Query};
 use crate::connection::Connection;
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{print, warn};
 use crate::show::print_json;
 use crate::table::table;
 
-/// How the answer is printed, and where it comes from.
+/// The options of every list: the form of the output, and the address of the API.
 #[derive(Debug, Args)]
 pub(crate) struct Common {
     /// Prints one JSON document instead of tables
@@ -124,10 +124,10 @@ pub(crate) async fn print_list<const N: usize>(
         print(&format!("{}\n", table(header, items.iter().map(row), left)))?;
     }
     if is_more {
-        eprintln!(
-            "these are the first {}; --limit or --all shows more",
-            items.len()
-        );
+        let count = items.len();
+        warn(&format!(
+            "these are the first {count}; --limit or --all shows more"
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }

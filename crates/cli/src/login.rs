@@ -1,4 +1,4 @@
-//! `target`, `login` and `logout`: what later commands go by.
+//! `target`, `login` and `logout`: the receiver and the token of later commands.
 
 use std::io::{self, BufRead, IsTerminal};
 use std::process::ExitCode;
@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use sampler_oauth::ClientCredentials;
 use secrecy::SecretString;
+use serde_json::json;
 use url::Url;
 
 use crate::api::{Api, Request};
@@ -15,6 +16,7 @@ use crate::connection::{
 };
 use crate::failure::Failure;
 use crate::output::print;
+use crate::show::print_json;
 
 /// The longest secret that is read, in bytes.
 const SECRET_LEN_MAX: u64 = 16 << 10;
@@ -31,6 +33,16 @@ pub(crate) struct TargetArguments {
     /// Does not ask the receiver whether it is there
     #[arg(long)]
     unchecked: bool,
+    #[command(flatten)]
+    shape: Shape,
+}
+
+/// How what is remembered is printed.
+#[derive(Debug, Args)]
+struct Shape {
+    /// Prints one JSON document
+    #[arg(long)]
+    json: bool,
 }
 
 /// Gets a token by client credentials, for later commands
@@ -46,16 +58,21 @@ pub(crate) struct LoginArguments {
     /// The address of the receiver [default: that of `sampler target`]
     #[arg(long, env = "SAMPLER_URL", hide_env_values = true)]
     url: Option<Url>,
+    #[command(flatten)]
+    shape: Shape,
 }
 
 /// Forgets the token of `sampler login`
 #[derive(Debug, Args)]
-pub(crate) struct LogoutArguments {}
+pub(crate) struct LogoutArguments {
+    #[command(flatten)]
+    shape: Shape,
+}
 
 pub(crate) async fn target(arguments: TargetArguments) -> Result<ExitCode, Failure> {
     let mut config = Config::read()?;
     let Some(url) = arguments.url else {
-        return show(&config);
+        return show(&config, &arguments.shape);
     };
     if !is_web(&url) {
         return Err(Failure::Input(format!("{url} is no http or https address")));
@@ -67,15 +84,19 @@ pub(crate) async fn target(arguments: TargetArguments) -> Result<ExitCode, Failu
     config.login = config.login.filter(|login| login.target == url);
     config.target = Some(url);
     config.write()?;
-    show(&config)
+    show(&config, &arguments.shape)
 }
 
-fn show(config: &Config) -> Result<ExitCode, Failure> {
+fn show(config: &Config, shape: &Shape) -> Result<ExitCode, Failure> {
     let Some(url) = &config.target else {
         let what = "there is no target: sampler target URL";
         return Err(Failure::Input(what.to_owned()));
     };
     let client = config.login.as_ref().map(|login| &login.client_id);
+    if shape.json {
+        print_json(&json!({ "target": url.as_str(), "client_id": client }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let login = client.map_or_else(String::new, |id| format!(", logged in as {id}"));
     print(&format!("{url}{login}\n"))?;
     Ok(ExitCode::SUCCESS)
@@ -107,7 +128,7 @@ pub(crate) async fn login(arguments: LoginArguments) -> Result<ExitCode, Failure
     });
     config.target = Some(target);
     config.write()?;
-    show(&config)
+    show(&config, &arguments.shape)
 }
 
 /// Reads a secret, which a terminal does not show.
@@ -129,10 +150,14 @@ fn read_secret(id: &str) -> Result<SecretString, Failure> {
     Ok(secret.into())
 }
 
-pub(crate) fn logout(_: LogoutArguments) -> Result<ExitCode, Failure> {
+pub(crate) fn logout(arguments: &LogoutArguments) -> Result<ExitCode, Failure> {
     let mut config = Config::read()?;
     if config.login.take().is_some() {
         config.write()?;
+    }
+    if arguments.shape.json {
+        let target = config.target.as_ref().map(Url::as_str);
+        print_json(&json!({ "target": target, "client_id": null }))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,8 +1,50 @@
-//! What is printed.
+//! Printing.
 
+use std::env;
+use std::ffi::OsStr;
 use std::io::{self, Write};
 
+use serde_json::{Value, json};
+
 use crate::failure::Failure;
+
+/// Whether the command line asks for JSON. It is looked for in the arguments themselves, for it counts
+/// for a command line that is wrong, too.
+pub(crate) fn wants_json() -> bool {
+    is_json_asked_for(env::args_os().skip(1))
+}
+
+fn is_json_asked_for(arguments: impl Iterator<Item = impl AsRef<OsStr>>) -> bool {
+    let mut options = arguments.take_while(|argument| argument.as_ref() != "--");
+    options.any(|argument| argument.as_ref() == "--json")
+}
+
+/// Tells standard error why the command has failed.
+pub(crate) fn tell_failure(failure: &Failure) {
+    tell("error", &failure.to_string(), &failure.document());
+}
+
+/// Tells standard error what is wrong with the command line.
+pub(crate) fn tell_usage(text: &str, exit_code: u8) {
+    let text = text.trim();
+    let text = text.strip_prefix("error: ").unwrap_or(text);
+    let document = json!({ "message": text, "exit_code": exit_code });
+    tell("error", text, &document);
+}
+
+/// Tells standard error what is to be known beside the output.
+pub(crate) fn warn(text: &str) {
+    tell("warning", text, &json!({ "message": text }));
+}
+
+/// A line for people, or an object on one line for machines.
+fn tell(kind: &str, text: &str, document: &Value) {
+    if wants_json() {
+        eprintln!("{}", json!({ kind: document }));
+    } else {
+        eprintln!("{kind}: {text}");
+    }
+}
 
 /// Prints a text. A reader that has seen enough, like `head`, is no failure.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
@@ -33,6 +75,22 @@ pub(crate) fn printable(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_is_asked_for_by_an_option_and_by_no_other_argument() {
+        for (arguments, is_asked) in [
+            (&["spans", "--json"][..], true),
+            (&["--json", "nonsense"], true),
+            (&["events", "send", "--", "--json"], false),
+            (&["span", "json"], false),
+        ] {
+            assert_eq!(
+                is_json_asked_for(arguments.iter()),
+                is_asked,
+                "{arguments:?}"
+            );
+        }
+    }
 
     #[test]
     fn texts_of_others_cannot_command_a_terminal() {

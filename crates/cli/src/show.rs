@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::failure::Failure;
 use crate::output::{print, printable};
 
-/// What stands for nothing.
+/// Shown for an absent value.
 const NOTHING: &str = "-";
 
 /// Prints a document as JSON, for machines.

@@ -13,7 +13,7 @@ use crate::api::{Api, Request};
 use crate::events::{FileEvent, Sender};
 use crate::failure::Failure;
 use crate::listing::Common;
-use crate::output::print;
+use crate::output::{print, warn};
 use crate::show::{moment, print_json, target, text};
 use crate::table::table;
 
@@ -103,9 +103,9 @@ async fn apply(arguments: &ApplyArguments) -> Result<ExitCode, Failure> {
     let events: Vec<FileEvent> = items(&difference).zip(1..).map(file_event).collect();
     let (count, most) = (events.len(), arguments.most);
     if count > most {
-        eprintln!(
+        warn(&format!(
             "nothing is sent: {count} events are more than --most {most}; `sampler snapshot diff` shows them"
-        );
+        ));
         return Ok(ExitCode::FAILURE);
     }
     let mut sender = Sender::unjournaled(&api, BATCH);
@@ -150,7 +150,7 @@ fn read(path: &Path) -> Result<(&'static str, Vec<u8>), Failure> {
     Ok((media_type, bytes))
 }
 
-/// What differs, with what it means.
+/// The instances that differ, each with the meaning of its list.
 fn items(difference: &Value) -> impl Iterator<Item = (&'static str, &Value)> {
     LISTS.into_iter().flat_map(|(list, meaning)| {
         let items = difference[list].as_array().into_iter().flatten();

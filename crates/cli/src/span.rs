@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     /// How many usages are shown, the last ones
     #[arg(long, value_name = "N", default_value_t = 20)]
     usages: usize,
-    /// What the ledger said at this moment, in ms or RFC 3339
+    /// The ledger as it was at this moment, in ms or RFC 3339
     #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
     as_of: Option<Millis>,
     #[command(flatten)]

@@ -12,7 +12,7 @@ use crate::listing::{Common, Length, Period, add, print_list};
 use crate::output::print;
 use crate::show::{moment, print_json, text};
 
-/// Lists why spans are suspended, the cause of the most spans first
+/// Lists the causes of suspended spans, the cause of the most spans first
 #[derive(Debug, Args)]
 #[command(after_help = "sampler spans --cause CAUSE lists the spans of a cause.")]
 pub(crate) struct SuspendedArguments {
@@ -22,7 +22,7 @@ pub(crate) struct SuspendedArguments {
     common: Common,
 }
 
-/// Lets suspended spans go on: those of a cause, or one
+/// Resumes suspended spans: those of a cause, or one
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("what").required(true))]
 pub(crate) struct ResumeArguments {
@@ -36,7 +36,7 @@ pub(crate) struct ResumeArguments {
     act: Act,
 }
 
-/// Skips the usage that Abacus refuses: it is never billed
+/// Skips the usage that Abacus refuses: it is not billed, unless it is sent again
 #[derive(Debug, Args)]
 pub(crate) struct SkipArguments {
     /// The span
@@ -59,7 +59,7 @@ pub(crate) struct ResendArguments {
     act: Act,
 }
 
-/// Lists who did what, and why, the newest first
+/// Lists the acts of operators, the newest first
 #[derive(Debug, Args)]
 pub(crate) struct AuditArguments {
     /// Only what this user or client did
@@ -76,7 +76,7 @@ pub(crate) struct AuditArguments {
     common: Common,
 }
 
-/// What all acts need.
+/// The arguments of all acts.
 #[derive(Debug, Args)]
 pub(crate) struct Act {
     /// Why, for the audit trail: 1 to 1,000 characters

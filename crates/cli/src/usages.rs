@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     /// A sum for each value of these ids, as in `resource_id,plan_id`
     #[arg(long, value_name = "IDS", value_delimiter = ',')]
     group_by: Vec<String>,
-    /// What the ledger said at this moment, in ms or RFC 3339
+    /// The ledger as it was at this moment, in ms or RFC 3339
     #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
     as_of: Option<Millis>,
     #[command(flatten)]

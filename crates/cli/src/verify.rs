@@ -19,7 +19,7 @@ use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::output::print;
 
-/// What `--help` ends with.
+/// The end of the text of `--help`.
 const AFTER_HELP: &str = "\
 Reads all spans of the resources in the file, and the usages of each span, and compares them with
 the events. Shares no code with the programs that bill, and changes nothing.

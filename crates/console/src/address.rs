@@ -5,7 +5,7 @@ use http::header::HOST;
 use sampler_oauth::discovery::is_private;
 use url::Url;
 
-/// What a router in front says about the connection that it took.
+/// The header in which a router in front names the scheme of the client's connection.
 const FORWARDED_PROTO: &str = "x-forwarded-proto";
 
 /// The address of this program, as the browser has it.

@@ -21,7 +21,8 @@ use crate::documents::Problem;
 /// The largest answer that a page is made of, in bytes.
 const ANSWER_MAX: usize = 16 << 20;
 
-/// What can stand in a segment of a path as it is. A dot may mean another segment.
+/// All bytes but those that a segment of a path may have unencoded. A dot is encoded, since it can
+/// mean another segment.
 pub(crate) const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'~');
 
 /// Parameters of a query, by their names.
@@ -33,12 +34,12 @@ pub(crate) struct Api {
     router: Router,
 }
 
-/// What the API answers to a request that it serves.
+/// The API's answer to a request that it serves.
 pub(crate) struct Answer<T> {
     pub(crate) body: T,
     /// Where the list goes on, if it does.
     pub(crate) cursor: Option<String>,
-    /// What an act on it must name, so that it is for what was seen.
+    /// The entity tag. An act must name it, so that it applies only to the state that was shown.
     pub(crate) tag: Option<String>,
 }
 
@@ -57,7 +58,7 @@ impl Api {
     /// Reads something.
     ///
     /// # Errors
-    /// What the API answers instead.
+    /// The API's problem.
     pub(crate) async fn get<T: DeserializeOwned>(
         &self,
         grant: &Grant,
@@ -75,7 +76,7 @@ impl Api {
     /// Changes something that was seen with this tag.
     ///
     /// # Errors
-    /// What the API answers instead.
+    /// The API's problem.
     pub(crate) async fn put<T: DeserializeOwned>(
         &self,
         grant: &Grant,
@@ -90,7 +91,7 @@ impl Api {
     /// Asks for an act; `tag` says what was seen, and is empty where the act is for no single thing.
     ///
     /// # Errors
-    /// What the API answers instead.
+    /// The API's problem.
     pub(crate) async fn post<T: DeserializeOwned>(
         &self,
         grant: &Grant,
@@ -180,7 +181,7 @@ impl Refusal {
         }
     }
 
-    /// What the console itself does not do.
+    /// A refusal of the console itself.
     pub(crate) fn too_much(detail: &str) -> Self {
         let problem = Problem {
             title: "Too much at once".to_owned(),

@@ -11,7 +11,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 
 use crate::Console;
 
-/// What a browser may keep for ever: another content has another address.
+/// For a content that a browser may keep for ever: another content has another address.
 const FOR_EVER: &str = "public, max-age=31536000, immutable";
 
 /// For an address of another release, which answers with this one's content.

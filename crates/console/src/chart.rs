@@ -1,5 +1,5 @@
-//! Bars of what usages add up to, one for each window: upwards what counts, downwards what was taken
-//! back more than counted.
+//! Bars of the sums of usages, one for each window. A bar goes downwards if more was taken back
+//! than billed in its window.
 
 use std::collections::BTreeMap;
 
@@ -117,7 +117,7 @@ impl HtmlSafe for Chart {}
 /// Pixels of a trend.
 const TREND_HEIGHT: f64 = 48.0;
 
-/// How many spans were due, over time. A bar lies between two moments, and has the height of the first one.
+/// The number of due spans over time. A bar lies between two moments, and has the height of the first.
 #[derive(Template)]
 #[template(path = "trend.html")]
 pub(crate) struct Trend {

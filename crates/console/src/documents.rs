@@ -1,4 +1,4 @@
-//! What the API answers, as far as pages show it.
+//! The documents of the API, as far as pages show them.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ impl Span {
     }
 }
 
-/// What is used, and by whom.
+/// A target.
 #[derive(Debug, Deserialize)]
 #[allow(clippy::struct_field_names, reason = "these are the names of the API")]
 pub(crate) struct Target {
@@ -55,7 +55,7 @@ pub(crate) struct Measure {
     pub(crate) quantity: Value,
 }
 
-/// What is to be sampled next.
+/// The planned interval.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Plan {
     pub(crate) start: Timestamp,
@@ -174,7 +174,7 @@ pub(crate) struct ActRecord {
     pub(crate) outcome: String,
 }
 
-/// What usages add up to in a window.
+/// The sum of usages in a window.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Sum {
     pub(crate) window: Interval,
@@ -221,7 +221,7 @@ impl Sum {
     }
 }
 
-/// Why spans are suspended.
+/// A cause of suspended spans.
 #[derive(Debug, Deserialize)]
 #[allow(clippy::struct_field_names, reason = "these are the names of the API")]
 pub(crate) struct Cause {
@@ -275,7 +275,7 @@ impl Instance {
     }
 }
 
-/// How operators steer.
+/// The control of operators.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Control {
     pub(crate) starts: StartRates,
@@ -303,7 +303,7 @@ pub(crate) struct Controller {
     pub(crate) kd: Number,
 }
 
-/// What waits for the workers.
+/// The backlog.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Backlog {
     pub(crate) due: i64,
@@ -314,7 +314,7 @@ pub(crate) struct Backlog {
     pub(crate) closing: Option<Closing>,
 }
 
-/// What is left of the month that closes.
+/// The backlog of the month that closes.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Closing {
     pub(crate) month: String,

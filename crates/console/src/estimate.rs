@@ -1,4 +1,4 @@
-//! What an act will set going, in numbers that an operator can weigh.
+//! The usages that follow an act, in numbers that an operator can weigh.
 
 use sampler_domain::{Granularity, Timestamp};
 
@@ -15,7 +15,7 @@ const DAY: i64 = 24 * HOUR;
 pub(crate) struct Estimate {
     /// Spans that go on.
     pub(crate) spans: i64,
-    /// What the span that is furthest behind has to sample, in ms.
+    /// The time that the span furthest behind has to sample, in ms.
     pub(crate) behind: i64,
     /// Usages that follow, about.
     pub(crate) usages: i64,
@@ -56,7 +56,7 @@ impl Estimate {
     }
 }
 
-/// What of the time of a span up to now, or to its end, is not sampled, in ms; negative where it is
+/// The time of a span up to now, or to its end, that is not sampled, in ms. Negative if it is
 /// sampled beyond its end.
 pub(crate) fn left(span: &Span, now: Timestamp) -> i64 {
     let until = span.end.map_or(now, |end| end.min(now));

@@ -1,4 +1,4 @@
-//! What a form of a page sends.
+//! The body that a form of a page sends.
 
 use std::sync::Arc;
 

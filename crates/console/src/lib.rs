@@ -1,8 +1,8 @@
 //! The console: pages of the receiver for people.
 //!
-//! Pages are made on the server and readable without JavaScript. What they show is what the API
-//! answers within the same process ([`api`]), so its limits and scopes hold. [`session`] comes
-//! before every page: it knows the person who is signed in, and that person's scopes.
+//! Pages are made on the server and readable without JavaScript. They show the answers of the API
+//! within the same process ([`api`]), so its limits and scopes hold. [`session`] comes before every
+//! page: it knows the person who is signed in, and that person's scopes.
 
 mod address;
 mod api;
@@ -38,16 +38,16 @@ pub use session::{KEY_LEN_MIN, Keys};
 /// Where the console is.
 pub const PATH: &str = "/console";
 
-/// How long ago, the longest first, so many spans were due.
+/// Past numbers of due spans, and how long ago each was: the oldest first.
 pub type PastBacklogs = Box<dyn Fn() -> Vec<(Duration, u64)> + Send + Sync>;
 
-/// What a console is made of.
+/// The parts of a console.
 pub struct Parts {
     /// The routes of the API, which checks requests with the same authenticator.
     pub api: Router,
     /// Checks the tokens of those who sign in.
     pub authenticator: Authenticator,
-    /// How people sign in; none where no tokens are needed.
+    /// The sign-in of people; none where no tokens are needed.
     pub sign_in: Option<CodeFlow>,
     /// The keys of the cookies.
     pub keys: Keys,

@@ -1,4 +1,4 @@
-//! What every page has: its frame, and the headers that keep a browser from being used against us.
+//! The frame of every page, and its headers, which keep a browser from being used against us.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub(crate) async fn protect(request: Request, next: Next) -> Response {
     response
 }
 
-/// What stands around a page's own content.
+/// The frame around a page's own content.
 pub(crate) struct Frame {
     console: Arc<Console>,
     session: Option<Session>,
@@ -138,7 +138,7 @@ impl Frame {
         place.name == self.place
     }
 
-    /// Who is signed in.
+    /// The name of the person that is signed in.
     pub(crate) fn person(&self) -> Option<Name<'_>> {
         let text = self.session.as_ref()?.person()?;
         Some(Name { text })
@@ -175,7 +175,7 @@ struct ProblemPage {
     link: Option<(&'static str, &'static str)>,
 }
 
-/// What the API refused, as a page.
+/// The page of a request that the API refused.
 pub(crate) fn refused(frame: Frame, refusal: Refusal) -> Response {
     let page = ProblemPage {
         frame,

@@ -1,6 +1,6 @@
-//! How values look on a page: moments, lengths of time, numbers and ids.
+//! The look of values on a page: moments, lengths of time, numbers and ids.
 //!
-//! Each is safe to write into a page as it is: what comes from clients is escaped here.
+//! Each is safe to write into a page as it is: texts of clients are escaped here.
 
 #![allow(
     clippy::trivially_copy_pass_by_ref,
@@ -216,8 +216,8 @@ impl Name<'_> {
     }
 }
 
-/// A text of a client where no element can set it apart, as in a title: what is not visible is
-/// written as its number.
+/// A text of a client where no element can set it apart, as in a title. Invisible characters are
+/// written as their numbers.
 pub(crate) struct Plain<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Plain<'_> {

@@ -1,8 +1,8 @@
 //! Signing in and out.
 //!
-//! What belongs to an attempt is in an encrypted cookie of its own, for ten minutes: the state and
-//! the nonce that must return, the verifier of the code, and where to go then. Tokens are checked
-//! as the API checks those of its clients; then they are dropped.
+//! An attempt has an encrypted cookie of its own for ten minutes. It holds the state and the nonce
+//! that must return, the verifier of the code, and the address to go to then. Tokens are checked as
+//! the API checks those of its clients; then they are dropped.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ const SCOPES: &str = "abacus.sampler.";
 
 const AGAIN: Option<(&str, &str)> = Some(("/console", "Sign in again"));
 
-/// What belongs to an attempt.
+/// The cookie of an attempt.
 #[derive(Serialize, Deserialize)]
 struct Pending {
     state: String,

@@ -1,4 +1,4 @@
-//! What usages add up to: quantities times durations, exactly where numbers are whole.
+//! The sums of usages: quantities times durations, exactly where numbers are whole.
 
 use serde_json::{Number, Value};
 

@@ -53,12 +53,12 @@ pub enum Change {
     },
     /// Sets the `due_at` of a suspended span far ahead again, after a stop has made it due.
     KeepSuspended {
-        /// How it is suspended. If that has changed, the change is rejected.
+        /// Its suspension. If that has changed, the change is rejected.
         suspension: Suspension,
     },
     /// An operator resumes a suspended span: it is tried again, and its refusals are counted anew.
     Resume {
-        /// How it is suspended. If that has changed, the change is rejected.
+        /// Its suspension. If that has changed, the change is rejected.
         suspension: Suspension,
         /// When the span needs a worker next.
         due_at: Timestamp,
@@ -68,7 +68,7 @@ pub enum Change {
     Skip {
         /// The usage to be skipped, and the act.
         skip: Skip,
-        /// How the span is suspended. If that has changed, the change is rejected.
+        /// The suspension of the span. If that has changed, the change is rejected.
         suspension: Suspension,
         /// When the span needs a worker next.
         due_at: Timestamp,
@@ -205,7 +205,7 @@ impl Change {
         }
     }
 
-    /// How the span must be suspended for the change to be made, if it must be.
+    /// The suspension that the span must have for the change to be made, if it must have one.
     pub fn required_suspension(&self) -> Option<Suspension> {
         match self {
             Self::KeepSuspended { suspension }

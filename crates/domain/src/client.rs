@@ -1,4 +1,4 @@
-//! Who reports an event.
+//! The client that reports an event.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ impl ClientId {
     /// The greatest length, in bytes: as long as the ids of clients in UAA can be.
     pub const LEN_MAX: usize = 255;
 
-    /// What replaces a control character.
+    /// Replaces a control character.
     const REPLACEMENT: char = '?';
 
     /// Takes a name from a token. An empty one is none.

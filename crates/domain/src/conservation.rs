@@ -24,7 +24,7 @@ pub struct ConservationCheck<'a> {
     gap: Option<(Interval, Option<Timestamp>)>,
 }
 
-/// How a span, its totals and its entries differ. All durations are in ms.
+/// The differences between a span, its totals and its entries. All durations are in ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Difference {
     /// How far the span is sampled from where its totals begin.
@@ -97,8 +97,8 @@ impl<'a> ConservationCheck<'a> {
         }
     }
 
-    /// How the three differ, if they do. `lifetime` is how long an entry is kept after its answer, ms:
-    /// entries of a complete span may be missing because they have expired.
+    /// The differences between the three, if there are any. `lifetime` is how long an entry is kept
+    /// after its answer, ms: entries of a complete span may be missing because they have expired.
     pub fn difference(mut self, now: Timestamp, lifetime: i64) -> Option<Difference> {
         self.lead_to(self.span.sampled_to());
         let totals = &self.span.processing.totals;

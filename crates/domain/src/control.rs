@@ -1,5 +1,5 @@
-//! How an operator steers: how many new starts are admitted, whether sampling is paused, and what the
-//! controller is to aim at.
+//! The control of operators: how many new starts are admitted, whether sampling is paused, and what
+//! the controller is to aim at.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use serde::Serialize;
 use crate::percent::plain;
 use crate::{Id, Percent};
 
-/// What an operator has set. By default nothing is held back.
+/// The control that an operator has set. By default it limits nothing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Control {
     /// How many new starts are admitted.
     pub starts: StartRates,
     /// Whether sampling goes on.
     pub sampling: SamplingControl,
-    /// What sets a further rate of starts by itself.
+    /// The settings of the controller, which can limit new starts further.
     pub controller: ControllerSettings,
 }
 

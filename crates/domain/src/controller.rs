@@ -1,5 +1,5 @@
-//! What sets the rate of new starts by itself: a PID controller that keeps the time which the backlog
-//! needs near a target.
+//! The controller, which sets the rate of new starts by itself: a PID controller that keeps the
+//! time which the backlog needs near a target.
 //!
 //! The error is how far the time lies below the target, as a share of the target: 1 with nothing due,
 //! 0 at the target, negative above. The rate is the sum of three terms, held between 0 and 100 %: the

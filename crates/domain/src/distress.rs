@@ -1,7 +1,7 @@
 //! Distress: the database cannot keep up. Sampling can wait, so it pauses until that is over.
 
-/// Where a pause begins and where it ends. What lies between changes nothing, so that a value which
-/// moves around one bound does not turn the pause on and off.
+/// The bounds of a pause. A value between them changes nothing, so that a value which moves around
+/// one bound does not turn the pause on and off.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
     /// Above it the pause begins.

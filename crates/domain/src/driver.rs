@@ -181,8 +181,8 @@ impl Driver {
         }
     }
 
-    /// What follows once Abacus has the usage: a probe resumes the other spans of its cause, then
-    /// the entry is written.
+    /// The action once Abacus has the usage: a probe resumes the other spans of its cause, then the
+    /// entry is written.
     fn after_acceptance(&self, delivered: &Delivered, resumed: bool) -> Action {
         if let Some(cause) = self.span.processing.probe.filter(|_| !resumed) {
             return Action::Resume(cause);
@@ -296,8 +296,8 @@ impl Driver {
         }
     }
 
-    /// Input: what is known of the span is too old for a post to be begun by it. It is read again, and
-    /// all is decided anew.
+    /// Input: the span was read too long ago for a post. It is read again, and the driver decides
+    /// again.
     pub fn on_outdated(&mut self) {
         self.state = State::Outdated;
     }

@@ -28,7 +28,7 @@ pub struct AskAgain {
     pub until: Timestamp,
 }
 
-/// One usage, and what became of it. The span may be gone before its entries.
+/// An entry of the ledger: one usage and its state. The span may be gone before its entries.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// The `dedup_id` of the usage.
@@ -57,13 +57,13 @@ pub struct Entry {
     pub set_aside_at: Option<Timestamp>,
     /// When Abacus accepted it again after that.
     pub resent_at: Option<Timestamp>,
-    /// When an operator gave it up.
+    /// When an operator skipped it.
     pub skipped_at: Option<Timestamp>,
     /// Its state.
     pub state: EntryState,
     /// The status of Abacus's last answer, if there was one.
     pub status: Option<u16>,
-    /// Where Abacus says that the usage can be found.
+    /// The `Location` that Abacus gave the usage.
     pub location: Option<String>,
     /// Why it was refused or set aside.
     pub error: Option<String>,
@@ -80,7 +80,7 @@ pub struct Delivered {
     pub at: Timestamp,
     /// Its status.
     pub status: Option<u16>,
-    /// Where Abacus says that the usage can be found.
+    /// The `Location` that Abacus gave the usage.
     pub location: Option<String>,
 }
 
@@ -145,21 +145,28 @@ impl Entry {
     }
 
     /// The entry as the ledger had it at a moment; `None` if the usage was not planned yet.
+    ///
+    /// States follow each other in an order of their own. The moments may contradict it, because each is
+    /// noted by the clock of another program, or by one that was put right meanwhile. So the last state
+    /// that was reached by then counts, not the one with the latest moment.
     pub fn as_of(&self, at: Timestamp) -> Option<EntryState> {
-        // In the order in which they follow each other where two have one moment.
-        let changes = [
-            (Some(self.planned_at), EntryState::Planned),
-            (self.refused_at, EntryState::Refused),
-            (self.skipped_at, EntryState::Skipped),
-            (self.accepted_at, EntryState::Accepted),
-            (self.set_aside_at, EntryState::SetAside),
-            (self.resent_at, EntryState::Accepted),
-            (self.counted_at, EntryState::Counted),
+        let past = |moment: Option<Timestamp>| moment.filter(|moment| *moment <= at);
+        if past(self.counted_at).is_some() {
+            return Some(EntryState::Counted);
+        }
+        // These two may follow each other again and again.
+        let (set_aside, resent) = (past(self.set_aside_at), past(self.resent_at));
+        if set_aside > resent {
+            return Some(EntryState::SetAside);
+        }
+        let reached = [
+            (resent.or(past(self.accepted_at)), EntryState::Accepted),
+            (past(self.skipped_at), EntryState::Skipped),
+            (past(self.refused_at), EntryState::Refused),
+            (past(Some(self.planned_at)), EntryState::Planned),
         ];
-        let past = (0..).zip(changes).filter_map(|(order, (moment, state))| {
-            Some((moment.filter(|moment| *moment <= at)?, order, state))
-        });
-        past.max().map(|(_, _, state): (_, u8, _)| state)
+        let last = reached.into_iter().find(|(moment, _)| moment.is_some());
+        last.map(|(_, state)| state)
     }
 
     /// Whether Abacus has the usage, as far as is known.

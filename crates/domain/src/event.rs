@@ -1,4 +1,5 @@
-//! What providers report: a usage starts, stops (section 3 of the paper) or goes on as another.
+//! The events that providers report: a usage starts, stops (section 3 of the paper) or goes on as
+//! another.
 
 use std::fmt;
 
@@ -7,7 +8,7 @@ use crate::{EventId, Measures, Span, Target, Timestamp};
 /// The usage of `target` starts at `timestamp`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StartEvent {
-    /// By which a repeat of this event is recognised.
+    /// The id by which a repeat of this event is recognised.
     pub id: Option<EventId>,
     /// When the usage starts.
     pub timestamp: Timestamp,
@@ -20,7 +21,7 @@ pub struct StartEvent {
 /// The usage of `target` stops at `timestamp`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StopEvent {
-    /// By which a repeat of this event is recognised.
+    /// The id by which a repeat of this event is recognised.
     pub id: Option<EventId>,
     /// When the usage stops.
     pub timestamp: Timestamp,
@@ -32,7 +33,7 @@ pub struct StopEvent {
 /// same one in another quantity. Both halves have the id of the update.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UpdateEvent {
-    /// By which a repeat is recognised, and completed where one half is missing.
+    /// The id by which a repeat is recognised, and completed if one half is missing.
     pub id: EventId,
     /// When both happens.
     pub timestamp: Timestamp,

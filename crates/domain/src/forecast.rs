@@ -1,4 +1,4 @@
-//! What would be posted for a span if nothing else happened to it.
+//! A forecast: the usages that would be posted for a span if nothing else happened to it.
 
 use crate::{Action, Delivered, Driver, EntryState, Policy, Span, Timestamp, Usage};
 
@@ -15,9 +15,9 @@ pub struct Forecast {
 }
 
 impl Forecast {
-    /// What would be posted for `span` until then, if Abacus accepted everything.
+    /// The usages that would be posted for `span` until then, if Abacus accepted everything.
     pub fn new(mut span: Span, until: Timestamp, policy: &Policy) -> Self {
-        // What is suspended is posted all the same, once it is resumed.
+        // The usages of a suspended span are posted as well, once it is resumed.
         span.processing.suspended = None;
         span.processing.probe = None;
         Self {

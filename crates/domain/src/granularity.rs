@@ -135,7 +135,7 @@ pub struct GranularityOverride {
     /// The plan of that resource that it is for; all without an override of their own if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan_id: Option<String>,
-    /// What applies.
+    /// The granularity that applies.
     pub granularity: Granularity,
 }
 
@@ -159,7 +159,7 @@ impl Granularities {
     /// A default with overrides.
     ///
     /// # Errors
-    /// Where two overrides are for the same resource and plan.
+    /// If two overrides are for the same resource and plan.
     pub fn new(
         default: Granularity,
         overrides: Vec<GranularityOverride>,
@@ -185,7 +185,7 @@ impl Granularities {
         Ok(granularities)
     }
 
-    /// What applies to all targets without an override.
+    /// The granularity of all targets without an override.
     pub fn default_of_all(&self) -> Granularity {
         self.default
     }
@@ -199,7 +199,7 @@ impl Granularities {
         })
     }
 
-    /// What applies to `target`.
+    /// The granularity of `target`.
     pub fn of(&self, target: &Target) -> Granularity {
         let Some(plans) = self.by_resource.get(target.resource_id.as_str()) else {
             return self.default;

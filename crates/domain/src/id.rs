@@ -36,7 +36,7 @@ impl Id {
     /// Takes a provider's text.
     ///
     /// # Errors
-    /// Where the text is empty, too long or holds a control character.
+    /// If the text is empty, too long or holds a control character.
     pub fn new(text: impl Into<String>) -> Result<Self, IdError> {
         let text = text.into();
         match text.len() {
@@ -51,7 +51,7 @@ impl Id {
     /// provider writes can be the same: it has no control character.
     ///
     /// # Errors
-    /// Where both together are too long.
+    /// If both together are too long.
     pub fn joined(source: &Self, id: &Self) -> Result<Self, IdError> {
         let text = format!("{source}{JOINT}{id}");
         match text.len() {
@@ -62,8 +62,8 @@ impl Id {
 
     /// Takes a text that is already in the store, whatever it is.
     ///
-    /// An original Sampler accepted empty and endless ids. What it accepted must be sampled all the
-    /// same: Abacus, not we, answers for it.
+    /// An original Sampler accepted empty and endless ids. Their spans must be sampled as well;
+    /// Abacus decides about their usages.
     pub fn from_store(text: impl Into<String>) -> Self {
         Self(text.into())
     }

@@ -7,9 +7,9 @@ use crate::Timestamp;
 /// From `start` to `end`; backwards, taking usage back, where `end` lies before `start`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Interval {
-    /// Where sampling stood before this interval.
+    /// The `sampled_to` before this interval.
     pub start: Timestamp,
-    /// Where sampling stands after it.
+    /// The `sampled_to` after it.
     pub end: Timestamp,
 }
 

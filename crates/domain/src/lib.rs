@@ -1,5 +1,5 @@
-//! The rules of Sampler as pure functions: what a continuous usage is, how it is cut into intervals,
-//! and which usages follow from it.
+//! The rules of Sampler as pure functions: continuous usages, their division into intervals, and
+//! the usages that follow.
 //!
 //! Nothing in here does I/O, reads a clock or draws a random number: state and `now` go in, the
 //! next step comes out. The names are those of the paper "Sampler" (its sections are cited where

@@ -1,4 +1,4 @@
-//! What was used of a resource: measures with their quantities.
+//! The measures of a usage, with their quantities.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -26,7 +26,7 @@ pub enum QuantityError {
     /// `null` or a boolean, which Abacus refuses.
     #[error("must be a number, a string, an object or a list")]
     Kind,
-    /// A number that cannot be kept as what was sent.
+    /// A number that cannot be kept as it was sent.
     #[error(transparent)]
     Number(#[from] NumberError),
     /// Lists and objects within each other beyond [`Quantity::DEPTH_MAX`].
@@ -44,7 +44,7 @@ impl Quantity {
     /// Takes a provider's value.
     ///
     /// # Errors
-    /// Where the value is null or a boolean, holds a number or name that cannot be kept as it is,
+    /// If the value is null or a boolean, holds a number or name that cannot be kept as it is,
     /// or is nested too deep.
     pub fn new(mut value: Value) -> Result<Self, QuantityError> {
         if matches!(value, Value::Null | Value::Bool(_)) {
@@ -148,7 +148,7 @@ pub struct Measure {
     pub quantity: Quantity,
 }
 
-/// What a value takes of memory beside its text, in about: its place in a list or an object.
+/// The approximate memory of a value beside its text, in bytes: its place in a list or an object.
 const VALUE_WEIGHT: usize = 128;
 
 /// The `measured_usage` of a start event, in the order given; it may be empty.
@@ -226,7 +226,7 @@ impl Measure {
     /// A measure by name and quantity.
     ///
     /// # Errors
-    /// Where the name is no [`Id`].
+    /// If the name is no [`Id`].
     pub fn new(name: impl Into<String>, quantity: Quantity) -> Result<Self, IdError> {
         Ok(Self {
             measure: Id::new(name)?,

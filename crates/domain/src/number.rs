@@ -1,6 +1,6 @@
-//! Numbers as they are sent: kept as what was sent, or not at all.
+//! Numbers, which are kept as they were sent, or not at all.
 //!
-//! What reads them later are readers of JSON, and programs in a language whose only number is the
+//! They are read later by readers of JSON, and by programs in a language whose only number is the
 //! double. An integer that a double holds is read by all of them alike; beyond 2^53 not every
 //! integer is one. Those that are become doubles here, because a driver for such a language hands
 //! out a 64-bit integer beyond 2^53 as something else than a number.
@@ -16,7 +16,7 @@ const DIGITS_MAX: usize = 17;
 /// So much of a number is repeated where it is refused, in bytes.
 const SHOWN_MAX: usize = 40;
 
-/// Why a number cannot be kept as what was sent.
+/// Why a number cannot be kept as it was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NumberError {
     /// An integer beyond 2^53 that no double is equal to.
@@ -38,7 +38,7 @@ pub enum NumberError {
 /// Reads a number as JSON writes it.
 ///
 /// # Errors
-/// Where what would be kept is not what was sent.
+/// If the number would be kept as another one.
 pub fn read(text: &str) -> Result<Number, NumberError> {
     let is_integer = !text.contains(['.', 'e', 'E']);
     let number = if is_integer {

@@ -21,7 +21,7 @@ impl Percent {
     /// Takes a number from 0 to 100.
     ///
     /// # Errors
-    /// Where it is any other number, or none at all.
+    /// If it is any other number, or none at all.
     pub fn new(percent: f64) -> Result<Self, PercentError> {
         if (0.0..=100.0).contains(&percent) {
             return Ok(Self(percent));
@@ -29,7 +29,7 @@ impl Percent {
         Err(PercentError)
     }
 
-    /// The percentage of a share from 0 to 1; what lies outside is held at the limits.
+    /// The percentage of a share from 0 to 1. A share beyond a limit counts as the limit.
     pub fn of_share(share: f64) -> Self {
         if share.is_nan() {
             return Self(0.0);
@@ -71,7 +71,7 @@ impl From<Percent> for f64 {
 /// Writes whole numbers as people write them: 100 and not 100.0.
 ///
 /// # Errors
-/// Where the serializer fails.
+/// If the serializer fails.
 pub fn plain<S: Serializer>(
     number: &(impl Copy + Into<f64>),
     serializer: S,

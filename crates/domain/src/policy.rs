@@ -1,8 +1,8 @@
-//! How spans are sampled: granularity and grace.
+//! The policy of sampling: granularity and grace.
 
 use crate::{Granularities, Target, Timestamp};
 
-/// How spans are sampled.
+/// The policy of sampling.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// How long intervals are.

@@ -1,4 +1,4 @@
-//! What people ask of spans: in which state they are, and whether they ran at some time.
+//! The states by which people search for spans, and the test whether a span ran at some time.
 
 use crate::{Span, Timestamp};
 
@@ -20,7 +20,7 @@ impl SpanState {
     /// All states.
     pub const ALL: [Self; 4] = [Self::Open, Self::Stopped, Self::Complete, Self::Suspended];
 
-    /// What the state is called where it is shown.
+    /// Its name in the API.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Open => "open",

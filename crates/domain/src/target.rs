@@ -7,7 +7,7 @@ use crate::Id;
 /// The six fields by which start and stop belong together (section 3 of the paper, *target*).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Target {
-    /// Who is charged: the organization.
+    /// The organization that is charged.
     pub organization_id: Id,
     /// The space in that organization.
     pub space_id: Id,
@@ -66,7 +66,7 @@ impl Target {
         std::array::from_fn(|field| (Self::FIELDS[field], ids[field]))
     }
 
-    /// Sets a field by its name; says whether there is one of that name.
+    /// Sets a field by its name. Returns whether there is one of that name.
     pub fn set(&mut self, name: &str, id: Id) -> bool {
         let field = match name {
             "organization_id" => &mut self.organization_id,

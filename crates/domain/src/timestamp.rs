@@ -27,7 +27,7 @@ impl Timestamp {
     /// Takes milliseconds since the epoch.
     ///
     /// # Errors
-    /// Where `millis` lies outside [`Self::MIN`] to [`Self::MAX`].
+    /// If `millis` lies outside [`Self::MIN`] to [`Self::MAX`].
     pub const fn new(millis: i64) -> Result<Self, TimestampError> {
         if millis < Self::MIN.0 || millis > Self::MAX.0 {
             return Err(TimestampError(millis));

@@ -17,7 +17,7 @@ const NAMESPACE: Uuid = Uuid::from_u128(0x5a1c_86d0_4f0e_5b7e_9d52_0c9b_7e3a_11f
 /// It follows from the span and the planned interval alone: a retry is the same bytes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Usage {
-    /// By which Abacus recognises a repeat, together with the target, `start` and `end`.
+    /// The id by which Abacus recognises a repeat, together with the target, `start` and `end`.
     pub dedup_id: String,
     /// The midpoint of the interval, ms since epoch.
     pub start: Timestamp,
@@ -41,8 +41,8 @@ impl Usage {
         )
     }
 
-    /// The usage that an entry of the ledger tells of: what is sent again is the same bytes, also when
-    /// the span is gone.
+    /// The usage of an entry of the ledger. A usage that is sent again has the same bytes, also
+    /// when the span is gone.
     pub fn of_entry(entry: &Entry) -> Self {
         Self::of(
             &entry.usage_guid,

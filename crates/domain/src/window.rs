@@ -31,7 +31,7 @@ impl WindowLength {
     /// From the shortest to the longest.
     pub const ALL: [Self; 4] = [Self::Hour, Self::Day, Self::Month, Self::All];
 
-    /// What it is called where it is asked for.
+    /// Its name in the API.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Hour => "hour",

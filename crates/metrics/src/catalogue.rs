@@ -76,7 +76,7 @@ pub static HTTP_REQUEST_DURATION_SECONDS: Metric = Metric {
     help: "The time from the head of a request to the head of its answer",
 };
 
-/// Events, by what became of them.
+/// Events, by their results.
 pub static EVENTS: Metric = Metric {
     name: "sampler_events_total",
     program: Program::Receiver,

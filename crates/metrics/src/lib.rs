@@ -1,4 +1,4 @@
-//! What the programs measure.
+//! The metrics of the programs.
 //!
 //! [`catalogue`] declares every metric: its name, its labels with all their values, its buckets, and
 //! the text for operators. `docs/metrics.md` is made from it. A part that measures holds

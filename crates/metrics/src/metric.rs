@@ -1,4 +1,4 @@
-//! How a metric is declared.
+//! The declaration of a metric.
 
 use prometheus_client::metrics::histogram::Histogram;
 
@@ -9,11 +9,11 @@ pub struct Metric {
     pub name: &'static str,
     /// Which programs have it.
     pub program: Program,
-    /// What it counts or measures.
+    /// Its kind.
     pub kind: Kind,
     /// Its labels. No value of a label is a text of a client.
     pub labels: &'static [Label],
-    /// What it says, without a full stop at the end.
+    /// Its meaning, without a full stop at the end.
     pub help: &'static str,
 }
 
@@ -28,7 +28,7 @@ pub enum Program {
     Both,
 }
 
-/// What a metric counts or measures.
+/// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// How often something has happened since the program was started.
@@ -55,7 +55,7 @@ pub struct Label {
 pub enum Values {
     /// These words. The series of each are there from the start.
     Words(&'static [&'static str]),
-    /// Others, whose number is bounded: what they are.
+    /// Other values, whose number is bounded, in words.
     Bounded(&'static str),
 }
 

@@ -56,7 +56,7 @@ impl Registry {
         self.read(metric, Read::Gauge(Box::new(read)));
     }
 
-    /// Adds a counter that is read when somebody asks. What it counts must never become less.
+    /// Adds a counter that is read when somebody asks. Its value must never become less.
     pub fn counter(
         &mut self,
         metric: &'static Metric,
@@ -124,7 +124,7 @@ impl Collector for Collected {
         let (name, help) = (self.metric.family(), self.metric.help);
         match &self.read {
             Read::Gauge(read) => {
-                // What is no number would spoil what is computed from it.
+                // A value that is not a number would spoil all that is computed from it.
                 let Some(value) = read().filter(|value| value.is_finite()) else {
                     return Ok(());
                 };

@@ -21,7 +21,7 @@ use crate::verify::{Policy, TokenError, verified_body};
 /// The claims of an ID token that name a person, the first that is there.
 const NAMES: [&str; 4] = ["user_name", "preferred_username", "email", "sub"];
 
-/// What belongs to one attempt to sign in. Nobody else may know or guess it.
+/// The secrets of one attempt to sign in. Nobody else may know or guess them.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempt<'a> {
     /// Returns with the code, so that the code belongs to this browser.

@@ -11,7 +11,7 @@ use crate::http::{FetchError, fetch};
 /// The path of the discovery document, below the address of a token server.
 const DESCRIPTION: &str = "/.well-known/openid-configuration";
 
-/// How a token server is found.
+/// A token server, by the way in which it is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenServer {
     /// The UAA of a Cloud Foundry. The API at this address names it.
@@ -174,7 +174,7 @@ impl Discoverer {
         }
     }
 
-    /// How the server is found.
+    /// The token server.
     pub fn server(&self) -> &TokenServer {
         &self.server
     }

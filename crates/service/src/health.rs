@@ -48,7 +48,7 @@ pub struct Health {
     basic: Option<Arc<BasicCheck>>,
 }
 
-/// Says whether there is something to look after.
+/// Returns whether there is something that needs attention.
 type Warning = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Something that tells whether it is well.

@@ -1,7 +1,8 @@
-//! What both programs share: time and randomness ([`environment`]), settings ([`settings`]), error
-//! answers ([`problem`]), tokens and credentials ([`security`]), logs and traces ([`telemetry`]),
-//! start and shutdown ([`lifecycle`]), HTTP ([`http`]), health ([`health`]), metrics ([`metrics`]),
-//! and the identity of an instance on its platform ([`platform`]).
+//! The parts that both programs share: time and randomness ([`environment`]), settings
+//! ([`settings`]), error answers ([`problem`]), tokens and credentials ([`security`]), logs and
+//! traces ([`telemetry`]), start and shutdown ([`lifecycle`]), HTTP ([`http`]), health
+//! ([`health`]), metrics ([`metrics`]), and the identity of an instance on its platform
+//! ([`platform`]).
 //!
 //! Nothing here knows what a span is.
 

@@ -26,7 +26,7 @@ use crate::settings::EXIT_SETTINGS;
 /// How long a program may take to end once it was asked to.
 pub const STOP_BUDGET: Duration = Duration::from_secs(8);
 
-/// How much of [`STOP_BUDGET`] there is to finish what was taken in.
+/// The part of [`STOP_BUDGET`] in which the program finishes the work in progress.
 pub const DRAIN_BUDGET: Duration = Duration::from_secs(7);
 
 /// For tasks that are told to let go. The rest of the budget is for ending the program itself, on a
@@ -48,12 +48,12 @@ impl Shutdown {
         Self::default()
     }
 
-    /// Cancelled once nothing new shall be taken in.
+    /// Cancelled when the program must take no new work.
     pub fn soft(&self) -> &CancellationToken {
         &self.soft
     }
 
-    /// Cancelled once even what was taken in shall be let go.
+    /// Cancelled when the program must abandon unfinished work.
     pub fn hard(&self) -> &CancellationToken {
         &self.hard
     }
@@ -146,7 +146,7 @@ impl UnusableSettings {
     }
 }
 
-/// How a program has ended.
+/// The end of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// All was finished, or let go of after the budget.
@@ -178,10 +178,11 @@ impl From<End> for ExitCode {
     }
 }
 
-/// Runs a whole program: a runtime with all its threads, the signals, and `body`, which shall
-/// return once the soft token is cancelled and it has finished. Returns when all tasks that were
-/// spawned on [`Shutdown`] have ended, or the budget has run out, or a second signal has come; the
-/// program shall then end with the code of what is returned.
+/// Runs a whole program: a runtime with all its threads, the signals, and `body`, which must return
+/// once the soft token is cancelled and it has finished. Returns when all tasks that were spawned
+/// on
+/// [`Shutdown`] have ended, or the budget has run out, or a second signal has come. The program must
+/// then end with the code of the returned value.
 ///
 /// An error of `body` is logged here, the other tasks are asked to stop, and the code is 1, or 64
 /// where the error is [`UnusableSettings`].
@@ -293,7 +294,7 @@ async fn next(signals: &mut mpsc::Receiver<Signal>) -> Signal {
     }
 }
 
-/// The body of a program, and what became of it.
+/// The body of a program, and its result.
 struct Body {
     handle: Option<JoinHandle<anyhow::Result<()>>>,
     end: End,

@@ -1,4 +1,4 @@
-//! `GET /metrics`: what a program measures, as `OpenMetrics`.
+//! `GET /metrics`: the metrics of a program, as `OpenMetrics`.
 //!
 //! Metrics are read at each request. If tokens are needed ([`Readers`]), a caller needs the scope
 //! to read everything, or the credentials of the health check. A port of their own
@@ -26,7 +26,7 @@ use crate::security::{Authenticator, credentials};
 /// The media type of `OpenMetrics`.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Who may read the metrics.
+/// The callers that may read the metrics.
 #[derive(Clone)]
 pub enum Readers {
     /// Every caller that reaches the program.
@@ -37,7 +37,7 @@ pub enum Readers {
     Nobody,
 }
 
-/// What tokens and credentials are checked with; at least one of them is there.
+/// The checks of tokens and credentials. At least one of them is there.
 #[derive(Clone)]
 pub struct Checks {
     /// Checks bearer tokens.
@@ -54,17 +54,17 @@ pub fn routes(registry: &Arc<Registry>, readers: Readers) -> Router {
         Readers::Nobody => return Router::new(),
     };
     let registry = Arc::clone(registry);
-    let told = Told { registry, checks };
+    let state = RouteState { registry, checks };
     Router::new()
         .route("/metrics", get(metrics))
-        .with_state(told)
+        .with_state(state)
 }
 
 /// Serves the metrics on a port of their own, without credentials. Does nothing if there is no such
 /// port.
 ///
 /// # Errors
-/// Where the listener has no address.
+/// If the listener has no address.
 pub async fn serve_apart(
     listener: Option<TcpListener>,
     registry: &Arc<Registry>,
@@ -76,20 +76,20 @@ pub async fn serve_apart(
     }
 }
 
-/// What the route needs.
+/// The state of the route.
 #[derive(Clone)]
-struct Told {
+struct RouteState {
     registry: Arc<Registry>,
     checks: Option<Checks>,
 }
 
-async fn metrics(State(told): State<Told>, headers: HeaderMap) -> Response {
-    if let Some(checks) = &told.checks
+async fn metrics(State(state): State<RouteState>, headers: HeaderMap) -> Response {
+    if let Some(checks) = &state.checks
         && let Err(problem) = checks.admit(&headers).await
     {
         return problem.into_response();
     }
-    match told.registry.encode() {
+    match state.registry.encode() {
         Ok(text) => ([(CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
         Err(fmt::Error) => Problem::internal().into_response(),
     }

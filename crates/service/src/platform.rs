@@ -13,19 +13,19 @@ const LENGTH_MAX: usize = 200;
 /// Where Cloud Foundry describes the app.
 const APPLICATION: &str = "VCAP_APPLICATION";
 
-/// What is known of this instance; nothing, where there is no platform.
+/// The identity of this instance. All is absent if there is no platform.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     organization: Option<String>,
     space: Option<String>,
     app: Option<String>,
     app_id: Option<String>,
-    /// Which push of the app this is: what tells old from new while both are there.
+    /// The id of the app's push, by which old and new instances differ during a push.
     app_version: Option<String>,
     process: Option<String>,
     index: Option<String>,
     instance: Option<String>,
-    /// What could not be understood.
+    /// The part that could not be understood.
     mistake: Option<String>,
 }
 
@@ -61,7 +61,7 @@ impl Identity {
         self.index.as_deref()
     }
 
-    /// What every line of the log says of the instance that wrote it.
+    /// The fields about the instance that every line of its log has.
     pub(crate) fn marks(&self) -> Map<String, Value> {
         let marks = [
             ("cloudfoundry.space.name", &self.space),

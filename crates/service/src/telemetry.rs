@@ -1,4 +1,4 @@
-//! What a program logs: one line per event, on standard output. Warnings and errors are counted
+//! The log of a program: one line per event, on standard output. Warnings and errors are counted
 //! ([`LogCounts`]), and spans of traces are exported where an endpoint is set ([`TraceOptions`]).
 
 mod counts;
@@ -28,7 +28,7 @@ pub(crate) use traces::EXPORT_TIMEOUT;
 pub use counts::LogCounts;
 pub use traces::TraceOptions;
 
-/// What a program has installed. It is held until the end, so that the last spans are exported.
+/// The installed telemetry. It is held until the end, so that the last spans are exported.
 #[derive(Debug)]
 #[must_use = "spans are exported as long as it is there"]
 pub struct Telemetry {
@@ -47,7 +47,7 @@ impl Telemetry {
 /// process, before there is a runtime.
 ///
 /// # Errors
-/// Where the process logs already, or traces cannot be set up.
+/// If the process logs already, or traces cannot be set up.
 pub fn init(
     settings: &LogSettings,
     identity: &Identity,
@@ -75,12 +75,12 @@ pub fn init(
     })
 }
 
-/// What turns events into lines: one JSON object per line, with the fields of the event beside
-/// `timestamp`, `level`, `target` and `message`, and behind them who writes and the ids of the
-/// request; or text for people, who know where they look.
+/// The layer that turns events into lines. A line is one JSON object: `timestamp`, `level`,
+/// `target`, `message` and the fields of the event, then the fields of the instance and the ids of
+/// the request. Or it is text for people, who know which program they read.
 ///
 /// # Errors
-/// Where the level is no list of filter directives.
+/// If the level is no list of filter directives.
 pub fn subscriber<W>(
     settings: &LogSettings,
     identity: &Identity,

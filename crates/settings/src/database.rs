@@ -48,7 +48,7 @@ sampler_service::settings! {
 }
 
 impl DatabaseSettings {
-    /// What the driver is told; `app_name` is what the server calls the program.
+    /// The options of the driver. `app_name` is the program's name in the server's logs.
     pub fn options(&self, app_name: &str) -> MongoOptions {
         MongoOptions {
             uri: self.uri.address.expose_secret().to_owned(),

@@ -59,12 +59,12 @@ sampler_service::settings! {
     /// When a month closes.
     pub struct MonthSettings("abacus") {
         /// How long into a month Abacus accepts usages of the previous month (its own SLACK), as for
-        /// the worker. It only decides what is told of the month that closes.
+        /// the worker. It only decides what is shown of the month that closes.
         month_slack: Duration = "SAMPLER_MONTH_SLACK",
             Kind::time(Duration::ZERO, Duration::from_hours(24 * 27)), or("10m");
     }
 
-    /// What events may be like.
+    /// The rules for events.
     pub struct EventsSettings("events") {
         /// Whether an event with a known id, the same target, and another timestamp or other
         /// measures is answered 201, as by an original Sampler. The first event stays unchanged.

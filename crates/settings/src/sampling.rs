@@ -1,4 +1,4 @@
-//! How spans are cut into intervals, and how far events may be dated from now.
+//! The division of spans into intervals, and the slack of events' timestamps.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use sampler_service::settings::{Kind, Setting};
 use crate::{DAY, YEAR, millis};
 
 sampler_service::settings! {
-    /// How spans are cut into intervals.
+    /// The division of spans into intervals.
     pub struct SamplingSettings("sampling") {
         /// The granularity: the length of an interval, in UTC. It is the finest window for which
         /// Abacus's reports are right.

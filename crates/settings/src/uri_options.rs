@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 
-/// What Sampler makes of one option.
+/// Sampler's finding about one option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Finding {
     /// The option would weaken what Sampler promises. In words for the operator; no value is
@@ -23,7 +23,7 @@ pub(super) enum Finding {
 pub struct ReplacedOption {
     /// Its name.
     pub name: &'static str,
-    /// What counts.
+    /// The setting that counts instead.
     pub by: &'static str,
 }
 

@@ -13,7 +13,7 @@ use crate::{
 };
 
 sampler_service::settings! {
-    /// How usages are delivered.
+    /// The delivery of usages.
     pub struct AbacusSettings("abacus") {
         /// The address of Abacus's collector; /v1/metering/collected/usage is appended.
         collector_url: Url = "COLLECTOR_URL", Kind::Url, required();
@@ -37,7 +37,7 @@ sampler_service::settings! {
         accept_conflict: bool = "SAMPLER_ACCEPT_CONFLICT", Kind::Boolean, or("false");
     }
 
-    /// How due spans are found and driven.
+    /// The search for due spans, and the work on them.
     pub struct ProcessingSettings("processing") {
         /// The maximum number of spans in progress. It should exceed the usages in flight, because
         /// spans also wait for the database.
@@ -60,7 +60,7 @@ sampler_service::settings! {
         original_gone: bool = "SAMPLER_ORIGINAL_GONE", Kind::Boolean, or("false");
     }
 
-    /// How complete spans are removed.
+    /// The removal of complete spans.
     pub struct CleanupSettings("cleanup") {
         /// The maximum number of complete spans that are removed at once.
         batch_size: usize = "CLEANUP_BATCH_SIZE", Kind::integer(1, 10_000), or("100");
@@ -93,7 +93,7 @@ sampler_service::settings! {
             Kind::time(HOUR, Duration::from_hours(24 * 3_660)), or("800d");
     }
 
-    /// When spans are suspended because Abacus refuses their usages, and how they go on.
+    /// The suspension of spans whose usages Abacus refuses, and its end.
     pub struct SuspensionSettings("suspension") {
         /// How many refusals of its usage suspend a span (400, 404, 422, 451 and other answers that
         /// blame the usage; never 401, 403, 429 or 5xx). The spans of one cause are kept together:
@@ -118,7 +118,7 @@ sampler_service::settings! {
             Kind::time(TENTH_OF_A_SECOND, Duration::from_hours(24 * 62)), or("1d");
     }
 
-    /// How the worker checks that spans, totals and the ledger agree.
+    /// The check that spans, totals and the ledger agree.
     pub struct AuditSettings("audit") {
         /// How many spans a worker checks in a second: whether its totals, its entries in the ledger
         /// and how far it is sampled agree. A span with many entries counts as one more for each

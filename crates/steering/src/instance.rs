@@ -28,9 +28,9 @@ pub struct InstanceReports {
     pub health: Health,
     /// Says whether the program was asked to stop.
     pub shutdown: Shutdown,
-    /// What stays the same.
+    /// The constant part of the report.
     pub instance: Instance,
-    /// Adds the rest.
+    /// Adds the other parts.
     pub describe: Describe,
 }
 

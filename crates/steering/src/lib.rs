@@ -1,5 +1,5 @@
-//! What every instance of both programs knows of the backlog, and of how operators and the controller
-//! steer. It is read every 2 s, so a change is followed within 5 s.
+//! The backlog, and the control of operators and the controller, as every instance of both programs
+//! knows them. They are read every 2 s, so a change is followed within 5 s.
 //!
 //! If something cannot be read, the last known value holds. Before the first read no start is
 //! turned away; but receivers take no events and workers begin nothing until they know what
@@ -43,7 +43,7 @@ pub fn count_pause(cost: Duration) -> Duration {
     COUNT_INTERVAL.max(cost.saturating_mul(COUNT_SHARE))
 }
 
-/// Follows what is told to all instances.
+/// Follows the documents that all instances read.
 pub struct Steering {
     backlogs: Arc<dyn Backlogs>,
     controls: Arc<dyn Controls>,
@@ -60,7 +60,7 @@ struct Known {
     trend: Trend,
     /// The share of new starts that is admitted while the database is in distress.
     distress_share: Option<f64>,
-    /// How far a majority of the database is behind, s.
+    /// The majority commit lag of the database, s.
     lag: Option<f64>,
 }
 
@@ -211,7 +211,7 @@ impl Steering {
         set.times(known.automatic_rate())
     }
 
-    /// Notes how far a majority of the database is behind, s.
+    /// Notes the majority commit lag of the database, s.
     pub fn note_lag(&self, lag: Option<f64>, bounds: Bounds) {
         let mut known = self.known_mut();
         let share = bounds.admitted_share(lag);
@@ -227,7 +227,7 @@ impl Steering {
         }
     }
 
-    /// How far a majority of the database is behind, s.
+    /// The majority commit lag of the database, s.
     pub fn lag(&self) -> Option<f64> {
         self.known().lag
     }

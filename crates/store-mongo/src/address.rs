@@ -20,7 +20,7 @@ const USUAL_PORTS: RangeInclusive<u16> = 27_017..=27_020;
 
 const HIDDEN: &str = "<hidden>";
 
-/// What stands for hosts in a connection string, but may be a user with a password: the driver reads
+/// Hosts of a connection string that may be a user with a password. The driver reads
 /// `mongodb://user:1234/db`, which has no host, as a host with a port, and names it in its errors.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DoubtfulHosts(Arc<[String]>);
@@ -181,7 +181,7 @@ mod tests {
         assert!(said.ends_with("no <hidden> or <hidden> here"), "{said}");
     }
 
-    /// A host that is none: its user and its password may be told nowhere, not even as a port.
+    /// A host that is really a user and a password. They must not be named, not even as a port.
     #[test]
     fn a_user_and_a_password_that_read_as_a_host_and_a_port_are_hidden() {
         for (uri, expected) in [

@@ -14,7 +14,7 @@ use crate::document::{has_failed, moment, partition, read_moment, read_target};
 use crate::index;
 use crate::unreadable::{Statement, change_each, condition_of, decoded, name_of, span_in};
 
-/// How the log names the documents that cannot be adopted.
+/// The name in the log of documents that cannot be adopted.
 const STARTS: &str = "starts of an original";
 const STOPS: &str = "stops of an original";
 
@@ -34,8 +34,8 @@ impl MongoStore {
         let open = |raw: &RawDocument| adoption(raw, policy, now);
         let adopted = self.change_found(STARTS, (without(false), index::DUE), limit, open);
         let adopted = adopted.await?;
-        // What an original has completed is done, but for the ids of its events: they count within
-        // their target, which is found by its partition.
+        // Spans that an original has completed need only their partition: the ids of their events
+        // count within the target, which is found by its partition.
         let missing = limit - usize::try_from(adopted).unwrap_or(limit).min(limit);
         if missing == 0 {
             return Ok(adopted);
@@ -62,7 +62,7 @@ impl MongoStore {
         let filter = doc! {
             "processing.complete": false,
             "end_is_set": true,
-            // Numbers alone, and not all of those: what cannot be read is left as it is.
+            // Numbers alone, and not all of those: a document that cannot be read is left as it is.
             "end": { "$gte": 0 },
             "$expr": { "$and": [
                 { "$gt": ["$processing.due_at", due_by] },
@@ -91,7 +91,7 @@ impl MongoStore {
             let (documents, rest) = self.link.run(take_spans(open, missing)).await?;
             let statement = |raw: RawDocumentBuf| {
                 let name = name_of(&raw);
-                let statement = (!self.link.told.knows(of, &name)).then(|| change(&raw));
+                let statement = (!self.link.logged.knows(of, &name)).then(|| change(&raw));
                 statement.map(|statement| (name, statement))
             };
             let mut statements = Vec::new();
@@ -107,7 +107,7 @@ impl MongoStore {
         Ok(changed)
     }
 
-    /// Makes the changes that can be made; says how many.
+    /// Makes the changes that can be made. Returns how many.
     async fn change_all(
         &self,
         of: &'static str,
@@ -123,9 +123,9 @@ impl MongoStore {
         Ok(written.modified)
     }
 
-    /// Tells, once in a while, of a document that is left as it is.
+    /// Logs, once in a while, a document that is left as it is.
     fn leave(&self, of: &'static str, name: &str, problem: &dyn std::fmt::Display) {
-        if self.link.told.is_news(of, name) {
+        if self.link.logged.is_news(of, name) {
             error!(code = "adopt.left", span.id = %name, error = %problem, of, "a document of an original is left as it is");
         }
     }

@@ -75,8 +75,8 @@ fn named(id: Uuid) -> Document {
     doc! { "_id": id.to_string() }
 }
 
-/// The document of a record, but for its id. What there is none of is left out, not null. The two
-/// values are kept as texts: a document of the database can hold neither all names nor all numbers.
+/// The document of a record, but for its id. Absent members are left out, not null. The two values
+/// are kept as texts: a document of the database can hold neither all names nor all numbers.
 fn written(record: &AuditRecord) -> Document {
     let mut document = doc! {
         "at": moment(record.at),
@@ -154,7 +154,7 @@ fn record_in(raw: &RawDocument) -> Result<AuditRecord, Unreadable> {
     })
 }
 
-/// Where a record stands in the trail, whatever else it holds.
+/// The position of a record in the trail, even if the record cannot be read.
 fn position(raw: &RawDocument) -> Option<AuditPosition> {
     let document = decoded(raw).ok()?;
     Some(AuditPosition {

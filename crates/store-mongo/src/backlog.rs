@@ -27,7 +27,7 @@ use crate::{MongoStore, index};
 /// Documents that are read for one count, unless a single partition has more.
 const DOCUMENTS: u32 = 20_000;
 
-/// The document that holds what was counted last.
+/// The document with the last count.
 const BACKLOG: &str = "backlog";
 
 /// Sums over documents.
@@ -68,8 +68,8 @@ impl MongoStore {
         })
     }
 
-    /// Sums over as many partitions as have few enough spans, and one at least; and how many these
-    /// are. What the first one has tells how many they may be.
+    /// The sums over as many partitions as have few enough spans, at least one, and the number of
+    /// these partitions. It is estimated from the first one.
     async fn sum_some(&self, query: &BacklogQuery) -> Result<(Sums, u32), CallError> {
         let first = self.sum_due(query, &[0]).await?;
         let count = affordable(first.documents);
@@ -211,7 +211,7 @@ impl MongoStore {
             Ok(value) => Ok(Some(Published { value, age })),
             Err(problem) => {
                 // The next count replaces it.
-                if self.link.told.is_news("control", BACKLOG) {
+                if self.link.logged.is_news("control", BACKLOG) {
                     error!(code = "backlog.unreadable", error = %problem,
                         "what was counted of the backlog cannot be read");
                 }
@@ -239,7 +239,7 @@ fn affordable(of_one: f64) -> u32 {
     (2..=PARTITIONS).rev().find(fits).unwrap_or(1)
 }
 
-/// Up to when spans are looked at: until now, or until the last ones fall due that belong to the
+/// The moment up to which spans are read: now, or until the last ones fall due that belong to the
 /// month that closes.
 fn horizon(query: &BacklogQuery) -> Timestamp {
     let last = query.closing.map(ClosingMonth::last_due_at);

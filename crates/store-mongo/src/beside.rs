@@ -88,7 +88,7 @@ impl MongoStore {
     /// kept.
     ///
     /// # Errors
-    /// Where the database gave no answer.
+    /// If the database gave no answer.
     pub async fn observe_original(&self) -> Result<(), StoreError> {
         let link = self.link.clone();
         let names = self.link.index_names().await?;

@@ -1,4 +1,4 @@
-//! How the MongoDB driver is called.
+//! Calls of the MongoDB driver.
 //!
 //! The driver warns that a call whose future is dropped can leave a connection in a bad state.
 //! A client that goes away drops its request's future, and so does a time limit; so calls run in a
@@ -23,7 +23,7 @@ use tokio::time::Instant;
 
 use crate::address::DoubtfulHosts;
 use crate::beside::Beside;
-use crate::unreadable::Told;
+use crate::unreadable::LoggedDocuments;
 
 mod error;
 
@@ -61,15 +61,15 @@ pub(crate) struct Link {
     pub(crate) flush_id: ObjectId,
     /// The longest time that the server may take for one operation.
     pub(crate) time_limit: Duration,
-    /// Documents that were told of because nobody can read them.
-    pub(crate) told: Arc<Told>,
+    /// The unreadable documents that were logged lately.
+    pub(crate) logged: Arc<LoggedDocuments>,
     /// Whether an original may write beside us.
     pub(crate) beside: Arc<Beside>,
     /// Hosts that no error may name.
     pub(crate) doubtful: DoubtfulHosts,
 }
 
-/// How a call ended that did not succeed.
+/// The failure of a call.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallError {
     /// The driver says why.

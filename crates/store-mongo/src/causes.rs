@@ -88,13 +88,13 @@ impl MongoStore {
         Ok(found.iter().filter_map(|raw| self.cause_in(raw)).collect())
     }
 
-    /// The cause that a document holds; one that cannot be read is told of, and left as it is.
+    /// The cause in a document. One that cannot be read is logged, and left as it is.
     pub(crate) fn cause_in(&self, document: &Document) -> Option<KeptCause> {
         match read_cause(document) {
             Ok(cause) => Some(cause),
             Err(problem) => {
                 let name = document.get("_id").map(Bson::to_string).unwrap_or_default();
-                if self.link.told.is_news("causes", &name) {
+                if self.link.logged.is_news("causes", &name) {
                     error!(code = "cause.unreadable", cause = name, error = %problem,
                         "a cause of suspensions cannot be read");
                 }
@@ -123,31 +123,36 @@ impl MongoStore {
         self.update_cause(named(cause), update).await
     }
 
+    pub(crate) async fn resume_all_by_operator(
+        &self,
+        cause: CauseId,
+        by: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let update = doc! { "$max": { "resuming": moment(by) }, "$inc": { "resumes": 1_i64 } };
+        self.update_cause(named(cause), update).await
+    }
+
     pub(crate) async fn set_resuming_of(
         &self,
         cause: &KeptCause,
         until: Timestamp,
     ) -> Result<(), StoreError> {
-        let Some(before) = cause.resuming else {
+        let Some(filter) = resuming_as(cause) else {
             return Ok(());
         };
-        let mut filter = named(cause.id);
-        filter.insert("resuming", moment(before));
         let update = doc! { "$set": { "resuming": moment(until) } };
         self.update_cause(filter, update).await.map(drop)
     }
 
     pub(crate) async fn end_resuming_of(&self, cause: &KeptCause) -> Result<(), StoreError> {
-        let Some(until) = cause.resuming else {
+        let Some(filter) = resuming_as(cause) else {
             return Ok(());
         };
-        let mut filter = named(cause.id);
-        filter.insert("resuming", moment(until));
         let update = doc! { "$unset": { "resuming": "" } };
         self.update_cause(filter, update).await.map(drop)
     }
 
-    /// Says whether the filter found the cause.
+    /// Returns whether the filter found the cause.
     async fn update_cause(&self, filter: Document, update: Document) -> Result<bool, StoreError> {
         let causes = self.causes.clone();
         let call = async move { causes.update_one(filter, update).await };
@@ -243,7 +248,7 @@ impl MongoStore {
         self.find_suspended(filter, limit).await
     }
 
-    /// What the index of suspended spans holds and matches.
+    /// The spans in the index of suspended spans that match.
     pub(crate) async fn find_suspended(
         &self,
         filter: Document,
@@ -358,6 +363,20 @@ fn named(id: CauseId) -> Document {
     doc! { "_id": id.to_string() }
 }
 
+/// The condition that the cause meets while it is still being resumed as it was when it was read.
+fn resuming_as(cause: &KeptCause) -> Option<Document> {
+    let mut filter = named(cause.id);
+    filter.insert("resuming", moment(cause.resuming?));
+    // Where it was removed meanwhile, and came again, they are counted anew.
+    filter.insert("since", moment(cause.since));
+    let never = doc! { "$exists": false };
+    match cause.resumes {
+        0 => filter.insert("resumes", never),
+        resumes => filter.insert("resumes", resumes),
+    };
+    Some(filter)
+}
+
 fn shortened(error: &str) -> String {
     error.chars().take(ERROR_LEN_MAX).collect()
 }
@@ -380,5 +399,7 @@ fn read_cause(document: &Document) -> Result<KeptCause, Unreadable> {
         probe_at: read_moment(document, "probe_at")?,
         touched_at: read_moment(document, "touched_at")?,
         resuming: read_optional_moment(document, "resuming")?,
+        // Nobody has, as a rule.
+        resumes: read_integer(document, "resumes").unwrap_or(0),
     })
 }

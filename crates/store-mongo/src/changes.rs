@@ -32,7 +32,7 @@ pub(crate) struct ChangeWrite {
     /// at the same moment; the id tells the two apart.
     id: ObjectId,
     before: Span,
-    /// How the span must be suspended by then, if it must.
+    /// The suspension that the span must still have, if the change requires one.
     suspension: Option<Suspension>,
     /// Whether it may be complete.
     is_of_complete: bool,

@@ -50,7 +50,7 @@ impl Confirmations for MongoStore {
 }
 
 impl MongoStore {
-    /// What is to be asked of an entry; one that cannot be read is told of, and left as it is.
+    /// The entry as one to be confirmed. One that cannot be read is logged, and left as it is.
     fn unconfirmed_in(&self, raw: &RawDocumentBuf) -> Option<Unconfirmed> {
         match read_unconfirmed(raw) {
             Ok(unconfirmed) => Some(unconfirmed),
@@ -82,8 +82,9 @@ impl MongoStore {
     }
 }
 
-/// Which entries are to be asked for. The first two conditions are those of the index. The totals of a
-/// span are about to count a usage that is marked for a resend: its state stays until they do.
+/// The condition on entries that Abacus is to be asked about. The first two conditions are those of
+/// the index. The totals of a span are about to count a usage that is marked for a resend: its
+/// state stays until they do.
 fn filter(query: &UnconfirmedQuery) -> Document {
     let partitions: Vec<i64> = query.partitions.iter().copied().map(i64::from).collect();
     let mut filter = doc! {
@@ -114,7 +115,7 @@ fn read_unconfirmed(raw: &RawDocument) -> Result<Unconfirmed, Unreadable> {
     })
 }
 
-/// The statement that notes what came of asking, unless the entry has changed since it was read.
+/// The statement that notes Abacus's answer, unless the entry has changed since it was read.
 fn statement(
     (read, confirmation): &(Unconfirmed, Confirmation),
 ) -> Result<Statement, bson::error::Error> {

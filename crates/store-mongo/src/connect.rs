@@ -1,4 +1,4 @@
-//! How the database is reached: the options, the client, and the links to the collections.
+//! The connection to the database: the options, the client, and the links to the collections.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use mongodb::{Client, Database};
 use crate::address;
 use crate::call::{self, Link};
 
-/// How to reach MongoDB, and how long to wait for it.
+/// The address of MongoDB, and the limits of waiting for it.
 #[derive(Clone)]
 pub struct MongoOptions {
     /// The connection string; it may hold a password.
@@ -24,18 +24,18 @@ pub struct MongoOptions {
     pub collection: String,
     /// Connections at the most.
     pub pool_size: u32,
-    /// How long to look for a primary.
+    /// The limit of the search for a primary.
     pub server_selection_timeout: Duration,
     /// How long one operation may take.
     pub operation_timeout: Duration,
-    /// What the server calls us in its logs.
+    /// The name of the program in the server's logs.
     pub app_name: String,
     /// How many shards the collection is divided among; none where it is not sharded.
     pub shards: Option<u32>,
 }
 
 impl MongoOptions {
-    /// How long after a [`StoreError::Unknown`] the server may still carry out what was asked. The
+    /// How long after a [`StoreError::Unknown`] the server may still carry out the command. The
     /// driver looks for a server that long before it sends a command, and the server then works on
     /// it that long, even where its client has gone.
     pub fn unknown_for(&self) -> Duration {
@@ -95,7 +95,7 @@ impl Links {
             flush_id: ObjectId::new(),
             time_limit: options.operation_timeout,
             database: database.clone(),
-            told: Arc::default(),
+            logged: Arc::default(),
             beside: Arc::default(),
             doubtful: address::DoubtfulHosts::of(&options.uri),
         };

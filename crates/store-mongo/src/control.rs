@@ -1,4 +1,4 @@
-//! How operators and the controller steer: a document of each.
+//! Control: a document of the operators' settings, and one of the controller's state.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::call::CallError;
 use crate::codes::DUPLICATE_KEY;
 use crate::document::{Unreadable, member, read_integer, unreadable};
 
-/// What operators have set.
+/// The control that operators have set.
 const CONTROL: &str = "control";
 
 /// The state of the controller.
@@ -52,7 +52,7 @@ impl Controls for MongoStore {
         match read_controller(&document) {
             Ok(value) => Ok(Some(Published { value, age })),
             Err(problem) => {
-                if self.link.told.is_news("control", CONTROLLER) {
+                if self.link.logged.is_news("control", CONTROLLER) {
                     error!(code = "controller.unreadable", error = %problem,
                         "what the controller decided cannot be read");
                 }

@@ -235,7 +235,7 @@ pub(crate) fn to_json(bson: &Bson) -> Value {
                 .map(|(name, bson)| (name.clone(), to_json(bson)))
                 .collect(),
         ),
-        // Nothing else comes from JSON; what somebody put in by hand is for Abacus to refuse.
+        // Nothing else comes from JSON. A value that was put in by hand is for Abacus to refuse.
         _ => Value::Null,
     }
 }
@@ -493,7 +493,7 @@ mod tests {
             assert!(matches!(kept, Bson::Double(_)), "{kept}");
             assert_eq!(posted.parse::<f64>(), text.parse(), "{posted}");
         }
-        // What is kept since before stays what it is.
+        // A number that was kept before stays as it is.
         let kept = to_json(&Bson::Int64(9_007_199_254_740_993));
         assert_eq!(kept.to_string(), "9007199254740993");
     }

@@ -19,7 +19,7 @@ const USUAL_BYTES: usize = 1_024;
 /// The longest reason of a refusal that is kept, in characters.
 pub(crate) const ERROR_LEN_MAX: usize = 1_000;
 
-/// The document of an entry. What is absent is left out, not null.
+/// The document of an entry. Absent members are left out, not null.
 #[derive(Serialize)]
 struct EntryDocument<'a> {
     #[serde(rename = "_id")]
@@ -81,7 +81,7 @@ struct EntryTarget<'a> {
 /// usage was accepted or skipped. Entries are marked for a resend later.
 ///
 /// # Errors
-/// Where a name of the provider's holds what a name cannot hold.
+/// If a name of the provider's has bytes that a name cannot have.
 pub(crate) fn written(entry: &Entry, lifetime: i64) -> Result<RawDocumentBuf, bson::error::Error> {
     let target = &entry.target;
     let millis = |moment: Option<Timestamp>| moment.map(Timestamp::as_millis);
@@ -164,7 +164,7 @@ fn month_of(moment: Timestamp) -> Timestamp {
     Granularity::Month.window_of(moment)
 }
 
-/// What is kept of when Abacus is asked for the usage of an entry, if it is to be.
+/// The part of an entry's document that says when Abacus is asked for its usage, if it is to be.
 pub(crate) fn ask_again_document(entry: &Entry) -> Option<Document> {
     let ask = entry.ask_again?;
     Some(doc! {

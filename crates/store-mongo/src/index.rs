@@ -48,7 +48,7 @@ pub(crate) const SET_ASIDE: &str = "set_aside";
 /// The entries that expire, for the server to remove.
 pub(crate) const EXPIRY: &str = "expiry";
 
-/// The audit trail by its moments, by who acted, and by the span that was acted on.
+/// The audit trail by its moments, by the person or client that acted, and by the span.
 pub(crate) const AUDIT: &str = "by_at";
 pub(crate) const AUDIT_WHO: &str = "by_who";
 pub(crate) const AUDIT_SPAN: &str = "by_span";

@@ -93,7 +93,7 @@ impl MongoStore {
 
     fn warn_of_unreadable(&self, found: &Document, problem: &Unreadable) {
         let name = found.get("_id").map(Bson::to_string).unwrap_or_default();
-        if self.link.told.is_news("instances", &name) {
+        if self.link.logged.is_news("instances", &name) {
             warn!(code = "instance.unreadable", instance = name, error = %problem,
                 "what an instance reported of itself cannot be read; it is not shown");
         }

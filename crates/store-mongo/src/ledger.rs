@@ -1,4 +1,4 @@
-//! The ledger: what became of each usage, a document for each, many with one command.
+//! The ledger: a document for each usage, many with one command.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(crate) struct EntryWriter {
 #[derive(Debug)]
 pub(crate) struct EntryWrite {
     usage_guid: String,
-    /// Where it is kept.
+    /// The key of its document.
     partition: i64,
     span: Bson,
     state: EntryState,
@@ -41,7 +41,7 @@ pub(crate) struct EntryWrite {
 
 impl EntryWrite {
     /// # Errors
-    /// Where the entry cannot be written as a document.
+    /// If the entry cannot be written as a document.
     fn new(entry: &Entry, lifetime: i64) -> Result<Self, StoreError> {
         let document = written(entry, lifetime);
         Ok(Self {
@@ -296,7 +296,7 @@ fn expiry(partition: u32, finished: &Finished) -> Result<RawDocumentBuf, bson::e
     })
 }
 
-/// When an entry expires, as an expression: its lifetime after the last answer that it tells of.
+/// When an entry expires, as an expression: its lifetime after its last answer.
 pub(crate) fn expires_at() -> Document {
     let from = doc! { "$max": [
         "$accepted_at", "$counted_at", "$set_aside_at", "$skipped_at", "$resent_at", "$resend.at",
@@ -306,7 +306,7 @@ pub(crate) fn expires_at() -> Document {
         "to": "date",
         "onError": "$$REMOVE",
     } };
-    // An entry whose expiry cannot be computed is kept, so that an operator can look at it.
+    // An entry whose expiry cannot be computed is kept, so that an operator can examine it.
     let is_fit = doc! { "$and": [{ "$isNumber": "$$from" }, { "$isNumber": "$lifetime" }] };
     doc! { "$let": {
         "vars": { "from": from },

@@ -1,9 +1,9 @@
 //! The MongoDB store: one document per span, as in the paper (figure 6.1, tables 6.2 and 6.3), so
 //! that the collection of an original Sampler can be taken over in place, while it runs.
 //!
-//! What we add to a document is marked "ours" in docs/data-model.md. Nothing changes the meaning of a
-//! field of the original. What became of each usage is in a collection of its own, the ledger, one
-//! document for each.
+//! Fields that we add to a document are marked "ours" in docs/data-model.md. Nothing changes the
+//! meaning of a field of the original. The ledger is a collection of its own, with one document for
+//! each usage.
 //!
 //! Starts, stops, the changes of workers and the entries of the ledger share commands with others of
 //! their kind that are in flight at the same moment; see [`sampler_store::group`].
@@ -38,6 +38,7 @@ mod resolve;
 mod retire;
 mod sharding;
 mod slack;
+mod span_list;
 mod span_scan;
 mod stale_suspensions;
 mod starts;
@@ -86,14 +87,14 @@ pub struct MongoStore {
     link: Link,
     /// The same, for the collection of the ledger.
     usages: Link,
-    /// Why spans are suspended.
+    /// The causes of suspensions.
     causes: Collection<Document>,
     /// The same as the link, for the collection of the audit trail.
     audit: Link,
     workers: Collection<Document>,
-    /// How the instances of both programs are.
+    /// The reports of the instances of both programs.
     instances: Collection<Document>,
-    /// How operators steer, and what is told to all instances.
+    /// The control, and the documents that all instances read.
     control: Collection<Document>,
     receivers: Collection<Document>,
     starts: GroupPerRange<StartWriter>,
@@ -111,7 +112,7 @@ impl MongoStore {
     /// Prepares a client; connections are made when they are needed.
     ///
     /// # Errors
-    /// Where the connection string cannot be used.
+    /// If the connection string cannot be used.
     pub async fn connect(options: MongoOptions) -> Result<Self, ConnectError> {
         let database = connect::client(&options).await?.database(&options.database);
         let receivers = format!("{}_receivers", options.collection);
@@ -347,8 +348,8 @@ impl Acts for MongoStore {
         self.change_span(span, change, now).await
     }
 
-    async fn resume_by_operator(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
-        self.resume_all_of(cause, now).await
+    async fn resume_by_operator(&self, cause: CauseId, by: Timestamp) -> Result<bool, StoreError> {
+        self.resume_all_by_operator(cause, by).await
     }
 
     async fn resend_by_operator(
@@ -458,7 +459,7 @@ impl MongoStore {
     /// Whether a primary answers.
     ///
     /// # Errors
-    /// Where none does.
+    /// If none does.
     pub async fn ping(&self) -> Result<(), StoreError> {
         let link = self.link.clone();
         Ok(self.link.run(async move { link.ping().await }).await?)

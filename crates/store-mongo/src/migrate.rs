@@ -105,7 +105,7 @@ impl MongoStore {
     /// Makes the indexes that are not there yet.
     ///
     /// # Errors
-    /// Where an index is there with other options, the server is no member of a replica set, or the
+    /// If an index is there with other options, the server is no member of a replica set, or the
     /// database is not there.
     pub async fn migrate(&self) -> Result<(), MigrationError> {
         self.require_deployment().await?;
@@ -134,7 +134,7 @@ impl MongoStore {
     /// can, or `given_up` ends. Says whether they are made.
     ///
     /// # Errors
-    /// Where an index is there with other options, the documents do not fit, or the server is no
+    /// If an index is there with other options, the documents do not fit, or the server is no
     /// member of a replica set.
     pub async fn migrate_when_possible(
         &self,

@@ -14,7 +14,7 @@ use crate::call::CallError;
 use crate::document::read_integer;
 use crate::entry_document::status_in;
 
-/// Causes that are looked for in one go where none may be missing.
+/// The most causes that are checked at once.
 const MISSING_MAX: usize = 10_000;
 
 /// How many spans of a cause are read to learn its error.
@@ -41,7 +41,7 @@ impl MongoStore {
             if known.contains(&name) {
                 continue;
             }
-            // What is no id of ours was not suspended by us.
+            // A name that is not one of our ids was not written by us.
             let Ok(id) = name.parse() else { continue };
             if let Some(cause) = self.cause_by_spans(&name).await? {
                 self.register_cause(id, &cause, now, probe_at).await?;

@@ -71,7 +71,7 @@ impl MongoStore {
 
     /// Whether an unreadable document must be logged now.
     pub(crate) fn is_news(&self, of: &'static str, raw: &RawDocument) -> bool {
-        self.link.told.is_news(of, &name_of(raw))
+        self.link.logged.is_news(of, &name_of(raw))
     }
 
     pub(crate) async fn find_span(

@@ -1,4 +1,4 @@
-//! Resends: entries of the ledger that are marked, and what becomes of them.
+//! Resends: marked entries of the ledger.
 //!
 //! The mark is a member of the entry (`resend`). A partial index holds the marked ones alone. Each of
 //! these is one conditional change of one entry, so any of them can be made again.
@@ -142,7 +142,7 @@ impl MongoStore {
         self.change_entry(marked(key, act), update).await.map(drop)
     }
 
-    /// Changes one entry; says whether the filter found it.
+    /// Changes one entry. Returns whether the filter found it.
     async fn change_entry(
         &self,
         filter: Document,

@@ -109,7 +109,7 @@ fn by_key<K: Eq + std::hash::Hash>(
             by_key.insert(key, raw);
         } else {
             let name = name_of(&raw);
-            if link.told.is_news("resolve", &name) {
+            if link.logged.is_news("resolve", &name) {
                 error!(code = "event.unreadable", span.id = %name, "a document in the way of an event cannot be read");
             }
         }

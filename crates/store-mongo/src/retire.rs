@@ -1,9 +1,9 @@
 //! The step that ends a migration: the indexes of an original go, and with them the rule that an
 //! event id counts across targets.
 //!
-//! It is for an operator to say that no original and no earlier release writes any more. What can be
-//! checked is checked: each span must have its partition, and no event id may be a UUID binary,
-//! which the indexes of this release do not tell from its text.
+//! An operator must declare that no original and no earlier release writes any more. Two conditions
+//! are checked: each span has its partition, and no event id is a UUID binary, which the indexes of
+//! this release do not distinguish from its text.
 
 use bson::{Bson, doc};
 use sampler_store::StoreError;
@@ -28,7 +28,7 @@ impl MongoStore {
     /// needs them. It may be asked again at any time, and by many programs at once.
     ///
     /// # Errors
-    /// Where the database gave no answer.
+    /// If the database gave no answer.
     pub async fn retire_original_indexes(&self) -> Result<Retired, StoreError> {
         let names = self.link.index_names().await?;
         let retired = index::RETIRED.iter().filter(|name| names.contains(**name));

@@ -18,7 +18,7 @@ impl MongoStore {
     /// must be there.
     ///
     /// # Errors
-    /// Where the connection leads to no router, the collection still has the indexes of an original,
+    /// If the connection leads to no router, the collection still has the indexes of an original,
     /// or it is sharded by something else.
     pub(crate) async fn shard(&self, ranges: u32) -> Result<(), MigrationError> {
         let names = self.link.index_names().await.map_err(failed)?;

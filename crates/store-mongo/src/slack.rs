@@ -1,6 +1,6 @@
 //! How far into the past receivers take events, by the clock of the server.
 //!
-//! What they announce is as durable as the spans: a worker that did not see it would forget events
+//! An announcement is as durable as the spans: a worker that did not see it would forget events
 //! that a receiver still takes.
 
 use bson::{Bson, doc};
@@ -24,7 +24,7 @@ impl MongoStore {
         Ok(())
     }
 
-    /// Removes what was announced too long ago, and reads what is left.
+    /// Removes announcements that are too old, and reads the others.
     pub(crate) async fn slack_of_all(&self) -> Result<Option<i64>, StoreError> {
         let (receivers, time_limit) = (self.receivers.clone(), self.link.time_limit);
         let call = async move {

@@ -28,41 +28,28 @@ use crate::{MongoStore, codes, index};
 /// How long a page goes on to ask for more windows.
 const PAGE_TIME: Duration = Duration::from_secs(1);
 
-/// Where windows took less than this, the next command asks for so many times as many.
+/// If a command took less than `QUICK`, the next one asks for `GROWTH` times as many windows.
 const QUICK: Duration = Duration::from_millis(50);
 const GROWTH: usize = 4;
 
-/// About how many bytes the rows of a page take, and a single row at the most.
+/// The approximate bytes of the rows on a page, and the most bytes of a single row.
 const PAGE_BYTES: usize = 4 << 20;
 const ROW_BYTES_MAX: usize = 16 << 20;
 
-/// What a row, and each measure of it, takes beside its texts.
+/// The memory of a row, and of each of its measures, beside the texts.
 const ITEM_BYTES: usize = 128;
 
 /// Parts that the server sends at once.
 const BATCH_SIZE: u32 = 101;
 
-/// When an entry changed its state, in the order in which changes at one moment follow each other
-/// ([`Entry::as_of`](sampler_domain::Entry::as_of)); and where it counts since.
-const CHANGES: [&str; 7] = [
-    "$planned_at",
-    "$refused_at",
-    "$skipped_at",
-    "$accepted_at",
-    "$set_aside_at",
-    "$resent_at",
-    "$counted_at",
-];
-const COUNTS: [i64; 3] = [3, 5, 6];
-
 /// The rows of some windows.
 struct Collected {
     windows: Vec<Window>,
     fields: usize,
-    /// So many rows at the most.
+    /// The most rows.
     limit: usize,
     rows: Vec<SumRow>,
-    /// About what the rows take of memory, and the last of them.
+    /// The approximate memory of the rows, and of the last one.
     bytes: usize,
     last_bytes: usize,
     has_more: bool,
@@ -147,7 +134,7 @@ impl MongoStore {
     }
 }
 
-/// Where a window begins.
+/// The position at the beginning of a window.
 fn start_of(window: Window) -> SumPosition {
     SumPosition {
         window: window.start,
@@ -198,7 +185,7 @@ fn pipeline(query: &SumQuery, windows: &[Window], after: Option<&[Id]>) -> Vec<D
     stages
 }
 
-/// The condition that entries meet which count.
+/// The condition on entries that count.
 fn condition(query: &SumQuery, windows: &[Window]) -> Document {
     let from = windows.first().map_or(Timestamp::MIN, |first| first.start);
     let to = windows.last().map_or(Timestamp::MIN, |last| last.end);
@@ -217,18 +204,23 @@ fn condition(query: &SumQuery, windows: &[Window]) -> Document {
     condition
 }
 
-/// The condition, as an expression, that an entry counted at a moment: the last of its changes up to
-/// then decides. A field that is no moment counts as absent.
+/// The condition, as an expression, that an entry counted at a moment
+/// ([`Entry::as_of`](sampler_domain::Entry::as_of)). A field that is no moment counts as absent.
 fn counted_at(at: Timestamp) -> Document {
-    let kinds = i64::try_from(CHANGES.len()).unwrap_or(i64::MAX);
-    let change = |(order, name): (i64, &str)| {
-        let is_past = doc! { "$and": [{ "$isNumber": name }, { "$lte": [name, moment(at)] }] };
-        let ranked = doc! { "$add": [{ "$multiply": [name, kinds] }, order] };
-        doc! { "$cond": [is_past, ranked, Bson::Null] }
+    let past = |name: &str| {
+        // NaN lies before all numbers.
+        let is_past = doc! { "$and": [
+            { "$isNumber": name },
+            { "$gte": [name, moment(Timestamp::MIN)] },
+            { "$lte": [name, moment(at)] },
+        ] };
+        doc! { "$cond": [is_past, name, Bson::Null] }
     };
-    let changes: Vec<Document> = (0..).zip(CHANGES).map(change).collect();
-    let last = doc! { "$mod": [{ "$max": changes }, kinds] };
-    doc! { "$in": [last, COUNTS.to_vec()] }
+    let has = |name: &str| doc! { "$ne": [past(name), Bson::Null] };
+    let is_set_aside = doc! { "$gt": [past("$set_aside_at"), past("$resent_at")] };
+    let is_accepted = doc! { "$or": [has("$accepted_at"), has("$resent_at")] };
+    let counts = doc! { "$and": [is_accepted, { "$not": [is_set_aside] }] };
+    doc! { "$or": [has("$counted_at"), counts] }
 }
 
 /// The boundary of the calendar before a timestamp.
@@ -335,7 +327,7 @@ impl Collected {
         }
     }
 
-    /// Adds a part, which belongs to the last row or to one behind it; says whether there was room.
+    /// Adds a part, which belongs to the last row or to one behind it. Returns whether there was room.
     fn add(&mut self, raw: &RawDocument) -> bool {
         let Some(part) = Part::read(raw, self.fields) else {
             return true;

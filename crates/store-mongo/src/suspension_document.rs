@@ -1,4 +1,4 @@
-//! How a span is suspended, as its document keeps it: `processing.suspended`, `processing.probe`,
+//! The suspension of a span in its document: `processing.suspended`, `processing.probe`,
 //! `processing.skip` and `processing.refusals`.
 //!
 //! The first three hold the version of the span that they are about. An original Sampler that executes
@@ -21,7 +21,7 @@ pub(crate) fn probe(cause: CauseId, version: i64) -> Document {
     doc! { "cause": cause.to_string(), "version": version }
 }
 
-/// How a span is suspended, if it is.
+/// The suspension of a span, if it is suspended.
 pub(crate) fn read_suspension(processing: &Document, version: i64) -> Option<Suspension> {
     let document = processing.get_document("suspended").ok()?;
     Some(Suspension {

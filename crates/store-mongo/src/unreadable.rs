@@ -25,10 +25,10 @@ const WAIT: i64 = 3_600_000;
 
 /// How long a document is not logged again. A little shorter than [`WAIT`], so that one that was
 /// set aside is logged each time it comes back.
-const TOLD_FOR: Duration = Duration::from_mins(55);
+const LOGGED_FOR: Duration = Duration::from_mins(55);
 
 /// The most documents that are remembered. Further ones are not logged one by one.
-const TOLD_MAX: usize = 10_000;
+const LOGGED_MAX: usize = 10_000;
 
 /// Bytes of a document beside its members: its length, and the zero at its end.
 const FRAME_BYTES: usize = 5;
@@ -130,46 +130,46 @@ pub(crate) fn name_of(raw: &RawDocument) -> String {
     Identity::of(raw).map_or_else(|| "none".to_owned(), |id| id.to_string())
 }
 
-/// Documents that were told of lately, by what they were in the way of and their `_id`. They are
-/// found by each search, and are to be told of once in a while.
+/// Unreadable documents that were logged lately, by the search that met them and their `_id`. Each
+/// search meets them again, and they are logged only once in a while.
 #[derive(Debug, Default)]
-pub(crate) struct Told(Mutex<HashMap<(&'static str, String), Instant>>);
+pub(crate) struct LoggedDocuments(Mutex<HashMap<(&'static str, String), Instant>>);
 
-impl Told {
-    /// Whether it was told of lately.
+impl LoggedDocuments {
+    /// Whether the document was logged lately.
     pub(crate) fn knows(&self, of: &'static str, name: &str) -> bool {
-        let told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = told.get(&(of, name.to_owned()));
-        at.is_some_and(|at| at.elapsed() < TOLD_FOR)
+        let logged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = logged.get(&(of, name.to_owned()));
+        at.is_some_and(|at| at.elapsed() < LOGGED_FOR)
     }
 
-    /// Whether it is to be told of now. That counts as having told it.
+    /// Whether the document must be logged now. If so, it counts as logged.
     pub(crate) fn is_news(&self, of: &'static str, name: &str) -> bool {
         if self.knows(of, name) {
             return false;
         }
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.len() >= TOLD_MAX {
-            told.retain(|_, at| at.elapsed() < TOLD_FOR);
+        let mut logged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.len() >= LOGGED_MAX {
+            logged.retain(|_, at| at.elapsed() < LOGGED_FOR);
         }
-        let has_room = told.len() < TOLD_MAX;
+        let has_room = logged.len() < LOGGED_MAX;
         if has_room {
-            told.insert((of, name.to_owned()), Instant::now());
+            logged.insert((of, name.to_owned()), Instant::now());
         }
         has_room
     }
 }
 
-/// A change of one document: what it is called, and the statement.
+/// A change of one document: its name for the log, and the statement.
 #[derive(Debug)]
 pub(crate) struct Statement {
     pub(crate) name: String,
     pub(crate) statement: RawDocumentBuf,
 }
 
-/// Makes changes with one command; each alone where the command as a whole is refused, so that one
-/// of them cannot stand in the way of the others. It can: what the server says of a change that it
-/// refuses may quote the document, and be no UTF-8 either.
+/// Makes changes with one command. If the command as a whole is refused, makes each alone, so that
+/// one cannot prevent the others. One can: the server's error about a refused change can quote the
+/// document, and then is not UTF-8 either.
 pub(crate) async fn change_each(link: &Link, changes: &[Statement]) -> Result<Written, CallError> {
     let statements = changes.iter().map(|change| change.statement.clone());
     let refused = match update(link, statements.collect()).await {
@@ -218,7 +218,7 @@ pub(crate) async fn set_aside(
     let (mut changes, mut problems) = (Vec::new(), Vec::new());
     for (raw, problem) in found {
         let name = name_of(&raw);
-        if link.told.knows(SEARCH, &name) {
+        if link.logged.knows(SEARCH, &name) {
             continue;
         }
         match setting_aside(&raw, &problem, now) {
@@ -251,7 +251,7 @@ pub(crate) async fn set_aside(
     }
 }
 
-/// What documents are told of as that are in the way of a search.
+/// The name of a search in log lines about unreadable documents.
 const SEARCH: &str = "search";
 
 fn setting_aside(
@@ -269,7 +269,7 @@ fn setting_aside(
 }
 
 fn pass_over(link: &Link, name: &str, problem: &Unreadable, cause: &dyn fmt::Display) {
-    if link.told.is_news(SEARCH, name) {
+    if link.logged.is_news(SEARCH, name) {
         error!(code = "span.not_set_aside", span.id = %name, error = %problem, cause = %cause,
             "a span cannot be read and cannot be set aside");
     }
@@ -281,25 +281,25 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_document_is_told_of_once_an_hour() {
-        let told = Told::default();
-        assert!(told.is_news("a", "x"));
-        assert!(!told.is_news("a", "x"));
-        assert!(told.is_news("b", "x"));
-        assert!(told.is_news("a", "y"));
-        tokio::time::advance(TOLD_FOR).await;
-        assert!(!told.knows("a", "x"));
-        assert!(told.is_news("a", "x"));
+        let logged = LoggedDocuments::default();
+        assert!(logged.is_news("a", "x"));
+        assert!(!logged.is_news("a", "x"));
+        assert!(logged.is_news("b", "x"));
+        assert!(logged.is_news("a", "y"));
+        tokio::time::advance(LOGGED_FOR).await;
+        assert!(!logged.knows("a", "x"));
+        assert!(logged.is_news("a", "x"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn no_more_documents_are_remembered_than_there_is_room_for() {
-        let told = Told::default();
+        let logged = LoggedDocuments::default();
         let names = |range: std::ops::Range<usize>| range.map(|number| number.to_string());
-        assert!(names(0..TOLD_MAX).all(|name| told.is_news("a", &name)));
-        assert!(!told.is_news("a", "one more"));
-        tokio::time::advance(TOLD_FOR).await;
-        assert!(told.is_news("a", "one more"));
-        assert_eq!(told.0.lock().unwrap().len(), 1);
+        assert!(names(0..LOGGED_MAX).all(|name| logged.is_news("a", &name)));
+        assert!(!logged.is_news("a", "one more"));
+        tokio::time::advance(LOGGED_FOR).await;
+        assert!(logged.is_news("a", "one more"));
+        assert_eq!(logged.0.lock().unwrap().len(), 1);
     }
 
     #[test]

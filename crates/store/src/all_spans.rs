@@ -20,6 +20,6 @@ pub struct Page {
 #[async_trait]
 pub trait AllSpans: Send + Sync + 'static {
     /// Up to `limit` spans after the id `after`, in an order of the store's own. A span that exists
-    /// during the whole scan is on exactly one page. Reads only what a majority has.
+    /// during the whole scan is on exactly one page. With majority read concern.
     async fn page(&self, after: Option<&SpanId>, limit: usize) -> Result<Page, StoreError>;
 }

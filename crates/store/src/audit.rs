@@ -21,9 +21,9 @@ pub struct AuditRecord {
     pub at: Timestamp,
     /// The client or the user that asked for it; none where no tokens are needed.
     pub who: Option<ClientId>,
-    /// What was asked for, in a word or two, such as `span.skip`.
+    /// The kind of the act, such as `span.skip`.
     pub act: String,
-    /// The address of what it was asked for, such as `/v1/spans/6b00`.
+    /// The address of its subject, such as `/v1/spans/6b00`.
     pub subject: String,
     /// The span that it is about, as its id is written, if it is about one.
     pub span: Option<String>,
@@ -33,11 +33,11 @@ pub struct AuditRecord {
     pub before: Value,
     /// The subject as the act is to make it.
     pub after: Value,
-    /// How it ended.
+    /// Its outcome.
     pub outcome: ActOutcome,
 }
 
-/// How an act ended.
+/// The outcome of an act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ActOutcome {
     /// It was asked for. The program did not learn how it ended, or does not know yet.
@@ -52,7 +52,7 @@ impl ActOutcome {
     /// All outcomes.
     pub const ALL: [Self; 3] = [Self::Asked, Self::Done, Self::Refused];
 
-    /// What it is called where it is kept and shown.
+    /// Its name in documents and answers.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Asked => "asked",
@@ -67,7 +67,7 @@ impl ActOutcome {
     }
 }
 
-/// Where a record stands in the trail: by its moment, then by its id. Neither ever changes.
+/// The position of a record in the trail: its moment, then its id. Neither ever changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AuditPosition {
     /// When the act was asked for.
@@ -76,7 +76,7 @@ pub struct AuditPosition {
     pub id: Uuid,
 }
 
-/// Which records a list holds.
+/// The query for a list of records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditQuery {
     /// Only acts at this moment or later.
@@ -89,7 +89,7 @@ pub struct AuditQuery {
     pub span: Option<String>,
     /// Only records behind this one.
     pub after: Option<AuditPosition>,
-    /// So many at the most.
+    /// The most records of a page.
     pub limit: usize,
 }
 
@@ -103,7 +103,7 @@ pub struct AuditPage {
 }
 
 impl AuditRecord {
-    /// Where the record stands in the trail.
+    /// The position of the record in the trail.
     pub fn position(&self) -> AuditPosition {
         AuditPosition {
             at: self.at,

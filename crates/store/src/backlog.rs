@@ -12,7 +12,7 @@ pub struct BacklogQuery {
     pub now: Timestamp,
     /// The month that closes next.
     pub closing: Option<ClosingMonth>,
-    /// How spans are cut into intervals.
+    /// The division of spans into intervals.
     pub granularities: Granularities,
 }
 
@@ -58,20 +58,20 @@ pub struct ClosingBacklog {
 /// Something that one instance writes for all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Published<T> {
-    /// What it is.
+    /// The value itself.
     pub value: T,
     /// How long ago it was written, ms, by the store's own clock.
     pub age: i64,
 }
 
-/// Counts what waits, and tells all instances.
+/// Counts the backlog, and publishes it to all instances.
 #[async_trait]
 pub trait Backlogs: Send + Sync + 'static {
-    /// Counts what waits. The cost grows with the number of due spans, but far less than reading
+    /// Counts the backlog. The cost grows with the number of due spans, but far less than reading
     /// them all would cost. Idle and complete spans cost nothing.
     async fn count(&self, query: &BacklogQuery) -> Result<Backlog, StoreError>;
 
-    /// Tells all instances what was counted.
+    /// Publishes a count to all instances.
     async fn publish(&self, backlog: &Backlog) -> Result<(), StoreError>;
 
     /// The last count; `None` if there is none, or its document cannot be read.

@@ -3,7 +3,9 @@
 //! How many spans a cause has changes while somebody turns its pages, so a position in that order would
 //! skip causes and show others twice. So causes are gone through in *blocks* of those that have been
 //! there longest, which never changes. Within a block the largest comes first, and the position names
-//! those that were shown (`docs/adr/046-pages-of-causes.md`).
+//! those that were shown, or those that are left (`docs/adr/046-pages-of-causes.md`).
+
+use std::collections::BTreeSet;
 
 use sampler_domain::{CauseId, Id, Timestamp};
 
@@ -22,24 +24,62 @@ pub struct CauseQuery {
     pub limit: usize,
 }
 
-/// Where a list of causes goes on.
+/// A position in a list of causes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CausePosition {
     /// The last cause of the block before; none in the first block.
     pub begin: Option<CauseKey>,
     /// The last cause of this block; none before the block is read.
     pub end: Option<CauseKey>,
-    /// The causes of this block that were shown.
-    pub shown: Vec<CauseMark>,
+    /// How far this block was shown.
+    pub progress: BlockProgress,
 }
 
-/// Where a cause stands among those that have been there longest. It never changes.
+/// Which causes of a block were shown: told by those that are fewer, so that a position stays small.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BlockProgress {
+    /// These, and no others.
+    Shown(Vec<CauseMark>),
+    /// All but these.
+    Left(Vec<CauseMark>),
+}
+
+/// The position of a cause in the order of age. It never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CauseKey {
     /// Since when the cause is there.
     pub since: Timestamp,
     /// Its id.
     pub id: CauseId,
+}
+
+impl Default for BlockProgress {
+    fn default() -> Self {
+        Self::Shown(Vec::new())
+    }
+}
+
+impl BlockProgress {
+    fn is_left(&self, mark: CauseMark) -> bool {
+        match self {
+            Self::Shown(shown) => !shown.contains(&mark),
+            Self::Left(left) => left.contains(&mark),
+        }
+    }
+
+    /// After a page, where these are left.
+    fn after(self, page: impl Iterator<Item = CauseMark>, left: Vec<CauseMark>) -> Self {
+        match self {
+            Self::Shown(mut shown) => {
+                shown.extend(page);
+                if shown.len() <= left.len() {
+                    return Self::Shown(shown);
+                }
+                Self::Left(left)
+            }
+            Self::Left(_) => Self::Left(left),
+        }
+    }
 }
 
 /// The first 48 bits of the hash that is the id of a cause: enough to tell those of a block apart.
@@ -50,7 +90,7 @@ pub type CauseMark = [u8; 6];
 pub struct CausePage {
     /// The causes, the largest first.
     pub causes: Vec<SuspendedCause>,
-    /// Where the list goes on, if there may be more.
+    /// The position at which the list goes on, if there may be more.
     pub next: Option<CausePosition>,
 }
 
@@ -89,7 +129,7 @@ impl CauseQuery {
         kept.truncate(count);
         position.end = position.end.or_else(|| kept.last().map(CauseKey::of));
         let count_max = SuspendedCause::COUNT_MAX / count.max(1);
-        kept.retain(|cause| !position.shown.contains(&mark(cause.id)));
+        kept.retain(|cause| position.progress.is_left(mark(cause.id)));
         CauseBlock {
             left: kept,
             count_max,
@@ -106,9 +146,12 @@ impl CauseBlock {
         causes.sort_by_key(SuspendedCause::position);
         let is_more = causes.len() > limit;
         causes.truncate(limit);
-        let shown = causes.iter().map(|cause| mark(cause.kept.id));
         let next = if is_more {
-            self.position.shown.extend(shown);
+            let page: BTreeSet<CauseMark> = causes.iter().map(|it| mark(it.kept.id)).collect();
+            let left = self.left.iter().map(|kept| mark(kept.id));
+            let left = left.filter(|mark| !page.contains(mark)).collect();
+            let progress = std::mem::take(&mut self.position.progress);
+            self.position.progress = progress.after(page.into_iter(), left);
             Some(self.position)
         } else {
             let begin = self.position.end.filter(|_| !self.is_last);
@@ -134,4 +177,61 @@ fn mark(id: CauseId) -> CauseMark {
     let mut mark = CauseMark::default();
     mark.copy_from_slice(&id.to_bytes()[..6]);
     mark
+}
+
+#[cfg(test)]
+mod tests {
+    use sampler_domain::Cause;
+
+    use super::*;
+
+    fn cause(number: u32) -> KeptCause {
+        let at = Timestamp::clamped(i64::from(number));
+        KeptCause {
+            id: CauseId::from_bytes(u128::to_be_bytes(u128::from(number) << 100)),
+            cause: Cause {
+                status: Some(422),
+                error: number.to_string(),
+                resource_id: Id::from_store("r"),
+                plan_id: Id::from_store("p"),
+            },
+            since: at,
+            probe_at: at,
+            touched_at: at,
+            resuming: None,
+            resumes: 0,
+        }
+    }
+
+    /// However short the pages are, a position names half of a block at the most.
+    #[test]
+    fn a_position_stays_small() {
+        let kept: Vec<KeptCause> = (0..100).map(cause).collect();
+        for limit in [1, 7, 60, 99] {
+            let (mut shown, mut after) = (Vec::new(), None);
+            loop {
+                let query = CauseQuery {
+                    resources: None,
+                    after,
+                    block: 100,
+                    limit,
+                };
+                let block = query.block_of(kept.clone());
+                let counted = block.left.iter().map(|kept| SuspendedCause {
+                    kept: kept.clone(),
+                    spans: 1,
+                    set_aside: 0,
+                });
+                let counted = counted.collect();
+                let page = block.page(counted, limit);
+                shown.extend(page.causes.iter().map(|cause| cause.kept.id));
+                after = page.next;
+                let Some(position) = &after else { break };
+                let (BlockProgress::Shown(marks) | BlockProgress::Left(marks)) = &position.progress;
+                assert!(marks.len() <= 50, "{limit}: {}", marks.len());
+            }
+            let once: BTreeSet<CauseId> = shown.iter().copied().collect();
+            assert_eq!((shown.len(), once.len()), (100, 100), "{limit} on a page");
+        }
+    }
 }

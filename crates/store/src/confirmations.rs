@@ -7,7 +7,7 @@ use sampler_domain::{AskAgain, CauseId, Entry, EntryState, SpanId, Target, Times
 
 use crate::StoreError;
 
-/// Which usages are to be asked for.
+/// The query for usages that Abacus is to be asked about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnconfirmedQuery {
     /// Of which partitions.
@@ -16,7 +16,7 @@ pub struct UnconfirmedQuery {
     pub now: Timestamp,
     /// Only usages of the month that begins then (UTC); none for those of any month.
     pub month: Option<Timestamp>,
-    /// So many at the most.
+    /// The most usages.
     pub limit: usize,
 }
 
@@ -29,9 +29,9 @@ pub struct Unconfirmed {
     pub span: SpanId,
     /// Its target.
     pub target: Target,
-    /// Where Abacus says that it can be found.
+    /// The `Location` that Abacus gave it.
     pub location: String,
-    /// When it is asked for, and until when.
+    /// When Abacus is asked about it, and until when.
     pub ask: AskAgain,
 }
 

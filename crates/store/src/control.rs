@@ -1,4 +1,4 @@
-//! How operators and the controller steer.
+//! The control of operators, and the state of the controller.
 
 use async_trait::async_trait;
 use sampler_domain::{Control, ControllerMemory, ControllerTerms, Percent};
@@ -36,12 +36,12 @@ pub trait Controls: Send + Sync + 'static {
     /// [`StoreError::Refused`] where somebody else has written it so that it cannot be read.
     async fn control(&self) -> Result<KeptControl, StoreError>;
 
-    /// Replaces what is set, if its version is this one; says whether it did.
+    /// Replaces what is set, if its version is this one. Returns whether it did.
     async fn set_control(&self, control: &Control, version: i64) -> Result<bool, StoreError>;
 
     /// The last state of the controller; `None` if it never ran, or the document cannot be read.
     async fn controller(&self) -> Result<Option<Published<ControllerState>>, StoreError>;
 
-    /// Replaces what the controller has decided, if its version is one less; says whether it did.
+    /// Replaces what the controller has decided, if its version is one less. Returns whether it did.
     async fn set_controller(&self, state: &ControllerState) -> Result<bool, StoreError>;
 }

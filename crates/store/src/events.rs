@@ -6,8 +6,8 @@ use uuid::Uuid;
 
 use crate::StoreError;
 
-/// How an event came to the receiver. Those of batches have commands of their own ([ADR 47]), so that
-/// one that comes alone does not wait for many that came together.
+/// The way in which an event came to the receiver. Events of batches have commands of their own
+/// ([ADR 47]), so that one that comes alone does not wait for many that came together.
 ///
 /// [ADR 47]: ../../../docs/adr/047-batches-have-commands-of-their-own.md
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct NewSpan {
     pub now: Timestamp,
     /// Lets the span begin before the end of the target's previous one, as an original does.
     pub may_overlap: bool,
-    /// How its event came.
+    /// The way in which its event came.
     pub arrival: Arrival,
 }
 
@@ -62,13 +62,13 @@ pub enum StartOutcome {
 /// A span to be ended (section 6.2).
 #[derive(Clone, Debug)]
 pub struct NewStop {
-    /// What the provider reports.
+    /// The event that the provider reports.
     pub event: StopEvent,
     /// The client that reports it, where tokens are needed.
     pub client: Option<ClientId>,
-    /// What the `correlation_id` of the ended span becomes, making room for the next span.
+    /// The new `correlation_id` of the ended span, which makes room for the next span.
     pub correlation_id: Uuid,
-    /// How the event came.
+    /// The way in which the event came.
     pub arrival: Arrival,
 }
 
@@ -119,7 +119,7 @@ pub trait Events: Send + Sync + 'static {
     ) -> Result<Option<Span>, StoreError>;
 
     /// The spans of the target that have not ended by `moment`: the open one, and the one that ends
-    /// next after it. As current as what a start is decided by.
+    /// next after it. The read of the open one is linearizable, as those that decide a start.
     async fn find_not_ended(
         &self,
         target: &Target,

@@ -105,10 +105,10 @@ impl Instance {
     }
 }
 
-/// What an instance has reported last.
+/// The last report of an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeenInstance {
-    /// What it said of itself.
+    /// The report.
     pub instance: Instance,
     /// When that was, by the store's own clock.
     pub seen_at: Timestamp,

@@ -1,4 +1,4 @@
-//! The ledger: what became of each usage, for as long as anybody may ask.
+//! The ledger: an entry for each usage, for as long as anybody may ask.
 
 use async_trait::async_trait;
 use sampler_domain::{Entry, EntryState, SpanId, Target, Timestamp};
@@ -10,7 +10,7 @@ use crate::{Finished, StoreError};
 pub struct Entries {
     /// Entries.
     pub entries: Vec<Entry>,
-    /// How many documents are no entries that could be read.
+    /// The number of documents that cannot be read.
     pub unreadable: u64,
     /// The version of the last one that was read, if there may be more behind it.
     pub next: Option<i64>,
@@ -20,8 +20,8 @@ pub struct Entries {
 /// or refused is on its span ([`Entry::of_planned`]).
 #[async_trait]
 pub trait Ledger: Send + Sync + 'static {
-    /// Keeps an entry; says in which state it is by then. What was written first under the id of
-    /// the usage stays, so writing it again is always safe.
+    /// Keeps an entry, and returns the state of the kept entry. The entry that was written first
+    /// under the id of the usage stays, so writing it again is always safe.
     ///
     /// The entry is kept until its span is complete, and at least for `lifetime` ms after its usage
     /// was accepted or skipped.
@@ -31,8 +31,8 @@ pub trait Ledger: Send + Sync + 'static {
     /// the spans are removed, and only for spans that are complete.
     async fn expire(&self, finished: &[Finished]) -> Result<(), StoreError>;
 
-    /// Up to `limit` entries of a span that were planned at a later version than `after`. Only what
-    /// a majority has.
+    /// Up to `limit` entries of a span that were planned at a later version than `after`, with
+    /// majority read concern.
     async fn entries(
         &self,
         span: &SpanId,

@@ -4,16 +4,16 @@
 //! | --- | --- | --- |
 //! | [`Events`] | keep starts and stops | the receiver |
 //! | [`Work`] | find spans that are due, and change them | the worker |
-//! | [`Ledger`] | keep what became of each usage | the worker |
+//! | [`Ledger`] | keep an entry for each usage | the worker |
 //! | [`Resends`] | send usages again that were skipped or set aside | the worker |
 //! | [`Confirmations`] | follow up usages that Abacus has accepted | the worker |
-//! | [`Causes`] | keep why spans are suspended, and let them go on | the worker |
+//! | [`Causes`] | keep the causes of suspensions, resume their spans | the worker |
 //! | [`Upkeep`] | adopt spans of an original, remove complete ones | the worker |
 //! | [`Membership`] | know which workers are alive | the worker |
-//! | [`Instances`] | show which instances run, and how each is | both programs |
-//! | [`Backlogs`] | count what waits, and tell all instances | both programs |
-//! | [`Controls`] | keep how operators and the controller steer | both programs |
-//! | [`Replication`] | know how far a majority is behind | both programs |
+//! | [`Instances`] | keep the reports of the instances that run | both programs |
+//! | [`Backlogs`] | count the backlog, and publish it to all instances | both programs |
+//! | [`Controls`] | keep the control and the state of the controller | both programs |
+//! | [`Replication`] | measure the majority commit lag | both programs |
 //! | [`Queries`] | show spans, their usages and the audit trail | the receiver |
 //! | [`Audit`] | keep the audit trail | the receiver |
 //! | [`Acts`] | carry out acts of operators | the receiver |
@@ -43,26 +43,12 @@ mod ledger;
 mod membership;
 #[cfg(feature = "testing")]
 pub mod memory;
-#[cfg(feature = "testing")]
-mod memory_confirmations;
-#[cfg(feature = "testing")]
-mod memory_control;
-#[cfg(feature = "testing")]
-mod memory_instances;
 mod queries;
 mod replication;
 mod resends;
 mod span_scan;
 mod sums;
 mod suspension;
-#[cfg(feature = "testing")]
-pub mod table;
-#[cfg(feature = "testing")]
-mod table_causes;
-#[cfg(feature = "testing")]
-mod table_confirmations;
-#[cfg(feature = "testing")]
-mod table_resends;
 mod upkeep;
 mod work;
 
@@ -70,7 +56,9 @@ pub use acts::Acts;
 pub use all_spans::{AllSpans, Page};
 pub use audit::{ActOutcome, Audit, AuditPage, AuditPosition, AuditQuery, AuditRecord};
 pub use backlog::{Backlog, BacklogQuery, Backlogs, ClosingBacklog, Published, Remaining};
-pub use cause_pages::{CauseBlock, CauseKey, CauseMark, CausePage, CausePosition, CauseQuery};
+pub use cause_pages::{
+    BlockProgress, CauseBlock, CauseKey, CauseMark, CausePage, CausePosition, CauseQuery,
+};
 pub use confirmations::{Confirmation, Confirmations, Unconfirmed, UnconfirmedQuery};
 pub use control::{ControllerState, Controls, KeptControl};
 pub use error::StoreError;

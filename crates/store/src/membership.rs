@@ -7,7 +7,7 @@ use crate::StoreError;
 /// Knows the workers that are alive.
 #[async_trait]
 pub trait Membership: Send + Sync + 'static {
-    /// Says that `worker` is alive; answers with all that are, by the store's own clock.
+    /// Says that `worker` is alive. Returns all that are, by the store's own clock.
     async fn heartbeat(&self, worker: &str) -> Result<Vec<String>, StoreError>;
 
     /// Says that `worker` is gone.

@@ -1,4 +1,4 @@
-//! What the API asks of the store to show spans.
+//! The reading API's interface: spans, usages and their sums.
 
 use std::cmp::Reverse;
 
@@ -14,7 +14,7 @@ use crate::{
 pub struct TargetFilter([Option<Id>; 6]);
 
 impl TargetFilter {
-    /// Sets the condition on a field of [`Target::FIELDS`], by its name; says whether there is one
+    /// Sets the condition on a field of [`Target::FIELDS`], by its name. Returns whether there is one
     /// of that name.
     pub fn set(&mut self, name: &str, id: Id) -> bool {
         let index = Target::FIELDS.iter().position(|field| *field == name);
@@ -52,7 +52,7 @@ impl TargetFilter {
     }
 }
 
-/// Where a span stands in a list: by its start, then by its id. Neither ever changes.
+/// The position of a span in a list: its start, then its id. Neither ever changes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SpanPosition {
     /// When the usage started.
@@ -61,7 +61,7 @@ pub struct SpanPosition {
     pub id: SpanId,
 }
 
-/// Which spans a list holds.
+/// The query for a list of spans.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpanQuery {
     /// Only spans of these targets. The organization, the resource or the instance must be among
@@ -79,7 +79,7 @@ pub struct SpanQuery {
     pub to: Option<Timestamp>,
     /// Only spans behind this one.
     pub after: Option<SpanPosition>,
-    /// So many at the most.
+    /// The most spans of a page.
     pub limit: usize,
 }
 
@@ -112,7 +112,7 @@ impl SpanQuery {
     }
 }
 
-/// How the spans of a target are looked up.
+/// The condition by which spans of a target are looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup {
     /// The one that was started by the event with this id.
@@ -134,7 +134,7 @@ pub struct ListedSpan {
 }
 
 impl ListedSpan {
-    /// Where the span stands in a list.
+    /// The position of the span in a list.
     pub fn position(&self) -> SpanPosition {
         SpanPosition {
             start: self.span.start,
@@ -167,7 +167,7 @@ impl SuspendedCause {
         self.spans > 0 || self.set_aside > 0
     }
 
-    /// Where it stands in a list: the largest comes first.
+    /// Its position in a list: the largest comes first.
     pub fn position(&self) -> (Reverse<u64>, Reverse<u64>, Timestamp, CauseId) {
         let (since, id) = (self.kept.since, self.kept.id);
         (Reverse(self.spans), Reverse(self.set_aside), since, id)
@@ -179,7 +179,7 @@ impl SuspendedCause {
 pub struct SpanPage {
     /// The spans, the newest start first.
     pub spans: Vec<ListedSpan>,
-    /// Up to where the list was read, if there may be more behind it.
+    /// The position up to which the list was read, if there may be more behind it.
     pub next: Option<SpanPosition>,
 }
 
@@ -211,7 +211,7 @@ pub trait Queries: Send + Sync + 'static {
     async fn look_up(&self, target: &Target, by: &Lookup) -> Result<Vec<Span>, StoreError>;
 
     /// Up to `limit` entries of the ledger for a span, which were planned at a later version than
-    /// `after`. What is planned and not answered is on the span.
+    /// `after`. A usage that is planned and not answered is on the span.
     async fn usages(
         &self,
         span: &SpanId,
@@ -223,7 +223,7 @@ pub trait Queries: Send + Sync + 'static {
     /// The entry of a usage, by the id of the usage.
     async fn usage(&self, id: &str) -> Result<Option<Entry>, StoreError>;
 
-    /// What usages of the ledger add up to. A page may hold fewer rows than its limit, or none, and
+    /// The sums of usages of the ledger. A page may hold fewer rows than its limit, or none, and
     /// still have a next one. [`StoreError::Overloaded`] where even one window has too many usages
     /// to be added up in time.
     async fn sums(&self, query: &SumQuery) -> Result<SumPage, StoreError>;

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::StoreError;
 
-/// Where the entry of a usage is kept.
+/// The key of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EntryKey {
     /// The id of the usage.
@@ -18,7 +18,7 @@ pub struct EntryKey {
 }
 
 impl EntryKey {
-    /// Where this entry is kept.
+    /// The key of this entry.
     pub fn of(entry: &Entry) -> Self {
         Self {
             usage_guid: entry.usage_guid.clone(),
@@ -37,8 +37,8 @@ pub trait Resends: Send + Sync + 'static {
     /// marked by this.
     async fn mark_resend(&self, entry: &EntryKey, resend: &Resend) -> Result<bool, StoreError>;
 
-    /// Up to `limit` marked entries that are to be tried by now, the longest waiting first. What cannot
-    /// be read is told of and left out.
+    /// Up to `limit` marked entries that are to be tried by now, the longest waiting first. Entries
+    /// that cannot be read are logged and left out.
     async fn due_resends(&self, now: Timestamp, limit: usize) -> Result<Vec<Entry>, StoreError>;
 
     /// Sets when a marked entry is tried next. Where it has another mark or none, nothing is changed.
@@ -50,7 +50,7 @@ pub trait Resends: Send + Sync + 'static {
     ) -> Result<(), StoreError>;
 
     /// Notes that Abacus has accepted the usage of a marked entry ([`Entry::resent`]), if the entry still
-    /// is as it was read; says whether it did.
+    /// is as it was read. Returns whether it did.
     ///
     /// `ask_again` of the given entry is what Abacus is asked from then on. An entry that expires does so
     /// only once that is over.

@@ -1,11 +1,11 @@
-//! What the auditor asks of the store.
+//! The auditor's interface.
 
 use futures_util::stream::BoxStream;
 use sampler_domain::{Id, SpanId, Target};
 
 use crate::StoreError;
 
-/// What a span is found by, and its entries.
+/// The key of a span and its entries.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SpanKey {
     /// The span.

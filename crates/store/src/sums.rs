@@ -1,4 +1,4 @@
-//! What the ledger adds up to, by windows and groups.
+//! The sums of the ledger, by windows and groups.
 
 use std::collections::BTreeMap;
 
@@ -9,31 +9,31 @@ use serde_json::{Number, Value};
 
 use crate::{SpanQuery, TargetFilter};
 
-/// What is to be added up.
+/// The query for sums.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SumQuery {
     /// Only usages of these targets. The organization, the resource or the instance must be among
     /// the conditions: the indexes begin with one of these.
     pub target: TargetFilter,
-    /// Only usages of these resources; none where all are meant.
+    /// Only usages of these resources; `None` for all.
     pub resources: Option<Vec<Id>>,
     /// How long the windows are.
     pub length: WindowLength,
     /// The windows, each beginning where the one before ends. A usage is in the one that its
     /// timestamp is in.
     pub windows: Vec<Window>,
-    /// By which fields of the target, out of [`Target::FIELDS`], usages are told apart within a
-    /// window, each at most once.
+    /// The fields of the target by which usages are grouped within a window: some of
+    /// [`Target::FIELDS`], each at most once.
     pub group_by: Vec<&'static str>,
     /// The ledger as it was at this moment; `None` for now.
     pub as_of: Option<Timestamp>,
     /// Only rows behind this.
     pub after: Option<SumPosition>,
-    /// So many rows at the most.
+    /// The most rows of a page.
     pub limit: usize,
 }
 
-/// Where in a list of sums to go on.
+/// A position in a list of sums.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SumPosition {
     /// The start of a window of the query.
@@ -60,9 +60,9 @@ pub struct SumRow {
 /// Some rows, in the order of their windows, and of their groups within each.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SumPage {
-    /// The rows. There is none where nothing was used.
+    /// The rows. A group or a window without usages has none.
     pub rows: Vec<SumRow>,
-    /// Where the list goes on, if there may be more.
+    /// The position at which the list goes on, if there may be more.
     pub next: Option<SumPosition>,
 }
 

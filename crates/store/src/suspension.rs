@@ -1,16 +1,16 @@
-//! Causes: why spans are suspended, and how they go on.
+//! Causes: the reasons of suspensions, by which spans are resumed.
 
 use async_trait::async_trait;
 use sampler_domain::{Cause, CauseId, Timestamp};
 
 use crate::StoreError;
 
-/// A cause as it is kept.
+/// A cause in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KeptCause {
-    /// What identifies it.
+    /// Its id.
     pub id: CauseId,
-    /// What it is.
+    /// The cause itself.
     pub cause: Cause,
     /// Since when there are spans of it.
     pub since: Timestamp,
@@ -20,9 +20,12 @@ pub struct KeptCause {
     pub touched_at: Timestamp,
     /// While its spans are resumed: the spans that were suspended by this moment.
     pub resuming: Option<Timestamp>,
+    /// How often operators have resumed it. So a worker that was about to note something of an earlier
+    /// resume does not take a later one for it.
+    pub resumes: i64,
 }
 
-/// What became of the attempt to begin a probe.
+/// The result of the attempt to begin a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Probe {
     /// A span of the cause is tried again.
@@ -98,14 +101,15 @@ pub trait Causes: Send + Sync + 'static {
         limit: usize,
     ) -> Result<u64, StoreError>;
 
-    /// Changes `resuming` to `until`, if it still is as it was read. It is needed where the clock of the
-    /// program that set it was ahead.
+    /// Changes `resuming` to `until`, if it still is as it was read and no operator has resumed the cause
+    /// since. It is needed where the clock of the program that set it was ahead.
     async fn set_resuming(&self, cause: &KeptCause, until: Timestamp) -> Result<(), StoreError>;
 
-    /// Notes that all spans that were to be resumed are resumed.
+    /// Notes that all spans that were to be resumed are resumed, unless the cause was resumed again since
+    /// it was read.
     async fn end_resuming(&self, cause: &KeptCause) -> Result<(), StoreError>;
 
     /// Removes a cause if nothing was suspended or resumed under it since it was read, and no span is
-    /// suspended under it; says whether it did.
+    /// suspended under it. Returns whether it did.
     async fn remove_cause(&self, cause: &KeptCause) -> Result<bool, StoreError>;
 }

@@ -1,5 +1,5 @@
-//! What the worker asks of the store beside sampling: taking in what an original Sampler wrote, and
-//! removing what is finished (section 6.3 of the paper).
+//! The worker's interface for upkeep: adopting the spans and stops of an original Sampler, and
+//! removing complete spans (section 6.3 of the paper).
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub struct Adopted {
     pub stops: u64,
 }
 
-/// A complete span, and where it is kept: what the ledger and the clean-up need of it.
+/// A complete span, as the ledger and the clean-up need it: its id and its shard key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
     /// The span.
@@ -52,10 +52,10 @@ pub trait Upkeep: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<Finished>, StoreError>;
 
-    /// Removes those of the spans that are complete; says how many.
+    /// Removes those of the spans that are complete. Returns how many.
     async fn remove(&self, finished: &[Finished]) -> Result<u64, StoreError>;
 
-    /// The most of what receivers have announced within [`SLACK_LIFETIME`], by the store's own clock;
-    /// none where nothing was announced. What is older is removed.
+    /// The largest slack that receivers have announced within [`SLACK_LIFETIME`], by the store's
+    /// own clock; `None` if none was announced. Older announcements are removed.
     async fn largest_slack(&self) -> Result<Option<i64>, StoreError>;
 }

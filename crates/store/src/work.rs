@@ -8,7 +8,7 @@ use sampler_domain::{Change, Changed, ClosingMonth, Span, SpanId, Target, Timest
 
 use crate::StoreError;
 
-/// Which spans to poll for (section 6.4).
+/// The query for due spans (section 6.4).
 #[derive(Clone, Debug)]
 pub struct DueQuery {
     /// Only spans of these partitions.

@@ -1,4 +1,4 @@
-//! What the API answers, as far as it matters here. Other members are ignored.
+//! The answers of the API, as far as they matter here. Other members are ignored.
 
 use serde::Deserialize;
 

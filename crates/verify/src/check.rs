@@ -1,8 +1,8 @@
 //! Whether each millisecond of one span is billed once.
 //!
 //! A span's usages are read one after the other, and only sums are kept: a span may have any number
-//! of them. The first finding is the first thing that does not fit: what the events say about the
-//! span comes first, then its usages in their order, then the sums.
+//! of them. The first finding is the first thing that does not fit: the span is compared with the
+//! events first, then its usages are checked in their order, then the sums.
 
 mod sums;
 
@@ -324,8 +324,8 @@ impl<'a> SpanCheck<'a> {
         self.push(Finding::about(&entry.id, Kind::NotAdjacent, detail));
     }
 
-    /// Where the proof begins, its sums begin; what was read before is from before an original
-    /// sampled on.
+    /// The sums begin where the proof begins: usages that were read before are from before an
+    /// original went on with the span.
     fn begin_proof_at(&mut self, moment: Millis) {
         if moment != self.span.proof.since || self.is_since {
             return;

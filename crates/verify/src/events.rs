@@ -36,7 +36,7 @@ pub enum Kind {
     Stop,
 }
 
-/// How a file is written.
+/// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// An event on each line.
@@ -45,7 +45,7 @@ pub enum Format {
     Csv,
 }
 
-/// How the moments of a file are meant.
+/// The origin and the shift of the moments in a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reading {
     /// The moment from which relative moments (`day`, `at`) count.

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-/// What kind of finding it is. The first group is wrong; the second, from [`Kind::Behind`] on, is
-/// worth knowing, and may be in order.
+/// The kind of a finding. The first group is wrong; the second, from [`Kind::Behind`] on, is worth
+/// knowing, and may be in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -79,7 +79,7 @@ impl Kind {
         self < Self::Behind
     }
 
-    /// How it is written.
+    /// Its name.
     pub fn name(self) -> String {
         serde_json::to_value(self)
             .ok()

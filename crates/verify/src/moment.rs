@@ -31,7 +31,7 @@ pub enum MomentError {
 /// Reads milliseconds since 1970, or RFC 3339.
 ///
 /// # Errors
-/// Where the text is neither.
+/// If the text is neither.
 pub fn parse_moment(text: &str) -> Result<Millis, MomentError> {
     if let Ok(millis) = text.parse() {
         return Ok(millis);
@@ -44,7 +44,7 @@ pub fn parse_moment(text: &str) -> Result<Millis, MomentError> {
 /// Reads a length of time like `1d12h`, with a sign in front or none.
 ///
 /// # Errors
-/// Where the text is no length, or one beyond 64 bits.
+/// If the text is no length, or one beyond 64 bits.
 pub fn parse_length(text: &str) -> Result<Millis, MomentError> {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(rest) => (-1, rest),
@@ -59,7 +59,7 @@ pub fn parse_length(text: &str) -> Result<Millis, MomentError> {
 /// A time of a day (UTC), `days` after the day of `now`.
 ///
 /// # Errors
-/// Where the text is no time of a day.
+/// If the text is no time of a day.
 pub fn time_of_day(now: Millis, days: i64, text: &str) -> Result<Millis, MomentError> {
     let time: NaiveTime = text
         .parse()

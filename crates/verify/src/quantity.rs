@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// How deep lists and objects may lie within each other.
+/// The greatest depth of nested lists and objects.
 const DEPTH_MAX: usize = 64;
 
 /// A quantity, read from its text: a reader that makes a double of every number would take
@@ -30,7 +30,7 @@ impl Quantity {
     /// Reads a value.
     ///
     /// # Errors
-    /// Where it is no JSON, or nested too deep.
+    /// If it is no JSON, or nested too deep.
     pub fn read(raw: &RawValue) -> Result<Self, serde_json::Error> {
         Self::read_within(raw, 0)
     }

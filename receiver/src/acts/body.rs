@@ -58,7 +58,7 @@ impl<'b> ActBody<'b> {
         }
     }
 
-    /// Why the operator wants it.
+    /// The operator's reason.
     pub(super) fn reason(&mut self) -> Option<String> {
         let reason = self.text("reason")?;
         let is_said = !reason.trim().is_empty() && reason.chars().count() <= REASON_MAX;

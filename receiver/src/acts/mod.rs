@@ -1,7 +1,8 @@
-//! What the acts of operators share: the scope, `If-Match`, the reason, and the audit trail.
+//! The parts that all acts of operators share: the scope, `If-Match`, the reason, and the audit
+//! trail.
 //!
 //! An act is written into the audit trail before it is carried out
-//! ([`Receiver::ask`](crate::Receiver::ask)), and the record says how it ended after that
+//! ([`Receiver::record_act`](crate::Receiver::record_act)), and the record says how it ended after that
 //! ([`Receiver::settle`](crate::Receiver::settle)). So nothing is done that is not in the trail.
 
 mod body;
@@ -27,31 +28,31 @@ pub(crate) use precondition::{IfMatch, stale};
 const BODY_MAX: usize = 64 << 10;
 
 /// The request of an act, once its body was read, and the permit to serve it.
-pub(crate) struct Admitted<T> {
-    /// Why the operator wants it.
+pub(crate) struct AdmittedAct<T> {
+    /// The operator's reason.
     pub(crate) reason: String,
-    /// What else its body says.
+    /// The other members of its body.
     pub(crate) fields: T,
     pub(crate) _permit: ServingPermit,
 }
 
-/// An act, as it is to stand in the audit trail.
+/// An act, for its record in the audit trail.
 #[allow(
     clippy::struct_field_names,
     reason = "`act` is its name in the audit trail"
 )]
 pub(crate) struct Act<'a> {
-    /// What is asked for, such as `span.skip`.
+    /// The kind of the act, such as `span.skip`.
     pub(crate) act: &'a str,
-    /// The address of what it is asked for.
+    /// The address of its subject.
     pub(crate) subject: String,
     /// The span that it is about, if it is about one.
     pub(crate) span: Option<String>,
-    /// Why.
+    /// The operator's reason.
     pub(crate) reason: String,
     /// The subject before the act.
     pub(crate) before: Value,
-    /// The subject as the act is to make it.
+    /// The subject after the act.
     pub(crate) after: Value,
 }
 
@@ -66,7 +67,7 @@ impl Receiver {
         grant: &Grant,
         request: Request<Body>,
         read: impl FnOnce(&mut ActBody<'_>) -> Option<T>,
-    ) -> Result<Admitted<T>, Problem> {
+    ) -> Result<AdmittedAct<T>, Problem> {
         grant.require_admin()?;
         self.require_prepared()?;
         let sender = self.sender(grant);
@@ -82,35 +83,35 @@ impl Receiver {
         let reason = act.reason();
         let fields = read(&mut act);
         act.finish()?;
-        Ok(Admitted {
+        Ok(AdmittedAct {
             reason: reason.expect("what could not be read was named"),
             fields: fields.expect("what could not be read was named"),
             _permit: permit,
         })
     }
 
-    /// Writes an act into the audit trail, before it is carried out; answers with the id of the act.
+    /// Writes an act into the audit trail, before it is carried out. Returns the id of the act.
     ///
     /// # Errors
-    /// 503 where that is not known to be done: the act must not be carried out then.
-    pub(crate) async fn ask(&self, grant: &Grant, act: Act<'_>) -> Result<Uuid, Problem> {
+    /// 503 if that may have failed: the act must not be carried out then.
+    pub(crate) async fn record_act(&self, grant: &Grant, act: Act<'_>) -> Result<Uuid, Problem> {
         let id = self.new_act();
-        self.ask_as(id, grant, act).await?;
+        self.record_act_as(id, grant, act).await?;
         Ok(id)
     }
 
-    /// An id for an act: what it changes can name it.
+    /// An id for an act. The changed documents can name it.
     pub(crate) fn new_act(&self) -> Uuid {
         let mut bytes = [0; 16];
         self.parts.random.fill(&mut bytes);
         uuid::Builder::from_random_bytes(bytes).into_uuid()
     }
 
-    /// The same as [`ask`](Self::ask), for an act that has its id.
+    /// The same as [`record_act`](Self::record_act), for an act that has its id.
     ///
     /// # Errors
-    /// 503 where that is not known to be done: the act must not be carried out then.
-    pub(crate) async fn ask_as(
+    /// 503 if that may have failed: the act must not be carried out then.
+    pub(crate) async fn record_act_as(
         &self,
         id: Uuid,
         grant: &Grant,
@@ -135,7 +136,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Notes how an act ended. Where that fails, the record says what was asked for, and the subject
+    /// Notes the outcome of an act. If that fails, the record has the act, and its subject shows
     /// whether it was done.
     pub(crate) async fn settle(&self, id: Uuid, outcome: ActOutcome) {
         if let Err(failure) = self.parts.audit.settle_act(id, outcome).await {
@@ -144,7 +145,7 @@ impl Receiver {
         }
     }
 
-    /// The same, from what the store answered: an answer that was lost leaves the record as it is.
+    /// Notes the outcome by the store's answer. An answer that was lost leaves the record as it is.
     pub(crate) async fn settle_by<T>(&self, id: Uuid, answer: &Result<Option<T>, StoreError>) {
         let outcome = match answer {
             Ok(Some(_)) => ActOutcome::Done,

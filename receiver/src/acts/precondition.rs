@@ -39,7 +39,7 @@ impl IfMatch {
     }
 }
 
-/// What an act is about has changed since it was read.
+/// The subject of an act has changed since it was read.
 pub(crate) fn stale() -> Problem {
     let detail = "It has changed since it was read. Nothing was done. Read it again, and send the \
                   request again if it still is right.";

@@ -26,7 +26,7 @@ const SPAN_LEN_MAX: usize = 1_024;
 /// `GET /v1/audit`.
 #[utoipa::path(
     get, path = "/v1/audit", operation_id = "list_acts", tag = "Operating",
-    summary = "Who did what, and why",
+    summary = "The audit trail",
     description = "The newest act comes first.",
     params(
         Time,

@@ -19,7 +19,7 @@ use utoipa::ToSchema;
 
 use super::answer;
 use crate::Receiver;
-use crate::openapi::params::IfNoneMatch;
+use crate::openapi::params::IfNoneMatchParams;
 use crate::openapi::{refusals, types};
 use crate::reading::{Parameters, Single};
 
@@ -29,7 +29,7 @@ const LATE: i64 = 1_000;
 /// If no worker has counted for this long, a receiver counts, for its metrics. In ms.
 const NOBODY_COUNTS: i64 = 30_000;
 
-/// How often it is looked whether a worker counts.
+/// The interval of the checks whether a worker counts.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// How often the lag is asked for.
@@ -38,11 +38,11 @@ const LAG_LOOK: Duration = Duration::from_secs(5);
 /// `GET /v1/backlog`.
 #[utoipa::path(
     get, path = "/v1/backlog", operation_id = "get_backlog", tag = "Operating",
-    summary = "What waits to be sampled",
-    params(IfNoneMatch),
+    summary = "The backlog",
+    params(IfNoneMatchParams),
     responses(
         (status = 200, description = "The backlog, counted a few seconds ago.", body = ShownBacklog,
-            headers(("ETag" = String, description = "Of what is shown."))),
+            headers(("ETag" = String, description = "The entity tag of the answer."))),
         (status = 304, description = "It has not changed."),
         refusals::OfReading,
     ),
@@ -75,7 +75,7 @@ impl Receiver {
         }
     }
 
-    /// What was counted last. Where that is long ago, because no worker counts, it is counted now.
+    /// The last count. If that is old, because no worker counts, the backlog is counted now.
     async fn backlog(&self) -> Result<Backlog, StoreError> {
         let published = self.parts.backlogs.published().await?;
         match published {
@@ -98,7 +98,7 @@ impl Receiver {
         Ok(backlog)
     }
 
-    /// Follows how operators steer, and counts what waits where no worker does.
+    /// Follows the control, and counts the backlog if no worker does.
     pub async fn stay_steered(&self, stop: &CancellationToken) {
         let counting = async {
             while !stop.is_cancelled() {
@@ -167,7 +167,7 @@ fn overdue(published: &Published<Backlog>) -> i64 {
         .saturating_sub(millis(count_pause(cost) + cost))
 }
 
-/// What waits, as it is shown.
+/// The backlog, as the API shows it.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Backlog)]
 struct ShownBacklog {
@@ -183,7 +183,7 @@ struct ShownBacklog {
     closing: Option<ShownClosing>,
 }
 
-/// What is left of the month that closes.
+/// The backlog of the month that closes.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Closing)]
 struct ShownClosing {

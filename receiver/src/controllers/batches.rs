@@ -17,27 +17,27 @@ use sampler_store::Arrival;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::dry_run::{DryRun, Would};
+use super::dry_run::{DryRunAnswer, DryRunQuery};
 use super::events::Accepted;
 use super::{answer, log_refusal};
 use crate::admission::RequestKind;
 use crate::batch::{self, Item, Layout};
 use crate::body::NDJSON;
 use crate::form::Form;
-use crate::openapi::params::DryRun as Rehearsed;
+use crate::openapi::params::DryRunParams;
 use crate::openapi::{refusals, types};
 use crate::{Receiver, body, cloud_event};
 
-/// What a batch may be, and a CloudEvent.
+/// The media types of batches and CloudEvents.
 const CLOUD_EVENTS: &str = "application/cloudevents-batch+json";
 const CLOUD_EVENT: &str = "application/cloudevents+json";
 const ACCEPTED: [&str; 4] = [body::JSON, NDJSON, CLOUD_EVENTS, CLOUD_EVENT];
 
-/// Events of a batch that are under way at a time, each of another target. They keep the commands of
-/// the store busy; more would only stand in the queue of their client.
+/// Events of a batch that are processed at a time, each of another target. They keep the commands of
+/// the store busy; more would only wait in the queue of their client.
 const AT_ONCE: usize = 256;
 
-/// The wrong fields that the answer to a batch names in all. Beyond it each event names one.
+/// The wrong fields that the answer to a batch names in all. Beyond that each event names one.
 const ERRORS_MAX: usize = 10_000;
 
 /// `POST /v1/events`.
@@ -47,7 +47,7 @@ const ERRORS_MAX: usize = 10_000;
     description = "Each event of a batch gets the status and the problem that it would get alone. \
         A CloudEvent that is sent alone is answered as at the address of its kind. Sending a whole \
         batch again with the same ids is always safe.",
-    params(Rehearsed),
+    params(DryRunParams),
     request_body(content(
         (Vec<types::AnyEvent> = "application/json"),
         (String = "application/x-ndjson"),
@@ -55,8 +55,8 @@ const ERRORS_MAX: usize = 10_000;
         (types::CloudEvent = "application/cloudevents+json"),
     )),
     responses(
-        (status = 200, description = "What became of each event; of a dry run, what would become of them.",
-            body = inline(Taken)),
+        (status = 200, description = "The result of each event; with `dry_run=true`, the result that it would have.",
+            body = inline(AnswerToEvents)),
         (status = 201, description = "The CloudEvent is kept.",
             headers(("Location" = Option<String>, description = "The address of the span that was started."),
                 ("Idempotency-Replayed" = Option<bool>, description = "It was kept before, and nothing was done this time."))),
@@ -72,7 +72,7 @@ pub async fn post(
     answer(&receiver, "events", &grant, outcome)
 }
 
-/// What became of a batch.
+/// The answer to a batch.
 #[derive(Default, Serialize, ToSchema)]
 #[schema(as = Batch)]
 struct BatchAnswer {
@@ -83,7 +83,7 @@ struct BatchAnswer {
     results: Vec<ItemAnswer>,
 }
 
-/// What became of one of its events.
+/// The answer to one event of a batch.
 #[derive(Serialize, ToSchema)]
 #[schema(as = BatchResult)]
 struct ItemAnswer {
@@ -101,14 +101,14 @@ struct ItemAnswer {
     problem: Option<Problem>,
 }
 
-/// What is answered to a batch, a CloudEvent that is only tried, or a batch of which each is.
+/// The answer to a batch, to a dry run of a CloudEvent, or to a dry run of a batch.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 #[allow(dead_code, reason = "only its schema is used")]
-enum Taken {
+enum AnswerToEvents {
     Batch(BatchAnswer),
-    Tried(Would),
-    AllTried(Vec<Would>),
+    DryRun(DryRunAnswer),
+    DryRuns(Vec<DryRunAnswer>),
 }
 
 impl ItemAnswer {
@@ -153,25 +153,25 @@ impl BatchAnswer {
     }
 }
 
-/// A batch whose events are being taken.
-struct Taking<'b> {
+/// A batch in progress.
+struct BatchInProgress<'b> {
     receiver: &'b Receiver,
     grant: &'b Grant,
     layout: Layout,
     items: &'b [Item<'b>],
-    /// How many wrong fields may still be named.
+    /// The number of wrong fields that may still be named.
     errors: AtomicUsize,
 }
 
 impl Receiver {
-    /// Receives whatever may be posted: a batch, or a CloudEvent.
+    /// Receives a batch, or a CloudEvent that comes alone.
     async fn receive_any(
         &self,
         grant: &Grant,
         request: Request<Body>,
     ) -> Result<Response, Problem> {
         grant.require_write()?;
-        let dry_run = DryRun::of(request.uri(), false)?;
+        let dry_run = DryRunQuery::of(request.uri(), false)?;
         let _counted = self.acquire_in_flight(RequestKind::Start)?;
         let headers = request.headers();
         let layout = match body::media_type(headers, &ACCEPTED)? {
@@ -194,24 +194,24 @@ impl Receiver {
         let body = body::read_up_to(request, self, self.sender(grant), max).await?;
         let items = batch::read(layout, body.as_ref())?;
         if let Some(dry_run) = dry_run {
-            let all = self.rehearse_all(dry_run, grant, layout, &items).await?;
+            let all = self.dry_run_all(dry_run, grant, layout, &items).await?;
             return Ok(Json(all).into_response());
         }
-        let taking = Taking {
+        let batch = BatchInProgress {
             receiver: self,
             grant,
             layout,
             items: &items,
             errors: AtomicUsize::new(ERRORS_MAX),
         };
-        let results = taking.take_all().await;
+        let results = batch.process_all().await;
         Ok(Json(BatchAnswer::of(results)).into_response())
     }
 
     /// Receives a CloudEvent that is sent alone: it is answered as at the address of its kind.
     async fn receive_alone(
         &self,
-        dry_run: Option<DryRun>,
+        dry_run: Option<DryRunQuery>,
         grant: &Grant,
         request: Request<Body>,
         form: Form,
@@ -223,46 +223,46 @@ impl Receiver {
             _ => batch::kind_of_cloud_event(body.as_ref()),
         };
         if let Some(dry_run) = dry_run {
-            return self.rehearse_one(dry_run, grant, body.as_ref(), form).await;
+            return self.dry_run_one(dry_run, grant, body.as_ref(), form).await;
         }
-        let outcome = self.take(grant, body, form, Arrival::Alone).await;
+        let outcome = self.process_event(grant, body, form, Arrival::Alone).await;
         self.count(kind, &outcome);
         Ok(outcome?.into_response())
     }
 }
 
-impl Taking<'_> {
+impl BatchInProgress<'_> {
     /// Events of different targets do not wait for each other, so they share commands.
-    async fn take_all(&self) -> Vec<ItemAnswer> {
+    async fn process_all(&self) -> Vec<ItemAnswer> {
         let chains = batch::chains(self.items);
-        let chains = chains.into_iter().map(|chain| self.take_chain(chain));
-        let taken = stream::iter(chains).buffer_unordered(AT_ONCE);
-        let taken: Vec<Vec<ItemAnswer>> = taken.collect().await;
-        taken.into_iter().flatten().collect()
+        let chains = chains.into_iter().map(|chain| self.process_chain(chain));
+        let results = stream::iter(chains).buffer_unordered(AT_ONCE);
+        let results: Vec<Vec<ItemAnswer>> = results.collect().await;
+        results.into_iter().flatten().collect()
     }
 
-    /// Takes events that have to follow each other.
-    async fn take_chain(&self, chain: Vec<usize>) -> Vec<ItemAnswer> {
+    /// Processes events that have to follow each other.
+    async fn process_chain(&self, chain: Vec<usize>) -> Vec<ItemAnswer> {
         let mut stalled = Stalled::default();
         let mut results = Vec::with_capacity(chain.len());
         for index in chain {
             let item = &self.items[index];
-            let outcome = match stalled.behind(item) {
+            let outcome = match stalled.problem_of(item) {
                 Some(problem) => Err(problem),
-                None => self.take(item).await,
+                None => self.process(item).await,
             };
             self.receiver.count(item.kind, &outcome);
             let outcome = outcome.map_err(|problem| {
                 log_refusal(self.receiver, "batch", self.grant, &problem);
                 stalled.note(item, &problem);
-                self.cut(problem)
+                self.limit_errors(problem)
             });
             results.push(ItemAnswer::new(index, outcome));
         }
         results
     }
 
-    async fn take(&self, item: &Item<'_>) -> Result<Accepted, Problem> {
+    async fn process(&self, item: &Item<'_>) -> Result<Accepted, Problem> {
         let max = self.receiver.options.limits.payload;
         if item.bytes.len() > max {
             return Err(body::too_large(max));
@@ -270,12 +270,12 @@ impl Taking<'_> {
         let form = Form::of(self.layout);
         let arrival = Arrival::InBatch;
         self.receiver
-            .take(self.grant, item.bytes, form, arrival)
+            .process_event(self.grant, item.bytes, form, arrival)
             .await
     }
 
-    /// Bounds what the answer takes of memory.
-    fn cut(&self, mut problem: Problem) -> Problem {
+    /// Limits the memory of the answer.
+    fn limit_errors(&self, mut problem: Problem) -> Problem {
         let wanted = problem.error_count();
         let left = self.errors.load(Ordering::Relaxed);
         self.errors
@@ -285,18 +285,18 @@ impl Taking<'_> {
     }
 }
 
-/// The targets of which an event was not answered for good: until it is, no later one of theirs is
-/// taken, because its answer could be another one.
+/// Targets with an event that has no final answer. Later events of these targets are not processed:
+/// their answers could depend on that event.
 #[derive(Default)]
 struct Stalled {
     targets: BTreeSet<usize>,
-    /// The problem of the event that was not answered.
+    /// The problem of the first such event.
     problem: Option<Problem>,
 }
 
 impl Stalled {
-    /// Why an event is not taken, if it is not.
-    fn behind(&self, item: &Item<'_>) -> Option<Problem> {
+    /// The problem of an event that is not processed; `None` if it can be.
+    fn problem_of(&self, item: &Item<'_>) -> Option<Problem> {
         let is_behind = item
             .targets
             .iter()

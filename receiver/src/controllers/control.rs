@@ -1,4 +1,4 @@
-//! How operators steer.
+//! The control of operators.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use sampler_store::KeptControl;
 use serde_json::Value;
 
 use super::answer;
-use crate::acts::{Act, IfMatch as Seen, stale};
-use crate::openapi::params::{IfMatch, IfNoneMatch};
+use crate::acts::{Act, IfMatch, stale};
+use crate::openapi::params::{IfMatchParams, IfNoneMatchParams};
 use crate::openapi::{refusals, types};
 use crate::reading::{Parameters, Single};
 use crate::{Receiver, control};
@@ -25,11 +25,11 @@ const SUBJECT: &str = "/v1/control";
 /// `GET /v1/control`.
 #[utoipa::path(
     get, path = "/v1/control", operation_id = "get_control", tag = "Operating",
-    summary = "How operators steer",
-    params(IfNoneMatch),
+    summary = "The control of operators",
+    params(IfNoneMatchParams),
     responses(
-        (status = 200, description = "What is set.", body = types::Control,
-            headers(("ETag" = String, description = "Of what is set."))),
+        (status = 200, description = "The control as it is set now.", body = types::Control,
+            headers(("ETag" = String, description = "The entity tag of the control."))),
         (status = 304, description = "It has not changed."),
         refusals::OfReading,
     ),
@@ -55,11 +55,11 @@ pub async fn get(
     put, path = "/v1/control", operation_id = "set_control", tag = "Operating",
     summary = "Set how many starts are admitted, and whether sampling is paused",
     description = "All instances follow within 5 seconds. All members must be there.",
-    params(IfMatch),
+    params(IfMatchParams),
     request_body(content = types::ControlRequest, content_type = "application/json"),
     responses(
-        (status = 200, description = "What is set now.", body = types::Control,
-            headers(("ETag" = String, description = "Of what is set."))),
+        (status = 200, description = "The control as it is now.", body = types::Control,
+            headers(("ETag" = String, description = "The entity tag of the control."))),
         refusals::OfControl,
     ),
 )]
@@ -81,7 +81,7 @@ impl Receiver {
     async fn set_control(&self, grant: &Grant, request: Request<Body>) -> Result<Single, Problem> {
         grant.require_admin()?;
         Parameters::of(request.uri()).finish()?;
-        let seen = Seen::of(request.headers())?;
+        let seen = IfMatch::of(request.headers())?;
         let admitted = self.admit_act(grant, request, control::read).await?;
         let kept = self.control().await?;
         seen.require(&tag(&kept))?;
@@ -93,7 +93,7 @@ impl Receiver {
             before: shown(&kept.control),
             after: shown(&admitted.fields),
         };
-        let record = self.ask(grant, act).await?;
+        let record = self.record_act(grant, act).await?;
         let set = self
             .parts
             .controls

@@ -1,4 +1,5 @@
-//! Dry runs: what would become of events, and what would be posted because of them. Nothing is kept.
+//! Dry runs: the decisions about events, and the usages that would be posted because of them. Nothing
+//! is kept.
 
 use axum::Json;
 use axum::http::{StatusCode, Uri};
@@ -23,17 +24,17 @@ const USAGES_MAX: usize = 1_000;
 /// The most bytes that all usages of one answer take.
 const BYTES_MAX: usize = 4 << 20;
 
-/// What is asked for.
+/// The query of a dry run.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct DryRun {
+pub(super) struct DryRunQuery {
     /// Windows that end by then are shown.
     until: Option<Timestamp>,
 }
 
-/// What would become of an event.
+/// The answer to an event in a dry run.
 #[derive(Serialize, ToSchema)]
 #[schema(as = DryRun)]
-pub(super) struct Would {
+pub(super) struct DryRunAnswer {
     #[serde(rename = "would")]
     status: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,9 +51,9 @@ pub(super) struct Would {
     problem: Option<Problem>,
 }
 
-impl DryRun {
-    /// What the query asks for; nothing where events are to be kept. The addresses that an original
-    /// serves, too, do not look at other parameters.
+impl DryRunQuery {
+    /// The dry run that a request asks for; `None` if its events are to be kept. Other parameters are
+    /// errors, unless `ignores_others`: an original ignores all parameters at its addresses.
     pub(super) fn of(uri: &Uri, ignores_others: bool) -> Result<Option<Self>, Problem> {
         let mut parameters = Parameters::of(uri);
         let expected = "It must be true or false.";
@@ -70,7 +71,7 @@ impl DryRun {
     }
 }
 
-impl Would {
+impl DryRunAnswer {
     fn refused(problem: Problem) -> Self {
         Self {
             status: problem.status().as_u16(),
@@ -82,8 +83,8 @@ impl Would {
     }
 }
 
-/// A dry run that is under way.
-struct Rehearsal<'r> {
+/// A dry run in progress.
+struct DryRun<'r> {
     receiver: &'r Receiver,
     grant: &'r Grant,
     view: View<'r>,
@@ -94,46 +95,46 @@ struct Rehearsal<'r> {
 }
 
 impl Receiver {
-    /// What would become of one event.
-    pub(super) async fn rehearse_one(
+    /// Answers a dry run of one event.
+    pub(super) async fn dry_run_one(
         &self,
-        dry_run: DryRun,
+        query: DryRunQuery,
         grant: &Grant,
         body: &[u8],
         form: Form,
     ) -> Result<Response, Problem> {
         let _permit = self.admit_reading(grant).await?;
-        let mut rehearsal = self.rehearsal(dry_run, grant)?;
-        let would = rehearsal.rehearse(body, form).await?;
-        // What is no JSON is refused as ever.
-        match would.problem {
+        let mut dry_run = self.begin_dry_run(query, grant)?;
+        let answer = dry_run.answer(body, form).await?;
+        // A body that is not JSON is refused as without a dry run.
+        match answer.problem {
             Some(problem) if *problem.kind() == problems::MALFORMED_JSON => Err(problem),
-            _ => Ok(Json(would).into_response()),
+            _ => Ok(Json(answer).into_response()),
         }
     }
 
-    /// What would become of the events of a batch: each finds what those before it leave behind.
-    pub(super) async fn rehearse_all(
+    /// Answers a dry run of a batch. Each event meets the effects of the events before it.
+    pub(super) async fn dry_run_all(
         &self,
-        dry_run: DryRun,
+        query: DryRunQuery,
         grant: &Grant,
         layout: Layout,
         items: &[Item<'_>],
-    ) -> Result<Vec<Would>, Problem> {
+    ) -> Result<Vec<DryRunAnswer>, Problem> {
         let _permit = self.admit_reading(grant).await?;
-        let mut rehearsal = self.rehearsal(dry_run, grant)?;
+        let mut dry_run = self.begin_dry_run(query, grant)?;
         let mut all = Vec::with_capacity(items.len());
         for item in items {
-            all.push(rehearsal.rehearse(item.bytes, Form::of(layout)).await?);
+            all.push(dry_run.answer(item.bytes, Form::of(layout)).await?);
         }
         Ok(all)
     }
 
-    fn rehearsal<'r>(
+    fn begin_dry_run<'r>(
         &'r self,
-        dry_run: DryRun,
+        query: DryRunQuery,
         grant: &'r Grant,
-    ) -> Result<Rehearsal<'r>, Problem> {
+    ) -> Result<DryRun<'r>, Problem> {
         self.require_readable()?;
         if !self.options.knows_granularity {
             let detail = "This receiver was not told the granularity (SAMPLER_DIMENSION), so it \
@@ -141,31 +142,31 @@ impl Receiver {
             return Err(Problem::new(&problems::DRY_RUN_UNAVAILABLE, detail));
         }
         let now = self.parts.clock.now();
-        Ok(Rehearsal {
+        Ok(DryRun {
             receiver: self,
             grant,
             view: View::to_read(self),
             now,
-            until: dry_run.until.unwrap_or(now),
+            until: query.until.unwrap_or(now),
             bytes: BYTES_MAX,
         })
     }
 }
 
-impl Rehearsal<'_> {
-    /// What would become of an event.
+impl DryRun<'_> {
+    /// The answer to an event.
     ///
     /// # Errors
-    /// 503 where that cannot be found out.
-    async fn rehearse(&mut self, body: &[u8], form: Form) -> Result<Would, Problem> {
-        match self.try_to_rehearse(body, form).await {
-            Ok(would) => Ok(would),
+    /// 503 if it cannot be found out.
+    async fn answer(&mut self, body: &[u8], form: Form) -> Result<DryRunAnswer, Problem> {
+        match self.decide(body, form).await {
+            Ok(answer) => Ok(answer),
             Err(problem) if problem.status().is_server_error() => Err(problem),
-            Err(problem) => Ok(Would::refused(problem)),
+            Err(problem) => Ok(DryRunAnswer::refused(problem)),
         }
     }
 
-    async fn try_to_rehearse(&mut self, body: &[u8], form: Form) -> Result<Would, Problem> {
+    async fn decide(&mut self, body: &[u8], form: Form) -> Result<DryRunAnswer, Problem> {
         let max = self.receiver.options.limits.payload;
         if body.len() > max {
             return Err(body::too_large(max));
@@ -180,7 +181,7 @@ impl Rehearsal<'_> {
         for span in foreseen.spans {
             more |= self.forecast(span, &mut usages);
         }
-        Ok(Would {
+        Ok(DryRunAnswer {
             status: StatusCode::CREATED.as_u16(),
             replayed: Some(foreseen.is_replayed),
             usages: Some(usages),
@@ -189,7 +190,8 @@ impl Rehearsal<'_> {
         })
     }
 
-    /// Adds what would be posted for a span; says whether there is more than can be shown.
+    /// Adds the usages that would be posted for a span. Returns whether there are more than can be
+    /// shown.
     fn forecast(&mut self, span: Span, usages: &mut Vec<Usage>) -> bool {
         let policy = &self.receiver.options.policy;
         for usage in Forecast::new(span, self.until, policy) {

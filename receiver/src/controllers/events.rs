@@ -19,18 +19,18 @@ use sampler_store::Arrival;
 pub(super) use decision::Accepted;
 pub(super) use view::View;
 
-use super::dry_run::{DryRun as Rehearsed, Would};
+use super::dry_run::{DryRunAnswer, DryRunQuery};
 use super::{Admitted, answer, spans};
 use crate::admission::{InFlightPermit, RequestKind, ShardRange};
 use crate::body::Received;
 use crate::event::{Event, EventKind};
 use crate::form::Form;
-use crate::openapi::params::DryRun;
+use crate::openapi::params::DryRunParams;
 use crate::openapi::refusals::{OfAnyEvent, OfStart, OfStop};
 use crate::openapi::types;
 use crate::{Receiver, body};
 
-/// Says that an event was kept before, and nothing was done this time.
+/// The header of an answer to an event that was kept before, so that nothing was done this time.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
 impl IntoResponse for Accepted {
@@ -52,10 +52,10 @@ impl IntoResponse for Accepted {
     post, path = "/v1/events/start", operation_id = "start", tag = "Events",
     summary = "A usage starts",
     description = "A repeat with the same `id` is recognised.",
-    params(DryRun),
+    params(DryRunParams),
     request_body(content = types::Start, content_type = "application/json"),
     responses(
-        (status = 200, description = "A dry run: what would become of the event.", body = Would),
+        (status = 200, description = "A dry run: what would become of the event.", body = DryRunAnswer),
         (status = 201, description = "It is kept.",
             headers(("Location" = String, description = "The address of the span."), ("Idempotency-Replayed" = Option<bool>, description = "It was kept before, and nothing was done this time."))),
         OfStart,
@@ -75,10 +75,10 @@ pub async fn start(
     post, path = "/v1/events/stop", operation_id = "stop", tag = "Events",
     summary = "A usage stops",
     description = "The timestamp may be equal to that of the start: then nothing is billed.",
-    params(DryRun),
+    params(DryRunParams),
     request_body(content = types::Stop, content_type = "application/json"),
     responses(
-        (status = 200, description = "A dry run: what would become of the event.", body = Would),
+        (status = 200, description = "A dry run: what would become of the event.", body = DryRunAnswer),
         (status = 201, description = "It is kept.",
             headers(("Idempotency-Replayed" = Option<bool>, description = "It was kept before, and nothing was done this time."))),
         OfStop,
@@ -98,10 +98,10 @@ pub async fn stop(
     post, path = "/v1/events/update", operation_id = "update", tag = "Events",
     summary = "A usage goes on with another plan or other quantities",
     description = "The previous span stops and a new one starts at the same moment. A repeat with the same `id` completes what a crash left.",
-    params(DryRun),
+    params(DryRunParams),
     request_body(content = types::Update, content_type = "application/json"),
     responses(
-        (status = 200, description = "A dry run: what would become of the event.", body = Would),
+        (status = 200, description = "A dry run: what would become of the event.", body = DryRunAnswer),
         (status = 201, description = "It is kept: both the stop and the start.",
             headers(("Location" = String, description = "The address of the span."), ("Idempotency-Replayed" = Option<bool>, description = "It was kept before, and nothing was done this time."))),
         OfAnyEvent,
@@ -131,11 +131,11 @@ impl Receiver {
         grant: &Grant,
         request: Request<Body>,
     ) -> Result<Response, Problem> {
-        // An original does not look at the query.
-        if let Some(dry_run) = Rehearsed::of(request.uri(), kind != EventKind::Update)? {
+        // An original ignores the query, so only the update's address refuses unknown parameters.
+        if let Some(dry_run) = DryRunQuery::of(request.uri(), kind != EventKind::Update)? {
             let (body, _counted) = self.read_body(kind, grant, request).await?;
             let form = Form::Of(kind);
-            return self.rehearse_one(dry_run, grant, body.as_ref(), form).await;
+            return self.dry_run_one(dry_run, grant, body.as_ref(), form).await;
         }
         let outcome = self.receive_event(kind, grant, request).await;
         self.count(Some(kind), &outcome);
@@ -149,7 +149,8 @@ impl Receiver {
         request: Request<Body>,
     ) -> Result<Accepted, Problem> {
         let (body, _counted) = self.read_body(kind, grant, request).await?;
-        self.take(grant, body, Form::Of(kind), Arrival::Alone).await
+        self.process_event(grant, body, Form::Of(kind), Arrival::Alone)
+            .await
     }
 
     async fn read_body(
@@ -167,9 +168,9 @@ impl Receiver {
         Ok((body, counted))
     }
 
-    /// Takes one event that has arrived, alone or in a batch: reads it, waits for its client's
-    /// turn, and keeps it.
-    pub(super) async fn take(
+    /// Processes one event, which came alone or in a batch: reads it, waits for its client's turn, and
+    /// keeps it.
+    pub(super) async fn process_event(
         &self,
         grant: &Grant,
         body: impl AsRef<[u8]>,

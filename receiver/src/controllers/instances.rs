@@ -20,7 +20,7 @@ use crate::reading::{List, Parameters};
 /// `GET /v1/instances`.
 #[utoipa::path(
     get, path = "/v1/instances", operation_id = "list_instances", tag = "Operating",
-    summary = "Which instances run, and how each is",
+    summary = "The instances that run, and the state of each",
     description = "Receivers come first, then workers, those that have run longest first. An instance \
         that has ended is not listed. One that was not seen for 20 s is listed as `stale` for an hour.",
     responses((status = 200, description = "At most 1,000 instances.", body = List<ShownInstance>), refusals::OfReading),
@@ -42,7 +42,7 @@ impl Receiver {
     }
 }
 
-/// How an instance is.
+/// The state of an instance.
 #[derive(Clone, Copy, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = InstanceState)]

@@ -100,7 +100,7 @@ impl Receiver {
         })
     }
 
-    /// Reads a body as what `form` makes of it; says whose turn it has to wait for.
+    /// Reads a body as what `form` makes of it. Returns whose turn it has to wait for.
     fn read<F: Readable>(
         &self,
         grant: &Grant,

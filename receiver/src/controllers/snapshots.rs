@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -14,6 +15,7 @@ use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::SpanQuery;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::answer;
 use crate::Receiver;
@@ -42,7 +44,7 @@ const CHUNKS: usize = 2;
         (String = "application/x-ndjson"),
     )),
     responses(
-        (status = 200, description = "Where both differ.", body = types::SnapshotReport),
+        (status = 200, description = "The differences, and the proposed events.", body = types::SnapshotReport),
         refusals::OfSnapshot,
     ),
 )]
@@ -65,7 +67,11 @@ impl Receiver {
         let permit = permit.map_err(|_| self.overloaded("Another snapshot is being compared."))?;
         let snapshot = snapshot::take(self, grant, request).await?;
         let compared = self.compare_with_spans(grant, snapshot).await?;
-        Ok(in_pieces(compared, permit))
+        Ok(in_pieces(
+            compared,
+            permit,
+            self.options.snapshots.answer_time,
+        ))
     }
 
     async fn compare_with_spans(
@@ -75,7 +81,7 @@ impl Receiver {
     ) -> Result<Compared, Problem> {
         let _permits = self.turn_to_compare(grant).await?;
         let mut query = SpanQuery {
-            // What ran at that moment: from its first millisecond to the next.
+            // The spans that ran at that moment: from its first millisecond to the next.
             from: Some(snapshot.at),
             to: Some(snapshot.at.plus(1)),
             limit: PAGE,
@@ -114,13 +120,15 @@ fn not_written(error: io::Error) -> Problem {
     Problem::internal()
 }
 
-/// The answer, made as the client takes it. It may be as large as the snapshot.
-fn in_pieces(compared: Compared, permit: ServingPermit) -> Response {
+/// The answer, made as the client takes it, for so long at the most. It may be as large as the snapshot.
+fn in_pieces(compared: Compared, permit: ServingPermit, time: Duration) -> Response {
     let (sender, receiver) = mpsc::channel(CHUNKS);
+    let deadline = Instant::now() + time;
     tokio::task::spawn_blocking(move || {
         let mut pieces = Pieces {
             sender,
             buffer: Vec::with_capacity(CHUNK),
+            deadline,
         };
         let written = snapshot::write_report(&compared, &mut pieces);
         if let Err(error) = written.and_then(|()| pieces.flush()) {
@@ -143,6 +151,8 @@ fn in_pieces(compared: Compared, permit: ServingPermit) -> Response {
 struct Pieces {
     sender: mpsc::Sender<io::Result<Bytes>>,
     buffer: Vec<u8>,
+    /// When all of it must be taken. A client that takes little by little keeps others waiting.
+    deadline: Instant,
 }
 
 impl Write for Pieces {
@@ -155,6 +165,9 @@ impl Write for Pieces {
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        if Instant::now() >= self.deadline {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
         let piece = std::mem::replace(&mut self.buffer, Vec::with_capacity(CHUNK));
         let sent = self.sender.blocking_send(Ok(piece.into()));
         sent.map_err(|_| io::ErrorKind::BrokenPipe.into())

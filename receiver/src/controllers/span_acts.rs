@@ -1,4 +1,4 @@
-//! What operators do to one span that is suspended: resume it, or skip its planned usage.
+//! The acts of operators on one suspended span: to resume it, or to skip its planned usage.
 //!
 //! An operator acts on what was read: the entity tag in `If-Match` must be that of the span as it is
 //! now, and the change is conditional on its version, its end and its suspension.
@@ -18,21 +18,21 @@ use uuid::Uuid;
 
 use super::answer;
 use super::spans::{ShownSpan, SpanPath, location, shown_span};
-use crate::acts::{Act, ActBody, Admitted, IfMatch as Seen, stale};
-use crate::openapi::params::IfMatch;
+use crate::acts::{Act, ActBody, AdmittedAct, IfMatch, stale};
+use crate::openapi::params::IfMatchParams;
 use crate::openapi::{refusals, types};
 use crate::{Receiver, problems};
 
 /// `POST /v1/spans/{id}/resume`.
 #[utoipa::path(
     post, path = "/v1/spans/{id}/resume", operation_id = "resume_span", tag = "Operating",
-    summary = "Let a span go on",
+    summary = "Resume a span",
     description = "The span is suspended. If Abacus refuses its usage again, it is suspended again.",
-    params(("id" = String, Path, description = "The id of the span."), IfMatch),
+    params(("id" = String, Path, description = "The id of the span."), IfMatchParams),
     request_body(content = types::Reason, content_type = "application/json"),
     responses(
         (status = 200, description = "The span as it is now.", body = ShownSpan<'static>,
-            headers(("ETag" = String, description = "Of what is shown."))),
+            headers(("ETag" = String, description = "The entity tag of the answer."))),
         refusals::OfSpanAct,
     ),
 )]
@@ -49,13 +49,13 @@ pub async fn resume(
 /// `POST /v1/spans/{id}/skip`.
 #[utoipa::path(
     post, path = "/v1/spans/{id}/skip", operation_id = "skip_usage", tag = "Operating",
-    summary = "Give up a usage",
-    description = "The usage is never billed, and the span goes on behind it.",
-    params(("id" = String, Path, description = "The id of the span."), IfMatch),
+    summary = "Skip a usage",
+    description = "The usage is not billed, unless it is sent again later. The span goes on behind it.",
+    params(("id" = String, Path, description = "The id of the span."), IfMatchParams),
     request_body(content = types::SkipRequest, content_type = "application/json"),
     responses(
         (status = 200, description = "The span as it is now.", body = ShownSpan<'static>,
-            headers(("ETag" = String, description = "Of what is shown."))),
+            headers(("ETag" = String, description = "The entity tag of the answer."))),
         refusals::OfSpanAct,
     ),
 )]
@@ -69,8 +69,8 @@ pub async fn skip(
     answer(&receiver, "skip", &grant, outcome)
 }
 
-/// A change that an operator asks for, and how it is called in the audit trail.
-struct Asked {
+/// An act that an operator asks for, and the span that it is for.
+struct RequestedAct {
     act: &'static str,
     reason: String,
     listed: ListedSpan,
@@ -84,19 +84,19 @@ impl Receiver {
         request: Request<Body>,
     ) -> Result<impl IntoResponse, Problem> {
         grant.require_admin()?;
-        let seen = Seen::of(request.headers())?;
+        let if_match = IfMatch::of(request.headers())?;
         let admitted = self.admit_act(grant, request, |_: &mut ActBody<'_>| Some(()));
-        let Admitted {
+        let AdmittedAct {
             reason, _permit, ..
         } = admitted.await?;
-        let (listed, suspension) = self.suspended_span(grant, id, &seen).await?;
+        let (listed, suspension) = self.suspended_span(grant, id, &if_match).await?;
         let act = "span.resume";
-        let asked = Asked {
+        let asked = RequestedAct {
             act,
             reason,
             listed,
         };
-        // By the workers' time, and over for sure: the clock of this machine may be ahead.
+        // A moment of the workers' clock that has passed. The clock of this machine may be ahead.
         let due_at = suspension.since;
         let change = |_| Change::Resume { suspension, due_at };
         self.change_by_operator(grant, asked, change).await
@@ -109,25 +109,25 @@ impl Receiver {
         request: Request<Body>,
     ) -> Result<impl IntoResponse, Problem> {
         grant.require_admin()?;
-        let seen = Seen::of(request.headers())?;
+        let if_match = IfMatch::of(request.headers())?;
         let admitted = self.admit_act(grant, request, |body| body.text("usage_id"));
-        let Admitted {
+        let AdmittedAct {
             reason,
             fields: usage_id,
             _permit,
         } = admitted.await?;
-        let (listed, suspension) = self.suspended_span(grant, id, &seen).await?;
+        let (listed, suspension) = self.suspended_span(grant, id, &if_match).await?;
         let planned = listed.span.processing.planned.as_ref();
         if planned.is_none_or(|planned| planned.usage_guid != usage_id) {
             return Err(not_planned());
         }
         let act = "span.skip";
-        let asked = Asked {
+        let asked = RequestedAct {
             act,
             reason,
             listed,
         };
-        // By the workers' time, which said when the usage was refused last.
+        // Counted from the last refusal, by the workers' clock.
         let not_before = suspension.since.plus(SKIP_DELAY);
         let at = self.parts.clock.now();
         let change = |act| Change::Skip {
@@ -143,17 +143,17 @@ impl Receiver {
         self.change_by_operator(grant, asked, change).await
     }
 
-    /// The span of an address, which is suspended, as the operator has seen it.
+    /// The suspended span of an address, if it is unchanged since the operator read it.
     async fn suspended_span(
         &self,
         grant: &Grant,
         id: SpanPath,
-        seen: &Seen,
+        if_match: &IfMatch,
     ) -> Result<(ListedSpan, Suspension), Problem> {
         let permit = self.admit_reading(grant).await?;
         let listed = self.span(grant, id).await?;
         drop(permit);
-        seen.require(shown_span(&listed, &HeaderMap::new()).tag())?;
+        if_match.require(shown_span(&listed, &HeaderMap::new()).tag())?;
         match listed.span.processing.suspended {
             Some(suspension) if !listed.span.processing.complete => Ok((listed, suspension)),
             _ => {
@@ -163,12 +163,12 @@ impl Receiver {
         }
     }
 
-    /// Writes the act into the audit trail, then makes the change that it asks for; answers with the
-    /// span as it is after that.
+    /// Writes the act into the audit trail, then makes its change. Answers with the span as it is after
+    /// that.
     async fn change_by_operator(
         &self,
         grant: &Grant,
-        asked: Asked,
+        asked: RequestedAct,
         change: impl FnOnce(Uuid) -> Change,
     ) -> Result<Response, Problem> {
         let span = &asked.listed.span;
@@ -177,7 +177,7 @@ impl Receiver {
             subject: location(&span.id).to_str().unwrap_or_default().to_owned(),
             span: Some(span.id.to_string()),
             reason: asked.reason,
-            before: digest(span),
+            before: summary(span),
             after: Value::Null,
         };
         let id = self.new_act();
@@ -187,10 +187,10 @@ impl Receiver {
             due_at: change.due_at().or(asked.listed.due_at),
         };
         let act = Act {
-            after: digest(&after.span),
+            after: summary(&after.span),
             ..act
         };
-        self.ask_as(id, grant, act).await?;
+        self.record_act_as(id, grant, act).await?;
         let now = self.parts.clock.now();
         let changed = self.parts.acts.change_by_operator(span, &change, now).await;
         let changed = changed.map(|changed| (changed == Changed::Made).then_some(()));
@@ -209,8 +209,8 @@ fn not_planned() -> Problem {
     Problem::new(&problems::NOT_PLANNED, detail).errors([error])
 }
 
-/// What the audit trail tells of a span.
-fn digest(span: &Span) -> Value {
+/// The summary of a span in the audit trail.
+fn summary(span: &Span) -> Value {
     let processing = &span.processing;
     json!({
         "state": span.state().name(),

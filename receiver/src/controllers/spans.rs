@@ -15,19 +15,19 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::answer;
-use crate::openapi::params::{IfNoneMatch, OfTarget, Page, Time};
+use crate::openapi::params::{IfNoneMatchParams, OfTarget, Page, Time};
 use crate::openapi::{refusals, types};
 use crate::reading::{List, Parameters, Single, read_position, readable_resources, write_position};
 use crate::{Receiver, problems};
 
-/// What can stand in a segment of a path as it is.
+/// The characters that are percent-encoded in a segment of a path.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
 
-/// What an address says that stands for one span.
+/// The id in the address of one span.
 pub type SpanPath = Result<Path<String>, PathRejection>;
 
 /// `GET /v1/spans`.
@@ -37,7 +37,7 @@ pub type SpanPath = Result<Path<String>, PathRejection>;
     description = "The newest start comes first. One of `organization_id`, `resource_id`, `resource_instance_id` and `state=suspended` is required.",
     params(
         OfTarget,
-        ("state" = Option<String>, Query, description = "How far it is."),
+        ("state" = Option<String>, Query, description = "The state of the span."),
         ("cause" = Option<String>, Query, description = "With `state=suspended`: why, as in `/v1/suspended`."),
         Time, Page,
     ),
@@ -53,10 +53,10 @@ pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri)
 #[utoipa::path(
     get, path = "/v1/spans/{id}", operation_id = "get_span", tag = "Reading",
     summary = "One span, with proof of what was billed",
-    params(("id" = String, Path, description = "The id of the span."), IfNoneMatch),
+    params(("id" = String, Path, description = "The id of the span."), IfNoneMatchParams),
     responses(
         (status = 200, description = "The span.", body = ShownSpan<'static>,
-            headers(("ETag" = String, description = "Of what is shown."))),
+            headers(("ETag" = String, description = "The entity tag of the answer."))),
         (status = 304, description = "It has not changed."),
         refusals::OfSpan,
     ),
@@ -97,7 +97,7 @@ impl Receiver {
 
     /// The span of an address. One that the grant does not let read is not there.
     pub(super) async fn span(&self, grant: &Grant, id: SpanPath) -> Result<ListedSpan, Problem> {
-        // What is no text is the id of no span.
+        // A segment that is not UTF-8 is the id of no span.
         let Ok(Path(id)) = id else {
             return Err(no_such_span());
         };
@@ -144,7 +144,7 @@ fn require_narrow(query: &SpanQuery) -> Result<(), Problem> {
     Err(Problem::new(&problems::QUERY_TOO_WIDE, detail))
 }
 
-/// Leaves out spans of resources that the grant does not let read; says whether any can be left.
+/// Leaves out spans of resources that the grant does not let read. Returns whether any can be left.
 fn restrict(query: &mut SpanQuery, grant: &Grant) -> bool {
     let Some(resources) = readable_resources(grant) else {
         return true;
@@ -198,7 +198,7 @@ pub(super) struct ShownSpan<'a> {
     proof: Proof,
 }
 
-/// What is to be sampled next.
+/// The planned interval.
 #[derive(Serialize)]
 struct ShownPlan<'a> {
     #[serde(flatten)]
@@ -206,7 +206,7 @@ struct ShownPlan<'a> {
     usage_id: &'a str,
 }
 
-/// How delivering that went so far.
+/// The attempts to deliver its usage so far.
 #[derive(Serialize, ToSchema)]
 struct Delivery<'a> {
     attempts: u32,

@@ -1,4 +1,4 @@
-//! What usages add up to, by windows and groups.
+//! The sums of usages, by windows and groups.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri)
 impl Receiver {
     async fn sums(&self, grant: &Grant, uri: &Uri) -> Result<impl IntoResponse, Problem> {
         let mut parameters = Parameters::of(uri);
-        let asked = Asked::read(&mut parameters);
+        let asked = SumParameters::read(&mut parameters);
         let next = parameters.finish()?;
         let mut query = asked.query()?;
         let group_by = query.group_by.clone();
@@ -82,14 +82,14 @@ impl Receiver {
     }
 }
 
-/// What the parameters of a request ask for.
-struct Asked {
+/// The query of a request.
+struct SumParameters {
     query: SumQuery,
-    /// None where there are too many.
+    /// `None` if there are too many.
     windows: Option<Vec<Window>>,
 }
 
-impl Asked {
+impl SumParameters {
     fn read(parameters: &mut Parameters) -> Self {
         let mut target = TargetFilter::default();
         for name in Target::FIELDS {
@@ -165,7 +165,7 @@ fn read_group_by(text: &str) -> Option<Vec<&'static str>> {
     Some(names)
 }
 
-/// Leaves out usages of resources that the grant does not let read; says whether any can be left.
+/// Leaves out usages of resources that the grant does not let read. Returns whether any can be left.
 fn restrict(query: &mut SumQuery, grant: &Grant) -> bool {
     let Some(resources) = readable_resources(grant) else {
         return true;

@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 
 use super::answer;
 use super::spans::SpanPath;
-use crate::acts::{Act, ActBody, Admitted};
+use crate::acts::{Act, ActBody, AdmittedAct};
 use crate::openapi::params::Page;
 use crate::openapi::{refusals, types};
 use crate::reading::{List, Parameters, read_causes, readable_resources, write_causes};
@@ -26,7 +26,7 @@ use crate::{Receiver, problems};
 /// `GET /v1/suspended`.
 #[utoipa::path(
     get, path = "/v1/suspended", operation_id = "list_causes", tag = "Operating",
-    summary = "Why spans are suspended",
+    summary = "The causes of suspended spans",
     description = "The cause with the most spans comes first.",
     params(Page),
     responses((status = 200, description = "A page of causes.", body = List<ShownCause<'static>>,
@@ -40,10 +40,10 @@ pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri)
 /// `POST /v1/suspended/{cause}/resume`.
 #[utoipa::path(
     post, path = "/v1/suspended/{cause}/resume", operation_id = "resume_cause", tag = "Operating",
-    summary = "Let all spans of a cause go on",
+    summary = "Resume all spans of a cause",
     params(("cause" = String, Path, description = "The id of the cause.")),
     request_body(content = types::Reason, content_type = "application/json"),
-    responses((status = 202, description = "Workers let them go on.", body = types::Resumed), refusals::OfCauseAct),
+    responses((status = 202, description = "Workers resume them.", body = types::Resumed), refusals::OfCauseAct),
 )]
 pub async fn resume(
     State(receiver): State<Arc<Receiver>>,
@@ -82,7 +82,7 @@ impl Receiver {
         request: Request<Body>,
     ) -> Result<impl IntoResponse, Problem> {
         let admitted = self.admit_act(grant, request, |_: &mut ActBody<'_>| Some(()));
-        let Admitted {
+        let AdmittedAct {
             reason, _permit, ..
         } = admitted.await?;
         let cause = self.cause(grant, cause).await?;
@@ -95,9 +95,9 @@ impl Receiver {
             before: shown(&cause),
             after: json!({ "resuming": cause.spans }),
         };
-        let act = self.ask(grant, act).await?;
-        // What is suspended by the time that a worker finds this, by its clock: that of this machine may
-        // be behind, and spans that it takes to be suspended later would stay.
+        let act = self.record_act(grant, act).await?;
+        // All spans that are suspended when a worker finds this. A moment of this machine's clock
+        // would not do: if it is behind, spans would count as suspended later, and stay suspended.
         let by = Timestamp::MAX;
         let resumed = self.parts.acts.resume_by_operator(id, by).await;
         let resumed = resumed.map(|is_known| is_known.then_some(()));

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::answer;
 use super::spans::SpanPath;
 use super::usages::{ShownUsage, shown};
-use crate::acts::{Act, ActBody, Admitted};
+use crate::acts::{Act, ActBody, AdmittedAct};
 use crate::openapi::{refusals, types};
 use crate::{Receiver, problems};
 
@@ -52,7 +52,7 @@ impl Receiver {
         request: Request<Body>,
     ) -> Result<impl IntoResponse, Problem> {
         let admitted = self.admit_act(grant, request, |_: &mut ActBody<'_>| Some(()));
-        let Admitted {
+        let AdmittedAct {
             reason, _permit, ..
         } = admitted.await?;
         let entry = self.resendable(grant, id).await?;
@@ -64,7 +64,7 @@ impl Receiver {
             before: summary(&entry, entry.resend.is_some()),
             after: summary(&entry, true),
         };
-        let act = self.ask(grant, asked).await?;
+        let act = self.record_act(grant, asked).await?;
         let resend = Resend {
             act,
             at: self.parts.clock.now(),

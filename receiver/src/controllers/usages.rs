@@ -1,4 +1,4 @@
-//! The ledger of a span: each usage, and what became of it.
+//! The ledger of a span: each usage and its state.
 
 use std::sync::Arc;
 
@@ -48,13 +48,13 @@ pub async fn list(
     answer(&receiver, "usages", &grant, outcome)
 }
 
-/// Which usages of a span a list holds.
+/// The query for a list of a span's usages.
 struct UsageQuery {
     from: Option<Timestamp>,
     to: Option<Timestamp>,
-    /// What the ledger said then.
+    /// The moment whose ledger is shown.
     as_of: Option<Timestamp>,
-    /// Only what was planned at a later version.
+    /// Only usages that were planned at a later version.
     after: Option<i64>,
     limit: usize,
 }
@@ -127,7 +127,7 @@ impl Receiver {
 }
 
 impl Usages {
-    /// Adds an entry, if it is asked for; says whether there was room for it.
+    /// Adds an entry, if it is asked for. Returns whether there was room for it.
     fn add(&mut self, mut entry: Entry, query: &UsageQuery) -> bool {
         if !query.matches(&entry) {
             return true;

@@ -1,7 +1,7 @@
 //! The description of the API, as `OpenAPI` 3.1.
 //!
-//! It is written from the handlers: each says above itself what it takes and answers, and the routes
-//! are those that are described. What a program serves beside the API is described here.
+//! It is made from the handlers: each has its parameters and answers above itself, and only
+//! described routes are served. The addresses beside the API are described here.
 
 pub(crate) mod params;
 pub(crate) mod refusals;
@@ -34,10 +34,10 @@ const PATH: &str = "/openapi.json";
     components(schemas(types::Problem, types::ProblemType, types::Healthy)),
     modifiers(&Bearer),
     tags(
-        (name = "Events", description = "What resource providers report."),
+        (name = "Events", description = "The events of resource providers."),
         (name = "Mappings", description = "Plans of resources, and plans of Abacus."),
         (name = "Reading", description = "Spans, their usages and sums."),
-        (name = "Operating", description = "What waits, what is suspended, and how operators steer."),
+        (name = "Operating", description = "The backlog, suspended spans, and control."),
         (name = "Health", description = "Whether the program is well. Without a token."),
         (name = "Documentation", description = "This description. Without a token."),
     ),
@@ -88,9 +88,9 @@ struct Beside {
     path: &'static str,
     tag: &'static str,
     summary: &'static str,
-    /// What its path names, where it names something.
+    /// The parameter in its path, if it has one.
     parameter: Option<(&'static str, &'static str)>,
-    /// Media types of what it answers, with the name of a schema where it is one.
+    /// The media types of its answers, each with the name of its schema if it has one.
     answers: &'static [(&'static str, Option<&'static str>)],
     refusals: &'static [&'static sampler_service::problem::ProblemType],
 }

@@ -4,7 +4,7 @@
 
 use utoipa::IntoParams;
 
-/// Which page of a list.
+/// The page of a list.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Page {
@@ -27,11 +27,11 @@ pub(crate) struct Time {
     to: Option<String>,
 }
 
-/// What the ledger said at another time.
+/// The ledger as it was at another time.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct AsOf {
-    /// What the ledger said then: milliseconds since the epoch, or RFC 3339.
+    /// The moment whose ledger is shown: milliseconds since the epoch, or RFC 3339.
     as_of: Option<String>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct OfTarget {
 /// Whether events are to be kept.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct DryRun {
+pub(crate) struct DryRunParams {
     /// Keeps nothing, and says what would become of the event and what would be billed.
     dry_run: Option<bool>,
     /// With `dry_run=true`: usages of windows that end by then are shown. Milliseconds since the
@@ -60,19 +60,19 @@ pub(crate) struct DryRun {
     until: Option<String>,
 }
 
-/// What was seen of a single thing.
+/// The condition of an act.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
-pub(crate) struct IfMatch {
+pub(crate) struct IfMatchParams {
     /// The `ETag` of what the act is for.
     #[param(rename = "If-Match")]
     if_match: String,
 }
 
-/// What a client has already of a single thing.
+/// The condition of a read.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
-pub(crate) struct IfNoneMatch {
+pub(crate) struct IfNoneMatchParams {
     /// An `ETag` that is known: 304 where it is still right.
     #[param(rename = "If-None-Match")]
     if_none_match: Option<String>,

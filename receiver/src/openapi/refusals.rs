@@ -20,7 +20,7 @@ use crate::problems::{
 /// The type of problem documents.
 pub(crate) const PROBLEM: &str = "application/problem+json";
 
-/// What each request may be answered: its token is checked, and something may break.
+/// The problems of every request: its token is checked, and something may break.
 const ALWAYS: &[&ProblemType] = &[
     &kinds::UNAUTHORIZED,
     &kinds::FORBIDDEN,
@@ -30,7 +30,7 @@ const ALWAYS: &[&ProblemType] = &[
     &kinds::OVERLOADED,
 ];
 
-/// What each request with a body may be answered.
+/// The problems of every request with a body.
 const WITH_BODY: &[&ProblemType] = &[
     &MALFORMED_JSON,
     &REQUEST_TIMEOUT,

@@ -1,5 +1,5 @@
-//! What requests and answers are made of, where no type of a handler says it: bodies of requests are
-//! read by hand, and the types of the domain know nothing of HTTP.
+//! The schemas of requests and answers that no type of a handler has: bodies of requests are read
+//! by hand, and the types of the domain know nothing of HTTP.
 
 #![allow(dead_code, reason = "only their schemas are used")]
 
@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 )]
 pub(crate) struct Moment(i64);
 
-/// Which resource is used, and by whom: six ids.
+/// The target: the six ids of a resource and its customer.
 #[derive(ToSchema)]
 #[allow(clippy::struct_field_names, reason = "these are the names of the API")]
 pub(crate) struct Target {
@@ -68,7 +68,7 @@ pub(crate) struct Interval {
     end: Moment,
 }
 
-/// What is sampled next.
+/// The planned interval.
 #[derive(ToSchema)]
 pub(crate) struct Plan {
     start: Moment,
@@ -214,7 +214,7 @@ pub(crate) struct Mapping {
     pricing_plan: String,
 }
 
-/// What really runs, as its provider sees it.
+/// The instances that really run, as their provider knows them.
 #[derive(ToSchema)]
 pub(crate) struct Snapshot {
     #[schema(example = "postgres")]
@@ -240,7 +240,7 @@ pub(crate) struct Instance {
     measured_usage: Option<Vec<Measure>>,
 }
 
-/// Where spans and a snapshot differ, and events that would make them agree.
+/// The differences between spans and a snapshot, and events that would make them agree.
 #[derive(ToSchema)]
 pub(crate) struct SnapshotReport {
     at: Moment,
@@ -282,7 +282,7 @@ pub(crate) struct Said {
     measured_usage: Option<Vec<Measure>>,
 }
 
-/// Why an operator wants something.
+/// The reason of an operator.
 #[derive(ToSchema)]
 pub(crate) struct Reason {
     #[schema(example = "The plan is mapped now.", min_length = 1, max_length = 1000)]
@@ -305,7 +305,7 @@ pub(crate) struct Resumed {
     resumed: u64,
 }
 
-/// How operators steer.
+/// The control of operators.
 #[derive(ToSchema)]
 pub(crate) struct Control {
     starts: StartRates,
@@ -353,7 +353,7 @@ pub(crate) struct ControllerSettings {
     kd: f64,
 }
 
-/// Why a request was not served (RFC 9457). Some kinds have further members.
+/// A problem document (RFC 9457). Some kinds have further members.
 #[derive(ToSchema)]
 pub(crate) struct Problem {
     #[schema(example = "urn:sampler:problem:invalid-event")]
@@ -361,7 +361,7 @@ pub(crate) struct Problem {
     title: String,
     #[schema(minimum = 400, maximum = 599)]
     status: u16,
-    /// What is the matter this time, in full sentences.
+    /// The details of this occurrence, in full sentences.
     detail: String,
     /// The fields that are wrong, up to 100.
     errors: Option<Vec<FieldError>>,
@@ -393,6 +393,6 @@ pub(crate) struct ProblemType {
 #[derive(ToSchema)]
 pub(crate) struct Healthy {
     healthy: bool,
-    /// What somebody should look after.
+    /// Points that a person should check.
     warnings: Option<Vec<String>>,
 }

@@ -29,7 +29,7 @@ impl<T: Serialize> IntoResponse for List<T> {
     fn into_response(self) -> Response {
         let mut response = json(&self).into_response();
         let link = self.next.map(|next| format!("<{next}>; rel=\"next\""));
-        // What is percent-encoded is plain ASCII.
+        // A percent-encoded text is plain ASCII.
         let link = link.and_then(|link| HeaderValue::try_from(link).ok());
         if let Some(link) = link {
             response.headers_mut().insert(LINK, link);

@@ -7,10 +7,12 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sampler_domain::{CauseId, Id, SpanId, Timestamp};
-use sampler_store::{AuditPosition, CauseKey, CausePosition, SpanPosition, SumPosition};
+use sampler_store::{
+    AuditPosition, BlockProgress, CauseKey, CausePosition, SpanPosition, SumPosition,
+};
 use uuid::Uuid;
 
-/// What the cursor of each kind of list begins with.
+/// The first byte of a cursor, for each kind of list.
 const SPANS: u8 = b's';
 const USAGES: u8 = b'u';
 const SUMS: u8 = b'g';
@@ -22,7 +24,11 @@ const CAUSES: u8 = b'c';
 const WINDOW: u8 = 0;
 const GROUP: u8 = 1;
 
-/// What stands before the bytes of each kind of span id.
+/// The byte before the marks of causes that were shown, or of those that are left.
+const SHOWN: u8 = 0;
+const LEFT: u8 = 1;
+
+/// The byte before a span's id, for each kind of id.
 const OBJECT_ID: u8 = 0;
 const TEXT: u8 = 1;
 
@@ -139,7 +145,12 @@ pub(crate) fn write_causes(position: &CausePosition) -> String {
             bytes.extend(key.id.to_bytes());
         }
     }
-    bytes.extend(position.shown.iter().flatten());
+    let (kind, marks) = match &position.progress {
+        BlockProgress::Shown(marks) => (SHOWN, marks),
+        BlockProgress::Left(marks) => (LEFT, marks),
+    };
+    bytes.push(kind);
+    bytes.extend(marks.iter().flatten());
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
@@ -148,11 +159,17 @@ pub(crate) fn read_causes(cursor: &str) -> Option<CausePosition> {
     let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
     let (begin, rest) = read_key(bytes.strip_prefix(&[CAUSES])?)?;
     let (end, rest) = read_key(rest)?;
-    let (shown, rest) = rest.as_chunks();
-    rest.is_empty().then(|| CausePosition {
+    let (kind, rest) = rest.split_first()?;
+    let (marks, rest) = rest.as_chunks();
+    let progress = match *kind {
+        SHOWN => BlockProgress::Shown(marks.to_vec()),
+        LEFT => BlockProgress::Left(marks.to_vec()),
+        _ => return None,
+    };
+    rest.is_empty().then_some(CausePosition {
         begin,
         end,
-        shown: shown.to_vec(),
+        progress,
     })
 }
 
@@ -212,9 +229,15 @@ mod tests {
             id: CauseId::from_bytes([7; 16]),
         };
         for (begin, end) in [(None, None), (None, Some(key)), (Some(key), Some(key))] {
-            let shown = vec![[1; 6], [255; 6]];
-            let causes = CausePosition { begin, end, shown };
-            assert_eq!(read_causes(&write_causes(&causes)), Some(causes));
+            let marks = vec![[1; 6], [255; 6]];
+            for progress in [BlockProgress::Shown(Vec::new()), BlockProgress::Left(marks)] {
+                let causes = CausePosition {
+                    begin,
+                    end,
+                    progress,
+                };
+                assert_eq!(read_causes(&write_causes(&causes)), Some(causes));
+            }
         }
     }
 
@@ -245,8 +268,17 @@ mod tests {
             assert_eq!(sum(rest), None, "{rest:?}");
         }
         let causes = |rest: &[u8]| read_causes(&URL_SAFE_NO_PAD.encode([&b"c"[..], rest].concat()));
-        assert!(causes(&[0, 0]).is_some());
-        for rest in [&[][..], &[0], &[2, 0], &[0, 1], &[0, 0, 7], &[0, 1, 255]] {
+        assert!(causes(&[0, 0, 0]).is_some());
+        for rest in [
+            &[][..],
+            &[0],
+            &[0, 0],
+            &[2, 0, 0],
+            &[0, 1],
+            &[0, 0, 2],
+            &[0, 0, 1, 7],
+            &[0, 1, 255],
+        ] {
             assert_eq!(causes(rest), None, "{rest:?}");
         }
         let negative = [&[0, 1][..], &[255; 24]].concat();

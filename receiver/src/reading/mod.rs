@@ -1,9 +1,9 @@
-//! What all requests that read share: their query parameters, where a list goes on, how many are
-//! served at a time, and what an answer is like.
+//! The parts that all requests that read share: their query parameters, the cursor of a list, the
+//! number that is served at a time, and the form of an answer.
 //!
 //! A request that reads holds a permit of its own kind, so that however many come, they never take
-//! the database from those that write. What is read comes over connections of its own
-//! (`MongoReader`), with a time limit of its own.
+//! the database from those that write. Reads have connections of their own
+//! (`MongoReader`), with a time limit of their own.
 
 mod answer;
 mod cursor;

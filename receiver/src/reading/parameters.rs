@@ -1,6 +1,9 @@
 //! Query parameters: each is taken by its name, and all that are wrong are named at once.
 
+use std::collections::BTreeSet;
+
 use axum::http::Uri;
+use percent_encoding::percent_decode_str;
 use sampler_domain::{Id, Timestamp};
 use sampler_service::problem::{FieldError, Problem};
 use url::form_urlencoded::{self, Serializer};
@@ -11,13 +14,15 @@ use crate::problems;
 const LIMIT: usize = 100;
 const LIMIT_MAX: usize = 1_000;
 
-/// Where the next page begins.
+/// The cursor of the next page.
 const CURSOR: &str = "cursor";
 
 /// The query parameters of a request.
 pub(crate) struct Parameters {
     path: String,
     given: Vec<(String, String)>,
+    /// Those that are no UTF-8, by their place.
+    undecoded: BTreeSet<usize>,
     /// Those that were not taken yet, by their place.
     rest: Vec<usize>,
     errors: Vec<FieldError>,
@@ -25,12 +30,21 @@ pub(crate) struct Parameters {
 
 impl Parameters {
     pub(crate) fn of(uri: &Uri) -> Self {
-        let query = uri.query().unwrap_or_default().as_bytes();
-        let given: Vec<_> = form_urlencoded::parse(query).into_owned().collect();
+        let pairs = uri.query().unwrap_or_default().split('&');
+        let pairs = pairs.filter(|pair| !pair.is_empty()).enumerate();
+        let (mut given, mut undecoded) = (Vec::new(), BTreeSet::new());
+        for (index, pair) in pairs {
+            given.extend(form_urlencoded::parse(pair.as_bytes()).into_owned());
+            // What is no UTF-8 was decoded to something else.
+            if percent_decode_str(pair).decode_utf8().is_err() {
+                undecoded.insert(index);
+            }
+        }
         Self {
             path: uri.path().to_owned(),
             rest: (0..given.len()).collect(),
             given,
+            undecoded,
             errors: Vec::new(),
         }
     }
@@ -46,6 +60,10 @@ impl Parameters {
             self.complain(name, "It must be given once.");
             return None;
         }
+        if mine.iter().any(|index| self.undecoded.contains(index)) {
+            self.complain(name, "It must be UTF-8, percent-encoded.");
+            return None;
+        }
         value
     }
 
@@ -54,7 +72,7 @@ impl Parameters {
         self.errors.push(FieldError::of_parameter(name, detail));
     }
 
-    /// What `read` makes of a parameter, or else a complaint.
+    /// The result of `read` for a parameter. If it fails, an error is noted.
     pub(crate) fn parsed<T>(
         &mut self,
         name: &str,
@@ -112,7 +130,7 @@ impl Parameters {
         limit.unwrap_or(LIMIT)
     }
 
-    /// Where the page begins.
+    /// The cursor of the page.
     pub(crate) fn cursor<T>(&mut self, read: impl FnOnce(&str) -> Option<T>) -> Option<T> {
         let expected = "It must be the cursor of a link to the next page of this list.";
         self.parsed(CURSOR, expected, read)

@@ -1,11 +1,11 @@
-//! What runs according to the spans, and what according to a snapshot.
+//! The comparison of the spans with a snapshot.
 //!
 //! Spans that ran at the moment of the snapshot come one by one. A span and an instance of the same
 //! target belong together. Of one instance with another plan, a span and an instance that are left over
 //! belong together, too, if there is but one of each.
 //!
-//! What has stopped since then ran at that moment, so its instance is no news; but nothing can be
-//! proposed for it any more.
+//! A span that has stopped since then ran at that moment, so its instance is not new; but nothing
+//! can be proposed for it any more.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,7 +21,7 @@ use super::spool::{Spool, Spooled};
 /// Instances that differ, or of which spans with other plans run. Their spans are in memory.
 const SPANS_MAX: usize = 20_000;
 
-/// What became of an instance.
+/// The state of an instance in the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// No span was found yet.
@@ -46,7 +46,7 @@ pub(crate) struct Comparison {
     is_cut: bool,
 }
 
-/// What came of it.
+/// The result of the comparison.
 pub(crate) struct Compared {
     pub(super) snapshot: Snapshot,
     /// The open spans without an instance, each as it is shown.

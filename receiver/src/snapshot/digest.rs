@@ -1,10 +1,11 @@
-//! What tells instances apart, in a few bytes.
+//! Digests: an instance in a few bytes, to compare it with others.
 
 use sampler_domain::{Id, Measures, Target};
 use serde_json::{Number, Value};
 use uuid::Uuid;
 
-/// Who uses which instance, whatever its plan. The resource is that of the snapshot.
+/// The digest of an instance and its customer, whatever its plan. The resource is that of the
+/// snapshot.
 pub(super) fn of_instance(target: &Target) -> u128 {
     let fields = [
         &target.organization_id,

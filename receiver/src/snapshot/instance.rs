@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::event::{self, Fields, Root};
 use crate::json::{self, Json};
 
-/// What runs, as its provider sees it.
+/// An instance that runs, as its provider knows it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Instance {
     pub(super) target: Target,

@@ -10,12 +10,12 @@ use super::digest;
 use super::instance::{Instance, Kept};
 use super::spool::{Spool, Spooled};
 
-/// What is known of an instance while spans are compared: in the order of its fields.
+/// The record of an instance while spans are compared. Records are in the order of their fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Record {
     instance: u128,
     plan: u64,
-    /// Where it stands in the body.
+    /// Its place in the body.
     index: u32,
     /// None where the provider does not say.
     measures: Option<u64>,
@@ -48,7 +48,7 @@ pub(super) struct Instances {
 /// An instance that was found.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
-    /// Where it stands in the body.
+    /// Its place in the body.
     pub(super) index: u32,
     measures: Option<u64>,
 }
@@ -64,8 +64,9 @@ impl Gathering {
         }
     }
 
-    pub(super) fn add(&mut self, instance: &Instance) -> io::Result<()> {
-        let index = u32::try_from(self.records.len()).map_err(io::Error::other)?;
+    /// Adds the instance that stands at this place in the body.
+    pub(super) fn add(&mut self, index: usize, instance: &Instance) -> io::Result<()> {
+        let index = u32::try_from(index).map_err(io::Error::other)?;
         self.records.push(Record {
             instance: digest::of_instance(&instance.target),
             plan: digest::of_plan(&instance.target),
@@ -108,7 +109,7 @@ impl Instances {
         begin..end
     }
 
-    /// Where they stand in the body.
+    /// Their places in the body.
     pub(super) fn indices(&self, range: Range<usize>) -> impl Iterator<Item = u32> {
         let records = self.records.get(range).unwrap_or_default();
         records.iter().map(|record| record.index)

@@ -4,7 +4,7 @@
 //! reader, and what is left of the body without its instances as the head: so what is no JSON is
 //! found there.
 
-/// How a snapshot is written.
+/// The format of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// One object.
@@ -29,7 +29,7 @@ pub(super) struct TooLong;
 /// The member that has the instances.
 const INSTANCES: &[u8] = b"instances";
 
-/// Where a body has been taken apart up to.
+/// The state of the division of a body.
 #[derive(Debug)]
 #[allow(
     clippy::struct_excessive_bools,
@@ -41,7 +41,7 @@ pub(super) struct Pieces {
     max: usize,
     /// The piece that has begun.
     piece: Vec<u8>,
-    /// What the head has so far.
+    /// The part of the head that has come so far.
     head: Vec<u8>,
     /// Whether the head has come.
     has_head: bool,
@@ -300,7 +300,7 @@ mod tests {
         );
     }
 
-    /// What the strict reader then refuses.
+    /// The strict reader then refuses it.
     #[test]
     fn what_is_no_json_stays_none() {
         for (body, instances) in [

@@ -25,7 +25,7 @@ struct Event<'a> {
     previous: Option<Previous<'a>>,
 }
 
-/// What was different before an update.
+/// The fields that were different before an update.
 #[derive(Serialize)]
 struct Previous<'a> {
     plan_id: &'a str,

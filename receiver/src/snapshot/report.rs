@@ -26,7 +26,7 @@ struct Differs<'a> {
     proposal: Proposal<'a>,
 }
 
-/// What is said differently.
+/// The fields that differ.
 #[derive(Serialize)]
 struct Said<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,7 +38,7 @@ struct Said<'a> {
 /// Writes the answer.
 ///
 /// # Errors
-/// Where it cannot be written.
+/// If it cannot be written.
 pub(crate) fn write(compared: &Compared, out: &mut impl Write) -> io::Result<()> {
     let snapshot = &compared.snapshot;
     let (at, checked) = (snapshot.at.as_millis(), snapshot.instances.count());

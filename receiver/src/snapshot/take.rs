@@ -28,9 +28,6 @@ const UNPACKED_AT_A_TIME: usize = 1 << 10;
 /// Wrong fields that are named.
 const ERRORS_MAX: usize = 100;
 
-/// The most instances. Short ones take more memory than they have bytes.
-const INSTANCES_MAX: usize = 1_000_000;
-
 /// Stands for the resource of the snapshot while that is still to come.
 const UNNAMED: &str = "the resource of the snapshot";
 
@@ -140,7 +137,7 @@ impl TimedBody {
     }
 }
 
-/// Why a body is taken apart no further.
+/// The reason why the division of a body ends.
 struct Refused(Problem);
 
 /// A body that is taken apart.
@@ -254,7 +251,7 @@ impl Taking<'_> {
                 self.head = Some((resource, at));
                 Ok(())
             }
-            // What the instances are of is not known.
+            // The resource of the instances is not known.
             _ => {
                 errors.append(&mut self.errors);
                 Err(invalid(errors))
@@ -277,8 +274,9 @@ impl Taking<'_> {
 
     fn take_instance(&mut self, bytes: &[u8]) -> Result<(), Problem> {
         let index = self.count;
-        if index == INSTANCES_MAX {
-            return Err(too_many());
+        let most = self.receiver.options.snapshots.instances;
+        if index == most {
+            return Err(too_many(most));
         }
         self.count += 1;
         let resource = self
@@ -313,7 +311,7 @@ impl Taking<'_> {
             return self.complain(vec![wrong(pointer("since"), SINCE_BEHIND)]);
         }
         self.latest = self.latest.max(instance.since.map(|since| (since, index)));
-        self.gathering.add(instance).map_err(not_kept)
+        self.gathering.add(index, instance).map_err(not_kept)
     }
 
     /// Names what is wrong; goes on as long as there is room to name more.
@@ -385,8 +383,8 @@ fn invalid(errors: impl IntoIterator<Item = FieldError>) -> Problem {
     Problem::new(&problems::INVALID_SNAPSHOT, detail).errors(errors)
 }
 
-fn too_many() -> Problem {
-    let detail = "The snapshot has more than 1,000,000 instances.";
+fn too_many(most: usize) -> Problem {
+    let detail = format!("The snapshot has more than {most} instances.");
     Problem::new(&problems::PAYLOAD_TOO_LARGE, detail)
 }
 

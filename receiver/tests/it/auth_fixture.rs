@@ -16,7 +16,7 @@ use sampler_oauth::{
     Algorithm, CaBundle, Discoverer, HttpOptions, Issuer, Keyring, Keys, Pace,
     Policy as TokenPolicy, TokenServer,
 };
-use sampler_receiver::{Options, Parts, Receiver};
+use sampler_receiver::{Options, Parts, Receiver, SnapshotLimits};
 use sampler_service::environment::{Clock, SystemClock, SystemRandom};
 use sampler_service::http::with_fallbacks;
 use sampler_service::security::Authenticator;
@@ -70,6 +70,7 @@ pub(crate) fn options() -> Options {
         unknown_for: Duration::from_secs(16),
         knows_granularity: true,
         month_slack: Duration::from_mins(10),
+        snapshots: SnapshotLimits::default(),
         distress: DistressSettings::default(),
         mappings_full_scope: false,
     }

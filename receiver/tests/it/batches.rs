@@ -1,12 +1,13 @@
 //! Batches: each event is answered as it would be alone, and events of one target keep their order.
 
+mod limits;
+
 use std::sync::Arc;
 
-use axum::http::Request;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use crate::answer::Answer;
-use crate::bodies::gzip;
 use crate::event::{by, start, stop, with, without};
 use crate::store::Fate;
 use crate::world::{EVENTS, HOUR, NOW, PAST, START, STOP, UPDATE, World, request, request_as};
@@ -345,59 +346,6 @@ fn many(count: usize) -> Vec<Typed> {
 }
 
 #[tokio::test]
-async fn a_thousand_events_are_taken_and_of_more_none_is() {
-    for media_type in ["application/json", NDJSON, CLOUD_EVENTS] {
-        let write = |events: &[Typed]| {
-            if media_type == NDJSON {
-                lines(events)
-            } else {
-                list(events)
-            }
-        };
-        let world = World::new();
-        let answer = world
-            .send(request_as(media_type, EVENTS, write(&many(1_001))))
-            .await;
-        answer.names(413, "payload-too-large", &[]);
-        assert_eq!(world.store.calls(), 0);
-        let answer = world
-            .send(request_as(media_type, EVENTS, write(&many(1_000))))
-            .await;
-        let expected = if media_type == CLOUD_EVENTS { 400 } else { 201 };
-        assert_eq!(statuses(&answer), [expected; 1_000]);
-    }
-}
-
-#[tokio::test]
-async fn a_batch_of_too_many_bytes_is_refused_and_one_at_the_limit_is_taken() {
-    let world = World::with(|options| options.limits.batch_payload = 4_096);
-    let body = list(&many(5));
-    let padded = |length: usize| format!("{body}{}", " ".repeat(length - body.len()));
-    let answer = world.send(request(EVENTS, padded(4_097))).await;
-    answer.names(413, "payload-too-large", &[]);
-    let zipped = |body: String| {
-        let (mut parts, body) = request(EVENTS, gzip(body.as_bytes())).into_parts();
-        parts
-            .headers
-            .insert("content-encoding", "gzip".parse().unwrap());
-        Request::from_parts(parts, body)
-    };
-    let answer = world.send(zipped(padded(4_097))).await;
-    answer.names(413, "payload-too-large", &[]);
-    assert_eq!(world.store.calls(), 0);
-    assert_eq!(statuses(&world.send(zipped(padded(4_096))).await), [201; 5]);
-    // The largest batch that may be sent at all, and what it was decompressed from, fit together.
-    let world = World::new();
-    let answer = world
-        .send(zipped(format!(
-            "{body}{}",
-            " ".repeat((4 << 20) - body.len())
-        )))
-        .await;
-    assert_eq!(statuses(&answer), [201; 5]);
-}
-
-#[tokio::test]
 async fn events_of_one_target_follow_each_other_and_those_of_others_do_not_wait() {
     let world = Arc::new(World::new());
     world.store.meets(Fate::Held);
@@ -426,6 +374,31 @@ async fn events_of_one_target_follow_each_other_and_those_of_others_do_not_wait(
         world.kept().iter().filter(|span| span.1.is_some()).count(),
         300
     );
+}
+
+/// Events of batches have permits of their own (384): a single event finds one, however many wait.
+#[tokio::test]
+async fn an_event_that_comes_alone_does_not_wait_for_those_of_batches() {
+    let world = Arc::new(World::new());
+    world.store.meets(Fate::Held);
+    let events = many(600);
+    let mut sending = JoinSet::new();
+    for half in events.chunks(300) {
+        let (world, body) = (Arc::clone(&world), list(half));
+        sending.spawn(async move { world.send(request(EVENTS, body)).await });
+    }
+    world.store.holds(384).await;
+    let alone = by("alone", &instance(&start(NOW), "alone"));
+    let single = tokio::spawn({
+        let world = Arc::clone(&world);
+        async move { world.start(&alone).await }
+    });
+    world.store.holds(385).await;
+    world.store.release();
+    single.await.unwrap().is_created();
+    while let Some(answer) = sending.join_next().await {
+        assert_eq!(statuses(&answer.unwrap()), [201; 300]);
+    }
 }
 
 #[tokio::test]
@@ -489,22 +462,4 @@ async fn a_batch_whose_client_goes_away_is_completed_by_its_repeat() {
         assert_eq!(results(&answer)[400]["replayed"], replayed);
     }
     assert_eq!(world.kept().len(), 400);
-}
-
-#[tokio::test]
-async fn the_answer_is_bounded_however_much_is_wrong() {
-    let world = World::new();
-    let mut event = typed(&("start", json!({})));
-    for number in 0..200 {
-        event[format!("field {number}")] = json!(0);
-    }
-    let answer = world
-        .post(EVENTS, &Value::from_iter(vec![event; 1_000]))
-        .await;
-    let named = |result: &Value| result["problem"]["errors"].as_array().unwrap().len();
-    let results = results(&answer);
-    assert_eq!(named(&results[0]), 100);
-    assert!(results.iter().all(|result| named(result) >= 1));
-    let all: usize = results.iter().map(named).sum();
-    assert!(all < 11_100, "{all}");
 }

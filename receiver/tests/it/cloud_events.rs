@@ -205,3 +205,117 @@ async fn a_batch_of_cloud_events_is_answered_as_a_batch() {
         2
     );
 }
+
+/// A moment must say of which zone it is; RFC 3339 knows no other.
+#[tokio::test]
+async fn a_time_without_a_zone_is_no_moment() {
+    let world = World::new();
+    for time in [
+        "2018-08-03T02:00:00",
+        "2018-08-03",
+        "1533254400000",
+        "2018-08-03T02:00:00+0200",
+        "2018-08-03T25:00:00Z",
+        "",
+    ] {
+        let event = with(&cloud_event("start", &start(NOW)), "time", time);
+        let answer = structured(&world, &event).await;
+        answer.names(400, "invalid-event", &["#/time"]);
+    }
+    assert_eq!(world.store.calls(), 0);
+    for (id, time) in [
+        ("1", "2018-08-03t00:00:00z"),
+        ("2", "2018-08-03T00:00:00-00:00"),
+    ] {
+        let mut event = cloud_event("start", &start(NOW));
+        event["time"] = json!(time);
+        event["id"] = json!(id);
+        event["data"]["resource_instance_id"] = json!(id);
+        structured(&world, &event).await.is_created();
+    }
+}
+
+/// Extension attributes may have any name and any type; those of an event mean nothing outside its data.
+#[tokio::test]
+async fn extension_attributes_mean_nothing() {
+    let world = World::new();
+    let mut event = cloud_event("start", &start(NOW));
+    for (name, value) in [
+        ("plan_id", json!("another")),
+        ("timestamp", json!(1)),
+        ("partitionkey", json!({ "of": ["no", "type"] })),
+    ] {
+        event[name] = value;
+    }
+    structured(&world, &event).await.is_created();
+    world.holds(&[(&kept(&start(NOW)), None)]);
+    event["previous"] = json!({ "plan_id": "small" });
+    structured(&world, &event).await.is_replayed();
+}
+
+#[tokio::test]
+async fn headers_are_percent_decoded_once_and_hold_no_separator() {
+    let world = World::new();
+    let binary = |source: &str, id: &str| {
+        let body = without(&start(NOW), "timestamp").to_string();
+        let mut request = request_as("application/json", EVENTS, body);
+        for (name, value) in [
+            ("ce-specversion", "1.0"),
+            ("ce-type", "usage.start"),
+            ("ce-source", source),
+            ("ce-id", id),
+            ("ce-time", TIME),
+        ] {
+            request.headers_mut().insert(name, value.parse().unwrap());
+        }
+        request
+    };
+    // Two sources and ids that would be one, if the separator could stand in them.
+    for (source, id, wrong) in [
+        ("a%1Fb", "1", &["ce-source"][..]),
+        ("a", "b%1f1", &["ce-id"]),
+        ("%00", "%0A", &["ce-source", "ce-id"]),
+        ("", "1", &["ce-source"]),
+        ("a", "%C3", &["ce-id"]),
+    ] {
+        let answer = world.send(binary(source, id)).await;
+        answer.names(400, "invalid-event", wrong);
+    }
+    assert_eq!(world.store.calls(), 0);
+    // "%2525" is "%25"; what is no escape stays.
+    let answer = world.send(binary("/%C3%A4/%2525", "100%")).await;
+    answer.is_created();
+    let mut same = cloud_event("start", &start(NOW));
+    same["source"] = json!("/\u{e4}/%25");
+    same["id"] = json!("100%");
+    structured(&world, &same).await.is_replayed();
+}
+
+/// In a batch, an event without what CloudEvents require is refused alone.
+#[tokio::test]
+async fn an_event_of_a_batch_that_is_no_cloud_event_is_refused_alone() {
+    let world = World::new();
+    let good = cloud_event("start", &start(NOW));
+    let old = with(&good, "specversion", "0.3");
+    let encoded = with(&without(&good, "data"), "data_base64", "e30=");
+    let events = json!([without(&good, "specversion"), old, encoded, good, []]);
+    let answer = world
+        .send(request_as(BATCH, EVENTS, events.to_string()))
+        .await;
+    let document: Value = serde_json::from_slice(&answer.body).unwrap();
+    let pointers = |index: usize| {
+        let errors = &document["results"][index]["problem"]["errors"];
+        let errors = errors.as_array().unwrap().iter();
+        let pointer = |error: &Value| error["pointer"].as_str().unwrap().to_owned();
+        errors.map(pointer).collect::<Vec<_>>()
+    };
+    assert_eq!(pointers(0), ["#/specversion"]);
+    assert_eq!(pointers(1), ["#/specversion"]);
+    assert_eq!(pointers(2), ["#/data_base64", "#/data"]);
+    assert_eq!(pointers(4), ["#"]);
+    assert_eq!(document["results"][3]["status"], 201);
+    assert_eq!(
+        (&document["accepted"], &document["refused"]),
+        (&json!(1), &json!(4))
+    );
+}

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use futures_util::{StreamExt, stream};
+use http_body_util::BodyExt;
 use sampler_store::contract::support::{Changing, done};
 use serde_json::{Value, json};
 
@@ -419,6 +422,62 @@ async fn a_large_snapshot_is_answered_in_full() {
             .all(|(number, name)| *name == format!("instance-{number}"))
     );
     assert_eq!(alone.len(), 30_000);
+}
+
+fn posted(body: Body) -> Request<Body> {
+    let post = Request::post(SNAPSHOTS).header("content-type", "application/x-ndjson");
+    post.body(body).unwrap()
+}
+
+fn lines(count: usize) -> String {
+    let head = json!({ "resource_id": "postgres", "at": NOW });
+    let instances = (0..count).map(|number| instance(&format!("instance-{number}"), "large"));
+    let lines = [head].into_iter().chain(instances);
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+/// One snapshot is in memory at a time: a client that goes away must leave room for the next one.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_goes_away_leaves_room_for_the_next() {
+    let world = World::new();
+    let is_room = async || {
+        let answer = world.send(posted(lines(1).into())).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+    };
+    // While it sends.
+    let begun = stream::iter([Ok::<_, std::io::Error>(lines(5))]).chain(stream::pending());
+    let sending = world.send(posted(Body::from_stream(begun)));
+    let sending = tokio::time::timeout(Duration::from_millis(50), sending);
+    assert!(sending.await.is_err(), "its body has no end");
+    is_room().await;
+    // While it reads.
+    let mut answer = world.respond(posted(lines(3_000).into())).await.into_body();
+    assert!(answer.frame().await.unwrap().unwrap().is_data());
+    drop(answer);
+    is_room().await;
+}
+
+/// A client that reads little by little keeps others waiting, but not for ever.
+#[tokio::test]
+async fn the_time_to_read_an_answer_has_a_limit() {
+    let world = World::with(|options| options.snapshots.answer_time = Duration::ZERO);
+    let answer = world.respond(posted(lines(3_000).into())).await;
+    assert_eq!(answer.status(), 200);
+    // A client must see that it is not whole.
+    assert!(answer.into_body().collect().await.is_err());
+}
+
+#[tokio::test]
+async fn the_number_of_instances_has_a_limit() {
+    let world = World::with(|options| options.snapshots.instances = 5);
+    let at_the_limit = world.send(posted(lines(5).into())).await;
+    assert_eq!(at_the_limit.status, 200, "{at_the_limit:?}");
+    let beyond = world.send(posted(lines(6).into())).await;
+    let problem = beyond.problem(413, "payload-too-large");
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.contains("more than 5 instances"), "{detail}");
+    let usual = sampler_receiver::SnapshotLimits::default().instances;
+    assert_eq!(usual, 1_000_000, "as docs/api.md says");
 }
 
 /// Half a million instances with GUIDs, none of which has a span: the most that a snapshot can take.

@@ -7,9 +7,10 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
+use axum::response::Response;
 use sampler_abacus::{AbacusOptions, Provisioning};
 use sampler_domain::{Granularities, Granularity, Policy, Slack, Span, Target, Timestamp};
-use sampler_receiver::{Options, Parts, Receiver};
+use sampler_receiver::{Options, Parts, Receiver, SnapshotLimits};
 use sampler_service::environment::{Clock, Random};
 use sampler_service::http::{answer, with_fallbacks};
 use sampler_service::security::Authenticator;
@@ -93,6 +94,7 @@ fn options() -> Options {
         unknown_for: Duration::from_millis(15_500),
         knows_granularity: true,
         month_slack: Duration::from_mins(10),
+        snapshots: SnapshotLimits::default(),
         distress: DistressSettings::default(),
         mappings_full_scope: false,
     }
@@ -178,9 +180,14 @@ impl World {
 
     /// The same, without a look at what the API says of itself.
     pub(crate) async fn answer(&self, request: Request<Body>) -> Answer {
+        Answer::read(self.respond(request).await).await
+    }
+
+    /// The answer whose body is still to be read.
+    pub(crate) async fn respond(&self, request: Request<Body>) -> Response {
         let answer = answer(self.router.clone(), request);
         let answer = timeout(Duration::from_mins(1), answer).await;
-        Answer::read(answer.expect("an answer")).await
+        answer.expect("an answer")
     }
 
     /// The paths of all routes, as the router tells them.

@@ -10,7 +10,7 @@
 //! - What a worker does is what the [`Driver`](sampler_domain::Driver) asks for, the same machine
 //!   that the worker carries out; the intervals, ids and usages are those of `sampler_domain`.
 //! - What is kept changes by the rules of the store in memory
-//!   ([`Table`](sampler_store::table::Table)), which passes the same contract suite as MongoDB.
+//!   ([`Table`](sampler_store::memory::Table)), which passes the same contract suite as MongoDB.
 //! - The receiver is the steps of `receiver/src/controllers/events.rs`, written again: it reads the
 //!   clock, then calls the store once.
 //!

@@ -1,7 +1,7 @@
 //! What must hold in every state.
 
 use sampler_domain::{Entry, EntryState, Span};
-use sampler_store::table::StoredSpan;
+use sampler_store::memory::StoredSpan;
 use stateright::Property;
 
 use crate::protocol::Protocol;

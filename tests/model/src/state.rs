@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use sampler_domain::{Change, Driver, Entry, Interval, Planned, Span, SpanId, Timestamp, Usage};
-use sampler_store::table::Table;
+use sampler_store::memory::Table;
 
 use crate::resend::Resender;
 use crate::scenario::Scenario;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use sampler_domain::{
     EventId, Id, Measures, Span, SpanId, StopEvent, Target, Timestamp, UpdateEvent,
 };
-use sampler_store::table::Table;
+use sampler_store::memory::Table;
 use sampler_store::{Arrival, NewSpan, NewStop, StartOutcome, StopOutcome};
 use stateright::{Model, Property};
 use uuid::Uuid;

@@ -9,7 +9,7 @@ use sampler_domain::{
     Planned, SUSPENDED_DUE_AT, Span, SpanId, Timestamp,
 };
 use sampler_store::DueQuery;
-use sampler_store::table::Table;
+use sampler_store::memory::Table;
 
 use crate::scenario::{Mutant, Scenario};
 use crate::state::{Message, State, Worker};

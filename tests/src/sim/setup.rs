@@ -397,6 +397,7 @@ impl Setup {
             unknown_for: Duration::from_secs(16),
             knows_granularity: true,
             month_slack: Duration::from_mins(10),
+            snapshots: sampler_receiver::SnapshotLimits::default(),
             distress: DistressSettings::default(),
             mappings_full_scope: false,
         }

@@ -147,8 +147,8 @@ fn compare_interval(span: &Span, recorded: Interval, now: Timestamp, policy: &Po
     })
 }
 
-/// What we decide on from `start` when it is due: with the end as it is now, and without one, because
-/// the stop may have come after the decision.
+/// Our own intervals from `start` when it is due: with the end as it is now, and without one,
+/// because the stop may have come after the decision.
 fn decisions(span: &Span, start: Timestamp, policy: &Policy) -> [Option<Interval>; 2] {
     let mut before = Span {
         processing: Processing {
@@ -252,7 +252,7 @@ mod tests {
         span
     }
 
-    /// What is found at 12:00.
+    /// The findings at 12:00.
     fn due(span: &Span) -> Vec<Finding> {
         compare(span, at(0), &hourly())
     }

@@ -22,13 +22,13 @@ const REPORTED_MAX: usize = 1_000;
 
 /// A worker that only compares.
 pub struct Shadow {
-    /// Where the spans are.
+    /// The store of the spans.
     pub pages: Arc<dyn AllSpans>,
-    /// What time it is.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
     /// Takes a report of each page.
     pub progress: Arc<dyn ReportProgress>,
-    /// How we would sample.
+    /// The policy by which we would sample.
     pub policy: Policy,
     /// Spans on a page, at the most.
     pub batch: usize,

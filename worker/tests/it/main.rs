@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may end with a panic")]
 #![allow(clippy::float_cmp, reason = "the numbers are exact")]
 
+mod abacus;
 mod auditor;
 mod clocks;
 mod confirm;

@@ -1,15 +1,12 @@
 //! A store, a clock, an Abacus and any number of workers, all in virtual time.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use sampler_abacus::{Answer, AnswerDate, Asked, Collector, Confirmer, Details, Posted};
 use sampler_domain::{
     Granularities, Granularity, Id, Measures, Policy, Span, SpanId, StartEvent, StopEvent, Target,
-    Timestamp, Usage,
+    Timestamp,
 };
 use sampler_service::environment::{Clock, Random};
 use sampler_settings::DistressSettings;
@@ -24,6 +21,8 @@ use sampler_worker::{AbacusTime, Confirming, IgnoreProgress, Intervals, Options,
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+use crate::abacus::{Abacus, duration};
 
 pub(crate) const MINUTE: i64 = 60_000;
 pub(crate) const HOUR: i64 = 60 * MINUTE;
@@ -56,7 +55,7 @@ impl Clock for VirtualClock {
     }
 }
 
-fn elapsed(began: Instant) -> i64 {
+pub(crate) fn elapsed(began: Instant) -> i64 {
     i64::try_from(began.elapsed().as_millis()).unwrap()
 }
 
@@ -67,208 +66,6 @@ pub(crate) struct FixedRandom(SharedRng);
 impl Random for FixedRandom {
     fn fill(&self, bytes: &mut [u8]) {
         self.0.fill(bytes);
-    }
-}
-
-/// How an answer is dated, given what time it is there; none where it has no date.
-type Dates = Box<dyn FnMut(Timestamp) -> Option<Timestamp> + Send>;
-
-type Script = Box<dyn FnMut(&Usage) -> Option<Answer> + Send>;
-
-/// What is known of the usage with this id.
-type Documents = Box<dyn FnMut(&str) -> Asked + Send>;
-
-/// An Abacus that counts each usage once, and answers as configured.
-pub(crate) struct Abacus {
-    began: Instant,
-    /// Each post: when, and what.
-    pub(crate) posts: Mutex<Vec<(Instant, String)>>,
-    counted: Mutex<BTreeMap<(String, i64), Usage>>,
-    /// Answers to give instead of taking the usage.
-    script: Mutex<Option<Script>>,
-    /// Each question for a document: when, and of which usage.
-    pub(crate) asked: Mutex<Vec<(Instant, String)>>,
-    documents: Mutex<Option<Documents>>,
-    in_flight: Mutex<BTreeSet<String>>,
-    pub(crate) most_in_flight: Mutex<usize>,
-    /// How long each post takes.
-    pub(crate) latency: Mutex<Duration>,
-    /// How far its clock is behind, ms.
-    pub(crate) behind: AtomicI64,
-    dates: Mutex<Option<Dates>>,
-    /// Nothing is answered.
-    pub(crate) is_away: AtomicBool,
-    /// How often it was only asked what time it is.
-    pub(crate) probes: AtomicU64,
-}
-
-impl Abacus {
-    fn new(began: Instant) -> Self {
-        Self {
-            began,
-            posts: Mutex::default(),
-            counted: Mutex::default(),
-            script: Mutex::default(),
-            asked: Mutex::default(),
-            documents: Mutex::default(),
-            in_flight: Mutex::default(),
-            most_in_flight: Mutex::default(),
-            latency: Mutex::default(),
-            behind: AtomicI64::default(),
-            dates: Mutex::default(),
-            is_away: AtomicBool::default(),
-            probes: AtomicU64::default(),
-        }
-    }
-
-    /// What time it is there.
-    pub(crate) fn now(&self) -> Timestamp {
-        NOON.plus(elapsed(self.began) - self.behind.load(Ordering::Relaxed))
-    }
-
-    /// Dates its answers so from now on.
-    pub(crate) fn date(&self, dates: impl FnMut(Timestamp) -> Option<Timestamp> + Send + 'static) {
-        *self.dates.lock().unwrap() = Some(Box::new(dates));
-    }
-
-    fn dated(&self) -> AnswerDate {
-        if self.is_away.load(Ordering::Relaxed) {
-            return AnswerDate::NoAnswer;
-        }
-        let now = self.now();
-        let date = match self.dates.lock().unwrap().as_mut() {
-            Some(dates) => dates(now),
-            None => Some(now),
-        };
-        let second = |date: Timestamp| date.as_millis().div_euclid(1_000) * 1_000;
-        date.map_or(AnswerDate::Undated, |date| {
-            AnswerDate::At(Timestamp::clamped(second(date)))
-        })
-    }
-
-    /// Asks `script` before each usage; it is taken and counted where that answers none.
-    pub(crate) fn answer(&self, script: impl FnMut(&Usage) -> Option<Answer> + Send + 'static) {
-        *self.script.lock().unwrap() = Some(Box::new(script));
-    }
-
-    /// Answers so where it is asked whether a usage counts. Without this no answer has a `Location`.
-    pub(crate) fn know(&self, documents: impl FnMut(&str) -> Asked + Send + 'static) {
-        *self.documents.lock().unwrap() = Some(Box::new(documents));
-    }
-
-    /// How often it was asked whether a usage counts.
-    pub(crate) fn asked_count(&self) -> usize {
-        self.asked.lock().unwrap().len()
-    }
-
-    /// Answers with these, one after the other, then takes all.
-    pub(crate) fn answer_first(&self, answers: impl Into<VecDeque<Answer>>) {
-        let mut answers = answers.into();
-        self.answer(move |_| answers.pop_front());
-    }
-
-    /// Signed durations that count for an instance.
-    pub(crate) fn durations(&self, instance: &str) -> Vec<i64> {
-        let counted = self.counted.lock().unwrap();
-        let of = |usage: &&Usage| usage.target.resource_instance_id.as_str() == instance;
-        counted.values().filter(of).map(duration).collect()
-    }
-
-    pub(crate) fn sum(&self, instance: &str) -> i64 {
-        self.durations(instance).iter().sum()
-    }
-
-    /// How many posts were made for instances whose name holds this, after the first `skipped`.
-    pub(crate) fn posts_of(&self, name: &str, skipped: usize) -> usize {
-        let posts = self.posts.lock().unwrap();
-        let of = |post: &&(Instant, String)| post.1.contains(name);
-        posts.iter().skip(skipped).filter(of).count()
-    }
-
-    pub(crate) fn post_count(&self) -> usize {
-        self.posts.lock().unwrap().len()
-    }
-}
-
-fn duration(usage: &Usage) -> i64 {
-    let measure = usage.measured_usage.last().unwrap();
-    assert_eq!(measure.measure.as_str(), "duration");
-    measure.quantity.as_json().as_i64().unwrap()
-}
-
-#[async_trait]
-impl Collector for Abacus {
-    async fn post(&self, usage: &Usage, _now: Timestamp) -> Posted {
-        let answer = self.take(usage).await;
-        let dated = self.dated();
-        let is_known = self.documents.lock().unwrap().is_some();
-        let location = || format!("https://abacus/{}", usage.dedup_id);
-        let details = Details {
-            location: is_known.then(location),
-            ..Details::default()
-        };
-        Posted {
-            answer,
-            dated,
-            details,
-        }
-    }
-
-    async fn probe(&self) -> Result<AnswerDate, String> {
-        self.probes.fetch_add(1, Ordering::Relaxed);
-        match self.dated() {
-            AnswerDate::NoAnswer => Err("it is away".to_owned()),
-            dated => Ok(dated),
-        }
-    }
-}
-
-#[async_trait]
-impl Confirmer for Abacus {
-    async fn ask(&self, location: &str, usage_guid: &str, _now: Timestamp) -> Asked {
-        assert_eq!(location, format!("https://abacus/{usage_guid}"));
-        let question = (Instant::now(), usage_guid.to_owned());
-        self.asked.lock().unwrap().push(question);
-        let latency = *self.latency.lock().unwrap();
-        tokio::time::sleep(latency).await;
-        let mut documents = self.documents.lock().unwrap();
-        documents.as_mut().unwrap()(usage_guid)
-    }
-}
-
-impl Abacus {
-    async fn take(&self, usage: &Usage) -> Answer {
-        let body = serde_json::to_string(usage).unwrap();
-        self.posts.lock().unwrap().push((Instant::now(), body));
-        self.in_flight
-            .lock()
-            .unwrap()
-            .insert(usage.dedup_id.clone());
-        let count = self.in_flight.lock().unwrap().len();
-        let latency = *self.latency.lock().unwrap();
-        {
-            let mut most = self.most_in_flight.lock().unwrap();
-            *most = count.max(*most);
-        }
-        tokio::time::sleep(latency).await;
-        self.in_flight.lock().unwrap().remove(&usage.dedup_id);
-        let told = self
-            .script
-            .lock()
-            .unwrap()
-            .as_mut()
-            .and_then(|script| script(usage));
-        if let Some(answer) = told {
-            return answer;
-        }
-        if self.is_away.load(Ordering::Relaxed) {
-            let error = "connection refused".into();
-            return Answer::TryAgain { after: None, error };
-        }
-        assert_ne!(duration(usage), 0, "a usage of no length");
-        let key = (usage.dedup_id.clone(), usage.end.as_millis());
-        self.counted.lock().unwrap().insert(key, usage.clone());
-        Answer::Accepted
     }
 }
 

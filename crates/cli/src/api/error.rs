@@ -29,7 +29,7 @@ pub(crate) enum ApiError {
     Token(String),
 }
 
-/// What a problem document says, as far as it is one.
+/// The members of a problem document, as far as they are there.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Problem {
@@ -38,11 +38,20 @@ pub(crate) struct Problem {
     title: Option<String>,
     detail: Option<String>,
     errors: Vec<Value>,
+    /// The whole document.
+    #[serde(skip)]
+    document: Option<Value>,
 }
 
 impl Problem {
     pub(crate) fn read(body: &[u8]) -> Self {
-        serde_json::from_slice(body).unwrap_or_default()
+        let document: Option<Value> = serde_json::from_slice(body).ok();
+        let document = document.filter(Value::is_object);
+        let read = document.clone().map(serde_json::from_value::<Self>);
+        Self {
+            document,
+            ..read.and_then(Result::ok).unwrap_or_default()
+        }
     }
 
     /// The last word of its type, such as `open-span`.
@@ -51,7 +60,7 @@ impl Problem {
         kind.rsplit([':', '/']).next().unwrap_or_default()
     }
 
-    /// What it says, for people; with the fields that it names.
+    /// Its text for people, with the fields that it names.
     pub(crate) fn words(&self) -> String {
         let said = self.detail.as_deref().or(self.title.as_deref());
         let mut words = printable(said.unwrap_or_default());
@@ -80,6 +89,14 @@ impl ApiError {
         match self {
             Self::Status { status, .. } => Some(status.as_u16()),
             Self::NotThere { .. } => Some(404),
+            _ => None,
+        }
+    }
+
+    /// The problem document of the answer, if it was one.
+    pub(crate) fn problem(&self) -> Option<&Value> {
+        match self {
+            Self::Status { problem, .. } => problem.document.as_ref(),
             _ => None,
         }
     }

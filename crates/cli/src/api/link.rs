@@ -2,7 +2,7 @@
 
 use url::Url;
 
-/// What relative addresses are completed with; only the query of an address counts.
+/// The base of relative addresses. Only the query of an address counts.
 const BASE: &str = "http://localhost/";
 
 /// The cursor of the link to the next page.

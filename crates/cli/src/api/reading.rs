@@ -28,7 +28,7 @@ pub(crate) struct Position {
 }
 
 impl Position {
-    /// Goes on behind a page; says whether there is another.
+    /// Goes on behind a page. Returns whether there is another.
     pub(crate) fn advance(
         &mut self,
         items: usize,
@@ -124,7 +124,7 @@ impl Api {
     }
 }
 
-/// What is not there is no error.
+/// `None` for a 404.
 fn if_there<T>(found: Result<T, ApiError>) -> Result<Option<T>, ApiError> {
     match found {
         Err(error) if error.status() == Some(404) => Ok(None),

@@ -1,4 +1,4 @@
-//! What is asked of the API.
+//! A request to the API.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `events dry-run`: what would be answered, and what would be billed.
+//! `events dry-run`: the answers that events would get, and the usages that would be billed.
 
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -18,13 +18,13 @@ use crate::output::print;
 use crate::show::{measures, moment, print_json, text};
 use crate::table::table;
 
-/// How many events can be looked at together.
+/// The most events of one dry run.
 const EVENTS_MAX: usize = 1_000;
 
-/// Says what would come of events: nothing is kept, and nothing is billed
+/// Shows what would become of events: nothing is kept, and nothing is billed
 #[derive(Debug, Args)]
 #[command(after_help = "\
-At most 1,000 events: each is looked at as if those before it had taken effect.
+At most 1,000 events: each is decided as if those before it had taken effect.
 
 Exit codes: 0 all events would be kept, 1 some would be refused, 2 the command line or the file is wrong,
 3 the API gives no answer.")]
@@ -49,7 +49,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             Err(reason) => wrong.push(json!({ "line": line, "would": 400, "problem": reason })),
         }
         if events.len() + wrong.len() > EVENTS_MAX {
-            let what = format!("more than {EVENTS_MAX} events cannot be looked at together");
+            let what = format!("a dry run can have at most {EVENTS_MAX} events");
             return Err(Failure::Input(what));
         }
     }
@@ -57,7 +57,7 @@ pub(super) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         .iter()
         .any(|event| event.is_cloud_event != events[0].is_cloud_event)
     {
-        let what = "CloudEvents and other events cannot be looked at together";
+        let what = "a dry run cannot have CloudEvents and other events together";
         return Err(Failure::Input(what.to_owned()));
     }
     let mut results = wrong;

@@ -14,9 +14,9 @@ use uuid::Uuid;
 
 /// Ids that follow from what events say are named in here.
 const NAMESPACE: Uuid = Uuid::from_u128(0x9c3e_61f0_7d0b_4c55_8f0a_2f6b_1d94_e7a3);
-/// What such ids begin with.
+/// The beginning of such ids.
 const PREFIX: &str = "sampler-";
-/// What is only for `cargo xtask up`.
+/// A field only for `cargo xtask up`.
 const AFTER: &str = "after";
 
 /// An event, ready to be sent.
@@ -88,7 +88,7 @@ impl Members {
 /// Turns the lines and rows of a file into events.
 #[derive(Debug)]
 pub(super) struct Importer {
-    /// What `day` and `at` count from.
+    /// The origin of `day` and `at`.
     now: Millis,
     offset: Millis,
     /// How often an event without an id has said the same: a target may start, stop and start again
@@ -105,7 +105,7 @@ impl Importer {
         }
     }
 
-    /// The event of an object; what is wrong with it is told here only where the receiver could not.
+    /// The event of an object. Only mistakes that the receiver cannot see are errors here.
     pub(super) fn of_json(&mut self, line: u64, text: &str) -> Result<FileEvent, String> {
         let mut members: Members =
             serde_json::from_str(text).map_err(|error| format!("no JSON object: {error}"))?;

@@ -17,7 +17,7 @@ const LINE_LEN_MAX: u64 = 1 << 20;
 /// The longest list that is read as a whole, in bytes. NDJSON has no such limit.
 const LIST_LEN_MAX: u64 = 256 << 20;
 
-/// One event of the file, or why it is none.
+/// One event of the file, or the reason why it cannot be read.
 #[derive(Debug)]
 pub(crate) struct Item {
     pub(crate) line: u64,

@@ -1,4 +1,4 @@
-//! What came of the events of a file.
+//! The report on the events of a file.
 
 use std::fmt::Write;
 
@@ -31,7 +31,8 @@ impl Report {
         }
     }
 
-    /// In the order of the file: what is refused here is known before what is refused there.
+    /// The refusals in the order of the file: those of the client come before those of the
+    /// receiver.
     pub(super) fn sorted(mut self) -> Self {
         self.refusals
             .sort_by_key(|refusal| refusal["line"].as_u64());

@@ -1,4 +1,4 @@
-//! Sends events in batches, and hears what became of each.
+//! Sends events in batches, and reads the result of each.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use super::journal::Journal;
 use super::report::Report;
 use crate::api::{Api, ApiError, Request};
 use crate::failure::Failure;
+use crate::output::wants_json;
 
 pub(super) const PATH: [&str; 2] = ["v1", "events"];
 /// The longest body of a batch, in bytes: half of what a receiver takes by default.
@@ -23,7 +24,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(15);
 /// The longest pause that the receiver can ask for.
 const PAUSE_ASKED_MAX: Duration = Duration::from_mins(1);
 
-/// What became of the events of a batch.
+/// The answer to a batch.
 #[derive(Deserialize)]
 struct Answered {
     results: Vec<EventResult>,
@@ -63,7 +64,7 @@ impl<'a> Sender<'a> {
             batch: Vec::new(),
             bytes: 0,
             local: 0,
-            is_shown: std::io::stderr().is_terminal(),
+            is_shown: std::io::stderr().is_terminal() && !wants_json(),
         }
     }
 
@@ -95,7 +96,7 @@ impl<'a> Sender<'a> {
         self.flush().await
     }
 
-    /// What came of all.
+    /// The report on all events.
     pub(crate) fn finish(self) -> Result<Report, Failure> {
         if self.is_shown {
             eprintln!();
@@ -234,7 +235,7 @@ impl<'a> Sender<'a> {
     }
 }
 
-/// How a batch is written.
+/// The format of a batch.
 pub(super) fn media_type(part: &[FileEvent]) -> &'static str {
     match part.first() {
         Some(event) if event.is_cloud_event => "application/cloudevents-batch+json",

@@ -17,7 +17,7 @@ pub(super) struct Bar {
     pub(super) is_done: bool,
 }
 
-/// What is drawn.
+/// The content of a drawing.
 #[derive(Debug)]
 pub(super) struct Timeline {
     pub(super) start: Millis,

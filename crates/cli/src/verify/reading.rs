@@ -12,9 +12,10 @@ use sampler_verify::{Finding, Kind, Matcher, Policy, Report, SpanCheck, Target, 
 
 use super::Scope;
 use crate::api::{Api, ApiError, Position, Query};
+use crate::output::wants_json;
 
-/// The programs go on while one reads. What does not fit is read again, so often and with this pause
-/// in between, before it is believed.
+/// The programs work while we read. Spans and usages that do not fit are read again, up to so many
+/// times and with this pause in between, before there is a finding.
 const ROUNDS: usize = 4;
 const PAUSE: Duration = Duration::from_millis(1_500);
 
@@ -168,8 +169,8 @@ impl<'a> Run<'a> {
         self.check_again(pairs.collect()).await
     }
 
-    /// Reads the usages of spans, several at a time. What does not fit is kept for later, unless it
-    /// is to be believed now.
+    /// Reads the usages of spans, several at a time. Spans that do not fit are kept for later,
+    /// except in the last round.
     async fn check_again(
         &mut self,
         spans: Vec<(Span, Option<usize>, bool)>,
@@ -239,7 +240,7 @@ async fn judge(
 }
 
 impl Scope {
-    /// What the API is asked for: the ids that were given, or else each resource of the events.
+    /// The queries for the API: by the ids that were given, or else by each resource of the events.
     fn queries(&self, matcher: &Matcher) -> Vec<Query> {
         let ids = [
             ("organization_id", &self.organization_id),
@@ -294,7 +295,7 @@ struct Progress {
 impl Progress {
     fn new() -> Self {
         Self {
-            is_shown: std::io::stderr().is_terminal(),
+            is_shown: std::io::stderr().is_terminal() && !wants_json(),
             spans: 0,
             usages: 0,
         }

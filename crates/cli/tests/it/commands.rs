@@ -70,7 +70,11 @@ fn spans_are_listed() {
     let document = json_of(&ended.output);
     assert_eq!(document["items"].as_array().unwrap().len(), 1);
     assert_eq!(document["items"][0]["id"], "span-shop");
-    assert!(ended.errors.contains("the first 1"), "{ended:?}");
+    let warning = &json_of(&ended.errors)["warning"]["message"];
+    assert!(
+        warning.as_str().unwrap().contains("the first 1"),
+        "{ended:?}"
+    );
     let query = ["spans", "--cause", "c", "--resource-id", "x", "--all"];
     assert!(done(&api.url(), &query).starts_with("span"));
     let asked = api.requests().pop().unwrap();
@@ -141,6 +145,80 @@ fn what_the_api_refuses_is_told() {
     assert!(
         ended.errors.contains("No. [state: It is wrong.]"),
         "{ended:?}"
+    );
+}
+
+/// With `--json` a program reads standard error, too: one object, whatever failed.
+#[test]
+fn machines_are_told_failures_in_json() {
+    let stub = Stub::start(|_, _| {
+        let errors = json!([{ "parameter": "state", "detail": "It is wrong." }]);
+        let kind = "urn:sampler:problem:invalid-query";
+        Reply(
+            400,
+            json!({ "type": kind, "detail": "No.", "errors": errors }),
+            None,
+        )
+    });
+    let failure = |arguments: &[&str]| {
+        let ended = with(&stub.url(), arguments);
+        assert_eq!(ended.output, "", "{ended:?}");
+        assert_eq!(ended.errors.lines().count(), 1, "{ended:?}");
+        let error = json_of(&ended.errors)["error"].clone();
+        assert_eq!(error["exit_code"], json!(ended.code), "{ended:?}");
+        error
+    };
+    // The API refuses.
+    let error = failure(&["spans", "--json"]);
+    assert_eq!(
+        (&error["exit_code"], &error["status"]),
+        (&json!(2), &json!(400))
+    );
+    assert_eq!(
+        error["problem"]["type"],
+        "urn:sampler:problem:invalid-query"
+    );
+    assert_eq!(error["problem"]["errors"][0]["parameter"], "state");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("No. [state: It is wrong.]"), "{error}");
+    // The command line is wrong, before it is known whether it asks for JSON.
+    let error = failure(&["spans", "--json", "--limit", "0"]);
+    assert_eq!(
+        (&error["exit_code"], &error["problem"]),
+        (&json!(2), &Value::Null)
+    );
+    let message = error["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("invalid value '0' for '--limit"),
+        "{error}"
+    );
+    // There is no such file, and nobody is there.
+    let error = failure(&["verify", "/nowhere.csv", "--json"]);
+    assert!(error["message"].as_str().unwrap().contains("/nowhere.csv"));
+    let ended = run(&[
+        "resend",
+        "u",
+        "--reason",
+        "r",
+        "--json",
+        "--url",
+        "http://127.0.0.1:9",
+    ]);
+    let error = &json_of(&ended.errors)["error"];
+    assert_eq!(
+        (&error["exit_code"], &error["status"]),
+        (&json!(3), &Value::Null)
+    );
+    // People are told in words.
+    let ended = with(&stub.url(), &["spans"]);
+    assert!(
+        ended.errors.starts_with("error: /v1/spans is answered 400"),
+        "{ended:?}"
+    );
+    assert!(
+        run(&["spans", "--limit", "0"])
+            .errors
+            .starts_with("error: invalid value")
     );
 }
 

@@ -1,14 +1,15 @@
 //! `sampler events` and `sampler snapshot`.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::stub::{Reply, Seen, Stub};
-use crate::{Ended, file, run};
+use crate::{Ended, file, run, sampler};
 
 fn send(url: &str, path: &str, more: &[&str]) -> Ended {
     run(&[&["events", "send", path, "--url", url], more].concat())
@@ -164,6 +165,45 @@ fn an_interrupted_command_goes_on_where_it_stopped() {
     assert!(ended.output.starts_with("line 3: 422 "), "{ended:?}");
     let sent: Vec<Vec<String>> = stub.seen().iter().map(ids).collect();
     assert_eq!(sent[2..], [vec!["4", "5"], vec!["4", "5"], vec!["6"]]);
+    assert!(!Path::new(&journal(&path)).exists());
+}
+
+/// A process that is killed has no last word: what it has noted by then is all that is known.
+#[test]
+fn a_command_that_is_killed_goes_on_where_it_stopped() {
+    let (asked, was_asked) = mpsc::channel();
+    let (let_go, may_go) = mpsc::channel::<()>();
+    let (asked, may_go) = (Mutex::new(asked), Mutex::new(may_go));
+    let stub = Stub::start(move |seen, number| {
+        if number == 2 {
+            asked.lock().unwrap().send(()).unwrap();
+            may_go.lock().unwrap().recv().unwrap();
+        }
+        answer(seen, |id| if id == "1" { 422 } else { 201 })
+    });
+    let (_folder, path) = file("events.ndjson", &events(7));
+    let url = stub.url();
+    let mut killed = sampler(&["events", "send", &path, "--batch", "2", "--url", &url]);
+    let mut killed = killed.stdout(Stdio::null()).spawn().unwrap();
+    was_asked.recv().unwrap();
+    killed.kill().unwrap();
+    assert_eq!(killed.wait().unwrap().code(), None, "it was killed");
+    let_go.send(()).unwrap();
+
+    let ended = send(&url, &path, &["--batch", "2"]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.output.starts_with("line 3: 422 "), "{ended:?}");
+    let summary = "7 events: 6 accepted, 0 replayed, 1 refused.\n";
+    assert!(ended.output.ends_with(summary), "{ended:?}");
+    let sent: Vec<Vec<String>> = stub.seen().iter().map(ids).collect();
+    let expected = [
+        &["0", "1"][..],
+        &["2", "3"],
+        &["4", "5"],
+        &["4", "5"],
+        &["6"],
+    ];
+    assert_eq!(sent, expected);
     assert!(!Path::new(&journal(&path)).exists());
 }
 

@@ -3,7 +3,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::stub::{Reply, Stub};
@@ -69,6 +69,9 @@ fn a_login_is_remembered_for_one_target_and_its_secret_is_not() {
         0o600
     );
     assert_eq!(at(&home, &list, &[]).code, Some(0));
+    let shown = at(&home, &["target", "--json"], &[]).output;
+    let expected = json!({ "target": format!("{url}/"), "client_id": "cli" });
+    assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), expected);
 
     // The token goes nowhere else.
     let other = landscape();
@@ -85,7 +88,12 @@ fn a_login_is_remembered_for_one_target_and_its_secret_is_not() {
     );
     fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
 
-    assert_eq!(at(&home, &["logout"], &[]).code, Some(0));
+    let ended = at(&home, &["logout", "--json"], &[]);
+    let expected = json!({ "target": format!("{url}/"), "client_id": null });
+    assert_eq!(
+        serde_json::from_str::<Value>(&ended.output).unwrap(),
+        expected
+    );
     assert_eq!(at(&home, &list, &[]).code, Some(3));
     assert!(!fs::read_to_string(&path).unwrap().contains("granted"));
 }

@@ -24,7 +24,7 @@ use crate::{Console, show};
 /// Spans that an estimate is made of.
 const ESTIMATED: &str = "1000";
 
-/// What is done.
+/// The kind of an act.
 #[derive(Clone, Copy, PartialEq)]
 enum Act {
     ResumeCause,
@@ -77,14 +77,14 @@ impl Subject {
 pub(super) struct Page {
     pub(super) frame: Frame,
     pub(super) title: &'static str,
-    /// What will be done, in full sentences.
+    /// The effect, in full sentences.
     pub(super) effect: Vec<String>,
-    /// What it is done to.
+    /// The facts of its subject.
     pub(super) facts: Vec<(&'static str, String)>,
     pub(super) button: String,
     pub(super) action: String,
     pub(super) back: String,
-    /// What was seen: the act is for that.
+    /// The entity tag of the state that was shown: the act applies to that alone.
     pub(super) tag: String,
     pub(super) usage_id: String,
     pub(super) reason: String,
@@ -148,7 +148,7 @@ async fn carry_out(console: &Arc<Console>, subject: Subject, request: Request) -
     if !can_be_confirmed_anew(&refusal) {
         return refused(frame, refusal);
     }
-    // What is the matter stands over the act as things are now: it can be confirmed anew.
+    // The page shows the problem, and the act with the present state: it can be confirmed anew.
     match page(console, &form.session, &subject).await {
         Ok(page) => {
             let problem = Some(refusal.problem);
@@ -289,7 +289,7 @@ fn estimate_of(span: &Span, now: Timestamp) -> String {
     Estimate::of(std::slice::from_ref(span), 1, now).in_words()
 }
 
-/// What skipping the planned usage of a span means.
+/// The effect of skipping the planned usage of a span, in full sentences.
 fn skipped(span: &Span, now: Timestamp) -> Vec<String> {
     let Some(plan) = &span.planned else {
         return vec!["Nothing is planned that could be skipped.".to_owned()];
@@ -298,7 +298,7 @@ fn skipped(span: &Span, now: Timestamp) -> Vec<String> {
     let direction = if length < 0 {
         "It takes back too much that was billed, and will never do so."
     } else {
-        "It is never billed."
+        "It is not billed, unless it is sent again later."
     };
     vec![
         format!(

@@ -1,4 +1,4 @@
-//! Who did what, and why.
+//! The audit trail.
 
 use std::sync::Arc;
 

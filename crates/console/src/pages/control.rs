@@ -1,4 +1,4 @@
-//! How operators steer: rates of starts, pause, controller.
+//! Control: the rate of starts, the pause, the controller.
 
 use std::sync::Arc;
 
@@ -26,12 +26,12 @@ const HISTORY: usize = 10;
 #[template(path = "control.html")]
 struct Page {
     frame: Frame,
-    /// What is in the fields.
+    /// The content of the fields.
     fields: Fields,
     tag: String,
-    /// What was wrong with a form that was sent.
+    /// The problem of a form that was sent.
     problem: Option<Problem>,
-    /// What a form will do that was sent and is to be confirmed.
+    /// The changes by a form that was sent and is to be confirmed.
     changes: Vec<String>,
     history: Vec<ActRecord>,
 }
@@ -104,7 +104,7 @@ impl Fields {
         }))
     }
 
-    /// What is different, in words.
+    /// The differences, in words.
     fn changes(&self, before: &Self) -> Vec<String> {
         let pairs = [
             ("Starts that are admitted, %", &before.rate, &self.rate),
@@ -157,7 +157,7 @@ impl Fields {
     }
 }
 
-/// A number as JSON; what is none stays a text, which the API names.
+/// A number as JSON. A text that is not a number stays a text, and the API names it.
 fn number(text: &str) -> Value {
     serde_json::from_str::<serde_json::Number>(text.trim())
         .map_or_else(|_| Value::String(text.trim().to_owned()), Value::Number)

@@ -1,4 +1,4 @@
-//! How things stand.
+//! The overview.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ impl Page {
     }
 }
 
-/// How many spans were due until now.
+/// The number of due spans until now.
 fn trend(console: &Console, now: Timestamp, due: i64) -> Option<Trend> {
     let past = (console.past)().into_iter();
     let moment = |(ago, due): (Duration, u64)| {

@@ -168,7 +168,7 @@ async fn find(
     Err(Refusal::not_there("There is no such usage", detail))
 }
 
-/// What sending it again means.
+/// The effect of sending it again, in full sentences.
 fn effect(usage: &Usage) -> Vec<String> {
     let (start, end) = (usage.interval.start, usage.interval.end);
     let direction = if usage.is_backward() {

@@ -57,7 +57,7 @@ impl Page {
         self.is_admin && self.usages.iter().any(Usage::is_resendable)
     }
 
-    /// What of the time that is used is not sampled yet, in words.
+    /// The time between `sampled_to` and the end, in words. `None` if there is none, or no end.
     fn unsampled(&self) -> Option<String> {
         let left = self.span.end?.since(self.span.sampled_to);
         (left != 0).then(|| in_words(left))

@@ -107,7 +107,7 @@ pub(crate) async fn list(
             (page.spans, page.next) = (Some(answer.body.items), next);
             render(StatusCode::OK, &page)
         }
-        // What is wrong with the search stands beside it.
+        // The page shows the problem beside the search.
         Err(refusal) if refusal.status == StatusCode::BAD_REQUEST => {
             page.problem = Some(refusal.problem);
             render(StatusCode::BAD_REQUEST, &page)

@@ -1,4 +1,4 @@
-//! Why spans are suspended, and the spans of a cause.
+//! The causes of suspended spans, and the spans of a cause.
 
 use std::sync::Arc;
 
@@ -113,7 +113,7 @@ async fn page(console: &Arc<Console>, session: &Session, query: Query) -> Result
     })
 }
 
-/// What the API is asked for: the page's query, for the spans of this cause.
+/// The query for the API: the page's, for the spans of this cause.
 fn of_cause(cause: &str, query: &Query) -> Query {
     let mut asked = parameters::for_api(query);
     if parameters::value(&asked, "limit").is_empty() {

@@ -1,4 +1,4 @@
-//! What usages add up to: a chart, a table, and CSV to take away.
+//! The sums of usages: a chart, a table, and CSV to take away.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -25,11 +25,11 @@ const WINDOWS: [&str; 4] = ["all", "month", "day", "hour"];
 const ROWS_AT_A_TIME: &str = "1000";
 const READS_MAX: usize = 20;
 
-/// How many days the form suggests, and one of them in ms.
+/// The days that the form suggests, and the length of one, ms.
 const DAYS: i64 = 30;
 const DAY: i64 = 24 * 60 * 60 * 1_000;
 
-/// What makes a file of the rows.
+/// The parameter that asks for the rows as a file.
 const FORMAT: &str = "format";
 
 #[derive(Template)]
@@ -195,7 +195,7 @@ fn line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
     let mut line = String::new();
     for (index, cell) in cells.enumerate() {
         let comma = if index == 0 { "" } else { "," };
-        // What a spreadsheet would take for a formula is a text: an id is what a client chose.
+        // A spreadsheet must not take a cell for a formula: clients choose the ids.
         let is_formula = cell.starts_with(['=', '@', '+', '\t', '\r'])
             || (cell.starts_with('-') && cell.parse::<f64>().is_err());
         let mark = if is_formula { "'" } else { "" };

@@ -1,11 +1,11 @@
-//! Requests: what they take and what they are answered.
+//! Requests: their parameters and their answers.
 
 use serde_json::Value;
 
 use super::schema::Kind;
 use super::{example, text};
 
-/// What a problem type begins with.
+/// The beginning of a problem type.
 const URN: &str = "urn:sampler:problem:";
 
 /// A request.
@@ -14,14 +14,14 @@ pub(super) struct Operation {
     /// `GET`.
     pub(super) method: String,
     pub(super) path: String,
-    /// What its place on the page is called.
+    /// The name of its anchor on the page.
     pub(super) anchor: String,
     pub(super) summary: String,
     pub(super) description: String,
     pub(super) parameters: Vec<Parameter>,
     pub(super) bodies: Vec<Body>,
     pub(super) answers: Vec<Answer>,
-    /// How it is sent with curl.
+    /// The command that sends it with curl.
     pub(super) curl: String,
     /// Whether it needs a token.
     pub(super) is_protected: bool,
@@ -157,7 +157,7 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// How the request is sent, with what is required of it.
+/// The command that sends the request with curl, with its required parts.
 fn curl(operation: &Operation) -> String {
     let mut query = Vec::new();
     let mut lines = Vec::new();

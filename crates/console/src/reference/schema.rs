@@ -1,4 +1,4 @@
-//! What requests and answers are made of.
+//! The schemas of requests and answers.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ pub(super) struct Schema {
     pub(super) name: String,
     pub(super) description: String,
     pub(super) fields: Vec<Field>,
-    /// What it is, where it has no fields.
+    /// Its kind, if it has no fields.
     pub(super) kind: Kind,
 }
 
@@ -20,7 +20,7 @@ pub(super) struct Field {
     pub(super) description: String,
 }
 
-/// What may stand somewhere: words, and the schemas that they name.
+/// The kind of a value: words, and the schemas that they name.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Kind(pub(super) Vec<Part>);
 

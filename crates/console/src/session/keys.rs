@@ -58,7 +58,7 @@ impl Keys {
             .unwrap_or_default()
     }
 
-    /// What a cookie of a request holds, where one of the keys opens it.
+    /// The content of a request's cookie, if one of the keys decrypts it.
     pub(crate) fn open(&self, place: Place, headers: &HeaderMap) -> Option<String> {
         let values = headers.get_all(COOKIE).iter();
         let texts = values.filter_map(|value| value.to_str().ok());

@@ -40,10 +40,10 @@ const OPEN_FOR: i64 = 7 * 24 * 60 * 60 * 1_000;
 /// The most bytes of a cookie that browsers keep.
 const COOKIE_MAX: usize = 4_000;
 
-/// What is in the cookie.
+/// The content of the cookie.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Content {
-    /// What forms must repeat.
+    /// The token that each form must repeat.
     csrf: String,
     /// When it ends, ms since the epoch.
     until: i64,
@@ -98,7 +98,7 @@ impl Session {
         Some(Self { content, grant })
     }
 
-    /// What may be read and done.
+    /// The scopes of the session.
     pub(crate) fn grant(&self) -> &Grant {
         &self.grant
     }
@@ -113,7 +113,7 @@ impl Session {
         Some(&self.content.person.as_ref()?.name)
     }
 
-    /// What forms must repeat.
+    /// The token that each form must repeat.
     pub(crate) fn csrf(&self) -> &str {
         &self.content.csrf
     }
@@ -203,7 +203,7 @@ async fn page(
     next.run(request).await
 }
 
-/// What nobody can guess: 256 random bits as a text.
+/// A secret: 256 random bits as a text.
 pub(crate) fn secret(random: &dyn Random) -> String {
     let mut bytes = [0; 32];
     random.fill(&mut bytes);

@@ -45,7 +45,7 @@ pub(crate) struct Bar {
     /// The usages, where there are several.
     pub(crate) slices: Vec<Slice>,
     pub(crate) title: String,
-    /// What is shown while it is looked at: what it is, and when.
+    /// The two lines that are shown when it is pointed at: the duration, and the interval.
     pub(crate) numbers: [String; 2],
     pub(crate) label: Option<String>,
     /// Whether the label has room on a narrow page.
@@ -115,7 +115,7 @@ impl<'a> Placed<'a> {
         next.is_joined() && next.low() == self.high()
     }
 
-    /// Whether it is drawn together with its neighbours. What is not billed is always seen.
+    /// Whether it is drawn together with its neighbours. A usage that is not billed is drawn alone.
     fn is_joined(&self) -> bool {
         self.width.0 < WIDTH_MIN && self.usage.is_billed()
     }

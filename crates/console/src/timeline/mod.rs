@@ -39,7 +39,7 @@ pub(crate) struct Timeline {
     forward: Vec<Bar>,
     backward: Vec<Bar>,
     marks: Vec<Mark>,
-    /// What is used without having been sampled yet.
+    /// The time that is used and not sampled yet.
     open: Option<(Percent, Percent)>,
 }
 

@@ -12,7 +12,7 @@ const WIDTH_MIN: f64 = 0.8;
 pub(crate) struct Windows {
     /// Which windows the usages keep to; none where nothing tells.
     pub(crate) granularity: Option<Granularity>,
-    /// What one of the drawn windows is: coarser, where there would be too many.
+    /// The granularity of the drawn windows. It is coarser if there would be too many.
     pub(crate) drawn: Option<Granularity>,
     pub(crate) all: Vec<Window>,
 }

@@ -122,7 +122,10 @@ async fn a_span_is_resumed_and_its_usage_skipped_as_they_were_seen() {
         ),
         (
             "skip",
-            vec!["Skip 1 usage of 1\u{a0}h: ", "It is never billed."],
+            vec![
+                "Skip 1 usage of 1\u{a0}h: ",
+                "It is not billed, unless it is sent again later.",
+            ],
             format!("usage_id={}&", usage_id(7)),
         ),
     ] {

@@ -20,7 +20,7 @@ const HEADERS: [(HeaderName, HeaderValue); 3] = [
     (CACHE_CONTROL, HeaderValue::from_static("no-store")),
 ];
 
-/// Adds the headers to an answer with a body. What a handler has set itself stays: a page needs a
+/// Adds the headers to an answer with a body. A header that a handler has set stays: a page needs a
 /// policy of its own.
 pub(super) fn protect(mut response: Response) -> Response {
     let headers = response.headers_mut();

@@ -19,14 +19,14 @@ pub(super) struct Chunks {
     extra: usize,
 }
 
-/// What the next byte belongs to.
+/// The part of a chunk that the next byte belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Position {
     /// The first digit of a size.
     Size,
     /// Another digit, or what ends them.
     Digits,
-    /// What may stand behind a size.
+    /// An extension behind a size.
     Extension,
     /// The line feed behind a size.
     SizeEnd,
@@ -58,7 +58,7 @@ impl Chunks {
     /// Scans the bytes that have arrived. Says how many of them belong to the body.
     ///
     /// # Errors
-    /// Where they are no chunks.
+    /// If they are no chunks.
     pub(super) fn scan(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut scanned = 0;
         while let Some(&byte) = bytes.get(scanned) {

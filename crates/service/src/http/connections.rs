@@ -25,7 +25,7 @@ const SLOW_AFTER: Duration = Duration::from_secs(1);
 /// A connection that is idle for longer is one that its client does not need at the moment.
 const IDLE_AFTER: Duration = Duration::from_secs(10);
 
-/// What a connection is at.
+/// The phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// It is new, and has sent nothing.
@@ -54,8 +54,8 @@ const PHASES: [Phase; 6] = [
 /// Which connections end first for others; among those of one rank, the one that has been at it for
 /// the longest.
 ///
-/// Attackers open many connections within a moment. What they begin then is older than what an honest
-/// client has just begun, and a connection that was active lately comes after all of it.
+/// Attackers open many connections within a moment. Their requests are older than the one that an
+/// honest client has just begun, and a connection that was active lately ends after all of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     /// Its client is slow.
@@ -68,7 +68,7 @@ enum Rank {
     Active,
 }
 
-/// What one connection is at, and since when.
+/// The phase of one connection, and its beginning.
 #[derive(Debug)]
 pub(super) struct Activity {
     began: Instant,
@@ -115,7 +115,7 @@ impl Activity {
         }
     }
 
-    /// What the connection is at.
+    /// The phase of the connection.
     pub(super) fn phase(&self) -> Phase {
         let number = self.state.load(Ordering::Relaxed) & 7;
         PHASES[usize::try_from(number).expect("three bits")]

@@ -73,7 +73,7 @@ mod tests {
 
     use super::*;
 
-    /// What the library does, in its order.
+    /// The library's calls, in their order.
     type Log = Arc<Mutex<Vec<&'static str>>>;
 
     fn note(log: &Log, what: &'static str) {
@@ -162,8 +162,8 @@ mod tests {
         }
     }
 
-    /// What a connection rests on that the library does not promise (ADR 26). Where this fails after an
-    /// update, `wire.rs` has to be checked against the new version.
+    /// A connection relies on this, and the library does not promise it (ADR 26). If this fails
+    /// after an update, `wire.rs` has to be checked against the new version.
     #[tokio::test]
     async fn the_library_waits_once_for_each_head_before_it_reads_it_and_gives_up_in_silence() {
         let log = Log::default();

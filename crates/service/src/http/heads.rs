@@ -13,8 +13,8 @@ const CODING: &[u8] = b"transfer-encoding";
 pub(super) struct Head {
     position: Position,
     previous: u8,
-    /// What stands before the colon, in lower case, as far as it could be a name that counts, and
-    /// how long it is: a name that is longer than the array does not count.
+    /// The name before the colon, in lower case, as far as it could be a name that counts, and its
+    /// length: a name that is longer than the array does not count.
     name: [u8; CODING.len()],
     name_length: usize,
     has_length: bool,

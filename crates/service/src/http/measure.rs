@@ -1,4 +1,4 @@
-//! What requests there are, and how long they take; and the span of each in a trace.
+//! The number and the times of requests, and the span of each in a trace.
 //!
 //! The labels of a metric are the route, as the router knows it, the method, if it is one of HTTP's,
 //! and the status. So whatever clients send, there are no more series than routes, methods and
@@ -26,7 +26,7 @@ use super::trace;
 /// The route of a path that the program does not serve.
 const UNKNOWN: &str = "unknown";
 
-/// The route of a request that is answered before it is looked at.
+/// The route of a request that is answered before its path is read.
 const NONE: &str = "none";
 
 /// Counts and times requests. Clones count into the same metrics.
@@ -52,7 +52,7 @@ impl HttpMetrics {
         registry.register(&HTTP_REQUEST_DURATION_SECONDS, self.seconds.clone());
     }
 
-    /// Counts a request that was answered without its path being looked at.
+    /// Counts a request that was answered before its path was read.
     pub(super) fn count_unrouted(&self, method: &Method, status: StatusCode) {
         self.count(Route::Word(NONE), method_name(method), status);
     }
@@ -203,14 +203,14 @@ where
         this.measurement.is_answering = false;
         let answered = ready!(polled);
         if let Ok(answer) = &answered {
-            this.measurement.tell(answer.status());
+            this.measurement.note(answer.status());
         }
         Poll::Ready(answered)
     }
 }
 
-/// What is known of a request before its answer. A client that goes away before that has no answer,
-/// and is not counted.
+/// The measurement of a request, from before its answer. A client that goes away before that has no
+/// answer, and is not counted.
 struct Measurement {
     metrics: HttpMetrics,
     route: Route,
@@ -222,7 +222,7 @@ struct Measurement {
 }
 
 impl Measurement {
-    fn tell(&self, status: StatusCode) {
+    fn note(&self, status: StatusCode) {
         let (metrics, route) = (&self.metrics, self.route.clone());
         let seconds = self.began.elapsed().as_secs_f64();
         let of_route = OfRoute { route };
@@ -236,7 +236,7 @@ impl Drop for Measurement {
     /// The panic of a handler is answered 500 further out.
     fn drop(&mut self) {
         if self.is_answering {
-            self.tell(StatusCode::INTERNAL_SERVER_ERROR);
+            self.note(StatusCode::INTERNAL_SERVER_ERROR);
         }
     }
 }

@@ -120,7 +120,7 @@ impl From<TcpListener> for Port {
 /// Listens where the settings say.
 ///
 /// # Errors
-/// Where the port is taken, or the host is none of this machine.
+/// If the port is taken, or the host is none of this machine.
 pub async fn bind(settings: &HttpSettings) -> anyhow::Result<TcpListener> {
     bind_port(&settings.host, settings.port).await
 }
@@ -148,7 +148,7 @@ async fn bind_port(host: &str, port: u16) -> anyhow::Result<TcpListener> {
 /// The router gets the answers of [`with_fallbacks`] for what it does not serve itself.
 ///
 /// # Errors
-/// Where the listener has no address.
+/// If the listener has no address.
 pub async fn serve(port: impl Into<Port>, router: Router, shutdown: &Shutdown) -> io::Result<()> {
     serve_with(port, router, shutdown, Limits::default()).await
 }
@@ -190,14 +190,14 @@ pub async fn serve_with(
     Ok(())
 }
 
-/// What answers requests.
+/// The part that answers requests.
 #[derive(Clone)]
 struct App {
     router: Router,
     metrics: HttpMetrics,
 }
 
-/// What is needed to serve a connection.
+/// The parts that serve connections.
 struct Server {
     app: App,
     shutdown: Shutdown,
@@ -402,8 +402,8 @@ fn serve_request(
     let answering = if is_clear && is_served {
         Ok(answer(app.router.clone(), request))
     } else {
-        // What may be two requests for another reader is answered as the server library
-        // answers what it cannot understand. What comes behind is not read.
+        // A request that another reader may take for two is answered as the server library
+        // answers one that it cannot understand. No byte behind it is read.
         let unread = StatusCode::BAD_REQUEST.into_response();
         let refusal = if is_clear {
             no_connection().into_response()

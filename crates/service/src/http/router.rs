@@ -1,4 +1,4 @@
-//! What every router answers, whatever its routes are.
+//! The answers of every router, whatever its routes are.
 
 use std::panic::AssertUnwindSafe;
 

@@ -16,7 +16,7 @@ use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
 
-/// How often to look whether the files have changed.
+/// The interval of the checks whether the files have changed.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The largest file that is read, in bytes.
@@ -53,7 +53,7 @@ pub enum TlsError {
     Unusable,
 }
 
-/// What is wrong with one file.
+/// An error in one file.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// It cannot be read.
@@ -82,7 +82,7 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// What was read, and of which files.
+/// The configuration that was read, and the stamps of its files.
 struct Current {
     stamps: Stamps,
     config: Arc<ServerConfig>,
@@ -95,7 +95,7 @@ impl Tls {
     /// Reads the files.
     ///
     /// # Errors
-    /// Where they cannot be used.
+    /// If they cannot be used.
     pub fn read(files: TlsFiles) -> Result<Self, TlsError> {
         let current = Current {
             stamps: files.stamps(),
@@ -107,14 +107,14 @@ impl Tls {
         })
     }
 
-    /// What a connection that is made now is to be greeted with.
+    /// The acceptor for a connection that is made now.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
         TlsAcceptor::from(Arc::clone(&current.config))
     }
 
-    /// Reads the files again whenever they change. What cannot be used is told, and what was there
-    /// before stays in force. Never ends.
+    /// Reads the files again whenever they change. If they cannot be used, that is logged, and the
+    /// files from before stay in force. Never ends.
     pub async fn keep_fresh(&self) {
         loop {
             sleep(LOOK_INTERVAL).await;
@@ -134,7 +134,7 @@ impl Tls {
                 *self.current.write().unwrap_or_else(PoisonError::into_inner) = current;
                 tracing::info!("the certificate was read anew");
             }
-            // The other file may be about to follow: it is tried again at the next look.
+            // The other file may be about to follow: it is tried again at the next check.
             Err(error) => {
                 tracing::warn!(code = "http.certificate", %error, "the new certificate cannot be used");
             }
@@ -198,7 +198,7 @@ fn verifier(
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, FileError> {
     let bytes = read(path)?;
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
-    // What the library says of a broken file may quote it.
+    // The library's error may quote a broken file, so it is dropped.
     certificates
         .ok()
         .filter(|all| !all.is_empty())

@@ -13,7 +13,7 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// Zipkin, and the router of Cloud Foundry.
 const B3_TRACE: HeaderName = HeaderName::from_static("x-b3-traceid");
-/// What the router of Cloud Foundry calls the request.
+/// The header in which the router of Cloud Foundry names the request.
 const VCAP_REQUEST: HeaderName = HeaderName::from_static("x-vcap-request-id");
 
 /// The longest id of a request, in bytes; Cloud Foundry's has 36.
@@ -76,8 +76,8 @@ impl Extractor for Headers<'_> {
     }
 }
 
-/// The trace that the request is a part of. Whatever is not in the form of one is somebody's text,
-/// which has no place in a log.
+/// The trace that the request is a part of. A value in another form is a client's text, which has
+/// no place in a log.
 fn trace_id(headers: &HeaderMap) -> Option<&str> {
     let w3c = header(headers, &TRACEPARENT).and_then(trace_of_parent);
     let b3 = || header(headers, &B3_TRACE).filter(|id| is_trace_id(id) || is_id(id, 16));

@@ -7,8 +7,8 @@
 //! be written. How long a body is, is the library's word; only where it comes in chunks the end is
 //! found here ([`Chunks`]).
 //!
-//! What has arrived of a head is kept here, so the library's buffers are needed for whole requests
-//! alone: a connection that is idle, or slow with its head, is parked without them.
+//! A part of a head that has arrived is kept here, so the library's buffers are needed for whole
+//! requests alone: a connection that is idle, or slow with its head, waits without them.
 
 use std::io;
 use std::pin::Pin;
@@ -33,10 +33,11 @@ const AHEAD: usize = 4 << 10;
 /// A connection that is idle keeps no more than this.
 const KEPT_CAPACITY: usize = 1 << 10;
 
-/// What a request takes in about while its body arrives: the library's buffers, and what serves it.
+/// The approximate memory of a request while its body arrives, in bytes: the library's buffers, and
+/// the parts that serve it.
 const REQUEST_BYTES: usize = 20 << 10;
 
-/// What a client may take.
+/// The limits of a client's connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WireLimits {
     pub(super) header_read: Duration,
@@ -45,7 +46,7 @@ pub(super) struct WireLimits {
     pub(super) write: Duration,
 }
 
-/// What is known of one connection. Clones are the same.
+/// The state of one connection. Clones share it.
 #[derive(Clone)]
 pub(super) struct Wire {
     limits: WireLimits,
@@ -64,7 +65,7 @@ struct State {
     /// Whether the last thing that the library could have is a body, and not a head.
     is_body: bool,
     is_parked: bool,
-    /// What has arrived and may not be handed on yet.
+    /// The bytes that have arrived and may not be handed on yet.
     ahead: Vec<u8>,
     kept: KeptBytes,
     /// To be woken when there may be something to hand on.
@@ -77,7 +78,7 @@ struct State {
     header: Pin<Box<Sleep>>,
 }
 
-/// What the library may have of what arrives.
+/// The bytes that the library may have.
 #[derive(Debug)]
 enum Reading {
     /// Nothing: a head is arriving. So many bytes of `ahead` belong to it.
@@ -233,8 +234,8 @@ impl State {
         }
     }
 
-    /// Whether more is read while the library may have nothing: what belongs to a head, or anything at
-    /// all, to see whether the client has gone away.
+    /// Whether more is read while the library may have nothing: bytes of a head, or any byte, to
+    /// see whether the client has gone away.
     fn may_read_ahead(&self) -> bool {
         self.ahead.is_empty() || matches!(self.reading, Reading::Head(_))
     }
@@ -264,7 +265,7 @@ impl State {
         }
     }
 
-    /// What the connection is at.
+    /// The phase of the connection.
     fn phase(&self) -> Phase {
         match self.reading {
             _ if self.is_blocked => Phase::Writing,

@@ -1,4 +1,4 @@
-//! `GET /problems/{name}`: what a type of problem means, and what is done about it. Each error answer
+//! `GET /problems/{name}`: the meaning of a type of problem, and its remedies. Each error answer
 //! has a `Link` to it (`rel="help"`).
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use serde_json::json;
 use super::catalogue::section;
 use super::{Problem, ProblemType, kinds};
 
-/// Where types of problems are told.
+/// The path of the types of problems.
 const PATH: &str = "/problems/";
 
 const MARKDOWN: HeaderValue = HeaderValue::from_static("text/markdown; charset=utf-8");
@@ -21,7 +21,7 @@ const MARKDOWN: HeaderValue = HeaderValue::from_static("text/markdown; charset=u
 /// Makes a page of a type, for programs that have pages.
 pub type Page = Arc<dyn Fn(&'static ProblemType) -> Response + Send + Sync>;
 
-/// What a client would rather have.
+/// The form that a client prefers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Json,

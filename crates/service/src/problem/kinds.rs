@@ -9,13 +9,13 @@ pub struct ProblemType {
     pub slug: &'static str,
     /// The status it is answered with.
     pub status: StatusCode,
-    /// What it is, in a few words.
+    /// Its title, in a few words.
     pub title: &'static str,
     /// When it happens.
     pub when: &'static str,
-    /// What the resource provider does about it.
+    /// The remedy for the resource provider.
     pub provider: &'static str,
-    /// What the operator does about it.
+    /// The remedy for the operator.
     pub operator: &'static str,
 }
 
@@ -61,7 +61,7 @@ pub const NOTHING: &str = "Nothing.";
 pub const RETRY: &str = "Sends the same event again, with the same `id`, after the seconds in \
     `Retry-After`, until it is accepted.";
 
-// What every program can answer.
+// The problems that every program can answer.
 problem_types! {
     UNAUTHORIZED {
         slug: "unauthorized",

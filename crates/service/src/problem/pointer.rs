@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Serialize, Serializer};
 
-/// What may stand in the fragment of a URI as it is; the rest is percent-encoded.
+/// The characters that are percent-encoded in the fragment of a URI.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')

@@ -42,7 +42,7 @@ const PUBLISHING: Duration = Duration::from_mins(1);
 #[derive(Clone)]
 pub struct Authenticator(Option<Arc<BearerCheck>>);
 
-/// What a token is checked with.
+/// The parts of the check of a token.
 struct BearerCheck {
     keyring: Arc<Keyring>,
     policy: Policy,
@@ -103,14 +103,14 @@ impl Authenticator {
     /// Keeps the keys fresh; to be dropped at the end.
     ///
     /// # Errors
-    /// Where the keys of the token server cannot be used with these settings.
+    /// If the keys of the token server cannot be used with these settings.
     pub async fn keep_fresh(&self) -> Result<(), UnusableSettings> {
         let Some(check) = &self.0 else { return Ok(()) };
         let kept = check.keyring.keep_fresh().await;
         kept.map_err(|error| UnusableSettings::new(&error))
     }
 
-    /// What the token of a request allows.
+    /// The grant of a request's token.
     ///
     /// # Errors
     /// 401 or 403 without a token that is believed and good for anything; 503 where that cannot be
@@ -183,7 +183,7 @@ impl BearerCheck {
         Ok(grant)
     }
 
-    /// What the token says, where it is valid.
+    /// The claims of a valid token.
     async fn claims(&self, token: &str) -> Result<Claims, Problem> {
         if self.keyring.current().is_none() {
             self.keyring.refresh().await;

@@ -9,7 +9,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::problem::{Problem, kinds};
 
-/// What tells a client how to introduce itself.
+/// Asks a client for credentials.
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Basic realm=\"cf\"");
 
 /// Seconds after which the token server may be asked again.

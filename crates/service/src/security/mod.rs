@@ -1,7 +1,7 @@
 //! Authentication, in both directions.
 //!
 //! [`SecuritySettings`] say what an operator wants, and refuse settings that cannot be kept.
-//! [`Authenticator`] checks the token of a request; what the token allows is its [`Grant`].
+//! [`Authenticator`] checks the token of a request, and gives the request the token's [`Grant`].
 //! [`basic`](credentials) checks the credentials for the health check.
 
 mod authenticator;

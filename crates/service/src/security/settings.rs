@@ -1,5 +1,5 @@
-//! What an operator can set about the callers of a program and its own credentials, and the one
-//! place that refuses what could not be honoured.
+//! The settings for the callers of a program and for its own credentials, and the one place that
+//! refuses settings that could not be honoured.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ const YEAR: Duration = Duration::from_hours(366 * 24);
 const TOKEN_SERVER_TIMEOUT: Duration = Duration::from_secs(5);
 
 crate::settings! {
-    /// Who may call, and as whom a program calls others.
+    /// The checks of callers, and the credentials of the program itself.
     pub struct SecuritySettings("security", checked by SecuritySettings::check) {
         /// Whether requests need a token, and requests to Abacus carry one.
         secured: bool = "SECURED", Kind::Boolean, or("false");
@@ -230,7 +230,7 @@ impl SecuritySettings {
         self.token_issuer.clone().or(of_oidc)
     }
 
-    /// How to reach others over HTTP.
+    /// The terms of calls to other services over HTTP.
     pub fn http_options(&self, timeout: Duration) -> HttpOptions {
         HttpOptions {
             timeout,
@@ -246,10 +246,10 @@ impl SecuritySettings {
         Ok(Discoverer::new(server, client).allow_http(allowed))
     }
 
-    /// What checks the tokens of the API. None are needed where `SECURED` is false, and only then.
+    /// The authenticator of the API. Only if `SECURED` is false does it need no tokens.
     ///
     /// # Errors
-    /// Where [`Self::require_keys`] was not heeded, or a client cannot be set up.
+    /// If [`Self::require_keys`] was not heeded, or a client cannot be set up.
     pub fn authenticator(&self, clock: Arc<dyn Clock>) -> anyhow::Result<Authenticator> {
         if !self.secured {
             tracing::warn!(
@@ -261,7 +261,7 @@ impl SecuritySettings {
         self.bearer(clock)
     }
 
-    /// What checks bearer tokens.
+    /// The authenticator that checks bearer tokens.
     fn bearer(&self, clock: Arc<dyn Clock>) -> anyhow::Result<Authenticator> {
         let algorithm = self.algorithm();
         let keyring = match &self.jwt_key {
@@ -287,7 +287,7 @@ impl SecuritySettings {
     /// Where tokens with this scope come from; none where `SECURED` is false.
     ///
     /// # Errors
-    /// Where [`Self::require_client`] was not heeded, or a client cannot be set up.
+    /// If [`Self::require_client`] was not heeded, or a client cannot be set up.
     pub fn tokens(&self, scope: &'static str) -> anyhow::Result<Option<Arc<ClientCredentials>>> {
         if !self.secured {
             return Ok(None);
@@ -300,11 +300,11 @@ impl SecuritySettings {
         Ok(Some(ClientCredentials::new(client, self.discoverer()?)))
     }
 
-    /// How people sign in, as a client of their own or else as this program's; none where `SECURED`
+    /// The client with which people sign in: their own, or else this program's. None if `SECURED`
     /// is false, or where the client or the token server is not known.
     ///
     /// # Errors
-    /// Where an HTTP client cannot be set up.
+    /// If an HTTP client cannot be set up.
     pub fn code_flow(
         &self,
         id: Option<String>,
@@ -327,7 +327,7 @@ impl SecuritySettings {
     /// The check of the credentials for the health check; `None` if `HEALTHCHECK_SECURED` is false.
     ///
     /// # Errors
-    /// Where a client cannot be set up.
+    /// If a client cannot be set up.
     pub fn health_check(&self) -> anyhow::Result<Option<BasicCheck>> {
         if !self.is_healthcheck_secured() {
             return Ok(None);
@@ -352,11 +352,11 @@ impl SecuritySettings {
         checked.inspect_err(told).ok()
     }
 
-    /// Who may read the metrics: those who show a token for `tokens` or may read the health, where
-    /// either `SECURED` or `HEALTHCHECK_SECURED` is true.
+    /// The callers that may read the metrics. If `SECURED` or `HEALTHCHECK_SECURED` is true, these
+    /// are callers with a token for `tokens`, and callers that may read the health.
     ///
     /// # Errors
-    /// Where a client cannot be set up.
+    /// If a client cannot be set up.
     pub fn metrics(&self, tokens: Option<Authenticator>) -> anyhow::Result<Readers> {
         if !self.secured && !self.is_healthcheck_secured() {
             return Ok(Readers::Anybody);

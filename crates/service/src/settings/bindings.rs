@@ -14,7 +14,7 @@ use super::file;
 /// A folder of bindings with more entries than this is some other folder.
 const BINDINGS_MAX: usize = 1000;
 
-/// What a binding says of itself where it is one of a MongoDB.
+/// The `type` of a binding of a MongoDB.
 const MONGODB: &str = "mongodb";
 
 /// A bound MongoDB.
@@ -36,7 +36,7 @@ impl Binding {
     }
 }
 
-/// One service of `VCAP_SERVICES`. What is not needed here may be missing or of any shape.
+/// One service of `VCAP_SERVICES`. Other members may be missing or of any shape.
 #[derive(Deserialize)]
 struct Service {
     name: Option<String>,

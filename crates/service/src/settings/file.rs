@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// The largest file, in bytes; what is larger is something else.
+/// The largest file, in bytes. A larger one is not a file of settings.
 const LENGTH_MAX: u64 = 1 << 20;
 
 /// The text of a file, or why there is none, without any of it.

@@ -31,7 +31,7 @@ pub type Table = &'static [&'static [Setting]];
 pub struct Program {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it does, in one sentence.
+    /// Its purpose, in one sentence.
     pub about: &'static str,
     /// Its version.
     pub version: &'static str,
@@ -49,7 +49,7 @@ pub struct Program {
 pub struct Printout {
     /// The flag, without its dashes.
     pub flag: &'static str,
-    /// What it prints, for the help.
+    /// The document that it prints, for the help.
     pub about: &'static str,
     /// Makes the document.
     pub text: fn() -> String,
@@ -172,7 +172,7 @@ impl Program {
     }
 }
 
-/// How a program that does not start ends: with an exit code and a text.
+/// The end of a program that does not start: an exit code and a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EarlyExit {
     /// The exit code.

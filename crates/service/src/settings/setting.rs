@@ -25,7 +25,7 @@ pub struct Setting {
     pub required: bool,
     /// Whether its value must never be shown.
     pub secret: bool,
-    /// What it is for, in sentences.
+    /// Its purpose, in sentences.
     pub doc: &'static str,
 }
 

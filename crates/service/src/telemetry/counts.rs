@@ -16,7 +16,7 @@ use tracing_subscriber::layer::Context;
 /// The code of a warning of another library: those have none.
 const NO_CODE: &str = "none";
 
-/// What the targets of our own warnings begin with. Their codes are literals.
+/// The beginning of the targets of our own warnings. Their codes are literals.
 const OURS: &str = "sampler";
 
 /// Counts warnings and errors by their `code`. Clones count into the same metric.

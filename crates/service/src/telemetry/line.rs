@@ -1,4 +1,5 @@
-//! One line of the log as JSON: the event, who wrote it, and the request it was written for.
+//! One line of the log as JSON: the event, the instance that wrote it, and the request it was
+//! written for.
 
 use std::fmt;
 
@@ -52,7 +53,7 @@ where
     }
 }
 
-/// What stands between the braces of an object.
+/// The text between the braces of an object.
 fn members(object: &str) -> &str {
     let object = object.trim();
     object

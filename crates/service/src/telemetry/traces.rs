@@ -47,7 +47,7 @@ pub struct TraceOptions {
     pub service: &'static str,
     /// Its version.
     pub version: &'static str,
-    /// How it is reached.
+    /// The terms of the connection.
     pub http: HttpOptions,
 }
 
@@ -105,7 +105,7 @@ fn traces_of(endpoint: &Url) -> String {
     format!("{}/v1/traces", endpoint.as_str().trim_end_matches('/'))
 }
 
-/// Who sends the spans. `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` come first.
+/// The sender of the spans. `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` come first.
 fn resource(options: &TraceOptions, identity: &Identity) -> Resource {
     let of_environment = Resource::builder().build();
     let ours = identity.marks().into_iter().map(|(name, value)| {
@@ -119,7 +119,7 @@ fn resource(options: &TraceOptions, identity: &Identity) -> Resource {
         KeyValue::new("service.version", options.version),
     ];
     let is_given = |it: &KeyValue| match of_environment.get_ref(&it.key) {
-        // What the library says where nothing is configured.
+        // The library's own value where nothing is configured.
         Some(name) if it.key.as_str() == "service.name" => {
             !name.as_str().starts_with("unknown_service")
         }

@@ -1,5 +1,7 @@
 //! Spans that are suspended under a cause, and how they go on.
 
+use std::slice;
+
 use sampler_domain::{Cause, CauseId, Change, Changed, SUSPENDED_DUE_AT, Span, Timestamp};
 
 use super::support::{
@@ -155,6 +157,7 @@ pub async fn a_cause_is_kept_once_and_probed_in_its_time(store: &Shared) {
         probe_at: at(HOUR),
         touched_at: at(5),
         resuming: None,
+        resumes: 0,
     };
     let due = due_causes(store, HOUR).await;
     assert_eq!(due, [expected]);
@@ -236,5 +239,37 @@ pub async fn spans_of_a_cause_go_on_in_batches(store: &Shared) {
     assert_eq!(third.processing.attempts, 1, "it counts as put off");
     let ended = store.end_resuming(&cause).await;
     ended.expect("the store answers");
+    assert_eq!(due_causes(store, 0).await, []);
+}
+
+/// A worker that was frozen between its read and its write takes no later resume for the one that it read:
+/// what was suspended in between would not go on.
+pub async fn each_resume_of_an_operator_is_one_of_its_own(store: &Shared) {
+    let store = &**store;
+    let (span, id) = suspended(store, "a", 0).await;
+    register(store, &span, 0).await;
+    let resume_all = async || {
+        let known = store.resume_by_operator(id, Timestamp::MAX).await;
+        assert!(known.expect("the store answers"));
+        due_causes(store, 0).await.remove(0)
+    };
+    let first = resume_all().await;
+    let set = store.set_resuming(&first, at(1)).await;
+    set.expect("the store answers");
+    let begun = due_causes(store, 0).await.remove(0);
+    assert_eq!(begun.resuming, Some(at(1)));
+    store.end_resuming(&begun).await.expect("the store answers");
+    assert_eq!(due_causes(store, 0).await, []);
+
+    let second = resume_all().await;
+    assert_eq!(second.resuming, first.resuming);
+    let set = store.set_resuming(&first, at(1)).await;
+    set.expect("the store answers");
+    store.end_resuming(&first).await.expect("the store answers");
+    assert_eq!(due_causes(store, 0).await, slice::from_ref(&second));
+    store
+        .end_resuming(&second)
+        .await
+        .expect("the store answers");
     assert_eq!(due_causes(store, 0).await, []);
 }

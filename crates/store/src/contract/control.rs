@@ -1,4 +1,4 @@
-//! How operators and the controller steer.
+//! The control, and the state of the controller.
 
 use std::sync::Arc;
 

@@ -139,6 +139,7 @@ macro_rules! store_contract_tests {
             a_cause_goes_when_nothing_is_suspended_under_it
             a_cause_that_is_missing_is_found_by_its_spans
             spans_of_a_cause_go_on_in_batches
+            each_resume_of_an_operator_is_one_of_its_own
             causes_come_page_by_page_the_largest_first
             pages_of_causes_go_on_while_causes_grow_shrink_come_and_go
             all_spans_of_a_partition_are_gone_through_once

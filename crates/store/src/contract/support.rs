@@ -13,7 +13,7 @@ use sampler_domain::{
 use uuid::Uuid;
 
 use crate::{
-    AllSpans, Arrival, Audit, Backlogs, Causes, Confirmations, Controls, DuePages, DueQuery,
+    Acts, AllSpans, Arrival, Audit, Backlogs, Causes, Confirmations, Controls, DuePages, DueQuery,
     Events, Finished, Instances, Ledger, Membership, NewSpan, NewStop, Queries, Resends, SpanScan,
     StartOutcome, StopOutcome, StoreError, Upkeep, Work,
 };
@@ -35,6 +35,7 @@ pub trait Store:
     + SpanScan
     + Confirmations
     + Instances
+    + Acts
 {
 }
 
@@ -54,6 +55,7 @@ impl<S> Store for S where
         + SpanScan
         + Confirmations
         + Instances
+        + Acts
 {
 }
 

@@ -1,4 +1,4 @@
-//! What is checked once all usages of a span are read: their end, the proof, the difference.
+//! The checks once all usages of a span are read: their end, the proof, the difference.
 
 use super::{Amounts, SpanCheck, Sums, Verdict};
 use crate::finding::Kind;
@@ -72,8 +72,9 @@ impl SpanCheck<'_> {
         self.since
     }
 
-    /// Compares the proof with the usages that the span knows. What has expired is what the proof
-    /// has beyond those that are left; together they must cover the time up to those.
+    /// Compares the proof with the usages that the span knows. The expired usages are the
+    /// difference between the proof and the usages that are left; together they must cover the time
+    /// up to those.
     fn check_proof(&mut self, noted: &Sums) -> Sums {
         let (proof, sampled_to) = (self.span.proof, self.span.sampled_to);
         let says = Sums {
@@ -124,7 +125,7 @@ impl SpanCheck<'_> {
         }
     }
 
-    /// What of the span's time lies before its proof, and is in no usage of its ledger.
+    /// The time of the span that lies before its proof, and is in no usage of its ledger.
     fn taken_over(&mut self) -> i128 {
         let (start, since) = (self.span.start, self.span.proof.since);
         if since == start || (!self.is_since && self.expired_until.is_none()) {

@@ -1,4 +1,4 @@
-//! What becomes of one event: the only place that decides it, however the event arrived.
+//! The decision about one event: the only place that makes it, however the event arrived.
 
 use sampler_domain::{EventId, Field, Span, SpanId, StartEvent, StopEvent, Target, Timestamp};
 use sampler_service::problem::Problem;
@@ -9,10 +9,10 @@ use super::refusals;
 use crate::Receiver;
 use crate::event::Event;
 
-/// How an event was accepted.
+/// The result of an event that was accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::controllers) struct Accepted {
-    /// Whether an earlier request had it kept, so that nothing was done this time.
+    /// Whether it was kept by an earlier request, so that nothing was done this time.
     pub(in crate::controllers) is_replayed: bool,
     /// The span that it started.
     pub(in crate::controllers) started: Option<SpanId>,
@@ -73,10 +73,11 @@ impl Receiver {
         now: Timestamp,
         arrival: Arrival,
     ) -> Result<Accepted, Problem> {
-        let span = self.open(event, grant, now);
+        let span = self.new_span(event, grant, now);
         let due_at = self.options.policy.open_due_at(&span.target, span.start);
         let id = span.id.clone();
-        // A lenient repeat differs from the event that was kept. `Location` needs the span of that event, so it is read by its id.
+        // A lenient repeat differs from the event that was kept. `Location` needs the span of that
+        // event, so it is read by its id.
         let lenient = self.options.events.lenient_repeats;
         let lenient = lenient.then(|| (span.target.clone(), span.start_id.clone()));
         let new = NewSpan {
@@ -105,7 +106,7 @@ impl Receiver {
     }
 
     /// The span that a start opens.
-    pub(super) fn open(&self, event: StartEvent, grant: &Grant, now: Timestamp) -> Span {
+    pub(super) fn new_span(&self, event: StartEvent, grant: &Grant, now: Timestamp) -> Span {
         let mut span = Span::open(SpanId::new(now, self.parts.random.u64()), event);
         span.start_client = grant.client().cloned();
         span
@@ -134,7 +135,7 @@ impl Receiver {
         }
     }
 
-    /// A start outside the slack is taken only where it is the repeat of one that was kept.
+    /// A start outside the slack is accepted only as the repeat of one that was kept.
     async fn start_outside_slack(
         &self,
         event: &StartEvent,
@@ -149,7 +150,7 @@ impl Receiver {
         Ok(accepted.started(Some(span)))
     }
 
-    /// A start that is turned away now is taken only where it is the repeat of one that was kept.
+    /// A throttled start is accepted only as the repeat of one that was kept.
     async fn start_throttled(
         &self,
         event: &StartEvent,
@@ -164,7 +165,7 @@ impl Receiver {
         Ok(accepted.started(Some(span)))
     }
 
-    /// The same for a stop.
+    /// A stop outside the slack is accepted only as the repeat of one that was kept.
     async fn stop_outside_slack(
         &self,
         event: &StopEvent,
@@ -179,7 +180,7 @@ impl Receiver {
         Ok(accepted.ended(Some(span)))
     }
 
-    /// What becomes of an event outside the slack, by the span of an earlier event with its id.
+    /// The decision about an event outside the slack, by the span of an earlier event with its id.
     fn repeat_outside_slack(
         &self,
         earlier: Option<Span>,
@@ -190,8 +191,8 @@ impl Receiver {
         self.repeat_or(earlier, differences, outside)
     }
 
-    /// What becomes of an event that is taken only as a repeat, by the span of an earlier event with
-    /// its id.
+    /// The decision about an event that is accepted only as a repeat, by the span of an earlier
+    /// event with its id.
     fn repeat_or(
         &self,
         earlier: Option<Span>,

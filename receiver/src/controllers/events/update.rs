@@ -1,7 +1,7 @@
 //! Updates: the previous span stops and the new one starts, or neither does.
 //!
 //! Each half is one atomic change of one span, as for a stop and a start. Before the first of them,
-//! the receiver looks for everything that would refuse either ([`View`]). The stop comes first: two
+//! the receiver reads everything that would refuse either ([`View`]). The stop comes first: two
 //! spans of one target cannot be open together; and if the second half is missing, too little is
 //! billed until it is repeated, not too much. Both have the id of the update, so its repeat finds
 //! the half that was kept and makes the other one.
@@ -49,9 +49,8 @@ impl Receiver {
 }
 
 impl Kept {
-    /// The problem of a refusal: it does not deny the stop of an earlier attempt, which is there to
-    /// stay.
-    pub(super) fn admit(&self, problem: Problem) -> Problem {
+    /// The problem of an update that is refused. It says so if an earlier attempt has kept the stop.
+    pub(super) fn refusal(&self, problem: Problem) -> Problem {
         if self.ended.is_some() {
             incomplete(problem)
         } else {

@@ -1,5 +1,5 @@
-//! What events find in their way, without keeping any: the spans as they are kept, or as they would be
-//! once other events had taken effect.
+//! The spans that events meet, read without keeping any event: as they are in the store, or as they
+//! would be once other events had taken effect.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,16 @@ use super::refusals;
 use crate::Receiver;
 use crate::event::Event;
 
-/// The spans that events find.
+/// Reads the spans that events meet.
 pub(in crate::controllers) struct View<'r> {
     receiver: &'r Receiver,
-    /// Whether they decide what is kept, so that they must be as current as that.
+    /// Whether the reads decide about keeping an event, so that they must be linearizable.
     decides: bool,
-    /// Those that are not as they are kept.
+    /// The spans that events of a dry run would change, as they would be.
     expected: BTreeMap<SpanId, Span>,
 }
 
-/// What an event would come to.
+/// The effect that an event would have.
 pub(in crate::controllers) struct Foreseen {
     /// Whether it was kept before.
     pub(in crate::controllers) is_replayed: bool,
@@ -39,7 +39,7 @@ pub(super) struct Kept {
     pub(super) started: Option<Span>,
 }
 
-/// What an update finds.
+/// The state that an update finds.
 pub(super) struct Found {
     pub(super) kept: Kept,
     /// The span that its stop would end.
@@ -73,7 +73,7 @@ impl<'r> View<'r> {
     /// The outcome that an event would have now. Events that are foreseen later find its effects.
     ///
     /// # Errors
-    /// What the event would be refused with; or 503 where that cannot be found out.
+    /// The problem with which the event would be refused; 503 if that cannot be found out.
     pub(in crate::controllers) async fn foresee(
         &mut self,
         event: &Event,
@@ -111,7 +111,7 @@ impl<'r> View<'r> {
         self.refuse_start(event.timestamp, others.iter())?;
         Ok(Foreseen {
             is_replayed: false,
-            spans: vec![self.receiver.open(event.clone(), grant, now)],
+            spans: vec![self.receiver.new_span(event.clone(), grant, now)],
         })
     }
 
@@ -145,7 +145,7 @@ impl<'r> View<'r> {
         let Found { kept, to_end } = self.find_for_update(event, now).await?;
         let is_replayed = kept.is_whole();
         let stopped = to_end.map(|open| ended(open, &event.stop(), grant));
-        let started = || self.receiver.open(event.start(), grant, now);
+        let started = || self.receiver.new_span(event.start(), grant, now);
         let started = kept.started.unwrap_or_else(started);
         let spans = kept.ended.or(stopped).into_iter().chain([started]);
         Ok(Foreseen {
@@ -154,13 +154,14 @@ impl<'r> View<'r> {
         })
     }
 
-    /// What an update finds: the halves that are kept, and the span that its stop would end.
+    /// The state that an update finds: the halves that are kept, and the span that its stop would
+    /// end.
     ///
-    /// What stands in its way is read first, and then which halves are kept: another request with the
-    /// same update may be under way, and make a half between two reads. That is no reason to refuse.
+    /// Obstacles are read first, the kept halves after them: another request with the same update
+    /// may be under way, and make a half between two reads. That is no reason to refuse.
     ///
     /// # Errors
-    /// What would refuse a half that is not kept yet.
+    /// The problem that would refuse a half that is not kept yet.
     pub(super) async fn find_for_update(
         &self,
         event: &UpdateEvent,
@@ -174,7 +175,7 @@ impl<'r> View<'r> {
         }
         match self.refuse_update(event, &kept, open, &others, now) {
             Ok(to_end) => Ok(Found { kept, to_end }),
-            Err(problem) => Err(kept.admit(problem)),
+            Err(problem) => Err(kept.refusal(problem)),
         }
     }
 
@@ -191,7 +192,7 @@ impl<'r> View<'r> {
         Ok(Kept { ended, started })
     }
 
-    /// Refuses an update for what would refuse a half that is not kept yet; answers with the span that
+    /// Refuses an update for what would refuse a half that is not kept yet. Returns the span that
     /// its stop ends.
     fn refuse_update(
         &self,
@@ -207,7 +208,7 @@ impl<'r> View<'r> {
         };
         let mut to_end = None;
         if kept.ended.is_none() {
-            // What this update has started is not what was used before it.
+            // The span that this update has started is not the one that it ends.
             let open = open.filter(|open| !is(open, &kept.started));
             to_end = Some(require_open(open, event.timestamp)?);
         }

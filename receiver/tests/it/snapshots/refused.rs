@@ -83,6 +83,17 @@ async fn wrong_fields_of_a_snapshot_are_named() {
                 .names(400, "invalid-snapshot", fields);
         }
     }
+    // Each is named by its place in the body, also behind one that is wrong.
+    let three = [
+        without("plan_id"),
+        instance("i", "large"),
+        instance("i", "large"),
+    ];
+    for form in forms(&snapshot(NOW - HOUR, &three)) {
+        let expected = ["#/instances/0/plan_id", "#/instances/2"];
+        let answer = world.send(form).await;
+        answer.names(400, "invalid-snapshot", &expected);
+    }
     let none = json!({ "resource_id": "postgres", "at": NOW });
     world
         .compare_once(&none)
@@ -134,6 +145,14 @@ async fn what_is_no_snapshot_is_refused() {
         .send(text)
         .await
         .names(415, "unsupported-media-type", &[]);
+    for coding in ["br", "deflate", "gzip, gzip"] {
+        let mut packed = request(SNAPSHOTS, "{}");
+        let headers = packed.headers_mut();
+        headers.insert("content-encoding", coding.parse().unwrap());
+        let answer = world.send(packed).await;
+        answer.names(415, "unsupported-media-type", &[]);
+        assert_eq!(answer.header("accept-encoding"), Some("gzip"));
+    }
     let asked = request(&format!("{SNAPSHOTS}?dry_run=true"), "{}");
     world.send(asked).await.problem(400, "invalid-query");
     let get = Request::get(SNAPSHOTS).body(Body::empty()).unwrap();

@@ -1,11 +1,11 @@
-//! The store in memory: the backlog, and how operators and the controller steer.
+//! The store in memory: the backlog, the control, and the state of the controller.
 
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use sampler_domain::{Control, Timestamp};
 
-use crate::memory::{MemoryStore, WORKER_LIFETIME};
+use super::{MemoryStore, WORKER_LIFETIME};
 use crate::{
     Backlog, BacklogQuery, Backlogs, ControllerState, Controls, KeptControl, Published,
     Replication, StoreError,

@@ -1,9 +1,9 @@
-//! The rules of confirmation: what becomes of entries of which Abacus is asked.
+//! The rules of confirmation, for entries that Abacus is asked about.
 
 use sampler_domain::partition::partition_of;
 use sampler_domain::{CauseId, Entry, EntryState, Granularity, Timestamp};
 
-use crate::table::{StoredEntry, Table};
+use super::{StoredEntry, Table};
 use crate::{Confirmation, Unconfirmed, UnconfirmedQuery, lifetime_from};
 
 impl StoredEntry {

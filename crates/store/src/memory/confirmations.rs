@@ -1,8 +1,8 @@
-//! The store in memory: usages that Abacus has accepted are followed up.
+//! The store in memory: the confirmation of accepted usages.
 
 use async_trait::async_trait;
 
-use crate::memory::MemoryStore;
+use super::MemoryStore;
 use crate::{Confirmation, Confirmations, StoreError, Unconfirmed, UnconfirmedQuery};
 
 #[async_trait]

@@ -1,9 +1,9 @@
-//! The rules of resends: what becomes of the entries that are marked.
+//! The rules of resends and of the entries that are marked.
 
 use sampler_domain::{Delivered, Entry, LastError, Resend, Timestamp};
 use uuid::Uuid;
 
-use crate::table::{StoredEntry, Table};
+use super::{StoredEntry, Table};
 use crate::{EntryKey, lifetime_from};
 
 impl StoredEntry {

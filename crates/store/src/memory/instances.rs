@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use sampler_domain::Timestamp;
 
+use super::{MemoryStore, WORKER_LIFETIME};
 use crate::instances::sort_instances;
-use crate::memory::{MemoryStore, WORKER_LIFETIME};
 use crate::{INSTANCE_SHOWN, Instance, InstanceProgram, Instances, SeenInstance, StoreError};
 
 fn is_shown(now: Timestamp, seen_at: Timestamp) -> bool {

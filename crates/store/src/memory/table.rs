@@ -1,21 +1,26 @@
-//! The rules of the store, as plain functions on a plain value: what becomes of the spans that are
-//! kept. The store in memory puts a lock around it; the model of the protocol makes it a part of
+//! The rules of the store, as plain functions on a plain value. The store in memory puts a lock around it; the model of the protocol makes it a part of
 //! each of its states.
+
+mod causes;
+mod confirmations;
+mod ledger;
+mod resends;
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
-    CauseId, Change, Changed, Entry, EntryState, EventId, Policy, Span, SpanId, StartEvent, Target,
-    Timestamp, Totals, next_step,
+    CauseId, Change, Changed, EventId, Policy, Span, SpanId, StartEvent, Target, Timestamp, Totals,
+    next_step,
 };
 use uuid::Uuid;
 
+pub use ledger::StoredEntry;
+
 use crate::{
     Adopted, Backlog, BacklogQuery, DueQuery, KeptCause, ListedSpan, NewSpan, NewStop, SearchClass,
-    SpanPage, SpanPosition, SpanQuery, StartOutcome, StopOutcome, SumPage, SumPosition, SumQuery,
-    SumRow,
+    SpanPage, SpanPosition, SpanQuery, StartOutcome, StopOutcome,
 };
 
 /// A span with what only the store knows of it.
@@ -23,28 +28,13 @@ use crate::{
 pub struct StoredSpan {
     /// The span.
     pub span: Span,
-    /// What the stop that ended it carried; nil while it is open. No two spans of a target have the
-    /// same one, so a stop that is carried out again, however late, ends no other span.
+    /// The `correlation_id` that its stop brought; nil while it is open. No two spans of a target
+    /// have the same one, so a stop that is carried out again, however late, ends no other span.
     pub correlation_id: Uuid,
     /// When it needs a worker next; none where an original Sampler started it.
     pub due_at: Option<Timestamp>,
     /// When it was last tried for its cause, while there is no answer.
     pub probed_at: Option<Timestamp>,
-}
-
-/// An entry of the ledger with what only the store knows of it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct StoredEntry {
-    /// The entry.
-    pub entry: Entry,
-    /// How long after its last answer it is kept, ms.
-    pub lifetime: i64,
-    /// When it expires; none before its span may be removed.
-    pub expires_at: Option<Timestamp>,
-    /// Whether its span is complete: it expires once its usage is not asked for any more.
-    pub expires_once_confirmed: bool,
-    /// The cause that it is kept under, where its usage was set aside.
-    pub cause: Option<CauseId>,
 }
 
 impl StoredSpan {
@@ -57,7 +47,7 @@ impl StoredSpan {
 }
 
 /// The sort key of a due span: its class, when it became due, and its id.
-pub type DueKey = (SearchClass, Timestamp, SpanId);
+type DueKey = (SearchClass, Timestamp, SpanId);
 
 /// All spans that are kept. Each function is one method of a port, and as atomic as that.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -65,7 +55,7 @@ pub struct Table {
     pub(crate) spans: BTreeMap<SpanId, StoredSpan>,
     /// By the ids of the usages.
     pub(crate) entries: BTreeMap<String, StoredEntry>,
-    /// Why spans are suspended.
+    /// The causes of suspended spans.
     pub(crate) causes: BTreeMap<CauseId, KeptCause>,
 }
 
@@ -118,13 +108,7 @@ impl Table {
         if self.resolve_start(&new).is_some() {
             return false;
         }
-        let kept = StoredSpan {
-            span: new.span,
-            correlation_id: Uuid::nil(),
-            due_at: Some(new.due_at),
-            probed_at: None,
-        };
-        self.spans.insert(kept.span.id.clone(), kept);
+        self.put(new);
         true
     }
 
@@ -248,7 +232,7 @@ impl Table {
         self.first(|span| span.end_id.as_ref() == Some(id) && span.target == *target)
     }
 
-    /// What waits for the workers; at no rate.
+    /// The backlog, with a rate of zero.
     pub fn backlog(&self, query: &BacklogQuery) -> Backlog {
         let mut backlog = Backlog::nothing(query);
         let is_left = |kept: &&StoredSpan| !kept.span.processing.complete;
@@ -346,97 +330,6 @@ impl Table {
         Changed::Made
     }
 
-    /// Keeps an entry of the ledger, unless there is one of the same usage; says in which state it
-    /// is by then.
-    pub fn write_entry(&mut self, entry: Entry, lifetime: i64) -> EntryState {
-        let kept = self.entries.entry(entry.usage_guid.clone());
-        let kept = kept.or_insert(StoredEntry {
-            entry,
-            lifetime,
-            expires_at: None,
-            expires_once_confirmed: false,
-            cause: None,
-        });
-        kept.entry.state
-    }
-
-    /// All entries of the ledger, in the order of the ids of the usages.
-    pub fn entries(&self) -> impl Iterator<Item = &StoredEntry> {
-        self.entries.values()
-    }
-
-    /// The entry of a usage.
-    pub fn entry(&self, usage_guid: &str) -> Option<&StoredEntry> {
-        self.entries.get(usage_guid)
-    }
-
-    /// The entries of a span that were planned at a later version than `after`, in their order.
-    pub fn entries_of(&self, span: &SpanId, after: Option<i64>) -> Vec<&Entry> {
-        let entries = self.entries.values().map(|kept| &kept.entry);
-        let is_behind = |entry: &&Entry| after.is_none_or(|after| entry.version > after);
-        let of_span = entries.filter(|entry| entry.span == *span);
-        let mut entries: Vec<&Entry> = of_span.filter(is_behind).collect();
-        entries.sort_by_key(|entry| entry.version);
-        entries
-    }
-
-    /// What entries add up to.
-    pub fn sums(&self, query: &SumQuery) -> SumPage {
-        let mut rows: BTreeMap<SumPosition, SumRow> = BTreeMap::new();
-        let entries = self.entries.values().map(|kept| &kept.entry);
-        for entry in entries.filter(|entry| query.counts(entry)) {
-            let Some(window) = query.window_of(entry.interval.midpoint()) else {
-                continue;
-            };
-            let row = SumRow::new(window, query.group_of(&entry.target));
-            let row = rows.entry(row.position()).or_insert(row);
-            row.add(&entry.measures, entry.interval.duration());
-        }
-        let is_behind = |at: &SumPosition| query.after.as_ref().is_none_or(|after| after < at);
-        let rows = rows.into_iter().filter(|(at, _)| is_behind(at));
-        let mut rows: Vec<SumRow> = rows.map(|(_, row)| row).collect();
-        let has_more = rows.len() > query.limit;
-        rows.truncate(query.limit);
-        SumPage {
-            next: rows.last().filter(|_| has_more).map(SumRow::position),
-            rows,
-        }
-    }
-
-    /// Lets the entries of these spans expire.
-    pub fn expire(&mut self, spans: &[SpanId]) {
-        let of_spans = |kept: &&mut StoredEntry| spans.contains(&kept.entry.span);
-        for kept in self.entries.values_mut().filter(of_spans) {
-            kept.expire();
-        }
-    }
-
-    /// Removes the entries that have expired; answers with them.
-    pub fn remove_expired(&mut self, now: Timestamp) -> Vec<Entry> {
-        let is_over = |kept: &StoredEntry| kept.expires_at.is_some_and(|at| at <= now);
-        let mut removed = Vec::new();
-        self.entries.retain(|_, kept| {
-            let stays = !is_over(kept);
-            if !stays {
-                removed.push(kept.entry.clone());
-            }
-            stays
-        });
-        removed
-    }
-
-    /// Puts another entry in the place of one, which no store does.
-    pub fn replace_entry(&mut self, entry: Entry) {
-        if let Some(kept) = self.entries.get_mut(&entry.usage_guid) {
-            kept.entry = entry;
-        }
-    }
-
-    /// Removes an entry, which no store does.
-    pub fn remove_entry(&mut self, usage_guid: &str) {
-        self.entries.remove(usage_guid);
-    }
-
     /// Sets when a span is due, whatever becomes of it otherwise, which no store does.
     pub fn set_due_at(&mut self, id: &SpanId, due_at: Timestamp) {
         if let Some(kept) = self.spans.get_mut(id) {
@@ -474,7 +367,7 @@ impl Table {
         over.take(limit).map(|kept| kept.span.id.clone()).collect()
     }
 
-    /// Removes those of the spans that are complete; says how many.
+    /// Removes those of the spans that are complete. Returns how many.
     pub fn remove(&mut self, ids: &[SpanId]) -> u64 {
         let before = self.spans.len();
         self.spans
@@ -494,7 +387,8 @@ impl Table {
     }
 }
 
-/// What the span of an original Sampler carries: one of its own once it has ended.
+/// The `correlation_id` of an original's span: nil while it is open, one of its own once it has
+/// ended.
 fn original_correlation_id(span: &Span) -> Uuid {
     match span.end {
         Some(_) => Uuid::new_v5(&Uuid::NAMESPACE_OID, span.id.to_string().as_bytes()),

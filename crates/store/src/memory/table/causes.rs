@@ -1,10 +1,10 @@
-//! The rules of causes: what becomes of the spans that are suspended under them.
+//! The rules of causes and of the spans that are suspended under them.
 
 use std::collections::BTreeMap;
 
 use sampler_domain::{Cause, CauseId, Suspension, Timestamp};
 
-use crate::table::{StoredSpan, Table};
+use super::{StoredSpan, Table};
 use crate::{KeptCause, Probe, Resumption};
 
 impl StoredSpan {
@@ -55,6 +55,7 @@ impl Table {
             probe_at,
             touched_at: now,
             resuming: None,
+            resumes: 0,
         });
         kept.touched_at = now;
     }
@@ -134,6 +135,21 @@ impl Table {
         is_known
     }
 
+    /// The same for an operator.
+    pub fn resume_by_operator(&mut self, cause: CauseId, by: Timestamp) -> bool {
+        if let Some(kept) = self.causes.get_mut(&cause) {
+            kept.resumes += 1;
+        }
+        self.resume_cause(cause, by)
+    }
+
+    /// The cause, if it is still being resumed as it was when it was read.
+    fn resuming_as(&mut self, read: &KeptCause) -> Option<&mut KeptCause> {
+        let kept = self.causes.get_mut(&read.id);
+        let of = |kept: &KeptCause| (kept.since, kept.resuming, kept.resumes);
+        kept.filter(|kept| of(kept) == of(read))
+    }
+
     /// Lets spans go on that were suspended under the cause by `until`.
     pub fn resume_batch(
         &mut self,
@@ -156,16 +172,14 @@ impl Table {
 
     /// Sets by which moment the spans were suspended that go on.
     pub fn set_resuming(&mut self, cause: &KeptCause, until: Timestamp) {
-        let kept = self.causes.get_mut(&cause.id);
-        if let Some(kept) = kept.filter(|kept| kept.resuming == cause.resuming) {
+        if let Some(kept) = self.resuming_as(cause) {
             kept.resuming = Some(until);
         }
     }
 
     /// Notes that all spans that were to be resumed are resumed.
     pub fn end_resuming(&mut self, cause: &KeptCause) {
-        let kept = self.causes.get_mut(&cause.id);
-        if let Some(kept) = kept.filter(|kept| kept.resuming == cause.resuming) {
+        if let Some(kept) = self.resuming_as(cause) {
             kept.resuming = None;
         }
     }

@@ -1,0 +1,331 @@
+//! Lists of spans for the API.
+//!
+//! A list is read backwards from an index of one field of the target, `start` and `_id`. `start`
+//! and `_id` never change, so a page that goes on behind one of them misses no span and shows none
+//! twice. Other conditions are compared span by span, within a window of the index that limits the
+//! cost of a page. The next page goes on behind the window.
+
+use bson::raw::RawDocument;
+use bson::{Bson, Document, doc};
+use mongodb::options::FindOptions;
+use sampler_domain::partition::PARTITIONS;
+use sampler_domain::{Id, SpanId, SpanState, Timestamp};
+use sampler_store::{SpanPage, SpanPosition, SpanQuery, StoreError};
+use tracing::error;
+
+use crate::MongoStore;
+use crate::call::{CallError, hint};
+use crate::document::{id_from_bson, id_to_bson, moment, read_moment};
+use crate::index;
+use crate::queries::{Found, listed_span};
+use crate::unreadable::name_of;
+
+/// Spans that are compared with a query for one page.
+const WINDOW: usize = 10_000;
+
+/// The most documents of other programs that are passed over at the end of a window.
+const ODD_MAX: usize = 10;
+
+impl MongoStore {
+    pub(crate) async fn list_spans(&self, query: &SpanQuery) -> Result<SpanPage, StoreError> {
+        match query.narrowed_by() {
+            Some(("organization_id", id)) => {
+                let range = Range::new(
+                    index::LIST_ORGANIZATION,
+                    Some(("target.organization_id", id)),
+                );
+                self.list_range(query, &range).await
+            }
+            Some(("resource_id", id)) => {
+                let range = Range::new(index::LIST_RESOURCE, Some(("target.resource_id", id)));
+                self.list_range(query, &range).await
+            }
+            Some(_) => self.list_instance(query).await,
+            None if query.state == Some(SpanState::Suspended) => {
+                let range = Range::new(index::LIST_SUSPENDED, None);
+                self.list_range(query, &range).await
+            }
+            None => Err(StoreError::Refused("the query is too wide".into())),
+        }
+    }
+
+    /// A page out of a range of an index that has the spans in the order of the list.
+    async fn list_range(
+        &self,
+        query: &SpanQuery,
+        range: &Range<'_>,
+    ) -> Result<SpanPage, StoreError> {
+        let Some(mut bounds) = range.bounds(query) else {
+            return Ok(SpanPage::default());
+        };
+        let window = if is_of_range_alone(query) {
+            None
+        } else {
+            self.window_end(range, &bounds).await?
+        };
+        if let Some(end) = &window {
+            bounds.min = range.key(moment(end.start), id_to_bson(&end.id));
+        }
+        let found = self
+            .link
+            .found(filter(query), bounds.options(range), query.limit);
+        Ok(self.page(query, &found.await?, window))
+    }
+
+    /// The end of the window, unless the range ends before it. It is read from the index alone.
+    ///
+    /// It becomes a cursor that the client gets, and may lie at a span that the client may not see.
+    /// So the id in it is cut, and identifies no span.
+    async fn window_end(
+        &self,
+        range: &Range<'_>,
+        bounds: &Bounds,
+    ) -> Result<Option<SpanPosition>, CallError> {
+        let mut options = bounds.options(range);
+        options.skip = Some(WINDOW as u64 - 1);
+        options.projection = Some(doc! { "_id": 1, "start": 1 });
+        let found = self.link.found(range.condition(), options, ODD_MAX).await?;
+        Ok(found
+            .documents
+            .iter()
+            .find_map(|raw| position(raw))
+            .map(cut))
+    }
+
+    /// A page of the spans of an instance: few, as a rule. The server sorts them.
+    async fn list_instance(&self, query: &SpanQuery) -> Result<SpanPage, StoreError> {
+        let mut conditions = filter(query);
+        let partition = match query.target.target() {
+            Some(target) => self.link.in_partition(&target),
+            None => self.any_partition(),
+        };
+        conditions.insert("processing.partition", partition);
+        // Numbers alone.
+        let to = query.to.unwrap_or(Timestamp::MAX);
+        let bound = if query.to.is_some() { "$lt" } else { "$lte" };
+        let mut all = vec![doc! { "start": { bound: moment(to) } }];
+        if let Some(after) = &query.after {
+            let id = doc! { "$literal": id_to_bson(&after.id) };
+            all.push(doc! { "$or": [
+                { "start": { "$lt": moment(after.start) } },
+                // An expression, unlike a condition, compares ids of all types.
+                { "start": moment(after.start), "$expr": { "$lt": ["$_id", id] } },
+            ] });
+        }
+        conditions.insert("$and", all);
+        let sort = doc! { "start": -1, "_id": -1 };
+        let mut options = self.link.find_options(query.limit, sort, index::SPAN);
+        options.allow_disk_use = Some(true);
+        let found = self.link.found(conditions, options, query.limit).await?;
+        Ok(self.page(query, &found, None))
+    }
+
+    /// All partitions, and none where a span of an original may have none.
+    fn any_partition(&self) -> Bson {
+        let all = (0..PARTITIONS).map(|each| Bson::Int64(i64::from(each)));
+        let none = self.link.is_beside_original().then_some(Bson::Null);
+        doc! { "$in": all.chain(none).collect::<Vec<_>>() }.into()
+    }
+
+    /// The page of these documents that are in the queried state. It may end with a window.
+    fn page(&self, query: &SpanQuery, found: &Found, window: Option<SpanPosition>) -> SpanPage {
+        let mut page = SpanPage::default();
+        for raw in &found.documents {
+            match listed_span(raw) {
+                Ok(listed) if query.has_state(&listed.span) => {
+                    page.spans.push(listed);
+                }
+                Ok(_) => {}
+                Err(problem) => {
+                    if self.is_news("list", raw) {
+                        let name = name_of(raw);
+                        error!(code = "list.unreadable", span.id = %name, error = %problem, "a span cannot be read and is not listed");
+                    }
+                }
+            }
+        }
+        page.next = if found.has_more {
+            found.documents.iter().rev().find_map(|raw| position(raw))
+        } else {
+            window
+        };
+        page
+    }
+}
+
+/// A range of an index on `start` and `_id`, behind a field of the target where there is one.
+struct Range<'a> {
+    index: &'static str,
+    field: Option<(&'static str, &'a Id)>,
+}
+
+/// The lowest key of a range, and the one behind its highest.
+struct Bounds {
+    min: Document,
+    max: Document,
+}
+
+impl<'a> Range<'a> {
+    fn new(index: &'static str, field: Option<(&'static str, &'a Id)>) -> Self {
+        Self { index, field }
+    }
+
+    fn key(&self, start: Bson, id: Bson) -> Document {
+        let field = self
+            .field
+            .map(|(name, id)| (name.to_owned(), id.as_str().into()));
+        let mut key: Document = field.into_iter().collect();
+        key.extend(doc! { "start": start, "_id": id });
+        key
+    }
+
+    fn order(&self) -> Document {
+        let field = self.field.map(|(name, _)| (name.to_owned(), (-1).into()));
+        let mut order: Document = field.into_iter().collect();
+        order.extend(doc! { "start": -1, "_id": -1 });
+        order
+    }
+
+    /// The condition of the index. A partial index needs its own condition to be used. The others
+    /// have none, since any condition, also one on a key, would have the server fetch the
+    /// documents.
+    fn condition(&self) -> Document {
+        match self.field {
+            Some(_) => Document::new(),
+            None => is_suspended(),
+        }
+    }
+
+    /// The bounds of the index for a query. Unlike conditions, bounds know no types: ids that are
+    /// texts lie in one order with the others. `None` if no span starts so early.
+    fn bounds(&self, query: &SpanQuery) -> Option<Bounds> {
+        let after = query.after.as_ref();
+        let after = after.filter(|after| query.to.is_none_or(|to| after.start < to));
+        let max = match (after, query.to) {
+            (Some(after), _) => self.key(moment(after.start), id_to_bson(&after.id)),
+            (None, Some(to)) if to == Timestamp::MIN => return None,
+            (None, Some(to)) => self.key(moment(to), Bson::MinKey),
+            (None, None) => self.key(moment(Timestamp::MAX), Bson::MaxKey),
+        };
+        let min = self.key(moment(Timestamp::MIN), Bson::MinKey);
+        Some(Bounds { min, max })
+    }
+}
+
+/// Whether each span in the range of the index matches the query.
+fn is_of_range_alone(query: &SpanQuery) -> bool {
+    query.target.conditions().count() == 1
+        && query.resources.is_none()
+        && query.state.is_none()
+        && query.from.is_none()
+}
+
+impl Bounds {
+    fn options(&self, range: &Range<'_>) -> FindOptions {
+        FindOptions::builder()
+            .sort(range.order())
+            .hint(hint(range.index))
+            .min(self.min.clone())
+            .max(self.max.clone())
+            .build()
+    }
+}
+
+/// The condition that a span is suspended. An original that goes on with a span leaves the field
+/// there: a suspension counts only with the version in it.
+fn is_suspended() -> Document {
+    doc! { "processing.suspended.cause": { "$exists": true } }
+}
+
+/// Documents that may be spans: a document with an `_id` of another type is of another program.
+fn of_spans() -> Document {
+    doc! { "_id": { "$type": ["objectId", "string"] } }
+}
+
+/// The conditions of a query, but for where its page begins.
+fn filter(query: &SpanQuery) -> Document {
+    let mut filter = of_spans();
+    for (name, id) in query.target.conditions() {
+        filter.insert(format!("target.{name}"), id.as_str());
+    }
+    if let Some(resources) = &query.resources {
+        let ids: Vec<&str> = resources.iter().map(Id::as_str).collect();
+        let mut condition = doc! { "$in": ids };
+        if let Some(id) = query.target.get("resource_id") {
+            condition.insert("$eq", id.as_str());
+        }
+        filter.insert("target.resource_id", condition);
+    }
+    let mut is_complete = |is: bool| {
+        let condition = if is {
+            doc! { "$eq": true }
+        } else {
+            doc! { "$ne": true }
+        };
+        filter.insert("processing.complete", condition);
+    };
+    match query.state {
+        Some(SpanState::Open) => {
+            is_complete(false);
+            filter.insert("end", Bson::Null);
+        }
+        Some(SpanState::Stopped) => {
+            is_complete(false);
+            filter.insert("end", doc! { "$ne": Bson::Null });
+        }
+        Some(SpanState::Complete) => is_complete(true),
+        Some(SpanState::Suspended) => {
+            is_complete(false);
+            let mut condition = doc! { "$exists": true };
+            if let Some(cause) = query.cause {
+                condition.insert("$eq", cause.to_string());
+            }
+            filter.insert("processing.suspended.cause", condition);
+        }
+        None => {}
+    }
+    if let Some(from) = query.from.map(moment) {
+        filter.insert(
+            "$or",
+            [
+                doc! { "end": Bson::Null },
+                doc! { "end": { "$gt": &from } },
+                doc! { "start": { "$gte": from } },
+            ],
+        );
+    }
+    filter
+}
+
+/// A position at or a little after this one that does not reveal the id: only half of the id is
+/// left. The window reaches up to there, and the next page begins there.
+fn cut(position: SpanPosition) -> SpanPosition {
+    let id = match position.id {
+        SpanId::ObjectId(mut id) => {
+            id[6..].fill(0);
+            SpanId::ObjectId(id)
+        }
+        SpanId::Text(id) => {
+            // Rounded up: a short id that loses more would reach over a large part of all ids.
+            let half = id.chars().count().div_ceil(2);
+            SpanId::Text(id.chars().take(half).collect())
+        }
+    };
+    SpanPosition { id, ..position }
+}
+
+/// The position of a document in a list, even if the document cannot be read as a span.
+fn position(raw: &RawDocument) -> Option<SpanPosition> {
+    let value = |name: &str| Bson::try_from(raw.get(name).ok()??).ok();
+    let start = doc! { "start": value("start")? };
+    let start = read_moment(&start, "start").or_else(|problem| match start.get("start") {
+        #[expect(clippy::cast_possible_truncation, reason = "it is clamped anyway")]
+        Some(Bson::Double(start)) => Ok(Timestamp::clamped(start.floor() as i64)),
+        _ => Err(problem),
+    });
+    let id: SpanId = id_from_bson(value("_id").as_ref()).ok()?;
+    Some(SpanPosition {
+        start: start.ok()?,
+        id,
+    })
+}

@@ -1,0 +1,79 @@
+//! The limits of a batch and of its answer.
+
+use axum::http::Request;
+use serde_json::{Value, json};
+
+use super::{CLOUD_EVENTS, NDJSON, Typed, lines, list, many, results, statuses, typed};
+use crate::bodies::gzip;
+use crate::world::{EVENTS, World, request, request_as};
+
+#[tokio::test]
+async fn a_thousand_events_are_taken_and_of_more_none_is() {
+    for media_type in ["application/json", NDJSON, CLOUD_EVENTS] {
+        let write = |events: &[Typed]| {
+            if media_type == NDJSON {
+                lines(events)
+            } else {
+                list(events)
+            }
+        };
+        let world = World::new();
+        let answer = world
+            .send(request_as(media_type, EVENTS, write(&many(1_001))))
+            .await;
+        answer.names(413, "payload-too-large", &[]);
+        assert_eq!(world.store.calls(), 0);
+        let answer = world
+            .send(request_as(media_type, EVENTS, write(&many(1_000))))
+            .await;
+        let expected = if media_type == CLOUD_EVENTS { 400 } else { 201 };
+        assert_eq!(statuses(&answer), [expected; 1_000]);
+    }
+}
+
+#[tokio::test]
+async fn a_batch_of_too_many_bytes_is_refused_and_one_at_the_limit_is_taken() {
+    let world = World::with(|options| options.limits.batch_payload = 4_096);
+    let body = list(&many(5));
+    let padded = |length: usize| format!("{body}{}", " ".repeat(length - body.len()));
+    let answer = world.send(request(EVENTS, padded(4_097))).await;
+    answer.names(413, "payload-too-large", &[]);
+    let zipped = |body: String| {
+        let (mut parts, body) = request(EVENTS, gzip(body.as_bytes())).into_parts();
+        parts
+            .headers
+            .insert("content-encoding", "gzip".parse().unwrap());
+        Request::from_parts(parts, body)
+    };
+    let answer = world.send(zipped(padded(4_097))).await;
+    answer.names(413, "payload-too-large", &[]);
+    assert_eq!(world.store.calls(), 0);
+    assert_eq!(statuses(&world.send(zipped(padded(4_096))).await), [201; 5]);
+    // The largest batch that may be sent at all, and what it was decompressed from, fit together.
+    let world = World::new();
+    let answer = world
+        .send(zipped(format!(
+            "{body}{}",
+            " ".repeat((4 << 20) - body.len())
+        )))
+        .await;
+    assert_eq!(statuses(&answer), [201; 5]);
+}
+
+#[tokio::test]
+async fn the_answer_is_bounded_however_much_is_wrong() {
+    let world = World::new();
+    let mut event = typed(&("start", json!({})));
+    for number in 0..200 {
+        event[format!("field {number}")] = json!(0);
+    }
+    let answer = world
+        .post(EVENTS, &Value::from_iter(vec![event; 1_000]))
+        .await;
+    let named = |result: &Value| result["problem"]["errors"].as_array().unwrap().len();
+    let results = results(&answer);
+    assert_eq!(named(&results[0]), 100);
+    assert!(results.iter().all(|result| named(result) >= 1));
+    let all: usize = results.iter().map(named).sum();
+    assert!(all < 11_100, "{all}");
+}

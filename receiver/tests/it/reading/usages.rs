@@ -1,0 +1,98 @@
+//! The usages of a span.
+
+use sampler_domain::Span;
+use sampler_store::contract::support::{Changing, done, refusal};
+use serde_json::{Value, json};
+
+use super::{at, executed, planned};
+use crate::world::{DAY, HOUR, MINUTE, NOW, World};
+
+/// A span with three usages that were accepted, and a fourth that is refused.
+async fn with_usages(world: &World) -> (String, Vec<Span>) {
+    let location = world.starts("i", NOW).await;
+    let mut span = planned(world, &location, NOW + DAY).await;
+    let mut plans = vec![span.clone()];
+    for end in [NOW + 2 * DAY, NOW + 3 * DAY, NOW + HOUR] {
+        span = executed(world, &span, Some(end)).await;
+        plans.push(span.clone());
+    }
+    let mut failure = refusal("no-plan", 0, at(NOW));
+    failure.at = at(NOW + 3 * DAY + HOUR);
+    done(world.store.memory.failed(&span, failure).await);
+    (location, plans)
+}
+
+#[tokio::test]
+async fn usages_come_in_the_order_in_which_they_were_planned_and_what_is_not_answered_last() {
+    let world = World::new();
+    let (location, plans) = with_usages(&world).await;
+    let path = format!("{location}/usages");
+    let id = location.strip_prefix("/v1/spans/").unwrap();
+    let usage = |number: usize| {
+        let planned = plans[number].processing.planned.as_ref().unwrap();
+        let interval = planned.interval;
+        json!({
+            "id": planned.usage_guid, "span": id, "interval": interval,
+            "timestamp": interval.midpoint(), "duration": interval.duration(),
+            "state": "accepted", "attempts": 1, "planned_at": planned.planned_at,
+            "accepted_at": planned.planned_at.plus(MINUTE), "status": 202,
+            "location": "https://abacus/1", "error": null,
+        })
+    };
+    let mut refused = usage(3);
+    assert_eq!(refused["duration"], HOUR - 3 * DAY);
+    for (name, value) in [
+        ("state", json!("refused")),
+        ("accepted_at", Value::Null),
+        ("status", json!(400)),
+        ("location", Value::Null),
+        ("error", json!("no-plan")),
+    ] {
+        refused[name] = value;
+    }
+    let all = [usage(0), usage(1), usage(2), refused];
+    for (limit, count) in [(1, 4), (2, 2), (3, 2), (4, 1)] {
+        let (items, pages) = world.pages(&format!("{path}?limit={limit}")).await;
+        assert_eq!(items, all, "{limit}");
+        assert_eq!(pages, count, "{limit}");
+    }
+    // By their timestamps: the middle of a day each, and the fourth's of the first three but an hour.
+    let half = NOW + DAY / 2;
+    let (items, _) = world
+        .pages(&format!("{path}?from={half}&to={}", half + DAY))
+        .await;
+    assert_eq!(items, all[..1]);
+    let (items, _) = world
+        .pages(&format!("{path}?from={}&limit=1", half + 1))
+        .await;
+    assert_eq!(items, all[1..]);
+}
+
+#[tokio::test]
+async fn the_ledger_is_told_as_it_was() {
+    let world = World::new();
+    let (location, _) = with_usages(&world).await;
+    let states = async |at: i64| {
+        let (items, _) = world
+            .pages(&format!("{location}/usages?as_of={at}&limit=1"))
+            .await;
+        let state = |item: &Value| {
+            let is_answered = !item["accepted_at"].is_null();
+            assert_eq!(is_answered, item["state"] == "accepted", "{item}");
+            assert_eq!(is_answered, !item["location"].is_null(), "{item}");
+            item["state"].as_str().unwrap().to_owned()
+        };
+        items.iter().map(state).collect::<Vec<_>>()
+    };
+    assert!(states(NOW - 1).await.is_empty());
+    assert_eq!(states(NOW).await, ["planned"]);
+    assert_eq!(states(NOW + MINUTE).await, ["accepted"]);
+    assert_eq!(states(NOW + DAY).await, ["accepted", "planned"]);
+    let third = NOW + 3 * DAY;
+    let accepted = ["accepted"; 3];
+    assert_eq!(states(third).await, [&accepted[..], &["planned"]].concat());
+    assert_eq!(
+        states(third + HOUR).await,
+        [&accepted[..], &["refused"]].concat()
+    );
+}
