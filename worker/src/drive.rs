@@ -32,8 +32,8 @@ enum Delivery {
     Outdated,
 }
 
-/// How a post went.
-pub(crate) enum Posting {
+/// The outcome of a post.
+pub(crate) enum PostOutcome {
     /// Abacus answered, or should have.
     Answered(Answer, Details),
     /// Nothing was posted: the worker takes nothing new on.
@@ -45,12 +45,12 @@ pub(crate) enum Posting {
 /// When something was read, by the clock that no step moves, and by the one that goes on while the
 /// machine sleeps.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Known {
+pub(crate) struct ReadAt {
     at: Instant,
     wall: Timestamp,
 }
 
-impl Known {
+impl ReadAt {
     /// Begins now.
     pub(crate) fn now(worker: &Worker) -> Self {
         Self {
@@ -75,13 +75,13 @@ enum TurnState {
 
 impl Worker {
     /// Drives a span until nothing is due, its turn is over, something fails or another worker
-    /// drives it. `known` is when it was read. Each failure is logged here, and nowhere else.
+    /// drives it. `read_at` is when it was read. Each failure is logged here, and nowhere else.
     ///
     /// Returns how long the span has to pause, if the store failed on it.
-    pub(crate) async fn drive(&self, span: Span, known: Known) -> Option<Duration> {
+    pub(crate) async fn drive(&self, span: Span, read_at: ReadAt) -> Option<Duration> {
         let id = span.id.clone();
         let turn = trace::of_turn(&id);
-        let carried_out = self.carry_out(Driver::new(span), known).instrument(turn);
+        let carried_out = self.carry_out(Driver::new(span), read_at).instrument(turn);
         match carried_out.await {
             Ok(()) => {
                 self.store_failures.forget(&id);
@@ -99,21 +99,22 @@ impl Worker {
     }
 
     /// Carries out the driver's actions until it is done or the turn is over.
-    async fn carry_out(&self, mut driver: Driver, mut known: Known) -> Result<(), StoreError> {
+    async fn carry_out(&self, mut driver: Driver, mut read_at: ReadAt) -> Result<(), StoreError> {
         let mut turn = self.turn();
         // After a shutdown, the loop still notes the last answer of Abacus.
         while driver.has_unnoted_outcome() || self.may_begin() {
             match driver.next(self.now(), &self.options.policy) {
                 Action::Change(change) => {
                     let step = trace::of_change(&change);
-                    let asked = Known::now(self);
+                    let asked = ReadAt::now(self);
                     let changing = self.change(&mut driver, change, &mut turn);
                     if changing.instrument(step).await? == TurnState::Yielded {
                         break;
                     }
-                    known = asked;
+                    read_at = asked;
                 }
-                Action::Post(planned) => match self.deliver(driver.span(), &planned, known).await {
+                Action::Post(planned) => match self.deliver(driver.span(), &planned, read_at).await
+                {
                     Delivery::Done(delivered) => driver.on_delivered(delivered),
                     Delivery::Failed(failure) => driver.on_failed(failure),
                     Delivery::Stopped => break,
@@ -134,7 +135,7 @@ impl Worker {
                 }
                 Action::Reread => {
                     let span = driver.span();
-                    known = Known::now(self);
+                    read_at = ReadAt::now(self);
                     let found = self.parts.work.find(&span.id, &span.target).await?;
                     driver.on_reread(found);
                 }
@@ -266,13 +267,13 @@ impl Worker {
     }
 
     /// Posts the usage of a planned interval. After a 429 it waits and posts again.
-    async fn deliver(&self, span: &Span, planned: &Planned, known: Known) -> Delivery {
+    async fn deliver(&self, span: &Span, planned: &Planned, read_at: ReadAt) -> Delivery {
         let usage = Usage::new(span, planned);
         loop {
-            let (answer, details) = match self.post_once(&usage, &known).await {
-                Posting::Answered(answer, details) => (answer, details),
-                Posting::Stopped => return Delivery::Stopped,
-                Posting::Outdated => return Delivery::Outdated,
+            let (answer, details) = match self.post_once(&usage, &read_at).await {
+                PostOutcome::Answered(answer, details) => (answer, details),
+                PostOutcome::Stopped => return Delivery::Stopped,
+                PostOutcome::Outdated => return Delivery::Outdated,
             };
             match answer {
                 Answer::Accepted => return Delivery::Done(self.delivered(details)),
@@ -310,22 +311,22 @@ impl Worker {
         }
     }
 
-    /// Posts a usage once, when there is a permit for that. `known` is when that was read by which it is
+    /// Posts a usage once, when there is a permit for that. `read_at` is when that was read by which it is
     /// posted: a usage that was skipped since must not be posted any more.
-    pub(crate) async fn post_once(&self, usage: &Usage, known: &Known) -> Posting {
+    pub(crate) async fn post_once(&self, usage: &Usage, read_at: &ReadAt) -> PostOutcome {
         let permit = self
             .post_limit
             .acquire(&*self.parts.processing_progress, &self.stop);
         let Some(permit) = permit.await else {
-            return Posting::Stopped;
+            return PostOutcome::Stopped;
         };
         if self.is_paused() {
             self.post_limit.give_back(permit);
-            return Posting::Stopped;
+            return PostOutcome::Stopped;
         }
-        if known.is_outdated(self) {
+        if read_at.is_outdated(self) {
             self.post_limit.give_back(permit);
-            return Posting::Outdated;
+            return PostOutcome::Outdated;
         }
         let asked = self.time.request_sent();
         let began = Instant::now();
@@ -342,7 +343,7 @@ impl Worker {
         post.record("http.response.status_code", details.status.map(i64::from));
         self.parts.processing_progress.report();
         self.post_limit.release(permit, load(&answer));
-        Posting::Answered(answer, details)
+        PostOutcome::Answered(answer, details)
     }
 
     /// Abacus's answer that it has a usage.

@@ -56,7 +56,7 @@ impl Worker {
             let Some(permit) = self.permit(&permits).await else {
                 break;
             };
-            let Some((span, known, claim)) = self.next_due(&mut due) else {
+            let Some((span, read_at, claim)) = self.next_due(&mut due) else {
                 continue;
             };
             let Some(charge) = self.charge(&memory, &span).await else {
@@ -65,7 +65,7 @@ impl Worker {
             let worker = Arc::clone(self);
             self.rate.begin();
             tasks.spawn(async move {
-                let pause = worker.drive(span, known).await;
+                let pause = worker.drive(span, read_at).await;
                 worker.rate.end();
                 worker.pause_span(pause, (permit, charge)).await;
                 drop(claim);

@@ -12,7 +12,7 @@ use sampler_store::{EntryKey, StoreError};
 use tracing::{error, info, warn};
 use uuid::Uuid;
 
-use crate::drive::{Known, Posting, blames_usage};
+use crate::drive::{PostOutcome, ReadAt, blames_usage};
 use crate::{Worker, error_chain};
 use sampler_abacus::Answer;
 
@@ -115,26 +115,27 @@ impl Worker {
     /// the id and counts it once.
     async fn post_again(&self, entry: &Entry) -> SentAgain {
         let usage = Usage::of_entry(entry);
-        let known = Known::now(self);
-        match self.post_once(&usage, &known).await {
-            Posting::Outdated | Posting::Stopped => SentAgain::Later(Later::Held),
-            Posting::Answered(Answer::Accepted, details) => {
+        let read_at = ReadAt::now(self);
+        match self.post_once(&usage, &read_at).await {
+            PostOutcome::Outdated | PostOutcome::Stopped => SentAgain::Later(Later::Held),
+            PostOutcome::Answered(Answer::Accepted, details) => {
                 SentAgain::Delivered(self.delivered(details))
             }
-            Posting::Answered(Answer::Wait { after }, _) => {
+            PostOutcome::Answered(Answer::Wait { after }, _) => {
                 self.post_limit.pause_for(after);
                 SentAgain::Later(Later::Held)
             }
-            Posting::Answered(Answer::Refused { error }, details) if blames_usage(&details) => {
+            PostOutcome::Answered(Answer::Refused { error }, details) if blames_usage(&details) => {
                 SentAgain::Refused(LastError {
                     at: self.now(),
                     status: details.status,
                     error: details.error_name.unwrap_or(error),
                 })
             }
-            Posting::Answered(Answer::Refused { error } | Answer::TryAgain { error, .. }, _) => {
-                SentAgain::Later(Later::Failed(error))
-            }
+            PostOutcome::Answered(
+                Answer::Refused { error } | Answer::TryAgain { error, .. },
+                _,
+            ) => SentAgain::Later(Later::Failed(error)),
         }
     }
 

@@ -11,7 +11,7 @@ use sampler_store::{DuePages, DueQuery};
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::drive::Known;
+use crate::drive::ReadAt;
 use crate::process::bytes_of;
 use crate::{Worker, error_chain};
 
@@ -39,7 +39,7 @@ pub(crate) struct DueQueue {
 struct QueuedSpan {
     span: Span,
     /// When it was read, at the latest.
-    known: Known,
+    read_at: ReadAt,
     claim: Claim,
     /// Whether its next interval belongs to the closing month.
     is_urgent: bool,
@@ -124,7 +124,7 @@ impl Worker {
 
     /// Takes the span to drive next. If a month closes, and no urgent span waits but one has yielded
     /// its permit, a new search comes first.
-    pub(crate) fn next_due(&self, due: &mut DueQueue) -> Option<(Span, Known, Claim)> {
+    pub(crate) fn next_due(&self, due: &mut DueQueue) -> Option<(Span, ReadAt, Claim)> {
         // A month may have begun to close while all permits were in use.
         self.drop_less_urgent(due);
         let urgent = due.queue.iter().position(|queued| queued.is_urgent);
@@ -134,7 +134,7 @@ impl Worker {
         let queued = due.queue.remove(urgent.unwrap_or(0))?;
         self.waiting
             .limit(queued.is_urgent, due.count(queued.is_urgent));
-        Some((queued.span, queued.known, queued.claim))
+        Some((queued.span, queued.read_at, queued.claim))
     }
 
     /// Drops all spans that wait, and the search, so that a new one begins with the most urgent spans.
@@ -154,7 +154,7 @@ impl Worker {
     }
 
     /// Queues the spans that are not claimed yet.
-    fn add(&self, due: &mut DueQueue, spans: Vec<Span>, known: Known) {
+    fn add(&self, due: &mut DueQueue, spans: Vec<Span>, read_at: ReadAt) {
         let now = self.now();
         for span in spans {
             if let Some(claim) = due.claimed.take(&span.id) {
@@ -162,7 +162,7 @@ impl Worker {
                 self.waiting.add(is_urgent);
                 due.queue.push_back(QueuedSpan {
                     span,
-                    known,
+                    read_at,
                     claim,
                     is_urgent,
                 });
@@ -180,10 +180,10 @@ impl Worker {
             is_new |= going_on.is_none();
             let mut search = going_on.unwrap_or_else(|| self.begin_search());
             due.began = Some(search.began);
-            let known = Known::now(self);
+            let read_at = ReadAt::now(self);
             match search.pages.next().await {
                 Some(Ok(spans)) => {
-                    self.add(due, spans, known);
+                    self.add(due, spans, read_at);
                     due.search = Some(search);
                 }
                 Some(Err(error)) => {

@@ -23,9 +23,9 @@ pub struct Client(pub u64);
 /// How much a queue holds, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueLimits {
-    /// What all entries may weigh together.
+    /// The weight of all entries, at the most.
     pub weight: usize,
-    /// What a client may take at one turn.
+    /// The weight that a client may take at one turn.
     pub quantum: usize,
     /// How long an entry should wait at the most.
     pub target: Duration,
@@ -50,7 +50,7 @@ pub struct FairQueue<T> {
 struct ClientQueue<T> {
     entries: VecDeque<Entry<T>>,
     weight: usize,
-    /// What the client may still take at this turn.
+    /// The weight that the client may still take at this turn.
     credit: usize,
     /// Set while entries are late: when the next entry is given up, and how many have been given up
     /// since they became late. Cleared as soon as an entry is drawn in time.
@@ -202,7 +202,7 @@ impl<T> FairQueue<T> {
 }
 
 impl QueueLimits {
-    /// What an entry takes of its client's turn.
+    /// The part of its client's turn that an entry takes.
     fn turn(&self, weight: usize) -> usize {
         weight.min(self.quantum * TURNS_MAX)
     }

@@ -29,6 +29,11 @@ use crate::reading;
 /// more would only wait in the group.
 const STORE_PERMITS: usize = 384;
 
+/// The same of starts in batches, so many that commands are as large as they may be. The server takes
+/// large commands of inserts for less, and nobody waits for one start of a batch alone. A stop costs
+/// the server so much by itself that larger commands would save little.
+const BATCH_START_PERMITS: usize = 1_024;
+
 /// Requests with large bodies that are served at a time, and what they may weigh together. Until such
 /// an event is kept, it is there several times: as a body, parsed, as a document, in the command, and
 /// in what the driver sends. So this is far less than what a program has.
@@ -58,7 +63,7 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 const WAIT_TARGET: Duration = Duration::from_secs(1);
 const WAIT_INTERVAL: Duration = Duration::from_secs(2);
 
-/// What all events that wait for one kind of permit may weigh together.
+/// The weight of all events that wait for one kind of permit, at the most.
 const QUEUE_WEIGHT: usize = 12 << 20;
 
 /// Bytes of bodies that are in memory at a time, but for small ones. A client alone may have half of
@@ -68,7 +73,7 @@ const BODY_BYTES: usize = 12 << 20;
 /// A body up to this size is not charged to the budget: what connections take bounds those.
 pub(crate) const SMALL_BODY: usize = 2 << 10;
 
-/// What a request weighs at least, and for each value in its JSON: about what they take of memory.
+/// The weight of a request at least, and of each value in its JSON: about what they take of memory.
 const REQUEST_WEIGHT: usize = 1 << 10;
 const VALUE_WEIGHT: usize = 160;
 
@@ -184,7 +189,7 @@ impl Admission {
             stops: permits(STORE_PERMITS),
             starts: permits(STORE_PERMITS),
             batch_stops: permits(STORE_PERMITS),
-            batch_starts: permits(STORE_PERMITS),
+            batch_starts: permits(BATCH_START_PERMITS),
             large: (ranges > 1).then(large_of_range),
         };
         Self {
@@ -379,7 +384,7 @@ async fn acquire(
         .map_err(|NoPermit| TurnedAway::Queue)
 }
 
-/// What a request with this body weighs: about what it takes of memory until it is answered.
+/// The weight of a request with this body: about what it takes of memory until it is answered.
 pub(crate) fn weight(body: &[u8]) -> usize {
     // Each value but the first stands behind a comma, or is the first of a container that is not
     // empty. Texts may hold these, too: the weight is no less than it should be.
@@ -501,11 +506,15 @@ mod tests {
         let range = ShardRange(0);
         let serve = |kind| admission.acquire_turn(kind, range, client, 1_000);
         let mut held = Vec::new();
-        for (in_batch, alone) in [
-            (RequestKind::BatchStart, RequestKind::Start),
-            (RequestKind::BatchStop, RequestKind::Stop),
+        for (in_batch, permits, alone) in [
+            (
+                RequestKind::BatchStart,
+                BATCH_START_PERMITS,
+                RequestKind::Start,
+            ),
+            (RequestKind::BatchStop, STORE_PERMITS, RequestKind::Stop),
         ] {
-            for _ in 0..STORE_PERMITS {
+            for _ in 0..permits {
                 held.push(serve(in_batch).await.unwrap());
             }
             assert_eq!(serve(in_batch).await.unwrap_err(), TurnedAway::Queue);

@@ -13,9 +13,9 @@ use super::fair_queue::{Client, FairQueue, QueueLimits, Ticket};
 pub(crate) struct PermitLimits {
     /// Permits at a time.
     pub(crate) permits: usize,
-    /// What all that hold a permit may weigh together. One alone may weigh more.
+    /// The weight of all that hold a permit, at the most. One alone may weigh more.
     pub(crate) weight: usize,
-    /// How long to wait for one at the most.
+    /// The longest wait for one.
     pub(crate) wait: Duration,
     /// The limits of the queue.
     pub(crate) queue: QueueLimits,
@@ -67,7 +67,7 @@ impl FairPermits {
         })
     }
 
-    /// How many wait.
+    /// The number that wait.
     pub(crate) fn waiting(&self) -> usize {
         self.lock().queue.len()
     }

@@ -203,6 +203,9 @@ pub(crate) struct QuietRun {
     pub(crate) p50_ms: f64,
     /// 99 of 100.
     pub(crate) p99_ms: f64,
+    /// 99 of 100 pings of the database took no longer meanwhile, ms.
+    #[serde(default)]
+    pub(crate) ping_p99_ms: Option<f64>,
 }
 
 /// What came of all runs of workers.

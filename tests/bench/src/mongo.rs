@@ -141,6 +141,13 @@ impl Server {
         })
     }
 
+    /// The least that the server can be asked.
+    pub(crate) async fn ping(&self) -> Result<()> {
+        let admin = self.client.database("admin");
+        let answer = admin.run_command(doc! { "ping": 1 }).await;
+        answer.map(drop).context("ping")
+    }
+
     /// Has the server write down what it holds in memory, so that this does not happen while
     /// something else is measured.
     pub(crate) async fn settle(&self) -> Result<()> {

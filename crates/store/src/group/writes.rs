@@ -11,9 +11,9 @@ use tokio::time::Instant;
 
 use crate::StoreError;
 
-/// How a command failed, or one of the writes in it.
+/// The failure of a command, or of one of the writes in it.
 pub trait CommandFailure: Error + Send + Sync + Sized + 'static {
-    /// What the failure says about the write.
+    /// The outcome of the write, as far as the failure tells.
     fn outcome(&self) -> WriteOutcome;
 
     /// Whether a unique index refused the write. Then nothing was written.
@@ -24,7 +24,7 @@ pub trait CommandFailure: Error + Send + Sync + Sized + 'static {
     fn may_still_execute(&self) -> bool;
 }
 
-/// What a failure says about a write.
+/// The outcome of a write, as far as a failure tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteOutcome {
     /// Nothing was sent, so nothing was changed.
@@ -45,7 +45,7 @@ pub fn store_error<F: CommandFailure>(failure: &Arc<F>) -> StoreError {
     error(Box::new(Arc::clone(failure)))
 }
 
-/// What the answer to a command says about one write.
+/// The part of the answer to a command that is about one write.
 #[derive(Debug)]
 pub enum WriteResult<A, F> {
     /// This is the answer for the caller.
@@ -109,10 +109,10 @@ pub trait GroupWriter: Debug + Send + Sync + Sized + 'static {
     type Write: Debug + Send + Sync + 'static;
     /// The answer for its caller.
     type Answer: Debug + Send + 'static;
-    /// How a command fails.
+    /// The failure of a command.
     type Failure: CommandFailure;
 
-    /// How many bytes a write adds to a command.
+    /// The bytes that a write adds to a command.
     fn size(write: &Self::Write) -> usize;
 
     /// How long a command may still run after it was sent, if its answer is lost.

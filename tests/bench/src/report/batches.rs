@@ -48,6 +48,7 @@ pub(crate) fn of_batches(figures: &Batches) -> String {
             rounded(run.kept_share),
             rounded(run.p50_ms),
             rounded(run.p99_ms),
+            run.ping_p99_ms.map_or_else(String::new, rounded),
         ]
     };
     let quiet: Vec<Vec<String>> = figures.quiet.iter().map(quiet).collect();
@@ -57,6 +58,7 @@ pub(crate) fn of_batches(figures: &Batches) -> String {
         "Quiet client, kept %",
         "p50 ms",
         "p99 ms",
+        "Ping of the database, p99 ms",
     ];
     format!(
         "Times are those of a whole batch, or of a single event.\n\n{}A quiet client sends 100 single \
@@ -145,6 +147,7 @@ mod tests {
                     kept_share: 100.0,
                     p50_ms: 1.0,
                     p99_ms,
+                    ping_p99_ms: None,
                 })
                 .to_vec(),
         };

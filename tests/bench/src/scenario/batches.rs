@@ -2,11 +2,12 @@
 //! most; and a quiet client with single events, alone and while others send batches without pause.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use futures_util::future::join_all;
 use sampler_testkit::now_millis;
+use tokio::time::interval;
 
 use super::events::EventRun;
 use super::fairness::{QUIET, QUIET_CONNECTIONS, QUIET_FIRST, send_some, sum};
@@ -16,6 +17,7 @@ use crate::baseline::ceiling::IN_FLIGHT;
 use crate::baseline::store::SENDERS;
 use crate::data::{Batches, QuietRun, System, tenths, thousandths};
 use crate::event::{Event, Feed, Mix, Requests, Times};
+use crate::histogram::Histogram;
 use crate::load::http::BatchSender;
 use crate::load::{Sender, Timing, on_own_thread};
 use crate::mongo::Server;
@@ -25,6 +27,9 @@ use crate::scale::Scale;
 /// Connections over which batches are sent, and over which single events are, unless fewer are measured.
 const CONNECTIONS: usize = 4;
 const SINGLE_CONNECTIONS: usize = 256;
+
+/// How often the database is asked for nothing meanwhile.
+const PING_PAUSE: Duration = Duration::from_millis(10);
 
 /// Runs everything.
 pub(crate) async fn run(server: &Server, scale: &Scale) -> Result<Batches> {
@@ -68,11 +73,32 @@ async fn quiet_client(server: &Server, scale: &Scale, connections: usize) -> Res
     let address = program.address().to_owned();
     let (batch, timing) = (scale.batch, scale.timing);
     let load = move || async move { load(&address, (connections, batch), timing).await };
-    let run = on_own_thread(load).await?;
+    let (run, pings) = tokio::join!(on_own_thread(load), pings(server, timing));
+    let run = QuietRun {
+        ping_p99_ms: Some(thousandths(pings?.millis_at(0.99))),
+        ..run?
+    };
     eprintln!("    {run:?}");
     program.kill()?;
     spans.drop().await?;
     Ok(run)
+}
+
+/// How long the database takes for the least that it can be asked: what all wait for the processors.
+async fn pings(server: &Server, timing: Timing) -> Result<Histogram> {
+    let mut latencies = Histogram::default();
+    let mut ticks = interval(PING_PAUSE);
+    let from = Instant::now() + timing.warm_up;
+    let until = from + timing.measured;
+    while Instant::now() < until {
+        ticks.tick().await;
+        let began = Instant::now();
+        server.ping().await?;
+        if began >= from {
+            latencies.record(began.elapsed());
+        }
+    }
+    Ok(latencies)
 }
 
 async fn load(
@@ -109,6 +135,7 @@ async fn load(
         kept_share: thousandths(100.0 * quiet.created as f64 / quiet.all.max(1) as f64),
         p50_ms: thousandths(quiet.latencies.millis_at(0.5)),
         p99_ms: thousandths(quiet.latencies.millis_at(0.99)),
+        ping_p99_ms: None,
     })
 }
 
