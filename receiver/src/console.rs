@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use sampler_console::{Console, KEY_LEN_MIN, Keys, Parts};
+use sampler_console::{Console, KEY_LEN_MIN, Keys, Parts, PastBacklogs};
 use sampler_oauth::CodeFlow;
 use sampler_service::environment::{Clock, Random};
 use sampler_service::security::Authenticator;
@@ -43,6 +43,7 @@ pub fn routes(
     settings: &Settings,
     api: Router,
     authenticator: Authenticator,
+    past: PastBacklogs,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
 ) -> anyhow::Result<Router> {
@@ -58,6 +59,7 @@ pub fn routes(
         sign_in,
         keys,
         is_tls: settings.tls.is_some(),
+        past,
         clock,
         random,
     });

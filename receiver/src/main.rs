@@ -81,7 +81,10 @@ async fn run(
         instance: instance(&settings, index, random.uuid_v4().to_string(), started_at),
         describe: Box::new(|_| {}),
     };
-    let console = console::routes(&settings, api.clone(), authenticator.clone(), clock, random)?;
+    let steering = Arc::clone(&receiver.steering);
+    let past = Box::new(move || steering.trend());
+    let users = authenticator.clone();
+    let console = console::routes(&settings, api.clone(), users, past, clock, random)?;
     let readers = settings.security.metrics(Some(authenticator.clone()))?;
     let router = api
         .merge(console)

@@ -65,6 +65,17 @@ async function instances(page, base) {
   assert.deepEqual([...new Set(items.map((it) => it.program))], ['receiver', 'worker']);
 }
 
+/** Each sum is the API's, in the table and in the chart. */
+async function sums(page, base, path) {
+  const { items } = await api(base, `/v1/usages${path.slice(path.indexOf('?'))}`);
+  assert.ok(items.length > 1, 'there are sums');
+  const rows = await page.locator(hook('usage-row')).evaluateAll((all) =>
+    all.map((row) => [...row.querySelectorAll('.number data')].map((it) => Number(it.value))),
+  );
+  assert.deepEqual(rows, items.map((it) => [it.usages, it.duration]));
+  assert.equal(await page.locator(`${hook('usage-chart')} rect`).count(), items.length);
+}
+
 /** The overview is small. */
 async function isSmall(answer) {
   const { length } = await answer.body();
@@ -110,6 +121,7 @@ const visits = {
           await isSmall(answer);
           await instances(page, base);
         }
+        if (name === 'sums') await sums(page, base, path);
         await fits(page);
         await accessible(page);
         await picture(page, `${name}-${look}`);

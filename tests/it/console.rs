@@ -79,7 +79,7 @@ async fn pages_show_what_the_api_answers_to_everybody() {
             "audit": "/console/audit",
             "usage": "/console/usage",
             "suspended-none": "/console/suspended",
-            "sums": format!("/console/usage?organization_id={ORGANIZATION}&window=day&group_by=plan_id"),
+            "sums": format!("/console/usage?organization_id={ORGANIZATION}&window=day&group_by=plan_id&from={}&to={}", begin - DAY, begin + 3 * DAY),
             "wrong": "/console/spans?plan_id=x",
             "nothing": "/console/nothing",
         },
@@ -271,6 +271,28 @@ async fn people_sign_in_at_a_certified_provider_and_see_what_their_scopes_allow(
             .follow(&format!("{base}/console/spans/{span}"), None)
             .await;
         assert_eq!(status, expected);
+    }
+
+    // Nothing of the whole is told, and nothing can be done.
+    let (_, status, text) = paula.follow(&format!("{base}/console"), None).await;
+    assert_eq!(status, 200);
+    let parts = ["backlog", "month-close", "causes", "rates", "instances"];
+    let told = parts.map(|part| {
+        let part = text.split(&format!("data-test=\"{part}\"")).nth(1);
+        part.is_some_and(|part| {
+            let part = part.split("</section>").next().unwrap_or_default();
+            !part.contains("data-test=\"no-part\"")
+        })
+    });
+    assert_eq!(told, [false, false, true, false, false], "{text}");
+    for page in ["spans", "control", "audit"] {
+        let address = if page == "spans" {
+            format!("{base}/console/spans/{postgres}/resume")
+        } else {
+            format!("{base}/console/{page}")
+        };
+        let (_, status, _) = paula.follow(&address, None).await;
+        assert_eq!(status, 403, "{address}");
     }
 
     // Without a scope of Sampler there is no session.

@@ -1,6 +1,7 @@
 //! Traces by OTLP, as a collector gets them.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 use sampler_testkit::build::{start_event, stop_event};
 use sampler_testkit::program::Launch;
-use sampler_testkit::{Program, now_millis, wait_until};
+use sampler_testkit::{Program, now_millis, wait_until, workspace_dir};
 use serde_json::Value;
 use tokio::net::TcpListener;
 
@@ -205,6 +206,12 @@ async fn a_post_passes_its_trace_on_to_abacus() {
             .iter()
             .find(|turn| turn.span_id == span.parent_span_id);
         assert!(turn.is_some(), "a post is a part of a turn");
+    }
+    let told = fs::read_to_string(workspace_dir().join("docs/operations.md")).unwrap();
+    for exported in collector.spans() {
+        let name = exported.span.name;
+        let is_request = name.contains(' ');
+        assert!(is_request || told.contains(&format!("`{name}`")), "{name}");
     }
     drop(worker);
 }

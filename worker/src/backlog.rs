@@ -14,6 +14,7 @@ impl Worker {
             let began = Instant::now();
             if self.ownership.owns_first()
                 && let Err(error) = self.count_backlog(began).await
+                && self.steering.may_report("backlog.not_counted")
             {
                 warn!(
                     code = "backlog.not_counted",
@@ -42,7 +43,9 @@ impl Worker {
     pub(crate) async fn report_rate(&self) {
         let rate = self.rate.rate();
         let reported = self.parts.backlogs.report_rate(&self.options.name, rate);
-        if let Err(error) = reported.await {
+        if let Err(error) = reported.await
+            && self.steering.may_report("heartbeat.rate_not_told")
+        {
             warn!(
                 code = "heartbeat.rate_not_told",
                 error = error_chain(error),

@@ -31,6 +31,7 @@ impl Worker {
         while self.wait_until_time_known(&IgnoreProgress).await {
             if self.ownership.owns_first()
                 && let Err(error) = self.control(&mut reported).await
+                && self.steering.may_report("controller.failed")
             {
                 warn!(
                     code = "controller.failed",

@@ -73,11 +73,12 @@ impl Worker {
                     });
                     log_change(changed);
                 }
-                Err(error) => warn!(
+                Err(error) if self.steering.may_report("distress.lag_unknown") => warn!(
                     code = "distress.lag_unknown",
                     error = error_chain(error),
                     "the database did not say how far its majority is behind"
                 ),
+                Err(_) => {}
             }
             self.pause(self.options.intervals.lag).await;
         }

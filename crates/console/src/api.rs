@@ -159,6 +159,14 @@ impl Refusal {
 }
 
 impl Refusal {
+    /// What stands in the place of a part of a page.
+    pub(crate) fn in_place(&self) -> String {
+        if self.status == StatusCode::FORBIDDEN {
+            return "Your scopes do not show this.".to_owned();
+        }
+        format!("This cannot be read now: {}.", self.problem.title)
+    }
+
     /// Something that a page names is not there any more.
     pub(crate) fn not_there(title: &str, detail: &str) -> Self {
         let problem = Problem {

@@ -13,6 +13,11 @@ use crate::show::{self, in_words};
 /// Pixels of the longest bar.
 const HEIGHT: f64 = 120.0;
 
+/// Half of the width of a label on a narrow screen, in percent; and where the last one begins to leave
+/// the drawing.
+const LABEL_HALF: f64 = 5.0;
+const LEAST_LAST: f64 = 95.0;
+
 /// The drawing.
 #[derive(Template)]
 #[template(path = "chart.html")]
@@ -28,12 +33,29 @@ pub(crate) struct Chart {
 struct Bar {
     x: f64,
     width: f64,
-    middle: f64,
     y: f64,
     height: f64,
     is_negative: bool,
     title: String,
-    label: Option<String>,
+    label: Option<Label>,
+}
+
+/// What stands below a bar: in its middle, or at the edge of the drawing where it would leave that.
+struct Label {
+    text: String,
+    x: f64,
+    anchor: &'static str,
+}
+
+impl Label {
+    fn new(text: String, middle: f64) -> Self {
+        let (x, anchor) = match middle {
+            ..LABEL_HALF => (0.0, "start"),
+            LEAST_LAST.. => (100.0, "end"),
+            _ => (middle, "middle"),
+        };
+        Self { text, x, anchor }
+    }
 }
 
 impl Chart {
@@ -60,12 +82,12 @@ impl Chart {
             Bar {
                 x: x + width * 0.08,
                 width: width * 0.84,
-                middle: x + width / 2.0,
                 y: zero - length.max(0.0),
                 height: length.abs().max(0.5),
                 is_negative: *sum < 0,
                 title: format!("{start} to {end}: {} ({sum} ms)", in_words(held)),
-                label: (index % each == 0).then(|| label(*start, *end)),
+                label: (index % each == 0)
+                    .then(|| Label::new(label(*start, *end), x + width / 2.0)),
             }
         };
         Some(Self {
@@ -95,7 +117,7 @@ impl HtmlSafe for Chart {}
 /// Pixels of a trend.
 const TREND_HEIGHT: f64 = 48.0;
 
-/// The number of due spans over the time in which the page was read.
+/// The number of due spans over time. A bar lies between two moments, and has the height of the first.
 #[derive(Template)]
 #[template(path = "trend.html")]
 pub(crate) struct Trend {
@@ -105,38 +127,79 @@ pub(crate) struct Trend {
 }
 
 impl Trend {
-    /// Draws what is remembered; none where that is one moment.
+    /// Draws moments in their order; none where there is one.
     pub(crate) fn of(backlogs: &[(Timestamp, i64)]) -> Option<Self> {
         let [(first, begun), .., (last, due)] = backlogs else {
             return None;
         };
         let most = backlogs.iter().map(|(_, due)| *due).max()?.max(1);
-        let width = 100.0 / backlogs.len() as f64;
-        let bar = |(index, (at, due)): (usize, &(Timestamp, i64))| {
+        let all = last.since(*first).max(1) as f64;
+        let place = |at: Timestamp| at.since(*first) as f64 * 100.0 / all;
+        let bar = |pair: &[(Timestamp, i64)]| {
+            let [(from, due), (to, _)] = pair else {
+                return None;
+            };
             let height = *due as f64 * TREND_HEIGHT / most as f64;
-            let x = index as f64 * width;
-            Bar {
+            let (x, end) = (place(*from), place(*to));
+            Some(Bar {
                 x,
-                width,
-                middle: x + width / 2.0,
+                width: end - x,
                 y: TREND_HEIGHT - height,
                 height,
                 is_negative: false,
-                title: format!("{at}: {due}"),
+                title: format!("{from}: {due}"),
                 label: None,
-            }
+            })
         };
         Some(Self {
-            bars: backlogs.iter().enumerate().map(bar).collect(),
+            bars: backlogs.windows(2).filter_map(bar).collect(),
             height: TREND_HEIGHT,
-            description: format!(
-                "{} spans due {} ago, {} now",
-                show::grouped(*begun),
-                in_words(last.since(*first) / 1_000 * 1_000),
-                show::grouped(*due)
-            ),
+            description: in_a_sentence(&(*first, *begun), most, &(*last, *due)),
         })
     }
 }
 
+/// What a trend shows: where it began, its highest bar where that is neither end, and where it is now.
+fn in_a_sentence(first: &(Timestamp, i64), most: i64, last: &(Timestamp, i64)) -> String {
+    let ago = in_words(last.0.since(first.0) / 1_000 * 1_000);
+    let [begun, now, highest] = [first.1, last.1, most].map(show::grouped);
+    let between = if most > first.1.max(last.1).max(1) {
+        format!(", {highest} at most")
+    } else {
+        String::new()
+    };
+    format!("{begun} spans due {ago} ago{between}, {now} now")
+}
+
 impl HtmlSafe for Trend {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trend_names_its_highest_bar() {
+        let moments = |all: [i64; 3]| {
+            let moment = |(second, due): (i64, i64)| (Timestamp::clamped(second * 1_000), due);
+            let moments: Vec<_> = (0..).zip(all).map(moment).collect();
+            Trend::of(&moments).unwrap().description
+        };
+        let told = moments([3, 4_000, 5]).replace('\u{a0}', " ");
+        assert_eq!(told, "3 spans due 2 s ago, 4,000 at most, 5 now");
+        let told = moments([30, 4, 5]).replace('\u{a0}', " ");
+        assert_eq!(told, "30 spans due 2 s ago, 5 now");
+        assert!(Trend::of(&[(Timestamp::clamped(0), 3)]).is_none());
+    }
+
+    #[test]
+    fn a_label_stays_within_the_drawing() {
+        for (middle, place) in [
+            (0.8, (0.0, "start")),
+            (50.0, (50.0, "middle")),
+            (99.2, (100.0, "end")),
+        ] {
+            let label = Label::new(String::new(), middle);
+            assert_eq!((label.x, label.anchor), place);
+        }
+    }
+}

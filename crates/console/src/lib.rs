@@ -21,6 +21,7 @@ mod sign_in;
 mod timeline;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::middleware;
@@ -37,6 +38,9 @@ pub use session::{KEY_LEN_MIN, Keys};
 /// Where the console is.
 pub const PATH: &str = "/console";
 
+/// Past numbers of due spans, and how long ago each was: the oldest first.
+pub type PastBacklogs = Box<dyn Fn() -> Vec<(Duration, u64)> + Send + Sync>;
+
 /// The parts of a console.
 pub struct Parts {
     /// The routes of the API, which checks requests with the same authenticator.
@@ -49,6 +53,8 @@ pub struct Parts {
     pub keys: Keys,
     /// Whether the port that the console is on takes TLS alone.
     pub is_tls: bool,
+    /// What the API told of the backlog before.
+    pub past: PastBacklogs,
     /// The clock of this machine.
     pub clock: Arc<dyn Clock>,
     /// Randomness, for what nobody may guess.
@@ -62,10 +68,10 @@ pub struct Console {
     sign_in: Option<CodeFlow>,
     keys: Keys,
     is_tls: bool,
+    past: PastBacklogs,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     assets: Assets,
-    memory: pages::overview::Memory,
 }
 
 impl Console {
@@ -77,10 +83,10 @@ impl Console {
             sign_in: parts.sign_in,
             keys: parts.keys,
             is_tls: parts.is_tls,
+            past: parts.past,
             clock: parts.clock,
             random: parts.random,
             assets: Assets::embedded("/console/assets"),
-            memory: pages::overview::Memory::default(),
         }
     }
 

@@ -60,10 +60,12 @@ pub(crate) fn moment(query: &Query, name: &str) -> Option<Timestamp> {
     Timestamp::from_text(&with_zone(value(query, name)).replace(' ', "+"))
 }
 
-/// The moment of a parameter as a field for moments wants it.
+/// The moment of a parameter as people write it in a field: without seconds where there are none.
 pub(crate) fn local(query: &Query, name: &str) -> String {
-    let given = moment(query, name).map(|at| at.to_string().trim_end_matches('Z').to_owned());
-    given.unwrap_or_default()
+    let given = moment(query, name).map(|at| at.to_string());
+    let text = given.as_deref().unwrap_or_default();
+    let text = text.trim_end_matches('Z').trim_end_matches(".000");
+    text.strip_suffix(":00").unwrap_or(text).to_owned()
 }
 
 /// A moment that people write without a zone is in UTC, and one without a time is midnight.
@@ -99,6 +101,20 @@ mod tests {
             ("\u{e4}T14:10", "\u{e4}T14:10"),
         ] {
             assert_eq!(with_zone(text), expected);
+        }
+    }
+
+    #[test]
+    fn a_moment_stays_as_exact_as_it_was_given() {
+        for (given, shown) in [
+            ("2026-11-20", "2026-11-20T00:00"),
+            ("2026-11-20T14:10:05", "2026-11-20T14:10:05"),
+            ("2026-11-20T14:00:00.250", "2026-11-20T14:00:00.250"),
+            ("soon", ""),
+        ] {
+            let query = vec![("from".to_owned(), given.to_owned())];
+            assert_eq!(local(&query, "from"), shown);
+            assert_eq!(local(&query, "to"), "");
         }
     }
 

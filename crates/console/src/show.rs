@@ -73,14 +73,19 @@ pub(crate) fn number(value: &i64) -> Number {
     Number { value: *value }
 }
 
-/// A number of seconds in words; the exact number is at hand.
-pub(crate) fn seconds(seconds: &f64) -> Length {
+/// A number of seconds, roughly; the exact number is at hand.
+pub(crate) fn seconds(seconds: &f64) -> Rough {
     #[expect(
         clippy::cast_possible_truncation,
         reason = "a cast of a double to an integer is held at the limits of the integer"
     )]
     let millis = (seconds * 1_000.0).round() as i64;
-    Length { millis }
+    Rough { millis }
+}
+
+/// A number as the API writes it, with its thousands apart where it is whole.
+pub(crate) fn exact(number: &str) -> String {
+    number.parse().map_or_else(|_| number.to_owned(), grouped)
 }
 
 /// A number with two decimals at the most.
@@ -112,6 +117,22 @@ pub(crate) struct Length {
 impl Length {
     fn words(&self) -> String {
         in_words(self.millis)
+    }
+}
+
+/// About how long; the milliseconds are at hand.
+#[derive(Clone, Copy, Template)]
+#[template(
+    source = r#"<data class="length" value="{{ millis }}" title="{{ millis }} ms">{{ words() }}</data>"#,
+    ext = "html"
+)]
+pub(crate) struct Rough {
+    millis: i64,
+}
+
+impl Rough {
+    fn words(&self) -> String {
+        crate::estimate::roughly(self.millis)
     }
 }
 
@@ -221,6 +242,7 @@ fn is_invisible(letter: char) -> bool {
 
 impl HtmlSafe for Moment {}
 impl HtmlSafe for Length {}
+impl HtmlSafe for Rough {}
 impl HtmlSafe for Number {}
 impl HtmlSafe for Name<'_> {}
 
@@ -252,6 +274,20 @@ mod tests {
             (-1_689_000, "\u{2212}1,689,000"),
         ] {
             assert_eq!(grouped(value), text);
+        }
+    }
+
+    #[test]
+    fn a_number_of_the_api_keeps_all_of_its_digits() {
+        for (number, text) in [
+            ("1166400000", "1,166,400,000"),
+            ("-3", "\u{2212}3"),
+            ("1.5e300", "1.5e300"),
+            ("0.5", "0.5"),
+            ("99999999999999999999", "99999999999999999999"),
+            ("", ""),
+        ] {
+            assert_eq!(exact(number), text);
         }
     }
 

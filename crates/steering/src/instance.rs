@@ -9,7 +9,7 @@ use sampler_store::{Instance, Instances};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::error_chain;
+use crate::{ReportLimits, error_chain};
 
 /// How often an instance reports.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
@@ -60,8 +60,9 @@ impl InstanceReports {
 
     /// The removal follows the last report, so no report comes after it.
     async fn report_until(&self, ended: &CancellationToken) {
+        let failures = ReportLimits::default();
         while !ended.is_cancelled() {
-            self.report().await;
+            self.report(&failures).await;
             let stopping = self.shutdown.soft().cancelled();
             let pause = async {
                 // That the program was asked to stop is reported at once.
@@ -82,14 +83,16 @@ impl InstanceReports {
         }
     }
 
-    async fn report(&self) {
+    async fn report(&self, failures: &ReportLimits) {
         let mut instance = self.instance.clone();
         let names = |names: Vec<&'static str>| names.into_iter().map(str::to_owned).collect();
         instance.is_stopping = self.shutdown.is_stopping();
         instance.failing = names(self.health.failing().await);
         instance.warnings = names(self.health.standing());
         (self.describe)(&mut instance);
-        if let Err(error) = self.store.report_instance(&instance).await {
+        if let Err(error) = self.store.report_instance(&instance).await
+            && failures.admits("instance.not_reported")
+        {
             warn!(
                 code = "instance.not_reported",
                 error = error_chain(error),

@@ -7,6 +7,8 @@
 
 mod instance;
 mod metrics;
+mod report_limits;
+mod trend;
 
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
@@ -21,6 +23,8 @@ use tracing::{error, warn};
 
 pub use instance::{Describe, InstanceReports};
 pub use metrics::MonthClose;
+pub use report_limits::ReportLimits;
+use trend::Trend;
 
 /// How often everything is read.
 pub const FOLLOW_INTERVAL: Duration = Duration::from_secs(2);
@@ -28,9 +32,6 @@ pub const FOLLOW_INTERVAL: Duration = Duration::from_secs(2);
 /// How long a rate that the controller has set holds without a further step, ms. After that no
 /// worker makes steps, and the rate has nothing to do with the backlog any more.
 const CONTROLLER_LIFETIME: i64 = 300_000;
-
-/// How often the log says that the control cannot be read.
-const REPORT_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The shortest time between two counts of the backlog. The longer one takes, the longer it is until
 /// the next, so that counting takes a twentieth of one processor of the database at the most.
@@ -47,6 +48,7 @@ pub struct Steering {
     backlogs: Arc<dyn Backlogs>,
     controls: Arc<dyn Controls>,
     known: RwLock<Known>,
+    reports: ReportLimits,
 }
 
 /// The last values that were read.
@@ -55,12 +57,11 @@ struct Known {
     control: Option<KeptControl>,
     controller: Option<Seen<ControllerState>>,
     backlog: Option<Seen<Backlog>>,
+    trend: Trend,
     /// The share of new starts that is admitted while the database is in distress.
     distress_share: Option<f64>,
     /// The majority commit lag of the database, s.
     lag: Option<f64>,
-    /// When the log said last that the control document cannot be read.
-    reported: Option<Instant>,
 }
 
 /// Something that was read, and when.
@@ -92,6 +93,7 @@ impl Steering {
             backlogs,
             controls,
             known: RwLock::default(),
+            reports: ReportLimits::default(),
         })
     }
 
@@ -101,6 +103,11 @@ impl Steering {
 
     fn known_mut(&self) -> RwLockWriteGuard<'_, Known> {
         self.known.write().expect("nobody panics with it")
+    }
+
+    /// Whether the log tells of a failure with this code, which may come again every few seconds.
+    pub fn may_report(&self, code: &'static str) -> bool {
+        self.reports.admits(code)
     }
 
     /// Reads everything again and again until `stop`, with this pause.
@@ -123,13 +130,20 @@ impl Steering {
             (Ok(controller), Ok(backlog)) => {
                 let mut known = self.known_mut();
                 known.controller = controller.map(|state| Seen::at(asked, state));
+                if let Some(backlog) = &backlog {
+                    known.trend.note(asked, backlog.value.due);
+                }
                 known.backlog = backlog.map(|backlog| Seen::at(asked, backlog));
             }
-            (Err(error), _) | (_, Err(error)) => warn!(
-                code = "steering.not_read",
-                error = error_chain(error),
-                "the backlog and the controller could not be read"
-            ),
+            (Err(error), _) | (_, Err(error)) => {
+                if self.may_report("steering.not_read") {
+                    warn!(
+                        code = "steering.not_read",
+                        error = error_chain(error),
+                        "the backlog and the controller could not be read"
+                    );
+                }
+            }
         }
     }
 
@@ -140,18 +154,20 @@ impl Steering {
             Err(StoreError::Refused(problem)) => {
                 // Nobody but an operator can mend it, and until then everything goes on.
                 known.control.get_or_insert_with(KeptControl::default);
-                let is_old = |at: Instant| at.elapsed() >= REPORT_INTERVAL;
-                if known.reported.is_none_or(is_old) {
-                    known.reported = Some(Instant::now());
+                if self.may_report("control.unreadable") {
                     error!(code = "control.unreadable", error = %problem,
                         "what operators have set cannot be read; what was known last holds");
                 }
             }
-            Err(error) => warn!(
-                code = "control.not_read",
-                error = error_chain(error),
-                "what operators have set could not be read; what was known last holds"
-            ),
+            Err(error) => {
+                if self.may_report("control.not_read") {
+                    warn!(
+                        code = "control.not_read",
+                        error = error_chain(error),
+                        "what operators have set could not be read; what was known last holds"
+                    );
+                }
+            }
         }
     }
 
@@ -226,6 +242,11 @@ impl Steering {
     /// The last count of the backlog, and its age.
     pub fn backlog(&self) -> Option<Published<Backlog>> {
         self.known().backlog.as_ref().map(Seen::now)
+    }
+
+    /// How many spans were due, and how long ago, since this program began; for a day at the most.
+    pub fn trend(&self) -> Vec<(Duration, u64)> {
+        self.known().trend.moments(Instant::now())
     }
 }
 

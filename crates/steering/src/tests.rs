@@ -3,20 +3,33 @@ use sampler_domain::{
     ControllerMemory, ControllerSettings, ControllerTerms, SamplingControl, StartRates, Timestamp,
 };
 use sampler_metrics::Registry;
+use sampler_service::telemetry::LogCounts;
 use sampler_store::memory::MemoryStore;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tracing_subscriber::layer::SubscriberExt;
 
 use super::*;
 
-/// A store whose control document cannot be read while it is `broken`.
+/// A store whose control document cannot be read while it is `broken`, and nothing while it is `away`.
 struct Store {
     memory: MemoryStore,
     broken: AtomicBool,
+    away: AtomicBool,
+}
+
+impl Store {
+    fn reach(&self) -> Result<(), StoreError> {
+        if self.away.load(Ordering::Relaxed) {
+            return Err(StoreError::Unavailable("nobody answers".into()));
+        }
+        Ok(())
+    }
 }
 
 #[async_trait]
 impl Controls for Store {
     async fn control(&self) -> Result<KeptControl, StoreError> {
+        self.reach()?;
         if self.broken.load(Ordering::Relaxed) {
             return Err(StoreError::Refused("it is no document".into()));
         }
@@ -28,6 +41,7 @@ impl Controls for Store {
     }
 
     async fn controller(&self) -> Result<Option<Published<ControllerState>>, StoreError> {
+        self.reach()?;
         self.memory.controller().await
     }
 
@@ -45,6 +59,7 @@ fn world() -> (Arc<Store>, Arc<Steering>) {
     let store = Arc::new(Store {
         memory: MemoryStore::new(now),
         broken: AtomicBool::new(false),
+        away: AtomicBool::new(false),
     });
     let backlogs = Arc::new(MemoryStore::new(now));
     let steering = Steering::new(backlogs, store.clone());
@@ -140,4 +155,37 @@ async fn the_rate_of_the_controller_multiplies_while_it_runs() {
     assert_eq!(steering.admission_rate().get(), 50.0, "it turns itself off");
     let (shown, off) = (registry.encode().unwrap(), running.replace('1', "0"));
     assert!(shown.contains(&off) && !shown.contains(terms), "{shown}");
+}
+
+/// How often the log has told of a failure with this code.
+fn lines(counts: &LogCounts, code: &str) -> u32 {
+    let mut registry = Registry::new("program", "1.0.0");
+    counts.register(&mut registry);
+    let shown = registry.encode().unwrap();
+    let sample = format!("code=\"{code}\"}} ");
+    let found = shown.lines().find_map(|line| line.split_once(&sample));
+    found.map_or(0, |(_, count)| count.parse().unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_database_that_is_away_is_told_of_once_a_minute() {
+    let counts = LogCounts::default();
+    let subscriber = tracing_subscriber::registry().with(counts.clone());
+    let _logging = tracing::subscriber::set_default(subscriber);
+    let (store, steering) = world();
+    steering.poll().await;
+    assert_eq!(lines(&counts, "steering.not_read"), 0);
+    store.away.store(true, Ordering::Relaxed);
+    let stop = CancellationToken::new();
+    let following = steering.follow(FOLLOW_INTERVAL, &stop);
+    let watching = async {
+        // The first failure is told at once.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let codes = ["control.not_read", "steering.not_read"];
+        assert_eq!(codes.map(|code| lines(&counts, code)), [1, 1]);
+        tokio::time::sleep(Duration::from_mins(10)).await;
+        assert_eq!(codes.map(|code| lines(&counts, code)), [11, 11]);
+        stop.cancel();
+    };
+    tokio::join!(following, watching);
 }

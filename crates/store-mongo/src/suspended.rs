@@ -2,16 +2,41 @@
 //!
 //! The numbers are not stored. They are counted in indexes, up to a bound.
 
+use std::collections::HashMap;
+
 use bson::{Document, doc};
-use futures_util::TryStreamExt;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use mongodb::Collection;
 use mongodb::options::FindOptions;
-use sampler_domain::{CauseId, Id};
+use sampler_domain::{CauseId, EntryState, Id};
 use sampler_store::{CauseKey, CausePage, CauseQuery, KeptCause, StoreError, SuspendedCause};
 
 use crate::MongoStore;
 use crate::call::{CallError, hint};
 use crate::document::moment;
 use crate::index;
+
+/// Causes that are counted at once, where each is counted by itself.
+const AT_ONCE: usize = 4;
+
+/// How many spans are suspended, and how many usages were set aside, by the ids of their causes.
+struct Counts {
+    spans: HashMap<String, u64>,
+    set_aside: HashMap<String, u64>,
+}
+
+impl Counts {
+    /// A cause with its numbers, of which none says more than if it had been counted by itself.
+    fn of(&self, kept: &KeptCause, bound: usize) -> SuspendedCause {
+        let (id, bound) = (kept.id.to_string(), bound.max(1) as u64);
+        let count = |counts: &HashMap<String, u64>| counts.get(&id).map_or(0, |it| bound.min(*it));
+        SuspendedCause {
+            spans: count(&self.spans),
+            set_aside: count(&self.set_aside),
+            kept: kept.clone(),
+        }
+    }
+}
 
 impl MongoStore {
     pub(crate) async fn suspended_causes(
@@ -36,10 +61,13 @@ impl MongoStore {
         }
         let kept = self.causes_where(filter, query.read_max()).await?;
         let block = query.block_of(kept);
-        let mut causes = Vec::with_capacity(block.left.len());
-        for kept in &block.left {
-            causes.push(self.counted_cause(kept.clone(), block.count_max).await?);
-        }
+        let causes = match self.counted_together(&block.left).await? {
+            Some(counts) => {
+                let each = block.left.iter();
+                each.map(|kept| counts.of(kept, block.count_max)).collect()
+            }
+            None => self.counted_apart(&block.left, block.count_max).await?,
+        };
         Ok(block.page(causes, query.limit))
     }
 
@@ -53,6 +81,60 @@ impl MongoStore {
         };
         let cause = self.counted_cause(kept, SuspendedCause::COUNT_MAX).await?;
         Ok(Some(cause))
+    }
+
+    /// The numbers of all these causes by two commands; none if there is more to count than an
+    /// answer may cost. Then each cause has a part of that, and commands of its own.
+    async fn counted_together(&self, causes: &[KeptCause]) -> Result<Option<Counts>, CallError> {
+        let ids: Vec<String> = causes.iter().map(|cause| cause.id.to_string()).collect();
+        let of_spans = doc! { "processing.suspended.cause": { "$in": &ids } };
+        let (spans, field) = (&self.link.collection, "$processing.suspended.cause");
+        let spans = self.count_by(spans, of_spans, field, index::SUSPENDED);
+        let Some(spans) = spans.await? else {
+            return Ok(None);
+        };
+        let set_aside = EntryState::SetAside.name();
+        let of_usages = doc! { "cause": { "$in": ids }, "state": set_aside };
+        let usages = &self.usages.collection;
+        let usages = self.count_by(usages, of_usages, "$cause", index::SET_ASIDE);
+        let set_aside = usages.await?;
+        Ok(set_aside.map(|set_aside| Counts { spans, set_aside }))
+    }
+
+    /// How many documents of a collection have each value of a field; none if there are too many.
+    /// Only the index is read.
+    async fn count_by(
+        &self,
+        of: &Collection<Document>,
+        filter: Document,
+        field: &str,
+        index: &str,
+    ) -> Result<Option<HashMap<String, u64>>, CallError> {
+        let most = i64::try_from(SuspendedCause::COUNT_MAX).unwrap_or(i64::MAX);
+        let pipeline = vec![
+            doc! { "$match": filter },
+            doc! { "$limit": most + 1 },
+            doc! { "$group": { "_id": field, "count": { "$sum": 1_i64 } } },
+        ];
+        let found = self.aggregate(of.clone(), pipeline, Some(index)).await?;
+        let count = |group: &Document| {
+            let id = group.get_str("_id").ok()?.to_owned();
+            Some((id, u64::try_from(group.get_i64("count").ok()?).ok()?))
+        };
+        let counts: HashMap<String, u64> = found.iter().filter_map(count).collect();
+        let is_all = counts.values().sum::<u64>() <= SuspendedCause::COUNT_MAX as u64;
+        Ok(is_all.then_some(counts))
+    }
+
+    /// The numbers of causes, by commands for each.
+    async fn counted_apart(
+        &self,
+        causes: &[KeptCause],
+        bound: usize,
+    ) -> Result<Vec<SuspendedCause>, CallError> {
+        let counted = causes.iter().cloned();
+        let counted = counted.map(|kept| self.counted_cause(kept, bound));
+        stream::iter(counted).buffered(AT_ONCE).try_collect().await
     }
 
     async fn counted_cause(

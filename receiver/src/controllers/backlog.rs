@@ -129,7 +129,7 @@ impl Receiver {
                 let lag = lag.map(|millis| millis as f64 / 1_000.0);
                 self.steering.note_lag(lag, self.options.distress.lag());
             }
-            Err(failure) => {
+            Err(failure) if self.steering.may_report("distress.lag_unknown") => {
                 let error = anyhow::Error::from(failure);
                 warn!(
                     code = "distress.lag_unknown",
@@ -137,6 +137,7 @@ impl Receiver {
                     "the database did not say how far its majority is behind"
                 );
             }
+            Err(_) => {}
         }
     }
 
@@ -145,7 +146,9 @@ impl Receiver {
         if self.steering.backlog().as_ref().is_some_and(is_recent) {
             return;
         }
-        if let Err(failure) = self.count_backlog().await {
+        if let Err(failure) = self.count_backlog().await
+            && self.steering.may_report("backlog.not_counted")
+        {
             let error = anyhow::Error::from(failure);
             warn!(
                 code = "backlog.not_counted",

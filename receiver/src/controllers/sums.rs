@@ -73,8 +73,9 @@ impl Receiver {
             .unwrap_or_else(|ended| Err(StoreError::Unknown(Box::new(ended))));
         page.map_err(|failure| match failure {
             StoreError::Overloaded => self.overloaded(
-                "The usages of one window are too many to be added up in time. Ask for shorter \
-                 windows, or for fewer usages.",
+                "The usages of one window are too many to be added up in time. Ask for a shorter \
+                 window, or for less time with from and to; or name more fields of the target. To \
+                 ask for the same again does not help.",
             ),
             failure => self.not_read(&failure),
         })

@@ -257,6 +257,9 @@ async fn what_cannot_be_added_up_is_told() {
         answer.names(status, slug, &[]);
         let text = String::from_utf8(answer.body.to_vec()).unwrap();
         assert!(!text.contains(crate::store::SECRET), "{text}");
+        // Only here would asking again be of no use: the answer says what to ask instead.
+        let is_told = ["window", "from and to", "fields of the target"].map(|it| text.contains(it));
+        assert_eq!(is_told, [slug == "overloaded"; 3], "{text}");
     }
     let unprepared = World::unprepared(None, |_| {});
     unprepared

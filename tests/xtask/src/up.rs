@@ -146,7 +146,7 @@ async fn show(arguments: &Arguments, system: &System, events: Events) -> Result<
         };
     }
     if !arguments.keep && arguments.replay.is_none() {
-        showcase::begin(system).await?;
+        showcase::begin(system, arguments.granularity).await?;
     }
     println!("{}", system.addresses(verification.as_ref()));
     // Until Ctrl-C, which the caller waits for.

@@ -1,7 +1,8 @@
 //! The overview.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use askama::Template;
 use axum::Extension;
@@ -9,7 +10,9 @@ use axum::extract::State;
 use axum::response::Response;
 use http::StatusCode;
 use sampler_domain::Timestamp;
+use serde_json::Value;
 
+use crate::api::Refusal;
 use crate::chart::Trend;
 use crate::documents::{Backlog, Cause, Closing, Control, Instance, List};
 use crate::page::{Frame, render};
@@ -19,24 +22,26 @@ use crate::{Console, show};
 /// Causes that the overview shows, the largest.
 const CAUSES: usize = 5;
 
+/// Resources with rates of their own that the overview shows, the lowest rates first.
+const RATES: usize = 10;
+
 /// Instances that the overview shows: those first that are not as they should be.
 const INSTANCES: usize = 40;
-
-/// Backlogs that are remembered, and the least time between two, in ms.
-const REMEMBERED: usize = 240;
-const PAUSE: i64 = 5_000;
 
 #[derive(Template)]
 #[template(path = "overview.html")]
 struct Page {
     frame: Frame,
-    backlog: Option<Backlog>,
-    causes: Option<Vec<Cause>>,
+    backlog: Result<Backlog, Refusal>,
+    causes: Result<Vec<Cause>, Refusal>,
     /// How many causes are not shown here.
     hidden_causes: usize,
-    control: Option<Control>,
+    control: Result<Control, Refusal>,
+    rates: Vec<(String, Value)>,
+    /// How many rates are not shown here.
+    hidden_rates: usize,
     trend: Option<Trend>,
-    instances: Option<Vec<Instance>>,
+    instances: Result<Vec<Instance>, Refusal>,
     /// How many instances are not shown here. They are up.
     hidden_instances: usize,
 }
@@ -50,25 +55,24 @@ impl Page {
     }
 }
 
-/// The backlogs that pages have shown lately. They are kept only here.
-#[derive(Default)]
-pub(crate) struct Memory(Mutex<VecDeque<(Timestamp, i64)>>);
+/// The number of due spans until now.
+fn trend(console: &Console, now: Timestamp, due: i64) -> Option<Trend> {
+    let past = (console.past)().into_iter();
+    let moment = |(ago, due): (Duration, u64)| {
+        let ago = i64::try_from(ago.as_millis()).unwrap_or(i64::MAX);
+        (now.plus(-ago), i64::try_from(due).unwrap_or(i64::MAX))
+    };
+    let moments: Vec<_> = past.map(moment).chain([(now, due)]).collect();
+    Trend::of(&moments)
+}
 
-impl Memory {
-    /// Adds how many spans are due, and gives all that are remembered.
-    fn add(&self, now: Timestamp, due: i64) -> Vec<(Timestamp, i64)> {
-        let mut memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if memory
-            .back()
-            .is_none_or(|(last, _)| now.since(*last) >= PAUSE)
-        {
-            memory.push_back((now, due));
-        }
-        while memory.len() > REMEMBERED {
-            memory.pop_front();
-        }
-        memory.iter().copied().collect()
-    }
+/// The rates of single resources, the lowest first.
+fn lowest(rates: &BTreeMap<String, Value>) -> Vec<(String, Value)> {
+    let number = |rate: &Value| rate.as_f64().unwrap_or(100.0);
+    let mut rates: Vec<_> = rates.clone().into_iter().collect();
+    rates.sort_by(|(_, one), (_, other)| number(one).total_cmp(&number(other)));
+    rates.truncate(RATES);
+    rates
 }
 
 /// Those that are shown: the order of the API, but where there are too many those that are up go.
@@ -93,30 +97,34 @@ pub(crate) async fn show(
         .api
         .get::<List<Cause>>(grant, "/v1/suspended?limit=1000", &[])
         .await;
-    let causes = causes.ok().map(|answer| answer.body.items);
+    let causes = causes.map(|answer| answer.body.items);
     let control = console.api.get::<Control>(grant, "/v1/control", &[]).await;
-    let backlog = backlog.ok().map(|answer| answer.body);
+    let backlog = backlog.map(|answer| answer.body);
     let instances = console
         .api
         .get::<List<Instance>>(grant, "/v1/instances", &[])
         .await;
-    let instances = instances.ok().map(|answer| answer.body.items);
+    let instances = instances.map(|answer| answer.body.items);
     let now = console.clock.now();
-    let trend = backlog
-        .as_ref()
-        .and_then(|it| Trend::of(&console.memory.add(now, it.due)));
+    let due = backlog.as_ref().ok().map(|backlog| backlog.due);
+    let trend = due.and_then(|due| trend(&console, now, due));
+    let control = control.map(|answer| answer.body);
+    let rates = control.as_ref().map(|control| &control.starts.resources);
+    let (rates, all_rates) = rates.map_or((Vec::new(), 0), |rates| (lowest(rates), rates.len()));
     let page = Page {
         frame,
         backlog,
         hidden_causes: causes
             .as_ref()
-            .map_or(0, |causes| causes.len().saturating_sub(CAUSES)),
+            .map_or(0, |causes: &Vec<_>| causes.len().saturating_sub(CAUSES)),
         causes: causes.map(|causes| causes.into_iter().take(CAUSES).collect()),
-        control: control.ok().map(|answer| answer.body),
+        control,
+        hidden_rates: all_rates - rates.len(),
+        rates,
         trend,
         hidden_instances: instances
             .as_ref()
-            .map_or(0, |all| all.len().saturating_sub(INSTANCES)),
+            .map_or(0, |all: &Vec<_>| all.len().saturating_sub(INSTANCES)),
         instances: instances.map(chosen),
     };
     render(StatusCode::OK, &page)

@@ -25,6 +25,12 @@ pub(crate) const FIELDS: [(&str, &str); 6] = [
     ("resource_instance_id", "Instance"),
 ];
 
+/// What people call a field of a target.
+pub(crate) fn label_of(field: &str) -> &str {
+    let known = FIELDS.iter().find(|(name, _)| *name == field);
+    known.map_or(field, |(_, label)| label)
+}
+
 const STATES: [&str; 4] = ["open", "stopped", "complete", "suspended"];
 
 #[derive(Template)]

@@ -9,6 +9,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use http::{StatusCode, Uri};
+use sampler_domain::Timestamp;
 
 use super::spans::FIELDS;
 use crate::api::{Query, Refusal, address};
@@ -23,6 +24,10 @@ const WINDOWS: [&str; 4] = ["all", "month", "day", "hour"];
 /// Rows that are read at a time, and how often, for a file.
 const ROWS_AT_A_TIME: &str = "1000";
 const READS_MAX: usize = 20;
+
+/// The days that the form suggests, and the length of one, ms.
+const DAYS: i64 = 30;
+const DAY: i64 = 24 * 60 * 60 * 1_000;
 
 /// The parameter that asks for the rows as a file.
 const FORMAT: &str = "format";
@@ -59,6 +64,15 @@ impl Page {
     }
 }
 
+/// What the form begins with: the last days, each by itself, which make a chart.
+fn suggested(now: Timestamp) -> Query {
+    let midnight = now.as_millis().div_euclid(DAY) * DAY;
+    let [from, to] = [midnight - DAYS * DAY, midnight + DAY].map(|at| at.to_string());
+    [("from", &*from), ("to", &*to), ("window", "day")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into()
+}
+
 /// `GET /console/usage`.
 pub(crate) async fn show(
     State(console): State<Arc<Console>>,
@@ -88,6 +102,7 @@ pub(crate) async fn show(
         file,
     };
     if page.query.is_empty() {
+        page.query = suggested(console.clock.now());
         return render(StatusCode::OK, &page);
     }
     let asked = parameters::for_api(&page.query);

@@ -8,6 +8,7 @@ mod keys;
 use std::sync::Arc;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
+use axum::Extension;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
@@ -15,6 +16,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::header::SET_COOKIE;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use percent_encoding::percent_decode_str;
 use sampler_domain::{ClientId, Timestamp};
 use sampler_oauth::Claims;
 use sampler_service::environment::Random;
@@ -22,7 +24,7 @@ use sampler_service::security::Grant;
 use serde::{Deserialize, Serialize};
 
 use crate::page::{Frame, message};
-use crate::{Console, sign_in};
+use crate::{Console, pages, sign_in};
 pub use keys::{KEY_LEN_MIN, Keys};
 pub(crate) use keys::{Place, forget};
 
@@ -158,12 +160,11 @@ impl Console {
 /// Lets a request through that has a session. One that reads is led to the sign-in without it.
 pub(crate) async fn require(
     State(console): State<Arc<Console>>,
-    mut request: Request,
+    request: Request,
     next: Next,
 ) -> Response {
     if let Some(session) = console.session(request.headers()) {
-        request.extensions_mut().insert(session);
-        return next.run(request).await;
+        return page(&console, session, request, next).await;
     }
     let is_reading = request.method() == Method::GET || request.method() == Method::HEAD;
     if !is_reading {
@@ -180,12 +181,26 @@ pub(crate) async fn require(
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
     let cookie = session.cookie(&console, request.headers());
-    request.extensions_mut().insert(session);
-    let mut response = next.run(request).await;
+    let mut response = page(&console, session, request, next).await;
     if let Some(cookie) = cookie {
         response.headers_mut().append(SET_COOKIE, cookie);
     }
     response
+}
+
+/// The page that a session asks for. At an address that is no text, there is none.
+async fn page(
+    console: &Arc<Console>,
+    session: Session,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let path = percent_decode_str(request.uri().path());
+    if path.decode_utf8().is_err() {
+        return pages::nothing(State(Arc::clone(console)), Extension(session)).await;
+    }
+    request.extensions_mut().insert(session);
+    next.run(request).await
 }
 
 /// A secret: 256 random bits as a text.

@@ -168,6 +168,24 @@ async fn an_act_needs_a_form_of_its_session() {
 }
 
 #[tokio::test]
+async fn a_form_that_is_too_long_is_not_read_to_its_end() {
+    let page = "/console/suspended/c-0/resume";
+    let visit = Visit::new(some(), page).await;
+    // 1,000 characters of four bytes each fit.
+    let reason = format!("reason={}", "%F0%9F%98%80".repeat(1_000));
+    let refused = visit.send(page, &reason).await;
+    assert_eq!(refused.status, 400, "{}", refused.text);
+    assert_eq!(
+        refused.count(&"\u{1f600}".repeat(1_000)),
+        1,
+        "it is not lost"
+    );
+    let reason = format!("reason={}", "x".repeat(40_000));
+    let longer = visit.send(page, &reason).await;
+    assert_eq!((longer.status, longer.count("Nothing was done")), (413, 1));
+}
+
+#[tokio::test]
 async fn a_span_that_is_not_suspended_says_so() {
     let mut ledger = Ledger::default();
     ledger.add(span("open", MIDNIGHT, None), Vec::new());

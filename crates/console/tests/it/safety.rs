@@ -122,3 +122,53 @@ async fn a_form_needs_the_secret_of_its_session() {
     let shown = console.send(request.body(Body::empty()).unwrap()).await;
     assert!(shown.header("set-cookie").contains("Secure"));
 }
+
+#[tokio::test]
+async fn an_address_that_is_no_text_leads_to_a_page() {
+    let console = one().console();
+    for path in [
+        "/console/spans/%ff",
+        "/console/spans/%ff/resume",
+        "/console/spans/%c3%28/skip",
+        "/console/suspended/%ff/resume",
+        "/console/spans/one/usages/%ff/resend",
+        "/console/spans/%ff/usages/x/resend",
+        "/console/%ff",
+    ] {
+        let shown = console.get(path).await;
+        assert_eq!(shown.status, 404, "{path}: {}", shown.text);
+        assert_eq!(
+            shown.header("content-type"),
+            "text/html; charset=utf-8",
+            "{path}"
+        );
+        assert_eq!(
+            shown.count("data-test=\"problem\""),
+            1,
+            "{path}: {}",
+            shown.text
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_page_is_asked_for_without_its_text_and_is_not_sent_to() {
+    let console = one().console();
+    for path in ["/console", "/console/spans/one", "/console/control"] {
+        let head = Request::head(path).header("host", "127.0.0.1:7070");
+        let shown = console.send(head.body(Body::empty()).unwrap()).await;
+        assert_eq!((shown.status, shown.text.len()), (200, 0), "{path}");
+    }
+    let own = cookie(&console.get("/console").await);
+    for (method, path, status) in [
+        ("POST", "/console", 405),
+        ("PUT", "/console/control", 405),
+        ("DELETE", "/console/spans/one", 405),
+        ("POST", "/console/nothing", 405),
+    ] {
+        let request = Request::builder().method(method).uri(path);
+        let request = request.header("host", "127.0.0.1:7070");
+        let with = request.header("cookie", &own).body(Body::empty()).unwrap();
+        assert_eq!(console.send(with).await.status, status, "{method} {path}");
+    }
+}

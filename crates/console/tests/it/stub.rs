@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Path, RawQuery};
@@ -45,16 +46,21 @@ impl Clock for Still {
 
 /// Spans with their usages, by the ids of the spans.
 #[derive(Clone, Default)]
-pub(crate) struct Ledger(BTreeMap<String, (Value, Vec<Value>)>);
+pub(crate) struct Ledger {
+    spans: BTreeMap<String, (Value, Vec<Value>)>,
+    /// Whether a thousand resources have rates of their own.
+    pub(crate) is_crowded: bool,
+}
 
 impl Ledger {
     pub(crate) fn add(&mut self, span: Value, usages: Vec<Value>) {
         let id = span["id"].as_str().unwrap().to_owned();
-        self.0.insert(id, (span, usages));
+        self.spans.insert(id, (span, usages));
     }
 
     fn api(self) -> Router {
-        let ledger = Arc::new(self.0);
+        let is_crowded = self.is_crowded;
+        let ledger = Arc::new(self.spans);
         let (of_list, of_span, of_usages) = (
             Arc::clone(&ledger),
             Arc::clone(&ledger),
@@ -115,7 +121,15 @@ impl Ledger {
             .route("/v1/suspended/{cause}/resume", post(resume_cause))
             .route("/v1/spans/{id}/resume", post(act_on_span))
             .route("/v1/spans/{id}/skip", post(act_on_span))
-            .route("/v1/control", get(control).put(set_control))
+            .route(
+                "/v1/control",
+                if is_crowded {
+                    get(crowded_control)
+                } else {
+                    get(control)
+                }
+                .put(set_control),
+            )
             .route("/v1/audit", get(audit))
             .route("/v1/spans", get(list))
             .route("/v1/spans/{id}", get(span))
@@ -130,6 +144,12 @@ impl Ledger {
             sign_in: None,
             keys: Keys::parse(&"k".repeat(32).into()).unwrap(),
             is_tls: false,
+            past: Box::new(|| {
+                vec![
+                    (Duration::from_mins(2), 4_800),
+                    (Duration::from_mins(1), 2_400),
+                ]
+            }),
             clock: Arc::new(Still),
             random: Arc::new(SystemRandom),
         });
@@ -218,12 +238,24 @@ fn cause() -> Value {
     })
 }
 
+/// A thousand resources may have rates of their own.
+async fn crowded_control() -> Response {
+    let rate = |number: i64| (format!("{number}{}", "<".repeat(200)), json!(number % 100));
+    let resources: BTreeMap<String, Value> = (0..1_000).map(rate).collect();
+    let mut control = control_of_one();
+    control["starts"]["resources"] = json!(resources);
+    ([("etag", "\"7\"")], Json(control)).into_response()
+}
+
 async fn control() -> Response {
-    let control = json!({
+    ([("etag", "\"7\"")], Json(control_of_one())).into_response()
+}
+
+fn control_of_one() -> Value {
+    json!({
         "starts": { "rate": 100, "resources": { "redis": 50 } }, "sampling": { "paused": false },
         "controller": { "enabled": false, "target_seconds": 600, "kp": 8, "ki": 0, "kd": 0 },
-    });
-    ([("etag", "\"7\"")], Json(control)).into_response()
+    })
 }
 
 /// Takes what was seen, and says what it was asked to set.

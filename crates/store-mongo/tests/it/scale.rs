@@ -86,6 +86,23 @@ async fn a_query_reads_what_it_asks_for_and_no_more_where_there_is_twice_as_much
     }
 }
 
+/// A thousand causes are as quick to list as one: no cause has commands of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn causes_are_counted_together() {
+    let (store, spans) = store_and_spans("causes_together").await;
+    let database = spans.client().database(&spans.namespace().db);
+    let [none, some] = [0, 2_000].map(|spans| Size {
+        spans,
+        usages_of_each: 1,
+    });
+    collections::grow(&database, none, some).await;
+    let all = cases(some);
+    let case = all.iter().find(|case| case.name == "/v1/suspended");
+    let (cost, items) = cost_of(case.unwrap(), &store, &database).await;
+    let causes = usize::try_from(collections::CAUSES).unwrap();
+    assert_eq!((items, cost.commands), (causes, 3), "{cost:?}");
+}
+
 const FULL: Size = Size {
     spans: 1_000_000,
     usages_of_each: 10,

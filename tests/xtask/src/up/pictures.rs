@@ -9,7 +9,7 @@ use sampler_testkit::{now_millis, target_dir, workspace_dir};
 use serde_json::json;
 
 use super::system::{ExtendedLimits, System};
-use super::{Arguments, read_events, replay_events, showcase};
+use super::{Arguments, Granularity, read_events, replay_events, showcase};
 
 /// What is taken, in `target/console` and in `docs/images`.
 const NAMES: [&str; 2] = ["console-timeline", "console-overview"];
@@ -32,14 +32,14 @@ pub(crate) async fn run() -> Result<()> {
     let arguments = Defaults::try_parse_from(given)?.arguments;
     let events = read_events(&arguments, now_millis())?;
     let system = System::start(&arguments, &ExtendedLimits::default()).await?;
-    let taken = take(&system, events).await;
+    let taken = take(&system, events, arguments.granularity).await;
     system.stop().await?;
     taken
 }
 
-async fn take(system: &System, events: super::Events) -> Result<()> {
+async fn take(system: &System, events: super::Events, granularity: Granularity) -> Result<()> {
     replay_events(system, events.queues).await?;
-    let shown = showcase::begin(system).await?;
+    let shown = showcase::begin(system, granularity).await?;
     let known = json!({ "base": system.receiver.base_url(), "span": shown.late });
     let is_taken = visit("pictures", &known).await?;
     ensure!(is_taken, "pictures need a browser");

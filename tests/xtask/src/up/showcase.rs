@@ -13,9 +13,11 @@ use sampler_testkit::abacus::Fault;
 use sampler_testkit::now_millis;
 use serde_json::{Value, json};
 
+use super::Granularity;
 use super::system::System;
 
-const HOUR: i64 = 3_600_000;
+const MINUTE: i64 = 60_000;
+const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
 /// The plan that has no mapping.
@@ -38,15 +40,26 @@ pub(crate) struct Showcase {
     pub(crate) late: String,
 }
 
+/// How long ago the usage with the late stop began and ended. Several windows of each granularity
+/// begin in between, and one has ended since: so the stop is late.
+fn late_usage(granularity: Granularity) -> (i64, i64) {
+    match granularity {
+        Granularity::Minute => (9 * MINUTE + MINUTE / 3, 3 * MINUTE + MINUTE / 4),
+        Granularity::Hour => (9 * HOUR + HOUR / 3, 3 * HOUR + HOUR / 4),
+        Granularity::Day => (9 * DAY + DAY / 3, 3 * DAY + DAY / 4),
+        Granularity::Month => (59 * DAY, 35 * DAY),
+    }
+}
+
 /// Sends the events.
-pub(crate) async fn begin(system: &System) -> Result<Showcase> {
+pub(crate) async fn begin(system: &System, granularity: Granularity) -> Result<Showcase> {
     let client = Client::builder().timeout(ANSWER_LIMIT);
     let sender = Sender {
         client: client.build().context("making an HTTP client")?,
         base_url: system.receiver.base_url(),
         now: now_millis(),
     };
-    let late = sender.late_stop().await?;
+    let late = sender.late_stop(late_usage(granularity)).await?;
     sender.update().await?;
     let refused = Fault::status(400).only_where("plan_id", UNMAPPED);
     system.abacus.fault(refused);
@@ -82,11 +95,8 @@ impl Sender {
     }
 
     /// A stop that comes when more is billed already than was used. Answers the id of the span.
-    async fn late_stop(&self) -> Result<String> {
-        let (begin, end) = (
-            self.now - 9 * HOUR - HOUR / 3,
-            self.now - 3 * HOUR - HOUR / 4,
-        );
+    async fn late_stop(&self, ago: (i64, i64)) -> Result<String> {
+        let (begin, end) = (self.now - ago.0, self.now - ago.1);
         let mut event = self.start("search", "small", "products-index", begin);
         let location = self.send("start", &event).await?;
         let location = location.context("a start without a Location")?;
@@ -100,7 +110,7 @@ impl Sender {
         Ok(id.unwrap_or_default().to_owned())
     }
 
-    /// With windows of a day or longer, none may have ended since: then the stop is not late.
+    /// A span that waits for its next window is sampled as far as it can be.
     async fn wait_until_overtaken(&self, location: &str, end: i64) -> Result<()> {
         let begin = Instant::now();
         let url = format!("{}{location}", self.base_url);

@@ -4,11 +4,13 @@ use bson::oid::ObjectId;
 use sampler_domain::{ClientId, Granularities, Granularity, Id, SpanId, SpanState, WindowLength};
 use sampler_store::contract::support::{at, id};
 use sampler_store::{
-    AuditQuery, BacklogQuery, Backlogs, Lookup, Queries, SpanQuery, StoreError, SumQuery,
-    TargetFilter,
+    AuditQuery, BacklogQuery, Backlogs, CauseQuery, Lookup, Queries, SpanQuery, StoreError,
+    SumQuery, SuspendedCause, TargetFilter,
 };
 
-use super::collections::{ACTED_ON, ASKED, DAYS, HOUR, INSTANCES, OF_FIRST, Size};
+use super::collections::{
+    ACTED_ON, ASKED, CAUSES, DAYS, HOUR, INSTANCES, OF_FIRST, SUSPENDED, Size,
+};
 use super::collections::{asked, causes, span_id, usage_id};
 
 /// Spans on a page, and entries.
@@ -34,6 +36,7 @@ pub(crate) enum Question {
     Sums(SumQuery),
     Audit(AuditQuery),
     LookUp(Lookup),
+    Causes(CauseQuery),
     Backlog,
 }
 
@@ -74,6 +77,7 @@ impl Question {
             Self::Sums(query) => store.sums(query).await?.rows.len(),
             Self::Audit(query) => store.audit(query).await?.records.len(),
             Self::LookUp(by) => store.look_up(&asked(ACTED_ON), by).await?.len(),
+            Self::Causes(query) => store.suspended(query).await?.causes.len(),
             Self::Backlog => {
                 let query = BacklogQuery {
                     now: at(0),
@@ -354,6 +358,17 @@ pub(crate) fn of_operators() -> Vec<Case> {
                 who(query);
                 span(query);
             }),
+        ),
+        // The spans are counted in the index, by two commands for all causes.
+        case(
+            "/v1/suspended",
+            Question::Causes(CauseQuery {
+                block: SuspendedCause::BLOCK,
+                limit: ENTRIES,
+                ..CauseQuery::default()
+            }),
+            SUSPENDED + 2 * CAUSES,
+            2 * CAUSES,
         ),
         // It reads up to some 20,000 spans, and estimates the others.
         case(
