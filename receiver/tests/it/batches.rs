@@ -3,9 +3,11 @@
 mod limits;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::answer::Answer;
 use crate::event::{by, start, stop, with, without};
@@ -393,7 +395,8 @@ async fn an_event_that_comes_alone_does_not_wait_for_those_of_batches() {
         let world = Arc::clone(&world);
         async move { world.start(&alone).await }
     });
-    world.store.holds(385).await;
+    let holds = timeout(Duration::from_mins(1), world.store.holds(385)).await;
+    holds.expect("it has a permit");
     world.store.release();
     single.await.unwrap().is_created();
     while let Some(answer) = sending.join_next().await {
