@@ -14,7 +14,7 @@ use crate::{cloud_event, json, problems};
 /// The most events of one batch.
 pub(crate) const EVENTS_MAX: usize = 1_000;
 
-/// The form of a batch.
+/// The layout of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// A list in JSON.

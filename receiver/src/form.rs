@@ -25,8 +25,8 @@ pub(crate) trait Readable {
 /// The forms of an event.
 #[derive(Debug)]
 pub(crate) enum Form {
-    /// The address says of which kind it is.
-    Of(EventKind),
+    /// The address names its kind.
+    Addressed(EventKind),
     /// A member `type` says so.
     Typed,
     /// A CloudEvent in structured mode.
@@ -41,7 +41,7 @@ impl Readable for Form {
     fn resources<'j>(&self, body: &'j Json<'_>) -> Vec<Option<&'j str>> {
         let fields = match self {
             Self::CloudEvent => body.get("data"),
-            Self::Of(_) | Self::Typed | Self::Binary(_) => Some(body),
+            Self::Addressed(_) | Self::Typed | Self::Binary(_) => Some(body),
         };
         let resource = |fields: Option<&'j Json<'_>>| {
             let resource = fields.and_then(|fields| fields.get("resource_id"));
@@ -55,7 +55,7 @@ impl Readable for Form {
 
     fn read(self, body: Json<'_>) -> Result<Event, Problem> {
         match self {
-            Self::Of(kind) => event::read(kind, body),
+            Self::Addressed(kind) => event::read(kind, body),
             Self::Typed => event::typed(body),
             Self::CloudEvent => cloud_event::read_structured(body),
             Self::Binary(attributes) => cloud_event::read_binary(*attributes, body),
@@ -75,7 +75,7 @@ impl Form {
     fn is_update(&self, body: &Json<'_>) -> bool {
         let named = body.get("type").and_then(Json::as_str);
         let kind = match self {
-            Self::Of(kind) => Some(*kind),
+            Self::Addressed(kind) => Some(*kind),
             Self::Typed => named.and_then(EventKind::of_name),
             Self::CloudEvent => named.and_then(cloud_event::kind_of),
             Self::Binary(attributes) => attributes.kind(),

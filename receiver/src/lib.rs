@@ -12,9 +12,11 @@
 //! 7. the fields ([`event`]),
 //! 8. for any other body, the client's turn,
 //! 9. the slack,
-//! 10. the store.
+//! 10. for a start, the rate of new starts ([`throttle`]),
+//! 11. the store.
 //!
-//! The events of a batch ([`batch`]) pass 4 to 10 one by one, each as if it came alone.
+//! Each event of a batch ([`batch`]) passes 4 to 11 as if it came alone, up to 256 at a time. Those of
+//! one target follow each other.
 //!
 //! [`controllers`] carry this out and choose the answer. Requests that only read share [`reading`];
 //! requests by which operators change something share [`acts`]. A snapshot ([`snapshot`]) is
@@ -36,7 +38,7 @@ mod metrics;
 mod openapi;
 pub mod problems;
 pub mod reading;
-mod refusals;
+mod refusal_log;
 pub mod settings;
 mod snapshot;
 mod throttle;
@@ -66,7 +68,7 @@ use controllers::{
     span_acts, spans, sums, suspended, usage_acts, usages,
 };
 use metrics::EventMetrics;
-use refusals::Refusals;
+use refusal_log::RefusalLog;
 
 pub use snapshot::SnapshotLimits;
 
@@ -135,7 +137,7 @@ pub struct Receiver {
     /// The control and the backlog, as this receiver has read them last.
     pub steering: Arc<Steering>,
     /// Limits the lines in the log about refused requests.
-    refusals: Refusals,
+    refusals: RefusalLog,
     /// Counts events by their answers.
     metrics: EventMetrics,
     /// Whether the indexes exist and the slack is announced.
@@ -154,7 +156,7 @@ impl Receiver {
             options,
             admission,
             steering,
-            refusals: Refusals::default(),
+            refusals: RefusalLog::default(),
             metrics: EventMetrics::default(),
             prepared,
         })

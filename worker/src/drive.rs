@@ -28,7 +28,7 @@ enum Delivery {
     Failed(Failure),
     /// The worker shuts down, and there is nothing to note.
     Stopped,
-    /// The span was read too long ago for a post to be begun by that.
+    /// The read of the span is too old to begin a post.
     Outdated,
 }
 

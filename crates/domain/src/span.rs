@@ -167,7 +167,7 @@ impl Totals {
 /// An interval with the id of its usage, both decided once and for all.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Planned {
-    /// The measures to be sampled.
+    /// The interval to be executed.
     pub interval: Interval,
     /// The `dedup_id` by which Abacus recognises a repeat.
     pub usage_guid: String,

@@ -12,6 +12,8 @@ const MOMENTS_MAX: usize = 240;
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
 const LAST_PAUSE: Duration = Duration::from_mins(6);
 
+const DAY: Duration = Duration::from_hours(24);
+
 /// How many spans were due, moment by moment. The longer it goes back, the farther apart they are.
 #[derive(Debug)]
 pub(crate) struct Trend {
@@ -34,6 +36,11 @@ impl Trend {
         let is_recent = |(at, _): &(Instant, u64)| now.duration_since(*at) < self.pause;
         if self.moments.back().is_some_and(is_recent) {
             return;
+        }
+        // None is older than a day until the next one is noted.
+        let is_old = |(at, _): &(Instant, u64)| now.duration_since(*at) + LAST_PAUSE > DAY;
+        while self.moments.front().is_some_and(is_old) {
+            self.moments.pop_front();
         }
         if self.moments.len() == MOMENTS_MAX {
             self.make_room();
@@ -76,6 +83,8 @@ mod tests {
         let day = 24 * 60 * 60;
         for number in 30..2 * day {
             trend.note(begin + second * number, u64::from(number));
+            let (first, _) = trend.moments(begin + second * number)[0];
+            assert!(first <= second * day, "{first:?}");
         }
         let shown = trend.moments(begin + second * 2 * day);
         assert!(

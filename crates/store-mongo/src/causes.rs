@@ -369,7 +369,7 @@ fn resuming_as(cause: &KeptCause) -> Option<Document> {
     filter.insert("resuming", moment(cause.resuming?));
     // Where it was removed meanwhile, and came again, they are counted anew.
     filter.insert("since", moment(cause.since));
-    let never = doc! { "$exists": false };
+    let never = doc! { "$in": [Bson::Null, 0] };
     match cause.resumes {
         0 => filter.insert("resumes", never),
         resumes => filter.insert("resumes", resumes),

@@ -86,6 +86,9 @@ impl MongoStore {
     /// The numbers of all these causes by two commands; none if there is more to count than an
     /// answer may cost. Then each cause has a part of that, and commands of its own.
     async fn counted_together(&self, causes: &[KeptCause]) -> Result<Option<Counts>, CallError> {
+        if causes.is_empty() {
+            return Ok(None);
+        }
         let ids: Vec<String> = causes.iter().map(|cause| cause.id.to_string()).collect();
         let of_spans = doc! { "processing.suspended.cause": { "$in": &ids } };
         let (spans, field) = (&self.link.collection, "$processing.suspended.cause");

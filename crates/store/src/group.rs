@@ -43,14 +43,14 @@ use settle::settle;
 const COMMANDS_IN_FLIGHT: usize = 4;
 
 /// The most writes in one command. More would make the server no faster.
-const BATCH_WRITES: usize = 256;
+const COMMAND_WRITES: usize = 256;
 
 /// A command may always hold this many writes. A larger one holds at most an even share of all writes,
 /// so that the other permits, and more than one processor of the server, are used, too.
-const BATCH_MIN_SHARE: usize = 64;
+const COMMAND_MIN_SHARE: usize = 64;
 
 /// The most bytes in one command, except for a single write. The server's limit is 48 MB.
-const BATCH_BYTES: usize = 4 * 1024 * 1024;
+const COMMAND_BYTES: usize = 4 * 1024 * 1024;
 
 /// The most writes that wait for a permit. A further one is refused.
 const QUEUE: usize = 2_048;
@@ -180,26 +180,27 @@ impl<W: GroupWriter> Group<W> {
         gathered.waiting.push_back(waiting);
         if gathered.permits_taken < COMMANDS_IN_FLIGHT {
             gathered.permits_taken += 1;
-            tokio::spawn(send_batches(CommandPermit::for_taken(self.clone())));
+            tokio::spawn(send_commands(CommandPermit::for_taken(self.clone())));
         }
         true
     }
 
-    /// Takes the next batch for a permit whose last batch had `finished` writes. If nothing waits,
-    /// gives the permit back under the same lock, so that no write can join in between and be left.
-    fn next_batch(&self, finished: usize) -> Option<Vec<Waiting<W>>> {
+    /// Takes the writes of the next command for a permit whose last command had `finished` of them. If
+    /// nothing waits, gives the permit back under the same lock, so that no write can join in between
+    /// and be left.
+    fn next_writes(&self, finished: usize) -> Option<Vec<Waiting<W>>> {
         let mut gathered = self.lock();
         gathered.in_flight -= finished;
         gathered.waiting.retain(Waiting::is_awaited);
         let share = (gathered.waiting.len() + gathered.in_flight).div_ceil(COMMANDS_IN_FLIGHT);
-        let share = share.clamp(BATCH_MIN_SHARE, BATCH_WRITES);
-        let batch = gather(&mut gathered.waiting, share);
-        if batch.is_empty() {
+        let share = share.clamp(COMMAND_MIN_SHARE, COMMAND_WRITES);
+        let writes = gather(&mut gathered.waiting, share);
+        if writes.is_empty() {
             gathered.permits_taken -= 1;
             return None;
         }
-        gathered.in_flight += batch.len();
-        Some(batch)
+        gathered.in_flight += writes.len();
+        Some(writes)
     }
 
     fn lock(&self) -> MutexGuard<'_, Gathered<W>> {
@@ -227,12 +228,12 @@ impl<W: GroupWriter> CommandPermit<W> {
         }
     }
 
-    /// The next batch. If there is none, the permit is given back.
-    fn next_batch(&mut self) -> Option<Vec<Waiting<W>>> {
-        let batch = self.group.next_batch(self.in_flight);
-        self.in_flight = batch.as_ref().map_or(0, Vec::len);
-        self.is_taken = batch.is_some();
-        batch
+    /// The writes of the next command. If there are none, the permit is given back.
+    fn next_writes(&mut self) -> Option<Vec<Waiting<W>>> {
+        let writes = self.group.next_writes(self.in_flight);
+        self.in_flight = writes.as_ref().map_or(0, Vec::len);
+        self.is_taken = writes.is_some();
+        writes
     }
 
     /// Passes the permit to a new task.
@@ -240,7 +241,7 @@ impl<W: GroupWriter> CommandPermit<W> {
         self.is_taken = false;
         let mut permit = Self::for_taken(self.group.clone());
         permit.in_flight = self.in_flight;
-        tokio::spawn(send_batches(permit));
+        tokio::spawn(send_commands(permit));
     }
 }
 
@@ -255,16 +256,16 @@ impl<W: GroupWriter> Drop for CommandPermit<W> {
 }
 
 /// Sends what has gathered, one command after the other, until no write waits.
-async fn send_batches<W: GroupWriter>(mut permit: CommandPermit<W>) {
+async fn send_commands<W: GroupWriter>(mut permit: CommandPermit<W>) {
     let (writer, time_limit) = (Arc::clone(&permit.group.writer), permit.group.time_limit);
     let metrics = permit.group.metrics.clone();
     loop {
         // Callers that are ready to run can submit their writes first, and share this command.
         tokio::task::yield_now().await;
-        let Some(batch) = permit.next_batch() else {
+        let Some(command) = permit.next_writes() else {
             return;
         };
-        let mut settling = pin!(settle(&*writer, &metrics, batch));
+        let mut settling = pin!(settle(&*writer, &metrics, command));
         if timeout(time_limit, &mut settling).await.is_err() {
             // A command without an answer must not keep the permit. It is not cancelled: dropping a
             // call of the driver can leave its connection in a bad state.
@@ -279,7 +280,7 @@ fn gather<W: GroupWriter>(waiting: &mut VecDeque<Waiting<W>>, most: usize) -> Ve
     let mut bytes = 0;
     let fitting = waiting.iter().take(most).take_while(|waiting| {
         bytes += W::size(&waiting.write);
-        bytes <= BATCH_BYTES
+        bytes <= COMMAND_BYTES
     });
     // A write that is larger than the limit is sent alone.
     let count = fitting.count().max(1).min(waiting.len());

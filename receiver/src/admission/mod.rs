@@ -24,15 +24,18 @@ use permits::{FairPermit, FairPermits, NoPermit, PermitLimits};
 
 use crate::reading;
 
-/// Events of one kind that wait for an answer of the store, in each shard range; and as many of the
-/// same kind that came in batches. They keep all commands of a group busy while the next ones gather;
-/// more would only wait in the group.
+/// Events of one kind that wait for an answer of the store, in each shard range; and as many stops that
+/// came in batches. They keep all commands of a group busy while the next ones gather; more would only
+/// wait in the group.
 const STORE_PERMITS: usize = 384;
 
 /// The same of starts in batches, so many that commands are as large as they may be. The server takes
 /// large commands of inserts for less, and nobody waits for one start of a batch alone. A stop costs
 /// the server so much by itself that larger commands would save little.
 const BATCH_START_PERMITS: usize = 1_024;
+
+/// The weight of all starts in batches that hold a permit, at the most: no more than of the others.
+const BATCH_START_WEIGHT: usize = STORE_PERMITS * LARGE_REQUEST;
 
 /// Requests with large bodies that are served at a time, and what they may weigh together. Until such
 /// an event is kept, it is there several times: as a body, parsed, as a document, in the command, and
@@ -152,14 +155,15 @@ impl Admission {
             target: WAIT_TARGET,
             interval: WAIT_INTERVAL,
         };
-        let permits = |permits| {
+        let weighed = |permits, weight| {
             FairPermits::new(PermitLimits {
                 permits,
-                weight: usize::MAX,
+                weight,
                 wait: WAIT_MAX,
                 queue: light,
             })
         };
+        let permits = |permits| weighed(permits, usize::MAX);
         let ranges = ranges.max(1);
         let large_of_range = || {
             FairPermits::new(PermitLimits {
@@ -189,7 +193,7 @@ impl Admission {
             stops: permits(STORE_PERMITS),
             starts: permits(STORE_PERMITS),
             batch_stops: permits(STORE_PERMITS),
-            batch_starts: permits(BATCH_START_PERMITS),
+            batch_starts: weighed(BATCH_START_PERMITS, BATCH_START_WEIGHT),
             large: (ranges > 1).then(large_of_range),
         };
         Self {

@@ -34,7 +34,7 @@ const CLOUD_EVENT: &str = "application/cloudevents+json";
 const ACCEPTED: [&str; 4] = [body::JSON, NDJSON, CLOUD_EVENTS, CLOUD_EVENT];
 
 /// Events of a batch that are processed at a time, each of another target. They keep the commands of
-/// the store busy; more would only wait in the queue of their client.
+/// the store busy; more would keep other batches waiting.
 const AT_ONCE: usize = 256;
 
 /// The wrong fields that the answer to a batch names in all. Beyond that each event names one.

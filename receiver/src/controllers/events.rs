@@ -134,7 +134,7 @@ impl Receiver {
         // An original ignores the query, so only the update's address refuses unknown parameters.
         if let Some(dry_run) = DryRunQuery::of(request.uri(), kind != EventKind::Update)? {
             let (body, _counted) = self.read_body(kind, grant, request).await?;
-            let form = Form::Of(kind);
+            let form = Form::Addressed(kind);
             return self.dry_run_one(dry_run, grant, body.as_ref(), form).await;
         }
         let outcome = self.receive_event(kind, grant, request).await;
@@ -149,7 +149,7 @@ impl Receiver {
         request: Request<Body>,
     ) -> Result<Accepted, Problem> {
         let (body, _counted) = self.read_body(kind, grant, request).await?;
-        self.process_event(grant, body, Form::Of(kind), Arrival::Alone)
+        self.process_event(grant, body, Form::Addressed(kind), Arrival::Alone)
             .await
     }
 

@@ -7,7 +7,9 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderValue, Uri};
 use axum::response::{IntoResponse, Response};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use sampler_domain::{Id, Interval, LastError, Measures, SpanId, SpanState, Target, Timestamp};
+use sampler_domain::{
+    Id, Interval, LastError, Measures, SUSPENDED_DUE_AT, SpanId, SpanState, Target, Timestamp,
+};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::{ListedSpan, SpanPage, SpanQuery};
@@ -255,8 +257,10 @@ impl<'a> From<&'a ListedSpan> for ShownSpan<'a> {
             start_event_id: span.start_id.as_ref().map(Id::as_str),
             end_event_id: span.end_id.as_ref().map(Id::as_str),
             sampled_to: span.sampled_to(),
-            // Nothing is left to do for one that is complete.
-            due_at: listed.due_at.filter(|_| !processing.complete),
+            // Nothing is left to do for one that is complete, and a suspended one waits for its cause.
+            due_at: listed
+                .due_at
+                .filter(|due_at| !processing.complete && *due_at != SUSPENDED_DUE_AT),
             planned: plan,
             delivery: Delivery {
                 attempts: processing.attempts,

@@ -109,7 +109,13 @@ async fn causes_are_listed_the_largest_first_and_their_spans_by_them() {
 async fn a_span_is_resumed_as_it_was_seen() {
     let world = World::new();
     let (location, cause) = world.suspended("1", "postgres").await;
-    let seen = tag_of(&world.shown(&location).await);
+    let shown = world.shown(&location).await;
+    assert_eq!(
+        json_of(&shown)["due_at"],
+        Value::Null,
+        "it waits for its cause"
+    );
+    let seen = tag_of(&shown);
     let path = format!("{location}/resume");
     let body = json!({ "reason": REASON });
     let answer = world.act(&path, None, &body).await;

@@ -378,24 +378,26 @@ async fn events_of_one_target_follow_each_other_and_those_of_others_do_not_wait(
     );
 }
 
-/// Events of batches have permits of their own (384): a single event finds one, however many wait.
+/// Starts in batches have permits of their own (1,024): a single start finds one, however many wait.
 #[tokio::test]
 async fn an_event_that_comes_alone_does_not_wait_for_those_of_batches() {
     let world = Arc::new(World::new());
     world.store.meets(Fate::Held);
-    let events = many(600);
+    let events = many(1_500);
     let mut sending = JoinSet::new();
-    for half in events.chunks(300) {
-        let (world, body) = (Arc::clone(&world), list(half));
+    for part in events.chunks(300) {
+        let (world, body) = (Arc::clone(&world), list(part));
         sending.spawn(async move { world.send(request(EVENTS, body)).await });
     }
-    world.store.holds(384).await;
+    let limit = Duration::from_mins(1);
+    let holds = timeout(limit, world.store.holds(1_024)).await;
+    holds.expect("they have all of theirs");
     let alone = by("alone", &instance(&start(NOW), "alone"));
     let single = tokio::spawn({
         let world = Arc::clone(&world);
         async move { world.start(&alone).await }
     });
-    let holds = timeout(Duration::from_mins(1), world.store.holds(385)).await;
+    let holds = timeout(limit, world.store.holds(1_025)).await;
     holds.expect("it has a permit");
     world.store.release();
     single.await.unwrap().is_created();

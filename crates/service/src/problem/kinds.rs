@@ -49,7 +49,7 @@ macro_rules! problem_types {
             };
         )+
 
-        /// All of them, in the order of their status.
+        /// All of them, in the order of their declaration.
         pub const ALL: &[$crate::problem::ProblemType] = &[$($name),+];
     };
 }

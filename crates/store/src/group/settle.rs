@@ -1,4 +1,4 @@
-//! Sends the writes of a batch, and finds the answer for each caller.
+//! Sends the writes of a command, and finds the answer for each caller.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ pub(super) async fn settle<W: GroupWriter>(
     settling.run(unanswered).await;
 }
 
-/// The state of a batch until all its callers are answered.
+/// The state of a command until all its callers are answered.
 struct Settling<'a, W: GroupWriter> {
     writer: &'a W,
     metrics: &'a GroupMetrics,

@@ -339,8 +339,8 @@ async fn a_command_is_bounded_in_writes_and_in_bytes() {
     assert_eq!(lengths(&commands), [256, 256, 256, 256, 76]);
 
     let script = Script::of([]);
-    let third = BATCH_BYTES / 3;
-    let sizes = [third, third, third, third, 3 * BATCH_BYTES, 1];
+    let third = COMMAND_BYTES / 3;
+    let sizes = [third, third, third, third, 3 * COMMAND_BYTES, 1];
     let (commands, answers) = company(&script, 0).together(&script, &sizes).await;
     assert!(all_done(&answers));
     assert_eq!(commands, [vec![0, 1, 2], vec![3], vec![4], vec![5]]);

@@ -22,9 +22,9 @@ type Pair = (Option<String>, &'static str);
 
 /// The lines of each client about each problem.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals(Mutex<BTreeMap<Pair, Arc<Throttle>>>);
+pub(crate) struct RefusalLog(Mutex<BTreeMap<Pair, Arc<Throttle>>>);
 
-impl Refusals {
+impl RefusalLog {
     /// To be called for each line. `None` if it must not be logged; otherwise how many like it were
     /// left out since the last one.
     pub(crate) fn admit(&self, client: Option<&ClientId>, problem: &'static str) -> Option<u64> {
@@ -50,7 +50,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn each_client_and_problem_has_lines_of_its_own() {
-        let refusals = Refusals::default();
+        let refusals = RefusalLog::default();
         let noisy = ClientId::new("noisy").unwrap();
         let lines = |client, problem| {
             let admitted = (0..1_000).filter(|_| refusals.admit(client, problem) == Some(0));
@@ -65,7 +65,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn no_more_than_so_many_pairs_are_remembered() {
-        let refusals = Refusals::default();
+        let refusals = RefusalLog::default();
         for _ in 0..2 {
             for number in 0..3 * PAIRS {
                 let client = ClientId::new(&format!("client {number}")).unwrap();
