@@ -50,9 +50,14 @@ async fn a_span_that_is_broken_by_hand_is_named_within_a_minute() {
         violations(&world, &worker).await == Some(3)
     })
     .await;
-    let lines = worker.logs_of("a span, its totals and its entries in the ledger do not agree");
+    // A difference is counted before it is logged, and a line takes a moment to arrive.
+    let lines = || worker.logs_of("a span, its totals and its entries in the ledger do not agree");
+    wait_until("all three are logged", PATIENCE, async || {
+        lines().len() == 3
+    })
+    .await;
     let mut named: Vec<String> = Vec::new();
-    for line in &lines {
+    for line in &lines() {
         assert_eq!(line["code"], "audit.difference");
         named.push(line["span.id"].as_str().unwrap().to_owned());
     }
