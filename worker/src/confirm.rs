@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use sampler_abacus::{Asked, Load};
-use sampler_domain::{AskAgain, Cause, CauseId, Delivered, Entry, EntryState, Timestamp};
+use sampler_domain::{Acceptance, AskAgain, Cause, CauseId, Entry, EntryState, Timestamp};
 use sampler_metrics::Counters;
 use sampler_metrics::catalogue::CONFIRMATIONS;
 use sampler_settings::millis;
@@ -79,10 +79,10 @@ impl Worker {
     }
 
     /// The entry of a usage that was sent again and accepted then, to be confirmed where that is on.
-    pub(crate) fn to_confirm_again(&self, entry: &Entry, delivered: &Delivered) -> Entry {
-        let ask_again = delivered.location.as_ref();
+    pub(crate) fn to_confirm_again(&self, entry: &Entry, acceptance: &Acceptance) -> Entry {
+        let ask_again = acceptance.location.as_ref();
         Entry {
-            ask_again: ask_again.and_then(|_| self.ask_from(delivered.at)),
+            ask_again: ask_again.and_then(|_| self.ask_from(acceptance.at)),
             ..entry.clone()
         }
     }

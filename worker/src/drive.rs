@@ -6,7 +6,7 @@ use std::time::Duration;
 use sampler_abacus::{Answer, Details, Load, Posted};
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
-    Action, Change, Changed, Delivered, Driver, Entry, EntryState, Failure, KNOWN_FOR, Next,
+    Acceptance, Action, Change, Changed, Driver, Entry, EntryState, Failure, KNOWN_FOR, Next,
     Planned, Span, Timestamp, Usage,
 };
 use sampler_settings::millis;
@@ -23,7 +23,7 @@ const NOTE_PAUSE: Duration = Duration::from_secs(1);
 /// The outcome of an attempt to deliver a usage.
 enum Delivery {
     /// Abacus has it.
-    Done(Delivered),
+    Accepted(Acceptance),
     /// It could not be delivered.
     Failed(Failure),
     /// The worker shuts down, and there is nothing to note.
@@ -115,7 +115,7 @@ impl Worker {
                 }
                 Action::Post(planned) => match self.deliver(driver.span(), &planned, read_at).await
                 {
-                    Delivery::Done(delivered) => driver.on_delivered(delivered),
+                    Delivery::Accepted(acceptance) => driver.on_accepted(acceptance),
                     Delivery::Failed(failure) => driver.on_failed(failure),
                     Delivery::Stopped => break,
                     Delivery::Outdated => driver.on_outdated(),
@@ -124,9 +124,9 @@ impl Worker {
                     self.register_cause(&cause).await?;
                     driver.on_registered();
                 }
-                Action::Resume(cause) => {
-                    self.resume_cause(cause).await?;
-                    driver.on_resumed();
+                Action::BeginResuming(cause) => {
+                    self.begin_resuming(cause).await?;
+                    driver.on_resuming_begun();
                 }
                 Action::WriteEntry(entry) => {
                     let step = trace::of_entry();
@@ -159,7 +159,7 @@ impl Worker {
         let granularity = self.options.policy.granularities.of(&entry.target);
         let lifetime = millis(self.options.ledger.retention(granularity));
         let usage_guid = entry.usage_guid.clone();
-        let delivered = entry.accepted_at.map(|at| Delivered {
+        let acceptance = entry.accepted_at.map(|at| Acceptance {
             at,
             status: entry.status,
             location: entry.location.clone(),
@@ -167,7 +167,7 @@ impl Worker {
         let entry = self.to_confirm(entry);
         let kept = self.parts.ledger.write_entry(entry, lifetime).await;
         self.parts.processing_progress.report();
-        if let (Some(delivered), Ok(EntryState::Skipped)) = (delivered, &kept) {
+        if let (Some(acceptance), Ok(EntryState::Skipped)) = (acceptance, &kept) {
             error!(code = "delivery.after_skip", span.id = %span.id, usage = usage_guid,
                 "Abacus accepted a usage that an operator had skipped: it counts as billed");
             let key = EntryKey {
@@ -175,19 +175,19 @@ impl Worker {
                 span: span.id.clone(),
                 target: span.target.clone(),
             };
-            self.note_delivered_at_last(&key, delivered).await?;
+            self.note_accepted_at_last(&key, acceptance).await?;
         }
         kept
     }
 
     /// Marks the entry, however long the store is away: nobody else knows that Abacus has the usage.
-    async fn note_delivered_at_last(
+    async fn note_accepted_at_last(
         &self,
         key: &EntryKey,
-        delivered: Delivered,
+        acceptance: Acceptance,
     ) -> Result<(), StoreError> {
         loop {
-            match self.note_delivered(key, delivered.clone()).await {
+            match self.note_accepted(key, acceptance.clone()).await {
                 Err(_) if !self.stop.is_cancelled() => self.pause(NOTE_PAUSE).await,
                 noted => return noted,
             }
@@ -276,7 +276,7 @@ impl Worker {
                 PostOutcome::Outdated => return Delivery::Outdated,
             };
             match answer {
-                Answer::Accepted => return Delivery::Done(self.delivered(details)),
+                Answer::Accepted => return Delivery::Accepted(self.acceptance(details)),
                 Answer::Wait { after } => {
                     warn!(
                         code = "delivery.throttled",
@@ -347,8 +347,8 @@ impl Worker {
     }
 
     /// Abacus's answer that it has a usage.
-    pub(crate) fn delivered(&self, details: Details) -> Delivered {
-        Delivered {
+    pub(crate) fn acceptance(&self, details: Details) -> Acceptance {
+        Acceptance {
             at: self.now(),
             status: details.status,
             location: details.location,

@@ -6,7 +6,7 @@
 //! a worker dies in between, the next one finds the entry and goes on.
 
 use sampler_domain::{
-    Change, Changed, Delivered, Entry, EntryState, LastError, Resend, Resent, Span, Usage,
+    Acceptance, Change, Changed, Entry, EntryState, LastError, Resend, Resent, Span, Usage,
 };
 use sampler_store::{EntryKey, StoreError};
 use tracing::{error, info, warn};
@@ -28,7 +28,7 @@ const NOT_NOTED_WAIT: i64 = 5_000;
 
 /// The outcome of sending a usage again.
 enum SentAgain {
-    Delivered(Delivered),
+    Accepted(Acceptance),
     /// Abacus refused this usage.
     Refused(LastError),
     /// It is to be tried later.
@@ -81,17 +81,17 @@ impl Worker {
                 self.postpone(entry, NOT_NOTED_WAIT).await;
                 return Ok(true);
             }
-            let delivered = match &resend.delivered {
-                Some(delivered) => delivered.clone(),
+            let acceptance = match &resend.acceptance {
+                Some(acceptance) => acceptance.clone(),
                 None => match self.post_again(entry).await {
-                    SentAgain::Delivered(delivered) => delivered,
+                    SentAgain::Accepted(acceptance) => acceptance,
                     SentAgain::Refused(refusal) => {
                         return self.end_refused(entry, resend, &refusal).await;
                     }
                     SentAgain::Later(later) => return Ok(self.put_off(entry, later).await),
                 },
             };
-            if !self.accept(entry, delivered).await? {
+            if !self.accept(entry, acceptance).await? {
                 return Ok(true);
             }
             if entry.state == EntryState::SetAside {
@@ -119,7 +119,7 @@ impl Worker {
         match self.post_once(&usage, &read_at).await {
             PostOutcome::Outdated | PostOutcome::Stopped => SentAgain::Later(Later::Held),
             PostOutcome::Answered(Answer::Accepted, details) => {
-                SentAgain::Delivered(self.delivered(details))
+                SentAgain::Accepted(self.acceptance(details))
             }
             PostOutcome::Answered(Answer::Wait { after }, _) => {
                 self.post_limit.pause_for(after);
@@ -142,31 +142,36 @@ impl Worker {
     /// Notes that Abacus has accepted the usage. If the mark is gone, another worker got another answer and
     /// has removed it: then the entry is marked again, together with this answer. Returns whether the
     /// entry is `accepted` now.
-    async fn accept(&self, entry: &Entry, delivered: Delivered) -> Result<bool, StoreError> {
+    async fn accept(&self, entry: &Entry, acceptance: Acceptance) -> Result<bool, StoreError> {
         let (span, usage) = (&entry.span, &entry.usage_guid);
-        let asked = self.to_confirm_again(entry, &delivered);
-        if self.parts.resends.accept_resent(&asked, &delivered).await? {
+        let asked = self.to_confirm_again(entry, &acceptance);
+        if self
+            .parts
+            .resends
+            .accept_resent(&asked, &acceptance)
+            .await?
+        {
             info!(span.id = %span, usage, "Abacus accepted a usage that was sent again");
             return Ok(true);
         }
-        self.note_delivered(&EntryKey::of(entry), delivered).await?;
+        self.note_accepted(&EntryKey::of(entry), acceptance).await?;
         Ok(false)
     }
 
     /// Marks an entry: Abacus has accepted its usage, although it was skipped. If the entry is `accepted`
     /// or marked already, nothing changes.
-    pub(crate) async fn note_delivered(
+    pub(crate) async fn note_accepted(
         &self,
         key: &EntryKey,
-        delivered: Delivered,
+        acceptance: Acceptance,
     ) -> Result<(), StoreError> {
         let mut bytes = [0; 16];
         self.parts.random.fill(&mut bytes);
         let resend = Resend {
             act: uuid::Builder::from_random_bytes(bytes).into_uuid(),
-            at: delivered.at,
-            due_at: delivered.at,
-            delivered: Some(delivered),
+            at: acceptance.at,
+            due_at: acceptance.at,
+            acceptance: Some(acceptance),
         };
         self.parts.resends.mark_resend(key, &resend).await.map(drop)
     }

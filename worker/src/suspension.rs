@@ -99,9 +99,9 @@ impl Worker {
         Ok(())
     }
 
-    /// Resumes all spans of a cause, because the usage of one of them was accepted.
-    pub(crate) async fn resume_cause(&self, cause: CauseId) -> Result<(), StoreError> {
-        let is_known = self.parts.causes.resume_cause(cause, self.now()).await?;
+    /// Marks a cause, so that all its spans are resumed, because the usage of one of them was accepted.
+    pub(crate) async fn begin_resuming(&self, cause: CauseId) -> Result<(), StoreError> {
+        let is_known = self.parts.causes.begin_resuming(cause, self.now()).await?;
         info!(cause = %cause, is_known, "Abacus accepts again what it refused: the spans of the cause go on");
         Ok(())
     }

@@ -37,7 +37,7 @@ pub(crate) struct TargetArguments {
     shape: Shape,
 }
 
-/// How what is remembered is printed.
+/// The form of the output.
 #[derive(Debug, Args)]
 struct Shape {
     /// Prints one JSON document

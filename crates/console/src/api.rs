@@ -159,7 +159,7 @@ impl Refusal {
 }
 
 impl Refusal {
-    /// What stands in the place of a part of a page.
+    /// The text in the place of a part of a page that could not be read.
     pub(crate) fn in_place(&self) -> String {
         if self.status == StatusCode::FORBIDDEN {
             return "Your scopes do not show this.".to_owned();

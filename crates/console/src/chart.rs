@@ -40,7 +40,7 @@ struct Bar {
     label: Option<Label>,
 }
 
-/// What stands below a bar: in its middle, or at the edge of the drawing where it would leave that.
+/// The text below a bar: in its middle, or at the edge of the drawing where it would leave that.
 struct Label {
     text: String,
     x: f64,
@@ -159,7 +159,7 @@ impl Trend {
     }
 }
 
-/// What a trend shows: where it began, its highest bar where that is neither end, and where it is now.
+/// The labels of a trend: where it began, its highest bar where that is neither end, and where it is now.
 fn in_a_sentence(first: &(Timestamp, i64), most: i64, last: &(Timestamp, i64)) -> String {
     let ago = in_words(last.0.since(first.0) / 1_000 * 1_000);
     let [begun, now, highest] = [first.1, last.1, most].map(show::grouped);

@@ -53,7 +53,7 @@ pub struct Parts {
     pub keys: Keys,
     /// Whether the port that the console is on takes TLS alone.
     pub is_tls: bool,
-    /// What the API told of the backlog before.
+    /// Earlier counts of the backlog.
     pub past: PastBacklogs,
     /// The clock of this machine.
     pub clock: Arc<dyn Clock>,

@@ -46,7 +46,8 @@ impl ClosingMonth {
         self.last_regular_due_at.plus(1)
     }
 
-    /// Whether a span that is sampled to `moment` continues within this month.
+    /// Whether a moment lies within this month. An interval never crosses its boundaries, so any moment
+    /// of it but its higher end decides.
     pub fn holds(self, moment: Timestamp) -> bool {
         self.start <= moment && moment < self.end
     }

@@ -10,8 +10,9 @@
 //!              ┌────────── on_change_made ────────────┐
 //!              ▼                                      │
 //!   next() ─► Change ─ on_change_rejected ─► Reread ─ on_reread ─► next() or Done
-//!        ├──► Post ─── on_delivered ─► next() ─► WriteEntry
-//!        │        └─── on_failed ────► next() (notes the failure)
+//!        ├──► Post ─┬─ on_accepted ─► next() ─► WriteEntry (a probe: BeginResuming before)
+//!        │          ├─ on_failed ───► next() (notes the failure; the last one: Register before)
+//!        │          └─ on_outdated ─► next() ─► Reread
 //!        └──► WriteEntry ─ on_entry_written ──► next() (notes the execution)
 //! ```
 //!
@@ -20,13 +21,13 @@
 //! the span again.
 //!
 //! A failure that suspends the span asks for `Register` first: the cause is kept before any span is
-//! suspended under it. A span that probes its cause asks for `Resume` before `WriteEntry`, so that the
-//! success of a probe is not lost in a crash.
+//! suspended under it. A span that probes its cause asks for `BeginResuming` before `WriteEntry`, so
+//! that the success of a probe is not lost in a crash.
 //!
 //! The worker, the model and the simulation carry out the actions that the driver returns.
 
 use crate::{
-    Cause, CauseId, Change, Delivered, Entry, EntryState, Failure, Next, Planned, Policy, Span,
+    Acceptance, Cause, CauseId, Change, Entry, EntryState, Failure, Next, Planned, Policy, Span,
     Step, Timestamp, next_step,
 };
 
@@ -36,16 +37,17 @@ pub enum Action {
     /// Have the store make this change. Answer with [`Driver::on_change_made`] or
     /// [`Driver::on_change_rejected`].
     Change(Change),
-    /// Post the usage of this planned interval. Answer with [`Driver::on_delivered`] or
-    /// [`Driver::on_failed`].
+    /// Post the usage of this planned interval. Answer with [`Driver::on_accepted`],
+    /// [`Driver::on_failed`] or [`Driver::on_outdated`].
     Post(Planned),
     /// Write this entry into the ledger. Answer with [`Driver::on_entry_written`].
     WriteEntry(Box<Entry>),
     /// Keep this cause of refusals, before the span is suspended under it. Answer with
     /// [`Driver::on_registered`].
     Register(Box<Cause>),
-    /// Let all spans that are suspended for this cause go on. Answer with [`Driver::on_resumed`].
-    Resume(CauseId),
+    /// Mark this cause, so that all spans that are suspended for it are resumed. Answer with
+    /// [`Driver::on_resuming_begun`].
+    BeginResuming(CauseId),
     /// Read the span again. Answer with [`Driver::on_reread`].
     Reread,
     /// Nothing is left to do for now.
@@ -73,9 +75,9 @@ struct PlanOutcome {
 enum Progress {
     /// Abacus has accepted the usage.
     Accepted {
-        delivered: Delivered,
-        /// Whether the other spans of the cause for which this one was tried are resumed.
-        resumed: bool,
+        acceptance: Acceptance,
+        /// Whether the cause for which this one was tried is marked as resuming.
+        is_resuming: bool,
     },
     /// The ledger has its entry, in this state.
     EntryWritten(EntryState),
@@ -171,9 +173,10 @@ impl Driver {
                 Some(skip) => write_entry(Entry::of_skipped(&self.span, skip)),
                 None => Action::Post(planned),
             },
-            Some(Progress::Accepted { delivered, resumed }) => {
-                self.after_acceptance(delivered, *resumed)
-            }
+            Some(Progress::Accepted {
+                acceptance,
+                is_resuming,
+            }) => self.after_acceptance(acceptance, *is_resuming),
             Some(Progress::EntryWritten(kept)) => {
                 let is_skipped = *kept == EntryState::Skipped;
                 Action::Change(self.execution(now, policy, is_skipped))
@@ -181,13 +184,13 @@ impl Driver {
         }
     }
 
-    /// The action once Abacus has the usage: a probe resumes the other spans of its cause, then the
+    /// The action once Abacus has the usage: a probe marks its cause as resuming, then the
     /// entry is written.
-    fn after_acceptance(&self, delivered: &Delivered, resumed: bool) -> Action {
-        if let Some(cause) = self.span.processing.probe.filter(|_| !resumed) {
-            return Action::Resume(cause);
+    fn after_acceptance(&self, acceptance: &Acceptance, is_resuming: bool) -> Action {
+        if let Some(cause) = self.span.processing.probe.filter(|_| !is_resuming) {
+            return Action::BeginResuming(cause);
         }
-        write_entry(Entry::of_delivered(&self.span, delivered.clone()))
+        write_entry(Entry::of_accepted(&self.span, acceptance.clone()))
     }
 
     /// Notes that the planned interval was executed or skipped, and plans the next one if it is
@@ -210,22 +213,22 @@ impl Driver {
     }
 
     /// Input: Abacus has accepted the usage of the planned interval.
-    pub fn on_delivered(&mut self, delivered: Delivered) {
+    pub fn on_accepted(&mut self, acceptance: Acceptance) {
         let planned = self.span.processing.planned.clone();
         self.outcome = planned.map(|planned| PlanOutcome {
             planned,
             progress: Progress::Accepted {
-                delivered,
-                resumed: false,
+                acceptance,
+                is_resuming: false,
             },
         });
     }
 
-    /// Input: all spans of the cause for which this one was tried are resumed.
-    pub fn on_resumed(&mut self) {
+    /// Input: the cause for which this one was tried is marked as resuming.
+    pub fn on_resuming_begun(&mut self) {
         let progress = self.outcome.as_mut().map(|outcome| &mut outcome.progress);
-        if let Some(Progress::Accepted { resumed, .. }) = progress {
-            *resumed = true;
+        if let Some(Progress::Accepted { is_resuming, .. }) = progress {
+            *is_resuming = true;
         }
     }
 
@@ -280,14 +283,14 @@ impl Driver {
     pub fn on_reread(&mut self, fresh: Option<Span>) {
         let before = &self.span;
         let is_outdated = self.state == State::Outdated;
-        let is_theirs = |fresh: &Span| {
+        let is_still_ours = |fresh: &Span| {
             fresh.processing.version == before.processing.version
                 && (is_outdated
                     || fresh.end != before.end
                     || fresh.processing.skip != before.processing.skip
                     || fresh.processing.resent != before.processing.resent)
         };
-        match fresh.filter(is_theirs) {
+        match fresh.filter(is_still_ours) {
             Some(fresh) => {
                 self.set_span(fresh);
                 self.state = State::Deciding;

@@ -75,7 +75,7 @@ pub struct Entry {
 
 /// Abacus's answer that it has a usage.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Delivered {
+pub struct Acceptance {
     /// When it came.
     pub at: Timestamp,
     /// Its status.
@@ -120,14 +120,14 @@ impl Entry {
     }
 
     /// The entry of what is planned for a span, once Abacus has it.
-    pub fn of_delivered(span: &Span, delivered: Delivered) -> Option<Self> {
+    pub fn of_accepted(span: &Span, acceptance: Acceptance) -> Option<Self> {
         let planned = Self::of_planned(span)?;
         Some(Self {
             attempts: planned.attempts.saturating_add(1),
-            accepted_at: Some(delivered.at),
+            accepted_at: Some(acceptance.at),
             state: EntryState::Accepted,
-            status: delivered.status,
-            location: delivered.location,
+            status: acceptance.status,
+            location: acceptance.location,
             error: None,
             ..planned
         })
@@ -154,9 +154,13 @@ impl Entry {
         if past(self.counted_at).is_some() {
             return Some(EntryState::Counted);
         }
-        // These two may follow each other again and again.
         let (set_aside, resent) = (past(self.set_aside_at), past(self.resent_at));
-        if set_aside > resent {
+        // These two may follow each other again and again: the state says which came last.
+        let is_set_aside = match (set_aside, resent) {
+            (Some(_), Some(_)) => self.state == EntryState::SetAside,
+            (set_aside, _) => set_aside.is_some(),
+        };
+        if is_set_aside {
             return Some(EntryState::SetAside);
         }
         let reached = [

@@ -1,6 +1,6 @@
 //! A forecast: the usages that would be posted for a span if nothing else happened to it.
 
-use crate::{Action, Delivered, Driver, EntryState, Policy, Span, Timestamp, Usage};
+use crate::{Acceptance, Action, Driver, EntryState, Policy, Span, Timestamp, Usage};
 
 /// The usages of a span that are due by a moment and have not been noted as delivered, in the order in
 /// which a worker would post them.
@@ -40,7 +40,7 @@ impl Iterator for Forecast {
                 Action::Change(change) => self.driver.on_change_made(&change),
                 Action::Post(planned) => {
                     let usage = Usage::new(self.driver.span(), &planned);
-                    self.driver.on_delivered(Delivered {
+                    self.driver.on_accepted(Acceptance {
                         at: self.until,
                         status: None,
                         location: None,
@@ -49,7 +49,7 @@ impl Iterator for Forecast {
                 }
                 Action::WriteEntry(_) => self.driver.on_entry_written(EntryState::Accepted),
                 // Nothing fails here, and nobody else drives the span.
-                Action::Register(_) | Action::Resume(_) | Action::Reread | Action::Done => {
+                Action::Register(_) | Action::BeginResuming(_) | Action::Reread | Action::Done => {
                     return None;
                 }
             }

@@ -6,7 +6,7 @@
 
 use uuid::Uuid;
 
-use crate::{Delivered, Entry, EntryState, Span, Timestamp};
+use crate::{Acceptance, Entry, EntryState, Span, Timestamp};
 
 /// The mark on an entry whose usage a worker must post again. Or Abacus has accepted the usage although
 /// the ledger says that it was skipped; then only the ledger and the totals are to be corrected.
@@ -19,7 +19,7 @@ pub struct Resend {
     /// When a worker tries it next.
     pub due_at: Timestamp,
     /// Abacus's answer, if Abacus has accepted the usage already. Then no worker posts it again.
-    pub delivered: Option<Delivered>,
+    pub acceptance: Option<Acceptance>,
 }
 
 /// The last resend that the totals of a span count.
@@ -48,19 +48,19 @@ impl Entry {
     /// The entry after Abacus has accepted its usage again. If the usage was skipped, the mark stays until
     /// the totals of the span are right.
     #[must_use]
-    pub fn resent(&self, delivered: &Delivered) -> Self {
+    pub fn resent(&self, acceptance: &Acceptance) -> Self {
         let mut entry = self.clone();
         if self.state == EntryState::SetAside {
-            entry.resent_at = Some(delivered.at);
+            entry.resent_at = Some(acceptance.at);
             entry.resend = None;
         } else {
-            entry.accepted_at = Some(delivered.at);
+            entry.accepted_at = Some(acceptance.at);
         }
         Self {
             state: EntryState::Accepted,
             attempts: self.attempts.saturating_add(1),
-            status: delivered.status,
-            location: delivered.location.clone(),
+            status: acceptance.status,
+            location: acceptance.location.clone(),
             error: None,
             ..entry
         }

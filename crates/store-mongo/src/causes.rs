@@ -114,7 +114,7 @@ impl MongoStore {
         self.update_cause(filter, update).await
     }
 
-    pub(crate) async fn resume_all_of(
+    pub(crate) async fn begin_resuming_of(
         &self,
         cause: CauseId,
         now: Timestamp,
@@ -123,7 +123,7 @@ impl MongoStore {
         self.update_cause(named(cause), update).await
     }
 
-    pub(crate) async fn resume_all_by_operator(
+    pub(crate) async fn begin_resuming_by_operator(
         &self,
         cause: CauseId,
         by: Timestamp,

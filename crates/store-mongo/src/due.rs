@@ -147,6 +147,15 @@ async fn open(link: &Link, scan: IndexScan, page: usize) -> Result<Cursor<Docume
     link.run(find).await
 }
 
+/// The lower end of a span's planned interval, as an expression. Without one, the end of its last.
+fn continues_at() -> Document {
+    let planned = [
+        "$processing.planned_interval.start",
+        "$processing.planned_interval.end",
+    ];
+    doc! { "$ifNull": [{ "$min": planned.to_vec() }, "$processing.last_interval.end"] }
+}
+
 /// The scans, one after the other, by search class (see [`DueQuery::search_class`], which is the same
 /// rule for a single span). The last class is two scans.
 fn scans(query: &DueQuery) -> VecDeque<IndexScan> {
@@ -170,10 +179,12 @@ fn scans(query: &DueQuery) -> VecDeque<IndexScan> {
     let start = moment(closing.start);
     let in_time = doc! { "$gte": &start, "$lte": moment(closing.last_due_at().min(query.now)) };
     let after = doc! { "$gt": moment(closing.last_due_at()), "$lte": now };
+    // A span that is sampled to the end of the month belongs to it if it was stopped before.
+    let (end, next) = (moment(closing.end), continues_at());
     let put_off = doc! {
         "processing.attempts": { "$gt": 0 },
-        "processing.last_interval.end": { "$gte": &start, "$lt": moment(closing.end) },
-        "$expr": has_failed(),
+        "processing.last_interval.end": { "$gte": &start, "$lte": &end },
+        "$expr": { "$and": [has_failed(), { "$gte": [&next, &start] }, { "$lt": [&next, &end] }] },
     };
     let mut failed = due(after.clone());
     failed.extend(put_off.clone());

@@ -55,7 +55,7 @@ use bson::Document;
 use mongodb::Collection;
 use sampler_domain::partition::{partition_of, range_of};
 use sampler_domain::{
-    Cause, CauseId, Change, Changed, Delivered, Entry, EntryState, EventId, LastError, Policy,
+    Acceptance, Cause, CauseId, Change, Changed, Entry, EntryState, EventId, LastError, Policy,
     Resend, Span, SpanId, Target, Timestamp,
 };
 use sampler_metrics::Registry;
@@ -310,8 +310,8 @@ impl Causes for MongoStore {
         self.end_stale(now, limit).await
     }
 
-    async fn resume_cause(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
-        self.resume_all_of(cause, now).await
+    async fn begin_resuming(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
+        self.begin_resuming_of(cause, now).await
     }
 
     async fn resume_batch(
@@ -349,7 +349,7 @@ impl Acts for MongoStore {
     }
 
     async fn resume_by_operator(&self, cause: CauseId, by: Timestamp) -> Result<bool, StoreError> {
-        self.resume_all_by_operator(cause, by).await
+        self.begin_resuming_by_operator(cause, by).await
     }
 
     async fn resend_by_operator(
@@ -383,9 +383,9 @@ impl Resends for MongoStore {
     async fn accept_resent(
         &self,
         entry: &Entry,
-        delivered: &Delivered,
+        acceptance: &Acceptance,
     ) -> Result<bool, StoreError> {
-        self.accept_marked(entry, delivered).await
+        self.accept_marked(entry, acceptance).await
     }
 
     async fn has_resend(&self, entry: &EntryKey, act: Uuid) -> Result<bool, StoreError> {

@@ -125,7 +125,7 @@ impl MongoStore {
         observed.map_err(MigrationError::Store)?;
         info!(
             collection = self.link.collection.name(),
-            "the indexes are in index"
+            "the indexes are in place"
         );
         Ok(())
     }

@@ -5,7 +5,7 @@
 
 use bson::{Document, doc};
 use sampler_domain::partition::partition_of;
-use sampler_domain::{Delivered, Entry, EntryState, LastError, Resend, Timestamp};
+use sampler_domain::{Acceptance, Entry, EntryState, LastError, Resend, Timestamp};
 use sampler_store::{EntryKey, StoreError};
 use tracing::error;
 use uuid::Uuid;
@@ -80,18 +80,18 @@ impl MongoStore {
     pub(crate) async fn accept_marked(
         &self,
         entry: &Entry,
-        delivered: &Delivered,
+        acceptance: &Acceptance,
     ) -> Result<bool, StoreError> {
         let Some(resend) = &entry.resend else {
             return Ok(false);
         };
-        let after = entry.resent(delivered);
+        let after = entry.resent(acceptance);
         let mut filter = marked(&EntryKey::of(entry), resend.act);
         filter.insert("state", entry.state.name());
         let mut set = doc! {
             "state": after.state.name(),
             "attempts": i64::from(after.attempts),
-            "expires_at": kept_from(delivered.at),
+            "expires_at": kept_from(acceptance.at),
         };
         let mut unset = vec!["error"];
         let confirmation = asked_again(entry);
@@ -205,12 +205,12 @@ fn written(resend: &Resend) -> Document {
         "at": moment(resend.at),
         "due_at": moment(resend.due_at),
     };
-    if let Some(delivered) = &resend.delivered {
-        document.insert("accepted_at", moment(delivered.at));
-        if let Some(status) = delivered.status {
+    if let Some(acceptance) = &resend.acceptance {
+        document.insert("accepted_at", moment(acceptance.at));
+        if let Some(status) = acceptance.status {
             document.insert("status", i32::from(status));
         }
-        if let Some(location) = &delivered.location {
+        if let Some(location) = &acceptance.location {
             document.insert("location", location);
         }
     }
@@ -220,7 +220,7 @@ fn written(resend: &Resend) -> Document {
 /// The mark of an entry, if it has one that can be read.
 pub(crate) fn read_resend(entry: &Document) -> Option<Resend> {
     let read = |document: &Document| -> Result<Option<Resend>, Unreadable> {
-        let delivered = read_optional_moment(document, "accepted_at")?;
+        let acceptance = read_optional_moment(document, "accepted_at")?;
         let text = |name: &str| document.get_str(name).ok();
         let Some(act) = text("act").and_then(|act| act.parse().ok()) else {
             return Ok(None);
@@ -229,7 +229,7 @@ pub(crate) fn read_resend(entry: &Document) -> Option<Resend> {
             act,
             at: read_moment(document, "at")?,
             due_at: read_moment(document, "due_at")?,
-            delivered: delivered.map(|at| Delivered {
+            acceptance: acceptance.map(|at| Acceptance {
                 at,
                 status: status_in(document),
                 location: text("location").map(str::to_owned),
@@ -245,17 +245,17 @@ mod tests {
 
     #[test]
     fn a_mark_is_read_as_it_was_written() {
-        let delivered = Delivered {
+        let acceptance = Acceptance {
             at: Timestamp::clamped(5),
             status: Some(202),
             location: Some("https://abacus/$x".to_owned()),
         };
-        for delivered in [None, Some(delivered)] {
+        for acceptance in [None, Some(acceptance)] {
             let resend = Resend {
                 act: Uuid::from_u128(7),
                 at: Timestamp::clamped(1),
                 due_at: Timestamp::clamped(2),
-                delivered,
+                acceptance,
             };
             let entry = doc! { "resend": written(&resend) };
             assert_eq!(read_resend(&entry), Some(resend));

@@ -15,7 +15,7 @@ use bson::raw::RawDocument;
 use bson::{Bson, Document, doc};
 use mongodb::error::{Error, ErrorKind};
 use mongodb::options::AggregateOptions;
-use sampler_domain::{Id, Timestamp, Window, WindowLength};
+use sampler_domain::{EntryState, Id, Timestamp, Window, WindowLength};
 use sampler_store::{StoreError, SumPage, SumPosition, SumQuery, SumRow};
 use serde_json::{Number, Value};
 use tokio::time::Instant;
@@ -209,18 +209,19 @@ fn condition(query: &SumQuery, windows: &[Window]) -> Document {
 fn counted_at(at: Timestamp) -> Document {
     let past = |name: &str| {
         // NaN lies before all numbers.
-        let is_past = doc! { "$and": [
+        doc! { "$and": [
             { "$isNumber": name },
             { "$gte": [name, moment(Timestamp::MIN)] },
             { "$lte": [name, moment(at)] },
-        ] };
-        doc! { "$cond": [is_past, name, Bson::Null] }
+        ] }
     };
-    let has = |name: &str| doc! { "$ne": [past(name), Bson::Null] };
-    let is_set_aside = doc! { "$gt": [past("$set_aside_at"), past("$resent_at")] };
-    let is_accepted = doc! { "$or": [has("$accepted_at"), has("$resent_at")] };
+    // Abacus can set a usage aside and accept it again more than once. The state says which came last.
+    let is_now = doc! { "$eq": ["$state", EntryState::SetAside.name()] };
+    let is_last = doc! { "$or": [{ "$not": [past("$resent_at")] }, is_now] };
+    let is_set_aside = doc! { "$and": [past("$set_aside_at"), is_last] };
+    let is_accepted = doc! { "$or": [past("$accepted_at"), past("$resent_at")] };
     let counts = doc! { "$and": [is_accepted, { "$not": [is_set_aside] }] };
-    doc! { "$or": [has("$counted_at"), counts] }
+    doc! { "$or": [past("$counted_at"), counts] }
 }
 
 /// The boundary of the calendar before a timestamp.

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use futures_util::stream::{self, StreamExt};
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
-    Cause, CauseId, Change, Changed, Delivered, Entry, EntryState, EventId, LastError, Policy,
+    Acceptance, Cause, CauseId, Change, Changed, Entry, EntryState, EventId, LastError, Policy,
     Resend, Span, SpanId, Target, Timestamp,
 };
 use uuid::Uuid;
@@ -236,8 +236,8 @@ impl Causes for MemoryStore {
         Ok(0)
     }
 
-    async fn resume_cause(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
-        Ok(self.lock().table.resume_cause(cause, now))
+    async fn begin_resuming(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
+        Ok(self.lock().table.begin_resuming(cause, now))
     }
 
     async fn resume_batch(
@@ -376,9 +376,9 @@ impl Resends for MemoryStore {
     async fn accept_resent(
         &self,
         entry: &Entry,
-        delivered: &Delivered,
+        acceptance: &Acceptance,
     ) -> Result<bool, StoreError> {
-        Ok(self.lock().table.accept_resent(entry, delivered))
+        Ok(self.lock().table.accept_resent(entry, acceptance))
     }
 
     async fn has_resend(&self, entry: &EntryKey, act: Uuid) -> Result<bool, StoreError> {

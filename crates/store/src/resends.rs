@@ -1,7 +1,7 @@
 //! Usages that are to be sent again, though they were skipped or set aside.
 
 use async_trait::async_trait;
-use sampler_domain::{Delivered, Entry, LastError, Resend, SpanId, Target, Timestamp};
+use sampler_domain::{Acceptance, Entry, LastError, Resend, SpanId, Target, Timestamp};
 use uuid::Uuid;
 
 use crate::StoreError;
@@ -54,8 +54,11 @@ pub trait Resends: Send + Sync + 'static {
     ///
     /// `ask_again` of the given entry is what Abacus is asked from then on. An entry that expires does so
     /// only once that is over.
-    async fn accept_resent(&self, entry: &Entry, delivered: &Delivered)
-    -> Result<bool, StoreError>;
+    async fn accept_resent(
+        &self,
+        entry: &Entry,
+        acceptance: &Acceptance,
+    ) -> Result<bool, StoreError>;
 
     /// Whether the entry has this mark, whatever a primary that was replaced says.
     async fn has_resend(&self, entry: &EntryKey, act: Uuid) -> Result<bool, StoreError>;

@@ -89,7 +89,7 @@ pub trait Causes: Send + Sync + 'static {
 
     /// Marks the cause, so that all spans that are suspended under it by now are resumed; returns
     /// whether there is such a cause.
-    async fn resume_cause(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError>;
+    async fn begin_resuming(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError>;
 
     /// Resumes up to `limit` spans that were suspended under the cause by `until`. Returns how
     /// many: spans that cannot be changed do not count.

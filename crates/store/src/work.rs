@@ -27,7 +27,7 @@ pub struct DueQuery {
 pub enum SearchClass {
     /// It became due for the closing month, or has yielded its permit while that month closes.
     DueInClosingMonth,
-    /// It waits after a failure, and still has intervals of the closing month.
+    /// It waits after a failure, and its next interval belongs to the closing month.
     FailedInClosingMonth,
     /// Any other span.
     Other,
@@ -43,12 +43,20 @@ impl DueQuery {
         let last = closing.last_due_at();
         if due_at >= closing.start && due_at <= last {
             SearchClass::DueInClosingMonth
-        } else if due_at > last && has_failed && closing.holds(span.sampled_to()) {
+        } else if due_at > last && has_failed && closing.holds(continues_at(span)) {
             SearchClass::FailedInClosingMonth
         } else {
             SearchClass::Other
         }
     }
+}
+
+/// The lower end of a span's planned interval. Without one, the end of its last.
+fn continues_at(span: &Span) -> Timestamp {
+    let planned = span.processing.planned.as_ref();
+    planned.map_or(span.sampled_to(), |planned| {
+        planned.interval.start.min(planned.interval.end)
+    })
 }
 
 /// Due spans, page by page. A page is empty if none of its spans can be read. The stream ends after an

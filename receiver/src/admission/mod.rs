@@ -9,83 +9,23 @@
 
 mod budget;
 pub mod fair_queue;
+mod in_flight;
+mod limits;
 mod permits;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::time::Duration;
-
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use budget::Budget;
 pub(crate) use budget::{Charge, OverBudget};
-use fair_queue::{Client, QueueLimits};
-use permits::{FairPermit, FairPermits, NoPermit, PermitLimits};
+use fair_queue::Client;
+use in_flight::InFlightLimit;
+pub use in_flight::InFlightPermit;
+pub(crate) use limits::SMALL_BODY;
+use limits::{LARGE_REQUEST, QUEUES_WITHOUT_TOKENS, REQUEST_WEIGHT, STORE_PERMITS, VALUE_WEIGHT};
+use permits::{FairPermit, FairPermits, NoPermit};
 
 use crate::reading;
-
-/// Events of one kind that wait for an answer of the store, in each shard range; and as many stops that
-/// came in batches. They keep all commands of a group busy while the next ones gather; more would only
-/// wait in the group.
-const STORE_PERMITS: usize = 384;
-
-/// The same of starts in batches, so many that commands are as large as they may be. The server takes
-/// large commands of inserts for less, and nobody waits for one start of a batch alone. A stop costs
-/// the server so much by itself that larger commands would save little.
-const BATCH_START_PERMITS: usize = 1_024;
-
-/// The weight of all starts in batches that hold a permit, at the most: no more than of the others.
-const BATCH_START_WEIGHT: usize = STORE_PERMITS * LARGE_REQUEST;
-
-/// Requests with large bodies that are served at a time, and what they may weigh together. Until such
-/// an event is kept, it is there several times: as a body, parsed, as a document, in the command, and
-/// in what the driver sends. So this is far less than what a program has.
-const LARGE_PERMITS: usize = 64;
-const LARGE_WEIGHT: usize = 4 << 20;
-
-/// Mappings that are served at a time: each is three calls to another service.
-const MAPPING_PERMITS: usize = 32;
-
-/// Acts of operators that are served at a time.
-const ACT_PERMITS: usize = 8;
-
-/// For requests that read: the longest wait for a turn, the wait that is aimed at, and what all
-/// that wait may weigh together. Each weighs [`REQUEST_WEIGHT`].
-const READ_WAIT_MAX: Duration = Duration::from_secs(1);
-const READ_WAIT_TARGET: Duration = Duration::from_millis(500);
-const READ_QUEUE_WEIGHT: usize = 64 << 10;
-
-/// Snapshots that are in memory at a time, until they are answered.
-const SNAPSHOTS_AT_ONCE: usize = 1;
-
-/// The longest wait for a turn.
-const WAIT_MAX: Duration = Duration::from_secs(5);
-
-/// The wait that is aimed at. If a client's events wait longer than this for [`WAIT_INTERVAL`], the
-/// heaviest queue loses its oldest event.
-const WAIT_TARGET: Duration = Duration::from_secs(1);
-const WAIT_INTERVAL: Duration = Duration::from_secs(2);
-
-/// The weight of all events that wait for one kind of permit, at the most.
-const QUEUE_WEIGHT: usize = 12 << 20;
-
-/// Bytes of bodies that are in memory at a time, but for small ones. A client alone may have half of
-/// that: a batch of the largest size, and what it was decompressed from.
-const BODY_BYTES: usize = 12 << 20;
-
-/// A body up to this size is not charged to the budget: what connections take bounds those.
-pub(crate) const SMALL_BODY: usize = 2 << 10;
-
-/// The weight of a request at least, and of each value in its JSON: about what they take of memory.
-const REQUEST_WEIGHT: usize = 1 << 10;
-const VALUE_WEIGHT: usize = 160;
-
-/// A request that weighs more is large.
-const LARGE_REQUEST: usize = 32 << 10;
-
-/// Clients without tokens are told apart by the resource of their events. They share this many
-/// queues, so a client that invents resources cannot fill more.
-const QUEUES_WITHOUT_TOKENS: u64 = 64;
 
 /// The kind of a request, each with permits of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +78,7 @@ struct EventPermits {
     starts: Arc<FairPermits>,
     batch_stops: Arc<FairPermits>,
     batch_starts: Arc<FairPermits>,
-    /// This range's part of what large events may take. Where there is one range, all of it.
+    /// The share of this range in what large events may take. Nothing where there is one range.
     large: Option<Arc<FairPermits>>,
 }
 
@@ -146,77 +86,34 @@ struct EventPermits {
 #[derive(Debug)]
 pub struct ServingPermit(#[expect(dead_code, reason = "it is held")] FairPermit);
 
+impl EventPermits {
+    /// The permits of one of so many ranges.
+    fn new(ranges: usize) -> Self {
+        let events = || FairPermits::new(limits::at_once(STORE_PERMITS));
+        Self {
+            stops: events(),
+            starts: events(),
+            batch_stops: events(),
+            batch_starts: FairPermits::new(limits::BATCH_STARTS),
+            large: (ranges > 1).then(|| FairPermits::new(limits::large_of_each(ranges))),
+        }
+    }
+}
+
 impl Admission {
     /// Admission to a store with so many ranges; with a hard limit, if there is to be one.
     pub fn new(limit: Option<usize>, ranges: usize) -> Self {
-        let light = QueueLimits {
-            weight: QUEUE_WEIGHT,
-            quantum: 4 << 10,
-            target: WAIT_TARGET,
-            interval: WAIT_INTERVAL,
-        };
-        let weighed = |permits, weight| {
-            FairPermits::new(PermitLimits {
-                permits,
-                weight,
-                wait: WAIT_MAX,
-                queue: light,
-            })
-        };
-        let permits = |permits| weighed(permits, usize::MAX);
         let ranges = ranges.max(1);
-        let large_of_range = || {
-            FairPermits::new(PermitLimits {
-                permits: (LARGE_PERMITS / ranges).max(1),
-                weight: LARGE_WEIGHT / ranges,
-                wait: WAIT_MAX,
-                queue: QueueLimits {
-                    quantum: 1 << 20,
-                    ..light
-                },
-            })
-        };
-        let reads = |permits| {
-            FairPermits::new(PermitLimits {
-                permits,
-                weight: usize::MAX,
-                wait: READ_WAIT_MAX,
-                queue: QueueLimits {
-                    weight: READ_QUEUE_WEIGHT,
-                    target: READ_WAIT_TARGET,
-                    interval: READ_WAIT_MAX,
-                    ..light
-                },
-            })
-        };
-        let events = || EventPermits {
-            stops: permits(STORE_PERMITS),
-            starts: permits(STORE_PERMITS),
-            batch_stops: permits(STORE_PERMITS),
-            batch_starts: weighed(BATCH_START_PERMITS, BATCH_START_WEIGHT),
-            large: (ranges > 1).then(large_of_range),
-        };
         Self {
             limit: limit.map(InFlightLimit::new),
-            ranges: (0..ranges).map(|_| events()).collect(),
-            mappings: permits(MAPPING_PERMITS),
-            large: FairPermits::new(PermitLimits {
-                permits: LARGE_PERMITS,
-                weight: LARGE_WEIGHT,
-                wait: WAIT_MAX,
-                queue: QueueLimits {
-                    // No limit here: what waits is not parsed yet, so it takes the memory of its
-                    // bytes alone, and the budget for bodies bounds that.
-                    weight: usize::MAX,
-                    quantum: 1 << 20,
-                    ..light
-                },
-            }),
-            reads: reads(reading::AT_ONCE as usize),
-            sums: reads(reading::SUMS_AT_ONCE),
-            snapshots: reads(SNAPSHOTS_AT_ONCE),
-            acts: permits(ACT_PERMITS),
-            bodies: Budget::new(BODY_BYTES),
+            ranges: (0..ranges).map(|_| EventPermits::new(ranges)).collect(),
+            mappings: FairPermits::new(limits::at_once(limits::MAPPING_PERMITS)),
+            large: FairPermits::new(limits::LARGE),
+            reads: FairPermits::new(limits::reads_at_once(reading::AT_ONCE as usize)),
+            sums: FairPermits::new(limits::reads_at_once(reading::SUMS_AT_ONCE)),
+            snapshots: FairPermits::new(limits::reads_at_once(limits::SNAPSHOTS_AT_ONCE)),
+            acts: FairPermits::new(limits::at_once(limits::ACT_PERMITS)),
+            bodies: Budget::new(limits::BODY_BYTES),
         }
     }
 
@@ -403,74 +300,11 @@ pub(crate) fn weight(body: &[u8]) -> usize {
     REQUEST_WEIGHT + body.len() + VALUE_WEIGHT * values
 }
 
-/// So many requests at once. A quarter of them is for stops alone.
-#[derive(Debug)]
-struct InFlightLimit {
-    all: Arc<Semaphore>,
-    others: Arc<Semaphore>,
-}
-
-/// A request that counts against the limit, until this is dropped.
-#[derive(Debug)]
-pub struct InFlightPermit {
-    _all: OwnedSemaphorePermit,
-    _others: Option<OwnedSemaphorePermit>,
-}
-
-impl InFlightLimit {
-    fn new(limit: usize) -> Self {
-        let others = (limit - limit / 4).max(1);
-        Self {
-            all: Arc::new(Semaphore::new(limit)),
-            others: Arc::new(Semaphore::new(others)),
-        }
-    }
-
-    fn acquire(&self, kind: RequestKind) -> Result<InFlightPermit, TurnedAway> {
-        let take = |permits: &Arc<Semaphore>| {
-            let permit = Arc::clone(permits).try_acquire_owned();
-            permit.map_err(|_| TurnedAway::Limit)
-        };
-        let others = match kind {
-            RequestKind::Stop | RequestKind::BatchStop => None,
-            RequestKind::Start | RequestKind::BatchStart | RequestKind::Mapping => {
-                Some(take(&self.others)?)
-            }
-        };
-        Ok(InFlightPermit {
-            _all: take(&self.all)?,
-            _others: others,
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-
-    #[test]
-    fn a_quarter_of_the_limit_is_for_stops() {
-        let limit = InFlightLimit::new(8);
-        let take = |kind| limit.acquire(kind);
-        let others: Vec<_> = (0..6).map(|_| take(RequestKind::Start).unwrap()).collect();
-        assert_eq!(take(RequestKind::Mapping).unwrap_err(), TurnedAway::Limit);
-        let stops: Vec<_> = (0..2).map(|_| take(RequestKind::Stop).unwrap()).collect();
-        assert_eq!(take(RequestKind::Stop).unwrap_err(), TurnedAway::Limit);
-        drop(others);
-        take(RequestKind::Stop).unwrap();
-        drop(stops);
-    }
-
-    #[test]
-    fn the_lowest_limit_still_lets_one_in() {
-        let limit = InFlightLimit::new(1);
-        let permit = limit.acquire(RequestKind::Start).unwrap();
-        assert!(limit.acquire(RequestKind::Stop).is_err());
-        drop(permit);
-        assert!(limit.acquire(RequestKind::Stop).is_ok());
-    }
 
     #[test]
     fn without_a_limit_nothing_is_counted() {
@@ -513,7 +347,7 @@ mod tests {
         for (in_batch, permits, alone) in [
             (
                 RequestKind::BatchStart,
-                BATCH_START_PERMITS,
+                limits::BATCH_START_PERMITS,
                 RequestKind::Start,
             ),
             (RequestKind::BatchStop, STORE_PERMITS, RequestKind::Stop),

@@ -70,7 +70,7 @@ impl Receiver {
             at: self.parts.clock.now(),
             // At once, whatever the clock of this machine says.
             due_at: entry.planned_at,
-            delivered: None,
+            acceptance: None,
         };
         let key = EntryKey::of(&entry);
         let marked = self.parts.acts.resend_by_operator(&key, &resend).await;

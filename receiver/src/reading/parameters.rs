@@ -21,7 +21,7 @@ const CURSOR: &str = "cursor";
 pub(crate) struct Parameters {
     path: String,
     given: Vec<(String, String)>,
-    /// Those that are no UTF-8, by their place.
+    /// Those that are not UTF-8, by their place.
     undecoded: BTreeSet<usize>,
     /// Those that were not taken yet, by their place.
     rest: Vec<usize>,
@@ -35,7 +35,7 @@ impl Parameters {
         let (mut given, mut undecoded) = (Vec::new(), BTreeSet::new());
         for (index, pair) in pairs {
             given.extend(form_urlencoded::parse(pair.as_bytes()).into_owned());
-            // What is no UTF-8 was decoded to something else.
+            // A value that is not UTF-8 was decoded to another one.
             if percent_decode_str(pair).decode_utf8().is_err() {
                 undecoded.insert(index);
             }

@@ -4,7 +4,7 @@ mod usages;
 
 use axum::body::Body;
 use axum::http::Request;
-use sampler_domain::{Delivered, Entry, Interval, Next, Planned, Span, Timestamp};
+use sampler_domain::{Acceptance, Entry, Interval, Next, Planned, Span, Timestamp};
 use sampler_store::Ledger;
 use sampler_store::contract::support::{Changing, done, refusal};
 use serde_json::{Value, json};
@@ -170,7 +170,7 @@ fn plan(span: &Span, end: i64) -> Planned {
 
 /// Notes that what is planned was accepted a minute after it was planned; plans the next.
 async fn executed(world: &World, span: &Span, next: Option<i64>) -> Span {
-    let delivered = Delivered {
+    let acceptance = Acceptance {
         at: span
             .processing
             .planned
@@ -181,7 +181,7 @@ async fn executed(world: &World, span: &Span, next: Option<i64>) -> Span {
         status: Some(202),
         location: Some("https://abacus/1".to_owned()),
     };
-    let entry = Entry::of_delivered(span, delivered).unwrap();
+    let entry = Entry::of_accepted(span, acceptance).unwrap();
     world.store.memory.write_entry(entry, DAY).await.unwrap();
     let next = next.map_or(Next::Wait, |end| Next::Planned(plan(&span.executed(), end)));
     done(
@@ -271,7 +271,7 @@ async fn all_parameters_that_are_wrong_are_named() {
         let answer = world.get(&format!("{LIST}&limit={limit}")).await;
         answer.names(400, "invalid-query", &["limit"]);
     }
-    // What is no UTF-8 is not taken for another id.
+    // A value that is not UTF-8 is not taken for another id.
     let wrong = "space_id=%ff&plan_id=%C3&state=open%C0";
     let answer = world.get(&format!("{LIST}&{wrong}")).await;
     answer.names(400, "invalid-query", &["space_id", "plan_id", "state"]);

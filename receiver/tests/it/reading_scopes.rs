@@ -6,7 +6,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
 use http_body_util::BodyExt;
-use sampler_domain::{Change, Delivered, Entry, Interval, Planned, Span};
+use sampler_domain::{Acceptance, Change, Entry, Interval, Planned, Span};
 use sampler_oauth::Algorithm;
 use sampler_service::environment::{Clock, SystemClock};
 use sampler_store::Ledger;
@@ -102,12 +102,12 @@ fn billed(span: &Span) -> Entry {
         planned: Planned::new(span, interval, end),
         due_at: end,
     };
-    let delivered = Delivered {
+    let acceptance = Acceptance {
         at: end,
         status: Some(202),
         location: None,
     };
-    Entry::of_delivered(&span.after(&plan), delivered).unwrap()
+    Entry::of_accepted(&span.after(&plan), acceptance).unwrap()
 }
 
 #[tokio::test]

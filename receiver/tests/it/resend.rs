@@ -1,6 +1,6 @@
 //! `POST /v1/usages/{id}/resend`.
 
-use sampler_domain::{Delivered, Entry, EntryState, Skip, Timestamp};
+use sampler_domain::{Acceptance, Entry, EntryState, Skip, Timestamp};
 use sampler_store::Ledger;
 use serde_json::json;
 use uuid::Uuid;
@@ -27,12 +27,12 @@ impl World {
             };
             Entry::of_skipped(&span, &skip).unwrap()
         } else {
-            let delivered = Delivered {
+            let acceptance = Acceptance {
                 at,
                 status: Some(202),
                 location: None,
             };
-            let entry = Entry::of_delivered(&span, delivered).unwrap();
+            let entry = Entry::of_accepted(&span, acceptance).unwrap();
             Entry { state, ..entry }
         };
         let memory = &self.store.memory;
@@ -63,7 +63,7 @@ async fn a_usage_that_was_given_up_or_put_aside_is_sent_again() {
         assert_eq!(shown["state"], state.name());
         // A worker carries it out, at once whatever the clock of the receiver says.
         let resend = world.entry(&entry.usage_guid).resend.unwrap();
-        assert_eq!((resend.delivered, resend.at.as_millis()), (None, NOW));
+        assert_eq!((resend.acceptance, resend.at.as_millis()), (None, NOW));
         assert!(resend.due_at <= entry.planned_at);
         let trail = json_of(&world.shown("/v1/audit").await);
         let act = &trail["items"][0];

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::scenario::{Mutant, Scenario};
 use crate::state::{Message, State};
-use crate::worker::{DELIVERED, arrive, is_counted};
+use crate::worker::{ACCEPTANCE, arrive, is_counted};
 
 /// The worker that sends again, between two of its steps.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -44,7 +44,7 @@ pub(crate) fn mark(state: &mut State, usage_guid: &str) {
         act: Uuid::from_u128(state.history.resends.into()),
         at: Timestamp::MIN,
         due_at: Timestamp::MIN,
-        delivered: None,
+        acceptance: None,
     };
     let Some(key) = key_of(state, usage_guid) else {
         return;
@@ -138,7 +138,7 @@ fn accept(
         return Resender::Posting(entry, Arc::clone(message));
     }
     let table = Arc::make_mut(&mut state.table);
-    if !table.accept_resent(&entry, &DELIVERED) {
+    if !table.accept_resent(&entry, &ACCEPTANCE) {
         return Resender::Idle;
     }
     if scenario.is_broken(Mutant::ResentBeforeTotals) {

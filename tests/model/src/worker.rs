@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sampler_domain::partition::PARTITIONS;
 use sampler_domain::{
-    Action, Cause, CauseId, Change, Changed, Delivered, Driver, Entry, EntryState, Failure, Next,
+    Acceptance, Action, Cause, CauseId, Change, Changed, Driver, Entry, EntryState, Failure, Next,
     Planned, SUSPENDED_DUE_AT, Span, SpanId, Timestamp,
 };
 use sampler_store::DueQuery;
@@ -112,8 +112,8 @@ fn register(
 /// The worker lets all spans of a cause go on, as its own was accepted; it may die before it asks for
 /// the entry.
 fn resume(state: &mut State, mut driver: Arc<Driver>, cause: CauseId) -> Worker {
-    Arc::make_mut(&mut state.table).resume_cause(cause, Timestamp::MIN);
-    Arc::make_mut(&mut driver).on_resumed();
+    Arc::make_mut(&mut state.table).begin_resuming(cause, Timestamp::MIN);
+    Arc::make_mut(&mut driver).on_resuming_begun();
     Worker::Holding(driver)
 }
 
@@ -168,7 +168,7 @@ fn decide(scenario: &Scenario, state: &mut State, driver: Arc<Driver>) -> Worker
         }
         // So is one that does so before it keeps the cause of a refusal.
         Action::Register(cause) => register(scenario, state, driver, &cause),
-        Action::Resume(cause) => resume(state, driver, cause),
+        Action::BeginResuming(cause) => resume(state, driver, cause),
         Action::Change(change) => {
             let change = canonical(change);
             if let (Change::Plan { planned, .. }, true) =
@@ -269,7 +269,7 @@ fn receive_answer(
     if !is_counted(state, &message) {
         return Worker::Posting(driver, message);
     }
-    Arc::make_mut(&mut driver).on_delivered(DELIVERED);
+    Arc::make_mut(&mut driver).on_accepted(ACCEPTANCE);
     if scenario.is_broken(Mutant::EntryAfterNote) {
         Arc::make_mut(&mut driver).on_entry_written(EntryState::Accepted);
     }
@@ -277,7 +277,7 @@ fn receive_answer(
 }
 
 /// Abacus's answer that it has a usage.
-pub(crate) const DELIVERED: Delivered = Delivered {
+pub(crate) const ACCEPTANCE: Acceptance = Acceptance {
     at: Timestamp::MIN,
     status: None,
     location: None,
@@ -320,7 +320,7 @@ fn call(
     if changed == Changed::Made
         && matches!(change, Change::Executed { .. })
         && scenario.is_broken(Mutant::EntryAfterNote)
-        && let Some(entry) = Entry::of_delivered(&before, DELIVERED)
+        && let Some(entry) = Entry::of_accepted(&before, ACCEPTANCE)
     {
         return Worker::WritingEntry(driver, canonical_entry(entry));
     }

@@ -95,7 +95,7 @@ impl World {
             act,
             at: self.now(),
             due_at: Timestamp::MIN,
-            delivered: None,
+            acceptance: None,
         };
         let is_marked = self.store.with(|table| table.mark_resend(key, &resend));
         self.log("operator", || {

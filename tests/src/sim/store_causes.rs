@@ -80,9 +80,9 @@ impl Causes for SimStore {
         .await
     }
 
-    async fn resume_cause(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
-        self.call("resume_cause", |world| async move {
-            world.store.resume_cause(cause, now).await
+    async fn begin_resuming(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
+        self.call("begin_resuming", |world| async move {
+            world.store.begin_resuming(cause, now).await
         })
         .await
     }

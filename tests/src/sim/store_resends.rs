@@ -1,7 +1,7 @@
 //! Resends as one process sees them: calls get lost, late or slow, like all others.
 
 use async_trait::async_trait;
-use sampler_domain::{Delivered, Entry, LastError, Resend, Timestamp};
+use sampler_domain::{Acceptance, Entry, LastError, Resend, Timestamp};
 use sampler_store::{EntryKey, Resends, StoreError};
 use uuid::Uuid;
 
@@ -40,13 +40,13 @@ impl Resends for SimStore {
     async fn accept_resent(
         &self,
         entry: &Entry,
-        delivered: &Delivered,
+        acceptance: &Acceptance,
     ) -> Result<bool, StoreError> {
-        let (entry, delivered) = (entry.clone(), delivered.clone());
+        let (entry, acceptance) = (entry.clone(), acceptance.clone());
         self.call("accept_resent", |world| async move {
-            let accepted = world.store.accept_resent(&entry, &delivered).await?;
+            let accepted = world.store.accept_resent(&entry, &acceptance).await?;
             if accepted {
-                world.note_accepted_again(&entry.resent(&delivered));
+                world.note_accepted_again(&entry.resent(&acceptance));
             }
             Ok(accepted)
         })

@@ -184,9 +184,9 @@ impl Causes for Faulty {
         let call = self.inner.end_stale_suspensions(now, limit);
         self.faults.call("end_stale_suspensions", call).await
     }
-    async fn resume_cause(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
+    async fn begin_resuming(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
         self.faults
-            .call("resume_cause", self.inner.resume_cause(cause, now))
+            .call("begin_resuming", self.inner.begin_resuming(cause, now))
             .await
     }
     async fn resume_batch(

@@ -46,7 +46,7 @@ async fn resend(world: &World, entry: &Entry, act: u128) -> bool {
         act: Uuid::from_u128(act),
         at: world.clock_now(),
         due_at: entry.planned_at,
-        delivered: None,
+        acceptance: None,
     };
     let marked = world.store.mark_resend(&EntryKey::of(entry), &resend).await;
     marked.unwrap()

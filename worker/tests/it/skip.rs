@@ -92,12 +92,12 @@ async fn what_is_given_up_is_not_posted_and_the_span_goes_on() {
 async fn what_abacus_has_accepted_is_not_skipped() {
     let world = World::new();
     let span = suspended(&world).await;
-    let delivered = sampler_domain::Delivered {
+    let acceptance = sampler_domain::Acceptance {
         at: world.clock_now(),
         status: Some(202),
         location: None,
     };
-    let entry = sampler_domain::Entry::of_delivered(&span, delivered).unwrap();
+    let entry = sampler_domain::Entry::of_accepted(&span, acceptance).unwrap();
     sampler_store::Ledger::write_entry(&*world.store, entry, HOUR)
         .await
         .unwrap();

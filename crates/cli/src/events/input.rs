@@ -138,7 +138,7 @@ fn next_line(reader: &mut dyn BufRead, number: &mut u64) -> io::Result<Option<St
         if length as u64 > LINE_LEN_MAX {
             return Err(io::Error::other("the line is too long"));
         }
-        let text = String::from_utf8(line).map_err(|_| io::Error::other("it is no UTF-8"))?;
+        let text = String::from_utf8(line).map_err(|_| io::Error::other("it is not UTF-8"))?;
         let text = text.trim_start_matches('\u{feff}').trim();
         if !text.is_empty() && !text.starts_with('#') {
             return Ok(Some(text.to_owned()));

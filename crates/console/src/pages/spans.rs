@@ -25,7 +25,7 @@ pub(crate) const FIELDS: [(&str, &str); 6] = [
     ("resource_instance_id", "Instance"),
 ];
 
-/// What people call a field of a target.
+/// The label of a field of a target.
 pub(crate) fn label_of(field: &str) -> &str {
     let known = FIELDS.iter().find(|(name, _)| *name == field);
     known.map_or(field, |(_, label)| label)

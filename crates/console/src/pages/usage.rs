@@ -64,7 +64,7 @@ impl Page {
     }
 }
 
-/// What the form begins with: the last days, each by itself, which make a chart.
+/// The values that the form begins with: the last days, each by itself, which make a chart.
 fn suggested(now: Timestamp) -> Query {
     let midnight = now.as_millis().div_euclid(DAY) * DAY;
     let [from, to] = [midnight - DAYS * DAY, midnight + DAY].map(|at| at.to_string());

@@ -120,7 +120,7 @@ impl From<TcpListener> for Port {
 /// Listens where the settings say.
 ///
 /// # Errors
-/// If the port is taken, or the host is none of this machine.
+/// If the port is taken, or the host is not an address of this machine.
 pub async fn bind(settings: &HttpSettings) -> anyhow::Result<TcpListener> {
     bind_port(&settings.host, settings.port).await
 }

@@ -2,7 +2,7 @@
 
 use bson::{Bson, Document, doc};
 use mongodb::Collection;
-use sampler_domain::{AskAgain, Delivered, Entry, Resend, Span};
+use sampler_domain::{Acceptance, AskAgain, Entry, Resend, Span};
 use sampler_store::contract::support::{
     Changing, NOW, at, done, everything, finished, plan_to, started,
 };
@@ -30,7 +30,7 @@ fn usages_beside(spans: &Collection<Document>) -> Collection<Document> {
 async fn accepted(store: &MongoStore, name: &str) -> (Span, Entry) {
     let span = started(store, name, name, -DAY).await;
     let span = done(store.plan(&span, plan_to(&span, -HOUR), at(0), at(0)).await);
-    let delivered = Delivered {
+    let acceptance = Acceptance {
         at: at(7),
         status: Some(202),
         location: Some("https://abacus/usage/1".to_owned()),
@@ -40,7 +40,7 @@ async fn accepted(store: &MongoStore, name: &str) -> (Span, Entry) {
             at: at(0),
             until: at(DAY),
         }),
-        ..Entry::of_delivered(&span, delivered).unwrap()
+        ..Entry::of_accepted(&span, acceptance).unwrap()
     };
     store.write_entry(entry.clone(), LIFETIME).await.unwrap();
     (span, entry)
@@ -106,7 +106,7 @@ async fn an_entry_that_was_sent_again_expires_only_once_it_is_confirmed() {
         act: uuid::Uuid::from_u128(7),
         at: at(10),
         due_at: at(10),
-        delivered: None,
+        acceptance: None,
     };
     let key = EntryKey::of(&entry);
     assert!(store.mark_resend(&key, &resend).await.unwrap());
@@ -115,12 +115,12 @@ async fn an_entry_that_was_sent_again_expires_only_once_it_is_confirmed() {
         ask_again: entry.ask_again,
         ..due.remove(0)
     };
-    let delivered = Delivered {
+    let acceptance = Acceptance {
         at: at(11),
         status: Some(202),
         location: Some("$again".to_owned()),
     };
-    assert!(store.accept_resent(&read, &delivered).await.unwrap());
+    assert!(store.accept_resent(&read, &acceptance).await.unwrap());
     let again = document(&usages, &entry).await;
     assert_eq!(expires_at(&again), None, "{again}");
     assert!(!again.contains_key("cause"), "{again}");

@@ -97,7 +97,7 @@ async fn have_some_fail(spans: &Collection<Document>) {
         let set = doc! {
             "processing.attempts": 1,
             "processing.due_at": &later,
-            "processing.last_interval.end": &later,
+            "processing.last_interval.end": at(1).plus(1).as_millis(),
             // They are driven, so it must be the one of their targets.
             "processing.partition": partition,
         };

@@ -3,7 +3,7 @@
 
 use bson::{Bson, Document, doc};
 use mongodb::Collection;
-use sampler_domain::{Delivered, Entry, EntryState, Next, Span, SpanId, Totals};
+use sampler_domain::{Acceptance, Entry, EntryState, Next, Span, SpanId, Totals};
 use sampler_store::Ledger;
 use sampler_store::contract::support::Changing;
 use sampler_store::contract::support::{NOW, at, done, failure, finished, kept, plan_to, started};
@@ -26,12 +26,12 @@ async fn planned(store: &MongoStore, name: &str) -> Span {
 }
 
 fn entry(span: &Span) -> Entry {
-    let delivered = Delivered {
+    let acceptance = Acceptance {
         at: at(7),
         status: Some(202),
         location: None,
     };
-    Entry::of_delivered(span, delivered).unwrap()
+    Entry::of_accepted(span, acceptance).unwrap()
 }
 
 async fn document(usages: &Collection<Document>, entry: &Entry) -> Document {

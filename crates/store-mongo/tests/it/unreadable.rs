@@ -21,7 +21,7 @@ use crate::support::beside_original;
 const HOUR: i64 = 3_600_000;
 const OPEN: &str = "00000000-0000-0000-0000-000000000000";
 
-/// What becomes bytes that are no UTF-8.
+/// A text that becomes bytes that are not UTF-8.
 pub(crate) const BROKEN: &str = "BROKEN";
 
 fn policy() -> Policy {
@@ -71,7 +71,7 @@ fn set(document: &mut Document, path: &str, value: impl Into<Bson>) {
     }
 }
 
-/// The document, with bytes that are no UTF-8 for each [`BROKEN`].
+/// The document, with bytes that are not UTF-8 for each [`BROKEN`].
 pub(crate) fn broken(document: &Document) -> RawDocumentBuf {
     let mut bytes = document.to_vec().unwrap();
     let mut is_broken = false;
@@ -85,7 +85,7 @@ pub(crate) fn broken(document: &Document) -> RawDocumentBuf {
     RawDocumentBuf::from_bytes(bytes).unwrap()
 }
 
-/// A value that is no UTF-8, once [`broken`].
+/// A value that is not UTF-8, once [`broken`].
 fn with_broken_usage(mut span: Document) -> Document {
     set(
         &mut span,
@@ -95,7 +95,7 @@ fn with_broken_usage(mut span: Document) -> Document {
     span
 }
 
-/// What is under `processing` becomes the only member of a list, beside what is no UTF-8.
+/// The document under `processing` becomes the only member of a list, beside one that is not UTF-8.
 fn with_listed_processing(mut span: Document) -> Document {
     let mut processing = span.get_document("processing").unwrap().clone();
     processing.insert("note", BROKEN);
@@ -281,7 +281,7 @@ async fn pages_of_the_shadow_go_on_behind_them() {
     put(&spans, of_each_kind(|name| taken_in(name, 0))).await;
     for (number, name) in ["a", "b", "c"].into_iter().enumerate() {
         let mut span = taken_in(name, 0);
-        // Texts lie before and behind one that is no UTF-8.
+        // Texts lie before and behind one that is not UTF-8.
         span.insert("_id", ["AAA", "\u{10ffff}", "zzz"][number]);
         put(&spans, [good(&span)]).await;
     }

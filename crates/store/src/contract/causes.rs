@@ -182,7 +182,7 @@ pub async fn a_cause_goes_when_nothing_is_suspended_under_it(store: &Shared) {
     assert!(removed.expect("the store answers"));
     assert_eq!(due_causes(store, HOUR).await, []);
     assert_eq!(probe(store, id, HOUR).await, Probe::NoSpan);
-    let known = store.resume_cause(id, at(0)).await;
+    let known = store.begin_resuming(id, at(0)).await;
     assert!(!known.expect("the store answers"));
 }
 
@@ -211,9 +211,9 @@ pub async fn spans_of_a_cause_go_on_in_batches(store: &Shared) {
         .expect("it is suspended")
         .cause;
     register(store, &spans[0], 0).await;
-    let resumed = store.resume_cause(id, at(3)).await;
+    let resumed = store.begin_resuming(id, at(3)).await;
     assert!(resumed.expect("the store answers"));
-    let resumed = store.resume_cause(id, at(9)).await;
+    let resumed = store.begin_resuming(id, at(9)).await;
     assert!(resumed.expect("the store answers"));
     // The second one has read something else.
     let ahead = due_causes(store, 0).await.remove(0);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
-    AskAgain, Cause, CauseId, Delivered, Entry, EntryState, Interval, Resend, Timestamp,
+    Acceptance, AskAgain, Cause, CauseId, Entry, EntryState, Interval, Resend, Timestamp,
 };
 use tokio::task::JoinSet;
 use uuid::Uuid;
@@ -21,7 +21,7 @@ const DAY: i64 = 24 * HOUR;
 async fn accepted(store: &dyn Store, name: &str, from: i64, ask_at: i64) -> Entry {
     let span = started(store, name, name, -DAY).await;
     let span = done(store.plan(&span, plan_to(&span, -HOUR), at(0), at(0)).await);
-    let delivered = Delivered {
+    let acceptance = Acceptance {
         at: at(7),
         status: Some(202),
         location: Some(format!("https://abacus/usage/{name}")),
@@ -36,7 +36,7 @@ async fn accepted(store: &dyn Store, name: &str, from: i64, ask_at: i64) -> Entr
             at: at(ask_at),
             until: at(DAY),
         }),
-        ..Entry::of_delivered(&span, delivered).expect("it is planned")
+        ..Entry::of_accepted(&span, acceptance).expect("it is planned")
     };
     let kept = store.write_entry(entry.clone(), DAY).await;
     assert_eq!(kept.ok(), Some(EntryState::Accepted));
@@ -248,12 +248,12 @@ pub async fn a_usage_that_was_skipped_and_sent_is_asked_for_once_its_totals_are_
     let store = &**store;
     let span = started(store, "a", "a", -DAY).await;
     let span = done(store.plan(&span, plan_to(&span, -HOUR), at(0), at(0)).await);
-    let delivered = Delivered {
+    let acceptance = Acceptance {
         at: at(11),
         status: Some(202),
         location: Some("https://abacus/usage/a".to_owned()),
     };
-    let accepted = Entry::of_delivered(&span, delivered.clone()).expect("it is planned");
+    let accepted = Entry::of_accepted(&span, acceptance.clone()).expect("it is planned");
     let skipped = Entry {
         state: EntryState::Skipped,
         accepted_at: None,
@@ -269,7 +269,7 @@ pub async fn a_usage_that_was_skipped_and_sent_is_asked_for_once_its_totals_are_
         act,
         at: at(10),
         due_at: at(10),
-        delivered: None,
+        acceptance: None,
     };
     let key = EntryKey::of(&skipped);
     assert_eq!(store.mark_resend(&key, &resend).await.ok(), Some(true));
@@ -280,7 +280,7 @@ pub async fn a_usage_that_was_skipped_and_sent_is_asked_for_once_its_totals_are_
         }),
         ..kept(store, &skipped).await
     };
-    let noted = store.accept_resent(&read, &delivered).await;
+    let noted = store.accept_resent(&read, &acceptance).await;
     assert_eq!(noted.ok(), Some(true));
     assert_eq!(instances(store, query(20)).await, [""; 0]);
     let marked = kept(store, &skipped).await;
@@ -304,7 +304,7 @@ pub async fn a_usage_that_was_sent_again_is_asked_for_again(store: &Shared) {
         act: Uuid::from_u128(7),
         at: at(10),
         due_at: at(10),
-        delivered: None,
+        acceptance: None,
     };
     let marked = store.mark_resend(&EntryKey::of(&entry), &resend).await;
     assert_eq!(marked.ok(), Some(true));
@@ -316,13 +316,13 @@ pub async fn a_usage_that_was_sent_again_is_asked_for_again(store: &Shared) {
         ask_again: Some(ask),
         ..kept(store, &entry).await
     };
-    let delivered = Delivered {
+    let acceptance = Acceptance {
         at: at(11),
         status: Some(202),
         location: Some("https://abacus/usage/again".to_owned()),
     };
     assert_eq!(
-        store.accept_resent(&read, &delivered).await.ok(),
+        store.accept_resent(&read, &acceptance).await.ok(),
         Some(true)
     );
     let found = unconfirmed(store, query(20)).await;

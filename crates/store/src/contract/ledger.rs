@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sampler_domain::{
-    Delivered, Entry, EntryState, Interval, LastError, Next, Planned, Span, SpanId, Totals,
+    Acceptance, Entry, EntryState, Interval, LastError, Next, Planned, Span, SpanId, Totals,
 };
 use tokio::task::JoinSet;
 
@@ -28,12 +28,12 @@ async fn planned(store: &dyn Store, name: &str, millis: i64) -> Span {
 
 /// The entry of what is planned for a span, as it is written once Abacus has it.
 fn entry(span: &Span) -> Entry {
-    let delivered = Delivered {
+    let acceptance = Acceptance {
         at: at(7),
         status: Some(202),
         location: Some("https://abacus/v1/metering/collected/usage/1".to_owned()),
     };
-    Entry::of_delivered(span, delivered).expect("it is planned")
+    Entry::of_accepted(span, acceptance).expect("it is planned")
 }
 
 async fn write(store: &dyn Store, entry: Entry) -> EntryState {

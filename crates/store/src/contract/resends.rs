@@ -1,7 +1,7 @@
 //! Usages that are sent again: the mark on an entry, and the totals of its span.
 
 use sampler_domain::{
-    Change, Changed, Delivered, Entry, EntryState, LastError, Next, Resend, Resent, Skip, Span,
+    Acceptance, Change, Changed, Entry, EntryState, LastError, Next, Resend, Resent, Skip, Span,
     Timestamp,
 };
 use uuid::Uuid;
@@ -53,12 +53,12 @@ fn resend(act: u128) -> Resend {
         act: Uuid::from_u128(act),
         at: at(5),
         due_at: at(5),
-        delivered: None,
+        acceptance: None,
     }
 }
 
-fn delivered(millis: i64) -> Delivered {
-    Delivered {
+fn acceptance(millis: i64) -> Acceptance {
+    Acceptance {
         at: at(millis),
         status: Some(202),
         location: Some("https://abacus/usage/$1".to_owned()),
@@ -80,8 +80,8 @@ async fn found(store: &dyn Store, entry: &Entry) -> Entry {
     found.expect("the store answers").expect("it is there")
 }
 
-async fn accept(store: &dyn Store, entry: &Entry, delivered: &Delivered) -> bool {
-    let accepted = store.accept_resent(entry, delivered).await;
+async fn accept(store: &dyn Store, entry: &Entry, acceptance: &Acceptance) -> bool {
+    let accepted = store.accept_resent(entry, acceptance).await;
     accepted.expect("the store answers")
 }
 
@@ -108,17 +108,17 @@ pub async fn a_usage_that_was_given_up_is_marked_once_and_sent_again(store: &Sha
     assert_eq!(due(store, 49).await, []);
     assert_eq!(due(store, 50).await.len(), 1);
     assert!(
-        !accept(store, &entry, &delivered(60)).await,
+        !accept(store, &entry, &acceptance(60)).await,
         "it has no mark"
     );
-    assert!(accept(store, &marked, &delivered(60)).await);
-    assert!(!accept(store, &marked, &delivered(70)).await, "once");
+    assert!(accept(store, &marked, &acceptance(60)).await);
+    assert!(!accept(store, &marked, &acceptance(70)).await, "once");
     let accepted = found(store, &entry).await;
     assert_eq!(accepted.state, EntryState::Accepted);
     assert_eq!(accepted.accepted_at, Some(at(60)));
     assert_eq!(accepted.skipped_at, entry.skipped_at);
     assert_eq!((accepted.status, &accepted.error), (Some(202), &None));
-    assert_eq!(accepted.location, delivered(60).location);
+    assert_eq!(accepted.location, acceptance(60).location);
     // The mark leads whoever comes next to the totals.
     assert_eq!(due(store, 50).await, std::slice::from_ref(&accepted));
     for (act, is_marked) in [(other, true), (act, false)] {
@@ -152,9 +152,9 @@ pub async fn what_was_put_aside_is_accepted_again_with_one_change(store: &Shared
     assert_eq!(written.expect("the store answers"), EntryState::SetAside);
     assert!(mark(store, &aside, &resend(7)).await);
     let marked = found(store, &aside).await;
-    let answer = Delivered {
+    let answer = Acceptance {
         location: None,
-        ..delivered(60)
+        ..acceptance(60)
     };
     assert!(accept(store, &marked, &answer).await);
     let accepted = found(store, &aside).await;
@@ -281,6 +281,6 @@ pub async fn an_entry_that_is_sent_again_outlives_its_expiry(store: &Shared) {
     store.expire(&finished).await.expect("the store answers");
     assert_eq!(store.remove(&finished).await.ok(), Some(1));
     let marked = found(store, &entry).await;
-    assert!(accept(store, &marked, &delivered(60)).await);
+    assert!(accept(store, &marked, &acceptance(60)).await);
     assert_eq!(found(store, &entry).await.state, EntryState::Accepted);
 }

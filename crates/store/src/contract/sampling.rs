@@ -104,6 +104,26 @@ pub async fn the_closing_month_comes_before_all_else(store: &Shared) {
         let failure = failure("full", march.plus(200_000 + start.max(0)));
         done(store.failed(&retried, failure).await);
     }
+    // Sampled to the end of February; only the one that stopped before has an interval of it left.
+    for (name, instance, is_stopped, waits) in [
+        ("february, stopped late", "j", true, 210_000),
+        ("march, put off", "k", false, 220_000),
+    ] {
+        let span = started(store, name, instance, offset(-3 * HOUR)).await;
+        let plan = plan_to(&span, offset(0));
+        let span = done(store.plan(&span, plan, at(0), at(0)).await);
+        done(store.executed(&span, Next::Wait, at(0), at(0)).await);
+        let mut to = offset(HOUR);
+        if is_stopped {
+            to = offset(-HOUR);
+            assert_eq!(stop(store, None, instance, to).await, StopOutcome::Ended);
+        }
+        let span = kept(store, name).await;
+        let plan = plan_to(&span, to);
+        let span = done(store.plan(&span, plan, at(0), at(0)).await);
+        let failure = failure("full", march.plus(waits));
+        done(store.failed(&span, failure).await);
+    }
     started(store, "march", "g", offset(100_000)).await;
     let order = [
         "february",
@@ -111,9 +131,11 @@ pub async fn the_closing_month_comes_before_all_else(store: &Shared) {
         "midnight and grace",
         "february, put back",
         "february, retried",
+        "february, stopped late",
         "january",
         "march",
         "march, retried",
+        "march, put off",
         "january, put back",
     ];
     for page in [1, 2, 10] {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use sampler_domain::{Delivered, Entry, EntryState, LastError, Resend, Timestamp};
+use sampler_domain::{Acceptance, Entry, EntryState, LastError, Resend, Timestamp};
 use sampler_store::memory::MemoryStore;
 use sampler_store::{EntryKey, Resends, StoreError};
 use uuid::Uuid;
@@ -59,9 +59,9 @@ impl Resends for Faulty {
     async fn accept_resent(
         &self,
         entry: &Entry,
-        delivered: &Delivered,
+        acceptance: &Acceptance,
     ) -> Result<bool, StoreError> {
-        self.call(self.inner.accept_resent(entry, delivered)).await
+        self.call(self.inner.accept_resent(entry, acceptance)).await
     }
 
     async fn has_resend(&self, entry: &EntryKey, act: Uuid) -> Result<bool, StoreError> {

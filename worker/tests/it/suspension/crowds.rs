@@ -32,7 +32,7 @@ async fn spans_that_go_on_have_their_turn_behind_what_waits_longer() {
     assert!(
         world
             .store
-            .resume_cause(id, world.clock_now())
+            .begin_resuming(id, world.clock_now())
             .await
             .unwrap()
     );
@@ -169,8 +169,8 @@ impl Causes for Counting {
     async fn end_stale_suspensions(&self, now: Timestamp, limit: usize) -> Result<u64, StoreError> {
         self.count().end_stale_suspensions(now, limit).await
     }
-    async fn resume_cause(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
-        self.count().resume_cause(cause, now).await
+    async fn begin_resuming(&self, cause: CauseId, now: Timestamp) -> Result<bool, StoreError> {
+        self.count().begin_resuming(cause, now).await
     }
     async fn resume_batch(
         &self,
@@ -220,7 +220,7 @@ async fn a_resumption_of_the_future_lets_spans_go_on_once() {
     let before = world.abacus.post_count();
     let id = causes(&world)[0].id;
     let ahead = world.clock_now().plus(5 * HOUR);
-    world.store.resume_cause(id, ahead).await.unwrap();
+    world.store.begin_resuming(id, ahead).await.unwrap();
     world.pass(HOUR).await;
     let posts = world.abacus.post_count() - before;
     // Each once, and a probe every ten minutes.

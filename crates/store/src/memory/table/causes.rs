@@ -125,8 +125,8 @@ impl Table {
         Probe::Begun
     }
 
-    /// Lets all spans go on that were suspended under the cause by now.
-    pub fn resume_cause(&mut self, cause: CauseId, now: Timestamp) -> bool {
+    /// Marks the cause, so that all spans that were suspended under it by now are resumed.
+    pub fn begin_resuming(&mut self, cause: CauseId, now: Timestamp) -> bool {
         let kept = self.causes.get_mut(&cause);
         let is_known = kept.is_some();
         if let Some(kept) = kept {
@@ -140,7 +140,7 @@ impl Table {
         if let Some(kept) = self.causes.get_mut(&cause) {
             kept.resumes += 1;
         }
-        self.resume_cause(cause, by)
+        self.begin_resuming(cause, by)
     }
 
     /// The cause, if it is still being resumed as it was when it was read.

@@ -1,6 +1,6 @@
 //! The rules of resends and of the entries that are marked.
 
-use sampler_domain::{Delivered, Entry, LastError, Resend, Timestamp};
+use sampler_domain::{Acceptance, Entry, LastError, Resend, Timestamp};
 use uuid::Uuid;
 
 use super::{StoredEntry, Table};
@@ -60,7 +60,7 @@ impl Table {
     }
 
     /// Notes that Abacus has accepted the usage of a marked entry.
-    pub fn accept_resent(&mut self, entry: &Entry, delivered: &Delivered) -> bool {
+    pub fn accept_resent(&mut self, entry: &Entry, acceptance: &Acceptance) -> bool {
         let Some(act) = entry.resend.as_ref().map(|resend| resend.act) else {
             return false;
         };
@@ -68,7 +68,7 @@ impl Table {
         let Some(kept) = kept.filter(|kept| kept.entry.state == entry.state) else {
             return false;
         };
-        kept.entry = kept.entry.resent(delivered);
+        kept.entry = kept.entry.resent(acceptance);
         kept.cause = None;
         kept.keep_longer();
         kept.entry.ask_again = entry.ask_again;
