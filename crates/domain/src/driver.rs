@@ -170,7 +170,7 @@ impl Driver {
                 Some(skip) if skip.not_before > now => Action::Change(Change::Postpone {
                     due_at: skip.not_before,
                 }),
-                Some(skip) => write_entry(Entry::of_skipped(&self.span, skip)),
+                Some(_) => write_entry(Entry::of_skipped(&self.span, now)),
                 None => Action::Post(planned),
             },
             Some(Progress::Accepted {

@@ -1,6 +1,6 @@
 //! An entry of the ledger: one usage and its state.
 
-use crate::{Interval, Measures, Resend, Skip, Span, SpanId, Target, Timestamp};
+use crate::{Interval, Measures, Resend, Span, SpanId, Target, Timestamp};
 
 /// The state of a usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,9 +55,12 @@ pub struct Entry {
     pub counted_at: Option<Timestamp>,
     /// When it was seen that Abacus had set it aside.
     pub set_aside_at: Option<Timestamp>,
-    /// When Abacus accepted it again after that.
+    /// When Abacus accepted it again after that. While it is set aside: after it was set aside before.
     pub resent_at: Option<Timestamp>,
-    /// When an operator skipped it.
+    /// What happened before `set_aside_at`, where it was set aside more than once: the last
+    /// [`EARLIER_ROUNDS_MAX`] times, the oldest first.
+    pub earlier_rounds: Vec<Round>,
+    /// When a worker skipped it, as an operator had asked.
     pub skipped_at: Option<Timestamp>,
     /// Its state.
     pub state: EntryState,
@@ -72,6 +75,19 @@ pub struct Entry {
     /// Whether Abacus is still to be asked if it counts.
     pub ask_again: Option<AskAgain>,
 }
+
+/// One time that Abacus set a usage aside and accepted it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Round {
+    /// When it was seen that Abacus had set it aside.
+    pub set_aside_at: Option<Timestamp>,
+    /// When Abacus accepted it again.
+    pub resent_at: Option<Timestamp>,
+}
+
+/// How many earlier rounds an entry keeps. Beyond that the oldest is forgotten: for moments before those
+/// that are kept, the usage shows as accepted. Each round takes an act of an operator.
+pub const EARLIER_ROUNDS_MAX: usize = 100;
 
 /// Abacus's answer that it has a usage.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -106,6 +122,7 @@ impl Entry {
             counted_at: None,
             set_aside_at: None,
             resent_at: None,
+            earlier_rounds: Vec::new(),
             skipped_at: None,
             state: match processing.refused_at {
                 Some(_) => EntryState::Refused,
@@ -133,12 +150,13 @@ impl Entry {
         })
     }
 
-    /// The entry of what is planned for a span, once an operator has given it up. Why Abacus refused it
-    /// stays.
-    pub fn of_skipped(span: &Span, skip: &Skip) -> Option<Self> {
+    /// The entry of what is planned for a span, once a worker skips it at this moment, because an
+    /// operator has given it up. The operator asked for it up to [`SKIP_DELAY`](crate::SKIP_DELAY)
+    /// earlier, and until now the ledger said `refused`. Why Abacus refused it stays.
+    pub fn of_skipped(span: &Span, at: Timestamp) -> Option<Self> {
         let planned = Self::of_planned(span)?;
         Some(Self {
-            skipped_at: Some(skip.at),
+            skipped_at: Some(at),
             state: EntryState::Skipped,
             ..planned
         })
@@ -150,27 +168,40 @@ impl Entry {
     /// noted by the clock of another program, or by one that was put right meanwhile. So the last state
     /// that was reached by then counts, not the one with the latest moment.
     pub fn as_of(&self, at: Timestamp) -> Option<EntryState> {
-        let past = |moment: Option<Timestamp>| moment.filter(|moment| *moment <= at);
-        if past(self.counted_at).is_some() {
-            return Some(EntryState::Counted);
-        }
-        let (set_aside, resent) = (past(self.set_aside_at), past(self.resent_at));
-        // These two may follow each other again and again: the state says which came last.
-        let is_set_aside = match (set_aside, resent) {
-            (Some(_), Some(_)) => self.state == EntryState::SetAside,
-            (set_aside, _) => set_aside.is_some(),
-        };
-        if is_set_aside {
-            return Some(EntryState::SetAside);
-        }
-        let reached = [
-            (resent.or(past(self.accepted_at)), EntryState::Accepted),
-            (past(self.skipped_at), EntryState::Skipped),
-            (past(self.refused_at), EntryState::Refused),
-            (past(Some(self.planned_at)), EntryState::Planned),
-        ];
-        let last = reached.into_iter().find(|(moment, _)| moment.is_some());
+        let last = self.reached().find(|(moment, _)| *moment <= at);
         last.map(|(_, state)| state)
+    }
+
+    /// Whether the entry has reached no other state since a moment.
+    pub fn is_unchanged_since(&self, at: Timestamp) -> bool {
+        self.reached().next().is_none_or(|(moment, _)| moment <= at)
+    }
+
+    /// The states that it has reached, and when; the last one first.
+    fn reached(&self) -> impl Iterator<Item = (Timestamp, EntryState)> {
+        let set_aside = (self.set_aside_at, EntryState::SetAside);
+        let resent = (self.resent_at, EntryState::Accepted);
+        // These two may follow each other again and again: the state says which came last.
+        let round = if self.state == EntryState::SetAside {
+            [set_aside, resent]
+        } else {
+            [resent, set_aside]
+        };
+        let earlier = self.earlier_rounds.iter().rev().flat_map(|round| {
+            [
+                (round.resent_at, EntryState::Accepted),
+                (round.set_aside_at, EntryState::SetAside),
+            ]
+        });
+        let before = [
+            (self.accepted_at, EntryState::Accepted),
+            (self.skipped_at, EntryState::Skipped),
+            (self.refused_at, EntryState::Refused),
+            (Some(self.planned_at), EntryState::Planned),
+        ];
+        let all = [(self.counted_at, EntryState::Counted)].into_iter();
+        let all = all.chain(round).chain(earlier).chain(before);
+        all.filter_map(|(moment, state)| Some((moment?, state)))
     }
 
     /// Whether Abacus has the usage, as far as is known.

@@ -52,7 +52,7 @@ pub use control::{Control, ControllerSettings, SamplingControl, StartRates};
 pub use controller::{ControllerMemory, ControllerStep, ControllerTerms, Load};
 pub use distress::Bounds;
 pub use driver::{Action, Driver};
-pub use entry::{Acceptance, AskAgain, Entry, EntryState};
+pub use entry::{Acceptance, AskAgain, EARLIER_ROUNDS_MAX, Entry, EntryState, Round};
 pub use event::{Field, StartEvent, StopEvent, UpdateEvent};
 pub use forecast::Forecast;
 pub use granularity::{Granularities, Granularity};

@@ -6,7 +6,7 @@
 
 use uuid::Uuid;
 
-use crate::{Acceptance, Entry, EntryState, Span, Timestamp};
+use crate::{Acceptance, EARLIER_ROUNDS_MAX, Entry, EntryState, Round, Span, Timestamp};
 
 /// The mark on an entry whose usage a worker must post again. Or Abacus has accepted the usage although
 /// the ledger says that it was skipped; then only the ledger and the totals are to be corrected.
@@ -45,8 +45,34 @@ impl Entry {
         matches!(self.state, EntryState::Skipped | EntryState::SetAside)
     }
 
+    /// The entry after Abacus has set its usage aside. The round before, if there was one, is kept, so
+    /// that what the ledger said stays.
+    #[must_use]
+    pub fn set_aside(&self, at: Timestamp, error: &str) -> Self {
+        let mut entry = self.clone();
+        if self.set_aside_at.is_some() {
+            entry.earlier_rounds.push(Round {
+                set_aside_at: self.set_aside_at,
+                resent_at: self.resent_at,
+            });
+            let surplus = entry
+                .earlier_rounds
+                .len()
+                .saturating_sub(EARLIER_ROUNDS_MAX);
+            entry.earlier_rounds.drain(..surplus);
+        }
+        Self {
+            state: EntryState::SetAside,
+            set_aside_at: Some(at),
+            error: Some(error.to_owned()),
+            ask_again: None,
+            ..entry
+        }
+    }
+
     /// The entry after Abacus has accepted its usage again. If the usage was skipped, the mark stays until
-    /// the totals of the span are right.
+    /// the totals of the span are right. The moment of an earlier resend is in
+    /// [`earlier_rounds`](Entry::earlier_rounds) since the usage was set aside again.
     #[must_use]
     pub fn resent(&self, acceptance: &Acceptance) -> Self {
         let mut entry = self.clone();

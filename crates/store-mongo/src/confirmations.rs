@@ -14,6 +14,7 @@ use crate::document::{Unreadable, id_from_bson, id_to_bson, moment, read_target,
 use crate::entry_document::{ERROR_LEN_MAX, ask_again_in};
 use crate::index;
 use crate::ledger::expires_at;
+use crate::rounds;
 use crate::unreadable::{Statement, change_each, decoded, name_of};
 
 /// The fields of an entry that are read, beside its id. An entry can have half a megabyte.
@@ -133,6 +134,7 @@ fn statement(
             ending(Some(doc! {
                 "state": EntryState::SetAside.name(),
                 "set_aside_at": moment(*at),
+                "earlier_rounds": rounds::one_more(),
                 // It comes from outside: a `$` at its beginning is no name of a field.
                 "error": { "$literal": error },
                 "cause": cause.to_string(),

@@ -11,6 +11,7 @@ use crate::document::{
     read_optional_moment, read_target, unreadable,
 };
 use crate::resends::read_resend;
+use crate::rounds;
 use crate::unreadable::decoded;
 
 /// Room for the document of an entry with the usual ids and one measure or two.
@@ -45,6 +46,8 @@ struct EntryDocument<'a> {
     set_aside_at: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     resent_at: Option<i64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    earlier_rounds: Vec<Document>,
     #[serde(skip_serializing_if = "Option::is_none")]
     skipped_at: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -115,6 +118,7 @@ pub(crate) fn written(entry: &Entry, lifetime: i64) -> Result<RawDocumentBuf, bs
         counted_at: millis(entry.counted_at),
         set_aside_at: millis(entry.set_aside_at),
         resent_at: millis(entry.resent_at),
+        earlier_rounds: entry.earlier_rounds.iter().map(rounds::written).collect(),
         skipped_at: millis(entry.skipped_at),
         status: entry.status.map(i32::from),
         location: entry.location.as_deref(),
@@ -149,6 +153,7 @@ pub(crate) fn entry_in(raw: &RawDocument) -> Result<Entry, Unreadable> {
         counted_at: read_optional_moment(&document, "counted_at")?,
         set_aside_at: read_optional_moment(&document, "set_aside_at")?,
         resent_at: read_optional_moment(&document, "resent_at")?,
+        earlier_rounds: rounds::read(&document),
         skipped_at: read_optional_moment(&document, "skipped_at")?,
         state: state_in(&document)?,
         status: status_in(&document),

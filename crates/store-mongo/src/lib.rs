@@ -36,6 +36,7 @@ mod replication;
 mod resends;
 mod resolve;
 mod retire;
+mod rounds;
 mod sharding;
 mod slack;
 mod span_list;

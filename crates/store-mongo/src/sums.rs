@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use crate::call::{CallError, hint};
 use crate::document::{moment, to_json};
 use crate::unreadable::decoded;
-use crate::{MongoStore, codes, index};
+use crate::{MongoStore, codes, index, rounds};
 
 /// How long a page goes on to ask for more windows.
 const PAGE_TIME: Duration = Duration::from_secs(1);
@@ -217,11 +217,16 @@ fn counted_at(at: Timestamp) -> Document {
     };
     // Abacus can set a usage aside and accept it again more than once. The state says which came last.
     let is_now = doc! { "$eq": ["$state", EntryState::SetAside.name()] };
-    let is_last = doc! { "$or": [{ "$not": [past("$resent_at")] }, is_now] };
-    let is_set_aside = doc! { "$and": [past("$set_aside_at"), is_last] };
-    let is_accepted = doc! { "$or": [past("$accepted_at"), past("$resent_at")] };
-    let counts = doc! { "$and": [is_accepted, { "$not": [is_set_aside] }] };
-    doc! { "$or": [past("$counted_at"), counts] }
+    let is_set_aside = past("$set_aside_at");
+    doc! { "$switch": {
+        "branches": [
+            { "case": past("$counted_at"), "then": true },
+            { "case": { "$and": [is_now, is_set_aside.clone()] }, "then": false },
+            { "case": past("$resent_at"), "then": true },
+            { "case": is_set_aside, "then": false },
+        ],
+        "default": rounds::accepted_at(at, past("$accepted_at")),
+    } }
 }
 
 /// The boundary of the calendar before a timestamp.

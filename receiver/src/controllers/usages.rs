@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::{IntoResponse, Response};
-use sampler_domain::{Entry, EntryState, Interval, Measures, Span, Timestamp};
+use sampler_domain::{Entry, Interval, Measures, Span, Timestamp};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use serde::Serialize;
@@ -190,12 +190,11 @@ pub(super) struct ShownUsage<'a> {
 /// The entry, as the ledger had it at a moment: what Abacus answered later was not there.
 pub(super) fn shown(entry: &Entry, as_of: Option<Timestamp>) -> ShownUsage<'_> {
     let state = as_of.and_then(|at| entry.as_of(at)).unwrap_or(entry.state);
-    let accepted_at = entry
-        .accepted_at
-        .filter(|accepted_at| as_of.is_none_or(|at| *accepted_at <= at));
-    let is_now = state == entry.state;
-    // Of the answer to a refusal nothing is kept once it is accepted.
-    let is_of_answer = is_now || (accepted_at.is_some() && state != EntryState::SetAside);
+    let is_past = |moment: Timestamp| as_of.is_none_or(|at| moment <= at);
+    let accepted_at = entry.accepted_at.filter(|at| is_past(*at));
+    let is_now = as_of.is_none_or(|at| entry.is_unchanged_since(at));
+    // Of the answer to a refusal nothing is kept once it is accepted, and of that once it is sent again.
+    let is_of_answer = is_now || (accepted_at.is_some() && entry.resent_at.is_none_or(is_past));
     ShownUsage {
         id: &entry.usage_guid,
         span: entry.span.to_string(),

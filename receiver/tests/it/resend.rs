@@ -1,9 +1,8 @@
 //! `POST /v1/usages/{id}/resend`.
 
-use sampler_domain::{Acceptance, Entry, EntryState, Skip, Timestamp};
+use sampler_domain::{Acceptance, Entry, EntryState, Timestamp};
 use sampler_store::Ledger;
 use serde_json::json;
-use uuid::Uuid;
 
 use crate::acts::{REASON, json_of};
 use crate::store::Fate;
@@ -16,16 +15,7 @@ impl World {
         let span = self.span_at(&location);
         let at = Timestamp::clamped(NOW);
         let entry = if state == EntryState::Skipped {
-            let usage_guid = span.processing.planned.clone().unwrap().usage_guid;
-            let act = Uuid::nil();
-            let not_before = at;
-            let skip = Skip {
-                usage_guid,
-                at,
-                not_before,
-                act,
-            };
-            Entry::of_skipped(&span, &skip).unwrap()
+            Entry::of_skipped(&span, at).unwrap()
         } else {
             let acceptance = Acceptance {
                 at,

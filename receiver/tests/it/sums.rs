@@ -61,6 +61,7 @@ impl World {
             counted_at: None,
             set_aside_at: None,
             resent_at: None,
+            earlier_rounds: Vec::new(),
             skipped_at: None,
             state: EntryState::Accepted,
             status: Some(202),

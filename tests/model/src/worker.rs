@@ -205,6 +205,7 @@ fn canonical_entry(entry: Entry) -> Box<Entry> {
         attempts: 0,
         status: None,
         error: None,
+        skipped_at: entry.skipped_at.map(|_| Timestamp::MIN),
         ..entry
     })
 }

@@ -440,6 +440,7 @@ async fn skipped_while_one_sleeps(world: &World) -> Entry {
 async fn a_usage_is_given_up_once_no_post_of_it_is_on_its_way() {
     let world = World::new();
     let span = suspended(&world).await;
+    let guid = span.processing.planned.clone().unwrap().usage_guid;
     let suspended_at = span.processing.suspended.unwrap().since;
     assert_eq!(skip(&world, &span).await, Changed::Made);
     // A stop makes the span due before that.
@@ -450,6 +451,11 @@ async fn a_usage_is_given_up_once_no_post_of_it_is_on_its_way() {
     worker.stop().await;
     let waited = world.clock_now().since(suspended_at);
     assert!(waited >= sampler_domain::SKIP_DELAY, "{waited} ms");
+    // All the while the ledger says that it is refused, also when it is asked later.
+    let entry = entry(&world, &guid);
+    let not_before = suspended_at.plus(sampler_domain::SKIP_DELAY);
+    assert_eq!(entry.as_of(not_before.plus(-1)), Some(EntryState::Refused));
+    assert_eq!(entry.as_of(world.clock_now()), Some(EntryState::Skipped));
 }
 
 /// A worker that waits for its turn to post for long reads the span again before it does.

@@ -20,6 +20,7 @@ mod original;
 mod outage;
 mod primary;
 mod proxy;
+mod rounds;
 mod scale;
 mod sums;
 mod support;

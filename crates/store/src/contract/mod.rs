@@ -28,6 +28,8 @@ mod queries;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod resends;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
+mod rounds;
+#[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod sampling;
 #[allow(missing_docs, reason = "the name of a case says what it shows")]
 mod span_scan;
@@ -48,6 +50,7 @@ pub use instances::*;
 pub use ledger::*;
 pub use queries::*;
 pub use resends::*;
+pub use rounds::*;
 pub use sampling::*;
 pub use span_scan::*;
 pub use sums::*;
@@ -123,6 +126,8 @@ macro_rules! store_contract_tests {
             a_usage_is_only_asked_for_where_its_entry_says_so
             a_usage_that_was_skipped_and_sent_is_asked_for_once_its_totals_are_right
             a_usage_that_was_sent_again_is_asked_for_again
+            what_the_ledger_said_stays_when_a_usage_is_put_aside_again
+            an_entry_keeps_its_last_rounds
             a_list_holds_what_its_query_asks_for
             a_list_goes_on_while_spans_come_change_and_go
             a_span_is_found_by_how_its_id_is_written

@@ -32,7 +32,7 @@ async fn skipped(store: &dyn Store, name: &str) -> (Span, Entry) {
         due_at: at(1),
     };
     let span = made(store, &span, &change).await;
-    let entry = Entry::of_skipped(&span, &skip).expect("it is planned");
+    let entry = Entry::of_skipped(&span, skip.at).expect("it is planned");
     let state = store.write_entry(entry.clone(), DAY).await;
     assert_eq!(state.expect("the store answers"), EntryState::Skipped);
     let change = Change::Skipped {

@@ -1,7 +1,8 @@
 //! Sums of usages of the ledger.
 
 use sampler_domain::{
-    Entry, EntryState, Id, Interval, Measure, Measures, Quantity, SpanId, Timestamp, WindowLength,
+    Entry, EntryState, Id, Interval, Measure, Measures, Quantity, Round, SpanId, Timestamp,
+    WindowLength,
 };
 use serde_json::{Value, json};
 
@@ -33,6 +34,7 @@ fn usage(names: [&str; 3], from: i64, to: i64, measures: &Value) -> Entry {
         counted_at: None,
         set_aside_at: None,
         resent_at: None,
+        earlier_rounds: Vec::new(),
         skipped_at: None,
         state: EntryState::Accepted,
         status: Some(202),
@@ -339,6 +341,20 @@ fn changed(state: EntryState, changes: &[(&str, i64)]) -> Entry {
     entry
 }
 
+/// An entry that was accepted at 20, and set aside and accepted again before it changed so.
+fn again(state: EntryState, rounds: &[(i64, i64)], changes: &[(&str, i64)]) -> Entry {
+    let round = |(set_aside, resent): &(i64, i64)| Round {
+        set_aside_at: Some(at(*set_aside)),
+        resent_at: Some(at(*resent)),
+    };
+    let mut entry = changed(state, changes);
+    entry.accepted_at = Some(at(20));
+    entry.earlier_rounds = rounds.iter().map(round).collect();
+    let last = entry.earlier_rounds.last().and_then(|last| last.resent_at);
+    entry.resent_at = entry.resent_at.or(last);
+    entry
+}
+
 pub async fn sums_count_what_abacus_has_now_or_had_then(store: &Shared) {
     let store = &**store;
     let entries = [
@@ -376,8 +392,31 @@ pub async fn sums_count_what_abacus_has_now_or_had_then(store: &Shared) {
             EntryState::SetAside,
             &[("accepted", 20), ("set_aside", 30), ("resent", 40)],
         ),
+        // Set aside more than once.
+        again(EntryState::SetAside, &[(30, 40)], &[("set_aside", 44)]),
+        again(
+            EntryState::Accepted,
+            &[(22, 24), (30, 40)],
+            &[("set_aside", 44), ("resent", 46)],
+        ),
+        again(
+            EntryState::Counted,
+            &[(21, 29), (30, 30)],
+            &[("set_aside", 31), ("resent", 40), ("counted", 44)],
+        ),
+        // The same by clocks that differ: the last one that was reached counts.
+        again(
+            EntryState::SetAside,
+            &[(45, 21), (31, 29)],
+            &[("set_aside", 44)],
+        ),
+        again(
+            EntryState::Accepted,
+            &[(40, 30), (29, 15)],
+            &[("set_aside", 50), ("resent", 44)],
+        ),
     ];
-    keep(store, entries.clone()).await;
+    keep(store, entries.iter().cloned()).await;
     let mut query = query(
         &[("organization_id", "o")],
         WindowLength::All,
@@ -388,16 +427,16 @@ pub async fn sums_count_what_abacus_has_now_or_had_then(store: &Shared) {
         let rows = sums(store, query).await;
         rows.first().map_or(0, |row| row[2].as_u64().unwrap_or(0))
     };
-    assert_eq!(counted(&query).await, 11);
-    for millis in [0, 9, 10, 15, 19, 20, 21, 29, 30, 31, 40, 44, 45, 50] {
+    assert_eq!(counted(&query).await, 14);
+    for millis in (0..=51).chain([DAY]) {
         query.as_of = Some(at(millis));
         let expected = entries.iter().filter(|entry| query.counts(entry)).count();
         assert_eq!(counted(&query).await, expected as u64, "{millis}");
     }
     query.as_of = Some(at(25));
-    assert_eq!(counted(&query).await, 11);
+    assert_eq!(counted(&query).await, 15, "one was set aside at 21");
     query.as_of = Some(at(DAY));
-    assert_eq!(counted(&query).await, 11, "as it is now");
+    assert_eq!(counted(&query).await, 14, "as it is now");
     for entry in &entries {
         assert_eq!(entry.as_of(at(DAY)), Some(entry.state), "{entry:?}");
     }

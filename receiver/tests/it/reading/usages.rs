@@ -1,6 +1,7 @@
 //! The usages of a span.
 
-use sampler_domain::Span;
+use sampler_domain::{Acceptance, Entry, Span};
+use sampler_store::Ledger;
 use sampler_store::contract::support::{Changing, done, refusal};
 use serde_json::{Value, json};
 
@@ -95,4 +96,43 @@ async fn the_ledger_is_told_as_it_was() {
         states(third + HOUR).await,
         [&accepted[..], &["refused"]].concat()
     );
+}
+
+/// Abacus sets a usage aside twice. Of what it said later, nothing shows for earlier moments.
+#[tokio::test]
+async fn a_usage_that_was_put_aside_twice_is_told_as_it_was() {
+    let world = World::new();
+    let location = world.starts("i", NOW).await;
+    let span = planned(&world, &location, NOW + HOUR).await;
+    let later = |minutes: i64| at(NOW + HOUR + minutes * MINUTE);
+    let acceptance = |number: i64| Acceptance {
+        at: later(number),
+        status: Some(202),
+        location: Some(format!("https://abacus/{number}")),
+    };
+    let entry = Entry::of_accepted(&span, acceptance(10)).unwrap();
+    let entry = entry.set_aside(later(20), "first");
+    let entry = entry.resent(&acceptance(30)).set_aside(later(40), "second");
+    let memory = &world.store.memory;
+    memory.write_entry(entry, DAY).await.unwrap();
+    let expected = [
+        (10, "accepted", Value::Null, Value::Null),
+        (20, "set_aside", Value::Null, Value::Null),
+        (30, "accepted", json!("https://abacus/30"), Value::Null),
+        (40, "set_aside", json!("https://abacus/30"), json!("second")),
+    ];
+    for (minutes, state, place, error) in expected {
+        for as_of in [later(minutes), later(minutes).plus(10 * MINUTE - 1)] {
+            let path = format!("{location}/usages?as_of={as_of}");
+            let shown = &world.read(&path).await["items"][0];
+            assert_eq!(shown["state"], state, "{shown}");
+            assert_eq!(shown["accepted_at"], json!(later(10)), "{shown}");
+            assert_eq!((&shown["location"], &shown["error"]), (&place, &error));
+            assert_eq!(shown["status"].is_null(), place.is_null(), "{shown}");
+            let sums = format!("/v1/usages?resource_instance_id=i&as_of={as_of}");
+            let sums = world.read(&sums).await;
+            let is_counted = sums["items"][0]["usages"] == 1;
+            assert_eq!(is_counted, state == "accepted", "{sums}");
+        }
+    }
 }

@@ -152,6 +152,7 @@ fn entry(target: &Target, span: u64, place: u64, midnight: i64) -> Result<Entry>
         counted_at: None,
         set_aside_at: None,
         resent_at: None,
+        earlier_rounds: Vec::new(),
         skipped_at: None,
         state: EntryState::Accepted,
         status: Some(202),

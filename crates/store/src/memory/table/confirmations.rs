@@ -82,9 +82,7 @@ fn note(entry: &mut Entry, confirmation: &Confirmation) {
             entry.counted_at = Some(*at);
         }
         Confirmation::SetAside { at, error, .. } => {
-            entry.state = EntryState::SetAside;
-            entry.set_aside_at = Some(*at);
-            entry.error = Some(error.clone());
+            *entry = entry.set_aside(*at, error);
         }
         Confirmation::AskAgain { at } => {
             entry.ask_again.iter_mut().for_each(|ask| ask.at = *at);
