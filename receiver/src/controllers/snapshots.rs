@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout_at};
 use super::answer;
 use crate::Receiver;
 use crate::admission::ServingPermit;
-use crate::openapi::{refusals, types};
+use crate::openapi::{problem_answers, types};
 use crate::reading::Parameters;
 use crate::snapshot::{self, Compared, Comparison};
 
@@ -46,7 +46,7 @@ const CHUNKS: usize = 2;
     )),
     responses(
         (status = 200, description = "The differences, and the proposed events.", body = types::SnapshotReport),
-        refusals::OfSnapshot,
+        problem_answers::OfSnapshot,
     ),
 )]
 pub async fn compare(
