@@ -29,7 +29,7 @@ mod batch;
 mod body;
 mod cloud_event;
 pub mod console;
-mod control;
+mod control_body;
 pub mod controllers;
 mod event;
 mod form;
@@ -41,6 +41,7 @@ pub mod reading;
 mod refusal_log;
 pub mod settings;
 mod snapshot;
+mod steered;
 mod throttle;
 
 use std::sync::Arc;
@@ -64,7 +65,7 @@ use utoipa_axum::routes;
 
 use admission::Admission;
 use controllers::{
-    audit, backlog, batches, control as steering, events, instances, mappings, snapshots,
+    audit, backlog, batches, control as control_routes, events, instances, mappings, snapshots,
     span_acts, spans, sums, suspended, usage_acts, usages,
 };
 use metrics::EventMetrics;
@@ -216,7 +217,7 @@ fn described() -> OpenApiRouter<Api> {
         .routes(routes!(audit::list))
         .routes(routes!(backlog::get))
         .routes(routes!(instances::list))
-        .routes(routes!(steering::get, steering::put))
+        .routes(routes!(control_routes::get, control_routes::put))
 }
 
 /// The state of the routes.

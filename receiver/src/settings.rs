@@ -8,10 +8,10 @@ use sampler_service::settings::{
     TraceSettings,
 };
 use sampler_settings::receiver::{
-    ConsoleSettings, EventsSettings, LimitsSettings, MonthSettings, ProvisioningSettings, TABLE,
+    ConsoleSettings, EventsSettings, LimitsSettings, ProvisioningSettings, TABLE,
 };
 use sampler_settings::{
-    DatabaseSettings, DistressSettings, SamplingSettings, SlackSettings, worker,
+    DatabaseSettings, DistressSettings, MonthSettings, SamplingSettings, SlackSettings, worker,
 };
 
 use crate::console;

@@ -1,4 +1,4 @@
-//! New starts that are turned away for now: the rate of starts is below 100 %.
+//! New starts beyond the rate of starts, while that is below 100 %.
 //!
 //! The id of a start, the minute and the rate decide whether it is admitted ([`Place`]). So a client
 //! that repeats a start each minute gets in, and receivers remember nothing. Stops always pass, and
@@ -20,7 +20,7 @@ const RETRY_AFTER_MAX: u64 = 300;
 const SPREAD: u64 = 45;
 
 impl Receiver {
-    /// Why a start is turned away now; `None` where it is admitted.
+    /// The problem of a start that the rate does not admit now; `None` where it is admitted.
     pub(crate) fn throttled(&self, event: &StartEvent, now: Timestamp) -> Option<Problem> {
         let rate = self.steering.admission_rate_of(&event.target.resource_id);
         let place = Place::of(event.id.as_ref(), &event.target);

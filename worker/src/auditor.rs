@@ -1,7 +1,7 @@
 //! The auditor: goes through the spans of this worker, a few in a second, and compares how far each is
 //! sampled with its totals and its entries in the ledger. It changes nothing.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -70,32 +70,27 @@ impl Worker {
         if self.options.audit.rate == 0 {
             return;
         }
+        let mut failed = BTreeMap::new();
         while self.wait_until_time_known(&IgnoreProgress).await {
             for partition in self.ownership.partitions().iter() {
-                self.audit_partition(*partition).await;
+                let mut from = failed.remove(partition).flatten();
+                if let Err(error) = self.audit_spans(*partition, &mut from).await {
+                    warn!(
+                        code = "audit.check_failed",
+                        error = error_chain(error),
+                        "checking spans failed"
+                    );
+                    // The shard of another partition may answer. The next round goes on here.
+                    failed.insert(*partition, from);
+                    self.pause(ROUND_PAUSE).await;
+                }
             }
             self.pause(ROUND_PAUSE).await;
         }
     }
 
-    /// Goes through the spans of a partition, while this worker owns it. After a failure it goes on
-    /// where it was.
-    async fn audit_partition(&self, partition: u32) {
-        let mut from = None;
-        while let Err(error) = self.audit_spans(partition, &mut from).await {
-            warn!(
-                code = "audit.check_failed",
-                error = error_chain(error),
-                "checking spans failed"
-            );
-            self.pause(ROUND_PAUSE).await;
-            if self.stop.is_cancelled() {
-                return;
-            }
-        }
-    }
-
-    /// Goes through the spans of a partition, from this instance on; moves it along.
+    /// Goes through the spans of a partition, from this instance on, while this worker owns it; moves it
+    /// along.
     async fn audit_spans(&self, partition: u32, from: &mut Option<Id>) -> Result<(), StoreError> {
         let mut pages = self
             .parts

@@ -6,8 +6,8 @@ use std::time::Duration;
 use sampler_abacus::{Answer, Details, Load, Posted};
 use sampler_domain::partition::partition_of;
 use sampler_domain::{
-    Acceptance, Action, Change, Changed, Driver, Entry, EntryState, Failure, KNOWN_FOR, Next,
-    Planned, Span, Timestamp, Usage,
+    Acceptance, Action, Change, Changed, Driver, Entry, EntryState, Failure, Next, Planned,
+    READ_VALID_FOR, Span, Timestamp, Usage,
 };
 use sampler_settings::millis;
 use sampler_store::{EntryKey, Finished, StoreError};
@@ -26,8 +26,8 @@ enum Delivery {
     Accepted(Acceptance),
     /// It could not be delivered.
     Failed(Failure),
-    /// The worker shuts down, and there is nothing to note.
-    Stopped,
+    /// Nothing was posted, because the worker shuts down or sampling pauses. Nothing is to be noted.
+    Held,
     /// The read of the span is too old to begin a post.
     Outdated,
 }
@@ -36,8 +36,8 @@ enum Delivery {
 pub(crate) enum PostOutcome {
     /// Abacus answered, or should have.
     Answered(Answer, Details),
-    /// Nothing was posted: the worker takes nothing new on.
-    Stopped,
+    /// Nothing was posted, because the worker shuts down or sampling pauses.
+    Held,
     /// Nothing was posted: what it is about was read too long ago.
     Outdated,
 }
@@ -61,8 +61,8 @@ impl ReadAt {
 
     /// Whether it was too long ago to go by it.
     fn is_outdated(self, worker: &Worker) -> bool {
-        millis(self.at.elapsed()) >= KNOWN_FOR
-            || worker.parts.clock.now().since(self.wall).abs() >= KNOWN_FOR
+        millis(self.at.elapsed()) >= READ_VALID_FOR
+            || worker.parts.clock.now().since(self.wall).abs() >= READ_VALID_FOR
     }
 }
 
@@ -117,7 +117,7 @@ impl Worker {
                 {
                     Delivery::Accepted(acceptance) => driver.on_accepted(acceptance),
                     Delivery::Failed(failure) => driver.on_failed(failure),
-                    Delivery::Stopped => break,
+                    Delivery::Held => break,
                     Delivery::Outdated => driver.on_outdated(),
                 },
                 Action::Register(cause) => {
@@ -272,7 +272,7 @@ impl Worker {
         loop {
             let (answer, details) = match self.post_once(&usage, &read_at).await {
                 PostOutcome::Answered(answer, details) => (answer, details),
-                PostOutcome::Stopped => return Delivery::Stopped,
+                PostOutcome::Held => return Delivery::Held,
                 PostOutcome::Outdated => return Delivery::Outdated,
             };
             match answer {
@@ -318,11 +318,11 @@ impl Worker {
             .post_limit
             .acquire(&*self.parts.processing_progress, &self.stop);
         let Some(permit) = permit.await else {
-            return PostOutcome::Stopped;
+            return PostOutcome::Held;
         };
         if self.is_paused() {
             self.post_limit.give_back(permit);
-            return PostOutcome::Stopped;
+            return PostOutcome::Held;
         }
         if read_at.is_outdated(self) {
             self.post_limit.give_back(permit);

@@ -1,8 +1,8 @@
 //! The worker: finds spans that are due, drives each through its due intervals, and posts their
 //! usages to Abacus (sections 5 and 6.3 to 6.6 of the paper).
 //!
-//! Any number of workers share one store, and any of them may die at any instruction. All state is on
-//! the spans, and each change of a span requires that the span is still as it was read. See
+//! Any number of workers share one store, and any of them may die at any instruction. All state is in
+//! the store, and each change of a span requires that the span is still as it was read. See
 //! `docs/architecture.md`.
 
 mod abacus_time;
@@ -38,11 +38,11 @@ use std::time::Duration;
 use sampler_abacus::{Collector, Confirmer, Pace};
 use sampler_domain::{Policy, Timestamp};
 use sampler_service::environment::{Clock, Random};
-use sampler_settings::DistressSettings;
 use sampler_settings::worker::{
     AbacusSettings, AuditSettings, CleanupSettings, ConfirmSettings, LedgerSettings,
     ProcessingSettings, SuspensionSettings,
 };
+use sampler_settings::{DistressSettings, MonthSettings};
 use sampler_steering::Steering;
 use sampler_store::{
     Backlogs, Causes, Confirmations, Controls, Ledger, Membership, Replication, Resends, SpanScan,
@@ -73,6 +73,8 @@ pub struct Options {
     pub policy: Policy,
     /// The delivery of usages.
     pub abacus: AbacusSettings,
+    /// When a month closes.
+    pub month: MonthSettings,
     /// The search for due spans, and the work on them.
     pub processing: ProcessingSettings,
     /// The removal of complete spans.

@@ -165,7 +165,7 @@ fn register_metrics(
 ) {
     worker.register_metrics(registry);
     let month = MonthClose {
-        slack: millis(settings.abacus.month_slack),
+        slack: millis(settings.month.month_slack),
         grace: settings.policy.stop_grace,
     };
     let steering = worker.steering();
@@ -277,6 +277,7 @@ fn worker(
         name: random.uuid_v4().to_string(),
         policy: settings.policy.clone(),
         abacus: settings.abacus.clone(),
+        month: settings.month.clone(),
         processing: settings.processing.clone(),
         cleanup: settings.cleanup.clone(),
         ledger: settings.ledger.clone(),

@@ -117,7 +117,7 @@ impl Worker {
         let usage = Usage::of_entry(entry);
         let read_at = ReadAt::now(self);
         match self.post_once(&usage, &read_at).await {
-            PostOutcome::Outdated | PostOutcome::Stopped => SentAgain::Later(Later::Held),
+            PostOutcome::Outdated | PostOutcome::Held => SentAgain::Later(Later::Held),
             PostOutcome::Answered(Answer::Accepted, details) => {
                 SentAgain::Accepted(self.acceptance(details))
             }

@@ -10,7 +10,8 @@ use sampler_settings::worker::{
     ProcessingSettings, ShadowSettings, SuspensionSettings, TABLE,
 };
 use sampler_settings::{
-    DatabaseSettings, DistressSettings, SamplingSettings, SlackSettings, millis, receiver,
+    DatabaseSettings, DistressSettings, MonthSettings, SamplingSettings, SlackSettings, millis,
+    receiver,
 };
 
 /// By how much the retention must be longer than the slack. A receiver reads the clock before it calls
@@ -43,6 +44,8 @@ pub struct Settings {
     pub security: SecuritySettings,
     /// The delivery of usages.
     pub abacus: AbacusSettings,
+    /// When a month closes.
+    pub month: MonthSettings,
     /// The policy of sampling.
     pub policy: Policy,
     /// The search for due spans, and the work on them.
@@ -73,6 +76,7 @@ impl Settings {
             traces: TraceSettings::read(reader),
             security: SecuritySettings::read(reader),
             abacus: AbacusSettings::read(reader),
+            month: MonthSettings::read(reader),
             policy: SamplingSettings::read(reader).policy(Granularity::Day),
             processing: ProcessingSettings::read(reader),
             cleanup: CleanupSettings::read(reader),
@@ -119,7 +123,7 @@ impl Settings {
             ));
         }
         let longest = millis(abacus.retry_limit).max(self.policy.stop_grace);
-        if !abacus.month_slack.is_zero() && millis(abacus.month_slack) <= longest {
+        if !self.month.month_slack.is_zero() && millis(self.month.month_slack) <= longest {
             reader.complain(format!(
                 "{} must be longer than both {} and {}: otherwise usages could wait until Abacus has \
                  closed their month, and would not be billed",

@@ -22,7 +22,7 @@ pub(crate) fn of_change(change: &Change) -> Span {
         Change::Skipped { .. } => "skipped",
         Change::KeepSuspended { .. } => "keep_suspended",
         Change::Resume { .. } => "resume",
-        Change::Skip { .. } => "skip",
+        Change::RequestSkip { .. } => "skip",
         Change::Resent { .. } => "resent",
     };
     trace_span!(target: TRACE, "change", otel.name = change)

@@ -113,7 +113,7 @@ impl Counts {
 impl Worker {
     /// The month that Abacus closes soon.
     pub(crate) fn closing(&self, now: Timestamp) -> Option<ClosingMonth> {
-        let month_slack = millis(self.options.abacus.month_slack);
+        let month_slack = millis(self.options.month.month_slack);
         ClosingMonth::at(now, month_slack, self.options.policy.stop_grace)
     }
 

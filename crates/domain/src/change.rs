@@ -65,7 +65,7 @@ pub enum Change {
     },
     /// An operator asks to skip the planned interval of a suspended span. A worker carries that out
     /// ([`Change::Skipped`]).
-    Skip {
+    RequestSkip {
         /// The usage to be skipped, and the act.
         skip: Skip,
         /// The suspension of the span. If that has changed, the change is rejected.
@@ -145,7 +145,7 @@ impl Failure {
 pub enum Changed {
     /// It was made: the span is [`Span::after`] it.
     Made,
-    /// It was not made: another worker or a stop has changed the span since it was read.
+    /// It was not made: another worker, a stop or an operator has changed the span since it was read.
     Rejected,
 }
 
@@ -176,7 +176,7 @@ impl Change {
             | Self::Executed { due_at, .. }
             | Self::Skipped { due_at, .. }
             | Self::Resume { due_at, .. }
-            | Self::Skip { due_at, .. }
+            | Self::RequestSkip { due_at, .. }
             | Self::Postpone { due_at } => Some(*due_at),
             Self::Failed {
                 suspension: Some(_),
@@ -200,7 +200,7 @@ impl Change {
             | Self::Failed { .. }
             | Self::KeepSuspended { .. }
             | Self::Resume { .. }
-            | Self::Skip { .. }
+            | Self::RequestSkip { .. }
             | Self::Resent { .. } => true,
         }
     }
@@ -210,7 +210,7 @@ impl Change {
         match self {
             Self::KeepSuspended { suspension }
             | Self::Resume { suspension, .. }
-            | Self::Skip { suspension, .. } => Some(*suspension),
+            | Self::RequestSkip { suspension, .. } => Some(*suspension),
             _ => None,
         }
     }
@@ -236,7 +236,8 @@ impl Change {
 }
 
 impl Span {
-    /// The span after a change. Sampling changes a span in no other way.
+    /// The span after a change. Only probes, and the end of a suspension by cause, change a span
+    /// otherwise ([`Span::resumed`]).
     ///
     /// # Panics
     /// If an execution is noted and nothing is planned.
@@ -264,7 +265,7 @@ impl Span {
             Change::Postpone { .. } | Change::KeepSuspended { .. } => {}
             Change::Resume { .. } => span = self.resumed(0, false),
             Change::Resent { resent, duration } => span = self.with_resent(resent, *duration),
-            Change::Skip { skip, .. } => {
+            Change::RequestSkip { skip, .. } => {
                 span = self.resumed(0, false);
                 span.processing.skip = Some(skip.clone());
             }

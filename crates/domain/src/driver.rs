@@ -31,6 +31,9 @@ use crate::{
     Step, Timestamp, next_step,
 };
 
+/// How old the read of a span may be when a worker begins a post by it, ms.
+pub const READ_VALID_FOR: i64 = 2 * 60_000;
+
 /// The next action for a span.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {

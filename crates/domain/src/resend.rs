@@ -31,14 +31,6 @@ pub struct Resent {
     pub act: Uuid,
 }
 
-/// How long after the last refusal a usage can be skipped, ms: by then no post of it is in flight. A
-/// worker begins no post by a read of the span that is older than [`KNOWN_FOR`], and a post ends after
-/// `SAMPLER_POST_TIMEOUT`.
-pub const SKIP_DELAY: i64 = 5 * 60_000;
-
-/// How old the read of a span may be when a worker begins a post by it, ms.
-pub const KNOWN_FOR: i64 = 2 * 60_000;
-
 impl Entry {
     /// Whether the usage can be sent again.
     pub fn is_resendable(&self) -> bool {

@@ -102,6 +102,11 @@ pub struct Processing {
     pub totals: Totals,
 }
 
+/// How long after the last refusal a usage can be skipped, ms: by then no post of it is in flight. A
+/// worker begins no post by a read of the span that is older than
+/// [`READ_VALID_FOR`](crate::READ_VALID_FOR), and a post ends after `SAMPLER_POST_TIMEOUT`.
+pub const SKIP_DELAY: i64 = 5 * 60_000;
+
 /// An operator skips the planned interval of a span: its usage is not posted any more. The interval
 /// counts as sampled once the ledger says that it is skipped.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -277,8 +282,7 @@ impl Span {
     }
 
     /// The span after it was resumed: it is tried again, and `refusals` refusals count already.
-    /// With
-    /// `is_probe`, an acceptance resumes all spans of its cause.
+    /// With `is_probe`, an acceptance resumes all spans of its cause.
     #[must_use]
     pub fn resumed(&self, refusals: u32, is_probe: bool) -> Self {
         let mut span = self.clone();

@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use sampler_domain::Bounds;
-use sampler_service::settings::{Kind, Reader};
+use sampler_service::settings::{Kind, Reader, Setting};
 
 use crate::{HOUR, SECOND, TEN_MILLIS};
+
+/// Help of a setting that the receiver only checks.
+const OF_WORKER: &str = "As for the worker. It has no effect on the receiver.";
 
 sampler_service::settings! {
     /// When sampling pauses because the database cannot keep up.
@@ -25,6 +28,18 @@ sampler_service::settings! {
 }
 
 impl DistressSettings {
+    /// The receiver's table. It admits starts by one of these; the others are the worker's.
+    pub const RECEIVER_TABLE: [Setting; 4] = {
+        let mut table = Self::TABLE;
+        let lag = Setting::position(&table, "SAMPLER_LAG_UPPER");
+        table[lag].doc = "The lag of a majority of the replica set at which sampling pauses, as for the \
+            worker. At twice as much, the receiver admits fewer new starts.";
+        table[Setting::position(&table, "SAMPLER_LAG_LOWER")].doc = OF_WORKER;
+        table[Setting::position(&table, "SAMPLER_COMMIT_UPPER")].doc = OF_WORKER;
+        table[Setting::position(&table, "SAMPLER_COMMIT_LOWER")].doc = OF_WORKER;
+        table
+    };
+
     /// The bounds of the lag, s.
     pub fn lag(&self) -> Bounds {
         bounds(self.lag_upper, self.lag_lower)

@@ -1,6 +1,7 @@
 //! The settings of the two programs. Each setting is declared once, in a group; the code that uses
 //! a setting gets its whole group. Each program is a list of groups.
 //!
+//! Settings of any program, such as `PORT` and `LOG_LEVEL`, are declared in `sampler_service`.
 //! Both tables are here because each program accepts the other's settings beside its own.
 //! `sampler_service::settings` reads, checks and prints them, and knows nothing of spans.
 
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 pub use database::{DatabaseSettings, DatabaseUri};
 pub use distress::DistressSettings;
-pub use sampling::{SamplingSettings, SlackSettings};
+pub use sampling::{MonthSettings, SamplingSettings, SlackSettings};
 pub use uri_options::ReplacedOption;
 
 const TEN_MILLIS: Duration = Duration::from_millis(10);

@@ -10,8 +10,8 @@ use secrecy::SecretString;
 use url::Url;
 
 use crate::{
-    DatabaseSettings, DistressSettings, SamplingSettings, SlackSettings, TEN_MINUTES,
-    TENTH_OF_A_SECOND,
+    DatabaseSettings, DistressSettings, MonthSettings, SamplingSettings, SlackSettings,
+    TEN_MINUTES, TENTH_OF_A_SECOND,
 };
 
 sampler_service::settings! {
@@ -56,14 +56,6 @@ sampler_service::settings! {
         key: Option<SecretString> = "SAMPLER_CONSOLE_KEY", Kind::Text, secret();
     }
 
-    /// When a month closes.
-    pub struct MonthSettings("abacus") {
-        /// How long into a month Abacus accepts usages of the previous month (its own SLACK), as for
-        /// the worker. It only decides what is shown of the month that closes.
-        month_slack: Duration = "SAMPLER_MONTH_SLACK",
-            Kind::time(Duration::ZERO, Duration::from_hours(24 * 27)), or("10m");
-    }
-
     /// The rules for events.
     pub struct EventsSettings("events") {
         /// Whether an event with a known id, the same target, and another timestamp or other
@@ -83,11 +75,11 @@ pub const TABLE: Table = &[
     &DatabaseSettings::TABLE,
     &ProvisioningSettings::TABLE,
     &EventsSettings::TABLE,
-    &MonthSettings::TABLE,
+    &MonthSettings::RECEIVER_TABLE,
     &SlackSettings::TABLE,
     &SamplingSettings::RECEIVER_TABLE,
     &ConsoleSettings::TABLE,
-    &DistressSettings::TABLE,
+    &DistressSettings::RECEIVER_TABLE,
     &HealthSettings::TABLE,
     &SecuritySettings::TABLE,
     &LogSettings::TABLE,

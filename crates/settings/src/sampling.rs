@@ -22,6 +22,14 @@ sampler_service::settings! {
         stop_grace: Duration = "SAMPLER_STOP_GRACE", Kind::time(Duration::ZERO, DAY), or("0ms");
     }
 
+    /// When a month closes.
+    pub struct MonthSettings("abacus") {
+        /// How long into a month Abacus accepts usages of the previous month (its own SLACK). During
+        /// this time, usages of that month have priority.
+        month_slack: Duration = "SAMPLER_MONTH_SLACK",
+            Kind::time(Duration::ZERO, Duration::from_hours(24 * 27)), or("10m");
+    }
+
     /// How far the timestamp of an event may be from the present.
     pub struct SlackSettings("slack") {
         /// How far in the past an event may be dated.
@@ -31,6 +39,16 @@ sampler_service::settings! {
         future: Duration = "SAMPLER_SLACK_FUTURE_INTERVAL", Kind::time(Duration::ZERO, YEAR),
             or("61d");
     }
+}
+
+impl MonthSettings {
+    /// The receiver's table.
+    pub const RECEIVER_TABLE: [Setting; 1] = {
+        let mut table = Self::TABLE;
+        table[0].doc = "How long into a month Abacus accepts usages of the previous month (its own SLACK), \
+            as for the worker. It only decides what is shown of the month that closes.";
+        table
+    };
 }
 
 impl SamplingSettings {

@@ -8,8 +8,8 @@ use sampler_service::settings::{HttpSettings, Kind, LogSettings, Table, TraceSet
 use url::Url;
 
 use crate::{
-    DAY, DatabaseSettings, DistressSettings, HOUR, SECOND, SamplingSettings, SlackSettings,
-    TEN_MILLIS, TENTH_OF_A_SECOND, millis,
+    DAY, DatabaseSettings, DistressSettings, HOUR, MonthSettings, SECOND, SamplingSettings,
+    SlackSettings, TEN_MILLIS, TENTH_OF_A_SECOND, millis,
 };
 
 sampler_service::settings! {
@@ -28,10 +28,6 @@ sampler_service::settings! {
         /// The longest wait of a span after a failure. It must be shorter than SAMPLER_MONTH_SLACK:
         /// a usage that is retried after its month has been closed is lost.
         retry_limit: Duration = "SAMPLER_RETRY_LIMIT", Kind::time(TEN_MILLIS, DAY), or("2m");
-        /// How long into a month Abacus accepts usages of the previous month (its own SLACK). During
-        /// this time, usages of that month have priority.
-        month_slack: Duration = "SAMPLER_MONTH_SLACK",
-            Kind::time(Duration::ZERO, Duration::from_hours(24 * 27)), or("10m");
         /// Whether 409 means that Abacus has the usage already. Abacus itself answers repeats with
         /// 202 and never with 409; a gateway in front of it may.
         accept_conflict: bool = "SAMPLER_ACCEPT_CONFLICT", Kind::Boolean, or("false");
@@ -163,6 +159,7 @@ pub const TABLE: Table = &[
     &HttpSettings::table("7071"),
     &DatabaseSettings::TABLE,
     &AbacusSettings::TABLE,
+    &MonthSettings::TABLE,
     &SamplingSettings::TABLE,
     &SlackSettings::TABLE,
     &ProcessingSettings::TABLE,

@@ -1,4 +1,5 @@
-//! Changes of spans by workers (sections 6.5 and 6.6 of the paper), many with one command.
+//! Changes of spans by workers and operators (sections 6.5 and 6.6 of the paper), many with one
+//! command.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bson::oid::ObjectId;
 use bson::{Bson, Document, RawDocumentBuf, doc};
-use sampler_domain::{Change, Changed, Failure, Next, Span, Suspension, Timestamp};
+use sampler_domain::{Change, Changed, Failure, Next, Span, Timestamp};
 use sampler_store::group::{CommandResult, GroupWriter, Resolution};
 use sampler_store::{Events, StoreError};
 use tokio::time::Instant;
@@ -32,10 +33,7 @@ pub(crate) struct ChangeWrite {
     /// at the same moment; the id tells the two apart.
     id: ObjectId,
     before: Span,
-    /// The suspension that the span must still have, if the change requires one.
-    suspension: Option<Suspension>,
-    /// Whether it may be complete.
-    is_of_complete: bool,
+    change: Change,
     statement: RawDocumentBuf,
 }
 
@@ -76,8 +74,7 @@ impl ChangeWrite {
             // count.
             condition.insert("processing.skip.version", doc! { "$ne": version });
         }
-        let suspended = change.required_suspension();
-        if let Some(suspended) = suspended {
+        if let Some(suspended) = change.required_suspension() {
             for (name, value) in suspension(suspended, before.processing.version) {
                 condition.insert(format!("processing.suspended.{name}"), value);
             }
@@ -92,8 +89,7 @@ impl ChangeWrite {
             statement: statement.map_err(|error| StoreError::Refused(Box::new(error)))?,
             id,
             before: before.clone(),
-            suspension: suspended,
-            is_of_complete: change.is_of_complete(),
+            change: change.clone(),
         })
     }
 
@@ -105,19 +101,10 @@ impl ChangeWrite {
             return Some(Ok(Changed::Made));
         }
         match readable(document) {
-            Ok(now) if self.is_allowed(&now) => None,
+            Ok(now) if self.change.is_allowed(&self.before, &now) => None,
             Ok(_) => Some(Ok(Changed::Rejected)),
             Err(error) => Some(Err(error)),
         }
-    }
-}
-
-impl ChangeWrite {
-    /// Whether the change may still be made ([`Change::is_allowed`]).
-    fn is_allowed(&self, now: &Span) -> bool {
-        self.before.is_unchanged(now)
-            && (self.is_of_complete || !now.processing.complete)
-            && (self.suspension.is_none() || self.suspension == now.processing.suspended)
     }
 }
 
@@ -177,7 +164,7 @@ fn update(before: &Span, change: &Change, now: Timestamp) -> Update {
             set.insert("processing.totals", totals(&before.after(change)));
             set.insert("processing.resent", resent_mark(resent));
         }
-        Change::Skip { skip, .. } => {
+        Change::RequestSkip { skip, .. } => {
             update.resumption();
             let skip = skip_mark(skip, before.processing.version);
             update.set.insert("processing.skip", skip);

@@ -97,6 +97,12 @@ impl GroupWriter for EntryWriter {
         self.link.execution_limit()
     }
 
+    /// Nobody waits for an entry alone, so its commands may be larger. The server takes them for a third
+    /// less.
+    fn commands_in_flight() -> usize {
+        2
+    }
+
     /// Each answer stays true: the entry that was written first refuses every later one.
     fn outlasts_late_commands(_: &EntryState) -> bool {
         true

@@ -5,7 +5,7 @@
 //! meaning of a field of the original. The ledger is a collection of its own, with one document for
 //! each usage.
 //!
-//! Starts, stops, the changes of workers and the entries of the ledger share commands with others of
+//! Starts, stops, changes of spans and the entries of the ledger share commands with others of
 //! their kind that are in flight at the same moment; see [`sampler_store::group`].
 
 mod address;

@@ -39,7 +39,8 @@ pub use writes::{
 
 use settle::settle;
 
-/// Commands of one kind in flight: while some wait for the journal, the server works on another.
+/// Commands of one kind in flight, unless the writer says otherwise: while some wait for the journal, the
+/// server works on another.
 const COMMANDS_IN_FLIGHT: usize = 4;
 
 /// The most writes in one command. More would make the server no faster.
@@ -178,7 +179,7 @@ impl<W: GroupWriter> Group<W> {
             return false;
         }
         gathered.waiting.push_back(waiting);
-        if gathered.permits_taken < COMMANDS_IN_FLIGHT {
+        if gathered.permits_taken < W::commands_in_flight() {
             gathered.permits_taken += 1;
             tokio::spawn(send_commands(CommandPermit::for_taken(self.clone())));
         }
@@ -192,7 +193,8 @@ impl<W: GroupWriter> Group<W> {
         let mut gathered = self.lock();
         gathered.in_flight -= finished;
         gathered.waiting.retain(Waiting::is_awaited);
-        let share = (gathered.waiting.len() + gathered.in_flight).div_ceil(COMMANDS_IN_FLIGHT);
+        let share = gathered.waiting.len() + gathered.in_flight;
+        let share = share.div_ceil(W::commands_in_flight());
         let share = share.clamp(COMMAND_MIN_SHARE, COMMAND_WRITES);
         let writes = gather(&mut gathered.waiting, share);
         if writes.is_empty() {

@@ -125,7 +125,8 @@ impl<T> FairQueue<T> {
         self.weight += weight;
         self.length += 1;
         let mut shed = Vec::new();
-        while self.weight > self.limits.weight {
+        // An entry that is heavier than the limit waits alone. Otherwise it could never be served.
+        while self.weight > self.limits.weight && self.length > 1 {
             shed.extend(self.shed());
         }
         (Ticket { client, number }, shed)
@@ -315,6 +316,10 @@ mod tests {
             queue.push(Client(4), 2_000, now, "too heavy").1,
             ["too heavy"]
         );
+        let mut queue = FairQueue::new(LIMITS);
+        assert_eq!(queue.push(Client(4), 2_000, now, "heavy alone").1, [""; 0]);
+        assert_eq!(queue.push(Client(1), 1, now, "one").1, ["heavy alone"]);
+        assert_eq!(drain(&mut queue, now), ["one"]);
     }
 
     #[test]

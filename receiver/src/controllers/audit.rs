@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::answer;
 use crate::Receiver;
 use crate::openapi::params::{Page, Time};
-use crate::openapi::{refusals, types};
+use crate::openapi::{problem_answers, types};
 use crate::reading::{List, Parameters, read_act, write_act};
 
 /// Bytes of the id of a span, as it is written.
@@ -35,7 +35,7 @@ const SPAN_LEN_MAX: usize = 1_024;
         Page,
     ),
     responses((status = 200, description = "A page of acts.", body = List<ShownAct<'static>>,
-        headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), refusals::OfReading),
+        headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), problem_answers::OfReading),
 )]
 pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri) -> Response {
     let outcome = receiver.audit(&grant, &uri).await;

@@ -1,39 +1,22 @@
 //! The backlog: spans that wait for the workers.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use sampler_domain::{Granularity, Timestamp, plain};
 use sampler_service::security::Grant;
-use sampler_settings::millis;
-use sampler_steering::{FOLLOW_INTERVAL, MonthClose, count_pause};
-use sampler_store::{Backlog, BacklogQuery, Published, StoreError};
+use sampler_steering::MonthClose;
+use sampler_store::Backlog;
 use serde::Serialize;
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
-use tracing::warn;
 use utoipa::ToSchema;
 
 use super::answer;
 use crate::Receiver;
 use crate::openapi::params::IfNoneMatchParams;
-use crate::openapi::{refusals, types};
+use crate::openapi::{problem_answers, types};
 use crate::reading::{Parameters, Single};
-
-/// How late a count may come before it counts as missing, ms.
-const LATE: i64 = 1_000;
-
-/// If no worker has counted for this long, a receiver counts, for its metrics. In ms.
-const NOBODY_COUNTS: i64 = 30_000;
-
-/// The interval of the checks whether a worker counts.
-const LOOK: Duration = Duration::from_secs(10);
-
-/// How often the lag is asked for.
-const LAG_LOOK: Duration = Duration::from_secs(5);
 
 /// `GET /v1/backlog`.
 #[utoipa::path(
@@ -44,7 +27,7 @@ const LAG_LOOK: Duration = Duration::from_secs(5);
         (status = 200, description = "The backlog, counted a few seconds ago.", body = ShownBacklog,
             headers(("ETag" = String, description = "The entity tag of the answer."))),
         (status = 304, description = "It has not changed."),
-        refusals::OfReading,
+        problem_answers::OfReading,
     ),
 )]
 pub async fn get(
@@ -64,107 +47,6 @@ pub async fn get(
         Ok(Single::new(&shown, &headers))
     };
     answer(&receiver, "backlog", &grant, shown.await)
-}
-
-impl Receiver {
-    /// When months close.
-    pub fn month(&self) -> MonthClose {
-        MonthClose {
-            slack: millis(self.options.month_slack),
-            grace: self.options.policy.stop_grace,
-        }
-    }
-
-    /// The last count. If that is old, because no worker counts, the backlog is counted now.
-    async fn backlog(&self) -> Result<Backlog, StoreError> {
-        let published = self.parts.backlogs.published().await?;
-        match published {
-            Some(published) if overdue(&published) <= LATE => Ok(published.value),
-            _ => self.count_backlog().await,
-        }
-    }
-
-    async fn count_backlog(&self) -> Result<Backlog, StoreError> {
-        let began = Instant::now();
-        let now = self.parts.clock.now();
-        let query = BacklogQuery {
-            now,
-            closing: self.month().closing(now),
-            granularities: self.options.policy.granularities.clone(),
-        };
-        let mut backlog = self.parts.backlogs.count(&query).await?;
-        backlog.cost = millis(began.elapsed());
-        self.parts.backlogs.publish(&backlog).await?;
-        Ok(backlog)
-    }
-
-    /// Follows the control, and counts the backlog if no worker does.
-    pub async fn stay_steered(&self, stop: &CancellationToken) {
-        let counting = async {
-            while !stop.is_cancelled() {
-                stop.run_until_cancelled(tokio::time::sleep(LOOK)).await;
-                if !stop.is_cancelled() {
-                    self.count_where_nobody_does().await;
-                }
-            }
-        };
-        let watching = async {
-            while !stop.is_cancelled() {
-                self.watch_lag().await;
-                stop.run_until_cancelled(tokio::time::sleep(LAG_LOOK)).await;
-            }
-        };
-        tokio::join!(
-            self.steering.follow(FOLLOW_INTERVAL, stop),
-            counting,
-            watching
-        );
-    }
-
-    /// Admits fewer new starts while a majority of the database is far behind. Sampling has paused
-    /// long before that.
-    pub async fn watch_lag(&self) {
-        match self.parts.replication.commit_lag().await {
-            Ok(lag) => {
-                let lag = lag.map(|millis| millis as f64 / 1_000.0);
-                self.steering.note_lag(lag, self.options.distress.lag());
-            }
-            Err(failure) if self.steering.may_report("distress.lag_unknown") => {
-                let error = anyhow::Error::from(failure);
-                warn!(
-                    code = "distress.lag_unknown",
-                    error = format!("{error:#}"),
-                    "the database did not say how far its majority is behind"
-                );
-            }
-            Err(_) => {}
-        }
-    }
-
-    async fn count_where_nobody_does(&self) {
-        let is_recent = |published: &Published<Backlog>| overdue(published) <= NOBODY_COUNTS;
-        if self.steering.backlog().as_ref().is_some_and(is_recent) {
-            return;
-        }
-        if let Err(failure) = self.count_backlog().await
-            && self.steering.may_report("backlog.not_counted")
-        {
-            let error = anyhow::Error::from(failure);
-            warn!(
-                code = "backlog.not_counted",
-                error = format!("{error:#}"),
-                "the backlog could not be counted"
-            );
-        }
-    }
-}
-
-/// How long ago the next count was to come, ms.
-fn overdue(published: &Published<Backlog>) -> i64 {
-    let cost = Duration::from_millis(published.value.cost.unsigned_abs());
-    published
-        .age
-        .saturating_sub(millis(count_pause(cost) + cost))
 }
 
 /// The backlog, as the API shows it.

@@ -25,7 +25,7 @@ use crate::batch::{self, Item, Layout};
 use crate::body::NDJSON;
 use crate::form::Form;
 use crate::openapi::params::DryRunParams;
-use crate::openapi::{refusals, types};
+use crate::openapi::{problem_answers, types};
 use crate::{Receiver, body, cloud_event};
 
 /// The media types of batches and CloudEvents.
@@ -60,7 +60,7 @@ const ERRORS_MAX: usize = 10_000;
         (status = 201, description = "The CloudEvent is kept.",
             headers(("Location" = Option<String>, description = "The address of the span that was started."),
                 ("Idempotency-Replayed" = Option<bool>, description = "It was kept before, and nothing was done this time."))),
-        refusals::OfAnyEvent,
+        problem_answers::OfAnyEvent,
     ),
 )]
 pub async fn post(

@@ -15,9 +15,9 @@ use serde_json::Value;
 use super::answer;
 use crate::acts::{Act, IfMatch, stale};
 use crate::openapi::params::{IfMatchParams, IfNoneMatchParams};
-use crate::openapi::{refusals, types};
+use crate::openapi::{problem_answers, types};
 use crate::reading::{Parameters, Single};
-use crate::{Receiver, control};
+use crate::{Receiver, control_body};
 
 /// The address of what is set.
 const SUBJECT: &str = "/v1/control";
@@ -31,7 +31,7 @@ const SUBJECT: &str = "/v1/control";
         (status = 200, description = "The control as it is set now.", body = types::Control,
             headers(("ETag" = String, description = "The entity tag of the control."))),
         (status = 304, description = "It has not changed."),
-        refusals::OfReading,
+        problem_answers::OfReading,
     ),
 )]
 pub async fn get(
@@ -60,7 +60,7 @@ pub async fn get(
     responses(
         (status = 200, description = "The control as it is now.", body = types::Control,
             headers(("ETag" = String, description = "The entity tag of the control."))),
-        refusals::OfControl,
+        problem_answers::OfControl,
     ),
 )]
 pub async fn put(
@@ -82,7 +82,7 @@ impl Receiver {
         grant.require_admin()?;
         Parameters::of(request.uri()).finish()?;
         let seen = IfMatch::of(request.headers())?;
-        let admitted = self.admit_act(grant, request, control::read).await?;
+        let admitted = self.admit_act(grant, request, control_body::read).await?;
         let kept = self.control().await?;
         seen.require(&tag(&kept))?;
         let act = Act {

@@ -26,7 +26,7 @@ use crate::body::Received;
 use crate::event::{Event, EventKind};
 use crate::form::Form;
 use crate::openapi::params::DryRunParams;
-use crate::openapi::refusals::{OfAnyEvent, OfStart, OfStop};
+use crate::openapi::problem_answers::{OfAnyEvent, OfStart, OfStop};
 use crate::openapi::types;
 use crate::{Receiver, body};
 

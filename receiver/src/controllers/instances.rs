@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 
 use super::answer;
 use crate::Receiver;
-use crate::openapi::{refusals, types};
+use crate::openapi::{problem_answers, types};
 use crate::reading::{List, Parameters};
 
 /// `GET /v1/instances`.
@@ -23,7 +23,7 @@ use crate::reading::{List, Parameters};
     summary = "The instances that run, and the state of each",
     description = "Receivers come first, then workers, those that have run longest first. An instance \
         that has ended is not listed. One that was not seen for 20 s is listed as `stale` for an hour.",
-    responses((status = 200, description = "At most 1,000 instances.", body = List<ShownInstance>), refusals::OfReading),
+    responses((status = 200, description = "At most 1,000 instances.", body = List<ShownInstance>), problem_answers::OfReading),
 )]
 pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri) -> Response {
     let outcome = receiver.instances(&grant, &uri).await;

@@ -16,7 +16,7 @@ use super::{Admitted, answer};
 use crate::admission::{RequestKind, ShardRange};
 use crate::form::Readable;
 use crate::json::Json;
-use crate::openapi::{refusals, types};
+use crate::openapi::{problem_answers, types};
 use crate::{Receiver, body, event, problems};
 
 /// Seconds after which it makes sense to come again when provisioning does not say.
@@ -30,7 +30,7 @@ const RETRY_AFTER_BUSY: u64 = 5;
     request_body(content = types::Mapping, content_type = "application/json"),
     responses(
         (status = 201, description = "At least one of the three was made, and the others existed."),
-        refusals::OfMapping,
+        problem_answers::OfMapping,
     ),
 )]
 pub async fn map(

@@ -76,9 +76,9 @@ impl Receiver {
 
     /// Reads a body as what `form` makes of it, and waits for the client's turn.
     ///
-    /// First of all the token must be for the resources of the body: a client that may not write to
-    /// a resource learns nothing more. A body that takes much memory once it is parsed waits before
-    /// it is parsed. Any other is parsed and checked first, so that only valid events hold permits.
+    /// A body that takes much memory once it is parsed waits before it is parsed. Any other is parsed and
+    /// checked first, so that only valid events hold permits. The token must be for the resources of the
+    /// body before any field is checked: a client that may not write to a resource learns nothing more.
     async fn admit<F: Readable>(
         &self,
         grant: &Grant,

@@ -14,13 +14,14 @@ use sampler_domain::ClientId;
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::SpanQuery;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::answer;
 use crate::Receiver;
 use crate::admission::ServingPermit;
-use crate::openapi::{refusals, types};
+use crate::openapi::{problem_answers, types};
 use crate::reading::Parameters;
 use crate::snapshot::{self, Compared, Comparison};
 
@@ -45,7 +46,7 @@ const CHUNKS: usize = 2;
     )),
     responses(
         (status = 200, description = "The differences, and the proposed events.", body = types::SnapshotReport),
-        refusals::OfSnapshot,
+        problem_answers::OfSnapshot,
     ),
 )]
 pub async fn compare(
@@ -123,23 +124,24 @@ fn not_written(error: io::Error) -> Problem {
 /// The answer, made as the client takes it, for so long at the most. It may be as large as the snapshot.
 fn in_pieces(compared: Compared, permit: ServingPermit, time: Duration) -> Response {
     let (sender, receiver) = mpsc::channel(CHUNKS);
-    let deadline = Instant::now() + time;
+    let mut pieces = Pieces {
+        sender,
+        buffer: Vec::with_capacity(CHUNK),
+        deadline: Instant::now() + time,
+        runtime: Handle::current(),
+    };
     tokio::task::spawn_blocking(move || {
-        let mut pieces = Pieces {
-            sender,
-            buffer: Vec::with_capacity(CHUNK),
-            deadline,
-        };
-        let written = snapshot::write_report(&compared, &mut pieces);
-        if let Err(error) = written.and_then(|()| pieces.flush()) {
-            // The client has gone, or must see that the answer is not whole.
-            let _ = pieces.sender.blocking_send(Err(error));
-        }
-        drop(permit);
+        // If it is not written to its end, the client is told by what is missing.
+        let _ = snapshot::write_report(&compared, &mut pieces).and_then(|()| pieces.end());
+        drop((compared, permit));
     });
-    let pieces = stream::unfold(receiver, async |mut receiver| {
-        let piece = receiver.recv().await?;
-        Some((piece, receiver))
+    let pieces = stream::unfold(Some(receiver), async |receiver| {
+        let mut receiver = receiver?;
+        match receiver.recv().await {
+            Some(Some(piece)) => Some((Ok(piece), Some(receiver))),
+            Some(None) => None,
+            None => Some((Err(io::Error::from(io::ErrorKind::TimedOut)), None)),
+        }
     });
     (
         [(CONTENT_TYPE, "application/json")],
@@ -149,10 +151,29 @@ fn in_pieces(compared: Compared, permit: ServingPermit, time: Duration) -> Respo
 }
 
 struct Pieces {
-    sender: mpsc::Sender<io::Result<Bytes>>,
+    /// None comes behind the last piece. Where it does not, the answer is not whole.
+    sender: mpsc::Sender<Option<Bytes>>,
     buffer: Vec<u8>,
     /// When all of it must be taken. A client that takes little by little keeps others waiting.
     deadline: Instant,
+    runtime: Handle,
+}
+
+impl Pieces {
+    fn end(&mut self) -> io::Result<()> {
+        self.flush()?;
+        self.send(None)
+    }
+
+    /// Waits until the client takes what was made before, but not for longer than the deadline.
+    fn send(&self, piece: Option<Bytes>) -> io::Result<()> {
+        if Instant::now() >= self.deadline {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let sending = async { timeout_at(self.deadline, self.sender.send(piece)).await };
+        let sent = self.runtime.block_on(sending)?;
+        sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
 }
 
 impl Write for Pieces {
@@ -165,11 +186,7 @@ impl Write for Pieces {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        if Instant::now() >= self.deadline {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
         let piece = std::mem::replace(&mut self.buffer, Vec::with_capacity(CHUNK));
-        let sent = self.sender.blocking_send(Ok(piece.into()));
-        sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
+        self.send(Some(piece.into()))
     }
 }

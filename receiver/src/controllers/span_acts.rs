@@ -20,7 +20,7 @@ use super::answer;
 use super::spans::{ShownSpan, SpanPath, location, shown_span};
 use crate::acts::{Act, ActBody, AdmittedAct, IfMatch, stale};
 use crate::openapi::params::IfMatchParams;
-use crate::openapi::{refusals, types};
+use crate::openapi::{problem_answers, types};
 use crate::{Receiver, problems};
 
 /// `POST /v1/spans/{id}/resume`.
@@ -33,7 +33,7 @@ use crate::{Receiver, problems};
     responses(
         (status = 200, description = "The span as it is now.", body = ShownSpan<'static>,
             headers(("ETag" = String, description = "The entity tag of the answer."))),
-        refusals::OfSpanAct,
+        problem_answers::OfSpanAct,
     ),
 )]
 pub async fn resume(
@@ -56,7 +56,7 @@ pub async fn resume(
     responses(
         (status = 200, description = "The span as it is now.", body = ShownSpan<'static>,
             headers(("ETag" = String, description = "The entity tag of the answer."))),
-        refusals::OfSpanAct,
+        problem_answers::OfSpanAct,
     ),
 )]
 pub async fn skip(
@@ -130,7 +130,7 @@ impl Receiver {
         // Counted from the last refusal, by the workers' clock.
         let not_before = suspension.since.plus(SKIP_DELAY);
         let at = self.parts.clock.now();
-        let change = |act| Change::Skip {
+        let change = |act| Change::RequestSkip {
             skip: Skip {
                 usage_guid: usage_id,
                 at,

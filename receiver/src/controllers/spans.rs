@@ -18,7 +18,7 @@ use utoipa::ToSchema;
 
 use super::answer;
 use crate::openapi::params::{IfNoneMatchParams, OfTarget, Page, Time};
-use crate::openapi::{refusals, types};
+use crate::openapi::{problem_answers, types};
 use crate::reading::{List, Parameters, Single, read_position, readable_resources, write_position};
 use crate::{Receiver, problems};
 
@@ -44,7 +44,7 @@ pub type SpanPath = Result<Path<String>, PathRejection>;
         Time, Page,
     ),
     responses((status = 200, description = "A page of spans.", body = List<ShownSpan<'static>>,
-        headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), refusals::OfList),
+        headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), problem_answers::OfList),
 )]
 pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri) -> Response {
     let outcome = receiver.spans(&grant, &uri).await;
@@ -60,7 +60,7 @@ pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri)
         (status = 200, description = "The span.", body = ShownSpan<'static>,
             headers(("ETag" = String, description = "The entity tag of the answer."))),
         (status = 304, description = "It has not changed."),
-        refusals::OfSpan,
+        problem_answers::OfSpan,
     ),
 )]
 pub async fn get(

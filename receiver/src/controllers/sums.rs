@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 
 use super::answer;
 use crate::openapi::params::{AsOf, OfTarget, Page, Time};
-use crate::openapi::{refusals, types};
+use crate::openapi::{problem_answers, types};
 use crate::reading::{List, Parameters, read_sum, readable_resources, write_sum};
 use crate::{Receiver, problems};
 
@@ -34,7 +34,7 @@ const WINDOWS_MAX: usize = 366;
         AsOf, Page,
     ),
     responses((status = 200, description = "A page of sums.", body = List<ShownSum<'static>>,
-        headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), refusals::OfList),
+        headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), problem_answers::OfList),
 )]
 pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri) -> Response {
     let outcome = receiver.sums(&grant, &uri).await;

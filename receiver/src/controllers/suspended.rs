@@ -19,7 +19,7 @@ use super::answer;
 use super::spans::SpanPath;
 use crate::acts::{Act, ActBody, AdmittedAct};
 use crate::openapi::params::Page;
-use crate::openapi::{refusals, types};
+use crate::openapi::{problem_answers, types};
 use crate::reading::{List, Parameters, read_causes, readable_resources, write_causes};
 use crate::{Receiver, problems};
 
@@ -30,7 +30,7 @@ use crate::{Receiver, problems};
     description = "The cause with the most spans comes first.",
     params(Page),
     responses((status = 200, description = "A page of causes.", body = List<ShownCause<'static>>,
-        headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), refusals::OfReading),
+        headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), problem_answers::OfReading),
 )]
 pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri) -> Response {
     let outcome = receiver.suspended(&grant, &uri).await;
@@ -43,7 +43,7 @@ pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri)
     summary = "Resume all spans of a cause",
     params(("cause" = String, Path, description = "The id of the cause.")),
     request_body(content = types::Reason, content_type = "application/json"),
-    responses((status = 202, description = "Workers resume them.", body = types::Resumed), refusals::OfCauseAct),
+    responses((status = 202, description = "Workers resume them.", body = types::Resumed), problem_answers::OfCauseAct),
 )]
 pub async fn resume(
     State(receiver): State<Arc<Receiver>>,

@@ -17,7 +17,7 @@ use super::answer;
 use super::spans::SpanPath;
 use super::usages::{ShownUsage, shown};
 use crate::acts::{Act, ActBody, AdmittedAct};
-use crate::openapi::{refusals, types};
+use crate::openapi::{problem_answers, types};
 use crate::{Receiver, problems};
 
 /// The longest id of a usage that is searched for, in characters. Sampler's and an original's are UUIDs.
@@ -30,7 +30,7 @@ const ID_MAX: usize = 256;
     description = "The usage was skipped, or set aside by Abacus. A worker sends the same bytes again.",
     params(("id" = String, Path, description = "The id of the usage.")),
     request_body(content = types::Reason, content_type = "application/json"),
-    responses((status = 202, description = "A worker sends it.", body = ShownUsage<'static>), refusals::OfUsageAct),
+    responses((status = 202, description = "A worker sends it.", body = ShownUsage<'static>), problem_answers::OfUsageAct),
 )]
 pub async fn resend(
     State(receiver): State<Arc<Receiver>>,

@@ -15,7 +15,7 @@ use super::answer;
 use super::spans::SpanPath;
 use crate::Receiver;
 use crate::openapi::params::{AsOf, Page, Time};
-use crate::openapi::{refusals, types};
+use crate::openapi::{problem_answers, types};
 use crate::reading::{List, Parameters, read_version, write_version};
 
 /// Entries that are read at a time where only some of them may be shown, and for one page.
@@ -36,7 +36,7 @@ const ENTRY_BYTES: usize = 1 << 10;
     description = "In the order in which they were planned.",
     params(("id" = String, Path, description = "The id of the span."), Time, AsOf, Page),
     responses((status = 200, description = "A page of usages.", body = List<ShownUsage<'static>>,
-        headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), refusals::OfSpan),
+        headers(("Link" = Option<String>, description = "The next page, as `rel=\"next\"`."))), problem_answers::OfSpan),
 )]
 pub async fn list(
     State(receiver): State<Arc<Receiver>>,

@@ -4,7 +4,7 @@
 //! described routes are served. The addresses beside the API are described here.
 
 pub(crate) mod params;
-pub(crate) mod refusals;
+pub(crate) mod problem_answers;
 pub(crate) mod types;
 
 use axum::http::header::CONTENT_TYPE;
@@ -178,7 +178,7 @@ impl Beside {
         }
         let responses = ResponsesBuilder::new().response("200", answer.build());
         let mut responses = responses.build();
-        let refusals = refusals::responses(self.refusals.to_vec());
+        let refusals = problem_answers::responses(self.refusals.to_vec());
         responses.responses.extend(refusals);
         let mut operation = OperationBuilder::new()
             .tag(self.tag)

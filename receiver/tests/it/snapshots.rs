@@ -467,6 +467,19 @@ async fn the_time_to_read_an_answer_has_a_limit() {
     assert!(answer.into_body().collect().await.is_err());
 }
 
+/// The next snapshot waits no longer than that, also where nothing of the answer is taken.
+#[tokio::test]
+async fn a_client_that_stops_reading_its_answer_leaves_room_for_the_next() {
+    let world = World::with(|options| {
+        options.snapshots.answer_time = Duration::from_millis(500);
+    });
+    let unread = world.respond(posted(lines(3_000).into())).await;
+    assert_eq!(unread.status(), 200);
+    let next = world.send(posted(lines(1).into())).await;
+    assert_eq!(next.status, 200, "{next:?}");
+    assert!(unread.into_body().collect().await.is_err());
+}
+
 #[tokio::test]
 async fn the_number_of_instances_has_a_limit() {
     let world = World::with(|options| options.snapshots.instances = 5);

@@ -333,7 +333,7 @@ fn skip(state: &mut State, id: &SpanId) {
     };
     let (planned, suspended) = (&span.processing.planned, span.processing.suspended);
     if let (Some(planned), Some(suspension)) = (planned, suspended) {
-        let change = Change::Skip {
+        let change = Change::RequestSkip {
             skip: Skip {
                 usage_guid: planned.usage_guid.clone(),
                 at: Timestamp::MIN,

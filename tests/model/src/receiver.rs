@@ -1,5 +1,5 @@
-//! What a receiver does, as `receiver/src/controllers/events.rs` does it: read the clock, then one call
-//! of the store.
+//! A receiver, as `receiver/src/controllers/events/decision.rs` does it: it reads the clock, then calls
+//! the store once.
 
 use std::sync::Arc;
 

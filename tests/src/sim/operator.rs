@@ -61,7 +61,7 @@ impl World {
             return;
         };
         let not_before = suspension.since.plus(SKIP_DELAY);
-        let change = Change::Skip {
+        let change = Change::RequestSkip {
             skip: Skip {
                 usage_guid: planned.usage_guid.clone(),
                 at: self.now(),

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use sampler_domain::granularity::GranularityOverride;
 use sampler_domain::{Granularities, Granularity, Policy, Slack, Timestamp};
-use sampler_settings::DistressSettings;
 use sampler_settings::receiver::{EventsSettings, LimitsSettings};
 use sampler_settings::worker::{
     AbacusSettings, AuditSettings, CleanupSettings, ConfirmSettings, LedgerSettings,
     ProcessingSettings, SuspensionSettings,
 };
+use sampler_settings::{DistressSettings, MonthSettings};
 
 use super::mutant::Mutant;
 use crate::calendar::{DAY, HOUR, MINUTE, midnight};
@@ -316,10 +316,12 @@ impl Setup {
         sampler_worker::Options {
             name,
             policy: self.policy(rng),
+            month: MonthSettings {
+                month_slack: millis(*rng.pick(&[600_000, 3 * DAY])),
+            },
             abacus: AbacusSettings {
                 retry_first: millis(tick / 8),
                 retry_limit: millis(4 * tick),
-                month_slack: millis(*rng.pick(&[600_000, 3 * DAY])),
                 concurrency: 1 + rng.below(4),
                 ..AbacusSettings::default()
             },

@@ -150,7 +150,7 @@ impl World {
             | Change::Failed { .. }
             | Change::KeepSuspended { .. }
             | Change::Resume { .. }
-            | Change::Skip { .. } => {}
+            | Change::RequestSkip { .. } => {}
         }
     }
 

@@ -4,12 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use sampler_domain::{Entry, SpanId};
+use futures_util::StreamExt;
+use futures_util::future::ready;
+use futures_util::stream;
+use sampler_domain::partition::{PARTITIONS, partition_of};
+use sampler_domain::{Entry, Id, SpanId};
 use sampler_settings::worker::AuditSettings;
-use sampler_worker::{Options, Worker};
+use sampler_store::memory::MemoryStore;
+use sampler_store::{SpanKeys, SpanScan, StoreError};
+use sampler_worker::{Options, Parts, Worker};
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{DAY, HOUR, MINUTE, World, options};
+use crate::world::{DAY, HOUR, MINUTE, World, options, target};
 
 fn audited(name: &str) -> Options {
     Options {
@@ -27,8 +33,12 @@ struct Auditing {
 
 impl Auditing {
     fn run(world: &World, name: &str) -> Self {
+        Self::run_with(world.parts(), name)
+    }
+
+    fn run_with(parts: Parts, name: &str) -> Self {
         let stop = CancellationToken::new();
-        let worker = Worker::new(world.parts(), audited(name), stop.clone());
+        let worker = Worker::new(parts, audited(name), stop.clone());
         let violations = worker.violations();
         let task = tokio::spawn(async move { worker.run().await });
         Self {
@@ -136,6 +146,43 @@ async fn an_entry_that_is_gone_from_a_complete_span_is_named() {
     assert_eq!(worker.found(), 0);
     remove(&world, &entries_of(&world, "done 3")[4]);
     world.pass(MINUTE).await;
+    assert_eq!(worker.found(), 1);
+    worker.stop().await;
+}
+
+/// A store that cannot scan some partitions.
+struct Unreachable {
+    inner: Arc<MemoryStore>,
+    partitions: Vec<u32>,
+}
+
+impl SpanScan for Unreachable {
+    fn spans_of(&self, partition: u32, from: Option<&Id>, page: usize) -> SpanKeys {
+        if self.partitions.contains(&partition) {
+            let failure = StoreError::Unavailable("the shard is down".into());
+            return stream::once(ready(Err(failure))).boxed();
+        }
+        self.inner.spans_of(partition, from, page)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition_that_cannot_be_read_holds_up_no_other() {
+    let world = healthy().await;
+    let broken = partition_of(&target("open 3"));
+    let partitions = (0..PARTITIONS).filter(|partition| *partition != broken);
+    let parts = Parts {
+        span_scan: Arc::new(Unreachable {
+            inner: world.store.clone(),
+            partitions: partitions.collect(),
+        }),
+        ..world.parts()
+    };
+    let worker = Auditing::run_with(parts, "w");
+    world.pass(MINUTE).await;
+    remove(&world, &entries_of(&world, "open 3")[4]);
+    // Each partition that fails takes a pause of some seconds.
+    world.pass(30 * MINUTE).await;
     assert_eq!(worker.found(), 1);
     worker.stop().await;
 }

@@ -318,7 +318,7 @@ async fn the_month_that_closes_comes_first() {
         }
     });
     let mut settings = confirming("w");
-    settings.abacus.month_slack = Duration::from_hours(20 * 24);
+    settings.month.month_slack = Duration::from_hours(20 * 24);
     // The present is the 10th of March. Usages of January wait longest, those of February close.
     for number in 0..30 {
         let (january, february) = (format!("1 {number}"), format!("2 {number}"));

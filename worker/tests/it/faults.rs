@@ -275,7 +275,7 @@ fn name(change: &Change) -> &'static str {
         Change::Skipped { .. } => "skipped",
         Change::KeepSuspended { .. } => "keep_suspended",
         Change::Resume { .. } => "resume",
-        Change::Skip { .. } => "skip",
+        Change::RequestSkip { .. } => "skip",
         Change::Resent { .. } => "resent",
     }
 }

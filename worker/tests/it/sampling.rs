@@ -255,7 +255,7 @@ async fn a_month_that_closes_does_not_wait_for_a_search_to_end() {
     let world = World::new();
     // Until noon of the tenth, February can still be billed.
     let mut options = options("w");
-    options.abacus.month_slack = Duration::from_hours(30 * 24);
+    options.month.month_slack = Duration::from_hours(30 * 24);
     world.start("february", -10 * DAY).await;
     for number in 0..400 {
         world.start(&format!("march {number}"), -HOUR).await;

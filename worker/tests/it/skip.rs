@@ -35,7 +35,7 @@ pub(crate) async fn suspended(world: &World) -> Span {
 /// What an operator does.
 pub(crate) async fn skip(world: &World, span: &Span) -> Changed {
     let planned = span.processing.planned.as_ref().unwrap();
-    let change = Change::Skip {
+    let change = Change::RequestSkip {
         skip: Skip {
             usage_guid: planned.usage_guid.clone(),
             at: world.clock_now(),

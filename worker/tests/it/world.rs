@@ -9,11 +9,11 @@ use sampler_domain::{
     Timestamp,
 };
 use sampler_service::environment::{Clock, Random};
-use sampler_settings::DistressSettings;
 use sampler_settings::worker::{
     AbacusSettings, AuditSettings, CleanupSettings, ConfirmSettings, LedgerSettings,
     ProcessingSettings, SuspensionSettings,
 };
+use sampler_settings::{DistressSettings, MonthSettings};
 use sampler_store::memory::{MemoryStore, StoredSpan};
 use sampler_store::{Arrival, Events, NewSpan, NewStop, StartOutcome, StopOutcome};
 use sampler_testkit::rng::SharedRng;
@@ -104,6 +104,7 @@ pub(crate) fn options(name: &str) -> Options {
             granularities: Granularities::all(Granularity::Hour),
             stop_grace: 0,
         },
+        month: MonthSettings::default(),
         abacus: AbacusSettings {
             concurrency: 4,
             retry_limit: Duration::from_mins(1),

@@ -75,8 +75,11 @@ pub struct Limits {
     /// From one request to the next. Longer than the 90 seconds for which the router of Cloud
     /// Foundry keeps its idle connections: the router must close first, or it loses a request.
     pub idle: Duration,
-    /// For one answer, from the moment in which the client does not take all that is sent.
+    /// For one answer, or each piece of one that is made in pieces, from the moment in which the client
+    /// does not take all that is sent.
     pub write: Duration,
+    /// For all pieces of one answer, from the first such moment.
+    pub answer: Duration,
     /// Headers of one request.
     pub headers: usize,
     /// Bytes of the headers of one request; and of what is read ahead, or waits to be written.
@@ -91,6 +94,7 @@ impl Default for Limits {
             header_read: Duration::from_secs(10),
             idle: Duration::from_mins(2),
             write: Duration::from_secs(30),
+            answer: Duration::from_mins(10),
             headers: 100,
             header_bytes: 16 * 1024,
         }
@@ -351,6 +355,7 @@ async fn serve_requests<S>(
         header_bytes: limits.header_bytes,
         idle: limits.idle,
         write: limits.write,
+        answer: limits.answer,
     };
     let wire = Wire::new(of_wire, connection);
     let mut stream = wire.over(stream);

@@ -44,6 +44,7 @@ pub(super) struct WireLimits {
     pub(super) header_bytes: usize,
     pub(super) idle: Duration,
     pub(super) write: Duration,
+    pub(super) answer: Duration,
 }
 
 /// The state of one connection. Clones share it.
@@ -70,8 +71,10 @@ struct State {
     kept: KeptBytes,
     /// To be woken when there may be something to hand on.
     reader: Option<Waker>,
-    /// Until when the answer must be written, once the client has not taken all of it.
+    /// Until when the client must take what is written, while it has not taken all of it.
     write: Option<Pin<Box<Sleep>>>,
+    /// Until when it must have the whole answer, once it has not taken all that was written.
+    answer_until: Option<Instant>,
     /// Whether the client has not taken what is written.
     is_blocked: bool,
     /// The one timer of all heads. To set it later costs next to nothing, to make one anew does.
@@ -107,6 +110,7 @@ impl Wire {
             kept: connection.kept_bytes(),
             reader: None,
             write: None,
+            answer_until: None,
             is_blocked: false,
             header: Box::pin(tokio::time::sleep(limits.header_read)),
         };
@@ -141,6 +145,7 @@ impl Wire {
                 state.first_byte = None;
                 state.head = Head::default();
                 state.reading = Reading::Head(0);
+                state.answer_until = None;
                 state.note(&self.activity);
             }
             Reading::Head(_) => {}
@@ -181,6 +186,35 @@ impl Wire {
         std::mem::take(&mut self.state().is_parked)
     }
 
+    /// The client does not take what is written. Ready once it has had long enough for that, or for
+    /// the whole answer.
+    fn poll_blocked(&self, context: &mut Context<'_>) -> Poll<io::Error> {
+        let mut state = self.state();
+        if !std::mem::replace(&mut state.is_blocked, true) {
+            state.note(&self.activity);
+        }
+        let now = Instant::now();
+        let until = state.answer_until.get_or_insert(now + self.limits.answer);
+        let until = (*until).min(now + self.limits.write);
+        let deadline = state
+            .write
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
+        ready!(deadline.as_mut().poll(context));
+        Poll::Ready(io::ErrorKind::TimedOut.into())
+    }
+
+    /// The client has taken all that was written so far.
+    fn unblock(&self) {
+        let mut state = self.state();
+        if std::mem::take(&mut state.is_blocked) {
+            state.write = None;
+            state.note(&self.activity);
+            if let Some(reader) = state.reader.take() {
+                reader.wake();
+            }
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -212,7 +246,6 @@ impl State {
         };
         if self.first_byte.is_none() && !self.ahead.is_empty() {
             self.first_byte = Some(Instant::now());
-            self.write = None;
         }
         let length = scanned + self.head.scan(&self.ahead[scanned..]);
         let is_ready = self.head.is_complete() || length >= limits.header_bytes;
@@ -410,36 +443,33 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WireStream<S> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let polled = Pin::new(&mut this.stream).poll_write(context, bytes);
-        if polled.is_ready() {
-            return polled;
+        if polled.is_pending() {
+            return this.wire.poll_blocked(context).map(Err);
         }
-        let mut state = this.wire.state();
-        if !std::mem::replace(&mut state.is_blocked, true) {
-            state.note(&this.wire.activity);
-        }
-        let limit = this.wire.limits.write;
-        let deadline = state
-            .write
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
-        ready!(deadline.as_mut().poll(context));
-        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+        polled
     }
 
-    /// The library flushes when all has been written that it has to write.
+    /// The library flushes when all has been written that it has: the whole answer, or a piece of one
+    /// that is made in pieces. TLS keeps what it could not send, and waits here.
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        ready!(Pin::new(&mut this.stream).poll_flush(context))?;
-        let mut state = this.wire.state();
-        if std::mem::take(&mut state.is_blocked) {
-            state.note(&this.wire.activity);
-            if let Some(reader) = state.reader.take() {
-                reader.wake();
-            }
-        }
+        let Poll::Ready(flushed) = Pin::new(&mut this.stream).poll_flush(context) else {
+            return this.wire.poll_blocked(context).map(Err);
+        };
+        flushed?;
+        this.wire.unblock();
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+        let this = self.get_mut();
+        let polled = Pin::new(&mut this.stream).poll_shutdown(context);
+        if polled.is_pending() {
+            return this.wire.poll_blocked(context).map(Err);
+        }
+        polled
     }
 }
+
+#[cfg(test)]
+mod tests;

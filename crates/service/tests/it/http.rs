@@ -1,5 +1,6 @@
 //! A server on a real socket.
 
+use std::convert::Infallible;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,7 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::{Body, Bytes};
 use axum::routing::{get, post};
+use futures_util::stream;
 use sampler_service::http::{HttpMetrics, Limits, Port, Tls, TlsFiles, bind, serve_with};
 use sampler_service::lifecycle::Shutdown;
 use sampler_service::platform::Identity;
@@ -15,10 +18,10 @@ use sampler_service::settings::{HttpSettings, LogFormat, LogSettings};
 use sampler_service::telemetry;
 use sampler_testkit::tls::Authority;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::settings::file;
 
@@ -28,6 +31,15 @@ const LONG: Duration = Duration::from_secs(20);
 
 /// Bytes of a large answer.
 const LARGE: usize = 1 << 20;
+
+/// The pieces of an answer that is made in pieces, and their bytes. The system's buffers take a part of
+/// all.
+const PIECES: usize = 512;
+const PIECE: usize = 64 << 10;
+
+/// Bytes that a slow client reads at a time, and its pauses.
+const SIP: usize = 2 << 20;
+const PAUSE: Duration = Duration::from_millis(250);
 
 /// A server whose `/slow` answers once `go` is notified.
 struct Server {
@@ -69,6 +81,8 @@ fn serve_on(port: impl Into<Port>, limits: Limits, shutdown: Shutdown) -> Server
         .route("/", get(async || "hello"))
         .route("/healthz/live", get(async || "alive"))
         .route("/large", get(large_answer))
+        .route("/pieces", get(async || pieces(PIECES)))
+        .route("/endless", get(async || pieces(usize::MAX)))
         .route("/echo", post(async |body: String| body))
         .route("/slow", get(slow));
     let address = port.listener.local_addr().unwrap();
@@ -84,6 +98,13 @@ fn serve_on(port: impl Into<Port>, limits: Limits, shutdown: Shutdown) -> Server
     }
 }
 
+/// An answer that is made piece by piece, as the client takes it.
+fn pieces(count: usize) -> Body {
+    let piece = Bytes::from(vec![b'x'; PIECE]);
+    let pieces = std::iter::repeat_n(piece, count).map(Ok::<_, Infallible>);
+    Body::from_stream(stream::iter(pieces))
+}
+
 async fn serve(limits: Limits) -> Server {
     serve_on(listener().await, limits, Shutdown::new())
 }
@@ -91,6 +112,13 @@ async fn serve(limits: Limits) -> Server {
 impl Server {
     async fn connect(&self) -> Client {
         Client(TcpStream::connect(self.address).await.unwrap())
+    }
+
+    /// A client for which the system keeps little that it has not read.
+    async fn connect_with_small_buffer(&self) -> Client {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(1 << 20).unwrap();
+        Client(socket.connect(self.address).await.unwrap())
     }
 }
 
@@ -119,6 +147,13 @@ impl Client {
             text.push_str(std::str::from_utf8(&bytes[..read]).unwrap());
         }
         text
+    }
+
+    /// Reads so many bytes. Says whether they came, or the server closed.
+    async fn sip(&mut self, count: usize) -> bool {
+        let mut bytes = vec![0; count];
+        let read = timeout(LONG, self.0.read_exact(&mut bytes));
+        read.await.expect("bytes, or an end").is_ok()
     }
 
     /// What comes until the server closes.
@@ -350,6 +385,64 @@ async fn a_client_that_reads_slowly_gets_its_answer() {
         text.push_str(std::str::from_utf8(&bytes[..read]).unwrap());
     }
     assert!(text.len() > LARGE);
+}
+
+/// An answer that is made in pieces may be large: the limit holds for each of them.
+#[tokio::test]
+async fn a_client_that_reads_on_gets_an_answer_that_takes_longer_than_the_limit_of_a_piece() {
+    let write = Duration::from_secs(2);
+    let server = serve(Limits {
+        write,
+        ..Limits::default()
+    })
+    .await;
+    let mut client = server.connect_with_small_buffer().await;
+    client.ask("/pieces").await;
+    let began = Instant::now();
+    for sip in 0..PIECES * PIECE / SIP {
+        assert!(client.sip(SIP).await, "closed after {sip} sips");
+        sleep(PAUSE).await;
+    }
+    assert!(began.elapsed() > write);
+    client.ask("/").await;
+    client.answer("hello").await;
+}
+
+#[tokio::test]
+async fn a_client_that_stops_reading_an_answer_in_pieces_is_cut_off() {
+    let write = Duration::from_millis(500);
+    let server = serve(Limits {
+        write,
+        ..Limits::default()
+    })
+    .await;
+    let mut client = server.connect_with_small_buffer().await;
+    let began = Instant::now();
+    client.ask("/endless").await;
+    assert!(client.sip(SIP).await);
+    while !server.shutdown.running().is_empty() {
+        assert!(began.elapsed() < LONG, "it is not cut off");
+        sleep(Duration::from_millis(10)).await;
+    }
+    assert!(began.elapsed() >= write);
+}
+
+#[tokio::test]
+async fn a_client_that_reads_little_by_little_is_cut_off_some_time() {
+    let answer = Duration::from_secs(1);
+    let server = serve(Limits {
+        answer,
+        ..Limits::default()
+    })
+    .await;
+    let mut client = server.connect_with_small_buffer().await;
+    client.ask("/endless").await;
+    let began = Instant::now();
+    while client.sip(SIP).await {
+        assert!(began.elapsed() < LONG, "it is not cut off");
+        sleep(PAUSE).await;
+    }
+    assert!(began.elapsed() >= answer);
 }
 
 #[tokio::test]

@@ -128,7 +128,7 @@ fn resent(millis: i64) -> Change {
 fn skip(read: &Span, suspension: Suspension, millis: i64) -> Change {
     let planned = read.processing.planned.as_ref();
     let usage_guid = planned.map(|planned| planned.usage_guid.clone());
-    Change::Skip {
+    Change::RequestSkip {
         skip: Skip {
             usage_guid: usage_guid.expect("it was refused"),
             at: at(millis),

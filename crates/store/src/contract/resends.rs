@@ -26,7 +26,7 @@ async fn skipped(store: &dyn Store, name: &str) -> (Span, Entry) {
         not_before: at(1),
         act: Uuid::from_u128(1),
     };
-    let change = Change::Skip {
+    let change = Change::RequestSkip {
         skip: skip.clone(),
         suspension: span.processing.suspended.expect("it is suspended"),
         due_at: at(1),

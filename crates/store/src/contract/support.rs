@@ -18,7 +18,7 @@ use crate::{
     StartOutcome, StopOutcome, StoreError, Upkeep, Work,
 };
 
-/// All ports of one store.
+/// All interfaces of one store.
 pub trait Store:
     Events
     + Work

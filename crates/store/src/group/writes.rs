@@ -9,6 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
+use super::COMMANDS_IN_FLIGHT;
 use crate::StoreError;
 
 /// The failure of a command, or of one of the writes in it.
@@ -117,6 +118,11 @@ pub trait GroupWriter: Debug + Send + Sync + Sized + 'static {
 
     /// How long a command may still run after it was sent, if its answer is lost.
     fn execution_limit(&self) -> Duration;
+
+    /// The most commands of this kind in flight.
+    fn commands_in_flight() -> usize {
+        COMMANDS_IN_FLIGHT
+    }
 
     /// Whether the answer stays true if an earlier command with the same write, whose answer was lost,
     /// runs later. "It was kept" stays true. "It is refused" does not, unless the same reason refuses

@@ -1,5 +1,5 @@
-//! The rules of the store, as plain functions on a plain value. The store in memory puts a lock around it; the model of the protocol makes it a part of
-//! each of its states.
+//! The rules of the store, as plain functions on a plain value. The store in memory puts a lock around
+//! it; the model of the protocol makes it a part of each of its states.
 
 mod causes;
 mod confirmations;
@@ -49,7 +49,7 @@ impl StoredSpan {
 /// The sort key of a due span: its class, when it became due, and its id.
 type DueKey = (SearchClass, Timestamp, SpanId);
 
-/// All spans that are kept. Each function is one method of a port, and as atomic as that.
+/// All spans that are kept. Each function is one method of an interface, and as atomic as that.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Table {
     pub(crate) spans: BTreeMap<SpanId, StoredSpan>,

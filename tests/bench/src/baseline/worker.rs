@@ -70,6 +70,7 @@ pub(crate) async fn work(has_ledger: bool) -> Result<()> {
     let options = Options {
         name: random.uuid_v4().to_string(),
         policy: settings.policy,
+        month: settings.month,
         abacus: settings.abacus,
         processing: settings.processing,
         cleanup: settings.cleanup,
