@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::Request;
 
 use crate::stub::{
-    Browser, HOUR, Ledger, MIDNIGHT, Shown, settle, span, suspended, usage, usage_id,
+    Browser, ENDED_CAUSE, HOUR, LARGE_CAUSE, Ledger, MIDNIGHT, Shown, settle, span, suspended, usage, usage_id,
 };
 
 fn some() -> Ledger {
@@ -110,6 +110,21 @@ async fn a_cause_is_resumed_after_its_numbers_were_seen() {
         .await
         .status;
     assert_eq!(gone, 404);
+}
+
+/// Also where it is not on the first page of the list.
+#[tokio::test]
+async fn a_cause_of_more_spans_than_are_counted_is_resumed_with_at_least_their_number() {
+    let console = some().console();
+    let page_of = |cause: &str| format!("/console/suspended/{cause}/resume");
+    let page = page_of(LARGE_CAUSE);
+    let shown = console.page(&page, "suspended-resume-large").await;
+    let effect = "Resume at least 100,000 spans, 2 days behind, at least 4,800,000 usages.";
+    assert!(shown.text.contains(effect), "{}", shown.text);
+    assert_eq!(shown.count(">Resume at least 100,000 spans<"), 1);
+    let ended = console.get(&page_of(ENDED_CAUSE)).await;
+    let told = ended.count("No span is suspended for this cause");
+    assert_eq!((ended.status, told > 0), (404, true));
 }
 
 #[tokio::test]

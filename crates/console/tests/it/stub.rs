@@ -33,6 +33,12 @@ pub(crate) const NOW: i64 = MIDNIGHT + 15 * HOUR + 10 * MINUTE;
 /// The cause that there is.
 pub(crate) const CAUSE: &str = "c-0";
 
+/// A cause that is not on the first page, of more spans than are counted.
+pub(crate) const LARGE_CAUSE: &str = "c-large";
+
+/// A cause without spans.
+pub(crate) const ENDED_CAUSE: &str = "c-ended";
+
 /// The tag of every span.
 const SEEN: &str = "\"seen\"";
 
@@ -118,6 +124,7 @@ impl Ledger {
                 "/v1/suspended",
                 get(async || Json(json!({ "items": [cause()] }))),
             )
+            .route("/v1/suspended/{cause}", get(one_cause))
             .route("/v1/suspended/{cause}/resume", post(resume_cause))
             .route("/v1/spans/{id}/resume", post(act_on_span))
             .route("/v1/spans/{id}/skip", post(act_on_span))
@@ -236,6 +243,19 @@ fn cause() -> Value {
         "cause": CAUSE, "status": 422, "error": "unprocessable <plan>", "resource_id": "postgres",
         "plan_id": "small", "spans": 812, "set_aside": 31, "since": MIDNIGHT, "probe_at": NOW,
     })
+}
+
+/// One of the causes, also of those that are on no first page, or have no spans any more.
+async fn one_cause(Path(id): Path<String>) -> Response {
+    let mut cause = cause();
+    match id.as_str() {
+        CAUSE => {}
+        LARGE_CAUSE => cause["spans"] = json!(100_000),
+        ENDED_CAUSE => cause["spans"] = json!(0),
+        _ => return not_there(),
+    }
+    cause["cause"] = json!(id);
+    Json(cause).into_response()
 }
 
 /// A thousand resources may have rates of their own.
