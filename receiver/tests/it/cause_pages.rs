@@ -97,7 +97,10 @@ async fn one_cause_is_shown_as_in_the_list() {
     assert_eq!(answer.status, 200, "{answer:?}");
     let shown = json_of(&answer);
     assert_eq!(shown, all["items"][0]);
-    assert_eq!((&shown["cause"], &shown["spans"]), (&json!(cause.to_string()), &json!(2)));
+    assert_eq!(
+        (&shown["cause"], &shown["spans"]),
+        (&json!(cause.to_string()), &json!(2))
+    );
     let unknown = "00000000-0000-5000-8000-000000000000";
     for id in [unknown, "x", "%FF"] {
         let answer = world.shown(&format!("/v1/suspended/{id}")).await;

@@ -6,9 +6,7 @@ use sampler_domain::{Cause, CauseId, Failure, Span};
 use sampler_store::contract::support::{
     Changing, at, done, due, kept, last_refusal, plan_to, start_event, started, stop,
 };
-use sampler_store::{
-    CauseQuery, Causes, Probe, Queries, Resumption, StopOutcome, SuspendedCause,
-};
+use sampler_store::{CauseQuery, Causes, Probe, Queries, Resumption, StopOutcome, SuspendedCause};
 use sampler_store_mongo::MongoStore;
 
 use crate::explain::examined;
