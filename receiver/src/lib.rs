@@ -210,6 +210,7 @@ fn described() -> OpenApiRouter<Api> {
         .routes(routes!(usages::list))
         .routes(routes!(sums::list))
         .routes(routes!(suspended::list))
+        .routes(routes!(suspended::get))
         .routes(routes!(suspended::resume))
         .routes(routes!(span_acts::resume))
         .routes(routes!(span_acts::skip))

@@ -222,7 +222,7 @@ impl Sum {
 }
 
 /// A cause of suspended spans.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[allow(clippy::struct_field_names, reason = "these are the names of the API")]
 pub(crate) struct Cause {
     pub(crate) cause: String,

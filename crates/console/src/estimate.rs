@@ -6,6 +6,9 @@ use crate::documents::Span;
 use crate::show;
 use crate::timeline::shortest_window;
 
+/// Spans of a cause that the API counts at the most.
+const COUNTED_MAX: i64 = 100_000;
+
 const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
@@ -47,12 +50,27 @@ impl Estimate {
 
     /// `812 spans, 31 days behind, about 25,000 usages`.
     pub(crate) fn in_words(self) -> String {
+        let about = if self.is_cut() { "at least" } else { "about" };
         format!(
-            "{}, {} behind, about {}",
-            counted(self.spans, "span"),
+            "{}, {} behind, {about} {}",
+            self.spans_in_words(),
             roughly(self.behind),
             counted(rounded(self.usages), "usage")
         )
+    }
+
+    /// `812 spans`, or `at least 100,000 spans`.
+    pub(crate) fn spans_in_words(self) -> String {
+        let spans = counted(self.spans, "span");
+        if self.is_cut() {
+            return format!("at least {spans}");
+        }
+        spans
+    }
+
+    /// Whether there may be more spans than were counted.
+    fn is_cut(self) -> bool {
+        self.spans >= COUNTED_MAX
     }
 }
 
@@ -163,6 +181,11 @@ mod tests {
         assert_eq!(estimate(&many, 812), expected);
         // Of more spans than are read, the rest is taken to be alike.
         assert_eq!(estimate(&many[..400], 812), expected);
+        // No more are counted, so there may be more.
+        assert_eq!(
+            estimate(&many[..400], COUNTED_MAX),
+            "at least 100,000 spans, 31 days behind, at least 3,100,000 usages"
+        );
         let minutes = (NOW - 5 * HOUR, NOW - 5 * HOUR + MINUTE);
         assert_eq!(
             estimate(&[span(None, minutes.0, minutes)], 1),

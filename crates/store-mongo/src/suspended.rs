@@ -26,10 +26,10 @@ struct Counts {
 }
 
 impl Counts {
-    /// A cause with its numbers, of which none says more than if it had been counted by itself.
-    fn of(&self, kept: &KeptCause, bound: usize) -> SuspendedCause {
-        let (id, bound) = (kept.id.to_string(), bound.max(1) as u64);
-        let count = |counts: &HashMap<String, u64>| counts.get(&id).map_or(0, |it| bound.min(*it));
+    /// A cause with its numbers, which are exact.
+    fn of(&self, kept: &KeptCause) -> SuspendedCause {
+        let id = kept.id.to_string();
+        let count = |counts: &HashMap<String, u64>| counts.get(&id).copied().unwrap_or(0);
         SuspendedCause {
             spans: count(&self.spans),
             set_aside: count(&self.set_aside),
@@ -62,10 +62,7 @@ impl MongoStore {
         let kept = self.causes_where(filter, query.read_max()).await?;
         let block = query.block_of(kept);
         let causes = match self.counted_together(&block.left).await? {
-            Some(counts) => {
-                let each = block.left.iter();
-                each.map(|kept| counts.of(kept, block.count_max)).collect()
-            }
+            Some(counts) => block.left.iter().map(|kept| counts.of(kept)).collect(),
             None => self.counted_apart(&block.left, block.count_max).await?,
         };
         Ok(block.page(causes, query.limit))

@@ -99,7 +99,8 @@ pub struct CausePage {
 pub struct CauseBlock {
     /// The causes that were not shown yet.
     pub left: Vec<KeptCause>,
-    /// How many spans, and how many usages, are counted for each of them at the most.
+    /// How many spans, and how many usages, are counted for each of them at the most, where it would be
+    /// too much to count all.
     pub count_max: usize,
     position: CausePosition,
     is_last: bool,

@@ -148,8 +148,8 @@ impl ListedSpan {
 pub struct SuspendedCause {
     /// The cause.
     pub kept: KeptCause,
-    /// How many spans: no more than [`SuspendedCause::COUNT_MAX`] are counted for all causes together,
-    /// and each has its part of that.
+    /// How many spans. No more than [`SuspendedCause::COUNT_MAX`] are counted for one answer: where there
+    /// are more, each cause of a block is counted up to an even part of that.
     pub spans: u64,
     /// How many usages, counted in the same way.
     pub set_aside: u64,

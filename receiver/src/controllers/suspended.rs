@@ -37,6 +37,28 @@ pub async fn list(State(receiver): State<Arc<Receiver>>, grant: Grant, uri: Uri)
     answer(&receiver, "suspended", &grant, outcome)
 }
 
+/// `GET /v1/suspended/{cause}`.
+#[utoipa::path(
+    get, path = "/v1/suspended/{cause}", operation_id = "get_cause", tag = "Operating",
+    summary = "One cause of suspended spans",
+    description = "It is also shown where no span is left.",
+    params(("cause" = String, Path, description = "The id of the cause.")),
+    responses((status = 200, description = "The cause.", body = ShownCause<'static>), problem_answers::OfCause),
+)]
+pub async fn get(
+    State(receiver): State<Arc<Receiver>>,
+    grant: Grant,
+    cause: SpanPath,
+    uri: Uri,
+) -> Response {
+    let shown = async {
+        Parameters::of(&uri).finish()?;
+        let cause = receiver.readable_cause(&grant, cause).await?;
+        Ok(Json(ShownCause::from(&cause)).into_response())
+    };
+    answer(&receiver, "cause", &grant, shown.await)
+}
+
 /// `POST /v1/suspended/{cause}/resume`.
 #[utoipa::path(
     post, path = "/v1/suspended/{cause}/resume", operation_id = "resume_cause", tag = "Operating",
@@ -106,6 +128,19 @@ impl Receiver {
         resumed.ok_or_else(no_such_cause)?;
         let answer = Json(json!({ "resumed": cause.spans }));
         Ok((StatusCode::ACCEPTED, answer))
+    }
+
+    /// The cause of an address. One that the grant does not let read is not there.
+    async fn readable_cause(
+        &self,
+        grant: &Grant,
+        cause: SpanPath,
+    ) -> Result<SuspendedCause, Problem> {
+        let found = self.cause(grant, cause).await?;
+        let resource = &found.kept.cause.resource_id;
+        let is_readable =
+            readable_resources(grant).is_none_or(|readable| readable.contains(resource));
+        is_readable.then_some(found).ok_or_else(no_such_cause)
     }
 
     async fn cause(&self, grant: &Grant, cause: SpanPath) -> Result<SuspendedCause, Problem> {

@@ -81,6 +81,8 @@ refusals! {
     OfSpanAct: ALWAYS WITH_BODY,
         INVALID_BODY, NO_SUCH_SPAN, NOT_SUSPENDED, NOT_PLANNED, PRECONDITION_FAILED,
         PRECONDITION_REQUIRED;
+    /// Of a cause.
+    OfCause: ALWAYS, INVALID_QUERY, NO_SUCH_CAUSE;
     /// Of an act on a cause.
     OfCauseAct: ALWAYS WITH_BODY, INVALID_BODY, NO_SUCH_CAUSE;
     /// Of an act on a usage.

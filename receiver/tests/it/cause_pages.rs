@@ -85,3 +85,28 @@ async fn wrong_parameters_of_a_page_of_causes_are_named() {
         .await;
     assert_eq!(json_of(&last), json!({ "items": [] }));
 }
+
+#[tokio::test]
+async fn one_cause_is_shown_as_in_the_list() {
+    let world = World::new();
+    let (_, cause) = world.suspended("1", "redis").await;
+    world.suspended("2", "redis").await;
+    world.suspended("3", "postgres").await;
+    let all = json_of(&world.shown("/v1/suspended").await);
+    let answer = world.shown(&format!("/v1/suspended/{cause}")).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let shown = json_of(&answer);
+    assert_eq!(shown, all["items"][0]);
+    assert_eq!(
+        (&shown["cause"], &shown["spans"]),
+        (&json!(cause.to_string()), &json!(2))
+    );
+    let unknown = "00000000-0000-5000-8000-000000000000";
+    for id in [unknown, "x", "%FF"] {
+        let answer = world.shown(&format!("/v1/suspended/{id}")).await;
+        answer.problem(404, "no-such-cause");
+    }
+    // A parameter that is none.
+    let wide = world.shown(&format!("/v1/suspended/{cause}?limit=1")).await;
+    wide.problem(400, "invalid-query");
+}

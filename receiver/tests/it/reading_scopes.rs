@@ -9,8 +9,9 @@ use http_body_util::BodyExt;
 use sampler_domain::{Acceptance, Change, Entry, Interval, Planned, Span};
 use sampler_oauth::Algorithm;
 use sampler_service::environment::{Clock, SystemClock};
-use sampler_store::Ledger;
+use sampler_store::contract::support::last_refusal;
 use sampler_store::memory::MemoryStore;
+use sampler_store::{Causes, Ledger};
 use sampler_testkit::build::with;
 use sampler_testkit::uaa::SigningKey;
 use serde_json::{Value, json};
@@ -21,12 +22,13 @@ use crate::world::{DAY, HOUR};
 
 const WRITERS: [&str; 3] = ["/v1/events/start", "/v1/events/stop", "/v1/mappings"];
 
-/// A receiver with a span of postgres and one of redis, in one organization.
+/// A receiver with a span of postgres and one of redis, in one organization, and a cause of each.
 struct Two {
     router: Router,
     key: SigningKey,
     /// Where they are.
     spans: [String; 2],
+    causes: [String; 2],
 }
 
 impl Two {
@@ -41,6 +43,7 @@ impl Two {
             router,
             key,
             spans: Default::default(),
+            causes: Default::default(),
         };
         for (index, resource) in ["postgres", "redis"].into_iter().enumerate() {
             let event = with(start(), "resource_id", resource);
@@ -51,6 +54,10 @@ impl Two {
             let span = span.next().unwrap();
             two.spans[index] = format!("/v1/spans/{}", span.id);
             store.write_entry(billed(&span), DAY).await.unwrap();
+            let cause = last_refusal("no mapping", 0).cause(&span).unwrap();
+            two.causes[index] = format!("/v1/suspended/{}", cause.id());
+            let now = span.start;
+            store.register(&cause, now, now).await.unwrap();
         }
         two
     }
@@ -128,7 +135,8 @@ async fn spans_of_other_resources_do_not_exist_for_a_scope_of_one() {
         (&["abacus.sampler.mongodb.read"], &[]),
     ] {
         assert_eq!(two.listed(&of_all, scopes).await, readable, "{scopes:?}");
-        for (resource, span) in ["postgres", "redis"].iter().zip(&two.spans) {
+        let each = ["postgres", "redis"].iter().zip(&two.spans);
+        for ((resource, span), cause) in each.zip(&two.causes) {
             let may_read = readable.contains(resource);
             let expected = if may_read { 200 } else { 404 };
             for path in [span.clone(), format!("{span}/usages")] {
@@ -137,6 +145,10 @@ async fn spans_of_other_resources_do_not_exist_for_a_scope_of_one() {
                 let is_unknown = body["type"] == "urn:sampler:problem:no-such-span";
                 assert_eq!(is_unknown, !may_read);
             }
+            let (status, body) = two.get(cause, scopes).await;
+            assert_eq!(status, expected, "{scopes:?} {cause}");
+            let is_unknown = body["type"] == "urn:sampler:problem:no-such-cause";
+            assert_eq!(is_unknown, !may_read);
             let own = two.listed(&format!("resource_id={resource}"), scopes).await;
             let expected = if may_read { &[*resource][..] } else { &[] };
             assert_eq!(own, expected, "{scopes:?}");
@@ -159,6 +171,9 @@ async fn nobody_learns_which_spans_of_others_exist() {
     let (unknown, _) = two.spans[1].split_at("/v1/spans/".len());
     let unknown = format!("{unknown}{}", "0".repeat(24));
     assert_eq!(other, two.get(&unknown, &scopes).await);
+    let other = two.get(&two.causes[1], &scopes).await;
+    let unknown = "/v1/suspended/00000000-0000-5000-8000-000000000000";
+    assert_eq!(other, two.get(unknown, &scopes).await);
 }
 
 #[tokio::test]
@@ -189,6 +204,7 @@ async fn nothing_is_read_without_a_scope_of_ours() {
         &two.spans[0],
         "/v1/spans/a/usages",
         "/v1/usages",
+        &two.causes[0],
     ] {
         for scopes in [
             &[][..],

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::{spans, suspended};
 use crate::api::{Refusal, SEGMENT};
 use crate::documents::{Cause, List, Problem, Span};
-use crate::estimate::{Estimate, counted};
+use crate::estimate::Estimate;
 use crate::form::Form;
 use crate::page::{Frame, message, refused, render};
 use crate::session::Session;
@@ -198,14 +198,12 @@ async fn of_cause(
     frame: Frame,
 ) -> Result<Page, Refusal> {
     let (api, grant) = (&console.api, session.grant());
-    let causes = api
-        .get::<List<Cause>>(grant, "/v1/suspended?limit=1000", &[])
-        .await?;
-    let found = causes.body.items.into_iter();
-    let found = found.into_iter().find(|cause| cause.cause == subject.id);
-    let cause = found.ok_or_else(|| {
-        Refusal::not_there("There is no such cause", "Its spans may have gone on.")
-    })?;
+    let path = format!("/v1/suspended/{}", subject.encoded());
+    let cause = api.get::<Cause>(grant, &path, &[]).await?.body;
+    if cause.spans == 0 {
+        let title = "No span is suspended for this cause";
+        return Err(Refusal::not_there(title, "Its spans may have gone on."));
+    }
     let asked = [
         ("state", "suspended"),
         ("cause", cause.cause.as_str()),
@@ -229,7 +227,7 @@ async fn of_cause(
             ("Resource", cause.resource_id),
             ("Plan", cause.plan_id),
         ],
-        button: format!("Resume {}", counted(cause.spans, "span")),
+        button: format!("Resume {}", estimate.spans_in_words()),
         action: subject.page(),
         back: subject.back(),
         tag: String::new(),

@@ -12,6 +12,7 @@ use http::StatusCode;
 use sampler_domain::Timestamp;
 use serde_json::Value;
 
+use super::suspended;
 use crate::api::Refusal;
 use crate::chart::Trend;
 use crate::documents::{Backlog, Cause, Closing, Control, Instance, List};
@@ -36,6 +37,8 @@ struct Page {
     causes: Result<Vec<Cause>, Refusal>,
     /// How many causes are not shown here.
     hidden_causes: usize,
+    /// Whether there are more than were read.
+    has_more_causes: bool,
     control: Result<Control, Refusal>,
     rates: Vec<(String, Value)>,
     /// How many rates are not shown here.
@@ -93,10 +96,8 @@ pub(crate) async fn show(
     let grant = session.grant();
     // If the API refuses a part or cannot answer now, the page says so there and shows the rest.
     let backlog = console.api.get::<Backlog>(grant, "/v1/backlog", &[]).await;
-    let causes = console
-        .api
-        .get::<List<Cause>>(grant, "/v1/suspended?limit=1000", &[])
-        .await;
+    let causes = suspended::causes_page(&console, grant, None).await;
+    let has_more_causes = causes.as_ref().is_ok_and(|answer| answer.cursor.is_some());
     let causes = causes.map(|answer| answer.body.items);
     let control = console.api.get::<Control>(grant, "/v1/control", &[]).await;
     let backlog = backlog.map(|answer| answer.body);
@@ -117,6 +118,7 @@ pub(crate) async fn show(
         hidden_causes: causes
             .as_ref()
             .map_or(0, |causes: &Vec<_>| causes.len().saturating_sub(CAUSES)),
+        has_more_causes,
         causes: causes.map(|causes| causes.into_iter().take(CAUSES).collect()),
         control,
         hidden_rates: all_rates - rates.len(),

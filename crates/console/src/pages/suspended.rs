@@ -9,8 +9,9 @@ use axum::response::{IntoResponse, Redirect, Response};
 use http::{StatusCode, Uri};
 use percent_encoding::utf8_percent_encode;
 use sampler_domain::Timestamp;
+use sampler_service::security::Grant;
 
-use crate::api::{Query, Refusal, SEGMENT, address};
+use crate::api::{Answer, Query, Refusal, SEGMENT, address};
 use crate::documents::{ActRecord, Cause, List, Span};
 use crate::estimate::{left, roughly};
 use crate::page::{Frame, refused, render};
@@ -18,6 +19,12 @@ use crate::session::Session;
 use crate::{Console, parameters, show};
 
 pub(crate) const PAGE: &str = "/console/suspended";
+
+/// Causes on one page.
+const CAUSES: &str = "1000";
+
+/// The parameter with the position in the list of causes. `cursor` is that in the list of spans.
+const CAUSES_FROM: &str = "causes";
 
 /// Spans of a cause on one page, where nothing else is asked for.
 const SPANS: &str = "50";
@@ -31,8 +38,13 @@ struct Page {
     frame: Frame,
     may_act: bool,
     causes: Vec<Cause>,
-    /// The cause whose spans are shown.
+    /// The position of these causes in their list; none at its beginning.
+    causes_from: Option<String>,
+    /// The page with the causes behind these, which came later.
+    more_causes: Option<String>,
+    /// The cause whose spans are shown, and what is known of it.
     chosen: Option<String>,
+    chosen_cause: Option<Cause>,
     spans: Vec<Span>,
     next: Option<String>,
     history: Vec<ActRecord>,
@@ -44,9 +56,12 @@ impl Page {
         self.chosen.as_deref() == Some(&cause.cause)
     }
 
-    /// The chosen cause, where it is one that is there.
-    fn chosen_cause(&self) -> Option<&Cause> {
-        self.causes.iter().find(|cause| self.is_chosen(cause))
+    /// This page of causes, with the spans of one of them.
+    fn page_of(&self, cause: &Cause) -> String {
+        let from = self.causes_from.iter();
+        let from = from.map(|from| (CAUSES_FROM.to_owned(), from.clone()));
+        let cause = ("cause".to_owned(), cause.cause.clone());
+        address(PAGE, &from.chain([cause]).collect::<Query>())
     }
 
     fn behind(&self, span: &Span) -> String {
@@ -83,14 +98,18 @@ pub(crate) async fn show(
 
 async fn page(console: &Arc<Console>, session: &Session, query: Query) -> Result<Page, Refusal> {
     let (api, grant) = (&console.api, session.grant());
-    let causes = api
-        .get::<List<Cause>>(grant, "/v1/suspended?limit=1000", &[])
-        .await?;
+    let given = |name: &str| Some(parameters::value(&query, name)).filter(|it| !it.is_empty());
+    let causes_from = given(CAUSES_FROM).map(str::to_owned);
+    let causes = causes_page(console, grant, causes_from.as_deref()).await?;
+    let more_causes = causes.cursor;
+    let more_causes = more_causes.map(|from| address(PAGE, &[(CAUSES_FROM.to_owned(), from)]));
     let causes = causes.body.items;
-    let asked_for = Some(parameters::value(&query, "cause").to_owned());
-    let asked_for = asked_for.filter(|cause| !cause.is_empty());
     let first = || causes.first().map(|cause| cause.cause.clone());
-    let chosen = asked_for.or_else(first);
+    let chosen = given("cause").map(str::to_owned).or_else(first);
+    let chosen_cause = match &chosen {
+        Some(chosen) => cause(console, grant, &causes, chosen).await,
+        None => None,
+    };
     let (mut spans, mut next) = (Vec::new(), None);
     if let Some(cause) = &chosen {
         let asked = of_cause(cause, &query);
@@ -105,7 +124,10 @@ async fn page(console: &Arc<Console>, session: &Session, query: Query) -> Result
         frame: Frame::new(console, session, "Suspended"),
         may_act: session.is_admin(),
         chosen,
+        chosen_cause,
         causes,
+        causes_from,
+        more_causes,
         spans,
         next,
         history: history(console, session).await,
@@ -113,9 +135,30 @@ async fn page(console: &Arc<Console>, session: &Session, query: Query) -> Result
     })
 }
 
+/// A page of causes, from a position on: those that have been there longest come first.
+pub(super) async fn causes_page(
+    console: &Console,
+    grant: &Grant,
+    from: Option<&str>,
+) -> Result<Answer<List<Cause>>, Refusal> {
+    let mut query = vec![("limit".to_owned(), CAUSES.to_owned())];
+    query.extend(from.map(|from| ("cursor".to_owned(), from.to_owned())));
+    console.api.get(grant, "/v1/suspended", &query).await
+}
+
+/// What is known of a cause, which may be on another page, or gone.
+async fn cause(console: &Console, grant: &Grant, shown: &[Cause], id: &str) -> Option<Cause> {
+    if let Some(cause) = shown.iter().find(|cause| cause.cause == id) {
+        return Some(cause.clone());
+    }
+    let path = format!("/v1/suspended/{}", utf8_percent_encode(id, SEGMENT));
+    let answer = console.api.get::<Cause>(grant, &path, &[]).await;
+    answer.ok().map(|answer| answer.body)
+}
+
 /// The query for the API: the page's, for the spans of this cause.
 fn of_cause(cause: &str, query: &Query) -> Query {
-    let mut asked = parameters::for_api(query);
+    let mut asked = parameters::with(&parameters::for_api(query), CAUSES_FROM, None);
     if parameters::value(&asked, "limit").is_empty() {
         asked = parameters::with(&asked, "limit", Some(SPANS));
     }

@@ -4,7 +4,8 @@ use axum::body::Body;
 use axum::http::Request;
 
 use crate::stub::{
-    Browser, HOUR, Ledger, MIDNIGHT, Shown, settle, span, suspended, usage, usage_id,
+    Browser, ENDED_CAUSE, HOUR, LARGE_CAUSE, Ledger, MIDNIGHT, Shown, settle, span, suspended,
+    usage, usage_id,
 };
 
 fn some() -> Ledger {
@@ -87,6 +88,39 @@ async fn causes_and_their_spans_are_shown_with_what_can_be_done() {
     assert_eq!((other.status, other.count("Spans of this cause")), (200, 1));
 }
 
+/// The list begins with the causes that have been there longest, so the newest are on its last page.
+#[tokio::test]
+async fn causes_that_are_not_on_the_first_page_are_on_the_next() {
+    let mut ledger = some();
+    ledger.causes = vec![7, 0, 1];
+    let console = ledger.console();
+    let has_next = |shown: &Shown, page: usize| {
+        let next = format!("href=\"/console/suspended?causes={page}\" data-test=\"next-causes\"");
+        shown.count(&next) == 1
+    };
+    let rows = |shown: &Shown| shown.count("data-test=\"cause-row\"");
+    let first = console.page("/console/suspended", "suspended-many").await;
+    assert_eq!((rows(&first), has_next(&first, 1)), (7, true));
+    // One without causes is not the end, and does not say so.
+    let second = console.get("/console/suspended?causes=1").await;
+    assert_eq!((rows(&second), has_next(&second, 2)), (0, true));
+    assert_eq!(second.count("No span is suspended"), 0, "{}", second.text);
+    let last = console.get("/console/suspended?causes=2").await;
+    assert_eq!((rows(&last), last.count("next-causes")), (1, 0));
+    // Its spans are shown on the same page of the list.
+    let own = "/console/suspended?causes=2&cause=c-2-0";
+    let link = format!("href=\"{}#spans\"", own.replace('&', "&#38;"));
+    assert_eq!(last.count(&link), 1, "{}", last.text);
+    let own = console.get(own).await;
+    assert_eq!((rows(&own), own.count("data-test=\"span-row\"")), (1, 2));
+    assert_eq!(own.count("class=\"chosen\""), 1);
+    // A cause that is on another page has its name all the same.
+    let other = format!("/console/suspended?cause={LARGE_CAUSE}");
+    let other = console.get(&other).await;
+    assert_eq!((other.status, other.count("Spans of this cause")), (200, 0));
+    assert_eq!(other.count("Spans of 422"), 1);
+}
+
 #[tokio::test]
 async fn a_cause_is_resumed_after_its_numbers_were_seen() {
     let page = "/console/suspended/c-0/resume";
@@ -110,6 +144,21 @@ async fn a_cause_is_resumed_after_its_numbers_were_seen() {
         .await
         .status;
     assert_eq!(gone, 404);
+}
+
+/// Also where it is not on the first page of the list.
+#[tokio::test]
+async fn a_cause_of_more_spans_than_are_counted_is_resumed_with_at_least_their_number() {
+    let console = some().console();
+    let page_of = |cause: &str| format!("/console/suspended/{cause}/resume");
+    let page = page_of(LARGE_CAUSE);
+    let shown = console.page(&page, "suspended-resume-large").await;
+    let effect = "Resume at least 100,000 spans, 2 days behind, at least 4,800,000 usages.";
+    assert!(shown.text.contains(effect), "{}", shown.text);
+    assert_eq!(shown.count(">Resume at least 100,000 spans<"), 1);
+    let ended = console.get(&page_of(ENDED_CAUSE)).await;
+    let told = ended.count("No span is suspended for this cause");
+    assert_eq!((ended.status, told > 0), (404, true));
 }
 
 #[tokio::test]

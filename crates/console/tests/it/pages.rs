@@ -170,6 +170,27 @@ async fn the_overview_says_how_things_stand() {
 }
 
 #[tokio::test]
+async fn the_overview_tells_of_causes_that_it_does_not_show() {
+    for (causes, told) in [
+        (vec![1], ">Their spans<"),
+        (vec![7], ">2 more causes<"),
+        (vec![7, 1], ">More than 2 more causes<"),
+        (vec![5, 1], ">More causes<"),
+        (vec![0, 1], ">More causes<"),
+    ] {
+        let mut ledger = two();
+        ledger.causes.clone_from(&causes);
+        let shown = ledger.console().get("/console").await;
+        assert_eq!(shown.count(told), 1, "{causes:?}: {}", shown.text);
+        assert_eq!(shown.count("No span is suspended"), 0, "{causes:?}");
+    }
+    let mut ledger = two();
+    ledger.causes = vec![0];
+    let shown = ledger.console().get("/console").await;
+    assert_eq!(shown.count("No span is suspended"), 1);
+}
+
+#[tokio::test]
 async fn the_overview_stays_small_whatever_is_set() {
     let mut ledger = two();
     ledger.is_crowded = true;

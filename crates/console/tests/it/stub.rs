@@ -33,6 +33,12 @@ pub(crate) const NOW: i64 = MIDNIGHT + 15 * HOUR + 10 * MINUTE;
 /// The cause that there is.
 pub(crate) const CAUSE: &str = "c-0";
 
+/// A cause that is not on the first page, of more spans than are counted.
+pub(crate) const LARGE_CAUSE: &str = "c-large";
+
+/// A cause without spans.
+pub(crate) const ENDED_CAUSE: &str = "c-ended";
+
 /// The tag of every span.
 const SEEN: &str = "\"seen\"";
 
@@ -45,11 +51,23 @@ impl Clock for Still {
 }
 
 /// Spans with their usages, by the ids of the spans.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Ledger {
     spans: BTreeMap<String, (Value, Vec<Value>)>,
     /// Whether a thousand resources have rates of their own.
     pub(crate) is_crowded: bool,
+    /// The number of causes on each page of their list.
+    pub(crate) causes: Vec<usize>,
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Self {
+            spans: BTreeMap::new(),
+            is_crowded: false,
+            causes: vec![1],
+        }
+    }
 }
 
 impl Ledger {
@@ -59,7 +77,7 @@ impl Ledger {
     }
 
     fn api(self) -> Router {
-        let is_crowded = self.is_crowded;
+        let (is_crowded, causes) = (self.is_crowded, self.causes);
         let ledger = Arc::new(self.spans);
         let (of_list, of_span, of_usages) = (
             Arc::clone(&ledger),
@@ -116,8 +134,9 @@ impl Ledger {
             .route("/v1/usages/{id}/resend", post(resend))
             .route(
                 "/v1/suspended",
-                get(async || Json(json!({ "items": [cause()] }))),
+                get(async move |RawQuery(query): RawQuery| page_of_causes(&causes, query)),
             )
+            .route("/v1/suspended/{cause}", get(one_cause))
             .route("/v1/suspended/{cause}/resume", post(resume_cause))
             .route("/v1/spans/{id}/resume", post(act_on_span))
             .route("/v1/spans/{id}/skip", post(act_on_span))
@@ -236,6 +255,45 @@ fn cause() -> Value {
         "cause": CAUSE, "status": 422, "error": "unprocessable <plan>", "resource_id": "postgres",
         "plan_id": "small", "spans": 812, "set_aside": 31, "since": MIDNIGHT, "probe_at": NOW,
     })
+}
+
+/// A page of causes, as the API pages them: a page without any may have a next one.
+fn page_of_causes(counts: &[usize], query: Option<String>) -> Response {
+    let query = parameters(query);
+    assert_eq!(query.get("limit").map(String::as_str), Some("1000"));
+    let page: usize = query.get("cursor").map_or(0, |text| text.parse().unwrap());
+    let id = |number| match page {
+        0 => format!("c-{number}"),
+        _ => format!("c-{page}-{number}"),
+    };
+    let of_id = |id| {
+        let mut cause = cause();
+        cause["cause"] = json!(id);
+        cause
+    };
+    let items: Vec<Value> = (0..counts[page]).map(id).map(of_id).collect();
+    let mut response = Json(json!({ "items": items })).into_response();
+    if page + 1 < counts.len() {
+        let link = format!(
+            "</v1/suspended?limit=1000&cursor={}>; rel=\"next\"",
+            page + 1
+        );
+        response.headers_mut().insert("link", link.parse().unwrap());
+    }
+    response
+}
+
+/// One of the causes, also of those that are on no first page, or have no spans any more.
+async fn one_cause(Path(id): Path<String>) -> Response {
+    let mut cause = cause();
+    match id.as_str() {
+        CAUSE => {}
+        LARGE_CAUSE => cause["spans"] = json!(100_000),
+        ENDED_CAUSE => cause["spans"] = json!(0),
+        _ => return not_there(),
+    }
+    cause["cause"] = json!(id);
+    Json(cause).into_response()
 }
 
 /// A thousand resources may have rates of their own.

@@ -1,12 +1,12 @@
 //! Suspended spans in MongoDB: what it costs to find them, and what an original leaves behind.
 
 use bson::{Bson, Document, RawDocumentBuf, doc};
-use mongodb::Collection;
+use mongodb::{Collection, Database};
 use sampler_domain::{Cause, CauseId, Failure, Span};
 use sampler_store::contract::support::{
     Changing, at, done, due, kept, last_refusal, plan_to, start_event, started, stop,
 };
-use sampler_store::{Causes, Probe, Resumption, StopOutcome};
+use sampler_store::{CauseQuery, Causes, Probe, Queries, Resumption, StopOutcome, SuspendedCause};
 use sampler_store_mongo::MongoStore;
 
 use crate::explain::examined;
@@ -76,8 +76,11 @@ async fn fill(spans: &Collection<Document>, first: i32, count: i32, cause: Cause
         } },
         doc! { "$merge": "spans" },
     ];
-    let database = spans.client().database(&spans.namespace().db);
-    database.aggregate(documents).await.unwrap();
+    database_of(spans).aggregate(documents).await.unwrap();
+}
+
+fn database_of(spans: &Collection<Document>) -> Database {
+    spans.client().database(&spans.namespace().db)
 }
 
 async fn two_causes(label: &str) -> (MongoStore, Collection<Document>, [CauseId; 2]) {
@@ -128,6 +131,35 @@ async fn probes_and_batches_read_as_much_as_they_change() {
     let earlier = store.resume_batch(ids[1], at(5_000), resumption(), 1_000);
     assert_eq!(earlier.await.unwrap(), 0);
     assert_eq!(store.register_missing(at(0), at(0)).await.unwrap(), 0);
+}
+
+/// Each cause that is there has a part of what may be counted, also where nothing is left of it. A number
+/// that is known is not cut to that.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_largest_of_many_causes_has_its_whole_number() {
+    let (store, spans, ids) = two_causes("suspension_numbers").await;
+    let idle = |number: usize| {
+        doc! {
+            "_id": cause(&format!("idle {number}")).id().to_string(), "status": 422,
+            "error": format!("idle {number}"), "resource_id": "resource", "plan_id": "plan",
+            "since": at(0).as_millis(), "probe_at": at(0).as_millis(), "touched_at": at(0).as_millis(),
+        }
+    };
+    let causes: Collection<Document> = database_of(&spans).collection("spans_causes");
+    let idle: Vec<Document> = (0..500).map(idle).collect();
+    causes.insert_many(idle).await.unwrap();
+    let query = CauseQuery {
+        block: SuspendedCause::BLOCK,
+        limit: 10,
+        ..CauseQuery::default()
+    };
+    let page = store.suspended(&query).await.unwrap();
+    let counted = page.causes.iter().map(|it| (it.kept.id, it.spans));
+    let expected = [(ids[0], MANY), (ids[1], FEW)];
+    let expected = expected.map(|(id, spans)| (id, u64::try_from(spans).unwrap()));
+    assert_eq!(counted.collect::<Vec<_>>(), expected);
+    let (many, few) = (store.cause(ids[0]).await, store.cause(ids[1]).await);
+    assert_eq!([many, few].map(|it| it.unwrap().unwrap()), page.causes[..]);
 }
 
 /// An original knows no suspensions. What it executes is suspended no longer, and what it leaves
