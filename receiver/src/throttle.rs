@@ -22,7 +22,7 @@ const SPREAD: u64 = 45;
 impl Receiver {
     /// The problem of a start that the rate does not admit now; `None` where it is admitted.
     pub(crate) fn throttled(&self, event: &StartEvent, now: Timestamp) -> Option<Problem> {
-        let rate = self.steering.admission_rate_of(&event.target.resource_id);
+        let rate = self.steering.start_rate_of(&event.target.resource_id);
         let place = Place::of(event.id.as_ref(), &event.target);
         let admitted_at = place.admitted_at(now, rate);
         if admitted_at == Some(now) {

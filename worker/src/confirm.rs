@@ -17,7 +17,7 @@ use sampler_settings::millis;
 use sampler_store::{Confirmation, StoreError, Unconfirmed, UnconfirmedQuery};
 use tracing::{error, info, warn};
 
-use crate::post_limit::PostLimit;
+use crate::abacus_limit::AbacusLimit;
 use crate::{IgnoreProgress, Worker, error_chain};
 
 /// Questions in flight, at the most. Posts have a limit of their own and do not wait for them.
@@ -35,14 +35,14 @@ const RELEASE_PAUSE: Duration = Duration::from_mins(10);
 
 /// The limit of the questions to Abacus, and the counts of their outcomes.
 pub(crate) struct Asking {
-    limit: PostLimit,
+    limit: AbacusLimit,
     outcomes: Counters,
 }
 
 impl Default for Asking {
     fn default() -> Self {
         Self {
-            limit: PostLimit::new(CONCURRENCY),
+            limit: AbacusLimit::new(CONCURRENCY),
             outcomes: Counters::new(&CONFIRMATIONS),
         }
     }

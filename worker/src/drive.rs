@@ -153,7 +153,7 @@ impl Worker {
     /// Writes the entry of a usage that Abacus has into the ledger. Only then its execution is noted:
     /// whatever dies in between, each noted execution has its entry.
     ///
-    /// Where an operator has given the usage up meanwhile, the ledger says so first, and the span notes
+    /// Where an operator has skipped the usage meanwhile, the ledger says so first, and the span notes
     /// that. The entry is marked, so that both come to say that Abacus has it ([`Self::send_again`]).
     async fn write_entry(&self, span: &Span, entry: Entry) -> Result<EntryState, StoreError> {
         let granularity = self.options.policy.granularities.of(&entry.target);
@@ -300,10 +300,11 @@ impl Worker {
                         usage = %planned.usage_guid, %retry_at,
                         attempts = span.processing.attempts + 1, error,
                         "Abacus refused a usage");
-                    let is_refusal = blames_usage(&details);
+                    let blames_usage = blames_usage(&details);
                     return Delivery::Failed(Failure {
-                        is_refusal,
-                        suspends: is_refusal && span.is_suspended_by_refusal(self.suspend_after()),
+                        blames_usage,
+                        suspends: blames_usage
+                            && span.is_suspended_by_refusal(self.suspend_after()),
                         ..self.failure(retry_at, error, details)
                     });
                 }
@@ -371,7 +372,7 @@ impl Worker {
             retry_at,
             error: details.error_name.unwrap_or(error),
             status: details.status,
-            is_refusal: false,
+            blames_usage: false,
             suspends: false,
         }
     }

@@ -5,6 +5,7 @@
 //! the store, and each change of a span requires that the span is still as it was read. See
 //! `docs/architecture.md`.
 
+mod abacus_limit;
 mod abacus_time;
 mod auditor;
 mod backlog;
@@ -16,7 +17,6 @@ mod instance;
 mod intervals;
 mod metrics;
 mod ownership;
-mod post_limit;
 mod process;
 mod progress;
 mod rate;
@@ -49,6 +49,7 @@ use sampler_store::{
     StoreError, Upkeep, Work,
 };
 
+use abacus_limit::AbacusLimit;
 pub use abacus_time::AbacusTime;
 use auditor::Findings;
 use confirm::Asking;
@@ -56,7 +57,6 @@ use distress::Distress;
 pub use intervals::Intervals;
 use metrics::PostMetrics;
 use ownership::OwnedPartitions;
-use post_limit::PostLimit;
 pub use progress::{IgnoreProgress, ReportProgress};
 use rate::RateMeter;
 use store_failures::StoreFailures;
@@ -144,7 +144,7 @@ pub struct Worker {
     parts: Parts,
     options: Options,
     /// The concurrency limit of posts.
-    post_limit: PostLimit,
+    post_limit: AbacusLimit,
     /// The metrics of posts.
     metrics: PostMetrics,
     /// The questions to Abacus about usages.
@@ -174,7 +174,7 @@ pub struct Worker {
 impl Worker {
     /// A worker that takes nothing new on once `stop` is cancelled.
     pub fn new(parts: Parts, options: Options, stop: CancellationToken) -> Arc<Self> {
-        let post_limit = PostLimit::new(options.abacus.concurrency);
+        let post_limit = AbacusLimit::new(options.abacus.concurrency);
         let pace = Pace {
             usual: options.intervals.clock,
         };

@@ -18,8 +18,7 @@ use sampler_service::platform::Identity;
 use sampler_service::problem;
 use sampler_service::settings::{Variables, load_from_process};
 use sampler_service::telemetry::{self, LogCounts};
-use sampler_settings::millis;
-use sampler_steering::{InstanceReports, MonthClose};
+use sampler_steering::InstanceReports;
 use sampler_store::{Instance, InstanceProgram};
 use sampler_store_mongo::{MigrationError, MongoStore, Retired};
 use sampler_worker::settings::{PROGRAM, Settings};
@@ -102,7 +101,7 @@ async fn run(
     } else {
         let worker = worker(&settings, &store, &clock, &mut health, &shutdown)?;
         report_clocks(&worker.time(), &mut health, &mut registry);
-        register_metrics(&worker, &settings, &clock, &mut registry);
+        register_metrics(&worker, &clock, &mut registry);
         Mode::Sample(worker)
     };
     check_database(&store, &mut health);
@@ -157,19 +156,10 @@ fn check_database(store: &Arc<MongoStore>, health: &mut Health) {
 }
 
 /// The metrics of a worker that samples.
-fn register_metrics(
-    worker: &Arc<Worker>,
-    settings: &Settings,
-    clock: &Arc<dyn Clock>,
-    registry: &mut Registry,
-) {
+fn register_metrics(worker: &Arc<Worker>, clock: &Arc<dyn Clock>, registry: &mut Registry) {
     worker.register_metrics(registry);
-    let month = MonthClose {
-        slack: millis(settings.month.month_slack),
-        grace: settings.policy.stop_grace,
-    };
     let steering = worker.steering();
-    steering.register_metrics(registry, clock, month);
+    steering.register_metrics(registry, clock, worker.month());
 }
 
 /// The report of this worker about itself.

@@ -75,8 +75,9 @@ impl Worker {
         tasks.wait().await;
     }
 
-    /// Releases the permits of a span. If the store has failed on the span, it pauses first: this
-    /// worker does not search for it meanwhile; another worker may.
+    /// Releases the permits of a span. If the store has failed on the span, it pauses: this worker does
+    /// not search for it meanwhile; another worker may. A span that pauses needs no permits, unless too
+    /// many pause already.
     async fn pause_span<H>(&self, pause: Option<Duration>, held: H) {
         let Some(pause) = pause else { return };
         let paused = self.store_failures.pause();

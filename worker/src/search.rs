@@ -133,7 +133,7 @@ impl Worker {
         }
         let queued = due.queue.remove(urgent.unwrap_or(0))?;
         self.waiting
-            .limit(queued.is_urgent, due.count(queued.is_urgent));
+            .lower_to(queued.is_urgent, due.count(queued.is_urgent));
         Some((queued.span, queued.read_at, queued.claim))
     }
 

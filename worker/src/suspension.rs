@@ -56,7 +56,7 @@ impl RegisteredCauses {
 }
 
 impl Worker {
-    /// How many refusals in a row suspend a span.
+    /// How many refusals of one planned interval suspend a span.
     pub(crate) fn suspend_after(&self) -> u32 {
         u32::try_from(self.options.suspension.after).unwrap_or(u32::MAX)
     }

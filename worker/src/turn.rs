@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use sampler_domain::{ClosingMonth, Span, Step, Timestamp, next_step};
 use sampler_settings::millis;
+use sampler_steering::MonthClose;
 
 use crate::Worker;
 
@@ -74,7 +75,7 @@ impl WaitingCounts {
     }
 
     /// Only `left` spans wait, whatever was reserved.
-    pub(crate) fn limit(&self, is_urgent: bool, left: usize) {
+    pub(crate) fn lower_to(&self, is_urgent: bool, left: usize) {
         let mut counts = self.lock();
         let count = counts.of(is_urgent);
         *count = left.min(*count);
@@ -113,8 +114,15 @@ impl Counts {
 impl Worker {
     /// The month that Abacus closes soon.
     pub(crate) fn closing(&self, now: Timestamp) -> Option<ClosingMonth> {
-        let month_slack = millis(self.options.month.month_slack);
-        ClosingMonth::at(now, month_slack, self.options.policy.stop_grace)
+        self.month().closing(now)
+    }
+
+    /// When months close.
+    pub fn month(&self) -> MonthClose {
+        MonthClose {
+            slack: millis(self.options.month.month_slack),
+            grace: self.options.policy.stop_grace,
+        }
     }
 
     /// A span's turn begins.

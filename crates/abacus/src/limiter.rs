@@ -41,7 +41,7 @@ pub struct Limiter {
     limit: f64,
     max: usize,
     /// Whether the limit still doubles, because there was no overload so far.
-    probing: bool,
+    is_doubling: bool,
     /// The moving average of latency, in seconds.
     baseline: Option<f64>,
     window: Window,
@@ -66,7 +66,7 @@ impl Limiter {
         Self {
             limit,
             max,
-            probing: true,
+            is_doubling: true,
             baseline: None,
             window: Window::default(),
         }
@@ -111,7 +111,7 @@ impl Limiter {
             self.shrink(AFTER_SLOW);
         } else if window.most_in_flight >= self.limit() {
             // Only a limit that was reached has shown that Abacus can take it.
-            let grown = if self.probing {
+            let grown = if self.is_doubling {
                 self.limit * 2.0
             } else {
                 self.limit + 1.0
@@ -122,7 +122,7 @@ impl Limiter {
     }
 
     fn shrink(&mut self, factor: f64) {
-        self.probing = false;
+        self.is_doubling = false;
         self.limit = (self.limit * factor).max(1.0);
     }
 }

@@ -107,7 +107,7 @@ pub struct Failure {
     pub status: Option<u16>,
     /// Whether Abacus refused the usage itself: the same answer is to be expected until somebody
     /// acts.
-    pub is_refusal: bool,
+    pub blames_usage: bool,
     /// Whether the span is to be suspended for it ([`Span::is_suspended_by_refusal`]).
     pub suspends: bool,
 }
@@ -153,7 +153,7 @@ impl Change {
     /// Notes that the planned interval of a span could not be delivered.
     pub fn failed(span: &Span, failure: Failure) -> Self {
         let processing = &span.processing;
-        let refused_at = failure.is_refusal.then_some(failure.at);
+        let refused_at = failure.blames_usage.then_some(failure.at);
         let suspension = failure.cause(span).map(|cause| Suspension {
             cause: cause.id(),
             since: failure.at,
@@ -162,7 +162,7 @@ impl Change {
             attempts: processing.attempts.saturating_add(1),
             refusals: processing
                 .refusals
-                .saturating_add(u32::from(failure.is_refusal)),
+                .saturating_add(u32::from(failure.blames_usage)),
             refused_at: processing.refused_at.or(refused_at),
             suspension,
             failure,
@@ -215,11 +215,11 @@ impl Change {
         }
     }
 
-    /// Whether `now` is still suspended as the change requires: a span that was resumed meanwhile
+    /// Whether the span is still suspended as the change requires: a span that was resumed meanwhile
     /// must not be put off again. True for a change that requires no suspension.
-    pub fn suspension_holds(&self, now: &Span) -> bool {
+    pub fn suspension_holds(&self, current: &Span) -> bool {
         let required = self.required_suspension();
-        required.is_none() || required == now.processing.suspended
+        required.is_none() || required == current.processing.suspended
     }
 
     /// Whether the change may be made to a span that is complete.
@@ -227,17 +227,17 @@ impl Change {
         matches!(self, Self::Resent { .. })
     }
 
-    /// Whether the change, which was decided for `read`, may still be made to the span as it is `now`.
-    pub fn is_allowed(&self, read: &Span, now: &Span) -> bool {
-        read.is_unchanged(now)
-            && (self.is_of_complete() || !now.processing.complete)
-            && self.suspension_holds(now)
+    /// Whether the change, which was decided for `read`, may still be made to the `current` span.
+    pub fn is_allowed(&self, read: &Span, current: &Span) -> bool {
+        read.is_unchanged(current)
+            && (self.is_of_complete() || !current.processing.complete)
+            && self.suspension_holds(current)
     }
 }
 
 impl Span {
-    /// The span after a change. Only probes, and the end of a suspension by cause, change a span
-    /// otherwise ([`Span::resumed`]).
+    /// The span after a change. Besides stops, only probes and the end of a suspension by cause change
+    /// a span otherwise ([`Span::resumed`]).
     ///
     /// # Panics
     /// If an execution is noted and nothing is planned.
@@ -299,7 +299,7 @@ impl Span {
 
     /// Whether the span that was read is `current` in all that a change is decided by: the version, the
     /// end, what is to be skipped, and the last resend that the totals count. Only a worker that drives
-    /// the span changes the version, but a change must be decided with knowledge of the others, too.
+    /// the span changes the version, but a change must be decided with knowledge of the end, the skip and the resend, too.
     pub fn is_unchanged(&self, current: &Self) -> bool {
         current.processing.version == self.processing.version
             && current.end == self.end

@@ -11,7 +11,7 @@
 //!              ▼                                      │
 //!   next() ─► Change ─ on_change_rejected ─► Reread ─ on_reread ─► next() or Done
 //!        ├──► Post ─┬─ on_accepted ─► next() ─► WriteEntry (a probe: BeginResuming before)
-//!        │          ├─ on_failed ───► next() (notes the failure; the last one: Register before)
+//!        │          ├─ on_failed ───► next() (notes the failure; one that suspends: Register before)
 //!        │          └─ on_outdated ─► next() ─► Reread
 //!        └──► WriteEntry ─ on_entry_written ──► next() (notes the execution)
 //! ```
@@ -79,7 +79,7 @@ enum Progress {
     /// Abacus has accepted the usage.
     Accepted {
         acceptance: Acceptance,
-        /// Whether the cause for which this one was tried is marked as resuming.
+        /// Whether the cause that this span probes is marked as resuming.
         is_resuming: bool,
     },
     /// The ledger has its entry, in this state.
@@ -227,7 +227,7 @@ impl Driver {
         });
     }
 
-    /// Input: the cause for which this one was tried is marked as resuming.
+    /// Input: the cause that this span probes is marked as resuming.
     pub fn on_resuming_begun(&mut self) {
         let progress = self.outcome.as_mut().map(|outcome| &mut outcome.progress);
         if let Some(Progress::Accepted { is_resuming, .. }) = progress {

@@ -276,7 +276,7 @@ impl Span {
         skip.filter(|skip| skip.usage_guid == planned.usage_guid)
     }
 
-    /// Whether one more refusal suspends the span, if `suspend_after` in a row do.
+    /// Whether one more refusal suspends the span, if `suspend_after` of its planned interval do.
     pub fn is_suspended_by_refusal(&self, suspend_after: u32) -> bool {
         self.processing.refusals.saturating_add(1) >= suspend_after
     }

@@ -1,4 +1,4 @@
-//! The division of spans into intervals, and the slack of events' timestamps.
+//! The division of spans into intervals, when a month closes, and the slack of events' timestamps.
 
 use std::time::Duration;
 

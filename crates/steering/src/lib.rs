@@ -1,8 +1,8 @@
 //! The backlog, and the control of operators and the controller, as every instance of both programs
 //! knows them. They are read every 2 s, so a change is followed within 5 s.
 //!
-//! If something cannot be read, the last known value holds. Before the first read no start is
-//! turned away; but receivers take no events and workers begin nothing until they know what
+//! If something cannot be read, the last known value holds. Before the first read the rate of
+//! starts is 100 %; but receivers take no events and workers begin nothing until they know what
 //! operators have set.
 
 mod instance;
@@ -196,7 +196,7 @@ impl Steering {
     }
 
     /// How many of the new starts of a resource are admitted: all rates that apply multiply.
-    pub fn admission_rate_of(&self, resource: &Id) -> Percent {
+    pub fn start_rate_of(&self, resource: &Id) -> Percent {
         let known = self.known();
         let rates = known.control.as_ref().map(|kept| &kept.control.starts);
         let set = rates.map_or(Percent::ALL, |starts| starts.of(resource));

@@ -107,7 +107,7 @@ async fn a_change_is_followed_within_five_seconds_and_stays_while_it_cannot_be_r
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert!(steering.is_sampling_paused());
     let postgres = Id::from_store("postgres");
-    assert_eq!(steering.admission_rate_of(&postgres).get(), 5.0);
+    assert_eq!(steering.start_rate_of(&postgres).get(), 5.0);
     assert_eq!(steering.admission_rate().get(), 50.0);
     store.broken.store(true, Ordering::Relaxed);
     tokio::time::sleep(Duration::from_mins(10)).await;

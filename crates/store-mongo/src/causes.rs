@@ -19,7 +19,7 @@ use crate::document::{
 };
 use crate::entry_document::{ERROR_LEN_MAX, status_in};
 use crate::index;
-use crate::suspension_document::{probe, read_probe, refusals};
+use crate::suspension_document::{read_probe, refusals, under};
 use crate::unreadable::{
     Identity, Statement, change_each, condition_of, decoded, name_of, shard_key_of,
 };
@@ -192,8 +192,8 @@ impl MongoStore {
         let update = doc! { "$set": { "probed": probed(&raw, resumption.now) } };
         self.update_cause(named(cause), update).await?;
         // A span that cannot be read is no probe. The search reports it once it is due.
-        let statement = resuming(&raw, cause, resumption, true)
-            .or_else(|| resuming(&raw, cause, resumption, false));
+        let statement = resume_statement(&raw, cause, resumption, true)
+            .or_else(|| resume_statement(&raw, cause, resumption, false));
         let Some(statement) = statement else {
             return Ok(Probe::NoSpan);
         };
@@ -278,7 +278,7 @@ impl MongoStore {
             "processing.suspended.since": { "$lte": moment(until) },
         };
         let found = self.find_suspended(filter, limit).await?;
-        let statement = |raw: &RawDocumentBuf| resuming(raw, cause, resumption, false);
+        let statement = |raw: &RawDocumentBuf| resume_statement(raw, cause, resumption, false);
         let statements: Vec<Statement> = found.iter().filter_map(statement).collect();
         if statements.is_empty() {
             return Ok(0);
@@ -293,7 +293,7 @@ impl MongoStore {
 
 /// The statement that resumes a span. The last error and the attempts stay: so an interval of a
 /// closing month has the priority of one that was tried before.
-fn resuming(
+fn resume_statement(
     raw: &RawDocument,
     cause: CauseId,
     resumption: Resumption,
@@ -308,7 +308,7 @@ fn resuming(
     if is_probe {
         let version = version_of(raw)?;
         condition.insert("processing.version", version);
-        set.insert("processing.probe", probe(cause, version));
+        set.insert("processing.probe", under(cause, version));
     }
     let statement = doc! {
         "q": condition,

@@ -20,7 +20,7 @@ use crate::resolve::{by_span_id, readable};
 use crate::suspension_document::{skip_mark, suspension};
 use crate::totals::{resent_mark, totals};
 
-/// Sends changes, which require the version and the end with which the span was read.
+/// Sends changes, each on the conditions of [`Change::is_allowed`].
 #[derive(Debug)]
 pub(crate) struct ChangeWriter {
     link: Link,

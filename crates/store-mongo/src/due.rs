@@ -22,7 +22,7 @@ use crate::call::{CallError, Link, hint, take_spans};
 use crate::document::{has_failed, moment, partition};
 use crate::index;
 use crate::unreadable::{
-    Statement, change_each, condition_of, name_of, set_aside, shard_key_of, span_in,
+    Statement, change_each, condition_of, name_of, postpone_unreadable, shard_key_of, span_in,
 };
 
 /// The server's time limit for all pages of a scan. Each page also has the limit of any operation.
@@ -80,7 +80,7 @@ impl Search {
             }
         }
         move_to_partition(&self.link, &misplaced).await;
-        set_aside(&self.link, unreadable, self.now).await;
+        postpone_unreadable(&self.link, unreadable, self.now).await;
         Ok(Some(spans))
     }
 

@@ -97,7 +97,7 @@ impl GroupWriter for EntryWriter {
         self.link.execution_limit()
     }
 
-    /// Nobody waits for an entry alone, so its commands may be larger. The server takes them for a third
+    /// No client waits for an entry, so its commands may be larger. The server takes them for a third
     /// less.
     fn commands_in_flight() -> usize {
         2

@@ -208,7 +208,7 @@ impl StartWriter {
         send_by: Instant,
     ) -> Result<Option<WriteResult<StartOutcome, CallError>>, CallError> {
         let statement = doc! {
-            "q": self.conflict_filter(&write.new.span),
+            "q": self.filter_of_one(&write.new.span),
             "upsert": true,
             "hint": index::SPAN,
         };
@@ -272,8 +272,7 @@ impl StartWriter {
         // Spans of one partition share a branch, if they can.
         spans.sort_by_cached_key(|span| partition_of(&span.target));
         let branches = spans.chunks(STARTS_IN_BRANCH);
-        let mut branches: Vec<Document> =
-            branches.map(|some| self.conflicts_filter(some)).collect();
+        let mut branches: Vec<Document> = branches.map(|some| self.filter_of_some(some)).collect();
         let filter = if branches.len() == 1 {
             branches.remove(0)
         } else {
@@ -287,9 +286,9 @@ impl StartWriter {
     /// Matches spans that are open, or end after the earliest of these starts, and whose target has
     /// each field in common with one of these targets: the spans of the targets, and hardly any others.
     /// Each field must be named. Otherwise the server steps over all targets with the same instance.
-    fn conflicts_filter(&self, spans: &[&Span]) -> Document {
+    fn filter_of_some(&self, spans: &[&Span]) -> Document {
         if let [span] = spans {
-            return self.conflict_filter(span);
+            return self.filter_of_one(span);
         }
         let partitions = spans.iter().map(|span| partition_of(&span.target));
         let partitions: BTreeSet<u32> = partitions.collect();
@@ -333,7 +332,7 @@ impl StartWriter {
 
     /// Matches the spans of the target that are open, or end after this one starts. They are one range
     /// of the index.
-    fn conflict_filter(&self, span: &Span) -> Document {
+    fn filter_of_one(&self, span: &Span) -> Document {
         let mut filter = self.link.of_target(&span.target);
         filter.insert("end", ends_after_start(span));
         filter

@@ -11,13 +11,13 @@ use crate::document::{moment, read_integer, read_moment};
 
 /// A suspension, as it is kept.
 pub(crate) fn suspension(suspension: Suspension, version: i64) -> Document {
-    let mut document = probe(suspension.cause, version);
+    let mut document = under(suspension.cause, version);
     document.insert("since", moment(suspension.since));
     document
 }
 
-/// A probe, as it is kept.
-pub(crate) fn probe(cause: CauseId, version: i64) -> Document {
+/// A cause that holds for a version of the span: a probe of it, as it is kept.
+pub(crate) fn under(cause: CauseId, version: i64) -> Document {
     doc! { "cause": cause.to_string(), "version": version }
 }
 

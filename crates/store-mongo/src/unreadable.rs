@@ -210,7 +210,7 @@ async fn update(link: &Link, statements: Vec<RawDocumentBuf>) -> Result<Written,
 
 /// Sets aside for a while documents that a search has found and cannot read. Only their `due_at`
 /// and their error change. If that fails, each search finds them and passes over them.
-pub(crate) async fn set_aside(
+pub(crate) async fn postpone_unreadable(
     link: &Link,
     found: Vec<(RawDocumentBuf, Unreadable)>,
     now: Timestamp,

@@ -109,7 +109,7 @@ pub trait Causes: Send + Sync + 'static {
     /// it was read.
     async fn end_resuming(&self, cause: &KeptCause) -> Result<(), StoreError>;
 
-    /// Removes a cause if nothing was suspended or resumed under it since it was read, and no span is
-    /// suspended under it. Returns whether it did.
+    /// Removes a cause if nothing was suspended or resumed under it since it was read, and nothing is
+    /// kept under it: no suspended span, and no usage that was set aside. Returns whether it did.
     async fn remove_cause(&self, cause: &KeptCause) -> Result<bool, StoreError>;
 }

@@ -77,7 +77,7 @@ pub trait Work: Send + Sync + 'static {
 
     /// Makes a change that was decided for `span`, if the span is unchanged since it was read
     /// ([`Change::is_allowed`]). Then the span is [`Span::after`] the change. `now` is stored as
-    /// the moment of the change.
+    /// the moment of a change that raises the version.
     async fn change(
         &self,
         span: &Span,

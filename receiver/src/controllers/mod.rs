@@ -119,7 +119,8 @@ impl Receiver {
         Ok((form.read(json)?, client))
     }
 
-    /// Waits for all turns that one event needs, one after the other. Those for stops come last: a
+    /// Waits for all turns that one event needs, one after the other. A large event, of which
+    /// there are few, waits for the turn of its kind of permit alone. Those for stops come last: a
     /// request that holds one waits for nothing else, so no two requests wait for each other.
     async fn acquire_turns(
         &self,

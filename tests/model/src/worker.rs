@@ -69,7 +69,7 @@ pub(crate) fn refuse(scenario: &Scenario, state: &mut State, worker: usize) {
             .span()
             .is_suspended_by_refusal(scenario.suspend_after);
         Arc::make_mut(&mut driver).on_failed(Failure {
-            is_refusal: true,
+            blames_usage: true,
             suspends,
             ..failure(scenario, state)
         });
@@ -84,7 +84,7 @@ fn failure(scenario: &Scenario, state: &State) -> Failure {
         retry_at: state.now.plus(scenario.retry),
         error: String::new(),
         status: None,
-        is_refusal: false,
+        blames_usage: false,
         suspends: false,
     }
 }

@@ -308,7 +308,7 @@ fn suspend_many(world: &World, count: i64, registered: bool) {
             retry_at: then,
             error: "Abacus answered 404: no mapping".into(),
             status: None,
-            is_refusal: true,
+            blames_usage: true,
             suspends: true,
         };
         let cause = failure.cause(&span).unwrap();
@@ -345,7 +345,7 @@ fn causes_of_one_plan_are_one() {
         retry_at: NOON,
         error: error.to_owned(),
         status: Some(404),
-        is_refusal: true,
+        blames_usage: true,
         suspends: true,
     };
     let id = |instance: &str, error: &str| failure(error).cause(&span(instance)).unwrap().id();

@@ -300,7 +300,7 @@ pub fn failure(error: &str, retry_at: Timestamp) -> Failure {
         retry_at,
         error: error.into(),
         status: None,
-        is_refusal: false,
+        blames_usage: false,
         suspends: false,
     }
 }
@@ -310,7 +310,7 @@ pub fn refusal(error: &str, millis: i64, retry_at: Timestamp) -> Failure {
     Failure {
         at: at(millis),
         status: Some(400),
-        is_refusal: true,
+        blames_usage: true,
         ..failure(error, retry_at)
     }
 }

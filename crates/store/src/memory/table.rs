@@ -49,7 +49,8 @@ impl StoredSpan {
 /// The sort key of a due span: its class, when it became due, and its id.
 type DueKey = (SearchClass, Timestamp, SpanId);
 
-/// All spans that are kept. Each function is one method of an interface, and as atomic as that.
+/// All spans that are kept. Most functions are one method of an interface, and as atomic as
+/// that. Others are parts of one, or are for tests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Table {
     pub(crate) spans: BTreeMap<SpanId, StoredSpan>,

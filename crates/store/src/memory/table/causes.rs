@@ -184,7 +184,8 @@ impl Table {
         }
     }
 
-    /// Removes a cause if nothing was noted of it since it was read, and no span is suspended under it.
+    /// Removes a cause if nothing was noted of it since it was read, and nothing is suspended
+    /// or set aside under it.
     pub fn remove_cause(&mut self, cause: &KeptCause) -> bool {
         let kept = self.causes.get(&cause.id);
         let is_same =

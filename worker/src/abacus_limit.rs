@@ -1,5 +1,6 @@
-//! The concurrency limit of posts. It adapts to the load that Abacus can take, and allows no posts
-//! while Abacus asks to wait or is overloaded.
+//! The concurrency limit of requests to Abacus: of posts, and with a limit of its own of questions whether
+//! usages count. It adapts to the load that Abacus can take, and allows none while Abacus asks to wait or
+//! is overloaded.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -23,8 +24,8 @@ const PAUSE_FIRST: Duration = Duration::from_millis(50);
 /// The longest such pause.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// Grants the permits to post.
-pub(crate) struct PostLimit {
+/// Grants the permits to ask Abacus.
+pub(crate) struct AbacusLimit {
     permits: Arc<Semaphore>,
     state: Mutex<State>,
     began: Instant,
@@ -40,13 +41,13 @@ struct State {
     overloads_in_a_row: u32,
 }
 
-/// The permit to post one usage. Give it back with [`PostLimit::release`].
+/// The permit to post one usage. Give it back with [`AbacusLimit::release`].
 pub(crate) struct PostPermit {
     permit: OwnedSemaphorePermit,
     began: Instant,
 }
 
-impl PostLimit {
+impl AbacusLimit {
     /// At most `max` posts are in flight at once.
     pub(crate) fn new(max: usize) -> Self {
         let limiter = Limiter::new(max);
@@ -163,15 +164,18 @@ mod tests {
     use super::*;
     use crate::IgnoreProgress;
 
-    async fn post(post_limit: &PostLimit, stop: &CancellationToken, load: Load) {
+    async fn post(post_limit: &AbacusLimit, stop: &CancellationToken, load: Load) {
         let permit = post_limit.acquire(&IgnoreProgress, stop).await.unwrap();
         post_limit.release(permit, load);
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_longest_pause_counts() {
-        let (post_limit, stop, began) =
-            (PostLimit::new(4), CancellationToken::new(), Instant::now());
+        let (post_limit, stop, began) = (
+            AbacusLimit::new(4),
+            CancellationToken::new(),
+            Instant::now(),
+        );
         post(&post_limit, &stop, Load::Sustained).await;
         assert_eq!(began.elapsed(), Duration::ZERO);
         post_limit.pause_for(Duration::from_secs(30));
@@ -182,7 +186,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_shutdown_ends_the_wait() {
-        let (post_limit, stop) = (PostLimit::new(1), CancellationToken::new());
+        let (post_limit, stop) = (AbacusLimit::new(1), CancellationToken::new());
         post_limit.pause_for(Duration::from_hours(1));
         stop.cancel();
         assert!(post_limit.acquire(&IgnoreProgress, &stop).await.is_none());
@@ -190,7 +194,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_limit_holds_and_shrinks_after_an_overload() {
-        let (post_limit, stop) = (PostLimit::new(4), CancellationToken::new());
+        let (post_limit, stop) = (AbacusLimit::new(4), CancellationToken::new());
         let mut permits = Vec::new();
         for _ in 0..4 {
             permits.push(post_limit.acquire(&IgnoreProgress, &stop).await.unwrap());
@@ -217,8 +221,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_unreachable_abacus_gets_fewer_and_fewer_posts() {
-        let (post_limit, stop, began) =
-            (PostLimit::new(4), CancellationToken::new(), Instant::now());
+        let (post_limit, stop, began) = (
+            AbacusLimit::new(4),
+            CancellationToken::new(),
+            Instant::now(),
+        );
         for _ in 0..PAUSE_AFTER {
             post(&post_limit, &stop, Load::Overload).await;
         }
