@@ -3,7 +3,7 @@
 //!
 //! A request passes, in this order:
 //!
-//! 1. the token (`sampler_service::security`),
+//! 1. the token, and whether it may write at all (`sampler_service::security`),
 //! 2. the limit `MAX_INFLIGHT` ([`admission`]),
 //! 3. the body ([`body`]),
 //! 4. for a large body, the client's turn ([`admission`]),
@@ -11,7 +11,7 @@
 //! 6. the token's scope for the resource,
 //! 7. the fields ([`event`]),
 //! 8. for any other body, the client's turn,
-//! 9. the slack,
+//! 9. whether the database is prepared, and the slack,
 //! 10. for a start, the rate of new starts ([`throttle`]),
 //! 11. the store.
 //!
@@ -84,7 +84,7 @@ pub struct Options {
     pub events: EventsSettings,
     /// How far an event's timestamp may lie from now.
     pub slack: Slack,
-    /// The granularity and the grace, for the first `due_at` of a span.
+    /// The granularity and the grace, for the first `due_at` of a span, dry runs and the backlog.
     pub policy: Policy,
     /// When fewer starts are admitted because the database cannot keep up.
     pub distress: DistressSettings,

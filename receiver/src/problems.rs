@@ -75,7 +75,7 @@ sampler_service::problem_types! {
         slug: "no-such-cause",
         status: NOT_FOUND,
         title: "There is no such cause",
-        when: "No cause of suspensions has this id. One is removed ten minutes after its last span went \
+        when: "No cause of suspensions has this id. One is removed some time after its last span went \
             on.",
         provider: NOTHING,
         operator: "Compares the id with `GET /v1/suspended`.",

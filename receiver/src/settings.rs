@@ -62,8 +62,8 @@ pub struct Settings {
     pub distress: DistressSettings,
     /// How far events may be dated from now.
     pub slack: Slack,
-    /// The policy of sampling. A receiver uses it for the first `due_at` of a span, and for dry
-    /// runs.
+    /// The policy of sampling. A receiver uses it for the first `due_at` of a span, for dry runs
+    /// and for the backlog.
     pub policy: Policy,
     /// Whether the granularity was set.
     pub knows_granularity: bool,

@@ -29,7 +29,7 @@ impl Receiver {
     pub fn month(&self) -> MonthClose {
         MonthClose {
             slack: millis(self.options.month_slack),
-            grace: self.options.policy.stop_grace,
+            stop_grace: self.options.policy.stop_grace,
         }
     }
 

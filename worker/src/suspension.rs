@@ -24,7 +24,7 @@ const CAUSES: usize = 100;
 /// [`IDLE_CAUSE`], so that no cause is removed under which a span is about to be suspended.
 const REGISTERED_FOR: Duration = Duration::from_mins(1);
 
-/// How long a cause without spans is kept.
+/// How long a cause is kept at least after it was registered for the last time.
 const IDLE_CAUSE: Duration = Duration::from_mins(10);
 
 /// The most causes that are remembered. Further ones are registered each time.
@@ -139,8 +139,8 @@ impl Worker {
         let mut goes_on = false;
         for cause in due {
             match cause.resuming {
-                // A receiver whose clock is ahead has set this. Spans that are suspended from now on
-                // would be resumed again and again until that moment.
+                // An operator's act sets the last moment there is; this worker puts its own time there.
+                // Otherwise spans that are suspended from now on would be resumed again and again.
                 Some(until) if until > self.now() => {
                     self.parts.causes.set_resuming(&cause, self.now()).await?;
                     goes_on = true;

@@ -121,7 +121,7 @@ impl Worker {
     pub fn month(&self) -> MonthClose {
         MonthClose {
             slack: millis(self.options.month.month_slack),
-            grace: self.options.policy.stop_grace,
+            stop_grace: self.options.policy.stop_grace,
         }
     }
 

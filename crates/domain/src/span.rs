@@ -83,8 +83,9 @@ pub struct Processing {
     pub version: i64,
     /// Executions that failed since the last one that succeeded.
     pub attempts: u32,
-    /// How many refusals of the planned interval's usage count towards a suspension. A resumed span
-    /// begins one below the number that suspends.
+    /// How many refusals of the planned interval's usage count towards a suspension. A span that is
+    /// resumed with its cause begins one below the number that suspends; one that an operator resumes by
+    /// itself begins at 0.
     pub refusals: u32,
     /// When Abacus first refused the usage of the planned interval.
     pub refused_at: Option<Timestamp>,

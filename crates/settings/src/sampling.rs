@@ -61,8 +61,9 @@ impl SamplingSettings {
         table[dimension].doc = "The granularity, as for the worker. Dry runs need it, and it saves the \
             worker one read of each span. A coarser one than the worker's makes first intervals late.";
         let grace = Setting::position(&table, "SAMPLER_STOP_GRACE");
-        table[grace].doc = "The grace for late stops, as for the worker. It only decides when a \
-            worker first reads a new span. Without it the worker reads each span once more.";
+        table[grace].doc = "The grace for late stops, as for the worker. It decides when a \
+            worker first reads a new span (without it the worker reads each span once more), and, while \
+            no worker counts the backlog, which spans count for the month that closes.";
         table
     };
 

@@ -7,6 +7,7 @@
 
 mod instance;
 mod metrics;
+mod month;
 mod report_limits;
 mod trend;
 
@@ -22,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
 pub use instance::{Describe, InstanceReports};
-pub use metrics::MonthClose;
+pub use month::MonthClose;
 pub use report_limits::ReportLimits;
 use trend::Trend;
 

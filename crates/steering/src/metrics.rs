@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sampler_domain::{ClosingMonth, Timestamp};
+use sampler_domain::Timestamp;
 use sampler_metrics::Registry;
 use sampler_metrics::catalogue::{
     ADMISSION_RATE, BACKLOG_OLDEST_SECONDS, BACKLOG_SPAN_SECONDS, BACKLOG_SPANS,
@@ -12,28 +12,7 @@ use sampler_metrics::catalogue::{
 use sampler_service::environment::Clock;
 use sampler_store::{Backlog, ControllerState};
 
-use crate::{Steering, is_of};
-
-/// When months close.
-#[derive(Clone, Copy, Debug)]
-pub struct MonthClose {
-    /// How long into a month Abacus takes usages of the one before, ms.
-    pub slack: i64,
-    /// How long an interval of an open span waits for a late stop, ms.
-    pub grace: i64,
-}
-
-impl MonthClose {
-    /// The month that is closing.
-    pub fn closing(self, now: Timestamp) -> Option<ClosingMonth> {
-        ClosingMonth::at(now, self.slack, self.grace)
-    }
-
-    /// When a month with this end is closed.
-    pub fn closes_at(self, end: Timestamp) -> Timestamp {
-        end.plus(self.slack)
-    }
-}
+use crate::{MonthClose, Steering, is_of};
 
 impl Steering {
     /// Adds what is known of the backlog and of rates to the metrics of a program.

@@ -140,7 +140,7 @@ impl Queries for MongoStore {
         self.one(id, resources).await
     }
 
-    async fn suspended(&self, query: &CauseQuery) -> Result<CausePage, StoreError> {
+    async fn causes(&self, query: &CauseQuery) -> Result<CausePage, StoreError> {
         self.suspended_causes(query).await
     }
 
@@ -189,7 +189,7 @@ impl Queries for MongoReader {
         self.0.span(id, resources).await
     }
 
-    async fn suspended(&self, query: &CauseQuery) -> Result<CausePage, StoreError> {
+    async fn causes(&self, query: &CauseQuery) -> Result<CausePage, StoreError> {
         self.0.suspended_causes(query).await
     }
 

@@ -201,7 +201,7 @@ pub trait Queries: Send + Sync + 'static {
     /// Causes under which spans are suspended or usages were set aside, those with the most spans
     /// first. A page may hold fewer than its limit, or none, and still have a next one. Each cause that
     /// is there all the while is on exactly one page.
-    async fn suspended(&self, query: &CauseQuery) -> Result<CausePage, StoreError>;
+    async fn causes(&self, query: &CauseQuery) -> Result<CausePage, StoreError>;
 
     /// One cause, also where no span is suspended under it.
     async fn cause(&self, id: CauseId) -> Result<Option<SuspendedCause>, StoreError>;

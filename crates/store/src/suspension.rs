@@ -102,7 +102,7 @@ pub trait Causes: Send + Sync + 'static {
     ) -> Result<u64, StoreError>;
 
     /// Changes `resuming` to `until`, if it still is as it was read and no operator has resumed the cause
-    /// since. It is needed where the clock of the program that set it was ahead.
+    /// since. A worker so replaces the last moment there is, which the act of an operator sets.
     async fn set_resuming(&self, cause: &KeptCause, until: Timestamp) -> Result<(), StoreError>;
 
     /// Notes that all spans that were to be resumed are resumed, unless the cause was resumed again since

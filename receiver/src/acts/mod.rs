@@ -1,5 +1,5 @@
-//! The parts that all acts of operators share: the scope, `If-Match`, the reason, and the audit
-//! trail.
+//! The parts that acts of operators share: the scope, the reason, the audit trail, and `If-Match` where
+//! an act is about one span or document.
 //!
 //! An act is written into the audit trail before it is carried out
 //! ([`Receiver::record_act`](crate::Receiver::record_act)), and the record says how it ended after that

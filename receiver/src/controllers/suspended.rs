@@ -88,7 +88,7 @@ impl Receiver {
         };
         let next = parameters.finish()?;
         let _permit = self.admit_reading(grant).await?;
-        let page = self.parts.queries.suspended(&query).await;
+        let page = self.parts.queries.causes(&query).await;
         let page = page.map_err(|failure| self.not_read(&failure))?;
         let next = page.next.map(|last| next.page(&write_causes(&last)));
         let items = page.causes.iter().map(ShownCause::from);
@@ -155,7 +155,7 @@ impl Receiver {
 
 fn no_such_cause() -> Problem {
     let detail =
-        "There is no cause of this id. It is removed ten minutes after its last span went on.";
+        "There is no cause of this id. It is removed some time after its last span went on.";
     Problem::new(&problems::NO_SUCH_CAUSE, detail)
 }
 

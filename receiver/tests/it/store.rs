@@ -216,8 +216,8 @@ impl Queries for Store {
         self.met(self.memory.span(id, resources)).await
     }
 
-    async fn suspended(&self, query: &CauseQuery) -> Result<CausePage, StoreError> {
-        self.met(self.memory.suspended(query)).await
+    async fn causes(&self, query: &CauseQuery) -> Result<CausePage, StoreError> {
+        self.met(self.memory.causes(query)).await
     }
 
     async fn cause(&self, id: CauseId) -> Result<Option<SuspendedCause>, StoreError> {

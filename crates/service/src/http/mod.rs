@@ -147,7 +147,7 @@ async fn bind_port(host: &str, port: u16) -> anyhow::Result<TcpListener> {
 
 /// Serves `router` on `port`, until asked to stop. Then it accepts no more connections, finishes
 /// the requests in flight, and serves one more request on each idle connection, if it comes soon.
-/// Each connection is a task of `stop`, so a program need not wait for more than this to return.
+/// Each connection is a task of `shutdown`, so a program need not wait for more than this to return.
 ///
 /// The router gets the answers of [`with_fallbacks`] for what it does not serve itself.
 ///

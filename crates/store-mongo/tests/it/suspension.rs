@@ -153,7 +153,7 @@ async fn the_largest_of_many_causes_has_its_whole_number() {
         limit: 10,
         ..CauseQuery::default()
     };
-    let page = store.suspended(&query).await.unwrap();
+    let page = store.causes(&query).await.unwrap();
     let counted = page.causes.iter().map(|it| (it.kept.id, it.spans));
     let expected = [(ids[0], MANY), (ids[1], FEW)];
     let expected = expected.map(|(id, spans)| (id, u64::try_from(spans).unwrap()));

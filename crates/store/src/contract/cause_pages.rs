@@ -44,7 +44,7 @@ async fn page(
         block,
         limit,
     };
-    let page = store.suspended(&query).await.expect("the store answers");
+    let page = store.causes(&query).await.expect("the store answers");
     assert!(page.causes.len() <= limit);
     page
 }
@@ -113,7 +113,7 @@ pub async fn causes_come_page_by_page_the_largest_first(store: &Shared) {
         block: 10,
         after: None,
     };
-    let none = store.suspended(&of_other).await;
+    let none = store.causes(&of_other).await;
     assert_eq!(none.expect("the store answers"), CausePage::default());
 }
 

@@ -31,7 +31,7 @@ impl Queries for MemoryStore {
         Ok(found.filter(is_of))
     }
 
-    async fn suspended(&self, query: &CauseQuery) -> Result<CausePage, StoreError> {
+    async fn causes(&self, query: &CauseQuery) -> Result<CausePage, StoreError> {
         let state = self.lock();
         let key = |kept: &KeptCause| (kept.since, kept.id);
         let begin = query.begin().map(|begin| (begin.since, begin.id));

@@ -77,7 +77,7 @@ impl Question {
             Self::Sums(query) => store.sums(query).await?.rows.len(),
             Self::Audit(query) => store.audit(query).await?.records.len(),
             Self::LookUp(by) => store.look_up(&asked(ACTED_ON), by).await?.len(),
-            Self::Causes(query) => store.suspended(query).await?.causes.len(),
+            Self::Causes(query) => store.causes(query).await?.causes.len(),
             Self::Backlog => {
                 let query = BacklogQuery {
                     now: at(0),

@@ -1,0 +1,24 @@
+//! The rule of when a month closes, for both programs.
+
+use sampler_domain::{ClosingMonth, Timestamp};
+
+/// When months close.
+#[derive(Clone, Copy, Debug)]
+pub struct MonthClose {
+    /// How long into a month Abacus takes usages of the one before, ms.
+    pub slack: i64,
+    /// How long an interval of an open span waits for a late stop, ms.
+    pub stop_grace: i64,
+}
+
+impl MonthClose {
+    /// The month that is closing.
+    pub fn closing(self, now: Timestamp) -> Option<ClosingMonth> {
+        ClosingMonth::at(now, self.slack, self.stop_grace)
+    }
+
+    /// When a month with this end is closed.
+    pub fn closes_at(self, end: Timestamp) -> Timestamp {
+        end.plus(self.slack)
+    }
+}
