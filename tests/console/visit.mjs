@@ -176,6 +176,8 @@ const visits = {
       return [getComputedStyle(numbers).visibility, numbers.textContent, document.activeElement.dataset.usage];
     });
     assert.equal(seen[0], 'visible');
+    const hint = () => page.locator('.timeline .hint').evaluate((it) => getComputedStyle(it).visibility);
+    assert.equal(await hint(), 'hidden', 'the hint gives way to the numbers');
     assert.match(seen[1], /-?\d+ ms/);
     await picture(page, 'span-focus-1280');
     await page.keyboard.press('Enter');

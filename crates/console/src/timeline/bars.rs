@@ -20,10 +20,15 @@ const GROUP_WIDTH: f64 = 1.6;
 /// The narrowest bar at all, so that it is seen, in percent.
 const VISIBLE: f64 = 0.12;
 
-/// From which width on a bar has room for its length, on a wide page and a narrow one, and for an
-/// arrow, in percent.
-const ROOM_FOR_LABEL: f64 = 8.0;
-const ROOM_ON_NARROW: f64 = 24.0;
+/// The least width of the drawing on a page of any width, one from 720 px on, and one from 1,100 px
+/// on, in px; and the class of a label that is left out on narrower ones, as in `console.css`.
+const WIDTHS: [(f64, &str); 3] = [(296.0, ""), (672.0, " minor"), (1_052.0, " large")];
+
+/// The most that a character of a label takes, and the least room beside all of them, in px.
+const CHARACTER: f64 = 7.0;
+const MARGIN: f64 = 8.0;
+
+/// From which width on a bar has room for an arrow, in percent.
 const ROOM_FOR_ARROW: f64 = 1.8;
 
 /// Bars above the axis, and below it.
@@ -47,12 +52,32 @@ pub(crate) struct Bar {
     pub(crate) title: String,
     /// The two lines that are shown when it is pointed at: the duration, and the interval.
     pub(crate) numbers: [String; 2],
-    pub(crate) label: Option<String>,
-    /// Whether the label has room on a narrow page.
-    pub(crate) is_roomy: bool,
+    pub(crate) label: Option<Label>,
     /// A sign for a state that is not the usual one.
     pub(crate) sign: Option<&'static str>,
     pub(crate) has_arrow: bool,
+}
+
+/// The length of a usage, within its bar.
+pub(crate) struct Label {
+    pub(crate) text: String,
+    /// The class that leaves it out where the page is too narrow for it.
+    pub(crate) class: &'static str,
+}
+
+impl Label {
+    /// A label that all of has room: a part of a number would be another number.
+    fn new(words: &str, is_backward: bool, width: Percent) -> Option<Self> {
+        let text = if is_backward {
+            format!("\u{25c2} {words}")
+        } else {
+            format!("{words} \u{25b8}")
+        };
+        let needed = text.chars().count() as f64 * CHARACTER + MARGIN;
+        let mut fitting = WIDTHS.into_iter();
+        let (_, class) = fitting.find(|(drawing, _)| width.0 / 100.0 * drawing >= needed)?;
+        Some(Self { text, class })
+    }
 }
 
 /// One of several usages that are drawn together.
@@ -142,11 +167,12 @@ impl Bar {
         let usage = placed.usage;
         let sign = sign(&usage.state);
         let width = Percent(placed.width.0.max(VISIBLE));
-        let has_label = placed.width.0 >= ROOM_FOR_LABEL && sign.is_none();
         let status = usage
             .status
             .map_or(String::new(), |status| format!(" {status}"));
         let words = show::in_words(usage.duration);
+        let label = Label::new(&words, usage.is_backward(), placed.width);
+        let label = label.filter(|_| sign.is_none());
         Self {
             x: placed.x,
             width,
@@ -162,10 +188,9 @@ impl Bar {
                 ),
                 format!("{} \u{2192} {}", usage.interval.start, usage.interval.end),
             ],
-            label: has_label.then_some(words),
-            is_roomy: placed.width.0 >= ROOM_ON_NARROW,
+            has_arrow: placed.width.0 >= ROOM_FOR_ARROW && sign.is_none() && label.is_none(),
+            label,
             sign,
-            has_arrow: placed.width.0 >= ROOM_FOR_ARROW && sign.is_none() && !has_label,
             usage: Some(usage.id.clone()),
             slices: Vec::new(),
         }
@@ -199,7 +224,6 @@ impl Bar {
                 format!("{low} \u{2013} {high}"),
             ],
             label: None,
-            is_roomy: false,
             sign: None,
             has_arrow: false,
         }
@@ -235,5 +259,26 @@ fn sign(state: &str) -> Option<&'static str> {
         "skipped" => Some("\u{d7}"),
         "set_aside" => Some("\u{2298}"),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_has_room_for_all_of_it_or_is_left_out() {
+        let class = |words: &str, is_backward: bool, percent: f64| {
+            Label::new(words, is_backward, Percent(percent)).map(|label| label.class)
+        };
+        // A day of ten fits from a tablet on, and on a narrow page if it is one of six.
+        assert_eq!(class("1 d", false, 10.0), Some(" minor"));
+        assert_eq!(class("1 d", false, 16.0), Some(""));
+        let long = "\u{2212}19 h 54 min 28.054 s";
+        assert_eq!(class(long, true, 10.0), None);
+        assert_eq!(class(long, true, 17.0), Some(" large"));
+        assert_eq!(class(long, true, 26.0), Some(" minor"));
+        let label = Label::new(long, true, Percent(60.0)).unwrap();
+        assert_eq!((label.class, label.text), ("", format!("\u{25c2} {long}")));
     }
 }

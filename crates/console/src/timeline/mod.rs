@@ -151,7 +151,8 @@ fn marks(span: &Span, now: Timestamp, scale: Scale) -> Vec<Mark> {
             name,
             label: format!("{name} {}", ticks::label(scale, at)),
             title: format!("{name} {at}"),
-            anchor: if x.0 > 80.0 { "end" } else { "start" },
+            // A narrow page has room for a label from here on to the left alone.
+            anchor: if x.0 > 60.0 { "end" } else { "start" },
         })
     });
     marks.collect()

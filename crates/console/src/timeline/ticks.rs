@@ -34,12 +34,37 @@ const STEPS: [i64; 18] = [
 /// The most that are written, on a wide page. A narrow one shows every third.
 const TICKS_MAX: i64 = 12;
 
+/// The least width of the drawing, on a narrow page and a wide one, and the most that a character
+/// takes, in px.
+const NARROWEST: f64 = 296.0;
+const NARROWEST_WIDE: f64 = 672.0;
+const CHARACTER: f64 = 7.0;
+
 /// A moment that is written.
 pub(crate) struct Tick {
     pub(crate) x: Percent,
     pub(crate) label: String,
     /// Whether it is left out where there is little room.
     pub(crate) is_minor: bool,
+}
+
+impl Tick {
+    /// On which side of the moment its label stands: in the middle, unless it would leave the drawing.
+    pub(crate) fn anchor(&self) -> &'static str {
+        let drawing = if self.is_minor {
+            NARROWEST_WIDE
+        } else {
+            NARROWEST
+        };
+        let half = self.label.chars().count() as f64 * CHARACTER * 50.0 / drawing;
+        if self.x.0 < half {
+            "start"
+        } else if self.x.0 > 100.0 - half {
+            "end"
+        } else {
+            "middle"
+        }
+    }
 }
 
 /// Where a day begins, or a year where days are short.
@@ -130,7 +155,7 @@ fn days(scale: Scale) -> Vec<Day> {
             // The day before is hardly seen.
             days.clear();
         }
-        if days.is_empty() || (x.0 - before >= 9.0 && x.0 <= 92.0) {
+        if days.is_empty() || (x.0 - before >= 9.0 && x.0 <= 89.0) {
             days.push(Day {
                 x,
                 label: show::date(next),
@@ -170,4 +195,24 @@ fn day_and_month(at: Timestamp) -> String {
     let name = month.and_then(|month| MONTHS.get(month.saturating_sub(1)));
     let day = date.get(8..10).unwrap_or_default().trim_start_matches('0');
     format!("{day}\u{a0}{}", name.copied().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2026-11-14T00:00:00 UTC.
+    const MIDNIGHT: i64 = 1_794_614_400_000;
+
+    #[test]
+    fn labels_stay_within_the_drawing() {
+        let at = |hours: i64| Timestamp::clamped(MIDNIGHT + hours * HOUR);
+        let (ticks, _) = draw(Scale::new(at(-1), at(9 * 24 + 4)));
+        let labels: Vec<_> = ticks.iter().map(|it| (it.anchor(), &*it.label)).collect();
+        assert_eq!(labels[0], ("start", "14\u{a0}Nov"));
+        assert_eq!(labels[1], ("middle", "15\u{a0}Nov"));
+        assert_eq!(labels[9], ("end", "23\u{a0}Nov"));
+        let (_, days) = draw(Scale::new(at(-140), at(13)));
+        assert!(days.iter().all(|day| day.x.0 <= 89.0));
+    }
 }
