@@ -137,6 +137,33 @@ impl Problem {
     }
 }
 
+impl Problem {
+    /// The same in the words of a form, where it names fields: the person who sent it knows of no JSON.
+    pub(crate) fn in_a_form(mut self) -> Self {
+        if self.errors.is_empty() {
+            return self;
+        }
+        "Nothing was done".clone_into(&mut self.title);
+        self.detail.clear();
+        for error in &mut self.errors {
+            if let Some(pointer) = error.pointer.take() {
+                error.parameter = Some(label_of(&pointer).to_owned());
+            }
+        }
+        self
+    }
+}
+
+/// The label of the field of a form that is sent at a JSON Pointer.
+fn label_of(pointer: &str) -> &str {
+    match pointer {
+        "#/reason" => "Why?",
+        "#/starts/rate" => "Admitted of all new starts, %",
+        "#/controller/target_seconds" => "Time that the backlog may need, s",
+        _ => pointer.rsplit('/').next().unwrap_or(pointer),
+    }
+}
+
 #[derive(Debug, Deserialize)]
 pub(crate) struct FieldError {
     pub(crate) pointer: Option<String>,

@@ -29,10 +29,10 @@ impl Estimate {
     ///
     /// The length of the windows follows from what is planned: see [`granularity`].
     pub(crate) fn of(spans: &[Span], count: i64, now: Timestamp) -> Self {
-        let window = shortest_window(granularity(spans));
+        let granularity = granularity(spans);
         let behind = |span: &Span| left(span, now).abs();
         // Each has at least the usage that is planned.
-        let usages = |span: &Span| ((behind(span) + window - 1) / window).max(1);
+        let usages = |span: &Span| ended(span, granularity, now).max(1);
         let known: i64 = spans.iter().map(usages).sum();
         let read = i64::try_from(spans.len()).unwrap_or(i64::MAX);
         let usages = if count > read && read > 0 {
@@ -45,6 +45,16 @@ impl Estimate {
             spans: count,
             behind: spans.iter().map(behind).max().unwrap_or(0),
             usages,
+        }
+    }
+
+    /// Of a span whose planned usage, which ends at this moment, is skipped.
+    pub(crate) fn after_skip(span: &Span, planned_to: Timestamp, now: Timestamp) -> Self {
+        let before = Self::of(std::slice::from_ref(span), 1, now);
+        Self {
+            behind: left_from(planned_to, span, now).abs(),
+            usages: (before.usages - 1).max(0),
+            ..before
         }
     }
 
@@ -77,13 +87,30 @@ impl Estimate {
 /// The time of a span up to now, or to its end, that is not sampled, in ms. Negative if it is
 /// sampled beyond its end.
 pub(crate) fn left(span: &Span, now: Timestamp) -> i64 {
+    left_from(span.sampled_to, span, now)
+}
+
+fn left_from(sampled_to: Timestamp, span: &Span, now: Timestamp) -> i64 {
     let until = span.end.map_or(now, |end| end.min(now));
-    let left = until.since(span.sampled_to);
+    let left = until.since(sampled_to);
     // A span without an end is never taken back.
     if span.end.is_none() {
         left.max(0)
     } else {
         left
+    }
+}
+
+/// Windows that are left of a span and have ended, or in which it has.
+fn ended(span: &Span, granularity: Granularity, now: Timestamp) -> i64 {
+    let window = shortest_window(granularity);
+    let until = span.end.map_or(now, |end| end.min(now));
+    let (low, high) = (span.sampled_to.min(until), span.sampled_to.max(until));
+    let length = high.since(granularity.window_of(low));
+    match span.end {
+        Some(end) if end <= now => (length + window - 1) / window,
+        _ if left(span, now) == 0 => 0,
+        _ => length / window,
     }
 }
 
@@ -216,6 +243,24 @@ mod tests {
         let of_cause = [late(), hour];
         assert_eq!(granularity(&of_cause), Granularity::Hour);
         assert_eq!(granularity(&[late()]), Granularity::Day);
+    }
+
+    #[test]
+    fn a_window_that_has_not_ended_has_no_usage() {
+        let begin = NOW - 5 * HOUR;
+        let open = span(None, begin, (begin, begin + HOUR));
+        let of = |span: &Span, now: i64| {
+            Estimate::of(std::slice::from_ref(span), 1, Timestamp::clamped(now)).usages
+        };
+        assert_eq!(of(&open, NOW + HOUR / 2), 5);
+        // A stop ends its last one.
+        let end = NOW + HOUR / 2;
+        let stopped = span(Some(end), begin, (begin, begin + HOUR));
+        assert_eq!(of(&stopped, end), 6);
+        // The stop is still to come.
+        assert_eq!(of(&stopped, end - 1), 5);
+        // What is planned is sent in any case.
+        assert_eq!(of(&open, begin + HOUR / 2), 1);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use sampler_domain::Timestamp;
 use url::form_urlencoded;
 
 use crate::api::{Query, address};
+use crate::documents::Problem;
 
 /// The most parameters that are read.
 const PARAMETERS_MAX: usize = 100;
@@ -43,9 +44,8 @@ pub(crate) fn with(query: &Query, name: &str, value: Option<&str>) -> Query {
 
 /// The query as the API reads it. A field for a moment sends it without its zone, which is UTC here.
 pub(crate) fn for_api(query: &Query) -> Query {
-    let moment = |name: &str| matches!(name, "from" | "to" | "as_of" | "until");
     let pairs = query.iter().map(|(name, value)| {
-        let value = if moment(name) {
+        let value = if is_moment(name) {
             with_zone(value)
         } else {
             value.clone()
@@ -62,10 +62,33 @@ pub(crate) fn moment(query: &Query, name: &str) -> Option<Timestamp> {
 
 /// The moment of a parameter as people write it in a field: without seconds where there are none.
 pub(crate) fn local(query: &Query, name: &str) -> String {
-    let given = moment(query, name).map(|at| at.to_string());
-    let text = given.as_deref().unwrap_or_default();
+    let Some(given) = moment(query, name).map(|at| at.to_string()) else {
+        // It can be mended there.
+        return value(query, name).to_owned();
+    };
+    let text = given.as_str();
     let text = text.trim_end_matches('Z').trim_end_matches(".000");
     text.strip_suffix(":00").unwrap_or(text).to_owned()
+}
+
+/// What is wrong with a query, in the words of the form that sent it: the labels of its fields, and
+/// how a moment is written there.
+pub(crate) fn in_words(mut problem: Problem, query: &Query, labels: &[(&str, &str)]) -> Problem {
+    for error in &mut problem.errors {
+        let Some(name) = error.parameter.take() else {
+            continue;
+        };
+        if is_moment(&name) && moment(query, &name).is_none() {
+            "It must be a moment like 2026-11-20T14:00.".clone_into(&mut error.detail);
+        }
+        let label = labels.iter().find(|(known, _)| *known == name);
+        error.parameter = Some(label.map_or(name, |(_, label)| (*label).to_owned()));
+    }
+    problem
+}
+
+fn is_moment(name: &str) -> bool {
+    matches!(name, "from" | "to" | "as_of" | "until")
 }
 
 /// A moment that people write without a zone is in UTC, and one without a time is midnight.
@@ -110,7 +133,7 @@ mod tests {
             ("2026-11-20", "2026-11-20T00:00"),
             ("2026-11-20T14:10:05", "2026-11-20T14:10:05"),
             ("2026-11-20T14:00:00.250", "2026-11-20T14:00:00.250"),
-            ("soon", ""),
+            ("soon", "soon"),
         ] {
             let query = vec![("from".to_owned(), given.to_owned())];
             assert_eq!(local(&query, "from"), shown);

@@ -50,12 +50,15 @@ impl Moment {
 
 /// `2026-11-20`.
 pub(crate) fn date(at: Timestamp) -> String {
-    at.to_string().chars().take(10).collect()
+    let text = at.to_string();
+    text.split('T').next().unwrap_or_default().to_owned()
 }
 
 /// `14:10:00`.
 pub(crate) fn clock(at: Timestamp) -> String {
-    at.to_string().chars().skip(11).take(8).collect()
+    let text = at.to_string();
+    let clock = text.split('T').nth(1).unwrap_or_default();
+    clock.chars().take(8).collect()
 }
 
 /// A moment, as templates write it.

@@ -151,7 +151,7 @@ async fn carry_out(console: &Arc<Console>, subject: Subject, request: Request) -
     // The page shows the problem, and the act with the present state: it can be confirmed anew.
     match page(console, &form.session, &subject).await {
         Ok(page) => {
-            let problem = Some(refusal.problem);
+            let problem = Some(refusal.problem.in_a_form());
             let page = Page {
                 reason,
                 problem,
@@ -307,7 +307,10 @@ fn skipped(span: &Span, now: Timestamp) -> Vec<String> {
             show::date(plan.end),
             show::clock(plan.end),
         ),
-        format!("Then resume {}.", estimate_of(span, now)),
+        format!(
+            "Then resume {}.",
+            Estimate::after_skip(span, plan.end, now).in_words()
+        ),
     ]
 }
 

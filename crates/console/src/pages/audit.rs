@@ -14,6 +14,9 @@ use crate::page::{Frame, refused, render};
 use crate::session::Session;
 use crate::{Console, parameters, show};
 
+/// The labels of the moments that are asked for.
+const MOMENTS: [(&str, &str); 2] = [("from", "From"), ("to", "To")];
+
 #[derive(Template)]
 #[template(path = "audit.html")]
 struct Page {
@@ -67,7 +70,7 @@ pub(crate) async fn show(
             render(StatusCode::OK, &page)
         }
         Err(refusal) if refusal.status == StatusCode::BAD_REQUEST => {
-            page.problem = Some(refusal.problem);
+            page.problem = Some(parameters::in_words(refusal.problem, &page.query, &MOMENTS));
             render(StatusCode::BAD_REQUEST, &page)
         }
         Err(refusal) => refused(page.frame, refusal),

@@ -7,6 +7,7 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use http::StatusCode;
+use sampler_service::security::Grant;
 use serde_json::{Map, Value, json};
 
 use crate::Console;
@@ -18,6 +19,9 @@ use crate::{api::Refusal, show};
 
 const CONTROL: &str = "/v1/control";
 const PAGE: &str = "/console/control";
+
+/// An entity tag that no control has: those are numbers.
+const NO_TAG: &str = "\"none\"";
 
 /// Acts that are shown of those before.
 const HISTORY: usize = 10;
@@ -237,21 +241,36 @@ pub(crate) async fn set(State(console): State<Arc<Console>>, request: Request) -
         ));
         return render(StatusCode::BAD_REQUEST, &page);
     };
+    let grant = form.session.grant();
     if form.value("confirmed") != "true" {
+        if let Some(refusal) = refusal_of(&console, grant, &body).await {
+            if !refusal.status.is_client_error() {
+                return refused(page.frame, refusal);
+            }
+            page.problem = Some(refusal.problem.in_a_form());
+            return render(refusal.status, &page);
+        }
         page.changes = page.fields.changes(&before);
         if page.changes.is_empty() {
             page.problem = Some(Problem::of_field("control", "Nothing would change."));
         }
         return render(StatusCode::OK, &page);
     }
-    let grant = form.session.grant();
     let sent = console.api.put::<Value>(grant, CONTROL, &page.tag, &body);
     match sent.await {
         Ok(_) => Redirect::to(PAGE).into_response(),
         Err(refusal) if refusal.status.is_client_error() => {
-            page.problem = Some(refusal.problem);
+            page.problem = Some(refusal.problem.in_a_form());
             render(refusal.status, &page)
         }
         Err(refusal) => refused(page.frame, refusal),
     }
+}
+
+/// The refusal of the API before anything is confirmed: it reads the body before it compares the tag,
+/// and no control has this tag.
+async fn refusal_of(console: &Console, grant: &Grant, body: &Value) -> Option<Refusal> {
+    let asked = console.api.put::<Value>(grant, CONTROL, NO_TAG, body);
+    let refusal = asked.await.err()?;
+    (refusal.status != StatusCode::PRECONDITION_FAILED).then_some(refusal)
 }

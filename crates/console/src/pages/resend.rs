@@ -93,7 +93,7 @@ pub(crate) async fn carry_out(
     }
     match page(&console, &form.session, &subject).await {
         Ok(page) => {
-            let problem = Some(refusal.problem);
+            let problem = Some(refusal.problem.in_a_form());
             let page = Page {
                 reason,
                 problem,

@@ -31,6 +31,9 @@ pub(crate) fn label_of(field: &str) -> &str {
     known.map_or(field, |(_, label)| label)
 }
 
+/// The labels of the moments that are asked for.
+const MOMENTS: [(&str, &str); 2] = [("from", "Runs after"), ("to", "Starts before")];
+
 const STATES: [&str; 4] = ["open", "stopped", "complete", "suspended"];
 
 #[derive(Template)]
@@ -109,7 +112,7 @@ pub(crate) async fn list(
         }
         // The page shows the problem beside the search.
         Err(refusal) if refusal.status == StatusCode::BAD_REQUEST => {
-            page.problem = Some(refusal.problem);
+            page.problem = Some(parameters::in_words(refusal.problem, &page.query, &MOMENTS));
             render(StatusCode::BAD_REQUEST, &page)
         }
         Err(refusal) => refused(page.frame, refusal),

@@ -32,6 +32,9 @@ const DAY: i64 = 24 * 60 * 60 * 1_000;
 /// The parameter that asks for the rows as a file.
 const FORMAT: &str = "format";
 
+/// The labels of the moments that are asked for.
+const MOMENTS: [(&str, &str); 3] = [("from", "From"), ("to", "To"), ("as_of", "As it was at")];
+
 #[derive(Template)]
 #[template(path = "usage.html")]
 struct Page {
@@ -124,7 +127,7 @@ pub(crate) async fn show(
             render(StatusCode::OK, &page)
         }
         Err(refusal) if refusal.status == StatusCode::BAD_REQUEST => {
-            page.problem = Some(refusal.problem);
+            page.problem = Some(parameters::in_words(refusal.problem, &page.query, &MOMENTS));
             render(StatusCode::BAD_REQUEST, &page)
         }
         Err(refusal) => refused(page.frame, refusal),

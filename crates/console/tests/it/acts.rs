@@ -134,6 +134,12 @@ async fn a_cause_is_resumed_after_its_numbers_were_seen() {
         (unexplained.status, unexplained.count("must not be blank")),
         (400, 1)
     );
+    // A person has sent no JSON.
+    let told = (
+        unexplained.count("JSON"),
+        unexplained.count("<bdi>Why?</bdi>"),
+    );
+    assert_eq!(told, (0, 1), "{}", unexplained.text);
     assert_eq!(unexplained.count(effect), 1);
     let done = visit.send(page, "reason=Mapped+now.").await;
     let expected = (303, "/console/suspended?cause=c-0");
@@ -174,6 +180,7 @@ async fn a_span_is_resumed_and_its_usage_skipped_as_they_were_seen() {
             vec![
                 "Skip 1 usage of 1\u{a0}h: ",
                 "It is not billed, unless it is sent again later.",
+                "Then resume 1 span, 47 hours behind, about 47 usages.",
             ],
             format!("usage_id={}&", usage_id(7)),
         ),

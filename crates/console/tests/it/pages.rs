@@ -87,6 +87,35 @@ async fn the_audit_trail_says_who_did_what_and_why() {
 }
 
 #[tokio::test]
+async fn a_filter_that_nothing_matches_is_not_a_trail_without_acts() {
+    let shown = two().console().get("/console/audit?who=nobody").await;
+    assert_eq!(shown.count("Nothing matches."), 1, "{}", shown.text);
+    assert_eq!(shown.count("Nobody did anything"), 0);
+}
+
+#[tokio::test]
+async fn a_moment_that_is_none_stays_in_its_field_and_is_named_by_its_label() {
+    let path = "/console/spans?organization_id=acme&from=20.11.2026";
+    let shown = two().console().get(path).await;
+    assert_eq!(shown.status, 400);
+    for text in [
+        "name=\"from\" value=\"20.11.2026\"",
+        "<bdi>Runs after</bdi></code>: It must be a moment like 2026-11-20T14:00.",
+    ] {
+        assert_eq!(shown.count(text), 1, "{text}: {}", shown.text);
+    }
+    assert_eq!(shown.count("RFC 3339"), 0);
+}
+
+#[tokio::test]
+async fn sums_of_all_time_have_no_bounds() {
+    let path = "/console/usage?organization_id=acme";
+    let shown = two().console().page(path, "usage-all").await;
+    assert_eq!(shown.count("<td>beginning</td><td>no end</td>"), 3);
+    assert_eq!(shown.count("10000"), 0, "{}", shown.text);
+}
+
+#[tokio::test]
 async fn usage_is_a_chart_a_table_and_a_file() {
     let console = two().console();
     let empty = console.page("/console/usage", "usage-empty").await;
@@ -145,6 +174,7 @@ async fn the_overview_says_how_things_stand() {
         "<data value=\"1200\">1,200</data>",
         "value=\"86400500\"",
         "5012.3",
+        "over the last two minutes",
         "Too late",
         "&#60;plan&#62;",
         "2026-10",
@@ -215,9 +245,9 @@ async fn control_is_confirmed_in_numbers_and_then_set() {
         .next()
         .unwrap()
         .to_owned();
-    let send = async |tag: &str, csrf: &str, more: &str| {
+    let send_rate = async |rate: &str, tag: &str, csrf: &str, more: &str| {
         let form = format!(
-            "csrf={csrf}&tag={tag}&rate=12.5&resources=redis+%3D+50%0D%0Aa+%3D+b+%3D+0&paused=true\
+            "csrf={csrf}&tag={tag}&rate={rate}&resources=redis+%3D+50%0D%0Aa+%3D+b+%3D+0&paused=true\
              &target_seconds=600&kp=8&ki=0&kd=0&reason=Abacus+is+slow.{more}"
         );
         let request = Request::post("/console/control").header("host", "127.0.0.1:7070");
@@ -230,7 +260,15 @@ async fn control_is_confirmed_in_numbers_and_then_set() {
             )
             .await
     };
+    let send = async |tag: &str, csrf: &str, more: &str| send_rate("12.5", tag, csrf, more).await;
     let tag = "%227%22";
+    // What cannot be set is not offered.
+    let refused = send_rate("abc", tag, csrf, "").await;
+    assert_eq!(refused.status, 400, "{}", refused.text);
+    let why = "<bdi>Admitted of all new starts, %</bdi></code>: It must be a number from 0 to 100.";
+    assert_eq!(refused.count(why), 1, "{}", refused.text);
+    assert_eq!(refused.count("Change now"), 0);
+    assert_eq!(refused.count("name=\"rate\" value=\"abc\""), 1);
     assert_eq!(send(tag, "x", "&confirmed=true").await.status, 403);
     let asked = send(tag, csrf, "").await;
     assert_eq!(asked.status, 200);

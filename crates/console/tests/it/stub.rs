@@ -89,6 +89,9 @@ impl Ledger {
             if query.contains_key("plan_id") && query.len() == 1 {
                 return too_wide();
             }
+            if query.get("from").is_some_and(|from| from == "20.11.2026") {
+                return no_moment();
+            }
             let spans: Vec<Value> = of_list.values().map(|(span, _)| span.clone()).collect();
             Json(json!({ "items": spans })).into_response()
         };
@@ -103,7 +106,13 @@ impl Ledger {
                 None => not_there(),
             }
         };
-        let audit = async || {
+        let audit = async |RawQuery(query): RawQuery| {
+            if parameters(query)
+                .get("who")
+                .is_some_and(|who| who == "nobody")
+            {
+                return Json(json!({ "items": [] }));
+            }
             let act = json!({
                 "id": "5c0f2a4e-0000-4000-8000-000000000000", "at": NOW, "who": "alice\u{202e}",
                 "act": "span.skip", "subject": "/v1/spans/<b>", "reason": "The <i>plan</i> has gone.",
@@ -117,8 +126,12 @@ impl Ledger {
                 return too_wide();
             }
             let day = |day: i64, duration: i64| {
+                let (mut start, mut end) = (MIDNIGHT + day * DAY, MIDNIGHT + (day + 1) * DAY);
+                if !query.contains_key("window") {
+                    (start, end) = (0, i64::from(Timestamp::MAX));
+                }
                 json!({
-                    "window": { "start": MIDNIGHT + day * DAY, "end": MIDNIGHT + (day + 1) * DAY },
+                    "window": { "start": start, "end": end },
                     "group": { "resource_id": "=HYPERLINK(\"x\")", "plan_id": "<small>" },
                     "usages": 24, "duration": duration,
                     "measures": [{ "measure": "memory", "amount": duration * 512 }, { "measure": "odd", "amount": null }],
@@ -316,14 +329,21 @@ fn control_of_one() -> Value {
     })
 }
 
-/// Takes what was seen, and says what it was asked to set.
+/// Takes what was seen, and says what it was asked to set. What is wrong with the body comes first.
 async fn set_control(headers: HeaderMap, body: String) -> Response {
+    let body: Value = serde_json::from_str(&body).unwrap();
+    if !body["starts"]["rate"].is_number() {
+        let problem = json!({
+            "title": "The body is not valid", "detail": "The body is JSON.", "status": 400,
+            "errors": [{ "pointer": "#/starts/rate", "detail": "It must be a number from 0 to 100." }],
+        });
+        return (StatusCode::BAD_REQUEST, Json(problem)).into_response();
+    }
     let tag = headers.get("if-match").and_then(|tag| tag.to_str().ok());
     if tag != Some("\"7\"") {
         let problem = json!({ "title": "It has changed", "detail": "Look again.", "status": 412 });
         return (StatusCode::PRECONDITION_FAILED, Json(problem)).into_response();
     }
-    let body: Value = serde_json::from_str(&body).unwrap();
     let expected = json!({
         "starts": { "rate": 12.5, "resources": { "redis": 50, "a = b": 0 } },
         "sampling": { "paused": true },
@@ -363,7 +383,7 @@ async fn act_on_span(Path(id): Path<String>, headers: HeaderMap, body: String) -
 
 fn invalid_reason() -> Response {
     let problem = json!({
-        "title": "The body is not valid", "detail": "Nothing was done.", "status": 400,
+        "title": "The body is not valid", "detail": "The body is JSON.", "status": 400,
         "errors": [{ "pointer": "#/reason", "detail": "It must not be blank." }],
     });
     (StatusCode::BAD_REQUEST, Json(problem)).into_response()
@@ -379,6 +399,14 @@ fn too_wide() -> Response {
     let problem = json!({
         "title": "The query is too wide", "detail": "Add <b>organization_id</b>.", "status": 400,
         "errors": [{ "parameter": "plan_id", "detail": "It is not enough." }],
+    });
+    (StatusCode::BAD_REQUEST, Json(problem)).into_response()
+}
+
+fn no_moment() -> Response {
+    let problem = json!({
+        "title": "The query is not valid", "detail": "Ask again.", "status": 400,
+        "errors": [{ "parameter": "from", "detail": "It must be ms, or RFC 3339." }],
     });
     (StatusCode::BAD_REQUEST, Json(problem)).into_response()
 }

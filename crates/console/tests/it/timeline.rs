@@ -46,6 +46,17 @@ async fn each_usage_of_a_late_stop_is_above_or_below_the_axis_with_its_numbers()
 }
 
 #[tokio::test]
+async fn a_ledger_of_then_says_that_the_proof_is_of_now() {
+    let console = late_stop().console();
+    let told = "The proof is as of now.";
+    let shown = console
+        .get("/console/spans/late?as_of=2026-11-20T12:00")
+        .await;
+    assert_eq!(shown.count(told), 1, "{}", shown.text);
+    assert_eq!(console.get("/console/spans/late").await.count(told), 0);
+}
+
+#[tokio::test]
 async fn a_day_of_minutes_is_drawn_in_few_places_and_names_each_usage() {
     let (start, end) = (MIDNIGHT - DAY, MIDNIGHT);
     let usages = sampled(0, start, end, MINUTE);
