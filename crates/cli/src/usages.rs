@@ -10,7 +10,11 @@ use crate::api::Query;
 use crate::failure::Failure;
 use crate::listing::{Common, Length, Period, TargetFilter, add, print_list};
 use crate::output::printable;
-use crate::show::{length, measures, moment, text};
+use crate::show::{integer, length, measures, moment, text};
+
+/// The bounds of all time, as the API writes them: from 1970 to the year 10000.
+const FIRST: Millis = 0;
+const LAST: Millis = 253_402_300_800_000;
 
 /// Sums up what was billed, by window and group
 #[derive(Debug, Args)]
@@ -85,13 +89,22 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 
 fn row(sum: &Value) -> [String; 6] {
     [
-        moment(sum, "/window/start"),
-        moment(sum, "/window/end"),
+        bound(sum, "/window/start"),
+        bound(sum, "/window/end"),
         group(sum),
         text(sum, "/usages"),
         length(sum, "/duration"),
         measures(sum, "/measures", "/amount"),
     ]
+}
+
+/// A bound of a window; the first and the last moment that there are bound nothing.
+fn bound(sum: &Value, pointer: &str) -> String {
+    match integer(sum, pointer) {
+        Some(FIRST) => "beginning".to_owned(),
+        Some(LAST) => "no end".to_owned(),
+        _ => moment(sum, pointer),
+    }
 }
 
 fn group(sum: &Value) -> String {

@@ -243,6 +243,18 @@ fn sums_are_asked_for_and_shown() {
 }
 
 #[test]
+fn sums_of_all_time_have_no_bounds() {
+    let stub = Stub::start(|_, _| {
+        let window = json!({ "start": 0, "end": 253_402_300_800_000_i64 });
+        json!({ "items": [{ "window": window, "group": {}, "usages": 1, "duration": 1_000, "measures": [] }] })
+            .into()
+    });
+    let text = done(&stub.url(), &["usages", "--organization-id", "o"]);
+    let line = text.lines().nth(1).unwrap();
+    assert!(line.starts_with("beginning  no end "), "{text}");
+}
+
+#[test]
 fn acts_give_a_reason_and_what_they_are_based_on() {
     let stub = Stub::start(|seen, _| {
         if seen.what.ends_with("/v1/spans/s1") {
