@@ -97,7 +97,7 @@ impl GroupWriter for EntryWriter {
         self.link.execution_limit()
     }
 
-    /// No client waits for an entry, so its commands may be larger. The server takes them for a third
+    /// No client waits for an entry, so there may be fewer and larger commands. The server takes them for
     /// less.
     fn commands_in_flight() -> usize {
         2

@@ -145,10 +145,17 @@ async fn show(arguments: &Arguments, system: &System, events: Events) -> Result<
             None => Ok(()),
         };
     }
-    if !arguments.keep && arguments.replay.is_none() {
+    let is_anew = !arguments.keep && arguments.replay.is_none();
+    if is_anew {
         showcase::begin(system, arguments.granularity).await?;
     }
     println!("{}", system.addresses(verification.as_ref()));
+    if is_anew {
+        showcase::fall_behind(system).await?;
+        println!(
+            "\nSpans that are behind were sent just now: the console shows how the backlog drains."
+        );
+    }
     // Until Ctrl-C, which the caller waits for.
     std::future::pending().await
 }

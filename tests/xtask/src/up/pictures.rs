@@ -40,6 +40,7 @@ pub(crate) async fn run() -> Result<()> {
 async fn take(system: &System, events: super::Events, granularity: Granularity) -> Result<()> {
     replay_events(system, events.queues).await?;
     let shown = showcase::begin(system, granularity).await?;
+    showcase::fall_behind(system).await?;
     let known = json!({ "base": system.receiver.base_url(), "span": shown.late });
     let is_taken = visit("pictures", &known).await?;
     ensure!(is_taken, "pictures need a browser");

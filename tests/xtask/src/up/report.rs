@@ -12,6 +12,8 @@ use super::attribution::{Bill, Row, attribute};
 use super::send::Sent;
 use super::spans::{Key, State};
 
+/// A day in ms.
+const DAY: u64 = 86_400_000;
 /// How many rows without a difference are shown.
 const ROWS_SHOWN: usize = 30;
 /// How many rows with a difference, and events that were refused, are shown.
@@ -164,13 +166,18 @@ pub(super) fn in_words(millis: i64) -> String {
     )
 }
 
-/// A length of time, given in ms, as people read it.
+/// A length of time, given in ms, as people read it: in days and less, which are as long each time.
 fn length_in_words(millis: i128) -> String {
-    let length = u64::try_from(millis).map(Duration::from_millis);
-    length.map_or_else(
-        |_| millis.to_string(),
-        |length| humantime::format_duration(length).to_string(),
-    )
+    let Ok(length) = u64::try_from(millis) else {
+        return millis.to_string();
+    };
+    let (days, rest) = (length / DAY, Duration::from_millis(length % DAY));
+    let rest = humantime::format_duration(rest);
+    match days {
+        0 => rest.to_string(),
+        1 => format!("1day {rest}"),
+        _ => format!("{days}days {rest}"),
+    }
 }
 
 impl fmt::Display for Report {
@@ -241,6 +248,14 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lengths_are_in_days_of_24_hours() {
+        assert_eq!(length_in_words(2_986_200_000), "34days 13h 30m");
+        assert_eq!(length_in_words(94_830_400), "1day 2h 20m 30s 400ms");
+        assert_eq!(length_in_words(12_341), "12s 341ms");
+        assert_eq!(length_in_words(-1), "-1");
+    }
 
     fn line(used: i128, billed: i128, note: &'static str) -> Line {
         let bill = Bill {

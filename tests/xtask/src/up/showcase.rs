@@ -28,9 +28,11 @@ const REFUSED: i64 = 12;
 const BEHIND: i64 = 400;
 const AGE: i64 = 45 * DAY;
 /// How long Abacus takes for each of their usages, so that one can watch.
-const SLOWNESS: Duration = Duration::from_millis(150);
+const SLOWNESS: Duration = Duration::from_millis(600);
 /// How long an answer may take.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+/// How long it may take until all refused spans are suspended.
+const SUSPEND_LIMIT: Duration = Duration::from_secs(30);
 /// How long sampling may take to overtake a stop.
 const OVERTAKE_LIMIT: Duration = Duration::from_secs(30);
 
@@ -53,29 +55,30 @@ fn late_usage(granularity: Granularity) -> (i64, i64) {
 
 /// Sends the events.
 pub(crate) async fn begin(system: &System, granularity: Granularity) -> Result<Showcase> {
-    let client = Client::builder().timeout(ANSWER_LIMIT);
-    let sender = Sender {
-        client: client.build().context("making an HTTP client")?,
-        base_url: system.receiver.base_url(),
-        now: now_millis(),
-    };
+    let sender = Sender::new(system)?;
     let late = sender.late_stop(late_usage(granularity)).await?;
     sender.update().await?;
     let refused = Fault::status(400).only_where("plan_id", UNMAPPED);
     system.abacus.fault(refused);
-    let slow = Fault::delay(SLOWNESS).only_where("resource_id", "cache");
-    system.abacus.fault(slow);
     let refused = (1..=REFUSED).map(|number| {
         let start = sender.now - 3 * DAY - number * HOUR;
         sender.start("search", UNMAPPED, &format!("index-{number}"), start)
     });
     sender.send_all(refused.collect()).await?;
+    sender.wait_until_suspended().await?;
+    Ok(Showcase { late })
+}
+
+/// Sends the events of spans that are behind, for one who watches by now.
+pub(crate) async fn fall_behind(system: &System) -> Result<()> {
+    let sender = Sender::new(system)?;
+    let slow = Fault::delay(SLOWNESS).only_where("resource_id", "cache");
+    system.abacus.fault(slow);
     let behind = (1..=BEHIND).map(|number| {
         let start = sender.now - number * AGE / BEHIND;
         sender.start("cache", "small", &format!("cache-{number}"), start)
     });
-    sender.send_all(behind.collect()).await?;
-    Ok(Showcase { late })
+    sender.send_all(behind.collect()).await
 }
 
 struct Sender {
@@ -85,6 +88,15 @@ struct Sender {
 }
 
 impl Sender {
+    fn new(system: &System) -> Result<Self> {
+        let client = Client::builder().timeout(ANSWER_LIMIT);
+        Ok(Self {
+            client: client.build().context("making an HTTP client")?,
+            base_url: system.receiver.base_url(),
+            now: now_millis(),
+        })
+    }
+
     fn start(&self, resource: &str, plan: &str, instance: &str, at: i64) -> Value {
         json!({
             "type": "start", "id": format!("{instance}-{}", self.now), "timestamp": at,
@@ -118,6 +130,23 @@ impl Sender {
             let span: Value = self.client.get(&url).send().await?.json().await?;
             let (sampled, due) = (span["sampled_to"].as_i64(), span["due_at"].as_i64());
             if sampled > Some(end) || due > Some(now_millis()) {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        Ok(())
+    }
+
+    /// All spans of the plan that is refused are suspended, which takes some attempts.
+    async fn wait_until_suspended(&self) -> Result<()> {
+        let begin = Instant::now();
+        let url = format!("{}/v1/suspended", self.base_url);
+        while begin.elapsed() < SUSPEND_LIMIT {
+            let causes: Value = self.client.get(&url).send().await?.json().await?;
+            let causes = causes["items"].as_array().map(Vec::as_slice);
+            let spans = causes.unwrap_or_default().iter();
+            let spans: i64 = spans.filter_map(|cause| cause["spans"].as_i64()).sum();
+            if spans >= REFUSED {
                 return Ok(());
             }
             tokio::time::sleep(Duration::from_millis(100)).await;

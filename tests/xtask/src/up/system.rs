@@ -146,7 +146,8 @@ impl System {
              cargo run -q -p sampler-cli -- spans --resource-id postgres\n\
              cargo run -q -p sampler-cli -- span SPAN\n\
              cargo run -q -p sampler-cli -- usages --resource-id postgres --group-by plan_id\n\
-             cargo run -q -p sampler-cli -- events send examples/events.ndjson\n\n\
+             cargo run -q -p sampler-cli -- backlog\n\
+             cargo run -q -p sampler-cli -- suspended\n\n\
              Ctrl-C stops everything.",
             workers.join(" "),
             self.abacus.base_url(),
@@ -174,14 +175,15 @@ impl System {
     }
 }
 
-/// A start and a stop as commands, with the moments in words.
+/// A start and a stop as commands, with the moments in words. They are of a resource of their own, so that
+/// the verification of what was replayed still fits.
 fn example(receiver: &str, now: i64) -> String {
     let event = |path: &str, moment: i64, more: &str| {
         format!(
             "curl -i {receiver}/v1/events/{path} -H 'content-type: application/json' -d '{{\n  \
              \"id\": \"{path}-{now}\", \"timestamp\": {moment},\n  \
              \"organization_id\": \"org-1\", \"space_id\": \"space-1\", \"consumer_id\": \"app-1\",\n  \
-             \"resource_id\": \"postgres\", \"plan_id\": \"small\", \"resource_instance_id\": \"db-{now}\"{more}}}'"
+             \"resource_id\": \"rabbitmq\", \"plan_id\": \"small\", \"resource_instance_id\": \"queue-{now}\"{more}}}'"
         )
     };
     let (start, stop) = (now - 3 * HOUR, now - HOUR);

@@ -28,6 +28,7 @@ impl Verification {
         offset: i64,
         granularity: Granularity,
     ) -> Result<Self> {
+        eprintln!("building the command line (the first time takes a minute or two)");
         let program = tokio::task::spawn_blocking(build_cli).await;
         let program = program.context("building the command line")??;
         let events = events.to_str().context("the name of the file is no text")?;
