@@ -37,7 +37,7 @@ sampler_service::settings! {
     pub struct ProcessingSettings("processing") {
         /// The maximum number of spans in progress. It should exceed the usages in flight, because
         /// spans also wait for the database.
-        concurrency: usize = "SAMPLER_PROCESS_CONCURRENCY", Kind::integer(1, 10_000), or("256");
+        concurrency: usize = "SAMPLER_PROCESS_CONCURRENCY", Kind::integer(1, 10_000), or("512");
         /// The maximum number of spans that one query for due spans returns.
         batch_size: usize = "PROCESS_BATCH_SIZE", Kind::integer(1, 10_000), or("100");
         /// The pause after a query that found no due span.
