@@ -159,6 +159,9 @@ async fn every_wrong_field_is_named() {
     let answer = world.put(Some("*"), &missing).await;
     let expected = ["#/reason", "#/starts", "#/sampling", "#/controller"];
     answer.names(400, "invalid-body", &expected);
+    // Also where the tag is not that of now: the console asks so before an operator confirms.
+    let unseen = world.put(Some("\"none\""), &missing).await;
+    unseen.names(400, "invalid-body", &expected);
     // What is out of its range is named beside what is of another type.
     let controller = json!({"enabled": "yes", "target_seconds": 0, "kp": -1, "ki": 1e9, "kd": []});
     let answer = world.put(Some("*"), &body("/controller", controller)).await;
