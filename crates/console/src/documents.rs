@@ -135,9 +135,7 @@ impl Problem {
             errors: vec![error],
         }
     }
-}
 
-impl Problem {
     /// The same in the words of a form, where it names fields: the person who sent it knows of no JSON.
     pub(crate) fn in_a_form(mut self) -> Self {
         if self.errors.is_empty() {

@@ -299,7 +299,8 @@ impl Span {
 
     /// Whether the span that was read is `current` in all that a change is decided by: the version, the
     /// end, what is to be skipped, and the last resend that the totals count. Only a worker that drives
-    /// the span changes the version, but a change must be decided with knowledge of the end, the skip and the resend, too.
+    /// the span changes the version, but a change must be decided with knowledge of the end, the skip and
+    /// the resend, too.
     pub fn is_unchanged(&self, current: &Self) -> bool {
         current.processing.version == self.processing.version
             && current.end == self.end

@@ -92,8 +92,8 @@ sampler_service::settings! {
     /// The suspension of spans whose usages Abacus refuses, and its end.
     pub struct SuspensionSettings("suspension") {
         /// How many refusals of its usage suspend a span (400, 422, 451 and other answers that
-        /// blame the usage, such as a 404 that names an error; never 401, 403, 429 or 5xx). The spans of one cause are kept together:
-        /// those with the same status, error, resource and plan.
+        /// blame the usage, such as a 404 that names an error; never 401, 403, 429 or 5xx). The spans
+        /// of one cause are kept together: those with the same status, error, resource and plan.
         after: usize = "SAMPLER_SUSPEND_AFTER", Kind::integer(1, 1_000), or("3");
         /// How often one suspended span of each cause is tried again. Once it is accepted, all spans
         /// of the cause go on.

@@ -15,6 +15,7 @@ use crate::store::{Fate, SECRET};
 use crate::world::{DAY, HOUR, MINUTE, NOW, PAST, World};
 
 const LIST: &str = "/v1/spans?organization_id=an%20organization";
+const CAUSE: &str = "/v1/suspended/0b7c7f6e-3a06-5a7e-9d15-6d2f3b8a6a52";
 
 impl World {
     async fn get(&self, path: &str) -> Answer {
@@ -387,7 +388,15 @@ async fn few_read_at_the_same_time_and_nobody_who_writes_waits_for_them() {
         world.store.holds(2).await;
         world.store.meets(Fate::Served);
         world.starts("j", NOW).await;
-        for path in [LIST, &location, &format!("{location}/usages")] {
+        let usages = format!("{location}/usages");
+        for path in [
+            LIST,
+            &location,
+            &usages,
+            "/v1/suspended",
+            CAUSE,
+            "/v1/audit",
+        ] {
             let beyond = world.get(path).await;
             beyond.names(503, "overloaded", &[]);
             beyond.may_come_again_after(1);
@@ -417,6 +426,8 @@ async fn a_store_that_does_not_answer_is_told_without_its_words() {
         }
     }
     let unprepared = World::unprepared(None, |_| {});
-    let answer = unprepared.get(LIST).await;
-    answer.names(503, "database-unavailable", &[]);
+    for path in [LIST, CAUSE] {
+        let answer = unprepared.get(path).await;
+        answer.names(503, "database-unavailable", &[]);
+    }
 }

@@ -7,7 +7,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use sampler_domain::Timestamp;
 
 use super::DRAWN_MAX;
-use super::scale::{Percent, Scale};
+use super::scale::{CHARACTER, NARROW, Percent, Scale, WIDE};
 use crate::documents::Usage;
 use crate::show::{self, Plain};
 
@@ -20,12 +20,11 @@ const GROUP_WIDTH: f64 = 1.6;
 /// The narrowest bar at all, so that it is seen, in percent.
 const VISIBLE: f64 = 0.12;
 
-/// The least width of the drawing on a page of any width, one from 720 px on, and one from 1,100 px
-/// on, in px; and the class of a label that is left out on narrower ones, as in `console.css`.
-const WIDTHS: [(f64, &str); 3] = [(296.0, ""), (672.0, " minor"), (1_052.0, " large")];
+/// The least width of the drawing on a page of any width, a wide one, and one from 1,100 px on, in px;
+/// and the class of a label that is left out on narrower ones, as in `console.css`.
+const WIDTHS: [(f64, &str); 3] = [(NARROW, ""), (WIDE, " minor"), (1_052.0, " large")];
 
-/// The most that a character of a label takes, and the least room beside all of them, in px.
-const CHARACTER: f64 = 7.0;
+/// The least room beside the characters of a label, in px.
 const MARGIN: f64 = 8.0;
 
 /// From which width on a bar has room for an arrow, in percent.

@@ -4,6 +4,13 @@ use std::fmt;
 
 use sampler_domain::Timestamp;
 
+/// The least width of the drawing on a narrow page, and on a wide one, from 720 px on, in px.
+pub(crate) const NARROW: f64 = 296.0;
+pub(crate) const WIDE: f64 = 672.0;
+
+/// The most that a character of a label takes, in px.
+pub(crate) const CHARACTER: f64 = 7.0;
+
 /// A place along the time, or a width, in percent of the drawing.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub(crate) struct Percent(pub(crate) f64);

@@ -2,7 +2,7 @@
 
 use sampler_domain::{Granularity, Timestamp};
 
-use super::scale::{Percent, Scale};
+use super::scale::{CHARACTER, NARROW, Percent, Scale, WIDE};
 use crate::show;
 
 const MINUTE: i64 = 60_000;
@@ -34,12 +34,6 @@ const STEPS: [i64; 18] = [
 /// The most that are written, on a wide page. A narrow one shows every third.
 const TICKS_MAX: i64 = 12;
 
-/// The least width of the drawing, on a narrow page and a wide one, and the most that a character
-/// takes, in px.
-const NARROWEST: f64 = 296.0;
-const NARROWEST_WIDE: f64 = 672.0;
-const CHARACTER: f64 = 7.0;
-
 /// A moment that is written.
 pub(crate) struct Tick {
     pub(crate) x: Percent,
@@ -51,11 +45,7 @@ pub(crate) struct Tick {
 impl Tick {
     /// On which side of the moment its label stands: in the middle, unless it would leave the drawing.
     pub(crate) fn anchor(&self) -> &'static str {
-        let drawing = if self.is_minor {
-            NARROWEST_WIDE
-        } else {
-            NARROWEST
-        };
+        let drawing = if self.is_minor { WIDE } else { NARROW };
         let half = self.label.chars().count() as f64 * CHARACTER * 50.0 / drawing;
         if self.x.0 < half {
             "start"

@@ -31,10 +31,8 @@ const AGE: i64 = 45 * DAY;
 const SLOWNESS: Duration = Duration::from_millis(600);
 /// How long an answer may take.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
-/// How long it may take until all refused spans are suspended.
-const SUSPEND_LIMIT: Duration = Duration::from_secs(30);
-/// How long sampling may take to overtake a stop.
-const OVERTAKE_LIMIT: Duration = Duration::from_secs(30);
+/// How long workers may take until there is something to look at.
+const WAIT_LIMIT: Duration = Duration::from_secs(30);
 
 /// What there is to look at.
 pub(crate) struct Showcase {
@@ -124,30 +122,30 @@ impl Sender {
 
     /// A span that waits for its next window is sampled as far as it can be.
     async fn wait_until_overtaken(&self, location: &str, end: i64) -> Result<()> {
-        let begin = Instant::now();
-        let url = format!("{}{location}", self.base_url);
-        while begin.elapsed() < OVERTAKE_LIMIT {
-            let span: Value = self.client.get(&url).send().await?.json().await?;
-            let (sampled, due) = (span["sampled_to"].as_i64(), span["due_at"].as_i64());
-            if sampled > Some(end) || due > Some(now_millis()) {
-                return Ok(());
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-        Ok(())
+        let is_overtaken = |span: &Value| {
+            span["sampled_to"].as_i64() > Some(end) || span["due_at"].as_i64() > Some(now_millis())
+        };
+        self.wait_until(location, is_overtaken).await
     }
 
     /// All spans of the plan that is refused are suspended, which takes some attempts.
     async fn wait_until_suspended(&self) -> Result<()> {
+        let is_suspended = |causes: &Value| {
+            let causes = causes["items"].as_array().into_iter().flatten();
+            let spans = causes.filter_map(|cause| cause["spans"].as_i64());
+            spans.sum::<i64>() >= REFUSED
+        };
+        self.wait_until("/v1/suspended", is_suspended).await
+    }
+
+    /// Waits until the document there is as wanted. What takes longer is only missing from what is shown.
+    async fn wait_until(&self, path: &str, is_so: impl Fn(&Value) -> bool) -> Result<()> {
         let begin = Instant::now();
-        let url = format!("{}/v1/suspended", self.base_url);
-        while begin.elapsed() < SUSPEND_LIMIT {
-            let causes: Value = self.client.get(&url).send().await?.json().await?;
-            let causes = causes["items"].as_array().map(Vec::as_slice);
-            let spans = causes.unwrap_or_default().iter();
-            let spans: i64 = spans.filter_map(|cause| cause["spans"].as_i64()).sum();
-            if spans >= REFUSED {
-                return Ok(());
+        let url = format!("{}{path}", self.base_url);
+        while begin.elapsed() < WAIT_LIMIT {
+            let document: Value = self.client.get(&url).send().await?.json().await?;
+            if is_so(&document) {
+                break;
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
