@@ -254,7 +254,7 @@ impl BatchInProgress<'_> {
             self.receiver.count(item.kind, &outcome);
             let outcome = outcome.map_err(|problem| {
                 log_refusal(self.receiver, "batch", self.grant, &problem);
-                stalled.note(item, &problem);
+                stalled.note(item, &problem, self.receiver);
                 self.limit_errors(problem)
             });
             results.push(ItemAnswer::new(index, outcome));
@@ -290,7 +290,7 @@ impl BatchInProgress<'_> {
 #[derive(Default)]
 struct Stalled {
     targets: BTreeSet<usize>,
-    /// The problem of the first such event.
+    /// The problem of what follows such an event.
     problem: Option<Problem>,
 }
 
@@ -301,20 +301,16 @@ impl Stalled {
             .targets
             .iter()
             .any(|target| self.targets.contains(target));
-        let first = self.problem.as_ref().filter(|_| is_behind)?;
-        let detail = "An earlier event of the same target in this batch has no final answer. This \
-                      one was not kept: send both again.";
-        let problem = Problem::new(first.kind(), detail);
-        Some(match first.seconds_to_wait() {
-            Some(seconds) => problem.retry_after(seconds),
-            None => problem,
-        })
+        self.problem.clone().filter(|_| is_behind)
     }
 
-    fn note(&mut self, item: &Item<'_>, problem: &Problem) {
-        if problem.status() == StatusCode::SERVICE_UNAVAILABLE {
+    /// Notes the targets of an event without a final answer. Of any error of the server it is open whether
+    /// the event was kept, or will be by its repeat.
+    fn note(&mut self, item: &Item<'_>, problem: &Problem, receiver: &Receiver) {
+        if problem.status().is_server_error() {
             self.targets.extend(&item.targets);
-            self.problem.get_or_insert_with(|| problem.clone());
+            self.problem
+                .get_or_insert_with(|| receiver.held_back_by(problem));
         }
     }
 }

@@ -438,7 +438,7 @@ async fn what_has_no_final_answer_fails_with_all_that_follows_it_on_its_target()
             assert!(result["retry_after"].as_u64() >= Some(1), "{result}");
         }
         let detail = results[3]["problem"]["detail"].as_str().unwrap();
-        assert!(detail.contains("This one was not kept"), "{detail}");
+        assert!(detail.contains("This one was not tried"), "{detail}");
     }
     world.store.meets(Fate::Served);
     let answer = world.send(request(EVENTS, list(&events))).await;
@@ -447,6 +447,28 @@ async fn what_has_no_final_answer_fails_with_all_that_follows_it_on_its_target()
         .into_iter()
         .map(|one| one["replayed"] == true);
     assert!(replayed.eq([true, false, false, false, true]));
+}
+
+/// A stop behind such a start must not be refused for good: the start may be kept by its repeat.
+#[tokio::test]
+async fn what_the_store_refuses_without_a_reason_holds_back_what_follows_it_on_its_target() {
+    let world = World::new();
+    let events = [
+        ("start", by("a", &start(NOW))),
+        ("stop", by("a", &stop(NOW + HOUR))),
+        ("start", by("c", &instance(&start(NOW), "another"))),
+    ];
+    world.store.meets(Fate::Refused);
+    let answer = world.send(request(EVENTS, list(&events))).await;
+    assert_eq!(statuses(&answer), [500, 503, 500]);
+    assert_eq!(world.store.calls(), 2);
+    let held_back = &results(&answer)[1];
+    let uri = "urn:sampler:problem:database-unavailable";
+    assert_eq!(held_back["problem"]["type"], uri, "{held_back}");
+    assert!(held_back["retry_after"].as_u64() >= Some(1), "{held_back}");
+    world.store.meets(Fate::Served);
+    let answer = world.send(request(EVENTS, list(&events))).await;
+    assert_eq!(statuses(&answer), [201, 201, 201]);
 }
 
 #[tokio::test]
