@@ -152,7 +152,8 @@ sampler_service::problem_types! {
             keeps anything, it looks for all that would refuse it, so this happens only where events \
             of the same targets are in flight at the same time, or after a crash.",
         provider: "Repeats the update with the same `id` once nothing stands in the way of the start. \
-            Or starts the usage with an event of its own.",
+            Or starts the usage with an event of its own, with another `id` and, if the slack has \
+            passed, a later timestamp.",
         operator: NOTHING,
     }
     MAPPING_EXISTS {

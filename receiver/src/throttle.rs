@@ -4,7 +4,7 @@
 //! that repeats a start each minute gets in, and receivers remember nothing. Stops always pass, and
 //! so do repeats of starts that were kept.
 
-use sampler_domain::{Place, StartEvent, Timestamp};
+use sampler_domain::{Percent, Place, StartEvent, Timestamp};
 use sampler_service::problem::Problem;
 
 use crate::{Receiver, problems};
@@ -23,6 +23,9 @@ impl Receiver {
     /// The problem of a start that the rate does not admit now; `None` where it is admitted.
     pub(crate) fn throttled(&self, event: &StartEvent, now: Timestamp) -> Option<Problem> {
         let rate = self.steering.start_rate_of(&event.target.resource_id);
+        if rate == Percent::ALL {
+            return None;
+        }
         let place = Place::of(event.id.as_ref(), &event.target);
         let admitted_at = place.admitted_at(now, rate);
         if admitted_at == Some(now) {

@@ -279,7 +279,7 @@ impl MongoStore {
     ) -> Result<Changed, StoreError> {
         let change = ChangeWrite::new(span, change, now)?;
         self.changes
-            .submit(self.range_of(&span.target), change)
+            .submit(self.range_of(&span.target), Arc::new(change))
             .await
     }
 }

@@ -92,11 +92,14 @@ pub(crate) struct OpenInterval {
     pub(crate) end: i64,
 }
 
-/// The document of a span that is opened.
+/// The document of a span that is opened, in the partition of its target.
 ///
 /// # Errors
 /// If a name of the provider contains what BSON does not allow.
-pub(crate) fn open_span_document(new: &NewSpan) -> Result<RawDocumentBuf, bson::error::Error> {
+pub(crate) fn open_span_document(
+    new: &NewSpan,
+    partition: u32,
+) -> Result<RawDocumentBuf, bson::error::Error> {
     let span = &new.span;
     let target = &span.target;
     let last = span.processing.last;
@@ -124,7 +127,7 @@ pub(crate) fn open_span_document(new: &NewSpan) -> Result<RawDocumentBuf, bson::
             last_change_at: new.now.as_millis(),
             version: 1,
             due_at: new.due_at.as_millis(),
-            partition: partition_number(target),
+            partition: partition_as_i32(partition),
         },
         start_dedup_id: span.start_id.as_ref().map(Id::as_str),
         start_client: span.start_client.as_ref().map(ClientId::as_str),
@@ -155,7 +158,11 @@ pub(crate) fn partition(target: &Target) -> Bson {
 }
 
 pub(crate) fn partition_number(target: &Target) -> i32 {
-    i32::try_from(partition_of(target)).expect("there are 64 partitions")
+    partition_as_i32(partition_of(target))
+}
+
+fn partition_as_i32(partition: u32) -> i32 {
+    i32::try_from(partition).expect("there are 64 partitions")
 }
 
 pub(crate) fn interval(interval: Interval) -> Document {

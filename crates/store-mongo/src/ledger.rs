@@ -158,7 +158,7 @@ impl MongoStore {
     ) -> Result<EntryState, StoreError> {
         let range = self.range_of(&entry.target);
         let write = EntryWrite::new(entry, lifetime)?;
-        self.entries.submit(range, write).await
+        self.entries.submit(range, Arc::new(write)).await
     }
 
     pub(crate) async fn expire_entries(&self, finished: &[Finished]) -> Result<(), StoreError> {
@@ -175,7 +175,7 @@ impl MongoStore {
                 async move {
                     let statement =
                         statement.map_err(|error| StoreError::Refused(Box::new(error)))?;
-                    self.expiries.submit(range, statement).await
+                    self.expiries.submit(range, Arc::new(statement)).await
                 }
             };
             let expired = join_all(some.iter().map(submit)).await;

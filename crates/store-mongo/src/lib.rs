@@ -51,6 +51,8 @@ mod totals;
 mod unreadable;
 mod workers;
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use bson::Document;
 use mongodb::Collection;
@@ -63,8 +65,8 @@ use sampler_metrics::Registry;
 use sampler_store::group::{GroupMetrics, GroupPerRange};
 use sampler_store::{
     ActOutcome, Acts, Adopted, AllSpans, Arrival, Audit, AuditRecord, Causes, DuePages, DueQuery,
-    Entries, EntryKey, Events, Finished, KeptCause, Ledger, Membership, NewSpan, NewStop, Page,
-    Probe, Resends, Resumption, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
+    Entries, EntryKey, Events, Finished, IdKind, KeptCause, Ledger, Membership, NewSpan, NewStop,
+    Page, Probe, Resends, Resumption, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
 };
 use uuid::Uuid;
 
@@ -72,7 +74,7 @@ use call::Link;
 use changes::ChangeWriter;
 use connect::Links;
 use ledger::{EntryWriter, ExpiryWriter};
-use resolve::{by_event_id, not_ended, readable};
+use resolve::{by_event_id, is_taken_elsewhere, not_ended, readable};
 use starts::{StartWrite, StartWriter};
 use stops::{StopWrite, StopWriter};
 
@@ -178,7 +180,7 @@ impl Events for MongoStore {
             Arrival::Alone => &self.starts,
             Arrival::InBatch => &self.batch_starts,
         };
-        starts.submit(range, StartWrite::new(new)?).await
+        starts.submit(range, Arc::new(StartWrite::new(new)?)).await
     }
 
     async fn stop(&self, new: NewStop) -> Result<StopOutcome, StoreError> {
@@ -187,7 +189,7 @@ impl Events for MongoStore {
             Arrival::Alone => &self.stops,
             Arrival::InBatch => &self.batch_stops,
         };
-        stops.submit(range, StopWrite::new(new)).await
+        stops.submit(range, Arc::new(StopWrite::new(new))).await
     }
 
     async fn find_by_start_id(
@@ -206,6 +208,21 @@ impl Events for MongoStore {
         self.span_with("end_dedup_id", target, id).await
     }
 
+    async fn is_id_taken_elsewhere(
+        &self,
+        kind: IdKind,
+        target: &Target,
+        id: &EventId,
+    ) -> Result<bool, StoreError> {
+        let field = match kind {
+            IdKind::Start => "start_dedup_id",
+            IdKind::Stop => "end_dedup_id",
+        };
+        let (link, target, id) = (self.link.clone(), target.clone(), id.clone());
+        let read = async move { is_taken_elsewhere(&link, field, &target, &id).await };
+        Ok(self.link.run(read).await?)
+    }
+
     async fn find_not_ended(
         &self,
         target: &Target,
@@ -222,7 +239,10 @@ impl Events for MongoStore {
     }
 
     fn range_of(&self, target: &Target) -> usize {
-        range_of(partition_of(target), self.starts.count())
+        match self.starts.count() {
+            1 => 0,
+            ranges => range_of(partition_of(target), ranges),
+        }
     }
 
     async fn announce_slack(&self, past: i64) -> Result<(), StoreError> {

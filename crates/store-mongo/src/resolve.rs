@@ -188,6 +188,32 @@ pub(crate) async fn kept_as_uuids<'a>(
         .collect())
 }
 
+/// Whether a span of another target has this event id in `field`, and the index of an original that
+/// lets in each id once is there.
+pub(crate) async fn is_taken_elsewhere(
+    link: &Link,
+    field: &'static str,
+    target: &Target,
+    id: &EventId,
+) -> Result<bool, CallError> {
+    if !link.is_beside_original() {
+        return Ok(false);
+    }
+    let index = match field {
+        "start_dedup_id" => index::ORIGINAL_START,
+        _ => index::ORIGINAL_STOP,
+    };
+    let mut options = link.find_options(1, doc! {}, index);
+    options.projection = Some(doc! { "_id": 0, "target": 1, field: 1 });
+    let found = match link.find(doc! { field: id.as_str() }, options).await {
+        // The index was removed and this program has not noticed yet.
+        Err(error) if error.is_no_hint() => Vec::new(),
+        found => found?,
+    };
+    let is_other = |raw: &RawDocumentBuf| event_of(raw, field).is_none_or(|it| it.0 != *target);
+    Ok(found.iter().any(is_other))
+}
+
 /// Documents by the ids of their spans.
 pub(crate) async fn by_span_id<'a>(
     link: &Link,

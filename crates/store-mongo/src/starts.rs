@@ -1,6 +1,6 @@
 //! Starting spans (section 6.1 of the paper), many with one command.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,6 +50,7 @@ pub(crate) struct StartWriter {
 #[derive(Debug)]
 pub(crate) struct StartWrite {
     new: NewSpan,
+    partition: u32,
     document: RawDocumentBuf,
 }
 
@@ -57,9 +58,14 @@ impl StartWrite {
     /// # Errors
     /// If the span cannot be written as a document.
     pub(crate) fn new(new: NewSpan) -> Result<Self, StoreError> {
-        let document =
-            open_span_document(&new).map_err(|error| StoreError::Refused(Box::new(error)))?;
-        Ok(Self { new, document })
+        let partition = partition_of(&new.span.target);
+        let document = open_span_document(&new, partition)
+            .map_err(|error| StoreError::Refused(Box::new(error)))?;
+        Ok(Self {
+            new,
+            partition,
+            document,
+        })
     }
 
     fn id(&self) -> Option<&EventId> {
@@ -232,16 +238,16 @@ impl StartWriter {
         batch: &[Arc<StartWrite>],
     ) -> Result<Vec<Option<Conflict>>, CallError> {
         let careful = batch.iter().filter(|write| !write.new.may_overlap);
-        let spans: Vec<&Span> = careful.map(|write| &write.new.span).collect();
-        if spans.is_empty() {
+        let starts: Vec<&StartWrite> = careful.map(Arc::as_ref).collect();
+        if starts.is_empty() {
             return Ok(vec![None; batch.len()]);
         }
-        let limit = SPANS_EACH * spans.len();
-        let found = self.search(&spans, limit).await?;
+        let limit = SPANS_EACH * starts.len();
+        let found = self.search(&starts, limit).await?;
         let found = if found.len() < limit {
             found
         } else {
-            self.search_each(&spans).await?
+            self.search_each(&starts).await?
         };
         let mut by_target: HashMap<Target, Vec<Conflict>> = HashMap::new();
         for document in found.iter().filter_map(|raw| decoded(raw).ok()) {
@@ -262,16 +268,16 @@ impl StartWriter {
         Ok(batch.iter().map(conflict).collect())
     }
 
-    /// The documents that conflict with any of the spans.
+    /// The documents that conflict with any of the starts.
     async fn search(
         &self,
-        spans: &[&Span],
+        starts: &[&StartWrite],
         limit: usize,
     ) -> Result<Vec<RawDocumentBuf>, CallError> {
-        let mut spans = spans.to_vec();
-        // Spans of one partition share a branch, if they can.
-        spans.sort_by_cached_key(|span| partition_of(&span.target));
-        let branches = spans.chunks(STARTS_IN_BRANCH);
+        let mut starts = starts.to_vec();
+        // Starts of one partition share a branch, if they can.
+        starts.sort_by_key(|start| start.partition);
+        let branches = starts.chunks(STARTS_IN_BRANCH);
         let mut branches: Vec<Document> = branches.map(|some| self.filter_of_some(some)).collect();
         let filter = if branches.len() == 1 {
             branches.remove(0)
@@ -286,38 +292,37 @@ impl StartWriter {
     /// Matches spans that are open, or end after the earliest of these starts, and whose target has
     /// each field in common with one of these targets: the spans of the targets, and hardly any others.
     /// Each field must be named. Otherwise the server steps over all targets with the same instance.
-    fn filter_of_some(&self, spans: &[&Span]) -> Document {
-        if let [span] = spans {
-            return self.filter_of_one(span);
+    fn filter_of_some(&self, starts: &[&StartWrite]) -> Document {
+        if let [start] = starts {
+            return self.filter_of_one(&start.new.span);
         }
-        let partitions = spans.iter().map(|span| partition_of(&span.target));
-        let partitions: BTreeSet<u32> = partitions.collect();
+        let partitions = different(starts.iter().map(|start| start.partition));
         let mut partitions: Vec<Bson> = partitions
-            .into_iter()
             .map(|partition| i64::from(partition).into())
             .collect();
         if self.link.is_beside_original() {
             partitions.push(Bson::Null);
         }
         let mut filter = doc! { "processing.partition": one_of(partitions) };
-        let mut fields: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-        for (name, id) in spans.iter().flat_map(|span| span.target.fields()) {
-            fields.entry(name).or_default().insert(id.as_str());
+        let spans = || starts.iter().map(|start| &start.new.span);
+        let targets: Vec<_> = spans().map(|span| span.target.fields()).collect();
+        for (place, name) in Target::FIELDS.into_iter().enumerate() {
+            let ids = different(targets.iter().map(|fields| fields[place].1.as_str()));
+            filter.insert(
+                format!("target.{name}"),
+                one_of(ids.map(Bson::from).collect()),
+            );
         }
-        for (name, ids) in fields {
-            let ids = ids.into_iter().map(Bson::from).collect();
-            filter.insert(format!("target.{name}"), one_of(ids));
-        }
-        if let Some(earliest) = spans.iter().min_by_key(|span| span.start) {
+        if let Some(earliest) = spans().min_by_key(|span| span.start) {
             filter.insert("end", ends_after_start(earliest));
         }
         filter
     }
 
-    /// The same with one search for each span, of at most one document.
-    async fn search_each(&self, spans: &[&Span]) -> Result<Vec<RawDocumentBuf>, CallError> {
-        let search = async |span: &Span| self.search(&[span], 1).await;
-        let searches: Vec<_> = spans.iter().map(|span| search(span)).collect();
+    /// The same with one search for each start, of at most one document.
+    async fn search_each(&self, starts: &[&StartWrite]) -> Result<Vec<RawDocumentBuf>, CallError> {
+        let search = async |start: &StartWrite| self.search(&[start], 1).await;
+        let searches: Vec<_> = starts.iter().map(|start| search(start)).collect();
         // A call that has begun is completed, even if another one fails.
         let found: Vec<_> = stream::iter(searches)
             .buffered(SEARCHES_AT_ONCE)
@@ -337,6 +342,14 @@ impl StartWriter {
         filter.insert("end", ends_after_start(span));
         filter
     }
+}
+
+/// Each value once, in their order.
+fn different<T: Ord>(values: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
+    let mut values: Vec<T> = values.collect();
+    values.sort_unstable();
+    values.dedup();
+    values.into_iter()
 }
 
 /// The condition that a field has one of these values.

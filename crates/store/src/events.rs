@@ -94,6 +94,15 @@ pub enum StopOutcome {
     },
 }
 
+/// The kind of an event whose `id` is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdKind {
+    /// Starts.
+    Start,
+    /// Stops.
+    Stop,
+}
+
 /// Keeps events, each as one atomic change of one span. The `id` of an event counts within its
 /// target: the same `id` on another target is another event.
 #[async_trait]
@@ -117,6 +126,17 @@ pub trait Events: Send + Sync + 'static {
         target: &Target,
         id: &EventId,
     ) -> Result<Option<Span>, StoreError>;
+
+    /// Whether another target has an event of this kind with this id, and an index of an original Sampler
+    /// still lets in each `id` once. Nothing is told of that target.
+    async fn is_id_taken_elsewhere(
+        &self,
+        _kind: IdKind,
+        _target: &Target,
+        _id: &EventId,
+    ) -> Result<bool, StoreError> {
+        Ok(false)
+    }
 
     /// The spans of the target that have not ended by `moment`: the open one, and the one that ends
     /// next after it. The read of the open one is linearizable, as those that decide a start.

@@ -148,15 +148,15 @@ impl<W: GroupWriter> Group<W> {
 
     /// Sends a write, in one command with others that wait. If the caller stops waiting, a write that
     /// was sent is completed; a write that was not sent is dropped, because its caller may have sent
-    /// it to another instance.
+    /// it to another instance. The write is shared, so that each of very many callers is small.
     ///
     /// # Errors
     /// If the outcome of the write is unknown, or the store refused it.
-    pub async fn submit(&self, write: W::Write) -> Result<W::Answer, StoreError> {
+    pub async fn submit(&self, write: Arc<W::Write>) -> Result<W::Answer, StoreError> {
         let (caller, answer) = oneshot::channel();
         let span = trace_span!(target: TRACE, "write");
         let waiting = Waiting {
-            write: Arc::new(write),
+            write,
             caller,
             until: Instant::now() + self.time_limit,
             span: span.clone(),

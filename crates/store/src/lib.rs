@@ -62,7 +62,7 @@ pub use cause_pages::{
 pub use confirmations::{Confirmation, Confirmations, Unconfirmed, UnconfirmedQuery};
 pub use control::{ControllerState, Controls, KeptControl};
 pub use error::StoreError;
-pub use events::{Arrival, Events, NewSpan, NewStop, StartOutcome, StopOutcome};
+pub use events::{Arrival, Events, IdKind, NewSpan, NewStop, StartOutcome, StopOutcome};
 pub use instances::{
     INSTANCE_LIFETIME, INSTANCE_SHOWN, INSTANCES_MAX, Instance, InstanceProgram, Instances,
     SeenInstance, sort_instances,

@@ -10,10 +10,10 @@ use super::permits::PermitLimits;
 /// wait in the group.
 pub(super) const STORE_PERMITS: usize = 384;
 
-/// The same of starts in batches, so many that commands are as large as they may be. The server takes
-/// large commands of inserts for less, and nobody waits for one start of a batch alone. A stop costs
-/// the server so much by itself that larger commands would save little.
-pub(super) const BATCH_START_PERMITS: usize = 1_024;
+/// The same of starts in batches: twice what all commands hold, so that the next ones are full when they
+/// are sent. The server takes large commands of inserts for less, and nobody waits for one start of a
+/// batch alone. A stop costs the server so much by itself that larger commands would save little.
+pub(super) const BATCH_START_PERMITS: usize = 2_048;
 
 /// The weight of all starts in batches that hold a permit, at the most: no more than of the others.
 pub(super) const BATCH_START_WEIGHT: usize = STORE_PERMITS * LARGE_REQUEST;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{Request, StatusCode};
+use axum::http::{HeaderMap, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use futures_util::stream;
@@ -23,6 +23,7 @@ use super::{answer, log_refusal};
 use crate::admission::RequestKind;
 use crate::batch::{self, Item, Layout};
 use crate::body::NDJSON;
+use crate::event::EventKind;
 use crate::form::Form;
 use crate::openapi::params::DryRunParams;
 use crate::openapi::{problem_answers, types};
@@ -33,9 +34,9 @@ const CLOUD_EVENTS: &str = "application/cloudevents-batch+json";
 const CLOUD_EVENT: &str = "application/cloudevents+json";
 const ACCEPTED: [&str; 4] = [body::JSON, NDJSON, CLOUD_EVENTS, CLOUD_EVENT];
 
-/// Events of a batch that are processed at a time, each of another target. They keep the commands of
-/// the store busy; more would keep other batches waiting.
-const AT_ONCE: usize = 256;
+/// Events of a batch that are processed at a time, each of another target. While some are in a command of
+/// the store, as many gather for the next one; more would keep other batches waiting.
+const AT_ONCE: usize = 512;
 
 /// The wrong fields that the answer to a batch names in all. Beyond that each event names one.
 const ERRORS_MAX: usize = 10_000;
@@ -45,7 +46,8 @@ const ERRORS_MAX: usize = 10_000;
     post, path = "/v1/events", operation_id = "post_events", tag = "Events",
     summary = "Up to 1,000 events, or CloudEvents",
     description = "Each event of a batch gets the status and the problem that it would get alone. \
-        A CloudEvent that is sent alone is answered as at the address of its kind. Sending a whole \
+        A CloudEvent that is sent alone is answered as at the address of its kind: in structured mode, \
+        or in binary mode, with `ce-` headers and its data as the body. Sending a whole \
         batch again with the same ids is always safe.",
     params(DryRunParams),
     request_body(content(
@@ -172,8 +174,8 @@ impl Receiver {
     ) -> Result<Response, Problem> {
         grant.require_write()?;
         let dry_run = DryRunQuery::of(request.uri(), false)?;
-        let _counted = self.acquire_in_flight(RequestKind::Start)?;
         let headers = request.headers();
+        let _counted = self.acquire_in_flight(counted_as(headers))?;
         let layout = match body::media_type(headers, &ACCEPTED)? {
             CLOUD_EVENT => {
                 return self
@@ -228,6 +230,16 @@ impl Receiver {
         let outcome = self.process_event(grant, body, form, Arrival::Alone).await;
         self.count(kind, &outcome);
         Ok(outcome?.into_response())
+    }
+}
+
+/// The kind that a request counts as before its body is read. Only a CloudEvent in binary mode says by
+/// then that it is a stop.
+fn counted_as(headers: &HeaderMap) -> RequestKind {
+    let attributes = cloud_event::binary(headers);
+    match attributes.and_then(|attributes| attributes.kind()) {
+        Some(EventKind::Stop) => RequestKind::Stop,
+        _ => RequestKind::Start,
     }
 }
 

@@ -65,10 +65,18 @@ impl DryRunQuery {
         if is_dry == Some(true) || !ignores_others {
             parameters.finish()?;
         } else {
+            // What was meant as a dry run must not take effect.
+            parameters.complain_of("dry_run", is_misspelt_dry_run);
             parameters.finish_taken()?;
         }
         Ok((is_dry == Some(true)).then_some(Self { until }))
     }
+}
+
+fn is_misspelt_dry_run(name: &str) -> bool {
+    let letters = name.chars().filter(char::is_ascii_alphabetic);
+    let letters: String = letters.map(|letter| letter.to_ascii_lowercase()).collect();
+    letters == "dryrun"
 }
 
 impl DryRunAnswer {

@@ -1,4 +1,4 @@
-//! Start and stop events (sections 6.1 and 6.2 of the paper).
+//! Starts, stops and updates (sections 6.1 and 6.2 of the paper).
 
 mod decision;
 mod refusals;

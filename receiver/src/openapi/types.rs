@@ -81,7 +81,7 @@ pub(crate) struct Plan {
 #[schema(as = StartEvent)]
 pub(crate) struct Start {
     /// Tells a repeat from a new event.
-    #[schema(example = "start-1", max_length = 1024)]
+    #[schema(example = "start-1", max_length = 1024, nullable = false)]
     id: Option<String>,
     timestamp: Moment,
     #[schema(example = "o")]
@@ -104,7 +104,7 @@ pub(crate) struct Start {
 #[schema(as = StopEvent)]
 pub(crate) struct Stop {
     /// Tells a repeat from a new event.
-    #[schema(example = "stop-1", max_length = 1024)]
+    #[schema(example = "stop-1", max_length = 1024, nullable = false)]
     id: Option<String>,
     timestamp: Moment,
     #[schema(example = "o")]
@@ -142,7 +142,7 @@ pub(crate) struct Update {
     resource_instance_id: String,
     measured_usage: Vec<Measure>,
     /// The fields of the target that were different before.
-    #[schema(example = json!({ "plan_id": "small" }))]
+    #[schema(example = json!({ "plan_id": "small" }), nullable = false)]
     previous: Option<BTreeMap<String, String>>,
 }
 
@@ -151,7 +151,7 @@ pub(crate) struct Update {
 #[schema(as = Event)]
 pub(crate) struct AnyEvent {
     r#type: EventType,
-    #[schema(example = "start-1")]
+    #[schema(example = "start-1", max_length = 1024, nullable = false)]
     id: Option<String>,
     timestamp: Moment,
     #[schema(example = "o")]
@@ -167,9 +167,10 @@ pub(crate) struct AnyEvent {
     #[schema(example = "i")]
     resource_instance_id: String,
     /// Of a start or an update.
+    #[schema(nullable = false)]
     measured_usage: Option<Vec<Measure>>,
     /// Of an update.
-    #[schema(example = json!({ "plan_id": "small" }))]
+    #[schema(example = json!({ "plan_id": "small" }), nullable = false)]
     previous: Option<BTreeMap<String, String>>,
 }
 
@@ -225,6 +226,7 @@ pub(crate) struct Snapshot {
 
 /// An instance that runs. Where `since` or `measured_usage` is left out, it is not compared.
 #[derive(ToSchema)]
+#[schema(as = SnapshotInstance)]
 pub(crate) struct Instance {
     #[schema(example = "o")]
     organization_id: String,
@@ -236,7 +238,9 @@ pub(crate) struct Instance {
     plan_id: String,
     #[schema(example = "i")]
     resource_instance_id: String,
+    #[schema(nullable = false)]
     since: Option<Moment>,
+    #[schema(nullable = false)]
     measured_usage: Option<Vec<Measure>>,
 }
 
@@ -278,7 +282,9 @@ pub(crate) struct Differs {
 
 #[derive(ToSchema)]
 pub(crate) struct Said {
+    #[schema(nullable = false)]
     plan_id: Option<String>,
+    #[schema(nullable = false)]
     measured_usage: Option<Vec<Measure>>,
 }
 

@@ -72,6 +72,15 @@ impl Parameters {
         self.errors.push(FieldError::of_parameter(name, detail));
     }
 
+    /// Says of each parameter that was not taken, and whose name `is_meant` as another, what that is.
+    pub(crate) fn complain_of(&mut self, other: &str, is_meant: impl Fn(&str) -> bool) {
+        let names = self.rest.iter().map(|index| self.given[*index].0.clone());
+        let names: BTreeSet<String> = names.filter(|name| is_meant(name)).collect();
+        for name in names {
+            self.complain(&name, &format!("The parameter is called {other}."));
+        }
+    }
+
     /// The result of `read` for a parameter. If it fails, an error is noted.
     pub(crate) fn parsed<T>(
         &mut self,

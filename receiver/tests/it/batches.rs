@@ -351,7 +351,7 @@ fn many(count: usize) -> Vec<Typed> {
 async fn events_of_one_target_follow_each_other_and_those_of_others_do_not_wait() {
     let world = Arc::new(World::new());
     world.store.meets(Fate::Held);
-    let mut events = many(300);
+    let mut events = many(600);
     let ends = many(300).into_iter().map(|(_, event)| {
         (
             "stop",
@@ -365,44 +365,44 @@ async fn events_of_one_target_follow_each_other_and_those_of_others_do_not_wait(
     let (sending, body) = (Arc::clone(&world), list(&events));
     let sending = tokio::spawn(async move { sending.send(request(EVENTS, body)).await });
     // A start of each target is under way, and no stop; and no more than so many at a time.
-    world.store.holds(256).await;
+    world.store.holds(512).await;
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(world.store.calls(), 256);
+    assert_eq!(world.store.calls(), 512);
     world.store.release();
-    assert_eq!(statuses(&sending.await.unwrap()), [201; 600]);
+    assert_eq!(statuses(&sending.await.unwrap()), [201; 900]);
     assert_eq!(
         world.kept().iter().filter(|span| span.1.is_some()).count(),
         300
     );
 }
 
-/// Starts in batches have permits of their own (1,024): a single start finds one, however many wait.
+/// Starts in batches have permits of their own (2,048): a single start finds one, however many wait.
 #[tokio::test]
 async fn an_event_that_comes_alone_does_not_wait_for_those_of_batches() {
     let world = Arc::new(World::new());
     world.store.meets(Fate::Held);
-    let events = many(1_500);
+    let events = many(2_500);
     let mut sending = JoinSet::new();
-    for part in events.chunks(300) {
+    for part in events.chunks(500) {
         let (world, body) = (Arc::clone(&world), list(part));
         sending.spawn(async move { world.send(request(EVENTS, body)).await });
     }
     let limit = Duration::from_mins(1);
-    let holds = timeout(limit, world.store.holds(1_024)).await;
+    let holds = timeout(limit, world.store.holds(2_048)).await;
     holds.expect("they have all of theirs");
     let alone = by("alone", &instance(&start(NOW), "alone"));
     let single = tokio::spawn({
         let world = Arc::clone(&world);
         async move { world.start(&alone).await }
     });
-    let holds = timeout(limit, world.store.holds(1_025)).await;
+    let holds = timeout(limit, world.store.holds(2_049)).await;
     holds.expect("it has a permit");
     world.store.release();
     single.await.unwrap().is_created();
     while let Some(answer) = sending.join_next().await {
-        assert_eq!(statuses(&answer.unwrap()), [201; 300]);
+        assert_eq!(statuses(&answer.unwrap()), [201; 500]);
     }
 }
 
@@ -475,18 +475,18 @@ async fn what_the_store_refuses_without_a_reason_holds_back_what_follows_it_on_i
 async fn a_batch_whose_client_goes_away_is_completed_by_its_repeat() {
     let world = Arc::new(World::new());
     world.store.meets(Fate::Held);
-    let mut events = many(400);
+    let mut events = many(800);
     events.push(("stop", by("z", &instance(&stop(NOW), "instance 0"))));
     let (sending, body) = (Arc::clone(&world), list(&events));
     let sending = tokio::spawn(async move { sending.send(request(EVENTS, body)).await });
-    world.store.holds(256).await;
+    world.store.holds(512).await;
     sending.abort();
     assert!(sending.await.unwrap_err().is_cancelled());
     world.store.release();
     for replayed in [false, true] {
         let answer = world.send(request(EVENTS, list(&events))).await;
-        assert_eq!(statuses(&answer), [201; 401]);
-        assert_eq!(results(&answer)[400]["replayed"], replayed);
+        assert_eq!(statuses(&answer), [201; 801]);
+        assert_eq!(results(&answer)[800]["replayed"], replayed);
     }
-    assert_eq!(world.kept().len(), 400);
+    assert_eq!(world.kept().len(), 800);
 }

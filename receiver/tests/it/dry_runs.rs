@@ -187,11 +187,12 @@ async fn a_query_that_is_wrong_keeps_nothing() {
             answer.names(400, "invalid-query", names);
         }
     }
-    for path in [UPDATE, EVENTS] {
-        let answer = world
-            .post(&format!("{path}?dryrun=true"), &start(NOW))
-            .await;
-        answer.names(400, "invalid-query", &["dryrun"]);
+    for path in [START, STOP, UPDATE, EVENTS] {
+        for name in ["dryrun", "dry-run", "dryRun", "DRY_RUN"] {
+            let query = format!("{path}?{name}=true");
+            let answer = world.post(&query, &start(NOW)).await;
+            answer.names(400, "invalid-query", &[name]);
+        }
     }
     world.holds(&[]);
     let answer = world

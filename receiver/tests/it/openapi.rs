@@ -63,6 +63,25 @@ async fn each_route_is_described_with_its_methods_and_nothing_else_is() {
     }
 }
 
+/// A client that is generated from the document would send null for what it leaves out.
+#[tokio::test]
+async fn what_may_be_left_out_of_a_request_may_not_be_null() {
+    let world = World::new();
+    let description = Description::of(&world).await;
+    let document = &description.document;
+    for name in [
+        "StartEvent",
+        "StopEvent",
+        "UpdateEvent",
+        "Event",
+        "SnapshotInstance",
+    ] {
+        let schema = &document["components"]["schemas"][name];
+        assert!(schema["properties"].is_object(), "{name}");
+        assert!(!schema.to_string().contains("\"null\""), "{schema:#}");
+    }
+}
+
 #[tokio::test]
 async fn each_name_in_the_document_leads_somewhere() {
     let world = World::new();

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::answer::Answer;
-use crate::event::{mapping, start, stop, with};
+use crate::event::{mapping, start, stop, with, without};
 use crate::log::Log;
 use crate::store::Fate;
-use crate::world::{HOUR, MAPPINGS, NOW, START, STOP, World, request};
+use crate::world::{EVENTS, HOUR, MAPPINGS, NOW, START, STOP, World, request};
 
 fn of(instance: usize, event: &Value) -> Value {
     with(
@@ -75,6 +75,31 @@ async fn more_in_flight_than_there_is_room_for_are_turned_away_and_stops_keep_a_
     // All places are free again.
     for instance in 6..10 {
         world.start(&of(instance, &start(NOW))).await.is_created();
+    }
+}
+
+/// As at the address of its kind: its headers tell what it is.
+#[tokio::test(start_paused = true)]
+async fn a_cloud_event_in_binary_mode_that_is_a_stop_has_the_share_of_stops() {
+    let (world, starts) = full_of_starts().await;
+    let binary = |kind: &str, event: &Value| {
+        let data = without(event, "timestamp");
+        Request::post(EVENTS)
+            .header("content-type", "application/json")
+            .header("ce-specversion", "1.0")
+            .header("ce-type", format!("usage.{kind}"))
+            .header("ce-source", "/brokers/a")
+            .header("ce-id", "1")
+            .header("ce-time", "2018-08-03T01:00:00Z")
+            .body(Body::from(data.to_string()))
+            .unwrap()
+    };
+    assert_overloaded(&world.send(binary("start", &of(6, &start(NOW)))).await);
+    let stop = send(&world, binary("stop", &of(10, &stop(NOW))));
+    world.store.holds(7).await;
+    world.store.release();
+    for answer in starts.into_iter().chain([stop]) {
+        answer.await.unwrap().is_created();
     }
 }
 

@@ -13,7 +13,7 @@ use sampler_domain::{
 use sampler_store::memory::MemoryStore;
 use sampler_store::{
     ActOutcome, Acts, Audit, AuditPage, AuditQuery, AuditRecord, Backlog, BacklogQuery, Backlogs,
-    CausePage, CauseQuery, ControllerState, Controls, Entries, EntryKey, Events, Instance,
+    CausePage, CauseQuery, ControllerState, Controls, Entries, EntryKey, Events, IdKind, Instance,
     Instances, KeptControl, ListedSpan, Lookup, NewSpan, NewStop, Published, Queries, Replication,
     SeenInstance, SpanPage, SpanQuery, StartOutcome, StopOutcome, StoreError, SumPage, SumQuery,
     SuspendedCause,
@@ -394,6 +394,15 @@ impl Events for Store {
         id: &EventId,
     ) -> Result<Option<Span>, StoreError> {
         self.met(self.memory.find_by_stop_id(target, id)).await
+    }
+
+    async fn is_id_taken_elsewhere(
+        &self,
+        _: IdKind,
+        _: &Target,
+        _: &EventId,
+    ) -> Result<bool, StoreError> {
+        Ok(Store::is_taken_elsewhere(self))
     }
 
     async fn find_not_ended(

@@ -127,6 +127,64 @@ async fn an_update_of_which_a_half_would_be_refused_keeps_nothing() {
     }
 }
 
+/// An index of an original would refuse the start for good, once the stop is kept.
+#[tokio::test]
+async fn an_id_that_another_target_has_beside_an_original_refuses_the_update_as_a_whole() {
+    for update in [resize(NOW), change(NOW)] {
+        let (world, first) = used().await;
+        world.store.meets(Fate::TakenElsewhere);
+        world
+            .post(UPDATE, &update)
+            .await
+            .names(409, "id-taken", &[]);
+        let answer = world.post("/v1/events/update?dry_run=true", &update).await;
+        let foreseen: Value = serde_json::from_slice(&answer.body).unwrap();
+        assert_eq!(foreseen["would"], 409, "{foreseen:#}");
+        world.holds(&[(&first, None)]);
+    }
+}
+
+/// The previous span is removed when the slack has long passed, and the new one runs on.
+#[tokio::test]
+async fn an_update_whose_previous_span_is_removed_is_repeated() {
+    for update in [resize(NOW), change(NOW)] {
+        let world = World::new();
+        let (_, begin) = halves(&update);
+        world.start(&begin).await.is_created();
+        world.clock.set(NOW + PAST + 1);
+        world.post(UPDATE, &update).await.is_replayed();
+        world.holds(&[(&begin, None)]);
+        // What runs is no previous span that was removed.
+        let (world, first) = used().await;
+        let (_, begin) = halves(&change(NOW));
+        world.start(&begin).await.is_created();
+        world.clock.set(NOW + PAST + 1);
+        let answer = world.post(UPDATE, &change(NOW)).await;
+        answer.names(422, "outside-slack", &["#/timestamp"]);
+        world.holds(&[(&first, None), (&begin, None)]);
+    }
+}
+
+#[tokio::test]
+async fn what_is_in_the_way_for_good_is_told_with_the_way_out() {
+    let (world, first) = used().await;
+    let update = change(NOW);
+    let (end, _) = halves(&update);
+    world.stop(&end).await.is_created();
+    let detail = async |fate| {
+        world.store.meets(fate);
+        let answer = world.post(UPDATE, &update).await;
+        let problem = answer.problem(409, "update-incomplete");
+        problem["detail"].as_str().unwrap().to_owned()
+    };
+    let taken = detail(Fate::TakenElsewhere).await;
+    assert!(taken.ends_with("an event with another id."), "{taken}");
+    world.clock.set(NOW + PAST + 1);
+    let late = detail(Fate::Served).await;
+    assert!(late.ends_with("and a later timestamp."), "{late}");
+    world.holds(&[(&first, Some(&end))]);
+}
+
 #[tokio::test]
 async fn the_end_of_the_span_that_the_update_ends_is_not_in_its_own_way() {
     let (world, first) = used().await;

@@ -49,7 +49,11 @@ impl<W: GroupWriter> GroupPerRange<W> {
     ///
     /// # Errors
     /// If the outcome of the write is unknown, or the store refused it.
-    pub async fn submit(&self, range: usize, write: W::Write) -> Result<W::Answer, StoreError> {
+    pub async fn submit(
+        &self,
+        range: usize,
+        write: Arc<W::Write>,
+    ) -> Result<W::Answer, StoreError> {
         let last = self.groups.len().saturating_sub(1);
         match self.groups.get(range.min(last)) {
             Some(group) => group.submit(write).await,
@@ -157,7 +161,7 @@ mod tests {
         let writes = (0..WRITES).map(|number| {
             let ranges = ranges.clone();
             tokio::spawn(async move {
-                let answer = ranges.submit(range_of(number), number).await;
+                let answer = ranges.submit(range_of(number), Arc::new(number)).await;
                 (number, answer)
             })
         });
@@ -185,7 +189,7 @@ mod tests {
         assert_eq!(beside_frozen, usual);
         // All in one group, they wait for it.
         let (one, _) = shards(Some(0));
-        let all = async |range: usize| one.submit(range, 1).await;
+        let all = async |range: usize| one.submit(range, Arc::new(1)).await;
         let held_up = join_all((0..32).map(|_| all(0))).await;
         assert!(held_up.iter().all(Result::is_err));
         let sent = commands[2].lock().unwrap().len();

@@ -227,7 +227,7 @@ fn company(script: &Arc<Script>, permits: usize) -> Company {
 impl Company {
     fn submit(&self, number: u32, size: usize) -> Task {
         let group = self.group.clone();
-        tokio::spawn(async move { group.submit(Numbered(number, size)).await })
+        tokio::spawn(async move { group.submit(Arc::new(Numbered(number, size))).await })
     }
 
     /// Fills every permit with a command of one write, numbered from 1000.

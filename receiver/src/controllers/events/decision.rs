@@ -3,7 +3,7 @@
 use sampler_domain::{EventId, Field, Span, SpanId, StartEvent, StopEvent, Target, Timestamp};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
-use sampler_store::{Arrival, NewSpan, NewStop, StartOutcome, StopOutcome};
+use sampler_store::{Arrival, NewSpan, NewStop, StartOutcome, StopOutcome, StoreError};
 
 use super::refusals;
 use crate::Receiver;
@@ -62,47 +62,62 @@ impl Receiver {
                 None => self.start(event, grant, now, arrival).await,
             },
             Event::Stop(event) => self.stop(event, grant, arrival).await,
-            Event::Update(event) => self.update(event, grant, now, arrival).await,
+            // Few events are updates, and theirs is the largest future by far.
+            Event::Update(event) => Box::pin(self.update(event, grant, now, arrival)).await,
         }
     }
 
-    pub(super) async fn start(
+    /// Opens the span of a start. What it returns is small, so that very many can be under way.
+    pub(super) fn start(
         &self,
         event: StartEvent,
         grant: &Grant,
         now: Timestamp,
         arrival: Arrival,
-    ) -> Result<Accepted, Problem> {
+    ) -> impl Future<Output = Result<Accepted, Problem>> + Send {
         let span = self.new_span(event, grant, now);
-        let due_at = self.options.policy.open_due_at(&span.target, span.start);
         let id = span.id.clone();
         // A lenient repeat differs from the event that was kept. `Location` needs the span of that
         // event, so it is read by its id.
         let lenient = self.options.events.lenient_repeats;
-        let lenient = lenient.then(|| (span.target.clone(), span.start_id.clone()));
-        let new = NewSpan {
+        let lenient = lenient.then(|| Box::new((span.target.clone(), span.start_id.clone())));
+        let opening = self.open(span, now, arrival);
+        async move {
+            match opening
+                .await
+                .map_err(|failure| self.store_problem(&failure))?
+            {
+                StartOutcome::Opened => Ok(Accepted::new().started(Some(id))),
+                StartOutcome::Repeated { span } => Ok(Accepted::replayed().started(Some(span))),
+                StartOutcome::IdTaken(fields) => {
+                    let accepted = self.id_taken(&fields)?;
+                    let earlier = match lenient.map(|kept| *kept) {
+                        Some((target, Some(id))) => self.find_by_start_id(&target, &id).await?,
+                        _ => None,
+                    };
+                    Ok(accepted.started(earlier.map(|span| span.id)))
+                }
+                StartOutcome::IdTakenElsewhere => Err(refusals::id_taken_elsewhere()),
+                StartOutcome::AlreadyOpen => Err(refusals::already_open()),
+                StartOutcome::Overlaps { until } => Err(refusals::overlaps(until)),
+            }
+        }
+    }
+
+    fn open(
+        &self,
+        span: Span,
+        now: Timestamp,
+        arrival: Arrival,
+    ) -> impl Future<Output = Result<StartOutcome, StoreError>> + Send {
+        let due_at = self.options.policy.open_due_at(&span.target, span.start);
+        self.parts.events.start(NewSpan {
             span,
             due_at,
             now,
             may_overlap: self.options.events.allow_overlap,
             arrival,
-        };
-        let outcome = self.parts.events.start(new).await;
-        match outcome.map_err(|failure| self.store_problem(&failure))? {
-            StartOutcome::Opened => Ok(Accepted::new().started(Some(id))),
-            StartOutcome::Repeated { span } => Ok(Accepted::replayed().started(Some(span))),
-            StartOutcome::IdTaken(fields) => {
-                let accepted = self.id_taken(&fields)?;
-                let earlier = match lenient {
-                    Some((target, Some(id))) => self.find_by_start_id(&target, &id).await?,
-                    _ => None,
-                };
-                Ok(accepted.started(earlier.map(|span| span.id)))
-            }
-            StartOutcome::IdTakenElsewhere => Err(refusals::id_taken_elsewhere()),
-            StartOutcome::AlreadyOpen => Err(refusals::already_open()),
-            StartOutcome::Overlaps { until } => Err(refusals::overlaps(until)),
-        }
+        })
     }
 
     /// The span that a start opens.

@@ -29,6 +29,8 @@ impl Receiver {
         let replayed = |span: Span| (true, Some(span.id));
         let (had_stop, ended) = if let Some(span) = kept.ended {
             replayed(span)
+        } else if kept.is_ended_removed {
+            (true, None)
         } else {
             let accepted = self.stop(event.stop(), grant, arrival).await?;
             (accepted.is_replayed, accepted.ended)
@@ -77,10 +79,18 @@ fn incomplete(problem: Problem) -> Problem {
     if problem.status().is_server_error() {
         return problem;
     }
+    let slug = problem.kind().slug;
+    let way_out = match slug {
+        // What is in the way stays there.
+        _ if slug == problems::ID_TAKEN.slug => "Send its start as an event with another id.",
+        _ if slug == problems::OUTSIDE_SLACK.slug => {
+            "It is too late for a repeat: send a start with another id and a later timestamp."
+        }
+        _ => "Once that is out of the way, repeat the update with the same id.",
+    };
     let detail = format!(
-        "{stopped} The new one could not be started, because something came in between ({}). Once \
-         that is out of the way, repeat the update with the same id.",
-        problem.kind().slug
+        "{stopped} The new one could not be started, because something came in between ({slug}). \
+         {way_out}"
     );
     Problem::new(&problems::UPDATE_INCOMPLETE, detail)
 }

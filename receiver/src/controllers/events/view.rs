@@ -8,7 +8,7 @@ use sampler_domain::{
 };
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
-use sampler_store::Lookup;
+use sampler_store::{IdKind, Lookup};
 
 use super::refusals;
 use crate::Receiver;
@@ -35,6 +35,8 @@ pub(in crate::controllers) struct Foreseen {
 pub(super) struct Kept {
     /// The span that its stop ended.
     pub(super) ended: Option<Span>,
+    /// Whether that span must have been removed since: it ended longer ago than the slack.
+    pub(super) is_ended_removed: bool,
     /// The span that its start opened.
     pub(super) started: Option<Span>,
 }
@@ -48,7 +50,7 @@ pub(super) struct Found {
 
 impl Kept {
     fn is_whole(&self) -> bool {
-        self.ended.is_some() && self.started.is_some()
+        (self.ended.is_some() || self.is_ended_removed) && self.started.is_some()
     }
 }
 
@@ -109,6 +111,10 @@ impl<'r> View<'r> {
         self.require_slack(event.timestamp, now)?;
         let others = self.find_not_ended(&event.target, event.timestamp).await?;
         self.refuse_start(event.timestamp, others.iter())?;
+        if let Some(id) = &event.id {
+            self.require_free_id(IdKind::Start, &event.target, id)
+                .await?;
+        }
         Ok(Foreseen {
             is_replayed: false,
             spans: vec![self.receiver.new_span(event.clone(), grant, now)],
@@ -130,9 +136,14 @@ impl<'r> View<'r> {
         }
         self.require_slack(event.timestamp, now)?;
         let open = self.find_open(&event.target, event.timestamp).await?;
+        let open = require_open(open, event.timestamp)?;
+        if let Some(id) = &event.id {
+            self.require_free_id(IdKind::Stop, &event.target, id)
+                .await?;
+        }
         Ok(Foreseen {
             is_replayed: false,
-            spans: vec![ended(require_open(open, event.timestamp)?, event, grant)],
+            spans: vec![ended(open, event, grant)],
         })
     }
 
@@ -169,14 +180,54 @@ impl<'r> View<'r> {
     ) -> Result<Found, Problem> {
         let open = self.find_open(&event.previous, event.timestamp).await?;
         let others = self.find_not_ended(&event.target, event.timestamp).await?;
-        let kept = self.find_kept(event).await?;
+        let mut kept = self.find_kept(event).await?;
+        // The span that this update has started is not the one that it ends.
+        let is_started = |open: &Span| kept.started.as_ref().is_some_and(|it| it.id == open.id);
+        let open = open.filter(|open| !is_started(open));
+        let slack = self.receiver.options.slack;
+        kept.is_ended_removed = kept.started.is_some()
+            && kept.ended.is_none()
+            && open.is_none()
+            && !slack.admits(event.timestamp, now);
         if kept.is_whole() {
             return Ok(Found { kept, to_end: None });
         }
-        match self.refuse_update(event, &kept, open, &others, now) {
+        let to_end = match self.refuse_update(event, &kept, open, &others, now) {
+            Ok(to_end) => self.require_free_ids(event, &kept).await.map(|()| to_end),
+            Err(problem) => Err(problem),
+        };
+        match to_end {
             Ok(to_end) => Ok(Found { kept, to_end }),
             Err(problem) => Err(kept.refusal(problem)),
         }
+    }
+
+    /// Refuses the id of an update that another target has, where that would refuse a half that is not
+    /// kept yet.
+    async fn require_free_ids(&self, event: &UpdateEvent, kept: &Kept) -> Result<(), Problem> {
+        if kept.ended.is_none() {
+            self.require_free_id(IdKind::Stop, &event.previous, &event.id)
+                .await?;
+        }
+        if kept.started.is_none() {
+            self.require_free_id(IdKind::Start, &event.target, &event.id)
+                .await?;
+        }
+        Ok(())
+    }
+
+    async fn require_free_id(
+        &self,
+        kind: IdKind,
+        target: &Target,
+        id: &EventId,
+    ) -> Result<(), Problem> {
+        let events = &self.receiver.parts.events;
+        let is_taken = events.is_id_taken_elsewhere(kind, target, id).await;
+        if is_taken.map_err(|failure| self.receiver.store_problem(&failure))? {
+            return Err(refusals::id_taken_elsewhere());
+        }
+        Ok(())
     }
 
     /// The halves of an update that are there: events under its id that say the same.
@@ -189,11 +240,15 @@ impl<'r> View<'r> {
         if let Some(span) = &started {
             self.require_same(&event.start().differences(span))?;
         }
-        Ok(Kept { ended, started })
+        Ok(Kept {
+            ended,
+            is_ended_removed: false,
+            started,
+        })
     }
 
     /// Refuses an update for what would refuse a half that is not kept yet. Returns the span that
-    /// its stop ends.
+    /// its stop ends: `open`, which this update has not started.
     fn refuse_update(
         &self,
         event: &UpdateEvent,
@@ -208,8 +263,6 @@ impl<'r> View<'r> {
         };
         let mut to_end = None;
         if kept.ended.is_none() {
-            // The span that this update has started is not the one that it ends.
-            let open = open.filter(|open| !is(open, &kept.started));
             to_end = Some(require_open(open, event.timestamp)?);
         }
         if kept.started.is_none() {
