@@ -311,7 +311,11 @@ impl Taking<'_> {
             return self.complain(vec![wrong(pointer("since"), SINCE_BEHIND)]);
         }
         self.latest = self.latest.max(instance.since.map(|since| (since, index)));
-        self.gathering.add(index, instance).map_err(not_kept)
+        self.gathering.add(index, instance).map_err(not_kept)?;
+        if self.gathering.memory() > self.receiver.options.snapshots.instances_memory {
+            return Err(too_different(self.count));
+        }
+        Ok(())
     }
 
     /// Names what is wrong; goes on as long as there is room to name more.
@@ -385,6 +389,13 @@ fn invalid(errors: impl IntoIterator<Item = FieldError>) -> Problem {
 
 fn too_many(most: usize) -> Problem {
     let detail = format!("The snapshot has more than {most} instances.");
+    Problem::new(&problems::PAYLOAD_TOO_LARGE, detail)
+}
+
+fn too_different(count: usize) -> Problem {
+    let detail = format!(
+        "The first {count} instances have so long ids and quantities that there is no room for more."
+    );
     Problem::new(&problems::PAYLOAD_TOO_LARGE, detail)
 }
 

@@ -18,7 +18,10 @@ use crate::event::{start, stop, with};
 use crate::store::Fate;
 use crate::world::{DAY, HOUR, NOW, World, request};
 
+mod limits;
+mod quantities;
 mod refused;
+mod starts;
 
 const SNAPSHOTS: &str = "/v1/snapshots";
 
@@ -493,7 +496,8 @@ async fn the_number_of_instances_has_a_limit() {
     assert_eq!(usual, 1_000_000, "as docs/api.md says");
 }
 
-/// Half a million instances with GUIDs, none of which has a span: the most that a snapshot can take.
+/// Half a million instances with GUIDs, none of which has a span. Longer ids take more, up to
+/// `SnapshotLimits::instances_memory`; spans that differ come on top, up to limits of their own.
 #[tokio::test]
 #[ignore = "it measures, and takes its time"]
 async fn measure_what_a_snapshot_takes_of_memory() {
