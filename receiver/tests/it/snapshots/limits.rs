@@ -61,13 +61,13 @@ async fn open_spans_without_an_instance_have_a_limit() {
     // Memory is taken by the megabyte.
     let world = limited(|limits| limits.open_memory = 1 << 20);
     let id = |number: usize| {
-        let word = |at: usize| {
+        let part = |at: usize| {
             format!(
                 "{:016x}",
                 (number * 64 + at).wrapping_mul(0x9e37_79b9_7f4a_7c15)
             )
         };
-        (0..60).map(word).collect::<String>()
+        (0..60).map(part).collect::<String>()
     };
     for number in 0..400 {
         world.starts_one(&id(number), "large", AT - HOUR).await;
