@@ -180,7 +180,8 @@ sampler_service::problem_types! {
         title: "The body is too large",
         when: "The body is larger than `MAX_PAYLOAD`, compressed or decompressed. Or a batch has more \
             than 1,000 events, or is larger than `SAMPLER_MAX_BATCH_PAYLOAD`, or a snapshot is larger \
-            than `SAMPLER_MAX_SNAPSHOT_PAYLOAD`. Nothing was kept.",
+            than `SAMPLER_MAX_SNAPSHOT_PAYLOAD`, or has more instances than there is memory for. \
+            Nothing was kept.",
         provider: "Sends less in one event, or fewer events in one batch.",
         operator: "Raises `MAX_PAYLOAD`, if events of this size are intended.",
     }

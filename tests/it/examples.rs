@@ -104,9 +104,19 @@ fn nightly() -> String {
 
 /// Runs them; says what they print.
 async fn compare(receiver: &Program, folder: &Path, instances: &[Value]) -> (Option<i32>, String) {
+    compare_list(receiver, folder, instances, "cat instances").await
+}
+
+/// The same with a query of this command.
+async fn compare_list(
+    receiver: &Program,
+    folder: &Path,
+    instances: &[Value],
+    query: &str,
+) -> (Option<i32>, String) {
     let lines: String = instances.iter().map(|one| format!("{one}\n")).collect();
     std::fs::write(folder.join("instances"), lines).unwrap();
-    let script = format!("list-instances() {{ cat instances; }}\n{}", nightly());
+    let script = format!("list-instances() {{ {query}; }}\n{}", nightly());
     let mut shell = Command::new("bash");
     shell.args(["-c", &script]).current_dir(folder);
     shell
@@ -153,5 +163,14 @@ async fn a_broker_reconciles_nightly() {
         (code, text.as_str()),
         (Some(1), "look at the proposals first\n")
     );
+    // Nor does one whose query fails near its end.
+    instances.truncate(2);
+    let query = "head -n 1 instances; echo the database has gone >&2; return 3";
+    let (code, text) = compare_list(&receiver, folder.path(), &instances, query).await;
+    assert_eq!((code, text.as_str()), (Some(3), "the database has gone\n"));
+    // What is refused is said.
+    instances.push(json!({ "organization_id": "o" }));
+    let (code, text) = compare(&receiver, folder.path(), &instances).await;
+    assert!(code == Some(22) && text.contains("400"), "{code:?} {text}");
     assert_eq!(spans.count_documents(open).await.unwrap(), 2);
 }

@@ -278,6 +278,78 @@ async fn snapshots_are_exactly_right_while_instances_come_and_go() {
     assert_eq!(lists(&after), [const { BTreeSet::new() }; 3]);
 }
 
+/// Time that spans have billed is not billed again, and a quantity is the same to its last bit.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_is_proposed_from_where_the_last_span_ended() {
+    let world = Landscape::new("snapshot_starts").await;
+    let receiver = world.receiver().start().await.unwrap();
+    until_ready(&world.http, &receiver).await;
+    let at = now_millis() - HOUR;
+    let (began, ended) = (at - 48 * HOUR, at - 24 * HOUR);
+    let (given, exact) = ("\"quantity\":512", "\"quantity\":31.245270191439438");
+    let exact = |value: Value| value.to_string().replace(given, exact);
+    let mut events: Vec<Value> = ["moved", "same"]
+        .iter()
+        .flat_map(|name| [event("start", name, began), event("stop", name, ended)])
+        .collect();
+    events.push(event("start", "runs", began));
+    let body: String = events
+        .into_iter()
+        .map(|event| exact(event) + "\n")
+        .collect();
+    let (status, answer) = post(&receiver, "/v1/events", "application/x-ndjson", body).await;
+    assert_eq!((status, &answer["accepted"]), (200, &json!(5)));
+    let since = |name: &str, plan: &str| {
+        let mut instance = instance(name, plan);
+        instance["since"] = json!(began);
+        instance
+    };
+    let body = exact(json!({ "resource_id": "postgres", "at": at, "instances": [
+        since("moved", "large"), since("same", "small"), since("runs", "small"), since("new", "large"),
+    ] }));
+    let compare = async || {
+        let url = format!("{}/v1/snapshots", receiver.base_url());
+        let request = client()
+            .post(url)
+            .header("content-type", "application/json");
+        let response = request.body(body.clone()).send().await.unwrap();
+        response.text().await.unwrap()
+    };
+    let text = compare().await;
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    let starts: Vec<(&str, i64)> = answer["instance_without_span"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| &item["proposal"])
+        .map(|start| {
+            (
+                start["resource_instance_id"].as_str(),
+                start["timestamp"].as_i64(),
+            )
+        })
+        .map(|(name, timestamp)| (name.unwrap(), timestamp.unwrap()))
+        .collect();
+    assert_eq!(starts, [("moved", ended), ("same", ended), ("new", began)]);
+    assert_eq!(text.matches("31.245270191439438").count(), 3, "{text}");
+    assert_eq!(proposals(&answer).len(), 3);
+    // Each is sent as it stands in the answer.
+    let events: Vec<&str> = text
+        .split("\"proposal\":")
+        .skip(1)
+        .map(|rest| rest.split_inclusive("]}").next().unwrap().trim_end())
+        .collect();
+    let body = format!("[{}]", events.join(","));
+    let (status, applied) = post(&receiver, "/v1/events", "application/json", body).await;
+    assert_eq!(
+        (status, &applied["accepted"]),
+        (200, &json!(3)),
+        "{applied:#}"
+    );
+    let after: Value = serde_json::from_str(&compare().await).unwrap();
+    assert_eq!(lists(&after), [const { BTreeSet::new() }; 3]);
+}
+
 /// The statuses that a snapshot is answered with, by scopes.
 async fn asked(receiver: &Program, uaa: &StandInUaa, scopes: &[&str]) -> (u16, String) {
     let body = json!({ "resource_id": "postgres", "at": now_millis(), "instances": [] });

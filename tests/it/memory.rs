@@ -1,5 +1,6 @@
 //! What hostile clients can make the receiver and the worker keep in memory: never more than the
-//! manifest gives them.
+//! manifest gives them. A snapshot is not measured here: the limits of its parts are in
+//! `receiver/src/snapshot/`, and what the manifest gives the receiver beyond this is for that.
 
 use std::fs;
 use std::ops::Range;
@@ -15,7 +16,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::landscape::{HOUR, Landscape, PATIENCE, client, until_ready};
 
-/// What deploy/manifest.yml gives to each program, in KB.
+/// What deploy/manifest.yml gives to a worker, and half of what it gives to a receiver, in KB.
 const MANIFEST: u64 = 128 << 10;
 
 const LIVE: &[u8] = b"GET /healthz/live HTTP/1.1\r\nhost: test\r\n\r\n";

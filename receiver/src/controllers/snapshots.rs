@@ -10,7 +10,7 @@ use axum::http::Request;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
-use sampler_domain::ClientId;
+use sampler_domain::{ClientId, Id, Span, Timestamp};
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::SpanQuery;
@@ -24,6 +24,9 @@ use crate::admission::ServingPermit;
 use crate::openapi::{problem_answers, types};
 use crate::reading::Parameters;
 use crate::snapshot::{self, Compared, Comparison};
+
+/// How long a proposed start can still be applied, at least, ms.
+const TIME_TO_APPLY: i64 = 24 * 60 * 60 * 1_000;
 
 /// Spans that are read at a time, at the most.
 const PAGE: usize = 10_000;
@@ -81,26 +84,59 @@ impl Receiver {
         snapshot: snapshot::Snapshot,
     ) -> Result<Compared, Problem> {
         let _permits = self.turn_to_compare(grant).await?;
+        let limits = self.options.snapshots.clone();
+        let deadline = Instant::now() + limits.compare_time;
+        let resource = snapshot.resource.clone();
+        // The spans that ran at that moment: from its first millisecond to the next.
+        let (from, to) = (snapshot.at, snapshot.at.plus(1));
+        let mut comparison = Comparison::new(snapshot, limits);
+        let add = |span| comparison.add(span).map_err(not_written);
+        self.each_span(&resource, (from, to), deadline, add).await?;
+        let compared = comparison.finish(self.earliest_start());
+        let mut compared = compared.map_err(not_written)?;
+        if let Some(before) = compared.before() {
+            let add = |span| {
+                compared.add_before(&span);
+                Ok(())
+            };
+            self.each_span(&resource, before, deadline, add).await?;
+        }
+        Ok(compared)
+    }
+
+    /// Starts that are dated no earlier can still be applied tomorrow.
+    fn earliest_start(&self) -> Timestamp {
+        let now = self.parts.clock.now();
+        now.plus(TIME_TO_APPLY - self.options.slack.past)
+    }
+
+    /// Reads all spans of a resource that ran in this time.
+    async fn each_span(
+        &self,
+        resource: &Id,
+        (from, to): (Timestamp, Timestamp),
+        deadline: Instant,
+        mut add: impl FnMut(Span) -> Result<(), Problem>,
+    ) -> Result<(), Problem> {
         let mut query = SpanQuery {
-            // The spans that ran at that moment: from its first millisecond to the next.
-            from: Some(snapshot.at),
-            to: Some(snapshot.at.plus(1)),
+            from: Some(from),
+            to: Some(to),
             limit: PAGE,
             ..SpanQuery::default()
         };
-        query.target.set("resource_id", snapshot.resource.clone());
-        let mut comparison = Comparison::new(snapshot);
-        loop {
+        query.target.set("resource_id", resource.clone());
+        while Instant::now() < deadline {
             let page = self.parts.queries.spans(&query).await;
             let page = page.map_err(|failure| self.not_read(&failure))?;
             for record in page.spans {
-                comparison.add(record.span).map_err(not_written)?;
+                add(record.span)?;
             }
             query.after = page.next;
             if query.after.is_none() {
-                return comparison.finish().map_err(not_written);
+                return Ok(());
             }
         }
+        Err(self.overloaded("The spans of the resource could not be read in time."))
     }
 
     /// A large body has arrived, so it waits longer for its turn than others do.

@@ -224,7 +224,7 @@ pub(crate) struct Snapshot {
     instances: Vec<Instance>,
 }
 
-/// An instance that runs. Where `since` or `measured_usage` is left out, it is not compared.
+/// An instance that runs. Where `measured_usage` is left out, it is not compared.
 #[derive(ToSchema)]
 #[schema(as = SnapshotInstance)]
 pub(crate) struct Instance {
@@ -238,6 +238,7 @@ pub(crate) struct Instance {
     plan_id: String,
     #[schema(example = "i")]
     resource_instance_id: String,
+    /// Since when it runs, under any plan. It dates a proposed start, and is never compared.
     #[schema(nullable = false)]
     since: Option<Moment>,
     #[schema(nullable = false)]
@@ -253,7 +254,8 @@ pub(crate) struct SnapshotReport {
     open_without_instance: Vec<OpenWithoutInstance>,
     instance_without_span: Vec<InstanceWithoutSpan>,
     differs: Vec<Differs>,
-    /// `differs` does not name all.
+    /// There are more differences than are shown. An instance whose spans with other plans do not all
+    /// fit is left out of all lists, together with these spans.
     #[schema(required = false)]
     more: bool,
 }

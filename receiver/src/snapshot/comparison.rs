@@ -10,18 +10,17 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use sampler_domain::Span;
+use sampler_domain::{Measures, Span, SpanId, Target, Timestamp};
 use serde::Serialize;
 
+use super::SnapshotLimits;
 use super::digest;
 use super::instances::Snapshot;
 use super::proposal::Proposal;
 use super::spool::{Spool, Spooled};
+use super::starts::Starts;
 
-/// Instances that differ, or of which spans with other plans run. Their spans are in memory.
-const SPANS_MAX: usize = 20_000;
-
-/// The state of an instance in the comparison.
+/// The state of an instance with its plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// No span was found yet.
@@ -32,16 +31,42 @@ enum State {
     Differs,
 }
 
+/// The state of an instance, whatever its plans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Group {
+    /// No span of it ran.
+    Idle,
+    /// Spans of it ran. What starts now begins no earlier than the moment of the snapshot.
+    Ran,
+    /// Nothing is to start.
+    Settled,
+}
+
+/// What is kept of a span until the answer is written.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) id: SpanId,
+    pub(super) target: Target,
+    pub(super) measures: Measures,
+    start: Timestamp,
+    has_stopped: bool,
+}
+
 /// A comparison that goes on.
 pub(crate) struct Comparison {
     snapshot: Snapshot,
+    limits: SnapshotLimits,
     /// By the instance's place in the body.
     states: Vec<State>,
-    differs: BTreeMap<u32, Span>,
-    /// Spans of an instance of which the snapshot knows other plans, by that instance.
-    other_plans: BTreeMap<u128, Vec<Span>>,
-    others: usize,
+    groups: Vec<Group>,
+    differs: BTreeMap<u32, Seen>,
+    /// Spans of an instance of which the snapshot knows other plans, by its group.
+    other_plans: BTreeMap<usize, Vec<Seen>>,
+    /// Spans in both, and what they weigh.
+    seen: usize,
+    seen_weight: usize,
     open: Spool,
+    opened: usize,
     /// Whether there was no room for some.
     is_cut: bool,
 }
@@ -52,7 +77,9 @@ pub(crate) struct Compared {
     /// The open spans without an instance, each as it is shown.
     pub(super) open: Spooled,
     states: Vec<State>,
-    pub(super) differs: BTreeMap<u32, Span>,
+    pub(super) groups: Vec<Group>,
+    pub(super) starts: Starts,
+    pub(super) differs: BTreeMap<u32, Seen>,
     pub(super) is_cut: bool,
 }
 
@@ -60,20 +87,48 @@ pub(crate) struct Compared {
 #[derive(Serialize)]
 struct OpenSpan<'a> {
     span: String,
-    target: &'a sampler_domain::Target,
-    start: sampler_domain::Timestamp,
+    target: &'a Target,
+    start: Timestamp,
     proposal: Proposal<'a>,
 }
 
-impl Comparison {
-    pub(crate) fn new(snapshot: Snapshot) -> Self {
+impl Seen {
+    /// About what it takes of memory, apart from its texts and its measures.
+    const WEIGHT: usize = 384;
+
+    fn weight(&self) -> usize {
+        let ids = self.target.fields().into_iter();
+        let ids: usize = ids.map(|(_, id)| id.as_str().len()).sum();
+        Self::WEIGHT + ids + self.measures.weight()
+    }
+}
+
+impl From<Span> for Seen {
+    fn from(span: Span) -> Self {
         Self {
-            states: vec![State::Alone; snapshot.instances.count()],
+            id: span.id,
+            target: span.target,
+            measures: span.measures,
+            start: span.start,
+            has_stopped: span.end.is_some(),
+        }
+    }
+}
+
+impl Comparison {
+    pub(crate) fn new(snapshot: Snapshot, limits: SnapshotLimits) -> Self {
+        let count = snapshot.instances.count();
+        Self {
             snapshot,
+            limits,
+            states: vec![State::Alone; count],
+            groups: vec![Group::Idle; count],
             differs: BTreeMap::new(),
             other_plans: BTreeMap::new(),
-            others: 0,
+            seen: 0,
+            seen_weight: 0,
             open: Spool::new(),
+            opened: 0,
             is_cut: false,
         }
     }
@@ -82,117 +137,130 @@ impl Comparison {
     pub(crate) fn add(&mut self, span: Span) -> io::Result<()> {
         let instances = &self.snapshot.instances;
         let key = digest::of_instance(&span.target);
-        if let Some(found) = instances.find(key, &span.target) {
-            let differs = span.end.is_none() && found.differs(&span.measures);
-            self.pair(found.index, span, differs);
-        } else if instances.range(key).is_empty() {
-            self.add_open(&span)?;
-        } else if self.others < SPANS_MAX {
-            self.others += 1;
-            self.other_plans.entry(key).or_default().push(span);
-        } else {
-            // Neither it nor its instance is shown.
-            self.is_cut = true;
-            let range = instances.range(key);
-            let indices: Vec<u32> = instances.indices(range).collect();
-            for index in indices {
-                self.settle(index);
+        let Some(group) = instances.group(key) else {
+            return self.add_open(&[span.into()]).map(|_| ());
+        };
+        if self.groups[group] == Group::Idle {
+            self.groups[group] = Group::Ran;
+        }
+        match instances.find(key, &span.target) {
+            Some(found) => {
+                let differs = span.end.is_none() && found.differs(&span.measures);
+                if differs && let Some(span) = self.keep(span) {
+                    set(&mut self.states, found.index, State::Differs);
+                    self.differs.insert(found.index, span);
+                } else {
+                    set(&mut self.states, found.index, State::Agrees);
+                }
             }
+            None => match self.keep(span) {
+                Some(span) => self.other_plans.entry(group).or_default().push(span),
+                // Neither it nor its instance is shown.
+                None => self.groups[group] = Group::Settled,
+            },
         }
         Ok(())
     }
 
-    fn pair(&mut self, index: u32, span: Span, differs: bool) {
-        if !differs {
-            return self.settle(index);
-        }
-        if self.differs.len() == SPANS_MAX {
+    /// What is kept of a span, if there is room.
+    fn keep(&mut self, span: Span) -> Option<Seen> {
+        let span = Seen::from(span);
+        let weight = self.seen_weight + span.weight();
+        if self.seen == self.limits.differing || weight > self.limits.differing_memory {
             self.is_cut = true;
-            return self.settle(index);
+            return None;
         }
-        self.set(index, State::Differs);
-        self.differs.insert(index, span);
+        self.seen += 1;
+        self.seen_weight = weight;
+        Some(span)
     }
 
-    fn settle(&mut self, index: u32) {
-        if self.state(index) == Some(State::Alone) {
-            self.set(index, State::Agrees);
+    /// Shows those of the spans that are open, if there is room for all. Returns whether there was.
+    fn add_open(&mut self, spans: &[Seen]) -> io::Result<bool> {
+        let open = spans.iter().filter(|span| !span.has_stopped);
+        let count = open.clone().count();
+        let is_full =
+            self.opened + count > self.limits.open || self.open.memory() > self.limits.open_memory;
+        if is_full && count > 0 {
+            self.is_cut = true;
+            return Ok(false);
         }
-    }
-
-    fn state(&self, index: u32) -> Option<State> {
-        self.states.get(usize::try_from(index).ok()?).copied()
-    }
-
-    fn set(&mut self, index: u32, state: State) {
-        let place = usize::try_from(index).ok();
-        if let Some(kept) = place.and_then(|place| self.states.get_mut(place)) {
-            *kept = state;
+        self.opened += count;
+        for span in open {
+            self.open.write(&OpenSpan {
+                span: span.id.to_string(),
+                target: &span.target,
+                start: span.start,
+                proposal: Proposal::stop(&span.target, self.snapshot.at),
+            })?;
         }
+        Ok(true)
     }
 
-    fn add_open(&mut self, span: &Span) -> io::Result<()> {
-        if span.end.is_some() {
-            return Ok(());
-        }
-        self.open.write(&OpenSpan {
-            span: span.id.to_string(),
-            target: &span.target,
-            start: span.start,
-            proposal: Proposal::stop(&span.target, self.snapshot.at),
-        })
-    }
-
-    /// All spans have come.
-    pub(crate) fn finish(mut self) -> io::Result<Compared> {
-        for (key, spans) in std::mem::take(&mut self.other_plans) {
-            self.add_other_plans(key, spans)?;
+    /// All spans have come. No start is dated before `floor`.
+    pub(crate) fn finish(mut self, floor: Timestamp) -> io::Result<Compared> {
+        for (group, spans) in std::mem::take(&mut self.other_plans) {
+            if self.groups[group] != Group::Settled {
+                self.add_other_plans(group, spans)?;
+            }
         }
         Ok(Compared {
+            starts: Starts::new(self.snapshot.at, floor, self.limits.ends),
             snapshot: self.snapshot,
             open: self.open.finish()?,
             states: self.states,
+            groups: self.groups,
             differs: self.differs,
             is_cut: self.is_cut,
         })
     }
 
     /// Takes the spans of an instance with plans that the snapshot does not know.
-    fn add_other_plans(&mut self, key: u128, mut spans: Vec<Span>) -> io::Result<()> {
-        let instances = &self.snapshot.instances;
-        let left = instances.indices(instances.range(key));
-        let left: Vec<u32> = left
-            .filter(|index| self.state(*index) == Some(State::Alone))
-            .collect();
-        let has_stopped = spans.iter().any(|span| span.end.is_some());
-        match (left.as_slice(), spans.len()) {
-            ([index], 1) if !has_stopped => {
-                let span = spans.remove(0);
-                self.pair(*index, span, true);
-            }
-            _ => {
-                // The start of an instance that ran with another plan would bill that time twice.
-                if has_stopped {
-                    for index in left {
-                        self.settle(index);
-                    }
-                }
-                spans.iter().try_for_each(|span| self.add_open(span))?;
-            }
+    fn add_other_plans(&mut self, group: usize, mut spans: Vec<Seen>) -> io::Result<()> {
+        let left = self.snapshot.instances.of_group(group);
+        let left = left.filter(|index| state(&self.states, *index) == Some(State::Alone));
+        let left: Vec<u32> = left.take(2).collect();
+        let has_stopped = spans.iter().any(|span| span.has_stopped);
+        if let ([index], 1, false) = (left.as_slice(), spans.len(), has_stopped) {
+            set(&mut self.states, *index, State::Differs);
+            self.differs.extend(spans.pop().map(|span| (*index, span)));
+            return Ok(());
+        }
+        let are_shown = self.add_open(&spans)?;
+        // The start of an instance that runs with another plan would bill that time twice.
+        if has_stopped || !are_shown {
+            self.groups[group] = Group::Settled;
         }
         Ok(())
     }
 }
 
 impl Compared {
-    /// Whether there is no span of an instance.
+    /// Whether there is no span of an instance with its plan.
     pub(super) fn is_alone(&self, index: u32) -> bool {
-        let place = usize::try_from(index).ok();
-        place.and_then(|place| self.states.get(place)) == Some(&State::Alone)
+        state(&self.states, index) == Some(State::Alone)
     }
 
     /// Whether there is an instance without a span.
     pub(super) fn has_alone(&self) -> bool {
         self.states.contains(&State::Alone)
+    }
+
+    /// There is a span of an instance, after all.
+    pub(super) fn settle(&mut self, index: u32) {
+        if self.is_alone(index) {
+            set(&mut self.states, index, State::Agrees);
+        }
+    }
+}
+
+fn state(states: &[State], index: u32) -> Option<State> {
+    states.get(usize::try_from(index).ok()?).copied()
+}
+
+fn set(states: &mut [State], index: u32, state: State) {
+    let place = usize::try_from(index).ok();
+    if let Some(kept) = place.and_then(|place| states.get_mut(place)) {
+        *kept = state;
     }
 }

@@ -1,5 +1,7 @@
 //! Digests: an instance in a few bytes, to compare it with others.
 
+use std::num::NonZeroU64;
+
 use sampler_domain::{Id, Measures, Target};
 use serde_json::{Number, Value};
 use uuid::Uuid;
@@ -27,7 +29,7 @@ pub(super) fn of_plan(target: &Target) -> u64 {
 }
 
 /// How much is used: the same for the same measures in any order, however their numbers are written.
-pub(super) fn of_measures(measures: &Measures) -> u64 {
+pub(super) fn of_measures(measures: &Measures) -> NonZeroU64 {
     let mut all: Vec<_> = measures.as_slice().iter().collect();
     all.sort_by_key(|it| &it.measure);
     let all = all.into_iter();
@@ -38,7 +40,7 @@ pub(super) fn of_measures(measures: &Measures) -> u64 {
         ])
     });
     let text = Value::from(all.collect::<Vec<_>>()).to_string();
-    half(of(text.as_bytes()))
+    NonZeroU64::new(half(of(text.as_bytes()))).unwrap_or(NonZeroU64::MAX)
 }
 
 /// The same, with each whole number written as an integer, and members in one order.
@@ -82,7 +84,7 @@ mod tests {
     use sampler_domain::{Measure, Quantity};
     use serde_json::json;
 
-    fn measures(all: &Value) -> u64 {
+    fn measures(all: &Value) -> NonZeroU64 {
         let measure = |(name, quantity): (&String, &Value)| Measure {
             measure: Id::from_store(name),
             quantity: Quantity::from_store(quantity.clone()),

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use sampler_domain::{Id, Measure, Measures, Quantity, Target, Timestamp};
 use sampler_service::problem::{FieldError, Problem};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::ser::SerializeSeq;
+use serde::{Serialize, Serializer};
 
 use crate::event::{self, Fields, Root};
 use crate::json::{self, Json};
@@ -74,61 +74,88 @@ pub(super) fn moment(value: &Json<'_>) -> Option<Timestamp> {
     Timestamp::new(event::whole_number(value)?).ok()
 }
 
-/// An instance, as it is kept.
-#[derive(Serialize, Deserialize)]
-pub(super) struct Kept {
-    ids: [String; 5],
-    since: Option<i64>,
-    measures: Option<Vec<(String, Value)>>,
+/// An instance, as it is kept: its ids without that of the resource, its measures, and since when it
+/// runs. There are no more values in it than in the body, so the strict reader takes it again.
+pub(super) struct Kept<'a>(&'a Instance);
+
+impl<'a> From<&'a Instance> for Kept<'a> {
+    fn from(instance: &'a Instance) -> Self {
+        Self(instance)
+    }
 }
 
-impl From<&Instance> for Kept {
-    fn from(instance: &Instance) -> Self {
-        let target = &instance.target;
-        let ids = [
+impl Serialize for Kept<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Instance {
+            target,
+            since,
+            measures,
+        } = self.0;
+        let mut list = serializer.serialize_seq(None)?;
+        for id in [
             &target.organization_id,
             &target.space_id,
             &target.consumer_id,
             &target.plan_id,
             &target.resource_instance_id,
-        ];
-        let measure = |it: &Measure| {
-            (
-                it.measure.as_str().to_owned(),
-                it.quantity.as_json().clone(),
-            )
-        };
-        let measures = instance.measures.as_ref();
-        Self {
-            ids: ids.map(|id| id.as_str().to_owned()),
-            since: instance.since.map(Timestamp::as_millis),
-            measures: measures.map(|all| all.as_slice().iter().map(measure).collect()),
+        ] {
+            list.serialize_element(id)?;
         }
+        list.serialize_element(&measures.as_ref().map(pairs))?;
+        if let Some(since) = since {
+            list.serialize_element(since)?;
+        }
+        list.end()
     }
 }
 
-impl Kept {
-    /// The instance again, of its resource.
-    pub(super) fn instance(self, resource: &Id) -> Instance {
-        let [organization, space, consumer, plan, instance] = self.ids.map(Id::from_store);
-        let measure = |(name, quantity): (String, Value)| Measure {
-            measure: Id::from_store(name),
-            quantity: Quantity::from_store(quantity),
-        };
-        let measures = self.measures;
-        let measures =
-            measures.map(|all| Measures::from_store(all.into_iter().map(measure).collect()));
-        Instance {
-            target: Target {
-                organization_id: organization,
-                space_id: space,
-                consumer_id: consumer,
-                resource_id: resource.clone(),
-                plan_id: plan,
-                resource_instance_id: instance,
-            },
-            since: self.since.map(Timestamp::clamped),
-            measures,
+fn pairs(measures: &Measures) -> Vec<(&Id, &Quantity)> {
+    let all = measures.as_slice().iter();
+    all.map(|it| (&it.measure, &it.quantity)).collect()
+}
+
+/// The instance that was kept as this text, of its resource. Its numbers are read as those of the body
+/// are: `serde_json` by itself would change the last bit of some.
+pub(super) fn kept(text: &str, resource: &Id) -> Option<Instance> {
+    let Json::List(items) = json::parse(text.as_bytes()).ok()? else {
+        return None;
+    };
+    let mut items = items.into_iter();
+    let mut id = || Some(Id::from_store(items.next()?.as_str()?));
+    let (organization_id, space_id, consumer_id) = (id()?, id()?, id()?);
+    let (plan_id, resource_instance_id) = (id()?, id()?);
+    let measures = match items.next()? {
+        Json::List(pairs) => {
+            let pairs: Option<Vec<Measure>> = pairs.into_iter().map(measure).collect();
+            Some(Measures::from_store(pairs?))
         }
-    }
+        _ => None,
+    };
+    let since = match items.next() {
+        Some(since) => Some(moment(&since)?),
+        None => None,
+    };
+    Some(Instance {
+        target: Target {
+            organization_id,
+            space_id,
+            consumer_id,
+            resource_id: resource.clone(),
+            plan_id,
+            resource_instance_id,
+        },
+        since,
+        measures,
+    })
+}
+
+fn measure(pair: Json<'_>) -> Option<Measure> {
+    let Json::List(pair) = pair else {
+        return None;
+    };
+    let [name, quantity] = <[Json<'_>; 2]>::try_from(pair).ok()?;
+    Some(Measure {
+        measure: Id::from_store(name.as_str()?),
+        quantity: Quantity::from_store(quantity.into_value().ok()?),
+    })
 }

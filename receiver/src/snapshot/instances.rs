@@ -2,12 +2,12 @@
 //! answer from.
 
 use std::io;
-use std::ops::Range;
+use std::num::NonZeroU64;
 
 use sampler_domain::{Id, Measures, Target, Timestamp};
 
 use super::digest;
-use super::instance::{Instance, Kept};
+use super::instance::{self, Instance, Kept};
 use super::spool::{Spool, Spooled};
 
 /// The record of an instance while spans are compared. Records are in the order of their fields.
@@ -17,9 +17,15 @@ struct Record {
     plan: u64,
     /// Its place in the body.
     index: u32,
+    /// Since when it runs. Where the provider does not say, it is the end of time: no span from before
+    /// is looked for.
+    since: Timestamp,
     /// None where the provider does not say.
-    measures: Option<u64>,
+    measures: Option<NonZeroU64>,
 }
+
+/// There are up to a million of them, so each has its size for a reason.
+const _: () = assert!(size_of::<Record>() <= 48);
 
 /// Instances that are being read.
 #[derive(Debug)]
@@ -50,7 +56,7 @@ pub(super) struct Instances {
 pub(super) struct Found {
     /// Its place in the body.
     pub(super) index: u32,
-    measures: Option<u64>,
+    measures: Option<NonZeroU64>,
 }
 
 /// One target stands in the list twice, at these places.
@@ -71,9 +77,15 @@ impl Gathering {
             instance: digest::of_instance(&instance.target),
             plan: digest::of_plan(&instance.target),
             index,
+            since: instance.since.unwrap_or(Timestamp::MAX),
             measures: instance.measures.as_ref().map(digest::of_measures),
         });
         self.spool.write(&Kept::from(instance))
+    }
+
+    /// Bytes of memory that all of them take.
+    pub(super) fn memory(&self) -> usize {
+        self.records.len() * size_of::<Record>() + self.spool.memory()
     }
 
     /// All of them; or up to `max` of those that are there twice.
@@ -100,19 +112,33 @@ impl Instances {
         self.records.len()
     }
 
-    /// Those of a target with any plan.
-    pub(super) fn range(&self, key: u128) -> Range<usize> {
-        let begin = self.records.partition_point(|record| record.instance < key);
-        let end = self
-            .records
-            .partition_point(|record| record.instance <= key);
-        begin..end
+    /// The group of an instance: all its plans. Its number is the place of its first record; there is
+    /// none where the snapshot does not know the instance.
+    pub(super) fn group(&self, key: u128) -> Option<usize> {
+        let first = self.records.partition_point(|record| record.instance < key);
+        let record = self.records.get(first)?;
+        (record.instance == key).then_some(first)
     }
 
-    /// Their places in the body.
-    pub(super) fn indices(&self, range: Range<usize>) -> impl Iterator<Item = u32> {
-        let records = self.records.get(range).unwrap_or_default();
-        records.iter().map(|record| record.index)
+    /// The places in the body of a group.
+    pub(super) fn of_group(&self, group: usize) -> impl Iterator<Item = u32> {
+        let records = self.records.get(group..).unwrap_or_default();
+        let key = records.first().map(|record| record.instance);
+        let of_group = records
+            .iter()
+            .take_while(move |record| Some(record.instance) == key);
+        of_group.map(|record| record.index)
+    }
+
+    /// All of them: their groups, their places in the body, and since when they run.
+    pub(super) fn grouped(&self) -> impl Iterator<Item = (usize, u32, Timestamp)> {
+        let (mut group, mut key) = (0, None);
+        self.records.iter().enumerate().map(move |(place, record)| {
+            if key != Some(record.instance) {
+                (group, key) = (place, Some(record.instance));
+            }
+            (group, record.index, record.since)
+        })
     }
 
     /// The one of a target with its plan.
@@ -129,8 +155,8 @@ impl Instances {
     /// All of them, in the order of the body.
     pub(super) fn read(&self, resource: &Id) -> impl Iterator<Item = io::Result<(u32, Instance)>> {
         (0..).zip(self.kept.read()).map(|(index, line)| {
-            let kept: Kept = serde_json::from_str(&line?)?;
-            Ok((index, kept.instance(resource)))
+            let instance = instance::kept(&line?, resource);
+            Ok((index, instance.ok_or(io::ErrorKind::InvalidData)?))
         })
     }
 }

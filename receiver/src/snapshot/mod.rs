@@ -2,8 +2,10 @@
 //!
 //! A snapshot may have hundreds of thousands of instances. Its body is taken apart as it arrives
 //! ([`pieces`]); of each instance, digests and a compressed record are kept ([`instances`]). Then the
-//! spans are read once, page by page ([`comparison`]), and the answer is written from the records
-//! ([`report`]). So what is in memory is a small part of the body, and no instance costs a read.
+//! spans that ran at its moment are read, page by page ([`comparison`]). Where instances have no span,
+//! those from before are read, too ([`starts`]). The answer is written from the records ([`report`]). So
+//! no instance costs a read. What is in memory depends on how alike the instances are, and on how many
+//! spans differ; each part of it has a limit of its own ([`SnapshotLimits`]).
 
 mod comparison;
 mod digest;
@@ -13,6 +15,7 @@ mod pieces;
 mod proposal;
 mod report;
 mod spool;
+mod starts;
 mod take;
 
 use std::time::Duration;
@@ -27,6 +30,20 @@ pub(crate) use take::take;
 pub struct SnapshotLimits {
     /// The most instances. Short ones take more memory than they have bytes.
     pub instances: usize,
+    /// Bytes of memory for the instances. Ids that have nothing in common take as much as they are long.
+    pub instances_memory: usize,
+    /// The most open spans without an instance that are shown.
+    pub open: usize,
+    /// Bytes of memory for these.
+    pub open_memory: usize,
+    /// The most spans with another plan or other measures that are shown.
+    pub differing: usize,
+    /// Bytes of memory for these.
+    pub differing_memory: usize,
+    /// The most instances of which is remembered when a span before ended.
+    pub ends: usize,
+    /// How long the spans may take to be read.
+    pub compare_time: Duration,
     /// How long the client may take to read the answer. Another snapshot has to wait for that.
     pub answer_time: Duration,
 }
@@ -35,6 +52,13 @@ impl Default for SnapshotLimits {
     fn default() -> Self {
         Self {
             instances: 1_000_000,
+            instances_memory: 72 << 20,
+            open: 100_000,
+            open_memory: 16 << 20,
+            differing: 20_000,
+            differing_memory: 16 << 20,
+            ends: 200_000,
+            compare_time: Duration::from_mins(10),
             answer_time: Duration::from_mins(10),
         }
     }

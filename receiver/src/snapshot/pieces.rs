@@ -16,6 +16,9 @@ pub(super) enum Form {
 /// A piece of a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Piece<'a> {
+    /// The part of an object before its first list of instances, with what opens that list. It comes
+    /// once, and the head still follows.
+    Beginning(&'a [u8]),
     /// All members but the instances.
     Head(&'a [u8]),
     /// One instance.
@@ -43,7 +46,7 @@ pub(super) struct Pieces {
     piece: Vec<u8>,
     /// The part of the head that has come so far.
     head: Vec<u8>,
-    /// Whether the head has come.
+    /// Whether the head has come, or its beginning.
     has_head: bool,
     /// In how many lists and objects it is.
     depth: usize,
@@ -163,7 +166,10 @@ impl Pieces {
             b'[' if self.depth == 1 && self.name == INSTANCES => {
                 self.keep(byte)?;
                 (self.depth, self.is_in_instances) = (2, true);
-                return Ok(());
+                if std::mem::replace(&mut self.has_head, true) {
+                    return Ok(());
+                }
+                return take(Piece::Beginning(&self.head));
             }
             b'[' | b'{' => self.depth += 1,
             b']' if self.depth == 2 && self.is_in_instances => {
@@ -236,12 +242,15 @@ mod tests {
     /// The head and the instances, whatever the body is cut into.
     fn pieces(form: Form, body: &str) -> (String, Vec<String>) {
         let of = |size: usize| {
-            let (mut head, mut instances) = (None, Vec::new());
+            let (mut head, mut instances, mut beginnings) = (None, Vec::new(), Vec::new());
             let mut take = |piece: Piece<'_>| {
                 match piece {
                     Piece::Head(text) => {
                         assert!(head.is_none());
                         head = Some(String::from_utf8(text.to_vec()).unwrap());
+                    }
+                    Piece::Beginning(text) => {
+                        beginnings.push(String::from_utf8(text.to_vec()).unwrap());
                     }
                     Piece::Instance(text) => {
                         instances.push(String::from_utf8(text.to_vec()).unwrap());
@@ -254,7 +263,11 @@ mod tests {
                 pieces.push(chunk, &mut take).unwrap();
             }
             pieces.finish(&mut take).unwrap();
-            (head.unwrap(), instances)
+            let head: String = head.unwrap();
+            let has_list = form == Form::Json && !instances.is_empty();
+            assert!(beginnings.len() <= 1 && beginnings.len() >= usize::from(has_list));
+            assert!(beginnings.iter().all(|text| head.starts_with(text)));
+            (head, instances)
         };
         let whole = of(body.len().max(1));
         for size in 1..=7 {

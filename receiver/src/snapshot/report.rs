@@ -3,10 +3,10 @@
 
 use std::io::{self, Write};
 
-use sampler_domain::{Id, Measures, Span, Target};
+use sampler_domain::{Id, Measures, Target};
 use serde::Serialize;
 
-use super::comparison::Compared;
+use super::comparison::{Compared, Seen};
 use super::instance::Instance;
 use super::proposal::Proposal;
 
@@ -71,16 +71,14 @@ fn write_alone(compared: &Compared, out: &mut impl Write) -> io::Result<()> {
     let mut separator = Separator::default();
     for item in snapshot.instances.read(&snapshot.resource) {
         let (index, instance) = item?;
-        if !compared.is_alone(index) {
+        let Some(start) = compared.start_of(index, &instance) else {
             continue;
-        }
+        };
         let Instance {
-            target,
-            since,
-            measures,
+            target, measures, ..
         } = &instance;
         let measures = measures.as_ref().unwrap_or(&none);
-        let proposal = Proposal::start(target, measures, since.unwrap_or(snapshot.at));
+        let proposal = Proposal::start(target, measures, start);
         separator.write(out)?;
         serde_json::to_writer(&mut *out, &Alone { target, proposal })?;
     }
@@ -103,7 +101,7 @@ fn write_differs(compared: &Compared, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-fn differs<'a>(compared: &Compared, instance: &'a Instance, span: &'a Span) -> Differs<'a> {
+fn differs<'a>(compared: &Compared, instance: &'a Instance, span: &'a Seen) -> Differs<'a> {
     let (target, kept) = (&instance.target, &span.target.plan_id);
     let measures = instance.measures.as_ref();
     // Whatever their order and however their numbers are written.

@@ -39,6 +39,11 @@ impl Spool {
         self.encoder.write_all(b"\n")
     }
 
+    /// Bytes of memory that it takes, with those that the next line may add.
+    pub(super) fn memory(&self) -> usize {
+        (self.encoder.get_ref().0.len() + 1) * CHUNK
+    }
+
     pub(super) fn finish(self) -> io::Result<Spooled> {
         let chunks = self.encoder.finish()?;
         Ok(Spooled { chunks })

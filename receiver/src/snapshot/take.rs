@@ -9,7 +9,7 @@ use flate2::write::MultiGzDecoder;
 use http_body_util::BodyExt;
 use sampler_domain::{Id, Timestamp};
 use sampler_service::problem::{FieldError, Pointer, Problem};
-use sampler_service::security::Grant;
+use sampler_service::security::{Grant, Reach};
 use tokio::time::{Instant, timeout_at};
 
 use super::instance::{self, Instance, Unfit};
@@ -37,6 +37,8 @@ struct Taking<'a> {
     grant: &'a Grant,
     form: Form,
     head: Option<(Id, Timestamp)>,
+    /// Whether the grant lets read the resource, as far as that is known.
+    is_allowed: bool,
     gathering: Gathering,
     /// Instances so far, also those that are wrong.
     count: usize,
@@ -71,7 +73,7 @@ pub(crate) async fn take(
     let mut arriving = Arriving::new(receiver, grant, form);
     let mut unpacking = is_compressed.then(|| MultiGzDecoder::new(Vec::new()));
     let mut body = TimedBody::new(request.into_body(), limits.body_timeout);
-    while let Some(data) = body.next().await? {
+    while let Some(data) = body.next(arriving.taking.is_allowed).await? {
         if body.arrived > arriving.max {
             return Err(body::too_large(arriving.max));
         }
@@ -115,8 +117,9 @@ impl TimedBody {
         }
     }
 
-    /// The next bytes; `None` at the end of the body.
-    async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+    /// The next bytes; `None` at the end of the body. Where it is not known yet whether the body is
+    /// `allowed` at all, there is time for one stretch, however much comes: others wait.
+    async fn next(&mut self, allowed: bool) -> Result<Option<Bytes>, Problem> {
         loop {
             let frame = timeout_at(self.deadline, self.body.frame()).await;
             let Some(frame) = frame.map_err(|_| too_slow())? else {
@@ -128,7 +131,7 @@ impl TimedBody {
             };
             self.arrived += data.len();
             self.of_stretch += data.len();
-            if self.of_stretch >= STRETCH {
+            if allowed && self.of_stretch >= STRETCH {
                 self.of_stretch = 0;
                 self.deadline = (Instant::now() + self.stretch_timeout).min(self.end);
             }
@@ -156,6 +159,7 @@ impl<'a> Arriving<'a> {
             grant,
             form,
             head: None,
+            is_allowed: *grant.readable() == Reach::Everything,
             gathering: Gathering::new(),
             count: 0,
             errors: Vec::new(),
@@ -206,9 +210,28 @@ impl<'a> Arriving<'a> {
 impl Taking<'_> {
     fn take(&mut self, piece: &Piece<'_>) -> Result<(), Problem> {
         match *piece {
+            Piece::Beginning(bytes) => self.take_beginning(bytes),
             Piece::Head(bytes) => self.take_head(bytes),
             Piece::Instance(bytes) => self.take_instance(bytes),
         }
+    }
+
+    /// A resource that may not be read is refused before its instances come, if it is named by then.
+    /// What is wrong is said once all of the head is there.
+    fn take_beginning(&mut self, bytes: &[u8]) -> Result<(), Problem> {
+        let closed = [bytes, b"]}"].concat();
+        let head = json::parse(&closed).ok();
+        let named = head.as_ref().and_then(|head| head.get("resource_id"));
+        match named.map(resource_of) {
+            Some(Ok(resource)) => self.allow(&resource),
+            _ => Ok(()),
+        }
+    }
+
+    fn allow(&mut self, resource: &Id) -> Result<(), Problem> {
+        self.grant.require_read(resource.as_str())?;
+        self.is_allowed = true;
+        Ok(())
     }
 
     fn take_head(&mut self, bytes: &[u8]) -> Result<(), Problem> {
@@ -239,7 +262,7 @@ impl Taking<'_> {
         };
         let resource = fit("resource_id", resource);
         if let Some(resource) = &resource {
-            self.grant.require_read(resource.as_str())?;
+            self.allow(resource)?;
         }
         let at = at.unwrap_or_else(|| Err(missing.to_owned()));
         let at = at.map_err(|detail| errors.push(field("at", &detail))).ok();
@@ -303,7 +326,10 @@ impl Taking<'_> {
             Some(expected) if expected != resource && !is_unnamed => {
                 return self.complain(vec![wrong(pointer("resource_id"), OTHER_RESOURCE)]);
             }
-            None if !is_unnamed => self.named = Some((index, resource.clone())),
+            None if !is_unnamed => {
+                self.allow(resource)?;
+                self.named = Some((index, resource.clone()));
+            }
             _ => {}
         }
         let at = self.head.as_ref().map(|(_, at)| *at);
@@ -311,7 +337,11 @@ impl Taking<'_> {
             return self.complain(vec![wrong(pointer("since"), SINCE_BEHIND)]);
         }
         self.latest = self.latest.max(instance.since.map(|since| (since, index)));
-        self.gathering.add(index, instance).map_err(not_kept)
+        self.gathering.add(index, instance).map_err(not_kept)?;
+        if self.gathering.memory() > self.receiver.options.snapshots.instances_memory {
+            return Err(too_different(self.count));
+        }
+        Ok(())
     }
 
     /// Names what is wrong; goes on as long as there is room to name more.
@@ -385,6 +415,13 @@ fn invalid(errors: impl IntoIterator<Item = FieldError>) -> Problem {
 
 fn too_many(most: usize) -> Problem {
     let detail = format!("The snapshot has more than {most} instances.");
+    Problem::new(&problems::PAYLOAD_TOO_LARGE, detail)
+}
+
+fn too_different(count: usize) -> Problem {
+    let detail = format!(
+        "The first {count} instances have so long ids and quantities that there is no room for more."
+    );
     Problem::new(&problems::PAYLOAD_TOO_LARGE, detail)
 }
 

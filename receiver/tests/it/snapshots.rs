@@ -18,7 +18,11 @@ use crate::event::{start, stop, with};
 use crate::store::Fate;
 use crate::world::{DAY, HOUR, NOW, World, request};
 
+mod limits;
+mod quantities;
 mod refused;
+mod scopes;
+mod starts;
 
 const SNAPSHOTS: &str = "/v1/snapshots";
 
@@ -478,72 +482,4 @@ async fn a_client_that_stops_reading_its_answer_leaves_room_for_the_next() {
     let next = world.send(posted(lines(1).into())).await;
     assert_eq!(next.status, 200, "{next:?}");
     assert!(unread.into_body().collect().await.is_err());
-}
-
-#[tokio::test]
-async fn the_number_of_instances_has_a_limit() {
-    let world = World::with(|options| options.snapshots.instances = 5);
-    let at_the_limit = world.send(posted(lines(5).into())).await;
-    assert_eq!(at_the_limit.status, 200, "{at_the_limit:?}");
-    let beyond = world.send(posted(lines(6).into())).await;
-    let problem = beyond.problem(413, "payload-too-large");
-    let detail = problem["detail"].as_str().unwrap();
-    assert!(detail.contains("more than 5 instances"), "{detail}");
-    let usual = sampler_receiver::SnapshotLimits::default().instances;
-    assert_eq!(usual, 1_000_000, "as docs/api.md says");
-}
-
-/// Half a million instances with GUIDs, none of which has a span: the most that a snapshot can take.
-#[tokio::test]
-#[ignore = "it measures, and takes its time"]
-async fn measure_what_a_snapshot_takes_of_memory() {
-    let world = World::with(|options| options.limits.snapshot_payload = 200 << 20);
-    let guid = |kind: u64, number: u64| {
-        let name = format!("{kind}-{number}");
-        uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, name.as_bytes()).to_string()
-    };
-    let line = move |number: u64| {
-        let organization = guid(0, number % 5_000);
-        let space = guid(1, number % 20_000);
-        let instance = guid(2, number);
-        let head = format!("{{\"resource_id\":\"postgres\",\"at\":{NOW}}}\n");
-        let head = if number == 0 { head } else { String::new() };
-        let line = format!(
-            "{head}{{\"organization_id\":\"{organization}\",\"space_id\":\"{space}\",\
-             \"consumer_id\":\"service:{instance}\",\"plan_id\":\"large\",\
-             \"resource_instance_id\":\"{instance}\",\"since\":{NOW},\
-             \"measured_usage\":[{{\"measure\":\"memory\",\"quantity\":512}}]}}\n"
-        );
-        Ok::<_, std::io::Error>(line)
-    };
-    let body = Body::from_stream(futures_util::stream::iter((0..500_000).map(line)));
-    let post = Request::post(SNAPSHOTS).header("content-type", "application/x-ndjson");
-    let before = peak_memory();
-    let began = std::time::Instant::now();
-    let routes = std::sync::Arc::clone(&world.receiver)
-        .routes(sampler_service::security::Authenticator::none());
-    let answer = tower::ServiceExt::oneshot(routes, post.body(body).unwrap()).await;
-    let mut answer = answer.unwrap().into_body();
-    println!(
-        "{:?} to the first byte, peak {} MB more",
-        began.elapsed(),
-        peak_memory() - before
-    );
-    let mut bytes = 0;
-    while let Some(frame) = http_body_util::BodyExt::frame(&mut answer).await {
-        bytes += frame.unwrap().into_data().unwrap().len();
-    }
-    println!(
-        "{:?}, {bytes} bytes, peak {} MB more",
-        began.elapsed(),
-        peak_memory() - before
-    );
-}
-
-/// The most memory that this process had so far, MB.
-fn peak_memory() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kilobytes = peak.and_then(|text| text.trim().strip_suffix(" kB"));
-    kilobytes.unwrap().trim().parse::<u64>().unwrap() / 1024
 }

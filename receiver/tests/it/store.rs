@@ -61,6 +61,8 @@ pub(crate) struct Store {
     fate_of_changes: Mutex<Fate>,
     /// What becomes of calls once a stop has been answered.
     fate_after_stop: Mutex<Option<Fate>>,
+    /// What becomes of calls once a page of spans has been answered.
+    fate_after_page: Mutex<Option<Fate>>,
     calls: AtomicUsize,
     held: watch::Sender<usize>,
     gate: Semaphore,
@@ -79,6 +81,7 @@ impl Store {
             fate_of_records: Mutex::new(Fate::Served),
             fate_of_changes: Mutex::new(Fate::Served),
             fate_after_stop: Mutex::new(None),
+            fate_after_page: Mutex::new(None),
             calls: AtomicUsize::new(0),
             held: watch::Sender::new(0),
             gate: Semaphore::new(0),
@@ -105,6 +108,11 @@ impl Store {
     /// Decides what becomes of calls after the next stop.
     pub(crate) fn meets_after_next_stop(&self, fate: Fate) {
         *self.fate_after_stop.lock().unwrap() = Some(fate);
+    }
+
+    /// Decides what becomes of calls after the next page of spans.
+    pub(crate) fn meets_after_next_page(&self, fate: Fate) {
+        *self.fate_after_page.lock().unwrap() = Some(fate);
     }
 
     /// How often the store was asked.
@@ -205,7 +213,11 @@ impl Store {
 #[async_trait]
 impl Queries for Store {
     async fn spans(&self, query: &SpanQuery) -> Result<SpanPage, StoreError> {
-        self.met(self.memory.spans(query)).await
+        let page = self.met(self.memory.spans(query)).await;
+        if let Some(fate) = self.fate_after_page.lock().unwrap().take() {
+            self.meets(fate);
+        }
+        page
     }
 
     async fn span(

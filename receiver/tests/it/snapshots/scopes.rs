@@ -1,0 +1,114 @@
+//! A snapshot that the token may not have compared keeps nobody waiting.
+
+use std::io;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::http::Request;
+use futures_util::{Stream, StreamExt, stream};
+use sampler_oauth::Algorithm;
+use sampler_testkit::now_millis;
+use sampler_testkit::uaa::SigningKey;
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+use tower::ServiceExt;
+
+use super::{SNAPSHOTS, instance};
+use crate::auth_fixture::{claims, configured, options, router, token};
+
+const JSON: &str = "application/json";
+const NDJSON: &str = "application/x-ndjson";
+
+/// A receiver, and a token that lets read one resource, which is not `postgres`.
+struct OfRedis {
+    router: Router,
+    bearer: String,
+}
+
+impl OfRedis {
+    fn new() -> Self {
+        let key = SigningKey::rsa("key-1").unwrap();
+        let claims = claims(|claims| claims["scope"] = json!(["abacus.sampler.redis.read"]));
+        Self {
+            router: router(configured(&key.public_pem(), Algorithm::Rs256)),
+            bearer: format!("Bearer {}", token(&key, &claims)),
+        }
+    }
+
+    async fn status(&self, kind: &str, body: impl Stream<Item = Bytes> + Send + 'static) -> u16 {
+        let post = Request::post(SNAPSHOTS)
+            .header("content-type", kind)
+            .header("authorization", &self.bearer);
+        let body = Body::from_stream(body.map(Ok::<_, io::Error>));
+        let answer = self.router.clone().oneshot(post.body(body).unwrap());
+        answer.await.unwrap().status().as_u16()
+    }
+}
+
+fn head(resource: &str) -> String {
+    let at = now_millis();
+    format!("\"resource_id\":\"{resource}\",\"at\":{at}")
+}
+
+/// Its body has no end, so the answer does not wait for it.
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_may_not_be_read_is_refused_as_soon_as_it_is_named() {
+    let receiver = OfRedis::new();
+    let of_postgres = crate::event::with(&instance("i", "large"), "resource_id", "postgres");
+    let head = head("postgres");
+    for (kind, begun) in [
+        (NDJSON, format!("{{{head}}}\n")),
+        (JSON, format!("{{{head},\"instances\":[")),
+        (JSON, format!("{{\"x\":{{}},{head},\"instances\":[{{}},")),
+        (JSON, format!("{{\"instances\":[{of_postgres},")),
+        (JSON, format!("{{{head},\"instances\":[],\"instances\":[],")),
+    ] {
+        let began = Instant::now();
+        let body = stream::iter([Bytes::from(begun.clone())]).chain(stream::pending());
+        assert_eq!(receiver.status(kind, body).await, 403, "{begun}");
+        assert!(began.elapsed() < Duration::from_secs(1), "{begun}");
+    }
+}
+
+/// A megabyte of a body that goes on.
+fn megabyte(kind: &str, number: usize) -> Bytes {
+    let text = if kind == NDJSON {
+        "\n".repeat(1 << 20)
+    } else {
+        let name = |place: usize| format!("{}-{number}-{place}", "i".repeat(999));
+        let one = |place| format!("{},", instance(&name(place), "large"));
+        (0..1_000).map(one).collect()
+    };
+    text.into()
+}
+
+/// A megabyte each second is fast enough for a snapshot, but not for one of nobody knows what.
+#[tokio::test(start_paused = true)]
+async fn a_resource_must_be_named_within_the_time_for_a_body() {
+    let receiver = OfRedis::new();
+    let most = options().limits.body_timeout;
+    let rest = |kind: &'static str, count: usize| {
+        stream::iter(0..count).then(async move |number| {
+            sleep(Duration::from_secs(1)).await;
+            megabyte(kind, number)
+        })
+    };
+    let text = |text: String| stream::iter([Bytes::from(text)]);
+    for (kind, begun) in [(NDJSON, "\n"), (JSON, "{\"instances\":[")] {
+        let began = Instant::now();
+        let body = text(begun.to_owned()).chain(rest(kind, 8));
+        assert_eq!(receiver.status(kind, body).await, 408, "{kind}");
+        assert_eq!(began.elapsed().as_secs(), most.as_secs(), "{kind}");
+    }
+    // Once it is named, it has its time.
+    let own = head("redis");
+    let last = format!("{}]}}", instance("last", "large"));
+    for (kind, begun, last) in [
+        (NDJSON, format!("{{{own}}}\n"), String::new()),
+        (JSON, format!("{{{own},\"instances\":["), last),
+    ] {
+        let body = text(begun).chain(rest(kind, 8)).chain(text(last));
+        assert_eq!(receiver.status(kind, body).await, 200, "{kind}");
+    }
+}

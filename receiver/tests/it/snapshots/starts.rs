@@ -1,0 +1,243 @@
+//! The moments from which proposed starts are dated: never one that is billed already, and never one
+//! that is refused.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::{instance, lists, proposals, snapshot};
+use crate::store::Fate;
+use crate::world::{DAY, HOUR, NOW, PAST, World};
+
+fn since(name: &str, plan: &str, since: i64) -> Value {
+    let mut instance = instance(name, plan);
+    instance["since"] = json!(since);
+    instance
+}
+
+/// The plans and the moments of the proposed starts.
+fn starts(answer: &Value) -> BTreeSet<(String, i64)> {
+    let items = answer["instance_without_span"].as_array().unwrap().iter();
+    let start = |item: &Value| {
+        let proposal = &item["proposal"];
+        let plan = proposal["plan_id"].as_str().unwrap().to_owned();
+        (plan, proposal["timestamp"].as_i64().unwrap())
+    };
+    items.map(start).collect()
+}
+
+fn of<const N: usize>(starts: [(&str, i64); N]) -> BTreeSet<(String, i64)> {
+    starts.map(|(plan, at)| (plan.to_owned(), at)).into()
+}
+
+impl World {
+    /// How many spans of the instance run at each of these moments.
+    fn run_at(&self, name: &str, moments: &[i64]) -> Vec<usize> {
+        let spans = self.spans();
+        let count = |at: &i64| {
+            let runs = spans.iter().filter(|span| {
+                span.target.resource_instance_id.as_str() == name
+                    && span.start.as_millis() <= *at
+                    && span.end.is_none_or(|end| end.as_millis() > *at)
+            });
+            runs.count()
+        };
+        moments.iter().map(count).collect()
+    }
+}
+
+#[tokio::test]
+async fn a_plan_whose_start_was_lost_begins_where_the_one_before_it_ended() {
+    let world = World::new();
+    let at = NOW - HOUR;
+    let (began, changed) = (at - 3 * DAY, at - DAY);
+    world.starts_one("i", "small", began).await;
+    world.stops_one("i", "small", changed).await;
+    let truth = snapshot(at, &[since("i", "large", began)]);
+    let answer = world.compare(&truth).await;
+    assert_eq!(starts(&answer), of([("large", changed)]));
+    assert_eq!(world.apply_all(&proposals(&answer)).await, [201]);
+    assert_eq!(
+        world.run_at("i", &[began, changed - 1, changed, at]),
+        [1; 4]
+    );
+    assert_eq!(
+        lists(&world.compare(&truth).await),
+        [const { Vec::<String>::new() }; 3]
+    );
+}
+
+#[tokio::test]
+async fn a_usage_that_was_stopped_by_mistake_goes_on_where_it_ended() {
+    let world = World::new();
+    let at = NOW - 2 * HOUR;
+    let began = at - 3 * DAY;
+    // The start came out of such a proposal itself.
+    let first = snapshot(began + 1, &[since("i", "large", began)]);
+    let first = proposals(&world.compare(&first).await);
+    assert_eq!(world.apply_all(&first).await, [201]);
+    for ended in [at - DAY, at + HOUR / 2] {
+        world.stops_one("i", "large", ended).await;
+        let truth = snapshot(ended + HOUR, &[since("i", "large", began)]);
+        let answer = world.compare(&truth).await;
+        assert_eq!(starts(&answer), of([("large", ended)]));
+        assert_eq!(world.apply(&proposals(&answer)[0]).await, 201);
+        assert_eq!(
+            world.run_at("i", &[began, ended - 1, ended, ended + HOUR]),
+            [1; 4]
+        );
+    }
+}
+
+/// Its start was that very proposal: sent again, it would be a repeat, and nothing would run.
+#[tokio::test]
+async fn a_usage_that_was_stopped_as_it_began_starts_a_moment_later() {
+    let world = World::new();
+    let at = NOW - HOUR;
+    let began = at - DAY;
+    let truth = snapshot(at, &[since("i", "large", began)]);
+    let first = proposals(&world.compare(&truth).await);
+    assert_eq!(world.apply_all(&first).await, [201]);
+    world.stops_one("i", "large", began).await;
+    let answer = world.compare(&truth).await;
+    assert_eq!(starts(&answer), of([("large", began + 1)]));
+    assert_eq!(world.apply_all(&proposals(&answer)).await, [201]);
+    assert_eq!(world.run_at("i", &[at]), [1]);
+}
+
+#[tokio::test]
+async fn a_start_is_never_dated_so_far_back_that_it_is_refused() {
+    let world = World::new();
+    let at = NOW - HOUR;
+    let oldest = NOW - PAST + DAY;
+    let truth = snapshot(
+        at,
+        &[
+            since("i", "large", NOW - 10 * PAST),
+            since("j", "large", oldest + 7),
+        ],
+    );
+    let answer = world.compare(&truth).await;
+    assert_eq!(
+        starts(&answer),
+        of([("large", oldest), ("large", oldest + 7)])
+    );
+    // There is a day to apply it.
+    world.clock.set(NOW + DAY);
+    assert_eq!(world.apply_all(&proposals(&answer)).await, [201, 201]);
+    // It is not dated behind the snapshot for that.
+    let old = snapshot(
+        NOW - PAST + 2 * DAY - HOUR,
+        &[since("k", "large", NOW - 10 * PAST)],
+    );
+    let answer = world.compare(&old).await;
+    assert_eq!(
+        starts(&answer),
+        of([("large", NOW - PAST + 2 * DAY - HOUR)])
+    );
+}
+
+#[tokio::test]
+async fn a_start_begins_at_the_snapshot_where_another_plan_ran_until_then() {
+    let world = World::new();
+    let at = NOW - HOUR;
+    let began = at - 3 * DAY;
+    world.starts_one("i", "small", began).await;
+    let truth = snapshot(at, &[since("i", "large", began), since("i", "huge", began)]);
+    let answer = world.compare(&truth).await;
+    assert_eq!(
+        lists(&answer)[0],
+        ["i"],
+        "stopped at the moment of the snapshot"
+    );
+    assert_eq!(starts(&answer), of([("large", at), ("huge", at)]));
+    assert_eq!(world.apply_all(&proposals(&answer)).await, [201; 3]);
+    assert_eq!(world.run_at("i", &[began, at - 1, at]), [1, 1, 2]);
+    // Beside a plan that agrees, too.
+    let three = ["large", "huge", "third"].map(|plan| since("i", plan, began));
+    let answer = world.compare(&snapshot(at, &three)).await;
+    assert_eq!(starts(&answer), of([("third", at)]));
+}
+
+/// Only spans of the same instance and customer count, whenever they ended.
+#[tokio::test]
+async fn the_spans_of_other_instances_move_no_start() {
+    let world = World::new();
+    let at = NOW - HOUR;
+    let began = at - 3 * DAY;
+    for (name, plan, start, end) in [
+        ("other", "large", began - DAY, at - 5),
+        ("i", "small", began - 2 * DAY, began - DAY),
+        ("i", "large", began - DAY, began - 1),
+        ("j", "large", began - DAY, began + 3),
+        ("j", "small", began + 2, began + 9),
+        ("j", "large", began + 4, began + 5),
+        ("up-to-at", "small", began, at),
+    ] {
+        world.starts_one(name, plan, start).await;
+        world.stops_one(name, plan, end).await;
+    }
+    let all = ["i", "j", "up-to-at"].map(|name| since(name, "large", began));
+    let all = [&all[..], &[instance("without", "large")]].concat();
+    let answer = world.compare(&snapshot(at, &all)).await;
+    assert_eq!(lists(&answer)[1], ["i", "j", "up-to-at", "without"]);
+    let moments: Vec<i64> = proposals(&answer)
+        .iter()
+        .map(|proposal| proposal["timestamp"].as_i64().unwrap())
+        .collect();
+    assert_eq!(moments, [began, began + 9, at, at]);
+    assert_eq!(world.apply_all(&proposals(&answer)).await, [201; 4]);
+}
+
+/// What the world has overtaken is refused.
+#[tokio::test]
+async fn a_start_behind_an_end_is_refused_once_the_usage_has_gone_on() {
+    let world = World::new();
+    let at = NOW - HOUR;
+    let (began, ended) = (at - 3 * DAY, at - DAY);
+    for name in ["runs", "ran"] {
+        world.starts_one(name, "large", began).await;
+        world.stops_one(name, "large", ended).await;
+    }
+    let all = ["runs", "ran"].map(|name| since(name, "large", began));
+    let late = proposals(&world.compare(&snapshot(at, &all)).await);
+    world.starts_one("runs", "large", ended + 1).await;
+    world.starts_one("ran", "large", ended + 1).await;
+    world.stops_one("ran", "large", at + 1).await;
+    let before = world.kept();
+    assert_eq!(world.apply_all(&late).await, [409, 422]);
+    assert_eq!(world.kept(), before);
+}
+
+/// Between the two readings of the spans.
+#[tokio::test]
+async fn an_instance_whose_start_comes_meanwhile_is_left_alone() {
+    let world = World::new();
+    let at = NOW - HOUR;
+    let began = at - 3 * DAY;
+    world.starts_one("old", "small", began).await;
+    world.stops_one("old", "small", at - DAY).await;
+    world.store.meets_after_next_page(Fate::Held);
+    let all = ["new", "moved", "old", "after"].map(|name| since(name, "large", began));
+    let truth = snapshot(at, &all);
+    let events = async {
+        world.store.holds(1).await;
+        world.store.meets(Fate::Served);
+        world.starts_one("new", "large", began).await;
+        world.starts_one("moved", "small", began).await;
+        world.starts_one("after", "small", at + 1).await;
+        world.store.release();
+    };
+    let (answer, ()) = tokio::join!(world.compare_once(&truth), events);
+    let answer: Value = serde_json::from_slice(&answer.body).unwrap();
+    let none = Vec::<String>::new();
+    assert_eq!(
+        lists(&answer),
+        [
+            none.clone(),
+            vec!["old".to_owned(), "after".to_owned()],
+            none
+        ]
+    );
+    assert_eq!(starts(&answer), of([("large", at - DAY), ("large", began)]));
+}
