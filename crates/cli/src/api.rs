@@ -10,7 +10,7 @@ use std::time::Duration;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, HeaderMap, IF_MATCH, LINK, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode};
-use serde::de::DeserializeOwned;
+use serde::Deserialize;
 use url::Url;
 
 use crate::connection::Connection;
@@ -20,10 +20,9 @@ use crate::token::Token;
 
 pub(crate) use error::{ApiError, Problem};
 pub(crate) use reading::Position;
+use request::ANSWER_LEN_MAX;
 pub(crate) use request::{Query, Repeat, Request};
 
-/// The longest answer, in bytes.
-const ANSWER_LEN_MAX: usize = 64 << 20;
 /// How often a request is sent that is answered "later".
 const ATTEMPTS: u32 = 10;
 /// How often a request is sent that gets no answer.
@@ -51,7 +50,7 @@ pub(crate) struct Answer {
 
 impl Answer {
     /// Its body.
-    pub(crate) fn read<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T, ApiError> {
+    pub(crate) fn read<'a, T: Deserialize<'a>>(&'a self, path: &[&str]) -> Result<T, ApiError> {
         serde_json::from_slice(&self.body).map_err(|error| ApiError::Unreadable {
             path: path_of(path),
             reason: error.to_string(),
@@ -114,7 +113,8 @@ impl Api {
         let cursor = next_cursor(headers);
         let etag = headers.get(ETAG).and_then(|tag| tag.to_str().ok());
         let etag = etag.map(str::to_owned);
-        let body = self.body(response, request.path).await?;
+        let most = request.answer_len_max;
+        let body = self.body(response, request.path, most).await?;
         Ok(Answer { body, etag, cursor })
     }
 
@@ -165,11 +165,16 @@ impl Api {
         url
     }
 
-    async fn body(&self, mut response: Response, path: &[&str]) -> Result<Vec<u8>, ApiError> {
+    async fn body(
+        &self,
+        mut response: Response,
+        path: &[&str],
+        most: usize,
+    ) -> Result<Vec<u8>, ApiError> {
         let mut body = Vec::new();
         let broken = |error: reqwest::Error| self.unreachable(&error);
         while let Some(chunk) = response.chunk().await.map_err(broken)? {
-            if body.len() + chunk.len() > ANSWER_LEN_MAX {
+            if body.len() + chunk.len() > most {
                 let (path, reason) = (path_of(path), "it is too long".to_owned());
                 return Err(ApiError::Unreadable { path, reason });
             }
@@ -180,7 +185,8 @@ impl Api {
 
     /// The error of a refused request, with its problem document if it has one.
     async fn refusal(&self, response: Response, status: StatusCode, path: &[&str]) -> ApiError {
-        let body = self.body(response, path).await.unwrap_or_default();
+        let body = self.body(response, path, ANSWER_LEN_MAX).await;
+        let body = body.unwrap_or_default();
         ApiError::Status {
             path: path_of(path),
             status,

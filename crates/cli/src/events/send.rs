@@ -87,7 +87,10 @@ impl<'a> Sender<'a> {
     }
 
     /// Sends events that follow each other.
-    pub(crate) async fn send_events(&mut self, events: Vec<FileEvent>) -> Result<(), Failure> {
+    pub(crate) async fn send_events(
+        &mut self,
+        events: impl Iterator<Item = FileEvent>,
+    ) -> Result<(), Failure> {
         for event in events {
             let line = event.line;
             let event = Ok(event);

@@ -1,4 +1,4 @@
-//! `sampler events` and `sampler snapshot`.
+//! `sampler events`.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -39,7 +39,7 @@ fn outcome(index: usize, status: u16) -> Value {
 }
 
 /// Answers a batch, each event by its id.
-fn answer(seen: &Seen, status: impl Fn(&str) -> u16) -> Reply {
+pub(crate) fn answer(seen: &Seen, status: impl Fn(&str) -> u16) -> Reply {
     let events = seen.json();
     let events = events.as_array().unwrap();
     let results = events.iter().enumerate();
@@ -48,7 +48,7 @@ fn answer(seen: &Seen, status: impl Fn(&str) -> u16) -> Reply {
     json!({ "results": results.collect::<Vec<_>>() }).into()
 }
 
-fn ids(seen: &Seen) -> Vec<String> {
+pub(crate) fn ids(seen: &Seen) -> Vec<String> {
     let events = seen.json();
     let id = |event: &Value| event["id"].as_str().unwrap().to_owned();
     events.as_array().unwrap().iter().map(id).collect()
@@ -323,56 +323,5 @@ fn a_dry_run_says_what_would_be() {
     assert_eq!(
         run(&["events", "dry-run", &path, "--url", &stub.url()]).code,
         Some(2)
-    );
-}
-
-fn snapshots(is_different: bool) -> Stub {
-    Stub::start(move |seen, _| {
-        if seen.what.ends_with("/v1/events") {
-            return answer(seen, |_| 201);
-        }
-        let proposal = json!({ "type": "stop", "id": "snapshot-1", "timestamp": 5, "resource_id": "r",
-                               "plan_id": "p", "resource_instance_id": "i" });
-        let stops = if is_different {
-            json!([{ "span": "s1", "proposal": proposal }])
-        } else {
-            json!([])
-        };
-        json!({ "at": 5, "checked": 812, "open_without_instance": stops,
-                "instance_without_span": [], "differs": [] })
-        .into()
-    })
-}
-
-#[test]
-fn a_snapshot_shows_and_mends_what_differs() {
-    let stub = snapshots(true);
-    let (_folder, path) = file("now.ndjson", "{\"resource_id\":\"r\",\"at\":5}\n{}\n");
-    let command = |act: &str, more: &[&str]| {
-        run(&[&["snapshot", act, &path, "--url", &stub.url()], more].concat())
-    };
-    let ended = command("diff", &[]);
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(
-        ended
-            .output
-            .contains("r/p/i   runs no more  stop at 1970-01-01T00:00:00.005Z  s1"),
-        "{ended:?}"
-    );
-    assert_eq!(
-        stub.seen()[0].header("content-type"),
-        Some("application/x-ndjson")
-    );
-    let ended = command("apply", &["--most", "0"]);
-    assert_eq!((ended.code, stub.whats().len()), (Some(1), 2), "{ended:?}");
-    let ended = command("apply", &[]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert_eq!(ids(&stub.seen()[3]), ["snapshot-1"]);
-    let nothing = snapshots(false);
-    let ended = run(&["snapshot", "diff", &path, "--url", &nothing.url()]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(
-        ended.output.starts_with("Nothing differs: 812 instances"),
-        "{ended:?}"
     );
 }

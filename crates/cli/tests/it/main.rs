@@ -7,6 +7,7 @@ mod commands;
 mod events;
 mod help;
 mod login;
+mod snapshot;
 mod stub;
 mod verify;
 
