@@ -4,11 +4,13 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-use sampler_verify::events::{self, Reading};
+use sampler_verify::events::{self, Kind, Reading};
 use sampler_verify::moment::Millis;
 use serde_json::value::RawValue;
+use uuid::Uuid;
 
 use super::file_event::{FileEvent, Importer};
+use super::journal::Extent;
 use super::{FileArguments, Format};
 use crate::failure::Failure;
 
@@ -24,11 +26,27 @@ pub(crate) struct Item {
     pub(crate) event: Result<FileEvent, String>,
 }
 
+impl Item {
+    /// What stands before it, and itself.
+    pub(super) fn extend(&self, before: Extent) -> Extent {
+        let said = match &self.event {
+            Ok(event) => &event.body,
+            Err(reason) => reason,
+        };
+        let said = format!("{} {said}", self.line);
+        Extent {
+            events: before.events + 1,
+            digest: Uuid::new_v5(&before.digest, said.as_bytes()),
+        }
+    }
+}
+
 /// The events of a file, in its order.
 pub(super) struct Input {
     source: Source,
     importer: Importer,
     name: String,
+    measures: Option<Vec<String>>,
 }
 
 enum Source {
@@ -71,12 +89,15 @@ impl Input {
             let opened = File::open(&file.file).map_err(|error| wrong(&error))?;
             Box::new(BufReader::new(opened))
         };
+        let mut measures = None;
         let source = match format {
             Format::Ndjson => Source::Lines(reader, 0),
             Format::Csv => {
                 let reading = Reading { now, offset: 0 };
                 let rows = events::read(reader, events::Format::Csv, reading);
-                Source::Rows(rows.map_err(|error| wrong(&error))?.into_iter())
+                let rows = rows.map_err(|error| wrong(&error))?;
+                measures = Some(measures_of(&rows));
+                Source::Rows(rows.into_iter())
             }
             Format::Json => {
                 let mut text = String::new();
@@ -93,7 +114,28 @@ impl Input {
             source,
             importer,
             name,
+            measures,
         })
+    }
+
+    /// Its name, for messages.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The columns of a table that are measures.
+    pub(super) fn measures(&self) -> Option<&[String]> {
+        self.measures.as_deref()
+    }
+
+    /// Has relative moments count from another moment. Nothing may be read before.
+    pub(super) fn count_from(&mut self, now: Millis) {
+        self.importer.count_from(now);
+    }
+
+    /// Whether a moment that was read counts from now.
+    pub(super) fn has_relative(&self) -> bool {
+        self.importer.has_relative()
     }
 
     /// The next event.
@@ -124,6 +166,16 @@ impl Input {
         };
         Ok(Some(Item { line, event }))
     }
+}
+
+/// The measures of a table: each of its rows has the same.
+fn measures_of(rows: &[events::Event]) -> Vec<String> {
+    let measures = rows.iter().find_map(|row| match &row.kind {
+        Kind::Start(measures) => Some(measures),
+        Kind::Stop => None,
+    });
+    let measures = measures.into_iter().flatten();
+    measures.map(|measure| measure.measure.clone()).collect()
 }
 
 /// The next line that is neither empty nor a comment.

@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use super::file_event::FileEvent;
 use super::input::{Input, Item};
-use super::journal::Journal;
+use super::journal::{Extent, Journal};
 use super::report::Report;
 use crate::api::{Api, ApiError, Request};
 use crate::failure::Failure;
-use crate::output::wants_json;
+use crate::output::{wants_json, warn};
 
 pub(super) const PATH: [&str; 2] = ["v1", "events"];
 /// The longest body of a batch, in bytes: half of what a receiver takes by default.
@@ -50,8 +50,12 @@ pub(crate) struct Sender<'a> {
     /// Events that are sent next: all of one kind.
     batch: Vec<FileEvent>,
     bytes: usize,
-    /// Events that no batch was needed for, since the last note.
-    local: u64,
+    /// All events that were taken in.
+    taken: Extent,
+    /// Whether the receiver has answered a batch.
+    has_sent: bool,
+    /// Whether the origin of relative moments is told by the user, or the user knows of it.
+    pub(super) is_now_given: bool,
     is_shown: bool,
 }
 
@@ -63,7 +67,9 @@ impl<'a> Sender<'a> {
             size,
             batch: Vec::new(),
             bytes: 0,
-            local: 0,
+            taken: Extent::default(),
+            has_sent: false,
+            is_now_given: false,
             is_shown: std::io::stderr().is_terminal() && !wants_json(),
         }
     }
@@ -75,15 +81,63 @@ impl<'a> Sender<'a> {
 
     /// Sends what is left of a file.
     pub(super) async fn send(&mut self, mut input: Input) -> Result<(), Failure> {
-        let mut done_before = self.journal.done;
-        while let Some(item) = input.next()? {
-            if done_before > 0 {
-                done_before -= 1;
-                continue;
-            }
+        for item in self.pass_done(&mut input)? {
+            self.item(item).await?;
+        }
+        while let Some(item) = self.next(&mut input)? {
             self.item(item).await?;
         }
         self.flush().await
+    }
+
+    /// Passes over what is done, if all that was sent is still there. Returns what was sent, but got
+    /// no answer.
+    fn pass_done(&mut self, input: &mut Input) -> Result<Vec<Item>, Failure> {
+        let (done, sent) = (self.journal.done, self.journal.sent);
+        let (mut passed, mut again) = (Extent::default(), Vec::new());
+        while passed.events < sent.events
+            && let Some(item) = self.next(input)?
+        {
+            passed = item.extend(passed);
+            if passed.events <= done.events {
+                self.taken = passed;
+            } else {
+                again.push(item);
+            }
+        }
+        if (self.taken, passed) == (done, sent) {
+            return Ok(again);
+        }
+        let (name, sent) = (input.name(), sent.events);
+        Err(Failure::Input(format!(
+            "{name}: one of the first {sent} events has changed, which were sent: restore it, or \
+             --restart sends all from the beginning"
+        )))
+    }
+
+    fn next(&mut self, input: &mut Input) -> Result<Option<Item>, Failure> {
+        let next = input.next();
+        if input.has_relative() && !self.is_now_given {
+            self.is_now_given = true;
+            let now = self.journal.now();
+            warn(&format!(
+                "moments of the file count from now: sent again without --now {now}, it is billed again"
+            ));
+        }
+        next.map_err(|failure| self.midway(failure))
+    }
+
+    /// A failure of this machine, which has another meaning once something was sent.
+    fn midway(&self, failure: Failure) -> Failure {
+        match failure {
+            Failure::Input(why) if self.has_sent => {
+                let done = self.journal.done.events;
+                Failure::Interrupted(format!(
+                    "{why}; {done} events before are done; the same command goes on from there"
+                ))
+            }
+            failure => failure,
+        }
     }
 
     /// Sends events that follow each other.
@@ -108,21 +162,21 @@ impl<'a> Sender<'a> {
     }
 
     async fn item(&mut self, item: Item) -> Result<(), Failure> {
+        if let Ok(event) = &item.event {
+            let is_other = self.batch.first().map(|first| first.is_cloud_event);
+            let is_other = is_other.is_some_and(|is_it| is_it != event.is_cloud_event);
+            let is_full = self.bytes + event.body.len() > BATCH_LEN_MAX;
+            if is_other || is_full {
+                self.flush().await?;
+            }
+        }
+        self.taken = item.extend(self.taken);
         match item.event {
             Ok(event) => {
-                let is_other = self.batch.first().map(|first| first.is_cloud_event);
-                let is_other = is_other.is_some_and(|is_it| is_it != event.is_cloud_event);
-                let is_full = self.bytes + event.body.len() > BATCH_LEN_MAX;
-                if is_other || is_full {
-                    self.flush().await?;
-                }
                 self.bytes += event.body.len() + 1;
                 self.batch.push(event);
             }
-            Err(reason) => {
-                self.local += 1;
-                self.journal.report.refuse(item.line, None, &json!(reason));
-            }
+            Err(reason) => self.journal.report.refuse(item.line, None, &json!(reason)),
         }
         if self.batch.len() >= self.size {
             self.flush().await?;
@@ -133,11 +187,12 @@ impl<'a> Sender<'a> {
     /// Sends the batch until all of its events are kept or refused.
     async fn flush(&mut self) -> Result<(), Failure> {
         let batch = std::mem::take(&mut self.batch);
-        let count = batch.len() as u64 + std::mem::take(&mut self.local);
         self.bytes = 0;
-        if count == 0 {
+        if self.taken == self.journal.done {
             return Ok(());
         }
+        let noted = self.journal.note_sent(self.taken);
+        noted.map_err(|failure| self.midway(failure))?;
         // Halves of a batch that is too large, in their order: the next one last.
         let mut parts = vec![batch];
         while let Some(part) = parts.pop() {
@@ -145,7 +200,8 @@ impl<'a> Sender<'a> {
                 parts.extend(halves);
             }
         }
-        self.journal.note(count)?;
+        let noted = self.journal.note_done();
+        noted.map_err(|failure| self.midway(failure))?;
         if self.is_shown {
             let report = &self.journal.report;
             eprint!("\r{} events, {} refused", report.events(), report.refused);
@@ -162,7 +218,10 @@ impl<'a> Sender<'a> {
         let (mut attempt, mut pause) = (1, PAUSE_FIRST);
         while !part.is_empty() {
             let outcomes = match self.post(&part).await {
-                Ok(outcomes) => outcomes,
+                Ok(outcomes) => {
+                    self.has_sent = true;
+                    outcomes
+                }
                 Err(error) if error.status() == Some(413) => {
                     if part.len() > 1 {
                         let second = part.split_off(part.len() / 2);
@@ -172,6 +231,7 @@ impl<'a> Sender<'a> {
                     self.journal.report.refuse(part[0].line, Some(413), &reason);
                     return Ok(None);
                 }
+                Err(error) if self.has_sent => return Err(Failure::RefusedMidway(error)),
                 Err(error) => return Err(error.into()),
             };
             let before = part.len();
@@ -230,7 +290,7 @@ impl<'a> Sender<'a> {
 
     fn given_up(&self, unknown: &[FileEvent]) -> Failure {
         let (count, line) = (unknown.len(), unknown[0].line);
-        let done = self.journal.done;
+        let done = self.journal.done.events;
         Failure::Unsettled(format!(
             "the receiver does not say what became of {count} events, the first in line {line}; {done} \
              events before are done; the same command goes on from there"

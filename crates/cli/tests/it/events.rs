@@ -11,16 +11,16 @@ use serde_json::{Value, json};
 use crate::stub::{Reply, Seen, Stub};
 use crate::{Ended, file, run, sampler};
 
-fn send(url: &str, path: &str, more: &[&str]) -> Ended {
+pub(crate) fn send(url: &str, path: &str, more: &[&str]) -> Ended {
     run(&[&["events", "send", path, "--url", url], more].concat())
 }
 
-fn event(id: &str, more: &str) -> String {
+pub(crate) fn event(id: &str, more: &str) -> String {
     format!(r#"{{"type":"start","id":"{id}","timestamp":5,"resource_id":"r"{more}}}"#)
 }
 
 /// As many events as that, each on a line of its own, with a comment in front.
-fn events(count: usize) -> String {
+pub(crate) fn events(count: usize) -> String {
     let lines: Vec<String> = (0..count)
         .map(|number| event(&number.to_string(), ""))
         .collect();
@@ -54,7 +54,7 @@ pub(crate) fn ids(seen: &Seen) -> Vec<String> {
     events.as_array().unwrap().iter().map(id).collect()
 }
 
-fn journal(path: &str) -> String {
+pub(crate) fn journal(path: &str) -> String {
     format!("{path}.sampler-journal")
 }
 

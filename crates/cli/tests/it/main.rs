@@ -6,6 +6,7 @@ mod api;
 mod commands;
 mod events;
 mod help;
+mod journal;
 mod login;
 mod snapshot;
 mod stub;
