@@ -29,8 +29,9 @@ const ATTEMPTS: u32 = 10;
 const ATTEMPTS_UNANSWERED: u32 = 5;
 /// The first pause before another attempt, doubled each time.
 const PAUSE_FIRST: Duration = Duration::from_millis(200);
-/// The longest pause, whatever the server asks for.
+/// The longest pause that the server does not ask for, and the longest that it can ask for.
 const PAUSE_MAX: Duration = Duration::from_mins(1);
+pub(crate) const PAUSE_ASKED_MAX: Duration = Duration::from_mins(5);
 
 /// A client of the API.
 #[derive(Debug)]
@@ -99,7 +100,7 @@ impl Api {
                 }
                 Attempt::Later(error, _, attempts) if attempt >= attempts => return Err(error),
                 Attempt::Later(_, asked, _) => {
-                    tokio::time::sleep(asked.unwrap_or(pause).min(PAUSE_MAX)).await;
+                    tokio::time::sleep(pause_until(pause, asked)).await;
                     pause *= 2;
                     attempt += 1;
                 }
@@ -202,6 +203,10 @@ impl Api {
     }
 }
 
+fn pause_until(own: Duration, asked: Option<Duration>) -> Duration {
+    asked.map_or(own.min(PAUSE_MAX), |asked| asked.min(PAUSE_ASKED_MAX))
+}
+
 fn path_of(segments: &[&str]) -> String {
     format!("/{}", printable(&segments.join("/")))
 }
@@ -228,4 +233,28 @@ fn describe(error: &reqwest::Error) -> String {
         cause = source;
     }
     cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_is_not_asked_before_it_says() {
+        let seconds = Duration::from_secs;
+        for (own, asked, pause) in [
+            (4, None, 4),
+            (102, None, 60),
+            (4, Some(1), 1),
+            (4, Some(61), 61),
+            (4, Some(300), 300),
+            (4, Some(86_400), 300),
+        ] {
+            assert_eq!(
+                pause_until(seconds(own), asked.map(seconds)),
+                seconds(pause),
+                "{asked:?}"
+            );
+        }
+    }
 }

@@ -4,6 +4,7 @@ mod dry_run;
 mod file_event;
 mod input;
 mod journal;
+mod outcome;
 mod report;
 mod send;
 

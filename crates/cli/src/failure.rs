@@ -21,9 +21,9 @@ pub(crate) enum Failure {
     /// The API refuses the rest of what the command does.
     #[error("{0}")]
     RefusedMidway(ApiError),
-    /// The API does not say what it has done.
+    /// The API gives events no final answer; with the status and the problem of one of them.
     #[error("{0}")]
-    Unsettled(String),
+    Unsettled(String, Value),
     /// This machine fails: a file or the output. Part of the command may be done, or all of it.
     #[error("{0}")]
     Interrupted(String),
@@ -35,7 +35,7 @@ impl Failure {
             Self::Input(_) => EXIT_INPUT,
             // A wrong parameter, or an option that is missing.
             Self::Api(error) if error.status() == Some(400) => EXIT_INPUT,
-            Self::Api(_) | Self::RefusedMidway(_) | Self::Unsettled(_) => EXIT_API,
+            Self::Api(_) | Self::RefusedMidway(_) | Self::Unsettled(..) => EXIT_API,
             Self::Interrupted(_) => EXIT_INTERRUPTED,
         }
     }
@@ -50,6 +50,10 @@ impl Failure {
             if let Some(problem) = error.problem() {
                 document["problem"] = problem.clone();
             }
+        }
+        if let Self::Unsettled(_, answer) = self {
+            document["status"] = answer["status"].clone();
+            document["problem"] = answer["problem"].clone();
         }
         document
     }

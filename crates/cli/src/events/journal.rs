@@ -190,16 +190,18 @@ impl Journal {
         self.now
     }
 
-    /// Notes which events are about to be sent.
+    /// Notes which events are about to be sent, unless it was noted before.
     pub(super) fn note_sent(&mut self, sent: Extent) -> Result<(), Failure> {
-        self.write(&Line::Sent(sent))?;
-        self.sent = sent;
+        if sent.events > self.sent.events {
+            self.write(&Line::Sent(sent))?;
+            self.sent = sent;
+        }
         Ok(())
     }
 
-    /// Notes that what was sent is done.
-    pub(super) fn note_done(&mut self) -> Result<(), Failure> {
-        let (done, report) = (self.sent, self.report.clone());
+    /// Notes which events are done.
+    pub(super) fn note_done(&mut self, done: Extent) -> Result<(), Failure> {
+        let report = self.report.clone();
         self.write(&Line::Answered(Step { done, report }))?;
         self.done = done;
         Ok(())

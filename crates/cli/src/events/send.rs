@@ -4,11 +4,12 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::file_event::FileEvent;
 use super::input::{Input, Item};
 use super::journal::{Extent, Journal};
+use super::outcome::{Outcome, given_up, judge, pause};
 use super::report::Report;
 use crate::api::{Api, ApiError, Request};
 use crate::failure::Failure;
@@ -21,25 +22,11 @@ const BATCH_LEN_MAX: usize = 2 << 20;
 const ATTEMPTS: u32 = 12;
 const PAUSE_FIRST: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(15);
-/// The longest pause that the receiver can ask for.
-const PAUSE_ASKED_MAX: Duration = Duration::from_mins(1);
 
 /// The answer to a batch.
 #[derive(Deserialize)]
 struct Answered {
-    results: Vec<EventResult>,
-}
-
-#[derive(Deserialize)]
-struct EventResult {
-    index: usize,
-    status: u16,
-    #[serde(default)]
-    replayed: bool,
-    #[serde(default)]
-    problem: Value,
-    /// In seconds: until then, what has no final answer may still be done.
-    retry_after: Option<u64>,
+    results: Vec<Outcome>,
 }
 
 /// Sends events.
@@ -200,7 +187,7 @@ impl<'a> Sender<'a> {
                 parts.extend(halves);
             }
         }
-        let noted = self.journal.note_done();
+        let noted = self.journal.note_done(self.taken);
         noted.map_err(|failure| self.midway(failure))?;
         if self.is_shown {
             let report = &self.journal.report;
@@ -215,7 +202,7 @@ impl<'a> Sender<'a> {
         &mut self,
         mut part: Vec<FileEvent>,
     ) -> Result<Option<[Vec<FileEvent>; 2]>, Failure> {
-        let (mut attempt, mut pause) = (1, PAUSE_FIRST);
+        let (mut attempt, mut own) = (1, PAUSE_FIRST);
         while !part.is_empty() {
             let outcomes = match self.post(&part).await {
                 Ok(outcomes) => {
@@ -235,24 +222,23 @@ impl<'a> Sender<'a> {
                 Err(error) => return Err(error.into()),
             };
             let before = part.len();
-            let asked = outcomes.iter().filter_map(|outcome| outcome.retry_after);
-            let asked = asked.max().map(Duration::from_secs);
-            part = self.judge(part, outcomes);
-            if part.is_empty() {
+            let unsettled = judge(&mut self.journal.report, part, outcomes);
+            if unsettled.is_empty() {
                 break;
             }
-            if part.len() < before {
-                (attempt, pause) = (1, PAUSE_FIRST);
+            if unsettled.len() < before {
+                (attempt, own) = (1, PAUSE_FIRST);
             } else if attempt == ATTEMPTS {
-                return Err(self.given_up(&part));
+                return Err(given_up(&unsettled, self.journal.done.events));
             }
-            tokio::time::sleep(asked.unwrap_or(pause).min(PAUSE_ASKED_MAX)).await;
-            (attempt, pause) = (attempt + 1, (pause * 2).min(PAUSE_MAX));
+            tokio::time::sleep(pause(own, &unsettled)).await;
+            (attempt, own) = (attempt + 1, (own * 2).min(PAUSE_MAX));
+            part = unsettled.into_iter().map(|(event, _)| event).collect();
         }
         Ok(None)
     }
 
-    async fn post(&self, part: &[FileEvent]) -> Result<Vec<EventResult>, ApiError> {
+    async fn post(&self, part: &[FileEvent]) -> Result<Vec<Outcome>, ApiError> {
         let bodies: Vec<&str> = part.iter().map(|event| event.body.as_str()).collect();
         let body = format!("[{}]", bodies.join(",\n")).into_bytes();
         let request = Request::post(&PATH).body(media_type(part), body);
@@ -271,30 +257,6 @@ impl<'a> Sender<'a> {
             return Err(ApiError::Unreadable { path, reason });
         }
         Ok(results)
-    }
-
-    /// Counts what was kept or refused; the others, whose fate is unknown, are left.
-    fn judge(&mut self, part: Vec<FileEvent>, outcomes: Vec<EventResult>) -> Vec<FileEvent> {
-        let report = &mut self.journal.report;
-        let mut unknown = Vec::new();
-        for (event, outcome) in part.into_iter().zip(outcomes) {
-            match outcome.status {
-                200..=299 if outcome.replayed => report.replayed += 1,
-                200..=299 => report.accepted += 1,
-                408 | 429 | 500.. => unknown.push(event),
-                status => report.refuse(event.line, Some(status), &outcome.problem),
-            }
-        }
-        unknown
-    }
-
-    fn given_up(&self, unknown: &[FileEvent]) -> Failure {
-        let (count, line) = (unknown.len(), unknown[0].line);
-        let done = self.journal.done.events;
-        Failure::Unsettled(format!(
-            "the receiver does not say what became of {count} events, the first in line {line}; {done} \
-             events before are done; the same command goes on from there"
-        ))
     }
 }
 

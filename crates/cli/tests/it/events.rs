@@ -113,6 +113,30 @@ fn what_failed_is_sent_again_before_anything_else() {
     );
 }
 
+/// A start that may still be kept makes room for what stands behind it.
+#[test]
+fn a_refusal_behind_an_event_of_unknown_fate_is_not_final() {
+    let stub = Stub::start(|seen, number| {
+        answer(seen, move |id| match (number, id) {
+            (0, "a") => 500,
+            (0, "b") | (_, "c") => 409,
+            _ => 201,
+        })
+    });
+    let of =
+        |id: &str, instance: &str| event(id, &format!(r#","resource_instance_id":"{instance}""#));
+    let lines = [of("a", "i"), of("c", "j"), of("b", "i")].join("\n");
+    let (_folder, path) = file("events.ndjson", &lines);
+    let ended = send(&stub.url(), &path, &[]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert_eq!(
+        ended.output,
+        "line 2: 409 open-span: It is open.\n3 events: 2 accepted, 0 replayed, 1 refused.\n"
+    );
+    let sent: Vec<Vec<String>> = stub.seen().iter().map(ids).collect();
+    assert_eq!(sent, [vec!["a", "c", "b"], vec!["a", "b"]]);
+}
+
 /// What has no final answer may still be done until then.
 #[test]
 fn the_receiver_says_when_to_send_again() {
@@ -294,7 +318,7 @@ fn a_dry_run_says_what_would_be() {
         json!({ "dedup_id": "u", "end": 7, "measured_usage": [{ "measure": "m", "quantity": 2 }] });
     let stub = Stub::start(move |_, _| {
         let problem = json!({ "type": "urn:sampler:problem:open-span", "detail": "It is open." });
-        json!([{ "would": 201, "usages": [usage] }, { "would": 409, "problem": problem }]).into()
+        json!([{ "would": 201, "replayed": true, "usages": [usage], "more": true }, { "would": 409, "problem": problem }]).into()
     });
     let (_folder, path) = file("events.ndjson", &events(2));
     let ended = run(&[
@@ -307,7 +331,14 @@ fn a_dry_run_says_what_would_be() {
         "9",
     ]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.output.starts_with("line 2: 201\n"), "{ended:?}");
+    assert!(
+        ended.output.starts_with("line 2: 201 replayed\n"),
+        "{ended:?}"
+    );
+    assert!(
+        ended.output.contains("more usages than are shown"),
+        "{ended:?}"
+    );
     assert!(
         ended.output.contains("1970-01-01T00:00:00.007Z  m 2"),
         "{ended:?}"

@@ -161,6 +161,25 @@ fn a_correction_of_what_is_done_is_seen_wherever_it_is() {
     assert_eq!(sent(command()), (Some(0), 5));
 }
 
+/// The first command has sent three events, the second one of them.
+#[test]
+fn what_was_sent_stays_known_when_batches_become_smaller() {
+    let stub = Stub::start(|seen, number| match number {
+        1 | 3 => answer(seen, |_| 201),
+        _ => Reply(401, json!({ "detail": "The token has ended." }), None),
+    });
+    let (_folder, path) = file("events.ndjson", &events(3));
+    let command = |batch: &str| send(&stub.url(), &path, &["--batch", batch]);
+    assert_eq!(command("3").code, Some(3));
+    assert_eq!(command("1").code, Some(3));
+    std::fs::write(&path, events(2) + &event("2", r#","note":1"#)).unwrap();
+    let ended = command("3");
+    assert_eq!((ended.code, stub.whats().len()), (Some(2), 3), "{ended:?}");
+    std::fs::write(&path, events(3)).unwrap();
+    let ended = command("3");
+    assert_eq!((ended.code, stub.whats().len()), (Some(0), 4), "{ended:?}");
+}
+
 #[test]
 fn a_file_that_cannot_be_read_to_its_end_is_not_nothing_done() {
     let stub = Stub::start(|seen, _| answer(seen, |_| 201));
