@@ -108,7 +108,7 @@ impl<'a> Sender<'a> {
             self.is_now_given = true;
             let now = self.journal.now();
             warn(&format!(
-                "moments of the file count from now: sent again without --now {now}, it is billed again"
+                "moments of the file count from now: to send the same events again, add --now {now}"
             ));
         }
         next.map_err(|failure| self.midway(failure))
