@@ -111,7 +111,7 @@ async fn run_send(arguments: SendArguments) -> Result<ExitCode, Failure> {
         Journal::none(now)
     } else {
         let begun = Begun::new(file, now, api.base(), input.measures());
-        Journal::open(&file.file, begun, arguments.restart)?
+        Journal::open(&file.file, &begun, arguments.restart)?
     };
     // A day counts from the moment at which the command was given first.
     input.count_from(journal.now());

@@ -214,12 +214,12 @@ impl<'a> Difference<'a> {
         let rows = self.items().zip(1..).take(ROWS_SHOWN);
         let rows = rows.map(|((meaning, item), line)| item.row(meaning, line));
         let header = ["line", "target", "", "event", "span"];
-        let mut words = table(header, rows, &[1, 2, 3, 4]);
-        if count > ROWS_SHOWN {
-            let rest = count - ROWS_SHOWN;
-            words.push_str(&format!("\n... and {rest} more; --json shows all"));
-        }
-        format!("{words}\n\n{count} differences among {checked} instances at {at}.\n")
+        let table = table(header, rows, &[1, 2, 3, 4]);
+        let rest = match count.saturating_sub(ROWS_SHOWN) {
+            0 => String::new(),
+            rest => format!("\n... and {rest} more; --json shows all"),
+        };
+        format!("{table}{rest}\n\n{count} differences among {checked} instances at {at}.\n")
     }
 }
 

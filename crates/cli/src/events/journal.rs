@@ -136,7 +136,7 @@ impl Journal {
     }
 
     /// Goes on with what is there, or begins.
-    pub(super) fn open(file: &Path, begun: Begun, restart: bool) -> Result<Self, Failure> {
+    pub(super) fn open(file: &Path, begun: &Begun, restart: bool) -> Result<Self, Failure> {
         let mut name = file.file_name().unwrap_or_default().to_owned();
         name.push(".");
         name.push(EXTENSION);
@@ -151,7 +151,7 @@ impl Journal {
         })
     }
 
-    fn open_at(path: &Path, file: &Path, begun: Begun, restart: bool) -> Result<Self, Unopened> {
+    fn open_at(path: &Path, file: &Path, begun: &Begun, restart: bool) -> Result<Self, Unopened> {
         let mut options = File::options();
         let kept = options.read(true).append(true).create(true).open(path)?;
         lock(&kept, file)?;
@@ -164,7 +164,7 @@ impl Journal {
         match read(&kept, restart)? {
             Read::Nothing => {
                 kept.set_len(0)?;
-                write_line(&kept, &begun)?;
+                write_line(&kept, begun)?;
                 kept.sync_all()?;
                 sync_folder(path)?;
             }

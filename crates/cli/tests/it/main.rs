@@ -11,6 +11,7 @@ mod login;
 mod snapshot;
 mod stub;
 mod verify;
+mod verify_files;
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
