@@ -108,7 +108,16 @@ func post(client *http.Client, url string, events []Event) (*Answer, error) {
 		return nil, problem
 	}
 	answer := new(Answer)
-	return answer, json.Unmarshal(text, answer)
+	err = json.Unmarshal(text, answer)
+	if err == nil && len(answer.Results) != len(events) {
+		err = fmt.Errorf("the answer does not say what became of each event")
+	}
+	if err != nil {
+		// It may be that of a router on the way.
+		fmt.Fprintln(os.Stderr, err)
+		return nil, nil
+	}
+	return answer, nil
 }
 
 // send sends events until each is kept (201) or refused (4xx); it says whether all are kept.

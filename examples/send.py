@@ -6,6 +6,7 @@ Only the standard library is needed:
     SAMPLER_URL=http://localhost:7070 [SAMPLER_TOKEN=…] python3 send.py INSTANCE
 """
 
+import http.client
 import json
 import os
 import sys
@@ -44,17 +45,27 @@ def post(events):
     request = urllib.request.Request(f"{URL}/v1/events", data=body, headers=headers)
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.load(answer)
+            said = json.load(answer)
+        if isinstance(said, dict) and len(said.get("results", [])) == len(events):
+            return said
+        print("the answer does not say what became of each event", file=sys.stderr)
     except urllib.error.HTTPError as error:
-        problem = error.read().decode(errors="replace")
-        if error.code in (408, 429) or error.code >= 500:
-            print(f"{error.code}: {problem}", file=sys.stderr)
-            return None
-        # The batch as a whole is wrong, or the token is: a repeat would be answered the same.
-        sys.exit(f"{error.code}: {problem}")
-    except (OSError, ValueError) as error:
-        print(error, file=sys.stderr)
-        return None
+        problem = f"{error.code}: {text_of(error)}"
+        if error.code not in (408, 429) and error.code < 500:
+            # The batch as a whole is wrong, or the token is: a repeat would be answered the same.
+            sys.exit(problem)
+        print(problem, file=sys.stderr)
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        # An answer that is cut short, or no JSON, as from a router on the way, says nothing, either.
+        print(repr(error), file=sys.stderr)
+    return None
+
+
+def text_of(error):
+    try:
+        return error.read().decode(errors="replace")
+    except (OSError, http.client.HTTPException):
+        return error.reason
 
 
 def send(events):

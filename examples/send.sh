@@ -19,17 +19,24 @@ events='[
 {"type": "stop", "id": "stop-'$ended'", "timestamp": '$ended', '$target'}]'
 
 for pause in 1 2 4 8 16 32 60; do
-  # No answer at all is like an answer that says nothing: the whole batch is sent again.
+  wait=$pause
+  # No answer, or one that is no JSON, as from a router on the way, says nothing: the whole batch is
+  # sent again.
   answer=$(printf '%s' "$events" | curl -sS -m 60 "$url/v1/events" -H 'content-type: application/json' \
     ${SAMPLER_TOKEN:+-H "authorization: Bearer $SAMPLER_TOKEN"} --data-binary @-) || answer=
-  echo "$answer" | jq -r '.results[]? | "\(.index): \(.status) \(.span // .problem.type // "")"'
-  # Final is what is kept (201) or refused (4xx); 5xx is to be sent again.
-  if echo "$answer" | jq -es '.[0].failed == 0' > /dev/null; then
-    echo "$answer" | jq -es '.[0].refused == 0' > /dev/null && exit 0
-    exit 1
+  said=$(printf '%s' "$answer" | jq -c 'objects' 2> /dev/null) || said=
+  if [ -n "$said" ]; then
+    printf '%s' "$said" | jq -r '.results[]? | "\(.index): \(.status) \(.span // .problem.type // "")"'
+    # Final is what is kept (201) or refused (4xx); 5xx is to be sent again.
+    if printf '%s' "$said" | jq -e '.failed == 0' > /dev/null; then
+      printf '%s' "$said" | jq -e '.refused == 0' > /dev/null && exit 0
+      exit 1
+    fi
+    printf '%s' "$said" | jq -c 'select(.status) | {type, detail}' >&2
+    wait=$(printf '%s' "$said" | jq "[.results[]?.retry_after // 0, $pause] | max")
+  else
+    echo "no answer in JSON" >&2
   fi
-  echo "$answer" | jq -c 'select(.status) | {type, detail}' >&2 || true
-  wait=$(echo "$answer" | jq -s "[.[0].results[]?.retry_after // 0, $pause] | max")
   sleep "$wait"
 done
 echo "no final answer: send the same events again later" >&2

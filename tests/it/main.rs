@@ -19,6 +19,7 @@ mod console;
 mod control;
 mod documented;
 mod examples;
+mod examples_amiss;
 mod instances;
 mod intake;
 mod landscape;

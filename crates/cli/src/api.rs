@@ -10,7 +10,7 @@ use std::time::Duration;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, HeaderMap, IF_MATCH, LINK, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode};
-use serde::de::DeserializeOwned;
+use serde::Deserialize;
 use url::Url;
 
 use crate::connection::Connection;
@@ -20,18 +20,18 @@ use crate::token::Token;
 
 pub(crate) use error::{ApiError, Problem};
 pub(crate) use reading::Position;
+use request::ANSWER_LEN_MAX;
 pub(crate) use request::{Query, Repeat, Request};
 
-/// The longest answer, in bytes.
-const ANSWER_LEN_MAX: usize = 64 << 20;
 /// How often a request is sent that is answered "later".
 const ATTEMPTS: u32 = 10;
 /// How often a request is sent that gets no answer.
 const ATTEMPTS_UNANSWERED: u32 = 5;
 /// The first pause before another attempt, doubled each time.
 const PAUSE_FIRST: Duration = Duration::from_millis(200);
-/// The longest pause, whatever the server asks for.
+/// The longest pause that the server does not ask for, and the longest that it can ask for.
 const PAUSE_MAX: Duration = Duration::from_mins(1);
+pub(crate) const PAUSE_ASKED_MAX: Duration = Duration::from_mins(5);
 
 /// A client of the API.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub(crate) struct Answer {
 
 impl Answer {
     /// Its body.
-    pub(crate) fn read<T: DeserializeOwned>(&self, path: &[&str]) -> Result<T, ApiError> {
+    pub(crate) fn read<'a, T: Deserialize<'a>>(&'a self, path: &[&str]) -> Result<T, ApiError> {
         serde_json::from_slice(&self.body).map_err(|error| ApiError::Unreadable {
             path: path_of(path),
             reason: error.to_string(),
@@ -100,7 +100,7 @@ impl Api {
                 }
                 Attempt::Later(error, _, attempts) if attempt >= attempts => return Err(error),
                 Attempt::Later(_, asked, _) => {
-                    tokio::time::sleep(asked.unwrap_or(pause).min(PAUSE_MAX)).await;
+                    tokio::time::sleep(pause_until(pause, asked)).await;
                     pause *= 2;
                     attempt += 1;
                 }
@@ -114,7 +114,8 @@ impl Api {
         let cursor = next_cursor(headers);
         let etag = headers.get(ETAG).and_then(|tag| tag.to_str().ok());
         let etag = etag.map(str::to_owned);
-        let body = self.body(response, request.path).await?;
+        let most = request.answer_len_max;
+        let body = self.body(response, request.path, most).await?;
         Ok(Answer { body, etag, cursor })
     }
 
@@ -165,11 +166,16 @@ impl Api {
         url
     }
 
-    async fn body(&self, mut response: Response, path: &[&str]) -> Result<Vec<u8>, ApiError> {
+    async fn body(
+        &self,
+        mut response: Response,
+        path: &[&str],
+        most: usize,
+    ) -> Result<Vec<u8>, ApiError> {
         let mut body = Vec::new();
         let broken = |error: reqwest::Error| self.unreachable(&error);
         while let Some(chunk) = response.chunk().await.map_err(broken)? {
-            if body.len() + chunk.len() > ANSWER_LEN_MAX {
+            if body.len() + chunk.len() > most {
                 let (path, reason) = (path_of(path), "it is too long".to_owned());
                 return Err(ApiError::Unreadable { path, reason });
             }
@@ -180,7 +186,8 @@ impl Api {
 
     /// The error of a refused request, with its problem document if it has one.
     async fn refusal(&self, response: Response, status: StatusCode, path: &[&str]) -> ApiError {
-        let body = self.body(response, path).await.unwrap_or_default();
+        let body = self.body(response, path, ANSWER_LEN_MAX).await;
+        let body = body.unwrap_or_default();
         ApiError::Status {
             path: path_of(path),
             status,
@@ -194,6 +201,10 @@ impl Api {
             reason: describe(error),
         }
     }
+}
+
+fn pause_until(own: Duration, asked: Option<Duration>) -> Duration {
+    asked.map_or(own.min(PAUSE_MAX), |asked| asked.min(PAUSE_ASKED_MAX))
 }
 
 fn path_of(segments: &[&str]) -> String {
@@ -222,4 +233,28 @@ fn describe(error: &reqwest::Error) -> String {
         cause = source;
     }
     cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_is_not_asked_before_it_says() {
+        let seconds = Duration::from_secs;
+        for (own, asked, pause) in [
+            (4, None, 4),
+            (102, None, 60),
+            (4, Some(1), 1),
+            (4, Some(61), 61),
+            (4, Some(300), 300),
+            (4, Some(86_400), 300),
+        ] {
+            assert_eq!(
+                pause_until(seconds(own), asked.map(seconds)),
+                seconds(pause),
+                "{asked:?}"
+            );
+        }
+    }
 }

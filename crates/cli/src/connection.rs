@@ -29,7 +29,7 @@ pub(crate) struct Connection {
     /// The address of the receiver [default: `sampler target`, or `http://localhost:7070`]
     #[arg(long, env = "SAMPLER_URL", hide_env_values = true)]
     url: Option<Url>,
-    /// A file with the token; otherwise `SAMPLER_TOKEN` holds it, or there is none
+    /// A file with the token; otherwise it is that of `SAMPLER_TOKEN`, of the client, or of `sampler login`
     #[arg(
         long,
         env = "SAMPLER_TOKEN_FILE",

@@ -4,6 +4,7 @@ mod dry_run;
 mod file_event;
 mod input;
 mod journal;
+mod outcome;
 mod report;
 mod send;
 
@@ -41,13 +42,14 @@ enum EventsCommand {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Events of one target are sent in the order of the file. An event without an id gets one that follows from
-what it says, so sending a file twice is safe: a repeat changes nothing.
+what it says, so sending a file twice is safe: a repeat changes nothing. Where `day` or `at` count from now,
+that holds only with the same --now: otherwise they are other events, at other moments.
 
 While it is sent, FILE.sampler-journal says how far. If sending is interrupted, or the receiver cannot be
 reached, the same command goes on from there. The file is removed at the end.
 
-Exit codes: 0 all events are kept, 1 some were refused, 2 the command line or the file is wrong, 3 the API
-gives no answer.")]
+Exit codes: 0 all events are kept, 1 some were refused, 2 the command line or the file is wrong and nothing
+was sent, 3 the API gives no answer, 4 the file, the journal or the output failed midway.")]
 struct SendArguments {
     #[command(flatten)]
     file: FileArguments,
@@ -104,15 +106,17 @@ async fn run_send(arguments: SendArguments) -> Result<ExitCode, Failure> {
     let api = Api::new(&arguments.common.connection)?;
     let file = &arguments.file;
     let now = file.now.unwrap_or_else(clock::now);
+    let mut input = Input::open(file, now)?;
     let journal = if arguments.no_journal || file.is_stdin() {
         Journal::none(now)
     } else {
-        let begun = Begun::new(file, now, api.base())?;
-        Journal::open(&file.file, begun, arguments.restart)?
+        let begun = Begun::new(file, now, api.base(), input.measures());
+        Journal::open(&file.file, &begun, arguments.restart)?
     };
     // A day counts from the moment at which the command was given first.
-    let input = Input::open(file, journal.now())?;
+    input.count_from(journal.now());
     let mut sender = Sender::new(&api, journal, usize::from(arguments.batch));
+    sender.is_now_given = file.now.is_some();
     sender.send(input).await?;
     let report = sender.finish()?;
     if arguments.common.json {

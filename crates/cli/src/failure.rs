@@ -7,19 +7,26 @@ use crate::api::ApiError;
 /// The exit codes of failures; 0 and 1 are answers.
 const EXIT_INPUT: u8 = 2;
 const EXIT_API: u8 = 3;
+const EXIT_INTERRUPTED: u8 = 4;
 
 /// A command has failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    /// The user's input is wrong.
+    /// The user's input is wrong. Nothing was changed.
     #[error("{0}")]
     Input(String),
     /// The API cannot be read.
     #[error("{0}")]
     Api(#[from] ApiError),
-    /// The API does not say what it has done.
+    /// The API refuses the rest of what the command does.
     #[error("{0}")]
-    Unsettled(String),
+    RefusedMidway(ApiError),
+    /// The API gives events no final answer; with the status and the problem of one of them.
+    #[error("{0}")]
+    Unsettled(String, Value),
+    /// This machine fails: a file or the output. Part of the command may be done, or all of it.
+    #[error("{0}")]
+    Interrupted(String),
 }
 
 impl Failure {
@@ -28,20 +35,25 @@ impl Failure {
             Self::Input(_) => EXIT_INPUT,
             // A wrong parameter, or an option that is missing.
             Self::Api(error) if error.status() == Some(400) => EXIT_INPUT,
-            Self::Api(_) | Self::Unsettled(_) => EXIT_API,
+            Self::Api(_) | Self::RefusedMidway(_) | Self::Unsettled(..) => EXIT_API,
+            Self::Interrupted(_) => EXIT_INTERRUPTED,
         }
     }
 
     /// The failure for machines, with what the API answered.
     pub(crate) fn document(&self) -> Value {
         let mut document = json!({ "message": self.to_string(), "exit_code": self.exit_code() });
-        if let Self::Api(error) = self {
+        if let Self::Api(error) | Self::RefusedMidway(error) = self {
             if let Some(status) = error.status() {
                 document["status"] = json!(status);
             }
             if let Some(problem) = error.problem() {
                 document["problem"] = problem.clone();
             }
+        }
+        if let Self::Unsettled(_, answer) = self {
+            document["status"] = answer["status"].clone();
+            document["problem"] = answer["problem"].clone();
         }
         document
     }

@@ -46,7 +46,8 @@ fn tell(kind: &str, text: &str, document: &Value) {
     }
 }
 
-/// Prints a text. A reader that has seen enough, like `head`, is no failure.
+/// Prints a text. A reader that has seen enough, like `head`, is no failure. What is printed is often
+/// what was done.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut output = io::stdout().lock();
     match output
@@ -54,7 +55,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
         .and_then(|()| output.flush())
     {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::Input(format!("standard output: {error}")))
+            Err(Failure::Interrupted(format!("standard output: {error}")))
         }
         _ => Ok(()),
     }

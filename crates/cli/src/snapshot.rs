@@ -7,14 +7,17 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use sampler_verify::moment::{InWords, Millis};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
 
-use crate::api::{Api, Request};
+use crate::api::{Answer, Api, Request};
 use crate::events::{FileEvent, Sender};
 use crate::failure::Failure;
 use crate::listing::Common;
-use crate::output::{print, warn};
-use crate::show::{moment, print_json, target, text};
+use crate::output::{print, printable, warn};
+use crate::show::{moment, target, text};
 use crate::table::table;
 
 const PATH: [&str; 2] = ["v1", "snapshots"];
@@ -24,12 +27,35 @@ const ANSWER_LIMIT: Duration = Duration::from_mins(10);
 const LEN_MAX: u64 = 512 << 20;
 /// How many events are sent at once.
 const BATCH: usize = 500;
-/// The members of the answer that are lists, and what an item of each means.
-const LISTS: [(&str, &str); 3] = [
-    ("open_without_instance", "runs no more"),
-    ("instance_without_span", "was not started"),
-    ("differs", "has changed"),
-];
+/// The longest answer, in bytes: each difference names its target once or twice, and an event.
+const ANSWER_LEN_MAX: usize = 1 << 30;
+/// How many differences a table shows.
+const ROWS_SHOWN: usize = 10_000;
+
+/// The answer. The events that it proposes stay as they are written: their ids follow from what they
+/// say, and a number that is read and written again may have become another.
+#[derive(Debug, Deserialize)]
+struct Difference<'a> {
+    at: Millis,
+    checked: u64,
+    /// There are more differences than are named.
+    #[serde(default)]
+    more: bool,
+    #[serde(borrow, default)]
+    open_without_instance: Vec<Item<'a>>,
+    #[serde(borrow, default)]
+    instance_without_span: Vec<Item<'a>>,
+    #[serde(borrow, default)]
+    differs: Vec<Item<'a>>,
+}
+
+/// An instance that differs.
+#[derive(Debug, Deserialize)]
+struct Item<'a> {
+    span: Option<String>,
+    #[serde(borrow)]
+    proposal: &'a RawValue,
+}
 
 /// Compares what really runs with the spans
 #[derive(Debug, Args)]
@@ -63,8 +89,9 @@ struct DiffArguments {
 Each event has an id that follows from what it says: applying a snapshot twice is safe. What has changed
 since is refused.
 
-Exit codes: 0 all events are kept, or nothing differs, 1 some were refused, or there are more than --most,
-2 the command line or the file is wrong, 3 the API gives no answer.")]
+Exit codes: 0 all events are kept, or nothing differs, 1 some were refused, there are more than --most, or
+the receiver did not name all differences: apply it again, 2 the command line or the file is wrong, 3 the
+API gives no answer.")]
 struct ApplyArguments {
     /// A snapshot: JSON with `resource_id`, `at` and `instances`, or NDJSON with the head as first line
     #[arg(value_name = "FILE")]
@@ -86,22 +113,25 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 
 async fn diff(arguments: &DiffArguments) -> Result<ExitCode, Failure> {
     let api = Api::new(&arguments.common.connection)?;
-    let difference = ask(&api, &arguments.file).await?;
+    let answer = ask(&api, &arguments.file).await?;
+    let difference: Difference<'_> = answer.read(&PATH)?;
     if arguments.common.json {
-        print_json(&difference)?;
+        let document: &RawValue = answer.read(&PATH)?;
+        print(&format!("{document}\n"))?;
     } else {
-        print(&words(&difference))?;
+        print(&difference.words())?;
     }
-    Ok(ExitCode::from(u8::from(
-        items(&difference).next().is_some(),
-    )))
+    if difference.more {
+        warn("there are more differences than the receiver names in one answer");
+    }
+    Ok(ExitCode::from(u8::from(difference.count() > 0)))
 }
 
 async fn apply(arguments: &ApplyArguments) -> Result<ExitCode, Failure> {
     let api = Api::new(&arguments.common.connection)?;
-    let difference = ask(&api, &arguments.file).await?;
-    let events: Vec<FileEvent> = items(&difference).zip(1..).map(file_event).collect();
-    let (count, most) = (events.len(), arguments.most);
+    let answer = ask(&api, &arguments.file).await?;
+    let difference: Difference<'_> = answer.read(&PATH)?;
+    let (count, most) = (difference.count(), arguments.most);
     if count > most {
         warn(&format!(
             "nothing is sent: {count} events are more than --most {most}; `sampler snapshot diff` shows them"
@@ -109,22 +139,31 @@ async fn apply(arguments: &ApplyArguments) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::FAILURE);
     }
     let mut sender = Sender::unjournaled(&api, BATCH);
+    let events = difference.items().zip(1..).map(file_event);
     sender.send_events(events).await?;
     let report = sender.finish()?;
     if arguments.common.json {
-        print_json(&json!({ "difference": difference, "report": report.document() }))?;
+        let (document, report): (&RawValue, _) = (answer.read(&PATH)?, report.document());
+        print(&format!(
+            "{{\"difference\":{document},\"report\":{report}}}\n"
+        ))?;
     } else {
-        print(&format!("{}{}", words(&difference), report.words()))?;
+        print(&format!("{}{}", difference.words(), report.words()))?;
     }
-    Ok(ExitCode::from(u8::from(!report.is_good())))
+    if difference.more {
+        warn("the receiver did not name all differences: apply it again");
+    }
+    let is_all = report.is_good() && !difference.more;
+    Ok(ExitCode::from(u8::from(!is_all)))
 }
 
-async fn ask(api: &Api, file: &Path) -> Result<Value, Failure> {
+async fn ask(api: &Api, file: &Path) -> Result<Answer, Failure> {
     let (media_type, bytes) = read(file)?;
     let request = Request::post(&PATH)
         .limit(ANSWER_LIMIT)
+        .answer_len_max(ANSWER_LEN_MAX)
         .body(media_type, bytes);
-    Ok(api.call(&request).await?.read(&PATH)?)
+    Ok(api.call(&request).await?)
 }
 
 fn read(path: &Path) -> Result<(&'static str, Vec<u8>), Failure> {
@@ -150,46 +189,61 @@ fn read(path: &Path) -> Result<(&'static str, Vec<u8>), Failure> {
     Ok((media_type, bytes))
 }
 
-/// The instances that differ, each with the meaning of its list.
-fn items(difference: &Value) -> impl Iterator<Item = (&'static str, &Value)> {
-    LISTS.into_iter().flat_map(|(list, meaning)| {
-        let items = difference[list].as_array().into_iter().flatten();
-        items.map(move |item| (meaning, item))
-    })
+impl<'a> Difference<'a> {
+    /// The instances that differ, each with the meaning of its list.
+    fn items(&self) -> impl Iterator<Item = (&'static str, &Item<'a>)> {
+        let lists = [
+            ("runs no more", &self.open_without_instance),
+            ("was not started", &self.instance_without_span),
+            ("has changed", &self.differs),
+        ];
+        let lists = lists.into_iter();
+        lists.flat_map(|(meaning, items)| items.iter().map(move |item| (meaning, item)))
+    }
+
+    fn count(&self) -> usize {
+        self.items().count()
+    }
+
+    fn words(&self) -> String {
+        let at = InWords(self.at);
+        let (count, checked) = (self.count(), self.checked);
+        if count == 0 {
+            return format!("Nothing differs: {checked} instances at {at}.\n");
+        }
+        let rows = self.items().zip(1..).take(ROWS_SHOWN);
+        let rows = rows.map(|((meaning, item), line)| item.row(meaning, line));
+        let header = ["line", "target", "", "event", "span"];
+        let table = table(header, rows, &[1, 2, 3, 4]);
+        let rest = match count.saturating_sub(ROWS_SHOWN) {
+            0 => String::new(),
+            rest => format!("\n... and {rest} more; --json shows all"),
+        };
+        format!("{table}{rest}\n\n{count} differences among {checked} instances at {at}.\n")
+    }
+}
+
+impl Item<'_> {
+    fn row(&self, meaning: &str, line: u64) -> [String; 5] {
+        // Only for people: what is sent is not read as numbers.
+        let proposal = serde_json::from_str(self.proposal.get()).unwrap_or(Value::Null);
+        let event = text(&proposal, "/type");
+        let moment = moment(&proposal, "/timestamp");
+        [
+            line.to_string(),
+            target(&proposal, ""),
+            meaning.to_owned(),
+            format!("{event} at {moment}"),
+            self.span.as_deref().map_or("-".to_owned(), printable),
+        ]
+    }
 }
 
 /// The event that mends a difference; its line is that of the table.
-fn file_event(((_, item), line): ((&'static str, &Value), u64)) -> FileEvent {
+fn file_event(((_, item), line): ((&'static str, &Item<'_>), u64)) -> FileEvent {
     FileEvent {
         line,
         is_cloud_event: false,
-        body: item["proposal"].to_string(),
+        body: item.proposal.get().to_owned(),
     }
-}
-
-fn words(difference: &Value) -> String {
-    let (at, checked) = (moment(difference, "/at"), text(difference, "/checked"));
-    let rows: Vec<[String; 5]> = items(difference)
-        .zip(1..)
-        .map(|((meaning, item), line)| {
-            let event = text(item, "/proposal/type");
-            let moment = moment(item, "/proposal/timestamp");
-            let what = format!("{event} at {moment}");
-            let target = target(item, "/proposal");
-            [
-                line.to_string(),
-                target,
-                meaning.to_owned(),
-                what,
-                text(item, "/span"),
-            ]
-        })
-        .collect();
-    if rows.is_empty() {
-        return format!("Nothing differs: {checked} instances at {at}.\n");
-    }
-    let count = rows.len();
-    let header = ["line", "target", "", "event", "span"];
-    let table = table(header, rows.into_iter(), &[1, 2, 3, 4]);
-    format!("{table}\n\n{count} differences among {checked} instances at {at}.\n")
 }

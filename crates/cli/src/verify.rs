@@ -31,7 +31,7 @@ Exit codes: 0 everything fits, 1 something does not fit, 2 the command line or t
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// All your events: NDJSON or CSV, as in examples/README.md. `-` is standard input
+    /// All your events, as `sampler events send` reads them. `-` is standard input
     #[arg(value_name = "EVENTS")]
     events: PathBuf,
     /// The format, if the name of the file does not tell it
@@ -55,7 +55,7 @@ pub(crate) struct Arguments {
     /// The present moment, for `day` and `at` in the file, in ms or RFC 3339
     #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
     now: Option<Millis>,
-    /// Added to all timestamps of the file, if they do not count from 1970
+    /// Added to all timestamps of the file, but not to those of `CloudEvents`
     #[arg(long, value_name = "LENGTH", default_value = "0s", value_parser = parse_length)]
     #[arg(allow_hyphen_values = true)]
     offset: Millis,
@@ -91,8 +91,12 @@ struct Scope {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Format {
+    /// An event on each line
     Ndjson,
+    /// A span in each row
     Csv,
+    /// A list of events, or one
+    Json,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -160,12 +164,11 @@ impl Arguments {
         let format = match self.format {
             Some(Format::Ndjson) => Some(events::Format::Ndjson),
             Some(Format::Csv) => Some(events::Format::Csv),
+            Some(Format::Json) => Some(events::Format::Json),
             None => events::Format::of_name(&name),
         };
         let format = format.ok_or_else(|| {
-            format!(
-                "{name}: the name does not tell the format; use --format ndjson or --format csv"
-            )
+            format!("{name}: the name does not tell the format; use --format ndjson, csv or json")
         })?;
         let input: Box<dyn Read> = if self.events == Path::new("-") {
             Box::new(io::stdin())

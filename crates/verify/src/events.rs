@@ -1,5 +1,6 @@
 //! A provider's events, as `examples/README.md` describes them.
 
+mod list;
 mod ndjson;
 mod table;
 
@@ -8,9 +9,12 @@ use std::io::{BufRead, Read};
 use crate::Target;
 use crate::moment::{Millis, MomentError};
 use crate::quantity::Measure;
+pub use list::read_items;
 
 /// The longest line, in bytes; the receiver takes no larger body either.
 const LINE_LEN_MAX: u64 = 1 << 20;
+/// What some programs write in front of a text.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// One event of a provider.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,6 +47,8 @@ pub enum Format {
     Ndjson,
     /// A span in each row.
     Csv,
+    /// A list of events, or one behind the other.
+    Json,
 }
 
 /// The origin and the shift of the moments in a file.
@@ -50,7 +56,7 @@ pub enum Format {
 pub struct Reading {
     /// The moment from which relative moments (`day`, `at`) count.
     pub now: Millis,
-    /// Added to each moment.
+    /// Added to each moment, but not to those of `CloudEvents`.
     pub offset: Millis,
 }
 
@@ -97,13 +103,21 @@ impl Wrong {
     }
 }
 
+impl Reading {
+    fn moved(self, moment: Millis) -> Result<Millis, Wrong> {
+        let moved = moment.checked_add(self.offset);
+        Ok(moved.ok_or(MomentError::TooFar)?)
+    }
+}
+
 impl Format {
     /// The format that files of this name have.
     pub fn of_name(name: &str) -> Option<Self> {
         let (_, extension) = name.rsplit_once('.')?;
         match extension.to_ascii_lowercase().as_str() {
             "csv" => Some(Self::Csv),
-            "ndjson" | "jsonl" | "json" => Some(Self::Ndjson),
+            "ndjson" | "jsonl" => Some(Self::Ndjson),
+            "json" => Some(Self::Json),
             _ => None,
         }
     }
@@ -115,20 +129,35 @@ impl Format {
 /// The reader fails, a line is not an event, or the file has no events.
 pub fn read(input: impl Read, format: Format, reading: Reading) -> Result<Vec<Event>, EventsError> {
     let input = std::io::BufReader::new(input);
-    let mut events = match format {
+    let events = match format {
         Format::Ndjson => read_lines(input, reading)?,
-        Format::Csv => table::read(input)?,
+        Format::Csv => read_rows(input, reading)?,
+        Format::Json => read_list(input, reading)?,
     };
-    for event in &mut events {
-        let moved = event.moment.checked_add(reading.offset);
-        event.moment =
-            moved.ok_or_else(|| Wrong::Moment(MomentError::TooFar).in_line(event.line))?;
-    }
     if events.is_empty() {
         return Err(EventsError {
             line: None,
             what: Wrong::other("there are no events in it"),
         });
+    }
+    Ok(events)
+}
+
+fn read_rows(input: impl Read, reading: Reading) -> Result<Vec<Event>, EventsError> {
+    let mut events = table::read(input)?;
+    for event in &mut events {
+        let moved = reading.moved(event.moment);
+        event.moment = moved.map_err(|wrong| wrong.in_line(event.line))?;
+    }
+    Ok(events)
+}
+
+fn read_list(input: impl Read, reading: Reading) -> Result<Vec<Event>, EventsError> {
+    let items = read_items(input).map_err(|what| EventsError { line: None, what })?;
+    let mut events = Vec::with_capacity(items.len());
+    for (line, text) in items {
+        let found = ndjson::read(text.as_bytes(), line, reading);
+        events.extend(found.map_err(|wrong| wrong.in_line(line))?);
     }
     Ok(events)
 }
@@ -147,11 +176,12 @@ fn read_lines(mut input: impl BufRead, reading: Reading) -> Result<Vec<Event>, E
         if length as u64 == LINE_LEN_MAX && bytes.last() != Some(&b'\n') {
             return Err(Wrong::other("the line is too long").in_line(number));
         }
-        let line = bytes.trim_ascii();
+        let line = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&bytes);
+        let line = line.trim_ascii();
         if line.is_empty() || line.starts_with(b"#") {
             continue;
         }
-        let found = ndjson::read(line, number, reading.now);
+        let found = ndjson::read(line, number, reading);
         events.extend(found.map_err(|wrong| wrong.in_line(number))?);
     }
     Ok(events)
@@ -165,6 +195,7 @@ mod tests {
     fn the_name_of_a_file_tells_its_format() {
         assert_eq!(Format::of_name("a/b.CSV"), Some(Format::Csv));
         assert_eq!(Format::of_name("events.ndjson"), Some(Format::Ndjson));
+        assert_eq!(Format::of_name("events.json"), Some(Format::Json));
         assert_eq!(Format::of_name("events"), None);
         assert_eq!(Format::of_name("events.xml"), None);
     }
@@ -174,6 +205,13 @@ mod tests {
         let input = std::io::repeat(b'x');
         let error = read(input, Format::Ndjson, Reading::default()).unwrap_err();
         assert_eq!(error.to_string(), "line 1: the line is too long");
+    }
+
+    #[test]
+    fn what_stands_in_front_of_a_text_is_passed_over() {
+        let text = "\u{feff}# nothing\n";
+        let error = read(text.as_bytes(), Format::Ndjson, Reading::default()).unwrap_err();
+        assert_eq!(error.to_string(), "there are no events in it");
     }
 
     #[test]

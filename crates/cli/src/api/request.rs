@@ -7,6 +7,8 @@ use serde_json::Value;
 
 /// How long one answer may take, unless it is known to take longer.
 const ANSWER_LIMIT: Duration = Duration::from_mins(1);
+/// The longest answer, in bytes, unless it is known to be longer.
+pub(super) const ANSWER_LEN_MAX: usize = 64 << 20;
 
 /// Query parameters.
 pub(crate) type Query = Vec<(&'static str, String)>;
@@ -41,6 +43,7 @@ pub(crate) struct Request<'a> {
     pub(super) if_match: Option<String>,
     pub(super) repeat: Repeat,
     pub(super) limit: Duration,
+    pub(super) answer_len_max: usize,
 }
 
 impl<'a> Request<'a> {
@@ -69,6 +72,7 @@ impl<'a> Request<'a> {
             if_match: None,
             repeat,
             limit: ANSWER_LIMIT,
+            answer_len_max: ANSWER_LEN_MAX,
         }
     }
 
@@ -92,5 +96,13 @@ impl<'a> Request<'a> {
     /// How long the answer may take.
     pub(crate) fn limit(self, limit: Duration) -> Self {
         Self { limit, ..self }
+    }
+
+    /// How many bytes the answer may have.
+    pub(crate) fn answer_len_max(self, answer_len_max: usize) -> Self {
+        Self {
+            answer_len_max,
+            ..self
+        }
     }
 }

@@ -94,20 +94,26 @@ fn words(results: &[Value]) -> String {
             Value::Null => String::new(),
             document => format!(" {}", problem(document)),
         };
-        let _ = writeln!(words, "line {line}: {would}{why}");
+        let replayed = match result["replayed"] {
+            Value::Bool(true) => " replayed",
+            _ => "",
+        };
+        let _ = writeln!(words, "line {line}: {would}{replayed}{why}");
         let usages = result["usages"].as_array().map_or(&[][..], Vec::as_slice);
-        if usages.is_empty() {
-            continue;
+        if !usages.is_empty() {
+            let _ = writeln!(words, "{}", usage_table(usages));
         }
-        let rows = usages.iter().map(|usage| {
-            let (id, at) = (text(usage, "/dedup_id"), moment(usage, "/end"));
-            [id, at, measures(usage, "/measured_usage", "/quantity")]
-        });
-        let _ = writeln!(
-            words,
-            "{}",
-            table(["usage", "timestamp", "measures"], rows, &[0, 1, 2])
-        );
+        if result["more"] == Value::Bool(true) {
+            let _ = writeln!(words, "... there are more usages than are shown");
+        }
     }
     words
+}
+
+fn usage_table(usages: &[Value]) -> String {
+    let rows = usages.iter().map(|usage| {
+        let (id, at) = (text(usage, "/dedup_id"), moment(usage, "/end"));
+        [id, at, measures(usage, "/measured_usage", "/quantity")]
+    });
+    table(["usage", "timestamp", "measures"], rows, &[0, 1, 2])
 }

@@ -94,6 +94,7 @@ pub(super) struct Importer {
     /// How often an event without an id has said the same: a target may start, stop and start again
     /// at one moment.
     repeats: HashMap<Uuid, u32>,
+    has_relative: bool,
 }
 
 impl Importer {
@@ -102,7 +103,18 @@ impl Importer {
             now,
             offset,
             repeats: HashMap::new(),
+            has_relative: false,
         }
+    }
+
+    /// Another origin, before the first event is read.
+    pub(super) fn count_from(&mut self, now: Millis) {
+        self.now = now;
+    }
+
+    /// Whether a moment has been worked out from the origin.
+    pub(super) fn has_relative(&self) -> bool {
+        self.has_relative
     }
 
     /// The event of an object. Only mistakes that the receiver cannot see are errors here.
@@ -121,6 +133,7 @@ impl Importer {
         let is_relative = ["at", "day", "time"]
             .iter()
             .any(|name| members.get(name).is_some());
+        self.has_relative |= is_relative;
         if is_relative || self.offset != 0 {
             let moment = self.moment(&members)?;
             members.remove(&["timestamp", "at", "day", "time"]);

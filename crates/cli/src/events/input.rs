@@ -4,18 +4,17 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-use sampler_verify::events::{self, Reading};
+use sampler_verify::events::{self, Kind, Reading};
 use sampler_verify::moment::Millis;
-use serde_json::value::RawValue;
+use uuid::Uuid;
 
 use super::file_event::{FileEvent, Importer};
+use super::journal::Extent;
 use super::{FileArguments, Format};
 use crate::failure::Failure;
 
 /// The longest line, in bytes; the receiver takes no larger event either.
 const LINE_LEN_MAX: u64 = 1 << 20;
-/// The longest list that is read as a whole, in bytes. NDJSON has no such limit.
-const LIST_LEN_MAX: u64 = 256 << 20;
 
 /// One event of the file, or the reason why it cannot be read.
 #[derive(Debug)]
@@ -24,11 +23,27 @@ pub(crate) struct Item {
     pub(crate) event: Result<FileEvent, String>,
 }
 
+impl Item {
+    /// What stands before it, and itself.
+    pub(super) fn extend(&self, before: Extent) -> Extent {
+        let said = match &self.event {
+            Ok(event) => &event.body,
+            Err(reason) => reason,
+        };
+        let said = format!("{} {said}", self.line);
+        Extent {
+            events: before.events + 1,
+            digest: Uuid::new_v5(&before.digest, said.as_bytes()),
+        }
+    }
+}
+
 /// The events of a file, in its order.
 pub(super) struct Input {
     source: Source,
     importer: Importer,
     name: String,
+    measures: Option<Vec<String>>,
 }
 
 enum Source {
@@ -65,27 +80,25 @@ impl Input {
         let name = file.file.display().to_string();
         let wrong = |error: &dyn std::fmt::Display| Failure::Input(format!("{name}: {error}"));
         let format = file.format()?;
-        let mut reader: Box<dyn BufRead> = if file.is_stdin() {
+        let reader: Box<dyn BufRead> = if file.is_stdin() {
             Box::new(BufReader::new(io::stdin()))
         } else {
             let opened = File::open(&file.file).map_err(|error| wrong(&error))?;
             Box::new(BufReader::new(opened))
         };
+        let mut measures = None;
         let source = match format {
             Format::Ndjson => Source::Lines(reader, 0),
             Format::Csv => {
                 let reading = Reading { now, offset: 0 };
                 let rows = events::read(reader, events::Format::Csv, reading);
-                Source::Rows(rows.map_err(|error| wrong(&error))?.into_iter())
+                let rows = rows.map_err(|error| wrong(&error))?;
+                measures = Some(measures_of(&rows));
+                Source::Rows(rows.into_iter())
             }
             Format::Json => {
-                let mut text = String::new();
-                let limited = &mut Read::take(&mut reader, LIST_LEN_MAX + 1);
-                let length = limited.read_to_string(&mut text);
-                if length.map_err(|error| wrong(&error))? as u64 > LIST_LEN_MAX {
-                    return Err(wrong(&"the list is too long; NDJSON has no limit"));
-                }
-                Source::List(list(&text).map_err(|error| wrong(&error))?.into_iter())
+                let items = events::read_items(reader).map_err(|error| wrong(&error))?;
+                Source::List(items.into_iter())
             }
         };
         let importer = Importer::new(now, file.offset);
@@ -93,7 +106,28 @@ impl Input {
             source,
             importer,
             name,
+            measures,
         })
+    }
+
+    /// Its name, for messages.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The columns of a table that are measures.
+    pub(super) fn measures(&self) -> Option<&[String]> {
+        self.measures.as_deref()
+    }
+
+    /// Has relative moments count from another moment. Nothing may be read before.
+    pub(super) fn count_from(&mut self, now: Millis) {
+        self.importer.count_from(now);
+    }
+
+    /// Whether a moment that was read counts from now.
+    pub(super) fn has_relative(&self) -> bool {
+        self.importer.has_relative()
     }
 
     /// The next event.
@@ -126,6 +160,16 @@ impl Input {
     }
 }
 
+/// The measures of a table: each of its rows has the same.
+fn measures_of(rows: &[events::Event]) -> Vec<String> {
+    let measures = rows.iter().find_map(|row| match &row.kind {
+        Kind::Start(measures) => Some(measures),
+        Kind::Stop => None,
+    });
+    let measures = measures.into_iter().flatten();
+    measures.map(|measure| measure.measure.clone()).collect()
+}
+
 /// The next line that is neither empty nor a comment.
 fn next_line(reader: &mut dyn BufRead, number: &mut u64) -> io::Result<Option<String>> {
     loop {
@@ -146,40 +190,9 @@ fn next_line(reader: &mut dyn BufRead, number: &mut u64) -> io::Result<Option<St
     }
 }
 
-/// The items of a list, or one alone, with their lines.
-fn list(text: &str) -> Result<Vec<(u64, String)>, serde_json::Error> {
-    let text = text.trim_start_matches('\u{feff}');
-    let items: Vec<&RawValue> = if text.trim_start().starts_with('[') {
-        serde_json::from_str(text)?
-    } else {
-        let items = serde_json::Deserializer::from_str(text).into_iter();
-        items.collect::<Result<_, _>>()?
-    };
-    let (mut line, mut at) = (1, 0);
-    let mut placed = Vec::with_capacity(items.len());
-    for item in items {
-        let place = item.get().as_ptr() as usize - text.as_ptr() as usize;
-        line += text[at..place].matches('\n').count() as u64;
-        at = place;
-        placed.push((line, item.get().to_owned()));
-    }
-    Ok(placed)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_list_says_where_its_items_stand() {
-        let text = "[\n {\"a\": 1},\n {\"b\":\n 2}, {\"c\": 3}]";
-        let items = list(text).unwrap();
-        let lines: Vec<u64> = items.iter().map(|(line, _)| *line).collect();
-        assert_eq!(lines, [2, 3, 4]);
-        assert_eq!(items[1].1, "{\"b\":\n 2}");
-        assert_eq!(list("{\"a\":1}\n{\"b\":2}").unwrap()[1].0, 2);
-        assert!(list("[1,").is_err());
-    }
 
     #[test]
     fn comments_are_passed_over_and_lines_have_a_limit() {

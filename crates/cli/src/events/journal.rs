@@ -1,11 +1,14 @@
 //! How far a file was sent: a file beside it, so that an interrupted command can go on.
 //!
-//! The first line says what is sent to where, each other one what came of a batch. A line is written
-//! once its batch is answered. If the last line is missing or cut short, its batch is sent again,
-//! which changes nothing: each event has an id.
+//! The first line says what is sent to where. Then there are two lines for each batch: before it is
+//! sent, and once it is answered. A batch without the second is sent again, which changes nothing:
+//! each event has an id. So what was sent, answered or not, must still be what the file says.
+//!
+//! What is there stays there until all is done: the first line holds the moment that timestamps and
+//! ids follow from. It is on the disk before the first event is sent.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use sampler_verify::moment::Millis;
@@ -19,8 +22,6 @@ use crate::failure::Failure;
 
 /// The suffix of the journal's name, after that of the file.
 const EXTENSION: &str = "sampler-journal";
-/// How much of the file is compared, in bytes.
-const COMPARED: u64 = 1 << 20;
 
 /// The command that was begun.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -29,60 +30,97 @@ pub(super) struct Begun {
     /// The moment from which relative moments count.
     now: Millis,
     offset: Millis,
-    /// How long the file was, in bytes, and what it began with.
-    length: u64,
-    beginning: Uuid,
+    /// The columns of a table that are measures: all of its rows decide.
+    measures: Option<Vec<String>>,
 }
 
 /// The result of a batch.
 #[derive(Debug, Deserialize, Serialize)]
 struct Step {
-    /// How many events of the file are done.
-    done: u64,
+    done: Extent,
     report: Report,
+}
+
+/// A line behind the first.
+#[derive(Deserialize, Serialize)]
+#[serde(untagged)]
+enum Line {
+    Answered(Step),
+    /// So many events of the file may be kept.
+    Sent(Extent),
+}
+
+/// The first events of the file: how many, and a digest of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub(super) struct Extent {
+    pub(super) events: u64,
+    pub(super) digest: Uuid,
+}
+
+/// What a journal says.
+enum Read {
+    Nothing,
+    Unreadable,
+    Found(Box<Found>),
+}
+
+/// What is in a journal.
+struct Found {
+    begun: Begun,
+    answered: Option<Step>,
+    /// What was sent last.
+    sent: Extent,
+    /// How long its complete lines are together, in bytes.
+    length: u64,
 }
 
 /// How far a file was sent.
 #[derive(Debug)]
 pub(crate) struct Journal {
     now: Millis,
-    /// How many events of the file are done, and what came of them.
-    pub(super) done: u64,
+    /// The events that are done, and what came of them.
+    pub(super) done: Extent,
     pub(super) report: Report,
+    /// The events that were sent: those that are done, and the next ones if they got no answer.
+    pub(super) sent: Extent,
     kept: Option<(PathBuf, File)>,
 }
 
 impl Begun {
-    pub(super) fn new(file: &FileArguments, now: Millis, target: &Url) -> Result<Self, Failure> {
-        let compared = read_beginning(&file.file, COMPARED);
-        let (length, beginning) = compared.map_err(|error| wrong(&file.file, &error))?;
-        Ok(Self {
+    pub(super) fn new(
+        file: &FileArguments,
+        now: Millis,
+        target: &Url,
+        measures: Option<&[String]>,
+    ) -> Self {
+        Self {
             target: target.to_string(),
             now,
             offset: file.offset,
-            length,
-            beginning,
-        })
+            measures: measures.map(<[String]>::to_vec),
+        }
     }
 
-    /// Whether this goes on with what was begun: to the same receiver, from a file that is the same
-    /// or has grown.
-    fn goes_on(&self, before: &Self, file: &Path) -> io::Result<bool> {
-        let is_same = (&self.target, self.offset) == (&before.target, before.offset);
-        if !is_same || self.length < before.length {
-            return Ok(false);
+    /// Whether this goes on with what was begun: to the same receiver, with the same measures. Says
+    /// why not. Whether the events are the same is seen as they are passed over.
+    fn goes_on(&self, before: &Self) -> Result<(), String> {
+        if (&self.target, self.offset) != (&before.target, before.offset) {
+            return Err("is about another receiver or offset".to_owned());
         }
-        let (_, beginning) = read_beginning(file, COMPARED.min(before.length))?;
-        Ok(beginning == before.beginning)
+        if self.measures != before.measures {
+            return Err(format!(
+                "was begun with the measures {}, and now the columns of whole numbers are {}: correct \
+                 the rows",
+                shown(before),
+                shown(self)
+            ));
+        }
+        Ok(())
     }
 }
 
-fn read_beginning(path: &Path, compared: u64) -> io::Result<(u64, Uuid)> {
-    let file = File::open(path)?;
-    let length = file.metadata()?.len();
-    let mut bytes = Vec::new();
-    file.take(compared).read_to_end(&mut bytes)?;
-    Ok((length, Uuid::new_v5(&Uuid::NAMESPACE_OID, &bytes)))
+fn shown(begun: &Begun) -> String {
+    format!("{:?}", begun.measures.as_deref().unwrap_or_default())
 }
 
 impl Journal {
@@ -90,14 +128,15 @@ impl Journal {
     pub(crate) fn none(now: Millis) -> Self {
         Self {
             now,
-            done: 0,
+            done: Extent::default(),
             report: Report::default(),
+            sent: Extent::default(),
             kept: None,
         }
     }
 
     /// Goes on with what is there, or begins.
-    pub(super) fn open(file: &Path, begun: Begun, restart: bool) -> Result<Self, Failure> {
+    pub(super) fn open(file: &Path, begun: &Begun, restart: bool) -> Result<Self, Failure> {
         let mut name = file.file_name().unwrap_or_default().to_owned();
         name.push(".");
         name.push(EXTENSION);
@@ -112,43 +151,37 @@ impl Journal {
         })
     }
 
-    fn open_at(path: &Path, file: &Path, begun: Begun, restart: bool) -> Result<Self, Unopened> {
+    fn open_at(path: &Path, file: &Path, begun: &Begun, restart: bool) -> Result<Self, Unopened> {
         let mut options = File::options();
-        let mut kept = options.read(true).append(true).create(true).open(path)?;
-        match kept.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let shown = file.display();
-                let what = format!("{shown} is being sent by another command");
-                return Err(Unopened::Failure(Failure::Input(what)));
-            }
-            Err(TryLockError::Error(error)) => return Err(error.into()),
-        }
-        let found = if restart { None } else { read(&mut kept)? };
-        let mut begun = begun;
+        let kept = options.read(true).append(true).create(true).open(path)?;
+        lock(&kept, file)?;
+        let refused = |why: &str| {
+            let (shown, file) = (path.display(), file.display());
+            let what = format!("{shown} {why}; --restart sends {file} from the beginning");
+            Unopened::Failure(Failure::Input(what))
+        };
         let mut journal = Self::none(begun.now);
-        if let Some((before, steps)) = found {
-            if !begun.goes_on(&before, file)? {
-                let (shown, file) = (path.display(), file.display());
-                let what = format!(
-                    "{shown} is about another file, receiver or offset; --restart sends {file} from \
-                     the beginning"
-                );
-                return Err(Unopened::Failure(Failure::Input(what)));
+        match read(&kept, restart)? {
+            Read::Nothing => {
+                kept.set_len(0)?;
+                write_line(&kept, begun)?;
+                kept.sync_all()?;
+                sync_folder(path)?;
             }
-            // Relative moments count from where they did, or repeats would be other events.
-            (journal.now, begun) = (before.now, before);
-            if let Some(step) = steps {
-                (journal.done, journal.report) = (step.done, step.report);
+            Read::Unreadable => return Err(refused("cannot be read")),
+            Read::Found(found) => {
+                begun.goes_on(&found.begun).map_err(|why| refused(&why))?;
+                // The last line may be cut short.
+                kept.set_len(found.length)?;
+                // Relative moments count from where they did, or repeats would be other events.
+                journal.now = found.begun.now;
+                journal.sent = found.sent;
+                if let Some(step) = found.answered {
+                    (journal.done, journal.report) = (step.done, step.report);
+                }
             }
         }
-        // Anew, with one line for all steps: the last one may be cut short.
-        kept.set_len(0)?;
         journal.kept = Some((path.to_owned(), kept));
-        journal.write_line(&serde_json::to_string(&begun).map_err(io::Error::other)?)?;
-        if journal.done > 0 {
-            journal.note_step()?;
-        }
         Ok(journal)
     }
 
@@ -157,36 +190,36 @@ impl Journal {
         self.now
     }
 
-    /// Notes that so many events more are done.
-    pub(super) fn note(&mut self, events: u64) -> Result<(), Failure> {
-        self.done += events;
-        let noted = self.note_step();
-        noted.map_err(|error| Failure::Input(format!("the journal: {error}")))
-    }
-
-    fn note_step(&self) -> io::Result<()> {
-        if self.kept.is_none() {
-            return Ok(());
+    /// Notes which events are about to be sent, unless it was noted before.
+    pub(super) fn note_sent(&mut self, sent: Extent) -> Result<(), Failure> {
+        if sent.events > self.sent.events {
+            self.write(&Line::Sent(sent))?;
+            self.sent = sent;
         }
-        let step = Step {
-            done: self.done,
-            report: self.report.clone(),
-        };
-        self.write_line(&serde_json::to_string(&step)?)
+        Ok(())
     }
 
-    fn write_line(&self, line: &str) -> io::Result<()> {
-        let Some((_, kept)) = &self.kept else {
+    /// Notes which events are done.
+    pub(super) fn note_done(&mut self, done: Extent) -> Result<(), Failure> {
+        let report = self.report.clone();
+        self.write(&Line::Answered(Step { done, report }))?;
+        self.done = done;
+        Ok(())
+    }
+
+    fn write(&self, line: &Line) -> Result<(), Failure> {
+        let Some((path, kept)) = &self.kept else {
             return Ok(());
         };
-        let mut kept = kept;
-        kept.write_all(format!("{line}\n").as_bytes())
+        write_line(kept, line).map_err(|error| wrong(path, &error))
     }
 
     /// Everything is done: nothing is left to go on with.
     pub(super) fn end(self) -> Result<Report, Failure> {
         if let Some((path, _)) = &self.kept {
-            fs::remove_file(path).map_err(|error| wrong(path, &error))?;
+            fs::remove_file(path).map_err(|error| {
+                Failure::Interrupted(format!("all is done, but {}: {error}", path.display()))
+            })?;
         }
         Ok(self.report.sorted())
     }
@@ -204,24 +237,69 @@ impl From<io::Error> for Unopened {
     }
 }
 
-/// The command that was begun, and the last step that is complete in the journal.
-fn read(file: &mut File) -> io::Result<Option<(Begun, Option<Step>)>> {
-    file.seek(SeekFrom::Start(0))?;
-    let mut lines = BufReader::new(file).lines();
-    let Some(begun) = lines.next().transpose()? else {
-        return Ok(None);
-    };
-    let Ok(begun) = serde_json::from_str(&begun) else {
-        return Ok(None);
-    };
-    let mut last = None;
-    for line in lines {
-        match serde_json::from_str(&line?) {
-            Ok(step) => last = Some(step),
-            Err(_) => break,
+/// Makes sure that no other command sends the same file.
+fn lock(kept: &File, file: &Path) -> Result<(), Unopened> {
+    match kept.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => {
+            let what = format!("{} is being sent by another command", file.display());
+            Err(Unopened::Failure(Failure::Input(what)))
         }
+        Err(TryLockError::Error(error)) => Err(error.into()),
     }
-    Ok(Some((begun, last)))
+}
+
+/// What a journal says. Where nothing was sent, there is nothing to go on with.
+fn read(file: &File, is_ignored: bool) -> io::Result<Read> {
+    let mut reader = BufReader::new(file);
+    let mut line = Vec::new();
+    if is_ignored || !next_line(&mut reader, &mut line)? {
+        return Ok(Read::Nothing);
+    }
+    let Ok(begun) = serde_json::from_slice(&line) else {
+        return Ok(Read::Unreadable);
+    };
+    let mut found = Found {
+        begun,
+        answered: None,
+        sent: Extent::default(),
+        length: line.len() as u64,
+    };
+    while next_line(&mut reader, &mut line)? {
+        match serde_json::from_slice(&line) {
+            Ok(Line::Answered(step)) => found.answered = Some(step),
+            Ok(Line::Sent(sent)) => found.sent = sent,
+            Err(_) => return Ok(Read::Unreadable),
+        }
+        found.length += line.len() as u64;
+    }
+    Ok(match found.sent.events {
+        0 => Read::Nothing,
+        _ => Read::Found(Box::new(found)),
+    })
+}
+
+/// Reads a line; `false` where there is none that is complete.
+fn next_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
+    line.clear();
+    reader.read_until(b'\n', line)?;
+    Ok(line.ends_with(b"\n"))
+}
+
+fn write_line(mut file: &File, line: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(line)?;
+    line.push(b'\n');
+    file.write_all(&line)
+}
+
+/// Makes sure that a new file is found after a crash.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let folder = folder.unwrap_or(Path::new("."));
+    if cfg!(unix) {
+        File::open(folder)?.sync_all()?;
+    }
+    Ok(())
 }
 
 fn wrong(path: &Path, error: &io::Error) -> Failure {

@@ -4,15 +4,16 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::file_event::FileEvent;
 use super::input::{Input, Item};
-use super::journal::Journal;
+use super::journal::{Extent, Journal};
+use super::outcome::{Outcome, given_up, judge, pause};
 use super::report::Report;
 use crate::api::{Api, ApiError, Request};
 use crate::failure::Failure;
-use crate::output::wants_json;
+use crate::output::{wants_json, warn};
 
 pub(super) const PATH: [&str; 2] = ["v1", "events"];
 /// The longest body of a batch, in bytes: half of what a receiver takes by default.
@@ -21,25 +22,11 @@ const BATCH_LEN_MAX: usize = 2 << 20;
 const ATTEMPTS: u32 = 12;
 const PAUSE_FIRST: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(15);
-/// The longest pause that the receiver can ask for.
-const PAUSE_ASKED_MAX: Duration = Duration::from_mins(1);
 
 /// The answer to a batch.
 #[derive(Deserialize)]
 struct Answered {
-    results: Vec<EventResult>,
-}
-
-#[derive(Deserialize)]
-struct EventResult {
-    index: usize,
-    status: u16,
-    #[serde(default)]
-    replayed: bool,
-    #[serde(default)]
-    problem: Value,
-    /// In seconds: until then, what has no final answer may still be done.
-    retry_after: Option<u64>,
+    results: Vec<Outcome>,
 }
 
 /// Sends events.
@@ -50,8 +37,12 @@ pub(crate) struct Sender<'a> {
     /// Events that are sent next: all of one kind.
     batch: Vec<FileEvent>,
     bytes: usize,
-    /// Events that no batch was needed for, since the last note.
-    local: u64,
+    /// All events that were taken in.
+    taken: Extent,
+    /// Whether the receiver has answered a batch.
+    has_sent: bool,
+    /// Whether the origin of relative moments is told by the user, or the user knows of it.
+    pub(super) is_now_given: bool,
     is_shown: bool,
 }
 
@@ -63,7 +54,9 @@ impl<'a> Sender<'a> {
             size,
             batch: Vec::new(),
             bytes: 0,
-            local: 0,
+            taken: Extent::default(),
+            has_sent: false,
+            is_now_given: false,
             is_shown: std::io::stderr().is_terminal() && !wants_json(),
         }
     }
@@ -75,19 +68,70 @@ impl<'a> Sender<'a> {
 
     /// Sends what is left of a file.
     pub(super) async fn send(&mut self, mut input: Input) -> Result<(), Failure> {
-        let mut done_before = self.journal.done;
-        while let Some(item) = input.next()? {
-            if done_before > 0 {
-                done_before -= 1;
-                continue;
-            }
+        for item in self.pass_done(&mut input)? {
+            self.item(item).await?;
+        }
+        while let Some(item) = self.next(&mut input)? {
             self.item(item).await?;
         }
         self.flush().await
     }
 
+    /// Passes over what is done, if all that was sent is still there. Returns what was sent, but got
+    /// no answer.
+    fn pass_done(&mut self, input: &mut Input) -> Result<Vec<Item>, Failure> {
+        let (done, sent) = (self.journal.done, self.journal.sent);
+        let (mut passed, mut again) = (Extent::default(), Vec::new());
+        while passed.events < sent.events
+            && let Some(item) = self.next(input)?
+        {
+            passed = item.extend(passed);
+            if passed.events <= done.events {
+                self.taken = passed;
+            } else {
+                again.push(item);
+            }
+        }
+        if (self.taken, passed) == (done, sent) {
+            return Ok(again);
+        }
+        let (name, sent) = (input.name(), sent.events);
+        Err(Failure::Input(format!(
+            "{name}: one of the first {sent} events has changed, which were sent: restore it, or \
+             --restart sends all from the beginning"
+        )))
+    }
+
+    fn next(&mut self, input: &mut Input) -> Result<Option<Item>, Failure> {
+        let next = input.next();
+        if input.has_relative() && !self.is_now_given {
+            self.is_now_given = true;
+            let now = self.journal.now();
+            warn(&format!(
+                "moments of the file count from now: to send the same events again, add --now {now}"
+            ));
+        }
+        next.map_err(|failure| self.midway(failure))
+    }
+
+    /// A failure of this machine, which has another meaning once something was sent.
+    fn midway(&self, failure: Failure) -> Failure {
+        match failure {
+            Failure::Input(why) if self.has_sent => {
+                let done = self.journal.done.events;
+                Failure::Interrupted(format!(
+                    "{why}; {done} events before are done; the same command goes on from there"
+                ))
+            }
+            failure => failure,
+        }
+    }
+
     /// Sends events that follow each other.
-    pub(crate) async fn send_events(&mut self, events: Vec<FileEvent>) -> Result<(), Failure> {
+    pub(crate) async fn send_events(
+        &mut self,
+        events: impl Iterator<Item = FileEvent>,
+    ) -> Result<(), Failure> {
         for event in events {
             let line = event.line;
             let event = Ok(event);
@@ -105,21 +149,21 @@ impl<'a> Sender<'a> {
     }
 
     async fn item(&mut self, item: Item) -> Result<(), Failure> {
+        if let Ok(event) = &item.event {
+            let is_other = self.batch.first().map(|first| first.is_cloud_event);
+            let is_other = is_other.is_some_and(|is_it| is_it != event.is_cloud_event);
+            let is_full = self.bytes + event.body.len() > BATCH_LEN_MAX;
+            if is_other || is_full {
+                self.flush().await?;
+            }
+        }
+        self.taken = item.extend(self.taken);
         match item.event {
             Ok(event) => {
-                let is_other = self.batch.first().map(|first| first.is_cloud_event);
-                let is_other = is_other.is_some_and(|is_it| is_it != event.is_cloud_event);
-                let is_full = self.bytes + event.body.len() > BATCH_LEN_MAX;
-                if is_other || is_full {
-                    self.flush().await?;
-                }
                 self.bytes += event.body.len() + 1;
                 self.batch.push(event);
             }
-            Err(reason) => {
-                self.local += 1;
-                self.journal.report.refuse(item.line, None, &json!(reason));
-            }
+            Err(reason) => self.journal.report.refuse(item.line, None, &json!(reason)),
         }
         if self.batch.len() >= self.size {
             self.flush().await?;
@@ -130,11 +174,12 @@ impl<'a> Sender<'a> {
     /// Sends the batch until all of its events are kept or refused.
     async fn flush(&mut self) -> Result<(), Failure> {
         let batch = std::mem::take(&mut self.batch);
-        let count = batch.len() as u64 + std::mem::take(&mut self.local);
         self.bytes = 0;
-        if count == 0 {
+        if self.taken == self.journal.done {
             return Ok(());
         }
+        let noted = self.journal.note_sent(self.taken);
+        noted.map_err(|failure| self.midway(failure))?;
         // Halves of a batch that is too large, in their order: the next one last.
         let mut parts = vec![batch];
         while let Some(part) = parts.pop() {
@@ -142,7 +187,8 @@ impl<'a> Sender<'a> {
                 parts.extend(halves);
             }
         }
-        self.journal.note(count)?;
+        let noted = self.journal.note_done(self.taken);
+        noted.map_err(|failure| self.midway(failure))?;
         if self.is_shown {
             let report = &self.journal.report;
             eprint!("\r{} events, {} refused", report.events(), report.refused);
@@ -156,10 +202,13 @@ impl<'a> Sender<'a> {
         &mut self,
         mut part: Vec<FileEvent>,
     ) -> Result<Option<[Vec<FileEvent>; 2]>, Failure> {
-        let (mut attempt, mut pause) = (1, PAUSE_FIRST);
+        let (mut attempt, mut own) = (1, PAUSE_FIRST);
         while !part.is_empty() {
             let outcomes = match self.post(&part).await {
-                Ok(outcomes) => outcomes,
+                Ok(outcomes) => {
+                    self.has_sent = true;
+                    outcomes
+                }
                 Err(error) if error.status() == Some(413) => {
                     if part.len() > 1 {
                         let second = part.split_off(part.len() / 2);
@@ -169,27 +218,27 @@ impl<'a> Sender<'a> {
                     self.journal.report.refuse(part[0].line, Some(413), &reason);
                     return Ok(None);
                 }
+                Err(error) if self.has_sent => return Err(Failure::RefusedMidway(error)),
                 Err(error) => return Err(error.into()),
             };
             let before = part.len();
-            let asked = outcomes.iter().filter_map(|outcome| outcome.retry_after);
-            let asked = asked.max().map(Duration::from_secs);
-            part = self.judge(part, outcomes);
-            if part.is_empty() {
+            let unsettled = judge(&mut self.journal.report, part, outcomes);
+            if unsettled.is_empty() {
                 break;
             }
-            if part.len() < before {
-                (attempt, pause) = (1, PAUSE_FIRST);
+            if unsettled.len() < before {
+                (attempt, own) = (1, PAUSE_FIRST);
             } else if attempt == ATTEMPTS {
-                return Err(self.given_up(&part));
+                return Err(given_up(&unsettled, self.journal.done.events));
             }
-            tokio::time::sleep(asked.unwrap_or(pause).min(PAUSE_ASKED_MAX)).await;
-            (attempt, pause) = (attempt + 1, (pause * 2).min(PAUSE_MAX));
+            tokio::time::sleep(pause(own, &unsettled)).await;
+            (attempt, own) = (attempt + 1, (own * 2).min(PAUSE_MAX));
+            part = unsettled.into_iter().map(|(event, _)| event).collect();
         }
         Ok(None)
     }
 
-    async fn post(&self, part: &[FileEvent]) -> Result<Vec<EventResult>, ApiError> {
+    async fn post(&self, part: &[FileEvent]) -> Result<Vec<Outcome>, ApiError> {
         let bodies: Vec<&str> = part.iter().map(|event| event.body.as_str()).collect();
         let body = format!("[{}]", bodies.join(",\n")).into_bytes();
         let request = Request::post(&PATH).body(media_type(part), body);
@@ -208,30 +257,6 @@ impl<'a> Sender<'a> {
             return Err(ApiError::Unreadable { path, reason });
         }
         Ok(results)
-    }
-
-    /// Counts what was kept or refused; the others, whose fate is unknown, are left.
-    fn judge(&mut self, part: Vec<FileEvent>, outcomes: Vec<EventResult>) -> Vec<FileEvent> {
-        let report = &mut self.journal.report;
-        let mut unknown = Vec::new();
-        for (event, outcome) in part.into_iter().zip(outcomes) {
-            match outcome.status {
-                200..=299 if outcome.replayed => report.replayed += 1,
-                200..=299 => report.accepted += 1,
-                408 | 429 | 500.. => unknown.push(event),
-                status => report.refuse(event.line, Some(status), &outcome.problem),
-            }
-        }
-        unknown
-    }
-
-    fn given_up(&self, unknown: &[FileEvent]) -> Failure {
-        let (count, line) = (unknown.len(), unknown[0].line);
-        let done = self.journal.done;
-        Failure::Unsettled(format!(
-            "the receiver does not say what became of {count} events, the first in line {line}; {done} \
-             events before are done; the same command goes on from there"
-        ))
     }
 }
 

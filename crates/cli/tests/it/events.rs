@@ -1,4 +1,4 @@
-//! `sampler events` and `sampler snapshot`.
+//! `sampler events`.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -11,16 +11,16 @@ use serde_json::{Value, json};
 use crate::stub::{Reply, Seen, Stub};
 use crate::{Ended, file, run, sampler};
 
-fn send(url: &str, path: &str, more: &[&str]) -> Ended {
+pub(crate) fn send(url: &str, path: &str, more: &[&str]) -> Ended {
     run(&[&["events", "send", path, "--url", url], more].concat())
 }
 
-fn event(id: &str, more: &str) -> String {
+pub(crate) fn event(id: &str, more: &str) -> String {
     format!(r#"{{"type":"start","id":"{id}","timestamp":5,"resource_id":"r"{more}}}"#)
 }
 
 /// As many events as that, each on a line of its own, with a comment in front.
-fn events(count: usize) -> String {
+pub(crate) fn events(count: usize) -> String {
     let lines: Vec<String> = (0..count)
         .map(|number| event(&number.to_string(), ""))
         .collect();
@@ -39,7 +39,7 @@ fn outcome(index: usize, status: u16) -> Value {
 }
 
 /// Answers a batch, each event by its id.
-fn answer(seen: &Seen, status: impl Fn(&str) -> u16) -> Reply {
+pub(crate) fn answer(seen: &Seen, status: impl Fn(&str) -> u16) -> Reply {
     let events = seen.json();
     let events = events.as_array().unwrap();
     let results = events.iter().enumerate();
@@ -48,13 +48,13 @@ fn answer(seen: &Seen, status: impl Fn(&str) -> u16) -> Reply {
     json!({ "results": results.collect::<Vec<_>>() }).into()
 }
 
-fn ids(seen: &Seen) -> Vec<String> {
+pub(crate) fn ids(seen: &Seen) -> Vec<String> {
     let events = seen.json();
     let id = |event: &Value| event["id"].as_str().unwrap().to_owned();
     events.as_array().unwrap().iter().map(id).collect()
 }
 
-fn journal(path: &str) -> String {
+pub(crate) fn journal(path: &str) -> String {
     format!("{path}.sampler-journal")
 }
 
@@ -111,6 +111,30 @@ fn what_failed_is_sent_again_before_anything_else() {
         ended.output,
         "5 events: 5 accepted, 0 replayed, 0 refused.\n"
     );
+}
+
+/// A start that may still be kept makes room for what stands behind it.
+#[test]
+fn a_refusal_behind_an_event_of_unknown_fate_is_not_final() {
+    let stub = Stub::start(|seen, number| {
+        answer(seen, move |id| match (number, id) {
+            (0, "a") => 500,
+            (0, "b") | (_, "c") => 409,
+            _ => 201,
+        })
+    });
+    let of =
+        |id: &str, instance: &str| event(id, &format!(r#","resource_instance_id":"{instance}""#));
+    let lines = [of("a", "i"), of("c", "j"), of("b", "i")].join("\n");
+    let (_folder, path) = file("events.ndjson", &lines);
+    let ended = send(&stub.url(), &path, &[]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert_eq!(
+        ended.output,
+        "line 2: 409 open-span: It is open.\n3 events: 2 accepted, 0 replayed, 1 refused.\n"
+    );
+    let sent: Vec<Vec<String>> = stub.seen().iter().map(ids).collect();
+    assert_eq!(sent, [vec!["a", "c", "b"], vec!["a", "b"]]);
 }
 
 /// What has no final answer may still be done until then.
@@ -294,7 +318,7 @@ fn a_dry_run_says_what_would_be() {
         json!({ "dedup_id": "u", "end": 7, "measured_usage": [{ "measure": "m", "quantity": 2 }] });
     let stub = Stub::start(move |_, _| {
         let problem = json!({ "type": "urn:sampler:problem:open-span", "detail": "It is open." });
-        json!([{ "would": 201, "usages": [usage] }, { "would": 409, "problem": problem }]).into()
+        json!([{ "would": 201, "replayed": true, "usages": [usage], "more": true }, { "would": 409, "problem": problem }]).into()
     });
     let (_folder, path) = file("events.ndjson", &events(2));
     let ended = run(&[
@@ -307,7 +331,14 @@ fn a_dry_run_says_what_would_be() {
         "9",
     ]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.output.starts_with("line 2: 201\n"), "{ended:?}");
+    assert!(
+        ended.output.starts_with("line 2: 201 replayed\n"),
+        "{ended:?}"
+    );
+    assert!(
+        ended.output.contains("more usages than are shown"),
+        "{ended:?}"
+    );
     assert!(
         ended.output.contains("1970-01-01T00:00:00.007Z  m 2"),
         "{ended:?}"
@@ -323,56 +354,5 @@ fn a_dry_run_says_what_would_be() {
     assert_eq!(
         run(&["events", "dry-run", &path, "--url", &stub.url()]).code,
         Some(2)
-    );
-}
-
-fn snapshots(is_different: bool) -> Stub {
-    Stub::start(move |seen, _| {
-        if seen.what.ends_with("/v1/events") {
-            return answer(seen, |_| 201);
-        }
-        let proposal = json!({ "type": "stop", "id": "snapshot-1", "timestamp": 5, "resource_id": "r",
-                               "plan_id": "p", "resource_instance_id": "i" });
-        let stops = if is_different {
-            json!([{ "span": "s1", "proposal": proposal }])
-        } else {
-            json!([])
-        };
-        json!({ "at": 5, "checked": 812, "open_without_instance": stops,
-                "instance_without_span": [], "differs": [] })
-        .into()
-    })
-}
-
-#[test]
-fn a_snapshot_shows_and_mends_what_differs() {
-    let stub = snapshots(true);
-    let (_folder, path) = file("now.ndjson", "{\"resource_id\":\"r\",\"at\":5}\n{}\n");
-    let command = |act: &str, more: &[&str]| {
-        run(&[&["snapshot", act, &path, "--url", &stub.url()], more].concat())
-    };
-    let ended = command("diff", &[]);
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(
-        ended
-            .output
-            .contains("r/p/i   runs no more  stop at 1970-01-01T00:00:00.005Z  s1"),
-        "{ended:?}"
-    );
-    assert_eq!(
-        stub.seen()[0].header("content-type"),
-        Some("application/x-ndjson")
-    );
-    let ended = command("apply", &["--most", "0"]);
-    assert_eq!((ended.code, stub.whats().len()), (Some(1), 2), "{ended:?}");
-    let ended = command("apply", &[]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert_eq!(ids(&stub.seen()[3]), ["snapshot-1"]);
-    let nothing = snapshots(false);
-    let ended = run(&["snapshot", "diff", &path, "--url", &nothing.url()]);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(
-        ended.output.starts_with("Nothing differs: 812 instances"),
-        "{ended:?}"
     );
 }

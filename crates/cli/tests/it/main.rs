@@ -6,9 +6,12 @@ mod api;
 mod commands;
 mod events;
 mod help;
+mod journal;
 mod login;
+mod snapshot;
 mod stub;
 mod verify;
+mod verify_files;
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};

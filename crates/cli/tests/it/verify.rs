@@ -6,11 +6,11 @@ use crate::api::{Api, HOUR, World, events, usage};
 use crate::{Ended, file, run, sampler};
 
 /// 2026-11-22T13:00:00Z.
-const NOW: i64 = 1_795_352_400_000;
-const MOMENT: &str = "2026-11-22T13:00:00Z";
+pub(crate) const NOW: i64 = 1_795_352_400_000;
+pub(crate) const MOMENT: &str = "2026-11-22T13:00:00Z";
 
 /// Two spans that stopped and one that goes on, in a world and in a file.
-fn three() -> (World, String) {
+pub(crate) fn three() -> (World, String) {
     let mut world = World::new();
     let mut text = String::from("# three databases\n\n");
     for (instance, start, hours, is_open) in [
@@ -312,30 +312,6 @@ fn the_scope_is_what_is_asked_for_and_compared() {
     let ended = verify_with(&api, &text, &["--organization-id", "x"]);
     assert_eq!(ended.code, Some(2), "{ended:?}");
     assert!(ended.errors.contains("none of the 7 events"), "{ended:?}");
-}
-
-#[test]
-fn events_come_from_standard_input_too() {
-    let (world, events) = three();
-    let api = Api::start(world);
-    let (_folder, path) = file("events.ndjson", &events);
-    let arguments = [
-        "verify",
-        "-",
-        "--format",
-        "ndjson",
-        "--url",
-        &api.url(),
-        "--now",
-        MOMENT,
-    ];
-    let mut command = sampler(&arguments);
-    let ended: Ended = command
-        .stdin(std::fs::File::open(path).unwrap())
-        .output()
-        .unwrap()
-        .into();
-    assert_eq!(ended.code, Some(0), "{ended:?}");
 }
 
 #[test]

@@ -1,11 +1,13 @@
-//! Events as lines of JSON.
+//! Events as JSON, also `CloudEvents`.
 
 use std::collections::BTreeMap;
 
+use chrono::DateTime;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use super::{Event, Kind, Wrong};
+use super::{Event, Kind, Reading, Wrong};
 use crate::Target;
 use crate::moment::{Millis, MomentError, parse_length, time_of_day};
 use crate::quantity::{Measure, Quantity};
@@ -13,7 +15,7 @@ use crate::quantity::{Measure, Quantity};
 /// The fields that matter here. A provider's log may have others.
 #[derive(Deserialize)]
 struct Line {
-    #[serde(rename = "type")]
+    #[serde(rename = "type", default)]
     kind: String,
     id: Option<String>,
     timestamp: Option<Box<RawValue>>,
@@ -30,10 +32,38 @@ struct Line {
     previous: Option<BTreeMap<String, String>>,
 }
 
+/// A `CloudEvent`: `source` and `id` together are the id of the event, the other fields are in `data`.
+#[derive(Deserialize)]
+struct CloudEvent {
+    #[serde(rename = "type")]
+    kind: String,
+    source: String,
+    id: String,
+    time: String,
+    data: Box<RawValue>,
+}
+
+/// Tells `CloudEvents` from other events.
+#[derive(Deserialize)]
+struct Form {
+    specversion: Option<IgnoredAny>,
+}
+
+/// Stands between the source and the id of a `CloudEvent` in the id of its event.
+const ID_SEPARATOR: char = '\u{1f}';
+
 /// One event of a line; two where it is an update, which is a stop and a start at one moment.
-pub(super) fn read(text: &[u8], number: u64, now: Millis) -> Result<Vec<Event>, Wrong> {
-    let mut line: Line = serde_json::from_slice(text)?;
-    let moment = line.moment(now)?;
+pub(super) fn read(text: &[u8], number: u64, reading: Reading) -> Result<Vec<Event>, Wrong> {
+    if serde_json::from_slice::<Form>(text)?.specversion.is_some() {
+        let (line, moment) = serde_json::from_slice::<CloudEvent>(text)?.line()?;
+        return events_of(line, number, moment);
+    }
+    let line: Line = serde_json::from_slice(text)?;
+    let moment = reading.moved(line.moment(reading.now)?)?;
+    events_of(line, number, moment)
+}
+
+fn events_of(mut line: Line, number: u64, moment: Millis) -> Result<Vec<Event>, Wrong> {
     // An empty id counts as none.
     let id = line.id.take().filter(|id| !id.is_empty());
     let (kind, previous) = (line.kind.clone(), line.previous.take());
@@ -61,6 +91,20 @@ pub(super) fn read(text: &[u8], number: u64, now: Millis) -> Result<Vec<Event>, 
         _ => Err(Wrong::other(
             "\"type\" is neither \"start\" nor \"stop\" nor \"update\"",
         )),
+    }
+}
+
+impl CloudEvent {
+    fn line(self) -> Result<(Line, Millis), Wrong> {
+        let mut line: Line = serde_json::from_str(self.data.get())?;
+        let kind = self.kind.rsplit_once('.').map(|(_, kind)| kind.to_owned());
+        let what = "\"type\" ends in neither \".start\" nor \".stop\" nor \".update\"";
+        line.kind = kind.ok_or_else(|| Wrong::other(what))?;
+        line.id = Some(format!("{}{ID_SEPARATOR}{}", self.source, self.id));
+        // A number would be taken for milliseconds.
+        let moment = DateTime::parse_from_rfc3339(&self.time);
+        let moment = moment.map_err(|_| Wrong::other("\"time\" is no moment of RFC 3339"))?;
+        Ok((line, moment.timestamp_millis()))
     }
 }
 
@@ -125,8 +169,15 @@ mod tests {
     const IDS: &str = r#""organization_id":"o","space_id":"s","consumer_id":"c","resource_id":"r","plan_id":"p","resource_instance_id":"i""#;
     const M: &str = r#""measured_usage":[{"measure":"m","quantity":1}]"#;
 
+    fn reading() -> Reading {
+        Reading {
+            now: 1_700_000_000_000,
+            offset: 0,
+        }
+    }
+
     fn read_text(more: &str) -> Result<Vec<Event>, Wrong> {
-        read(format!("{{{more},{IDS}}}").as_bytes(), 7, 1_700_000_000_000)
+        read(format!("{{{more},{IDS}}}").as_bytes(), 7, reading())
     }
 
     #[test]
@@ -188,13 +239,39 @@ mod tests {
         assert!(message(&format!(r#""type":"start","timestamp":1,{twice}"#)).contains("twice"));
         let previous = format!(r#""type":"update","timestamp":1,"previous":{{"plan":"x"}},{M}"#);
         assert!(message(&previous).contains("\"plan\""));
-        assert!(read(b"{", 1, 0).is_err());
-        assert!(read(br#"{"type":"stop","timestamp":1}"#, 1, 0).is_err());
+        assert!(read(b"{", 1, reading()).is_err());
+        assert!(read(br#"{"type":"stop","timestamp":1}"#, 1, reading()).is_err());
     }
 
     #[test]
     fn an_empty_id_counts_as_none() {
         let events = read_text(r#""type":"stop","timestamp":1,"id":"""#).unwrap();
         assert_eq!(events[0].id, None);
+    }
+
+    #[test]
+    fn cloud_events_are_read() {
+        let cloud_event = |kind: &str, time: &str, more: &str| {
+            let text = format!(
+                r#"{{"specversion":"1.0","type":"{kind}","source":"/b","id":"1","time":"{time}",
+                    "data":{{{more}{IDS},{M}}}}}"#
+            );
+            let moved = Reading {
+                offset: 5,
+                ..reading()
+            };
+            read(text.as_bytes(), 3, moved)
+        };
+        let events = cloud_event("a.b.start", "1970-01-01T00:00:01.0009Z", "").unwrap();
+        assert_eq!((events[0].moment, events[0].line), (1_000, 3));
+        assert_eq!(events[0].id.as_deref(), Some("/b\u{1f}1"));
+        assert!(matches!(&events[0].kind, Kind::Start(measures) if measures.len() == 1));
+        let previous = r#""previous":{"plan_id":"small"},"#;
+        let events = cloud_event("a.update", "1970-01-01T01:00:00+01:00", previous).unwrap();
+        assert_eq!((events.len(), events[1].moment), (2, 0));
+        for (kind, time) in [("start", "1970-01-01T00:00:00Z"), ("a.start", "1000")] {
+            assert!(cloud_event(kind, time, "").is_err(), "{kind} {time}");
+        }
+        assert!(cloud_event("a.begin", "1970-01-01T00:00:00Z", "").is_err());
     }
 }

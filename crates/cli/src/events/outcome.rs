@@ -1,0 +1,236 @@
+//! What became of each event of a batch, as the receiver says it.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::file_event::FileEvent;
+use super::report::{Report, problem};
+use crate::api::PAUSE_ASKED_MAX;
+use crate::failure::Failure;
+
+/// The result of an event.
+#[derive(Debug, Deserialize)]
+pub(super) struct Outcome {
+    pub(super) index: usize,
+    status: u16,
+    #[serde(default)]
+    replayed: bool,
+    #[serde(default)]
+    problem: Value,
+    /// In seconds: until then, what has no final answer may still be done.
+    retry_after: Option<u64>,
+}
+
+/// An event that is neither kept nor refused yet.
+pub(super) type Unsettled = (FileEvent, Outcome);
+
+/// Counts what is kept or refused. Returns the others.
+pub(super) fn judge(
+    report: &mut Report,
+    part: Vec<FileEvent>,
+    outcomes: Vec<Outcome>,
+) -> Vec<Unsettled> {
+    let mut unsettled = Vec::new();
+    let mut instances = Instances::default();
+    for (event, outcome) in part.into_iter().zip(outcomes) {
+        match outcome.status {
+            200..=299 if outcome.replayed => report.replayed += 1,
+            200..=299 => report.accepted += 1,
+            status if is_final(status) && !(hangs_on_others(status) && instances.hold(&event)) => {
+                report.refuse(event.line, Some(status), &outcome.problem);
+            }
+            _ => {
+                instances.add(&event);
+                unsettled.push((event, outcome));
+            }
+        }
+    }
+    unsettled
+}
+
+fn is_final(status: u16) -> bool {
+    !matches!(status, 408 | 429 | 500..)
+}
+
+/// Whether the answer follows from what was kept before: it is another once that is settled.
+fn hangs_on_others(status: u16) -> bool {
+    matches!(status, 409 | 422)
+}
+
+/// The pause before the next attempt: the own one, or the longest that the receiver asks for.
+pub(super) fn pause(own: Duration, unsettled: &[Unsettled]) -> Duration {
+    let asked = unsettled
+        .iter()
+        .filter_map(|(_, outcome)| outcome.retry_after);
+    let asked = asked.max().map_or(Duration::ZERO, Duration::from_secs);
+    own.max(asked.min(PAUSE_ASKED_MAX))
+}
+
+/// The failure where events get no final answer however often they are sent.
+pub(super) fn given_up(unsettled: &[Unsettled], done: u64) -> Failure {
+    let count = unsettled.len();
+    let Some((event, outcome)) = unsettled.first() else {
+        return Failure::Unsettled("no event is left".to_owned(), Value::Null);
+    };
+    let (line, status) = (event.line, outcome.status);
+    let why = match &outcome.problem {
+        Value::Null => String::new(),
+        document => format!(" {}", problem(document)),
+    };
+    let words = format!(
+        "{count} events have no final answer, the first in line {line}: {status}{why}; {done} events \
+         before are done; the same command goes on from there"
+    );
+    let answer = json!({ "status": status, "problem": outcome.problem });
+    Failure::Unsettled(words, answer)
+}
+
+/// The instances of events that may still be kept.
+#[derive(Default)]
+struct Instances {
+    known: HashSet<String>,
+    /// An event says in no known way what it is about.
+    is_any: bool,
+}
+
+/// What an event is about. Other members do not matter here.
+#[derive(Deserialize)]
+struct About {
+    resource_instance_id: Option<String>,
+    previous: Option<Box<About>>,
+    /// Of a `CloudEvent`.
+    data: Option<Box<About>>,
+}
+
+impl Instances {
+    fn add(&mut self, event: &FileEvent) {
+        match instances_of(event) {
+            Some(instances) => self.known.extend(instances),
+            None => self.is_any = true,
+        }
+    }
+
+    /// Whether an event is about one of them, or may be.
+    fn hold(&self, event: &FileEvent) -> bool {
+        if self.is_any || self.known.is_empty() {
+            return self.is_any;
+        }
+        let instances = instances_of(event);
+        instances.is_none_or(|instances| instances.iter().any(|one| self.known.contains(one)))
+    }
+}
+
+fn instances_of(event: &FileEvent) -> Option<Vec<String>> {
+    let about: About = serde_json::from_str(&event.body).ok()?;
+    let about = about.data.map_or(
+        About {
+            data: None,
+            ..about
+        },
+        |data| *data,
+    );
+    let mut instances = vec![about.resource_instance_id?];
+    instances.extend(
+        about
+            .previous
+            .and_then(|previous| previous.resource_instance_id),
+    );
+    Some(instances)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(line: u64, body: &Value) -> FileEvent {
+        FileEvent {
+            line,
+            is_cloud_event: body.get("data").is_some(),
+            body: body.to_string(),
+        }
+    }
+
+    fn outcome(status: u16, retry_after: Option<u64>) -> Outcome {
+        let problem =
+            json!({ "type": "urn:sampler:problem:throttled", "detail": "Nothing was kept." });
+        Outcome {
+            index: 0,
+            status,
+            replayed: false,
+            problem,
+            retry_after,
+        }
+    }
+
+    /// The lines that are left of events with these statuses.
+    fn left(events: &[(u16, Value)]) -> Vec<u64> {
+        let part = events.iter().zip(1..);
+        let part = part.map(|((_, body), line)| event(line, body)).collect();
+        let outcomes = events.iter().map(|(status, _)| outcome(*status, None));
+        let left = judge(&mut Report::default(), part, outcomes.collect());
+        left.into_iter().map(|(event, _)| event.line).collect()
+    }
+
+    #[test]
+    fn refusals_behind_an_event_of_the_same_instance_are_not_believed() {
+        let of = |instance: &str| json!({ "resource_instance_id": instance });
+        let (i, j) = (of("i"), of("j"));
+        let cloud_event = json!({ "data": i });
+        let update = json!({ "resource_instance_id": "k", "previous": i });
+        for status in [408, 429, 500, 502, 503, 504, 599] {
+            let events = [
+                (409, i.clone()),
+                (status, i.clone()),
+                (409, j.clone()),
+                (422, cloud_event.clone()),
+                (400, i.clone()),
+                (201, i.clone()),
+                (409, update.clone()),
+                (409, of("k")),
+                (409, json!({ "type": 5 })),
+            ];
+            assert_eq!(left(&events), [2, 4, 7, 8, 9], "{status}");
+        }
+        let unknown = json!({ "resource_instance_id": 5 });
+        assert_eq!(left(&[(503, unknown), (409, j.clone())]), [1, 2]);
+        assert_eq!(left(&[(409, i), (422, j)]), [0_u64; 0]);
+    }
+
+    #[test]
+    fn the_receiver_is_not_asked_before_it_says() {
+        let own = Duration::from_secs(4);
+        let wait = |asked: &[Option<u64>]| {
+            let one = |asked: &Option<u64>| (event(1, &json!({})), outcome(503, *asked));
+            let unsettled: Vec<Unsettled> = asked.iter().map(one).collect();
+            pause(own, &unsettled).as_secs()
+        };
+        assert_eq!(wait(&[None]), 4);
+        assert_eq!(wait(&[Some(1)]), 4);
+        assert_eq!(wait(&[Some(61), None, Some(30)]), 61);
+        assert_eq!(wait(&[Some(300)]), 300);
+        assert_eq!(wait(&[Some(86_400)]), 300);
+    }
+
+    #[test]
+    fn what_the_receiver_says_is_told_at_the_end() {
+        let unsettled = [
+            (event(7, &json!({})), outcome(503, None)),
+            (event(8, &json!({})), outcome(409, None)),
+        ];
+        let failure = given_up(&unsettled, 6);
+        let words = failure.to_string();
+        assert!(
+            words.starts_with(
+                "2 events have no final answer, the first in line 7: 503 throttled: Nothing was kept.;"
+            ),
+            "{words}"
+        );
+        let document = failure.document();
+        assert_eq!(document["status"], 503);
+        assert_eq!(document["problem"]["detail"], "Nothing was kept.");
+        assert_eq!(document["exit_code"], 3);
+    }
+}

@@ -1,0 +1,133 @@
+//! `sampler snapshot`.
+
+use serde_json::{Value, json};
+
+use crate::events::{answer, ids};
+use crate::stub::Stub;
+use crate::{Ended, file, run};
+
+/// A quantity that becomes 31.24527019143944 where it is read as a number and written again.
+const QUANTITY: &str = "31.245270191439438";
+
+fn command(stub: &Stub, act: &str, more: &[&str]) -> Ended {
+    let (_folder, path) = file("now.ndjson", "{\"resource_id\":\"r\",\"at\":5}\n{}\n");
+    run(&[&["snapshot", act, &path, "--url", &stub.url()], more].concat())
+}
+
+/// Answers snapshots with this, and keeps all events.
+fn answering(difference: Value) -> Stub {
+    Stub::start(move |seen, _| {
+        if seen.what.ends_with("/v1/events") {
+            return answer(seen, |_| 201);
+        }
+        difference.clone().into()
+    })
+}
+
+fn stop(is_different: bool) -> Value {
+    let proposal = json!({ "type": "stop", "id": "snapshot-1", "timestamp": 5, "resource_id": "r",
+                           "plan_id": "p", "resource_instance_id": "i" });
+    let stops = if is_different {
+        json!([{ "span": "s1", "proposal": proposal }])
+    } else {
+        json!([])
+    };
+    json!({ "at": 5, "checked": 812, "open_without_instance": stops,
+            "instance_without_span": [], "differs": [] })
+}
+
+#[test]
+fn a_snapshot_shows_and_mends_what_differs() {
+    let stub = answering(stop(true));
+    let ended = command(&stub, "diff", &[]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(
+        ended
+            .output
+            .contains("r/p/i   runs no more  stop at 1970-01-01T00:00:00.005Z  s1"),
+        "{ended:?}"
+    );
+    assert_eq!(
+        stub.seen()[0].header("content-type"),
+        Some("application/x-ndjson")
+    );
+    let ended = command(&stub, "apply", &["--most", "0"]);
+    assert_eq!((ended.code, stub.whats().len()), (Some(1), 2), "{ended:?}");
+    let ended = command(&stub, "apply", &[]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(ids(&stub.seen()[3]), ["snapshot-1"]);
+    let nothing = answering(stop(false));
+    let ended = command(&nothing, "diff", &[]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(
+        ended.output.starts_with("Nothing differs: 812 instances"),
+        "{ended:?}"
+    );
+}
+
+fn start(number: usize) -> Value {
+    let quantity: f64 = QUANTITY.parse().unwrap();
+    let measures = json!([{ "measure": "memory", "quantity": quantity }]);
+    json!({ "proposal": { "type": "start", "id": format!("snapshot-{number}"), "timestamp": 5,
+            "resource_id": "r", "measured_usage": measures } })
+}
+
+fn starts(count: usize) -> Value {
+    let starts: Vec<Value> = (0..count).map(start).collect();
+    json!({ "at": 5, "checked": count, "open_without_instance": [],
+            "instance_without_span": starts, "differs": [] })
+}
+
+/// The id of a proposal was made from its text: another quantity under it would be billed.
+#[test]
+fn proposals_are_passed_on_as_they_are_written() {
+    let stub = answering(starts(1));
+    let ended = command(&stub, "apply", &["--json"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let sent = &stub.seen()[1].body;
+    assert!(sent.contains(QUANTITY), "{sent}");
+    assert!(ended.output.contains(QUANTITY), "{ended:?}");
+    let document: Value = serde_json::from_str(&ended.output).unwrap();
+    assert_eq!(document["report"]["accepted"], 1);
+    let ended = command(&stub, "diff", &["--json"]);
+    assert!(ended.output.contains(QUANTITY), "{ended:?}");
+    let document: Value = serde_json::from_str(&ended.output).unwrap();
+    assert_eq!(document["checked"], 1);
+}
+
+#[test]
+fn an_answer_that_leaves_out_differences_is_not_all() {
+    let mut difference = starts(2);
+    difference["more"] = json!(true);
+    let stub = answering(difference);
+    let ended = command(&stub, "diff", &[]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.errors.contains("more differences"), "{ended:?}");
+    let ended = command(&stub, "apply", &[]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.errors.contains("apply it again"), "{ended:?}");
+    assert_eq!(ids(&stub.seen()[2]), ["snapshot-0", "snapshot-1"]);
+}
+
+/// The first comparison of a platform has very many; a table for people has an end.
+#[test]
+fn an_answer_of_many_megabytes_is_read() {
+    let mut difference = starts(1);
+    let mut one = difference["instance_without_span"][0].clone();
+    one["target"] = json!({ "space_id": "s".repeat(1_024) });
+    difference["instance_without_span"] = Value::Array(vec![one; 60_000]);
+    let stub = answering(difference);
+    let ended = command(&stub, "diff", &[]);
+    assert_eq!(ended.code, Some(1), "{}", ended.errors);
+    let lines = ended.output.lines().count();
+    assert!(lines < 11_000, "{lines}");
+    assert!(ended.output.contains("60000 differences"));
+    assert!(ended.output.contains("--json shows all"));
+}
+
+#[test]
+fn a_difference_without_a_proposal_is_no_answer() {
+    let stub = answering(json!({ "at": 5, "checked": 1, "differs": [{ "span": "s" }] }));
+    let ended = command(&stub, "apply", &[]);
+    assert_eq!((ended.code, stub.whats().len()), (Some(3), 1), "{ended:?}");
+}
