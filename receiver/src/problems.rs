@@ -101,7 +101,7 @@ sampler_service::problem_types! {
         slug: "open-span",
         status: CONFLICT,
         title: "The target has been started already",
-        when: "A start for a target whose usage has started and not stopped.",
+        when: "A start, or the start of an update, for a target whose usage has started and not stopped.",
         provider: "Stops the usage first. To change a quantity, it sends an update.",
         operator: NOTHING,
     }

@@ -314,7 +314,7 @@ impl SimStore {
 impl Events for SimStore {
     async fn start(&self, new: NewSpan) -> Result<StartOutcome, StoreError> {
         let id = format!("{:?}", new.span.id);
-        let answer = self.starts.submit(Opening(new)).await;
+        let answer = self.starts.submit(Arc::new(Opening(new))).await;
         match &answer {
             Err(_) if self.has(Mutant::AcceptsUnknownOutcome) => return Ok(StartOutcome::Opened),
             Ok(started) if !Opening::outlasts(started) => self.connection.world.note_refused(id),
@@ -328,7 +328,7 @@ impl Events for SimStore {
 
     async fn stop(&self, new: NewStop) -> Result<StopOutcome, StoreError> {
         let id = new.correlation_id.to_string();
-        let answer = self.stops.submit(Ending(new)).await;
+        let answer = self.stops.submit(Arc::new(Ending(new))).await;
         match &answer {
             Err(_) if self.has(Mutant::AcceptsUnknownOutcome) => return Ok(StopOutcome::Ended),
             Ok(stopped) if !Ending::outlasts(stopped) => self.connection.world.note_refused(id),
@@ -427,7 +427,7 @@ impl Work for SimStore {
             return Ok(Changed::Made);
         }
         let changing = Changing::new(&self.connection.world, span, &change);
-        self.changes.submit(changing).await
+        self.changes.submit(Arc::new(changing)).await
     }
 }
 
@@ -441,11 +441,11 @@ impl Ledger for SimStore {
             let tick = self.connection.world.setup.scale.tick;
             tokio::spawn(async move {
                 pause(Duration::from_millis(tick.unsigned_abs())).await;
-                entries.submit(insert).await
+                entries.submit(Arc::new(insert)).await
             });
             return Ok(state);
         }
-        self.entries.submit(insert).await
+        self.entries.submit(Arc::new(insert)).await
     }
 
     async fn expire(&self, finished: &[Finished]) -> Result<(), StoreError> {
