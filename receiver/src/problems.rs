@@ -340,7 +340,8 @@ mod tests {
         assert!(headings.eq(slugs), "{text}");
         let expected = "\n## open-span\n\n\
             **The target has been started already** (409, `urn:sampler:problem:open-span`)\n\n\
-            - When: A start for a target whose usage has started and not stopped.\n\
+            - When: A start, or the start of an update, for a target whose usage has started and \
+            not stopped.\n\
             - Resource provider: Stops the usage first.";
         assert!(text.contains(expected), "{text}");
     }
