@@ -25,6 +25,7 @@ mod control;
 mod document;
 mod due;
 mod entry_document;
+mod events;
 mod index;
 mod instances;
 mod ledger;
@@ -51,12 +52,9 @@ mod totals;
 mod unreadable;
 mod workers;
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use bson::Document;
 use mongodb::Collection;
-use sampler_domain::partition::{partition_of, range_of};
 use sampler_domain::{
     Acceptance, Cause, CauseId, Change, Changed, Entry, EntryState, EventId, LastError, Policy,
     Resend, Span, SpanId, Target, Timestamp,
@@ -64,9 +62,9 @@ use sampler_domain::{
 use sampler_metrics::Registry;
 use sampler_store::group::{GroupMetrics, GroupPerRange};
 use sampler_store::{
-    ActOutcome, Acts, Adopted, AllSpans, Arrival, Audit, AuditRecord, Causes, DuePages, DueQuery,
-    Entries, EntryKey, Events, Finished, IdKind, KeptCause, Ledger, Membership, NewSpan, NewStop,
-    Page, Probe, Resends, Resumption, StartOutcome, StopOutcome, StoreError, Upkeep, Work,
+    ActOutcome, Acts, Adopted, AllSpans, Audit, AuditRecord, Causes, DuePages, DueQuery, Entries,
+    EntryKey, Finished, KeptCause, Ledger, Membership, Page, Probe, Resends, Resumption,
+    StoreError, Upkeep, Work,
 };
 use uuid::Uuid;
 
@@ -74,9 +72,9 @@ use call::Link;
 use changes::ChangeWriter;
 use connect::Links;
 use ledger::{EntryWriter, ExpiryWriter};
-use resolve::{by_event_id, is_taken_elsewhere, not_ended, readable};
-use starts::{StartWrite, StartWriter};
-use stops::{StopWrite, StopWriter};
+use resolve::{by_event_id, readable};
+use starts::StartWriter;
+use stops::StopWriter;
 
 pub use address::check_address;
 pub use connect::{ConnectError, MongoOptions};
@@ -169,84 +167,6 @@ impl MongoStore {
     /// Adds what is measured of its commands to the metrics of the program.
     pub fn register_metrics(&self, registry: &mut Registry) {
         self.metrics.register(registry);
-    }
-}
-
-#[async_trait]
-impl Events for MongoStore {
-    async fn start(&self, new: NewSpan) -> Result<StartOutcome, StoreError> {
-        let range = self.range_of(&new.span.target);
-        let starts = match new.arrival {
-            Arrival::Alone => &self.starts,
-            Arrival::InBatch => &self.batch_starts,
-        };
-        starts.submit(range, Arc::new(StartWrite::new(new)?)).await
-    }
-
-    async fn stop(&self, new: NewStop) -> Result<StopOutcome, StoreError> {
-        let range = self.range_of(&new.event.target);
-        let stops = match new.arrival {
-            Arrival::Alone => &self.stops,
-            Arrival::InBatch => &self.batch_stops,
-        };
-        stops.submit(range, Arc::new(StopWrite::new(new))).await
-    }
-
-    async fn find_by_start_id(
-        &self,
-        target: &Target,
-        id: &EventId,
-    ) -> Result<Option<Span>, StoreError> {
-        self.span_with("start_dedup_id", target, id).await
-    }
-
-    async fn find_by_stop_id(
-        &self,
-        target: &Target,
-        id: &EventId,
-    ) -> Result<Option<Span>, StoreError> {
-        self.span_with("end_dedup_id", target, id).await
-    }
-
-    async fn is_id_taken_elsewhere(
-        &self,
-        kind: IdKind,
-        target: &Target,
-        id: &EventId,
-    ) -> Result<bool, StoreError> {
-        let field = match kind {
-            IdKind::Start => "start_dedup_id",
-            IdKind::Stop => "end_dedup_id",
-        };
-        let (link, target, id) = (self.link.clone(), target.clone(), id.clone());
-        let read = async move { is_taken_elsewhere(&link, field, &target, &id).await };
-        Ok(self.link.run(read).await?)
-    }
-
-    async fn find_not_ended(
-        &self,
-        target: &Target,
-        moment: Timestamp,
-    ) -> Result<Vec<Span>, StoreError> {
-        let (link, target) = (self.link.clone(), target.clone());
-        let read = async move { not_ended(&link, &target, moment).await };
-        let found = self.link.run(read).await?;
-        found.iter().map(readable).collect()
-    }
-
-    fn ranges(&self) -> usize {
-        self.starts.count()
-    }
-
-    fn range_of(&self, target: &Target) -> usize {
-        match self.starts.count() {
-            1 => 0,
-            ranges => range_of(partition_of(target), ranges),
-        }
-    }
-
-    async fn announce_slack(&self, past: i64) -> Result<(), StoreError> {
-        self.slack_announced(past).await
     }
 }
 

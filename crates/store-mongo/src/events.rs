@@ -1,0 +1,93 @@
+//! Keeping events: each kind, and each range of the collection, has its group of writes.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use sampler_domain::partition::{partition_of, range_of};
+use sampler_domain::{EventId, Span, Target, Timestamp};
+use sampler_store::{
+    Arrival, Events, IdKind, NewSpan, NewStop, StartOutcome, StopOutcome, StoreError,
+};
+
+use crate::MongoStore;
+use crate::resolve::{is_taken_elsewhere, not_ended, readable};
+use crate::starts::StartWrite;
+use crate::stops::StopWrite;
+
+#[async_trait]
+impl Events for MongoStore {
+    async fn start(&self, new: NewSpan) -> Result<StartOutcome, StoreError> {
+        let range = self.range_of(&new.span.target);
+        let starts = match new.arrival {
+            Arrival::Alone => &self.starts,
+            Arrival::InBatch => &self.batch_starts,
+        };
+        starts.submit(range, Arc::new(StartWrite::new(new)?)).await
+    }
+
+    async fn stop(&self, new: NewStop) -> Result<StopOutcome, StoreError> {
+        let range = self.range_of(&new.event.target);
+        let stops = match new.arrival {
+            Arrival::Alone => &self.stops,
+            Arrival::InBatch => &self.batch_stops,
+        };
+        stops.submit(range, Arc::new(StopWrite::new(new))).await
+    }
+
+    async fn find_by_start_id(
+        &self,
+        target: &Target,
+        id: &EventId,
+    ) -> Result<Option<Span>, StoreError> {
+        self.span_with("start_dedup_id", target, id).await
+    }
+
+    async fn find_by_stop_id(
+        &self,
+        target: &Target,
+        id: &EventId,
+    ) -> Result<Option<Span>, StoreError> {
+        self.span_with("end_dedup_id", target, id).await
+    }
+
+    async fn is_id_taken_elsewhere(
+        &self,
+        kind: IdKind,
+        target: &Target,
+        id: &EventId,
+    ) -> Result<bool, StoreError> {
+        let field = match kind {
+            IdKind::Start => "start_dedup_id",
+            IdKind::Stop => "end_dedup_id",
+        };
+        let (link, target, id) = (self.link.clone(), target.clone(), id.clone());
+        let read = async move { is_taken_elsewhere(&link, field, &target, &id).await };
+        Ok(self.link.run(read).await?)
+    }
+
+    async fn find_not_ended(
+        &self,
+        target: &Target,
+        moment: Timestamp,
+    ) -> Result<Vec<Span>, StoreError> {
+        let (link, target) = (self.link.clone(), target.clone());
+        let read = async move { not_ended(&link, &target, moment).await };
+        let found = self.link.run(read).await?;
+        found.iter().map(readable).collect()
+    }
+
+    fn ranges(&self) -> usize {
+        self.starts.count()
+    }
+
+    fn range_of(&self, target: &Target) -> usize {
+        match self.starts.count() {
+            1 => 0,
+            ranges => range_of(partition_of(target), ranges),
+        }
+    }
+
+    async fn announce_slack(&self, past: i64) -> Result<(), StoreError> {
+        self.slack_announced(past).await
+    }
+}
