@@ -109,8 +109,8 @@ sampler_service::problem_types! {
         slug: "id-taken",
         status: CONFLICT,
         title: "The id belongs to another event",
-        when: "The `id` belongs to an earlier event of the same target with other fields. `errors` \
-            names the fields that differ. Without `errors`, the `id` belongs to an event of another \
+        when: "The `id` belongs to an earlier event of the same target with other fields, or to an \
+            update from another target or to another one. `errors` names the fields that differ. Without `errors`, the `id` belongs to an event of another \
             target, and an original Sampler still writes to the same database. The event was not \
             kept.",
         provider: "Uses a new `id` for each event, and the same one only to repeat an event \

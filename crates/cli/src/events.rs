@@ -113,6 +113,13 @@ async fn run_send(arguments: SendArguments) -> Result<ExitCode, Failure> {
         let begun = Begun::new(file, now, api.base(), input.measures());
         Journal::open(&file.file, &begun, arguments.restart)?
     };
+    if let Some(given) = file.now.filter(|given| *given != journal.now()) {
+        let (path, before) = (file.file.display(), journal.now());
+        return Err(Failure::Input(format!(
+            "{path} was begun with --now {before}, and not {given}: without --now the command goes on \
+             from there; --restart sends all from the beginning"
+        )));
+    }
     // A day counts from the moment at which the command was given first.
     input.count_from(journal.now());
     let mut sender = Sender::new(&api, journal, usize::from(arguments.batch));

@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use uuid::Uuid;
+
 use crate::{EventId, Measures, Span, Target, Timestamp};
 
 /// The usage of `target` starts at `timestamp`.
@@ -101,6 +103,12 @@ impl StopEvent {
 }
 
 impl UpdateEvent {
+    /// A digest of both targets, by which each half tells which other half it has. It is stored.
+    pub fn targets(&self) -> Uuid {
+        let bytes = [self.previous.to_bytes(), self.target.to_bytes()].concat();
+        Uuid::new_v5(&Uuid::NAMESPACE_OID, &bytes)
+    }
+
     /// The half that ends the previous span.
     pub fn stop(&self) -> StopEvent {
         StopEvent {

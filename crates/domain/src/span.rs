@@ -60,12 +60,16 @@ pub struct Span {
     pub start_id: Option<EventId>,
     /// The client that reported the start, where tokens are needed.
     pub start_client: Option<ClientId>,
+    /// The targets of the update that the start is a half of ([`crate::UpdateEvent::targets`]).
+    pub start_update: Option<Uuid>,
     /// When the usage stopped; none while it goes on. Once set it never changes.
     pub end: Option<Timestamp>,
     /// The `id` of the stop event.
     pub end_id: Option<EventId>,
     /// The client that reported the stop, where tokens are needed.
     pub stop_client: Option<ClientId>,
+    /// The same of the stop.
+    pub stop_update: Option<Uuid>,
     /// How far it has been sampled.
     pub processing: Processing,
 }
@@ -191,9 +195,11 @@ impl Span {
             start: event.timestamp,
             start_id: event.id,
             start_client: None,
+            start_update: None,
             end: None,
             end_id: None,
             stop_client: None,
+            stop_update: None,
             processing: Processing {
                 complete: false,
                 last: Interval::at(event.timestamp),

@@ -55,6 +55,8 @@ struct OpenSpan<'a> {
     start_dedup_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     start_client: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start_update: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -131,6 +133,7 @@ pub(crate) fn open_span_document(
         },
         start_dedup_id: span.start_id.as_ref().map(Id::as_str),
         start_client: span.start_client.as_ref().map(ClientId::as_str),
+        start_update: span.start_update.map(|targets| targets.to_string()),
     };
     let mut bytes = Vec::with_capacity(USUAL_BYTES);
     bson::serialize_to_buffer(&document, &mut bytes)?;
@@ -262,9 +265,11 @@ pub(crate) fn read(document: &Document) -> Result<Span, Unreadable> {
         start: read_moment(document, "start")?,
         start_id: read_event_id(document, "start_dedup_id"),
         start_client: read_client(document, "start_client"),
+        start_update: read_update(document, "start_update"),
         end: read_optional_moment(document, "end")?,
         end_id: read_event_id(document, "end_dedup_id"),
         stop_client: read_client(document, "stop_client"),
+        stop_update: read_update(document, "stop_update"),
         processing: Processing {
             complete: processing.get_bool("complete").unwrap_or(false),
             last,
@@ -392,6 +397,10 @@ pub(crate) fn read_event_id(document: &Document, name: &str) -> Option<Id> {
 
 fn read_client(document: &Document, name: &str) -> Option<ClientId> {
     ClientId::new(document.get_str(name).ok()?)
+}
+
+fn read_update(document: &Document, name: &str) -> Option<Uuid> {
+    document.get_str(name).ok()?.parse().ok()
 }
 
 pub(crate) fn read_interval(document: &Document) -> Result<Interval, Unreadable> {

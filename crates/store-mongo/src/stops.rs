@@ -68,6 +68,9 @@ fn update(new: &NewStop, correlation_id: &str) -> RawDocumentBuf {
     if let Some(client) = &new.client {
         set.append(cstr!("stop_client"), client.as_str());
     }
+    if let Some(update) = &new.update {
+        set.append(cstr!("stop_update"), update.to_string());
+    }
     rawdoc! { "$set": set, "$min": { "processing.due_at": end } }
 }
 

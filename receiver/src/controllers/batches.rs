@@ -175,8 +175,9 @@ impl Receiver {
         grant.require_write()?;
         let dry_run = DryRunQuery::of(request.uri(), false)?;
         let headers = request.headers();
-        let _counted = self.acquire_in_flight(counted_as(headers))?;
-        let layout = match body::media_type(headers, &ACCEPTED)? {
+        let media_type = body::media_type(headers, &ACCEPTED)?;
+        let _counted = self.acquire_in_flight(counted_as(media_type, headers))?;
+        let layout = match media_type {
             CLOUD_EVENT => {
                 return self
                     .receive_alone(dry_run, grant, request, Form::CloudEvent)
@@ -235,8 +236,8 @@ impl Receiver {
 
 /// The kind that a request counts as before its body is read. Only a CloudEvent in binary mode says by
 /// then that it is a stop.
-fn counted_as(headers: &HeaderMap) -> RequestKind {
-    let attributes = cloud_event::binary(headers);
+fn counted_as(media_type: &str, headers: &HeaderMap) -> RequestKind {
+    let attributes = cloud_event::binary(headers).filter(|_| media_type == body::JSON);
     match attributes.and_then(|attributes| attributes.kind()) {
         Some(EventKind::Stop) => RequestKind::Stop,
         _ => RequestKind::Start,

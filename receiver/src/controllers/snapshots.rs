@@ -25,7 +25,7 @@ use crate::openapi::{problem_answers, types};
 use crate::reading::Parameters;
 use crate::snapshot::{self, Compared, Comparison};
 
-/// How long a proposed start can still be applied, at least, ms.
+/// How long a proposed start can still be applied, at least, ms; where the slack is short, half of it.
 const TIME_TO_APPLY: i64 = 24 * 60 * 60 * 1_000;
 
 /// Spans that are read at a time, at the most.
@@ -87,8 +87,8 @@ impl Receiver {
         let limits = self.options.snapshots.clone();
         let deadline = Instant::now() + limits.compare_time;
         let resource = snapshot.resource.clone();
-        // The spans that ran at that moment: from its first millisecond to the next.
-        let (from, to) = (snapshot.at, snapshot.at.plus(1));
+        // The spans that ran at that moment, or start later.
+        let (from, to) = (Some(snapshot.at), None);
         let mut comparison = Comparison::new(snapshot, limits);
         let add = |span| comparison.add(span).map_err(not_written);
         self.each_span(&resource, (from, to), deadline, add).await?;
@@ -99,7 +99,9 @@ impl Receiver {
                 compared.add_before(&span);
                 Ok(())
             };
-            self.each_span(&resource, before, deadline, add).await?;
+            let (from, to) = before;
+            let time = (Some(from), Some(to));
+            self.each_span(&resource, time, deadline, add).await?;
         }
         Ok(compared)
     }
@@ -107,20 +109,21 @@ impl Receiver {
     /// Starts that are dated no earlier can still be applied tomorrow.
     fn earliest_start(&self) -> Timestamp {
         let now = self.parts.clock.now();
-        now.plus(TIME_TO_APPLY - self.options.slack.past)
+        let slack = self.options.slack.past;
+        now.plus(TIME_TO_APPLY.min(slack / 2) - slack)
     }
 
     /// Reads all spans of a resource that ran in this time.
     async fn each_span(
         &self,
         resource: &Id,
-        (from, to): (Timestamp, Timestamp),
+        (from, to): (Option<Timestamp>, Option<Timestamp>),
         deadline: Instant,
         mut add: impl FnMut(Span) -> Result<(), Problem>,
     ) -> Result<(), Problem> {
         let mut query = SpanQuery {
-            from: Some(from),
-            to: Some(to),
+            from,
+            to,
             limit: PAGE,
             ..SpanQuery::default()
         };

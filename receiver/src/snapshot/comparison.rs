@@ -38,7 +38,9 @@ pub(super) enum Group {
     Idle,
     /// Spans of it ran. What starts now begins no earlier than the moment of the snapshot.
     Ran,
-    /// Nothing is to start.
+    /// Spans of it began after the moment of the snapshot: what is to start would go on beside them.
+    Began,
+    /// Nothing is to start: spans of it have stopped since, or there is no room to tell.
     Settled,
 }
 
@@ -93,8 +95,8 @@ struct OpenSpan<'a> {
 }
 
 impl Seen {
-    /// About what it takes of memory, apart from its texts and its measures.
-    const WEIGHT: usize = 384;
+    /// About what it takes of memory in a list of its own, apart from its texts and its measures.
+    const WEIGHT: usize = 1_024;
 
     fn weight(&self) -> usize {
         let ids = self.target.fields().into_iter();
@@ -133,13 +135,21 @@ impl Comparison {
         }
     }
 
-    /// Takes a span that ran at the moment of the snapshot.
+    /// Takes a span that ran at the moment of the snapshot, or starts later.
     pub(crate) fn add(&mut self, span: Span) -> io::Result<()> {
         let instances = &self.snapshot.instances;
         let key = digest::of_instance(&span.target);
         let Some(group) = instances.group(key) else {
-            return self.add_open(&[span.into()]).map(|_| ());
+            let is_shown = span.start <= self.snapshot.at;
+            let shown = is_shown.then(|| Seen::from(span));
+            return self.add_open(shown.as_slice()).map(|_| ());
         };
+        if span.start > self.snapshot.at {
+            if self.groups[group] != Group::Settled {
+                self.groups[group] = Group::Began;
+            }
+            return Ok(());
+        }
         if self.groups[group] == Group::Idle {
             self.groups[group] = Group::Ran;
         }
@@ -221,7 +231,8 @@ impl Comparison {
         let left = left.filter(|index| state(&self.states, *index) == Some(State::Alone));
         let left: Vec<u32> = left.take(2).collect();
         let has_stopped = spans.iter().any(|span| span.has_stopped);
-        if let ([index], 1, false) = (left.as_slice(), spans.len(), has_stopped) {
+        let may_go_on = self.groups[group] == Group::Ran && !has_stopped;
+        if let ([index], 1, true) = (left.as_slice(), spans.len(), may_go_on) {
             set(&mut self.states, *index, State::Differs);
             self.differs.extend(spans.pop().map(|span| (*index, span)));
             return Ok(());

@@ -40,7 +40,7 @@ pub struct SnapshotLimits {
     pub differing: usize,
     /// Bytes of memory for these.
     pub differing_memory: usize,
-    /// The most instances of which is remembered when a span before ended.
+    /// The most instances whose last end before the snapshot is remembered.
     pub ends: usize,
     /// How long the spans may take to be read.
     pub compare_time: Duration,

@@ -102,7 +102,7 @@ impl Compared {
             .instances
             .group(digest::of_instance(&instance.target))?;
         match (self.groups[group], instance.since) {
-            (Group::Settled, _) => None,
+            (Group::Began | Group::Settled, _) => None,
             (Group::Idle, Some(since)) => Some(self.starts.behind(group, since)),
             (Group::Idle, None) | (Group::Ran, _) => Some(at),
         }

@@ -144,25 +144,41 @@ async fn an_id_that_another_target_has_beside_an_original_refuses_the_update_as_
     }
 }
 
-/// The previous span is removed when the slack has long passed, and the new one runs on.
+/// A complete span is removed some time after its end, and the new one runs on.
 #[tokio::test]
 async fn an_update_whose_previous_span_is_removed_is_repeated() {
     for update in [resize(NOW), change(NOW)] {
+        let (world, _) = used().await;
+        world.post(UPDATE, &update).await.is_created();
+        let new = world.spans()[1].clone();
         let world = World::new();
+        world.store.memory.insert_original(new);
         let (_, begin) = halves(&update);
-        world.start(&begin).await.is_created();
-        world.clock.set(NOW + PAST + 1);
-        world.post(UPDATE, &update).await.is_replayed();
-        world.holds(&[(&begin, None)]);
-        // What runs is no previous span that was removed.
-        let (world, first) = used().await;
-        let (_, begin) = halves(&change(NOW));
-        world.start(&begin).await.is_created();
-        world.clock.set(NOW + PAST + 1);
-        let answer = world.post(UPDATE, &change(NOW)).await;
-        answer.names(422, "outside-slack", &["#/timestamp"]);
-        world.holds(&[(&first, None), (&begin, None)]);
+        for now in [NOW, NOW + 2 * PAST] {
+            world.clock.set(now);
+            world.post(UPDATE, &update).await.is_replayed();
+            world.holds(&[(&begin, None)]);
+        }
     }
+    // A start of its own says nothing of a stop.
+    let world = World::new();
+    let (_, begin) = halves(&change(NOW));
+    world.start(&begin).await.is_created();
+    world.clock.set(NOW + 2 * PAST);
+    let answer = world.post(UPDATE, &change(NOW)).await;
+    answer.names(422, "outside-slack", &["#/timestamp"]);
+}
+
+#[tokio::test]
+async fn a_start_under_the_id_that_says_something_else_does_not_deny_the_stop() {
+    let (world, first) = used().await;
+    let (end, begin) = halves(&change(NOW));
+    let other = with(&begin, "timestamp", NOW + 1);
+    world.stop(&end).await.is_created();
+    world.start(&other).await.is_created();
+    let answer = world.post(UPDATE, &change(NOW)).await;
+    answer.names(409, "update-incomplete", &[]);
+    world.holds(&[(&first, Some(&end)), (&other, None)]);
 }
 
 #[tokio::test]
@@ -183,6 +199,28 @@ async fn what_is_in_the_way_for_good_is_told_with_the_way_out() {
     let late = detail(Fate::Served).await;
     assert!(late.ends_with("and a later timestamp."), "{late}");
     world.holds(&[(&first, Some(&end))]);
+}
+
+/// Each half would be taken for a half of the second one, and one use be billed twice, or never.
+#[tokio::test]
+async fn an_id_is_that_of_one_update_whatever_its_halves_have_in_common() {
+    let other_target = with(&change(NOW), "plan_id", "largest");
+    let other_previous = with(&change(NOW), "previous", json!({"plan_id": "a third"}));
+    let no_previous = by("u", &start(NOW));
+    for other in [other_target, other_previous, no_previous] {
+        let (world, first) = used().await;
+        let third = with(&start(NOW - HOUR), "plan_id", "a third");
+        world.start(&third).await.is_created();
+        world.post(UPDATE, &change(NOW)).await.is_created();
+        let (end, begin) = halves(&change(NOW));
+        let foreseen = world.post(&format!("{UPDATE}?dry_run=true"), &other).await;
+        let foreseen: Value = serde_json::from_slice(&foreseen.body).unwrap();
+        assert_eq!(foreseen["would"], 409, "{foreseen:#}");
+        let answer = world.post(UPDATE, &other).await;
+        answer.names(409, "id-taken", &["#/previous"]);
+        world.holds(&[(&first, Some(&end)), (&third, None), (&begin, None)]);
+        world.post(UPDATE, &change(NOW)).await.is_replayed();
+    }
 }
 
 #[tokio::test]

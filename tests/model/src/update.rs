@@ -450,6 +450,7 @@ fn end(state: &mut UpdateState, event: &StopEvent) -> StopOutcome {
     let new = NewStop {
         event: event.clone(),
         client: None,
+        update: None,
         correlation_id: Uuid::from_u64_pair(1, ended.count() as u64),
         arrival: Arrival::Alone,
     };

@@ -194,6 +194,10 @@ impl Journal {
     pub(super) fn note_sent(&mut self, sent: Extent) -> Result<(), Failure> {
         if sent.events > self.sent.events {
             self.write(&Line::Sent(sent))?;
+            if self.sent.events == 0 {
+                // Without this line the next command would count relative moments from another one.
+                self.sync()?;
+            }
             self.sent = sent;
         }
         Ok(())
@@ -212,6 +216,13 @@ impl Journal {
             return Ok(());
         };
         write_line(kept, line).map_err(|error| wrong(path, &error))
+    }
+
+    fn sync(&self) -> Result<(), Failure> {
+        let Some((path, kept)) = &self.kept else {
+            return Ok(());
+        };
+        kept.sync_data().map_err(|error| wrong(path, &error))
     }
 
     /// Everything is done: nothing is left to go on with.

@@ -64,6 +64,27 @@ fn a_command_that_is_killed_as_it_goes_on_keeps_the_moment() {
     assert_eq!(others.count(), 1, "the first was kept: {sent:?}");
 }
 
+/// The rest of the events of yesterday are not those of today.
+#[test]
+fn another_moment_than_that_of_the_interrupted_command_is_refused() {
+    let stub = interrupting(1);
+    let line = r#"{"type":"stop","at":"-2h","resource_id":"r"}"#;
+    let (_folder, path) = file("events.ndjson", &format!("{line}\n{line}\n"));
+    let begun = ["--batch", "1", "--now", "1000000000000"];
+    assert_eq!(send(&stub.url(), &path, &begun).code, Some(3));
+    let seen = stub.seen().len();
+    let other = ["--batch", "1", "--now", "1000086400000"];
+    let refused = send(&stub.url(), &path, &other);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(
+        refused.errors.contains("--now 1000000000000"),
+        "{refused:?}"
+    );
+    assert_eq!(stub.seen().len(), seen);
+    let ended = send(&stub.url(), &path, &begun);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+}
+
 /// Such a file is another one whenever it is sent, unless the moment is told.
 #[test]
 fn moments_that_count_from_now_are_warned_of() {

@@ -31,30 +31,35 @@ pub async fn a_start_is_kept_as_it_was_given(store: &Shared) {
     );
 }
 
-pub async fn a_span_keeps_which_clients_reported_it(store: &Shared) {
+pub async fn a_span_keeps_which_clients_and_updates_reported_it(store: &Shared) {
     let clients = ["broker", "operator"].map(ClientId::new);
+    let updates = [Uuid::from_u128(1), Uuid::from_u128(2)].map(Some);
     let mut new = new_span(start_event(Some("a"), "i", 0));
     new.span.start_client.clone_from(&clients[0]);
+    new.span.start_update = updates[0];
     let started = store.start(new.clone()).await;
     assert_eq!(started.expect("the store answers"), StartOutcome::Opened);
     let mut stop = new_stop(Some("z"), "i", MINUTE);
     stop.client.clone_from(&clients[1]);
+    stop.update = updates[1];
     let stopped = store.stop(stop.clone()).await;
     assert_eq!(stopped.expect("the store answers"), StopOutcome::Ended);
     // Repeats by somebody else change nothing.
     new.span.start_client.clone_from(&clients[1]);
+    new.span.start_update = updates[1];
     new.span.id = new_span(start_event(None, "i", 0)).span.id;
     let repeated = store.start(new).await;
     assert!(matches!(
         repeated.expect("the store answers"),
         StartOutcome::Repeated { .. }
     ));
-    stop.client = None;
+    (stop.client, stop.update) = (None, None);
     stop.correlation_id = new_stop(None, "i", 0).correlation_id;
     let repeated = store.stop(stop).await;
     assert_eq!(repeated.expect("the store answers"), StopOutcome::Repeated);
     let span = kept(&**store, "a").await;
     assert_eq!([span.start_client, span.stop_client], clients);
+    assert_eq!([span.start_update, span.stop_update], updates);
     assert_eq!(started_anonymously(&**store).await, [None, None]);
 }
 

@@ -62,7 +62,7 @@ macro_rules! store_contract_tests {
     ($store:expr) => {
         $crate::store_contract_tests!(@cases $store;
             a_start_is_kept_as_it_was_given
-            a_span_keeps_which_clients_reported_it
+            a_span_keeps_which_clients_and_updates_reported_it
             a_repeated_start_is_recognised_at_any_later_time
             a_second_start_of_an_open_target_is_refused
             fault_4_the_same_id_on_another_target_is_another_event

@@ -207,6 +207,7 @@ pub fn new_stop(event_id: Option<&str>, instance: &str, millis: i64) -> NewStop 
     NewStop {
         event,
         client: None,
+        update: None,
         correlation_id: Uuid::from_u128(u128::from(unique()) + 1),
         arrival: Arrival::Alone,
     }

@@ -169,6 +169,7 @@ impl Table {
         let NewStop {
             event,
             client,
+            update,
             correlation_id,
             arrival: _,
         } = new;
@@ -189,6 +190,7 @@ impl Table {
         kept.span.end = Some(event.timestamp);
         kept.span.end_id.clone_from(&event.id);
         kept.span.stop_client.clone_from(client);
+        kept.span.stop_update = *update;
         kept.correlation_id = *correlation_id;
         kept.due_at = Some(
             kept.due_at

@@ -4,6 +4,7 @@ use sampler_domain::{EventId, Field, Span, SpanId, StartEvent, StopEvent, Target
 use sampler_service::problem::Problem;
 use sampler_service::security::Grant;
 use sampler_store::{Arrival, NewSpan, NewStop, StartOutcome, StopOutcome, StoreError};
+use uuid::Uuid;
 
 use super::refusals;
 use crate::Receiver;
@@ -57,11 +58,14 @@ impl Receiver {
         match event {
             Event::Start(event) if is_outside_slack => self.start_outside_slack(&event, now).await,
             Event::Stop(event) if is_outside_slack => self.stop_outside_slack(&event, now).await,
-            Event::Start(event) => match self.throttled(&event, now) {
-                Some(throttled) => self.start_throttled(&event, throttled).await,
-                None => self.start(event, grant, now, arrival).await,
-            },
-            Event::Stop(event) => self.stop(event, grant, arrival).await,
+            Event::Start(event) => {
+                if let Some(throttled) = self.throttled(&event, now) {
+                    return self.start_throttled(&event, throttled).await;
+                }
+                let span = self.new_span(event, grant, now);
+                self.start(span, now, arrival).await
+            }
+            Event::Stop(event) => self.stop(event, None, grant, arrival).await,
             // Few events are updates, and theirs is the largest future by far.
             Event::Update(event) => Box::pin(self.update(event, grant, now, arrival)).await,
         }
@@ -70,12 +74,10 @@ impl Receiver {
     /// Opens the span of a start. What it returns is small, so that very many can be under way.
     pub(super) fn start(
         &self,
-        event: StartEvent,
-        grant: &Grant,
+        span: Span,
         now: Timestamp,
         arrival: Arrival,
     ) -> impl Future<Output = Result<Accepted, Problem>> + Send {
-        let span = self.new_span(event, grant, now);
         let id = span.id.clone();
         // A lenient repeat differs from the event that was kept. `Location` needs the span of that
         // event, so it is read by its id.
@@ -127,15 +129,18 @@ impl Receiver {
         span
     }
 
+    /// Ends the open span of a stop, which may be a half of an update with these targets.
     pub(super) async fn stop(
         &self,
         event: StopEvent,
+        update: Option<Uuid>,
         grant: &Grant,
         arrival: Arrival,
     ) -> Result<Accepted, Problem> {
         let new = NewStop {
             event,
             client: grant.client().cloned(),
+            update,
             correlation_id: self.parts.random.uuid_v4(),
             arrival,
         };

@@ -24,6 +24,17 @@ pub(super) fn id_taken_elsewhere() -> Problem {
     Problem::new(&problems::ID_TAKEN, detail)
 }
 
+/// A half of it would count as a half of this one, and the other half would be kept under one id twice.
+pub(super) fn id_of_another_update() -> Problem {
+    let detail = "An update with this id was kept before, from another target or to another one. This \
+                  one was not kept.";
+    let error = FieldError::new(
+        Pointer::root().field("previous"),
+        "It, or the target, differs from the update that was kept.",
+    );
+    Problem::new(&problems::ID_TAKEN, detail).errors([error])
+}
+
 pub(super) fn already_open() -> Problem {
     let detail = "The target has an open span: it was started before, and not stopped since.";
     Problem::new(&problems::OPEN_SPAN, detail)

@@ -26,27 +26,45 @@ impl Receiver {
     ) -> Result<Accepted, Problem> {
         let view = View::to_decide(self);
         let kept = view.find_for_update(&event, now).await?.kept;
+        let was_started = kept.started.is_some();
         let replayed = |span: Span| (true, Some(span.id));
         let (had_stop, ended) = if let Some(span) = kept.ended {
             replayed(span)
         } else if kept.is_ended_removed {
             (true, None)
         } else {
-            let accepted = self.stop(event.stop(), grant, arrival).await?;
+            let targets = Some(event.targets());
+            let accepted = self.stop(event.stop(), targets, grant, arrival).await?;
+            if accepted.is_replayed {
+                // By whoever was faster: another update under this id, perhaps.
+                view.find_kept(&event).await?;
+            }
             (accepted.is_replayed, accepted.ended)
         };
         let (had_start, started) = if let Some(span) = kept.started {
             replayed(span)
         } else {
-            let accepted = self.start(event.start(), grant, now, arrival).await;
+            let span = self.updated_span(&event, grant, now);
+            let accepted = self.start(span, now, arrival).await;
             let accepted = accepted.map_err(incomplete)?;
             (accepted.is_replayed, accepted.started)
         };
+        // Where the same update is under way twice, one of them makes the start.
+        let is_replayed = if was_started { had_stop } else { had_start };
         Ok(Accepted {
-            is_replayed: had_stop && had_start,
+            is_replayed,
             started,
             ended,
         })
+    }
+}
+
+impl Receiver {
+    /// The span that an update opens.
+    pub(super) fn updated_span(&self, event: &UpdateEvent, grant: &Grant, now: Timestamp) -> Span {
+        let mut span = self.new_span(event.start(), grant, now);
+        span.start_update = Some(event.targets());
+        span
     }
 }
 

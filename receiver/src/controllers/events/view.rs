@@ -35,7 +35,7 @@ pub(in crate::controllers) struct Foreseen {
 pub(super) struct Kept {
     /// The span that its stop ended.
     pub(super) ended: Option<Span>,
-    /// Whether that span must have been removed since: it ended longer ago than the slack.
+    /// Whether that span is gone: the start is of this very update, whose stop was kept before it.
     pub(super) is_ended_removed: bool,
     /// The span that its start opened.
     pub(super) started: Option<Span>,
@@ -155,8 +155,11 @@ impl<'r> View<'r> {
     ) -> Result<Foreseen, Problem> {
         let Found { kept, to_end } = self.find_for_update(event, now).await?;
         let is_replayed = kept.is_whole();
-        let stopped = to_end.map(|open| ended(open, &event.stop(), grant));
-        let started = || self.receiver.new_span(event.start(), grant, now);
+        let stopped = to_end.map(|open| Span {
+            stop_update: Some(event.targets()),
+            ..ended(open, &event.stop(), grant)
+        });
+        let started = || self.receiver.updated_span(event, grant, now);
         let started = kept.started.unwrap_or_else(started);
         let spans = kept.ended.or(stopped).into_iter().chain([started]);
         Ok(Foreseen {
@@ -180,15 +183,10 @@ impl<'r> View<'r> {
     ) -> Result<Found, Problem> {
         let open = self.find_open(&event.previous, event.timestamp).await?;
         let others = self.find_not_ended(&event.target, event.timestamp).await?;
-        let mut kept = self.find_kept(event).await?;
+        let kept = self.find_kept(event).await?;
         // The span that this update has started is not the one that it ends.
         let is_started = |open: &Span| kept.started.as_ref().is_some_and(|it| it.id == open.id);
         let open = open.filter(|open| !is_started(open));
-        let slack = self.receiver.options.slack;
-        kept.is_ended_removed = kept.started.is_some()
-            && kept.ended.is_none()
-            && open.is_none()
-            && !slack.admits(event.timestamp, now);
         if kept.is_whole() {
             return Ok(Found { kept, to_end: None });
         }
@@ -231,20 +229,32 @@ impl<'r> View<'r> {
     }
 
     /// The halves of an update that are there: events under its id that say the same.
-    async fn find_kept(&self, event: &UpdateEvent) -> Result<Kept, Problem> {
+    ///
+    /// # Errors
+    /// 409 where there are other events under its id, or halves of another update.
+    pub(super) async fn find_kept(&self, event: &UpdateEvent) -> Result<Kept, Problem> {
         let started = self.find_by_start_id(&event.target, &event.id).await?;
         let ended = self.find_by_stop_id(&event.previous, &event.id).await?;
-        if let Some(span) = &ended {
+        let of_start = started.as_ref().and_then(|span| span.start_update);
+        let of_stop = ended.as_ref().and_then(|span| span.stop_update);
+        let targets = event.targets();
+        let mut of_both = [of_start, of_stop].into_iter().flatten();
+        if of_both.any(|halves| halves != targets) {
+            return Err(refusals::id_of_another_update());
+        }
+        let kept = Kept {
+            is_ended_removed: ended.is_none() && of_start.is_some(),
+            ended,
+            started,
+        };
+        if let Some(span) = &kept.ended {
             self.require_same(&event.stop().differences(span))?;
         }
-        if let Some(span) = &started {
-            self.require_same(&event.start().differences(span))?;
+        if let Some(span) = &kept.started {
+            let same = self.require_same(&event.start().differences(span));
+            same.map_err(|problem| kept.refusal(problem))?;
         }
-        Ok(Kept {
-            ended,
-            is_ended_removed: false,
-            started,
-        })
+        Ok(kept)
     }
 
     /// Refuses an update for what would refuse a half that is not kept yet. Returns the span that

@@ -218,14 +218,28 @@ async fn an_instance_whose_start_comes_meanwhile_is_left_alone() {
     world.starts_one("old", "small", began).await;
     world.stops_one("old", "small", at - DAY).await;
     world.store.meets_after_next_page(Fate::Held);
-    let all = ["new", "moved", "old", "after"].map(|name| since(name, "large", began));
+    world.starts_one("after", "small", at + 1).await;
+    world.starts_one("again", "large", at + 1).await;
+    world.stops_one("again", "large", at + 2).await;
+    world.starts_one("third", "small", began).await;
+    world.starts_one("third", "medium", at + 1).await;
+    let all = [
+        "new",
+        "moved",
+        "old",
+        "after",
+        "again",
+        "third",
+        "meanwhile",
+    ];
+    let all = all.map(|name| since(name, "large", began));
     let truth = snapshot(at, &all);
     let events = async {
         world.store.holds(1).await;
         world.store.meets(Fate::Served);
         world.starts_one("new", "large", began).await;
         world.starts_one("moved", "small", began).await;
-        world.starts_one("after", "small", at + 1).await;
+        world.starts_one("meanwhile", "small", at + 1).await;
         world.store.release();
     };
     let (answer, ()) = tokio::join!(world.compare_once(&truth), events);
@@ -234,8 +248,8 @@ async fn an_instance_whose_start_comes_meanwhile_is_left_alone() {
     assert_eq!(
         lists(&answer),
         [
-            none.clone(),
-            vec!["old".to_owned(), "after".to_owned()],
+            vec!["third".to_owned()],
+            vec!["old".to_owned(), "meanwhile".to_owned()],
             none
         ]
     );
