@@ -21,8 +21,9 @@ use crate::show::{moment, target, text};
 use crate::table::table;
 
 const PATH: [&str; 2] = ["v1", "snapshots"];
-/// How long the receiver may take for hundreds of thousands of instances.
-const ANSWER_LIMIT: Duration = Duration::from_mins(10);
+/// How long it may take for hundreds of thousands of instances: a receiver gives 10 minutes to the body,
+/// to the comparison, and to the answer.
+const ANSWER_LIMIT: Duration = Duration::from_mins(30);
 /// The longest snapshot, in bytes.
 const LEN_MAX: u64 = 512 << 20;
 /// How many events are sent at once.
