@@ -104,7 +104,7 @@ impl StopEvent {
 
 impl UpdateEvent {
     /// A digest of both targets, by which each half tells which other half it has. It is stored.
-    pub fn targets(&self) -> Uuid {
+    pub fn targets_digest(&self) -> Uuid {
         let bytes = [self.previous.to_bytes(), self.target.to_bytes()].concat();
         Uuid::new_v5(&Uuid::NAMESPACE_OID, &bytes)
     }

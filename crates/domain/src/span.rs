@@ -60,7 +60,7 @@ pub struct Span {
     pub start_id: Option<EventId>,
     /// The client that reported the start, where tokens are needed.
     pub start_client: Option<ClientId>,
-    /// The targets of the update that the start is a half of ([`crate::UpdateEvent::targets`]).
+    /// The digest of the targets of the update that the start is a half of ([`crate::UpdateEvent::targets_digest`]).
     pub start_update: Option<Uuid>,
     /// When the usage stopped; none while it goes on. Once set it never changes.
     pub end: Option<Timestamp>,

@@ -156,6 +156,14 @@ fn event_of(raw: &RawDocument, field: &str) -> Option<(Target, String)> {
     Some((read_target(&target).ok()?, id))
 }
 
+/// The index in which an original lets in each event id once, whatever its target.
+fn index_of_original(field: &str) -> &'static str {
+    match field {
+        "start_dedup_id" => index::ORIGINAL_START,
+        _ => index::ORIGINAL_STOP,
+    }
+}
+
 /// The events among these whose ids are stored as UUID binaries in `field`. The unique indexes do not
 /// see that binary and text are the same id. There are binaries only while the indexes of an original
 /// exist.
@@ -171,11 +179,7 @@ pub(crate) async fn kept_as_uuids<'a>(
     if ids.is_empty() {
         return Ok(HashSet::new());
     }
-    let index = match field {
-        "start_dedup_id" => index::ORIGINAL_START,
-        _ => index::ORIGINAL_STOP,
-    };
-    let mut options = link.find_options(ids.len(), doc! {}, index);
+    let mut options = link.find_options(ids.len(), doc! {}, index_of_original(field));
     options.projection = Some(doc! { "_id": 0, "target": 1, field: 1 });
     let found = match link.find(doc! { field: { "$in": ids } }, options).await {
         // The index was removed and this program has not noticed yet. The binaries went before it.
@@ -199,11 +203,7 @@ pub(crate) async fn is_taken_elsewhere(
     if !link.is_beside_original() {
         return Ok(false);
     }
-    let index = match field {
-        "start_dedup_id" => index::ORIGINAL_START,
-        _ => index::ORIGINAL_STOP,
-    };
-    let mut options = link.find_options(1, doc! {}, index);
+    let mut options = link.find_options(1, doc! {}, index_of_original(field));
     options.projection = Some(doc! { "_id": 0, "target": 1, field: 1 });
     let found = match link.find(doc! { field: id.as_str() }, options).await {
         // The index was removed and this program has not noticed yet.

@@ -66,7 +66,7 @@ pub struct NewStop {
     pub event: StopEvent,
     /// The client that reports it, where tokens are needed.
     pub client: Option<ClientId>,
-    /// The targets of the update that it is a half of ([`sampler_domain::UpdateEvent::targets`]).
+    /// The digest of the targets of the update that it is a half of ([`sampler_domain::UpdateEvent::targets_digest`]).
     pub update: Option<Uuid>,
     /// The new `correlation_id` of the ended span, which makes room for the next span.
     pub correlation_id: Uuid,

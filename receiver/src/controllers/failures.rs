@@ -44,19 +44,6 @@ impl Receiver {
         }
     }
 
-    /// The problem of an event of a batch that was not tried, because an earlier one of its target has no
-    /// final answer.
-    pub(super) fn held_back_by(&self, earlier: &Problem) -> Problem {
-        let detail = "An earlier event of the same target in this batch has no final answer. This \
-                      one was not tried: send both again.";
-        let (kind, seconds) = match earlier.status() {
-            StatusCode::SERVICE_UNAVAILABLE => (earlier.kind(), earlier.seconds_to_wait()),
-            _ => (&problems::DATABASE_UNAVAILABLE, None),
-        };
-        let seconds = seconds.unwrap_or_else(|| self.spread(RETRY_AFTER_OUTAGE));
-        Problem::new(kind, detail).retry_after(seconds)
-    }
-
     /// The same for a request that only reads.
     pub(super) fn not_read(&self, failure: &StoreError) -> Problem {
         log(failure);
@@ -96,6 +83,19 @@ impl Receiver {
             }
             StoreError::Refused(_) => Problem::internal(),
         }
+    }
+
+    /// The problem of an event of a batch that was not tried, because an earlier one of its target has no
+    /// final answer.
+    pub(super) fn held_back_by(&self, earlier: &Problem) -> Problem {
+        let detail = "An earlier event of the same target in this batch has no final answer. This \
+                      one was not tried: send both again.";
+        let (kind, seconds) = match earlier.status() {
+            StatusCode::SERVICE_UNAVAILABLE => (earlier.kind(), earlier.seconds_to_wait()),
+            _ => (&problems::DATABASE_UNAVAILABLE, None),
+        };
+        let seconds = seconds.unwrap_or_else(|| self.spread(RETRY_AFTER_OUTAGE));
+        Problem::new(kind, detail).retry_after(seconds)
     }
 
     fn unavailable(&self, detail: &str) -> Problem {

@@ -290,7 +290,7 @@ fn read(file: &File, is_ignored: bool) -> io::Result<Read> {
     })
 }
 
-/// Reads a line; `false` where there is none that is complete.
+/// Reads the next line. Returns `false` at the end, and for a last line that was cut short.
 fn next_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     line.clear();
     reader.read_until(b'\n', line)?;

@@ -33,7 +33,7 @@ impl Receiver {
         } else if kept.is_ended_removed {
             (true, None)
         } else {
-            let targets = Some(event.targets());
+            let targets = Some(event.targets_digest());
             let accepted = self.stop(event.stop(), targets, grant, arrival).await?;
             if accepted.is_replayed {
                 // By whoever was faster: another update under this id, perhaps.
@@ -61,7 +61,7 @@ impl Receiver {
     /// The span that an update opens.
     pub(super) fn updated_span(&self, event: &UpdateEvent, grant: &Grant, now: Timestamp) -> Span {
         let mut span = self.new_span(event.start(), grant, now);
-        span.start_update = Some(event.targets());
+        span.start_update = Some(event.targets_digest());
         span
     }
 }

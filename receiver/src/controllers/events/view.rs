@@ -156,7 +156,7 @@ impl<'r> View<'r> {
         let Found { kept, to_end } = self.find_for_update(event, now).await?;
         let is_replayed = kept.is_whole();
         let stopped = to_end.map(|open| Span {
-            stop_update: Some(event.targets()),
+            stop_update: Some(event.targets_digest()),
             ..ended(open, &event.stop(), grant)
         });
         let started = || self.receiver.updated_span(event, grant, now);
@@ -237,7 +237,7 @@ impl<'r> View<'r> {
         let ended = self.find_by_stop_id(&event.previous, &event.id).await?;
         let of_start = started.as_ref().and_then(|span| span.start_update);
         let of_stop = ended.as_ref().and_then(|span| span.stop_update);
-        let targets = event.targets();
+        let targets = event.targets_digest();
         let mut of_both = [of_start, of_stop].into_iter().flatten();
         if of_both.any(|halves| halves != targets) {
             return Err(refusals::id_of_another_update());

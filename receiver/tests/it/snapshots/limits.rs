@@ -92,7 +92,7 @@ async fn a_start_is_not_shown_without_the_stop_before_it() {
 async fn spans_that_differ_have_a_limit() {
     for change in [
         (|limits| limits.differing = 3) as fn(&mut SnapshotLimits),
-        |limits| limits.differing_memory = 4_600,
+        |limits| limits.differing_memory = 2_500,
     ] {
         let world = limited(change);
         world.start_many(5, "small").await;
